@@ -1,0 +1,44 @@
+# npu_rope_add_op(<stem> [HOST stems...] [CPU stems...] [KERNELS stems...])
+#
+# Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp where the
+# torch registration is built, op_host/<h>.cpp for each HOST, csrc/cpu/<c>.cpp for each CPU, and
+# for each KERNELS k the dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp
+# per instruction set.
+function(npu_rope_add_op stem)
+  cmake_parse_arguments(op "" "" "HOST;CPU;KERNELS" ${ARGN})
+  target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)
+  foreach(name IN LISTS op_HOST)
+    target_sources(npu_rope PRIVATE op_host/${name}.cpp)
+  endforeach()
+  foreach(name IN LISTS op_CPU)
+    target_sources(npu_rope PRIVATE csrc/cpu/${name}.cpp)
+  endforeach()
+  foreach(name IN LISTS op_KERNELS)
+    npu_rope_add_kernels(${name})
+  endforeach()
+  if(TARGET npu_rope_torch)
+    target_sources(npu_rope_torch PRIVATE csrc/torch/${stem}.cpp)
+  endif()
+endfunction()
+
+# Kernels may fuse multiply-adds; nothing else of the library may.
+set(NPU_ROPE_KERNEL_FLAGS -ffp-contract=fast -fno-trapping-math)
+set(NPU_ROPE_AVX2_FLAGS -mavx2 -mfma -mf16c)
+set(NPU_ROPE_AVX512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # gcc's own header for these intrinsics trips this warning (gcc bug 105593).
+  list(APPEND NPU_ROPE_AVX512_FLAGS -Wno-maybe-uninitialized -Wno-uninitialized)
+endif()
+
+function(npu_rope_add_kernels name)
+  target_sources(npu_rope PRIVATE csrc/cpu/${name}.cpp csrc/cpu/${name}_baseline.cpp)
+  set_source_files_properties(csrc/cpu/${name}_baseline.cpp PROPERTIES COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS}")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_definitions(npu_rope PRIVATE NPU_ROPE_X86)
+    target_sources(npu_rope PRIVATE csrc/cpu/${name}_avx2.cpp csrc/cpu/${name}_avx512.cpp)
+    set_source_files_properties(csrc/cpu/${name}_avx2.cpp PROPERTIES
+      COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS};${NPU_ROPE_AVX2_FLAGS}")
+    set_source_files_properties(csrc/cpu/${name}_avx512.cpp PROPERTIES
+      COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS};${NPU_ROPE_AVX512_FLAGS}")
+  endif()
+endfunction()

@@ -1,0 +1,33 @@
+# The torch registration: torch's stable-ABI headers only, so one binary serves torch 2.10 and up.
+set(NPU_ROPE_TORCH_TARGET_VERSION 0x020a000000000000)
+
+if(NPU_ROPE_TORCH STREQUAL "OFF")
+  return()
+endif()
+if(NOT NPU_ROPE_TORCH_DIR)
+  find_package(Python COMPONENTS Interpreter QUIET)
+  if(Python_FOUND)
+    execute_process(
+      COMMAND ${Python_EXECUTABLE} -c
+        "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '', end='')"
+      OUTPUT_VARIABLE NPU_ROPE_TORCH_DIR ERROR_QUIET)
+  endif()
+endif()
+if(NOT EXISTS "${NPU_ROPE_TORCH_DIR}/include/torch/csrc/stable/library.h")
+  if(NPU_ROPE_TORCH STREQUAL "ON")
+    message(FATAL_ERROR "NPU_ROPE_TORCH is ON but no torch >= 2.10 was found. Install torch first and build with "
+                        "pip's --no-build-isolation, or give NPU_ROPE_TORCH_DIR.")
+  endif()
+  message(STATUS "torch not found: building without its registration (torch calls will go through ctypes).")
+  return()
+endif()
+message(STATUS "torch registration: ${NPU_ROPE_TORCH_DIR}")
+
+add_library(npu_rope_torch MODULE csrc/torch/module.cpp)
+target_include_directories(npu_rope_torch SYSTEM PRIVATE ${NPU_ROPE_TORCH_DIR}/include)
+target_compile_definitions(npu_rope_torch PRIVATE TORCH_TARGET_VERSION=${NPU_ROPE_TORCH_TARGET_VERSION})
+target_compile_features(npu_rope_torch PRIVATE cxx_std_20)
+target_compile_options(npu_rope_torch PRIVATE -O2)
+# torch is loaded before we are, so its libraries are found by name: no path is recorded.
+target_link_libraries(npu_rope_torch PRIVATE npu_rope npu_rope_options -L${NPU_ROPE_TORCH_DIR}/lib -ltorch_cpu)
+set_target_properties(npu_rope_torch PROPERTIES INSTALL_RPATH "\$ORIGIN")

@@ -1,0 +1,36 @@
+#include "csrc/capi/common.h"
+
+#include "csrc/cpu/parallel.h"
+#include "csrc/cpu/rope_kernels.h"
+
+namespace npu_rope {
+namespace {
+thread_local std::string g_last_error;
+}
+
+npu_rope_status report(const Check& check) {
+    if (!check.ok()) g_last_error = check.message;
+    return static_cast<npu_rope_status>(check.kind);
+}
+
+}  // namespace npu_rope
+
+extern "C" {
+
+int32_t npu_rope_abi_version(void) { return NPU_ROPE_ABI_VERSION; }
+const char* npu_rope_version(void) { return NPU_ROPE_VERSION; }
+const char* npu_rope_last_error(void) { return npu_rope::g_last_error.c_str(); }
+const char* npu_rope_isa(void) { return npu_rope::active_kernels().name; }
+int32_t npu_rope_num_threads(void) { return npu_rope::num_threads(); }
+
+int32_t npu_rope_force_isa(const char* name) {
+    if (npu_rope::force_kernels(name)) return NPU_ROPE_OK;
+    return npu_rope::report(npu_rope::bad_value(
+        "force_isa", "name must be an instruction set this machine runs but got %s.", name));
+}
+
+void npu_rope_set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads) {
+    npu_rope::set_thread_pool(run, num_threads);
+}
+
+}  // extern "C"

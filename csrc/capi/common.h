@@ -1,0 +1,23 @@
+// What every C entry shares: the thread's last message, and a wall that no exception passes.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "include/npu_rope.h"
+#include "op_host/check.h"
+
+namespace npu_rope {
+
+npu_rope_status report(const Check& check);
+
+template <typename F>
+npu_rope_status guarded(const char* op, F body) noexcept {
+    try {
+        return report(body());
+    } catch (const std::exception& e) {
+        return report({Check::kInternal, "[" + std::string(op) + "] call must succeed but got " + e.what() + "."});
+    }
+}
+
+}  // namespace npu_rope

@@ -1,0 +1,54 @@
+#include "csrc/cpu/parallel.h"
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace npu_rope {
+namespace {
+
+npu_rope_run_fn g_run = nullptr;
+npu_rope_num_threads_fn g_num_threads = nullptr;
+
+}  // namespace
+
+void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn threads) {
+    g_run = run && threads ? run : nullptr;
+    g_num_threads = run && threads ? threads : nullptr;
+}
+
+int num_threads() {
+    if (g_num_threads) {
+        int n = g_num_threads();
+        return n > 1 ? n : 1;
+    }
+#if defined(_OPENMP)
+    return omp_in_parallel() ? 1 : omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+void parallel_ranges(int64_t n, int threads, npu_rope_range_fn body, void* ctx) {
+    if (n <= 0) return;
+    if (threads <= 1 || n == 1) {
+        body(0, n, ctx);
+        return;
+    }
+    if (g_run) {
+        g_run(n, threads, body, ctx);
+        return;
+    }
+#if defined(_OPENMP)
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();
+        int64_t begin = n * part / parts, end = n * (part + 1) / parts;
+        if (begin < end) body(begin, end, ctx);
+    }
+#else
+    body(0, n, ctx);
+#endif
+}
+
+}  // namespace npu_rope

@@ -1,0 +1,166 @@
+// Compiled without floating-point contraction: policy ggml must round after every operation.
+#include "csrc/cpu/rope_angle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "op_host/rope_check.h"
+
+namespace npu_rope {
+namespace {
+
+// 2 pi to the width of long double.
+constexpr long double kTwoPi = 6.283185307179586476925286766559005768L;
+
+template <typename T>
+T corr_dim(T n_dims, T n_ctx_orig, T rotations, T base) {
+    return n_dims * std::log(n_ctx_orig / (rotations * 2 * static_cast<T>(M_PI))) / (2 * std::log(base));
+}
+
+template <typename T>
+void corr_dims(const npu_rope_params& p, T* low, T* high) {
+    T n = static_cast<T>(p.n_dims), ctx = static_cast<T>(p.n_ctx_orig), base = static_cast<T>(p.freq_base);
+    *low = std::max(T(0), std::floor(corr_dim(n, ctx, static_cast<T>(p.beta_fast), base)));
+    *high = std::min(n - 1, std::ceil(corr_dim(n, ctx, static_cast<T>(p.beta_slow), base)));
+}
+
+// 1 where a pair keeps its own frequency, 0 where it is interpolated.
+template <typename T>
+T ramp(T low, T high, int pair) {
+    T y = (static_cast<T>(pair) - low) / std::max(T(0.001), high - low);
+    return 1 - std::min(T(1), std::max(T(0), y));
+}
+
+void split_turns(long double turns, double* hi, double* lo) {
+    double d = static_cast<double>(turns);
+    uint64_t bits;
+    std::memcpy(&bits, &d, sizeof bits);
+    bits &= ~((uint64_t{1} << 31) - 1);
+    std::memcpy(hi, &bits, sizeof *hi);
+    *lo = static_cast<double>(turns - static_cast<long double>(*hi));
+}
+
+// Radians per position of every pair, scaling and YaRN folded in.
+std::vector<long double> frequencies(const npu_rope_params& p, const float* factors, int64_t factor_stride) {
+    double low = 0, high = 0;
+    if (p.ext_factor != 0) corr_dims(p, &low, &high);
+    std::vector<long double> freq(p.n_dims / 2);
+    for (int i = 0; i < p.n_dims / 2; ++i) {
+        long double own = powl(p.freq_base, -2.0L * i / p.n_dims);
+        if (factors) own /= factors[i * factor_stride];
+        long double interpolated = own * p.freq_scale;
+        double mix = p.ext_factor != 0 ? ramp(low, high, i) * p.ext_factor : 0;
+        freq[i] = mix != 0 ? interpolated * (1 - mix) + own * mix : interpolated;
+    }
+    return freq;
+}
+
+void make_ggml(const npu_rope_params& p, const float* factors, int64_t factor_stride, RopeAngles* a) {
+    auto base = static_cast<float>(p.freq_base);
+    a->theta_scale = powf(base, -2.0f / static_cast<float>(p.n_dims));
+    a->freq_scale = static_cast<float>(p.freq_scale);
+    a->ext_factor = static_cast<float>(p.ext_factor);
+    a->mscale_f32 = static_cast<float>(p.attn_factor);
+    if (p.ext_factor != 0) {
+        corr_dims(p, &a->corr_low, &a->corr_high);
+        a->mscale_f32 *= 1.0f + 0.1f * logf(1.0f / a->freq_scale);
+    }
+    a->freq_factors.assign(a->pairs, 1.0f);
+    for (int i = 0; factors && i < a->pairs; ++i) a->freq_factors[i] = factors[i * factor_stride];
+}
+
+// What a plan depends on, as bytes.
+struct CacheKey {
+    npu_rope_params params;
+    int32_t policy;
+    bool has_factors;
+};
+
+struct CacheEntry {
+    bool used = false;
+    CacheKey key;
+    std::vector<float> factors;
+    RopeAngles angles;
+};
+
+bool same_params(const npu_rope_params& a, const npu_rope_params& b) {
+    return a.n_dims == b.n_dims && a.mode == b.mode && a.n_ctx_orig == b.n_ctx_orig && a.freq_base == b.freq_base &&
+           a.freq_scale == b.freq_scale && a.ext_factor == b.ext_factor && a.attn_factor == b.attn_factor &&
+           a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow;
+}
+
+bool matches(const CacheEntry& e, const npu_rope_params& p, const float* factors, int64_t stride, int32_t policy) {
+    if (!e.used || e.key.policy != policy || e.key.has_factors != (factors != nullptr) || !same_params(e.key.params, p))
+        return false;
+    for (size_t i = 0; factors && i < e.factors.size(); ++i)
+        if (e.factors[i] != factors[static_cast<int64_t>(i) * stride]) return false;
+    return true;
+}
+
+}  // namespace
+
+Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
+                       RopeAngles* a) {
+    *a = RopeAngles{};
+    a->policy = policy;
+    a->pairs = p.n_dims / 2;
+    a->mscale = p.attn_factor;
+    if (p.ext_factor != 0) a->mscale *= 1.0 + 0.1 * std::log(1.0 / p.freq_scale);
+
+    std::vector<long double> freq = frequencies(p, freq_factors, factor_stride);
+    for (int i = 0; i < a->pairs; ++i)
+        if (Check c = check_rope_frequency(std::fabs(static_cast<double>(freq[i])), i); !c.ok()) return c;
+
+    int padded = (a->pairs + kAnglePad - 1) / kAnglePad * kAnglePad;
+    a->turns_hi.assign(padded, 0.0);
+    a->turns_lo.assign(padded, 0.0);
+    bool f32 = policy == NPU_ROPE_ANGLE_F32;
+    for (int i = 0; i < a->pairs; ++i)
+        split_turns(f32 ? 1.0L / kTwoPi : freq[i] / kTwoPi, &a->turns_hi[i], &a->turns_lo[i]);
+    if (f32) {
+        a->freq_f32.assign(padded, 0.0f);
+        for (int i = 0; i < a->pairs; ++i) a->freq_f32[i] = static_cast<float>(static_cast<double>(freq[i]));
+    }
+    if (policy == NPU_ROPE_ANGLE_GGML) make_ggml(p, freq_factors, factor_stride, a);
+    return {};
+}
+
+Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
+                         const RopeAngles** angles) {
+    constexpr int kEntries = 8;
+    thread_local CacheEntry entries[kEntries];
+    thread_local int next = 0;
+    for (auto& e : entries)
+        if (matches(e, p, freq_factors, factor_stride, policy)) {
+            *angles = &e.angles;
+            return {};
+        }
+    CacheEntry& e = entries[next];
+    next = (next + 1) % kEntries;
+    e.used = false;
+    if (Check c = make_rope_angles(p, freq_factors, factor_stride, policy, &e.angles); !c.ok()) return c;
+    e.key = {p, policy, freq_factors != nullptr};
+    e.factors.clear();
+    for (int i = 0; freq_factors && i < p.n_dims / 2; ++i) e.factors.push_back(freq_factors[i * factor_stride]);
+    e.used = true;
+    *angles = &e.angles;
+    return {};
+}
+
+void ggml_cos_sin(const RopeAngles& a, int64_t position, float* cos_table, float* sin_table) {
+    float theta = static_cast<float>(position);
+    for (int i = 0; i < a.pairs; ++i) {
+        float extrapolated = theta / a.freq_factors[i];
+        float angle = a.freq_scale * extrapolated;
+        if (a.ext_factor != 0) {
+            float mix = ramp(a.corr_low, a.corr_high, i) * a.ext_factor;
+            angle = angle * (1 - mix) + extrapolated * mix;
+        }
+        cos_table[i] = cosf(angle) * a.mscale_f32;
+        sin_table[i] = sinf(angle) * a.mscale_f32;
+        theta *= a.theta_scale;
+    }
+}
+
+}  // namespace npu_rope

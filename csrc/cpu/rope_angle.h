@@ -1,0 +1,43 @@
+// From rope's attributes to what a token's cos/sin table is computed from, under each angle
+// policy. Formulas: specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "include/npu_rope.h"
+#include "op_host/check.h"
+
+namespace npu_rope {
+
+// Frequencies are kept in turns (radians / 2 pi), split as hi + lo: hi has 22 significant bits,
+// so that its product with any int32 position, or with any float32 angle, is exact in a double.
+struct RopeAngles {
+    int32_t policy = NPU_ROPE_ANGLE_EXACT;
+    int pairs = 0;
+    double mscale = 1;  // multiplies cos and sin (attn_factor, and YaRN's correction)
+
+    std::vector<double> turns_hi, turns_lo;  // padded with zeros to a multiple of kAnglePad
+    std::vector<float> freq_f32;             // policy f32: radians per position
+
+    // policy ggml: its float32 constants
+    float theta_scale = 1, freq_scale = 1, ext_factor = 0, mscale_f32 = 1, corr_low = 0, corr_high = 0;
+    std::vector<float> freq_factors;
+};
+
+constexpr int kAnglePad = 16;
+
+// freq_factors may be null; pairs apart by factor_stride elements.
+Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
+                       RopeAngles* angles);
+
+// The same, remembered for this thread's last few distinct arguments: a model calls with one
+// set of parameters thousands of times. Valid until the thread's next call.
+Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
+                         const RopeAngles** angles);
+
+// cos and sin of one position under policy ggml, each already multiplied by mscale: float32,
+// in ggml's order of operations, through the C library's cosf and sinf.
+void ggml_cos_sin(const RopeAngles& a, int64_t position, float* cos_table, float* sin_table);
+
+}  // namespace npu_rope

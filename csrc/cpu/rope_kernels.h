@@ -1,0 +1,66 @@
+// What one instruction set offers rope: the cos/sin table of a token, and the rotation of its
+// heads. rope_kernels.inl is compiled once per instruction set and fills one KernelSet each.
+#pragma once
+
+#include <cstdint>
+
+namespace npu_rope {
+
+// How a head's pairs lie in memory.
+enum Pairing : int { kHalf = 0, kInterleaved = 1, kPairings = 2 };
+
+// Order of the table a rotation reads; which one is the kernel's choice.
+enum TableOrder : int {
+    kNatural,     // c[i], s[i]
+    kDuplicated,  // c[i], c[i] and -s[i], s[i]: one entry per element of an interleaved head
+    kEvenOdd      // in every full block of 2 W pairs: the even ones, then the odd ones
+};
+
+// Heads of one token. Strides in elements; x and y point at the rotated window of head 0.
+// cos and sin are float tables, or double ones for float64 data.
+struct HeadsJob {
+    const void* x;
+    void* y;
+    int64_t x_stride, y_stride;
+    int64_t heads;
+    int pairs;
+    const void* cos_table;
+    const void* sin_table;
+};
+using RotateFn = void (*)(const HeadsJob&);
+
+// frac(m * (hi + lo)) of a turn -> cos and sin times scale. m is one number (a position) or, with
+// m_each, one per pair. count is a multiple of kAnglePad.
+struct TableJob {
+    const double* turns_hi;
+    const double* turns_lo;
+    const double* m_each;
+    double m;
+    int count;
+    double cos_scale, sin_scale;
+};
+
+struct KernelSet {
+    const char* name;
+    int lanes;  // floats a vector
+    void (*table_f32)(const TableJob&, float* cos_table, float* sin_table);
+    void (*table_f64)(const TableJob&, double* cos_table, double* sin_table);
+    void (*reorder)(TableOrder, int pairs, const float* c, const float* s, float* c_out, float* s_out);
+    TableOrder order[kPairings][4];  // by npu_rope_dtype
+    RotateFn rotate[kPairings][4];
+};
+
+const KernelSet& kernels_baseline();
+#if defined(NPU_ROPE_X86)
+const KernelSet& kernels_avx2();
+const KernelSet& kernels_avx512();
+#endif
+
+// The widest set this machine runs, unless force_kernels chose another.
+const KernelSet& active_kernels();
+bool force_kernels(const char* name);
+
+// Floats a table of so many pairs needs under any order.
+constexpr int table_floats(int pairs) { return 2 * ((pairs + 31) / 32 * 32); }
+
+}  // namespace npu_rope

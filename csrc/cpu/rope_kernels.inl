@@ -1,0 +1,281 @@
+// The kernels themselves, for NPU_ROPE_LANES floats a vector. Contraction into fused
+// multiply-adds is wanted here (each one rounds once less); the bound holds with and without.
+#include <cmath>
+
+#include "csrc/cpu/rope_kernels.h"
+#include "csrc/cpu/vec.h"
+
+namespace npu_rope {
+namespace {
+
+// ---- cos and sin of a fractional turn ---------------------------------------------------------
+//
+// t = m*hi is exact (rope_angle.h), so t - round(t) is; m*lo is added afterwards. With the turn
+// r in [-1/2, 1/2] split as r = q/4 + z, |z| <= 1/8, both series run over [-pi/4, pi/4] and the
+// quarter q chooses between them and their signs. Coefficients: Taylor's (2 pi)^k / k!.
+
+inline VD round_to_even(VD t) {
+    // Adding 2^52 with t's sign leaves no fraction bits; larger t are whole already.
+    VL sign = (VL)t & INT64_MIN;
+    VL magic_bits = sign | (VL)(VD{} + 0x1p52);
+    VD magic = (VD)magic_bits;
+    VD rounded = (t + magic) - magic;
+    VL small = ((VD)((VL)t & INT64_MAX)) < (VD{} + 0x1p52);
+    return (VD)(((VL)rounded & small) | ((VL)t & ~small));
+}
+
+struct Series {
+    static constexpr double s[] = {
+        0x1.921fb54442d18p+2, -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6, -0x1.32d2cce62bd86p+6,
+        0x1.50783487ee782p+5, -0x1.e3074fde8871fp+3, 0x1.e8f434d018d63p+1, -0x1.6fadb9f155744p-1};
+    static constexpr double c[] = {
+        0x1.0000000000000p+0, -0x1.3bd3cc9be45dep+4, 0x1.03c1f081b5ac4p+6, -0x1.55d3c7e3cbffap+6,
+        0x1.e1f506891babbp+5, -0x1.a6d1f2a204a8cp+4, 0x1.f9d38a3763cc3p+2, -0x1.b6e24f44b128fp+0,
+        0x1.20c62c2f2d7f5p-2};
+};
+
+// Terms for an error below 2^-31 (float tables) or 2^-53 (double tables).
+template <int kTerms>
+inline VD sin_series(VD z, VD z2) {
+    VD p = VD{} + Series::s[kTerms - 1];
+    for (int k = kTerms - 2; k >= 0; --k) p = p * z2 + Series::s[k];
+    return p * z;
+}
+template <int kTerms>
+inline VD cos_series(VD z2) {
+    VD p = VD{} + Series::c[kTerms - 1];
+    for (int k = kTerms - 2; k >= 0; --k) p = p * z2 + Series::c[k];
+    return p;
+}
+
+template <int kSinTerms, int kCosTerms>
+inline void cos_sin(VD hi, VD lo, VD m, VD* c, VD* s) {
+    VD t = m * hi;
+    VD r = (t - round_to_even(t)) + m * lo;
+    VD quarter = (r * 4.0 + 0x1.8p52);  // q sits in the low bits
+    VD z = r - (quarter - 0x1.8p52) * 0.25;
+    VL q = (VL)quarter;
+    VD z2 = z * z;
+    VD sz = sin_series<kSinTerms>(z, z2), cz = cos_series<kCosTerms>(z2);
+    VL odd = -(q & 1);
+    VL cos_sign = (((q + 1) & 2) << 62), sin_sign = ((q & 2) << 62);
+    *c = (VD)((((VL)cz & ~odd) | ((VL)sz & odd)) ^ cos_sign);
+    *s = (VD)((((VL)sz & ~odd) | ((VL)cz & odd)) ^ sin_sign);
+}
+
+inline void store_table(float* p, VD v) { store(p, __builtin_convertvector(v, VFhalf)); }
+inline void store_table(double* p, VD v) { store(p, v); }
+
+template <int kSinTerms, int kCosTerms, typename T>
+void fill_table(const TableJob& j, T* cos_table, T* sin_table) {
+    constexpr int kStep = W / 2;
+    for (int i = 0; i < j.count; i += kStep) {
+        VD m = j.m_each ? load<VD>(j.m_each + i) : VD{} + j.m;
+        VD c, s;
+        cos_sin<kSinTerms, kCosTerms>(load<VD>(j.turns_hi + i), load<VD>(j.turns_lo + i), m, &c, &s);
+        store_table(cos_table + i, c * j.cos_scale);
+        store_table(sin_table + i, s * j.sin_scale);
+    }
+}
+
+void table_f32(const TableJob& j, float* c, float* s) { fill_table<5, 6>(j, c, s); }
+void table_f64(const TableJob& j, double* c, double* s) { fill_table<8, 9>(j, c, s); }
+
+void reorder(TableOrder order, int pairs, const float* c, const float* s, float* c_out, float* s_out) {
+    if (order == kDuplicated) {
+        for (int i = 0; i < pairs; ++i) {
+            c_out[2 * i] = c_out[2 * i + 1] = c[i];
+            s_out[2 * i] = -s[i];
+            s_out[2 * i + 1] = s[i];
+        }
+        return;
+    }
+    int i = 0;
+    for (; i + 2 * W <= pairs; i += 2 * W)
+        for (int k = 0; k < W; ++k) {
+            c_out[i + k] = c[i + 2 * k];
+            c_out[i + W + k] = c[i + 2 * k + 1];
+            s_out[i + k] = s[i + 2 * k];
+            s_out[i + W + k] = s[i + 2 * k + 1];
+        }
+    for (; i < pairs; ++i) c_out[i] = c[i], s_out[i] = s[i];
+}
+
+// ---- one step of the rotation: a vector's worth of pairs, then the tail ------------------------
+
+struct F32 {
+    using T = float;
+    static VF load_v(const T* p) { return load<VF>(p); }
+    static void store_v(T* p, VF v) { store(p, v); }
+    static float get(T v) { return v; }
+    static T put(float v) { return v; }
+};
+struct F16 {
+    using T = uint16_t;
+    static VF load_v(const T* p) { return load_f16(p); }
+    static void store_v(T* p, VF v) { store_f16(p, v); }
+    static float get(T v) { return f16_to_float(v); }
+    static T put(float v) { return float_to_f16(v); }
+};
+struct Bf16 {
+    using T = uint16_t;
+    static float get(T v) { return bf16_to_float(v); }
+    static T put(float v) { return float_to_bf16(v); }
+};
+
+template <typename E>
+inline void rotate_one(const typename E::T* x1, const typename E::T* x2, typename E::T* y1, typename E::T* y2, float c,
+                       float s) {
+    float a = E::get(*x1), b = E::get(*x2);
+    *y1 = E::put(a * c - b * s);
+    *y2 = E::put(a * s + b * c);
+}
+
+// A step knows how many pairs it takes, where its table entries lie, and keeps them in registers.
+template <typename E>
+struct HalfStep {
+    using T = typename E::T;
+    static constexpr int kPairs = W;
+    VF c, s;
+    void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + i), s = load<VF>(st + i); }
+    void run(const T* x, T* y, int i, int half) const {
+        VF a = E::load_v(x + i), b = E::load_v(x + half + i);
+        E::store_v(y + i, a * c - b * s);
+        E::store_v(y + half + i, a * s + b * c);
+    }
+};
+
+template <typename E>
+struct InterleavedStep {
+    using T = typename E::T;
+    static constexpr int kPairs = W / 2;
+    VF c, s;
+    void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + 2 * i), s = load<VF>(st + 2 * i); }
+    void run(const T* x, T* y, int i, int) const {
+        VF v = E::load_v(x + 2 * i);
+        E::store_v(y + 2 * i, v * c + swap_neighbours(v) * s);
+    }
+};
+
+// A 32-bit lane holds two bfloat16: the even one's float is the lane shifted left, the odd one's
+// the lane with its lower half cleared; no lane ever crosses another.
+struct Bf16HalfStep {
+    using T = uint16_t;
+    static constexpr int kPairs = 2 * W;
+    VF ce, co, se, so;
+    void load_table(const float* ct, const float* st, int i) {
+        ce = load<VF>(ct + i), co = load<VF>(ct + i + W), se = load<VF>(st + i), so = load<VF>(st + i + W);
+    }
+    void run(const T* x, T* y, int i, int half) const {
+        VU a = load<VU>(x + i), b = load<VU>(x + half + i);
+        VF ae = as_float(a << 16), ao = as_float(a & 0xffff0000u), be = as_float(b << 16), bo = as_float(b & 0xffff0000u);
+        store(y + i, (round_bf16(ae * ce - be * se) >> 16) | (round_bf16(ao * co - bo * so) & 0xffff0000u));
+        store(y + half + i, (round_bf16(ae * se + be * ce) >> 16) | (round_bf16(ao * so + bo * co) & 0xffff0000u));
+    }
+};
+
+struct Bf16InterleavedStep {
+    using T = uint16_t;
+    static constexpr int kPairs = W;
+    VF c, s;
+    void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + i), s = load<VF>(st + i); }
+    void run(const T* x, T* y, int i, int) const {
+        VU v = load<VU>(x + 2 * i);
+        VF a = as_float(v << 16), b = as_float(v & 0xffff0000u);
+        store(y + 2 * i, (round_bf16(a * c - b * s) >> 16) | (round_bf16(a * s + b * c) & 0xffff0000u));
+    }
+};
+
+// What remains after the full steps, pair by pair. sin_at: a duplicated table keeps +s at odd places.
+template <typename E, Pairing kPairing, bool kDup>
+inline void rotate_tail(const typename E::T* x, typename E::T* y, int from, int pairs, const float* c, const float* s) {
+    for (int i = from; i < pairs; ++i) {
+        int a = kPairing == kHalf ? i : 2 * i, b = kPairing == kHalf ? i + pairs : 2 * i + 1, t = kDup ? 2 * i + 1 : i;
+        rotate_one<E>(x + a, x + b, y + a, y + b, c[t], s[t]);
+    }
+}
+
+// kSteps > 0: the head is exactly that many steps, whose tables stay in registers for all heads.
+template <typename E, typename Step, Pairing kPairing, bool kDup, int kSteps>
+void rotate_fixed(const HeadsJob& j) {
+    using T = typename E::T;
+    auto* c = static_cast<const float*>(j.cos_table);
+    auto* s = static_cast<const float*>(j.sin_table);
+    Step step[kSteps];
+    for (int k = 0; k < kSteps; ++k) step[k].load_table(c, s, k * Step::kPairs);
+    auto* x = static_cast<const T*>(j.x);
+    auto* y = static_cast<T*>(j.y);
+    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride)
+#pragma GCC unroll 8
+        for (int k = 0; k < kSteps; ++k) step[k].run(x, y, k * Step::kPairs, j.pairs);
+}
+
+template <typename E, typename Step, Pairing kPairing, bool kDup>
+void rotate_any(const HeadsJob& j) {
+    using T = typename E::T;
+    auto* c = static_cast<const float*>(j.cos_table);
+    auto* s = static_cast<const float*>(j.sin_table);
+    int full = j.pairs / Step::kPairs * Step::kPairs;
+    auto* x = static_cast<const T*>(j.x);
+    auto* y = static_cast<T*>(j.y);
+    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+        for (int i = 0; i < full; i += Step::kPairs) {
+            Step step;
+            step.load_table(c, s, i);
+            step.run(x, y, i, j.pairs);
+        }
+        rotate_tail<E, kPairing, kDup>(x, y, full, j.pairs, c, s);
+    }
+}
+
+template <typename E, typename Step, Pairing kPairing, bool kDup>
+void rotate(const HeadsJob& j) {
+    // As many table vectors as registers can hold besides the data.
+    constexpr int kMost = NPU_ROPE_LANES == 16 ? 8 : 4;
+    if (j.pairs % Step::kPairs == 0 && j.pairs / Step::kPairs <= kMost) switch (j.pairs / Step::kPairs) {
+            case 1: return rotate_fixed<E, Step, kPairing, kDup, 1>(j);
+            case 2: return rotate_fixed<E, Step, kPairing, kDup, 2>(j);
+            case 3: return rotate_fixed<E, Step, kPairing, kDup, 3>(j);
+            case 4: return rotate_fixed<E, Step, kPairing, kDup, 4>(j);
+            case 6: return rotate_fixed<E, Step, kPairing, kDup, 6>(j);
+            case 8: return rotate_fixed<E, Step, kPairing, kDup, 8>(j);
+            default: break;
+        }
+    rotate_any<E, Step, kPairing, kDup>(j);
+}
+
+template <Pairing kPairing>
+void rotate_f64(const HeadsJob& j) {
+    auto* c = static_cast<const double*>(j.cos_table);
+    auto* s = static_cast<const double*>(j.sin_table);
+    auto* x = static_cast<const double*>(j.x);
+    auto* y = static_cast<double*>(j.y);
+    int n1 = kPairing == kHalf ? 1 : 2, n2 = kPairing == kHalf ? j.pairs : 1;
+    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride)
+        for (int i = 0; i < j.pairs; ++i) {
+            double a = x[i * n1], b = x[i * n1 + n2];
+            y[i * n1] = a * c[i] - b * s[i];
+            y[i * n1 + n2] = a * s[i] + b * c[i];
+        }
+}
+
+}  // namespace
+
+const KernelSet& NPU_ROPE_KERNELS() {
+    // dtype order: float32, float16, bfloat16, float64
+    static const KernelSet set = {
+        NPU_ROPE_ISA_NAME,
+        W,
+        table_f32,
+        table_f64,
+        reorder,
+        {{kNatural, kNatural, kEvenOdd, kNatural}, {kDuplicated, kDuplicated, kNatural, kNatural}},
+        {{rotate<F32, HalfStep<F32>, kHalf, false>, rotate<F16, HalfStep<F16>, kHalf, false>,
+          rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
+         {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
+          rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
+    };
+    return set;
+}
+
+}  // namespace npu_rope

@@ -1,0 +1,152 @@
+// Vectors of NPU_ROPE_LANES floats on the compiler's vector extension, and the half types'
+// loads and stores. Included only by files compiled for one instruction set; everything has
+// internal linkage, so that no two of them can be mixed up by the linker.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace npu_rope {
+namespace {
+
+constexpr int W = NPU_ROPE_LANES;
+
+typedef float VF __attribute__((vector_size(4 * W)));
+typedef int32_t VI __attribute__((vector_size(4 * W)));
+typedef uint32_t VU __attribute__((vector_size(4 * W)));
+typedef uint16_t VH __attribute__((vector_size(2 * W)));
+typedef double VD __attribute__((vector_size(4 * W)));  // W / 2 doubles
+typedef int64_t VL __attribute__((vector_size(4 * W)));
+typedef float VFhalf __attribute__((vector_size(2 * W)));  // W / 2 floats
+
+template <typename V>
+inline V load(const void* p) {
+    V v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+template <typename V>
+inline void store(void* p, V v) {
+    std::memcpy(p, &v, sizeof v);
+}
+
+inline VF as_float(VU v) { return (VF)v; }
+inline VU as_bits(VF v) { return (VU)v; }
+
+// (a b c d ...) -> (b a d c ...)
+inline VF swap_neighbours(VF v) {
+#if NPU_ROPE_LANES == 4
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2);
+#elif NPU_ROPE_LANES == 8
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+#else
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#endif
+}
+
+// ---- float16: IEEE binary16 held in uint16_t -------------------------------------------------
+
+inline float f16_to_float(uint16_t h) {
+#if defined(__F16C__)
+    return _cvtsh_ss(h);
+#elif defined(__aarch64__)
+    __fp16 f;
+    std::memcpy(&f, &h, sizeof f);
+    return f;
+#else
+    uint32_t sign = uint32_t(h & 0x8000) << 16, e = (h >> 10) & 31, m = h & 0x3ff, bits;
+    if (e == 31) {
+        bits = sign | 0x7f800000u | (m << 13) | (m ? 0x00400000u : 0);
+    } else if (e) {
+        bits = sign | ((e + 112) << 23) | (m << 13);
+    } else {
+        float f = float(m) * 0x1p-24f;  // zero and subnormals: exact
+        std::memcpy(&bits, &f, sizeof bits);
+        bits |= sign;
+    }
+    float out;
+    std::memcpy(&out, &bits, sizeof out);
+    return out;
+#endif
+}
+
+inline uint16_t float_to_f16(float f) {
+#if defined(__F16C__)
+    return _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);
+#elif defined(__aarch64__)
+    __fp16 h = f;
+    uint16_t bits;
+    std::memcpy(&bits, &h, sizeof bits);
+    return bits;
+#else
+    uint32_t bits;
+    std::memcpy(&bits, &f, sizeof bits);
+    uint32_t sign = (bits >> 16) & 0x8000, mag = bits & 0x7fffffff;
+    if (mag > 0x7f800000u) return uint16_t(sign | 0x7e00 | ((mag >> 13) & 0x1ff));
+    if (mag >= 0x477ff000u) return uint16_t(sign | 0x7c00);  // rounds past 65504
+    if (mag < 0x38800000u) {                                 // subnormal: add 0.5 in units of 2^-24
+        float shifted;
+        std::memcpy(&shifted, &mag, sizeof shifted);
+        shifted += 0.5f;
+        uint32_t m;
+        std::memcpy(&m, &shifted, sizeof m);
+        return uint16_t(sign | (m - 0x3f000000u));
+    }
+    uint32_t odd = (mag >> 13) & 1;
+    return uint16_t(sign | ((mag - 0x38000000u + 0xfff + odd) >> 13));
+#endif
+}
+
+inline VF load_f16(const uint16_t* p) {
+#if NPU_ROPE_LANES == 16
+    return (VF)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif NPU_ROPE_LANES == 8
+    return (VF)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#elif defined(__aarch64__)
+    return (VF)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+#else
+    return VF{f16_to_float(p[0]), f16_to_float(p[1]), f16_to_float(p[2]), f16_to_float(p[3])};
+#endif
+}
+
+inline void store_f16(uint16_t* p, VF v) {
+#if NPU_ROPE_LANES == 16
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+#elif NPU_ROPE_LANES == 8
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
+#else
+    for (int i = 0; i < 4; ++i) p[i] = float_to_f16(v[i]);
+#endif
+}
+
+// ---- bfloat16: the upper half of a float32 -----------------------------------------------------
+
+inline float bf16_to_float(uint16_t h) {
+    uint32_t bits = uint32_t(h) << 16;
+    float f;
+    std::memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+// Round to nearest even, kept in the upper half. A NaN needs no case of its own: the rotation
+// makes NaNs only from bfloat16 NaNs and infinities, whose lower half is zero.
+inline VU round_bf16(VF v) {
+    VU b = as_bits(v);
+    return b + ((b >> 16) & 1) + 0x7fff;
+}
+inline uint16_t float_to_bf16(float f) {
+    uint32_t b;
+    std::memcpy(&b, &f, sizeof b);
+    return uint16_t((b + ((b >> 16) & 1) + 0x7fff) >> 16);
+}
+
+}  // namespace
+}  // namespace npu_rope

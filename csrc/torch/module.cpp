@@ -1,0 +1,20 @@
+// Joins the CPU library to torch: its operators run on torch's thread pool, with torch's count.
+#include <torch/csrc/stable/ops.h>
+
+#include "include/npu_rope.h"
+
+namespace {
+
+void run_on_torch(int64_t n, int32_t threads, npu_rope_range_fn body, void* ctx) {
+    int64_t grain = (n + threads - 1) / threads;
+    torch::stable::parallel_for(0, n, grain, [&](int64_t begin, int64_t end) { body(begin, end, ctx); });
+}
+
+int32_t torch_threads() { return static_cast<int32_t>(torch::stable::get_num_threads()); }
+
+struct Join {
+    Join() { npu_rope_set_thread_pool(run_on_torch, torch_threads); }
+    ~Join() { npu_rope_set_thread_pool(nullptr, nullptr); }
+} join;
+
+}  // namespace

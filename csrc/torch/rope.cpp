@@ -1,0 +1,238 @@
+// rope for CPU tensors, through torch's stable ABI. The schemas, fakes and gradients are in
+// npu_rope/ops/rope.py; these are the kernels, in boxed form: every argument is unpacked by hand
+// because a decode-sized call is mostly argument handling.
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "include/npu_rope.h"
+
+namespace {
+
+using torch::stable::Tensor;
+using torch::stable::detail::to;
+
+void check(AOTITorchError code) {
+    if (code != 0) throw std::runtime_error("[rope] torch must answer but got an error from its C interface.");
+}
+
+// A tensor argument that the call owns and gives back when it ends.
+class Owned {
+public:
+    explicit Owned(StableIValue v) : handle_(to<AtenTensorHandle>(v)) {}
+    explicit Owned(AtenTensorHandle h) : handle_(h) {}
+    Owned(Owned&& o) noexcept : handle_(o.handle_) { o.handle_ = nullptr; }
+    Owned(const Owned&) = delete;
+    ~Owned() {
+        if (handle_) aoti_torch_delete_tensor_object(handle_);
+    }
+    AtenTensorHandle get() const { return handle_; }
+    AtenTensorHandle release() {
+        AtenTensorHandle h = handle_;
+        handle_ = nullptr;
+        return h;
+    }
+
+private:
+    AtenTensorHandle handle_;
+};
+
+int32_t dtype_code(AtenTensorHandle h) {
+    static const int32_t f32 = aoti_torch_dtype_float32(), f16 = aoti_torch_dtype_float16(),
+                         bf16 = aoti_torch_dtype_bfloat16(), f64 = aoti_torch_dtype_float64(),
+                         i32 = aoti_torch_dtype_int32(), i64 = aoti_torch_dtype_int64();
+    int32_t d;
+    check(aoti_torch_get_dtype(h, &d));
+    if (d == f32) return NPU_ROPE_FLOAT32;
+    if (d == f16) return NPU_ROPE_FLOAT16;
+    if (d == bf16) return NPU_ROPE_BFLOAT16;
+    if (d == f64) return NPU_ROPE_FLOAT64;
+    if (d == i32) return NPU_ROPE_INT32;
+    if (d == i64) return NPU_ROPE_INT64;
+    return -1;
+}
+
+npu_rope_tensor view_of(AtenTensorHandle h) {
+    npu_rope_tensor t;
+    int64_t ndim, *sizes, *strides;
+    check(aoti_torch_get_data_ptr(h, &t.data));
+    check(aoti_torch_get_dim(h, &ndim));
+    check(aoti_torch_get_sizes(h, &sizes));
+    check(aoti_torch_get_strides(h, &strides));
+    t.dtype = dtype_code(h);
+    t.ndim = static_cast<int32_t>(ndim);
+    for (int64_t k = 0; k < ndim && k < NPU_ROPE_MAX_NDIM; ++k) {
+        t.shape[k] = sizes[k];
+        t.stride[k] = strides[k];
+    }
+    return t;
+}
+
+void run(AtenTensorHandle x, AtenTensorHandle positions, const AtenTensorHandle* freq_factors,
+         const npu_rope_params& params, bool forward, int64_t angle, AtenTensorHandle out) {
+    npu_rope_tensor tx = view_of(x), tp = view_of(positions), tf, to = out == x ? tx : view_of(out);
+    if (freq_factors) tf = view_of(*freq_factors);
+    if (npu_rope_rope(&tx, &tp, freq_factors ? &tf : nullptr, &params, forward, static_cast<npu_rope_angle>(angle),
+                      &to) != NPU_ROPE_OK)
+        throw std::runtime_error(npu_rope_last_error());
+}
+
+// A last dimension without unit stride is the one layout the kernels do not read.
+bool needs_copy(AtenTensorHandle x) {
+    int64_t ndim, *sizes, *strides;
+    check(aoti_torch_get_dim(x, &ndim));
+    check(aoti_torch_get_sizes(x, &sizes));
+    check(aoti_torch_get_strides(x, &strides));
+    return ndim > 0 && sizes[ndim - 1] > 1 && strides[ndim - 1] != 1;
+}
+
+Owned empty_contiguous(AtenTensorHandle x) {
+    int64_t ndim, *sizes, strides[64], step = 1;
+    int32_t dtype, device, index;
+    check(aoti_torch_get_dim(x, &ndim));
+    check(aoti_torch_get_sizes(x, &sizes));
+    check(aoti_torch_get_dtype(x, &dtype));
+    check(aoti_torch_get_device_type(x, &device));
+    check(aoti_torch_get_device_index(x, &index));
+    for (int64_t k = ndim - 1; k >= 0; --k) {
+        strides[k] = step;
+        step *= sizes[k] > 1 ? sizes[k] : 1;
+    }
+    AtenTensorHandle out;
+    check(aoti_torch_empty_strided(ndim, sizes, strides, dtype, device, index, &out));
+    return Owned(out);
+}
+
+// The attributes behind "*" in the schema of rope, rope_ and rope_out, in its order.
+struct Attributes {
+    npu_rope_params params;
+    bool forward;
+    int64_t angle;
+};
+
+void clear_freq_factors(StableIValue v, AtenTensorHandle* handle, bool* has) {
+    auto* box = to<StableIValue*>(v);
+    *has = box != nullptr;
+    if (!box) return;
+    *handle = to<AtenTensorHandle>(*box);
+    delete box;
+}
+
+void read_sections(StableIValue v, int32_t* sections) {
+    std::memset(sections, 0, 4 * sizeof *sections);
+    auto* box = to<StableIValue*>(v);
+    if (!box) return;
+    auto list = to<StableListHandle>(*box);
+    delete box;
+    size_t n = 0;
+    torch_list_size(list, &n);
+    for (size_t i = 0; i < n && i < 4; ++i) {
+        StableIValue item;
+        torch_list_get_item(list, i, &item);
+        sections[i] = static_cast<int32_t>(to<int64_t>(item));
+    }
+    torch_delete_list(list);
+    if (n != 4) throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) + ".");
+}
+
+int32_t narrow(const char* name, int64_t v) {
+    if (v < INT32_MIN || v > INT32_MAX)
+        throw std::runtime_error("[rope] " + std::string(name) + " must be in the int32 range but got " +
+                                 std::to_string(v) + ".");
+    return static_cast<int32_t>(v);
+}
+
+Attributes read_attributes(StableIValue* s) {
+    Attributes a;
+    read_sections(s[9], a.params.sections);
+    a.params.n_dims = narrow("n_dims", to<int64_t>(s[0]));
+    a.params.mode = narrow("mode", to<int64_t>(s[1]));
+    a.params.n_ctx_orig = narrow("n_ctx_orig", to<int64_t>(s[2]));
+    a.params.freq_base = to<double>(s[3]);
+    a.params.freq_scale = to<double>(s[4]);
+    a.params.ext_factor = to<double>(s[5]);
+    a.params.attn_factor = to<double>(s[6]);
+    a.params.beta_fast = to<double>(s[7]);
+    a.params.beta_slow = to<double>(s[8]);
+    a.params.n_offs = narrow("n_offs", to<int64_t>(s[10]));
+    a.forward = to<bool>(s[11]);
+    a.angle = to<int64_t>(s[12]);
+    return a;
+}
+
+// x, positions and freq_factors, which come first in every schema.
+struct Inputs {
+    Owned x, positions, freq_factors{AtenTensorHandle{}};
+    bool has_factors = false;
+    AtenTensorHandle factors = nullptr;
+    explicit Inputs(StableIValue* s) : x(s[0]), positions(s[1]) { clear_freq_factors(s[2], &factors, &has_factors); }
+    ~Inputs() {
+        if (has_factors) aoti_torch_delete_tensor_object(factors);
+    }
+    const AtenTensorHandle* factors_or_null() const { return has_factors ? &factors : nullptr; }
+};
+
+// rope(x, positions, freq_factors, *, attributes) -> Tensor
+void rope(StableIValue* stack, uint64_t, uint64_t) {
+    Inputs in(stack);
+    Attributes a = read_attributes(stack + 3);
+    Owned result = empty_contiguous(in.x.get());
+    if (needs_copy(in.x.get())) {
+        AtenTensorHandle same;
+        check(aoti_torch_new_tensor_handle(in.x.get(), &same));
+        Tensor copy = torch::stable::contiguous(Tensor(same));
+        run(copy.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, result.get());
+    } else {
+        run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, result.get());
+    }
+    stack[0] = torch::stable::detail::from(result.release());
+}
+
+// rope_(Tensor(a!) x, positions, freq_factors, *, attributes) -> ()
+void rope_inplace(StableIValue* stack, uint64_t, uint64_t) {
+    Inputs in(stack);
+    Attributes a = read_attributes(stack + 3);
+    run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, in.x.get());
+}
+
+// rope_out(x, positions, freq_factors, *, attributes, Tensor(a!) out) -> ()
+void rope_out(StableIValue* stack, uint64_t, uint64_t) {
+    Inputs in(stack);
+    Owned out(stack[16]);
+    Attributes a = read_attributes(stack + 3);
+    run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, out.get());
+}
+
+// rope_packed_(Tensor(a!) out, x, positions, freq_factors, Tensor packed) -> (): packed holds the
+// attributes as npu_rope_params followed by forward and angle as int32 (uint8, contiguous, CPU).
+void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
+    Owned out(stack[0]);
+    Inputs in(stack + 1);
+    Owned packed(stack[4]);
+    struct {
+        npu_rope_params params;
+        int32_t forward, angle;
+    } p;
+    void* data;
+    int64_t bytes;
+    check(aoti_torch_get_data_ptr(packed.get(), &data));
+    check(aoti_torch_get_storage_size(packed.get(), &bytes));
+    if (bytes != int64_t{sizeof p})
+        throw std::runtime_error("[rope] packed must have " + std::to_string(sizeof p) + " bytes but got " +
+                                 std::to_string(bytes) + ".");
+    std::memcpy(&p, data, sizeof p);
+    run(in.x.get(), in.positions.get(), in.factors_or_null(), p.params, p.forward, p.angle, out.get());
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
+    m.impl("rope", &rope);
+    m.impl("rope_", &rope_inplace);
+    m.impl("rope_out", &rope_out);
+    m.impl("rope_packed_", &rope_packed);
+}

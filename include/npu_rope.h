@@ -1,0 +1,139 @@
+/* npu_rope: rotary position embedding on the CPU, behind a plain C interface.
+ *
+ * Everything here is callable from C99 and up. No function throws, none keeps a pointer
+ * after it returns, and none writes anything when it returns an error.
+ */
+#ifndef NPU_ROPE_H
+#define NPU_ROPE_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define NPU_ROPE_API __declspec(dllexport)
+#else
+#define NPU_ROPE_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised whenever a struct or a signature below changes. Compare with npu_rope_abi_version(). */
+#define NPU_ROPE_ABI_VERSION 1
+
+/* What every operator returns. The sentence that goes with it: npu_rope_last_error(). */
+typedef enum npu_rope_status {
+    NPU_ROPE_OK = 0,
+    NPU_ROPE_INVALID_VALUE = 1,  /* a value is outside its rule */
+    NPU_ROPE_INVALID_TYPE = 2,   /* an element type is not one the operator takes */
+    NPU_ROPE_INTERNAL_ERROR = 3  /* out of memory, or a defect of ours */
+} npu_rope_status;
+
+typedef enum npu_rope_dtype {
+    NPU_ROPE_FLOAT32 = 0,
+    NPU_ROPE_FLOAT16 = 1,
+    NPU_ROPE_BFLOAT16 = 2,
+    NPU_ROPE_FLOAT64 = 3,
+    NPU_ROPE_INT32 = 4,
+    NPU_ROPE_INT64 = 5
+} npu_rope_dtype;
+
+#define NPU_ROPE_MAX_NDIM 4
+
+/* A view of memory the caller owns. Strides count elements, not bytes, and may be anything,
+ * zero and negative included, that the operator's rules allow. */
+typedef struct npu_rope_tensor {
+    void *data;
+    int32_t dtype; /* npu_rope_dtype */
+    int32_t ndim;  /* 0 .. NPU_ROPE_MAX_NDIM */
+    int64_t shape[NPU_ROPE_MAX_NDIM];
+    int64_t stride[NPU_ROPE_MAX_NDIM];
+} npu_rope_tensor;
+
+/* ggml's numbers. */
+typedef enum npu_rope_mode {
+    NPU_ROPE_MODE_NORMAL = 0, /* pairs (x[2i], x[2i+1]) */
+    NPU_ROPE_MODE_NEOX = 2,   /* pairs (x[i], x[i + n_dims/2]) */
+    NPU_ROPE_MODE_MROPE = 8,  /* this and the two below: named, not yet implemented */
+    NPU_ROPE_MODE_VISION = 24,
+    NPU_ROPE_MODE_IMROPE = 40
+} npu_rope_mode;
+
+/* How the angle is computed. */
+typedef enum npu_rope_angle {
+    NPU_ROPE_ANGLE_EXACT = 0, /* cos and sin within 2^-23 of the truth for every int32 position */
+    NPU_ROPE_ANGLE_F32 = 1,   /* frequency rounded to float32, product in float32 */
+    NPU_ROPE_ANGLE_GGML = 2   /* ggml's float32 recurrence, operation by operation */
+} npu_rope_angle;
+
+/* Attributes of rope, named as in ggml's rope_ext. Start from npu_rope_default_params(). */
+typedef struct npu_rope_params {
+    int32_t n_dims;     /* rotated width: even, 2 .. head size */
+    int32_t mode;       /* npu_rope_mode */
+    int32_t n_ctx_orig; /* context length the model was trained with; needed by YaRN only */
+    int32_t n_offs;     /* where the rotated window starts inside the head: even, >= 0 */
+    double freq_base;   /* > 0 */
+    double freq_scale;  /* > 0; 1/factor of linear scaling and of YaRN */
+    double ext_factor;  /* 0 = no YaRN */
+    double attn_factor; /* multiplies cos and sin */
+    double beta_fast;   /* YaRN ramp limits, in rotations over n_ctx_orig */
+    double beta_slow;
+    int32_t sections[4]; /* multimodal modes only */
+} npu_rope_params;
+
+/* The NPU_ROPE_ABI_VERSION the library was built with. */
+NPU_ROPE_API int32_t npu_rope_abi_version(void);
+
+/* The library's version, such as "0.1.0". */
+NPU_ROPE_API const char *npu_rope_version(void);
+
+/* The last error of this thread: "[op] argument must RULE but got VALUE." Never NULL; empty
+ * when nothing failed yet. Valid until this thread's next call into the library. */
+NPU_ROPE_API const char *npu_rope_last_error(void);
+
+/* The instruction set the kernels run with: "avx512", "avx2", "baseline" or "neon". */
+NPU_ROPE_API const char *npu_rope_isa(void);
+
+/* Make this process use a narrower instruction set than the machine has (for tests and for
+ * comparing): one of npu_rope_isa()'s names, or NULL for the widest. */
+NPU_ROPE_API int32_t npu_rope_force_isa(const char *name);
+
+/* How many threads a large call may use. */
+NPU_ROPE_API int32_t npu_rope_num_threads(void);
+
+/* Let a host framework lend its thread pool: run(n, threads, body, ctx) must call
+ * body(begin, end, ctx) for disjoint ranges that cover [0, n), on at most so many threads, and
+ * return when all are done. num_threads() tells the size of the pool. Both NULL: back to
+ * OpenMP. Not to be called while operators run. */
+typedef void (*npu_rope_range_fn)(int64_t begin, int64_t end, void *ctx);
+typedef void (*npu_rope_run_fn)(int64_t n, int32_t threads, npu_rope_range_fn body, void *ctx);
+typedef int32_t (*npu_rope_num_threads_fn)(void);
+NPU_ROPE_API void npu_rope_set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads);
+
+/* n_dims rotated dimensions and a mode; everything else at ggml's defaults (freq_base 10000,
+ * freq_scale 1, no YaRN, attn_factor 1, beta_fast 32, beta_slow 1). */
+NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mode mode);
+
+/* Rotate x by its positions into out.
+ *
+ *   x             [B,S,N,D] or [S,N,D]; float32, float16, bfloat16 or float64; any strides in
+ *                 B, S and N, unit stride in D
+ *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones too
+ *   freq_factors  NULL, or [F] float32, F >= n_dims/2, positive and finite: pair i's frequency
+ *                 is divided by freq_factors[i]
+ *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)
+ *   out           shape and dtype of x, unit stride in D; either x itself (same data, same
+ *                 strides: in place) or memory that x, positions and freq_factors do not touch
+ *
+ * With c = attn*cos(angle), s = attn*sin(angle), a pair (x1, x2) becomes
+ * (x1*c - x2*s, x1*s + x2*c); the rest of the head is copied. */
+NPU_ROPE_API npu_rope_status npu_rope_rope(const npu_rope_tensor *x, const npu_rope_tensor *positions,
+                                           const npu_rope_tensor *freq_factors,
+                                           const npu_rope_params *params, int32_t forward,
+                                           npu_rope_angle angle, const npu_rope_tensor *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

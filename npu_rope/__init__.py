@@ -1,0 +1,8 @@
+"""npu_rope: rotary position embedding for Ascend NPUs, exact and fast on the CPU as well."""
+
+from npu_rope.errors import BackendUnavailable
+from npu_rope.ops.rope import rope, rope_
+from npu_rope.params import RopeMode, RopeParams
+
+__version__ = "0.1.0"
+__all__ = ["BackendUnavailable", "RopeMode", "RopeParams", "rope", "rope_"]

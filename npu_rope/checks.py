@@ -1,0 +1,135 @@
+"""Rules of rope's tensors for the Python paths (reference, fake tensors).
+
+The native paths state the same rules in ``op_host/rope_check.cpp``; a test compares the words.
+Works on anything that has a shape, strides in elements and a dtype name, so that arrays, torch
+tensors and fake tensors are judged alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.params import ANGLE_POLICIES, MAX_FREQUENCY, RopeMode, RopeParams
+
+FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
+INDEX_DTYPES = ("int32", "int64")
+EXECUTED_MODES = (RopeMode.NORMAL, RopeMode.NEOX)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What the rules need to know of a tensor. Strides count elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def text(self) -> str:
+        """The shape as the messages print it."""
+        return str(list(self.shape))
+
+
+def check_mode_and_angle(params: RopeParams, angle: str) -> None:
+    """Refuse what no executor does yet, by name."""
+    if params.rope_mode not in EXECUTED_MODES:
+        mode = params.rope_mode
+        raise bad_value(
+            "rope", f"mode must be normal (0) or neox (2) but got {mode.name.lower()} ({mode.value})."
+        )
+    if angle not in ANGLE_POLICIES:
+        raise bad_value("rope", f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
+
+
+def check_x(x: TensorSpec, params: RopeParams, *, unit_stride: bool) -> None:
+    """x's dtype, shape and room for the rotated window."""
+    if x.dtype not in FLOAT_DTYPES:
+        raise bad_type("rope", f"x must be float32, float16, bfloat16 or float64 but got {x.dtype}.")
+    if len(x.shape) not in (3, 4):
+        raise bad_value("rope", f"x must have shape [B,S,N,D] or [S,N,D] but got {x.text()}.")
+    head = x.shape[-1]
+    if params.n_dims > head:
+        raise bad_value("rope", f"n_dims must be at most the head size {head} but got {params.n_dims}.")
+    if params.n_offs + params.n_dims > head:
+        end = params.n_offs + params.n_dims
+        raise bad_value("rope", f"n_offs + n_dims must be at most the head size {head} but got {end}.")
+    if unit_stride:
+        check_unit_stride("x", x)
+
+
+def check_unit_stride(name: str, t: TensorSpec) -> None:
+    """The last dimension must be contiguous."""
+    if t.shape[-1] > 1 and t.strides[-1] != 1:
+        raise bad_value(
+            "rope", f"{name} must have unit stride in its last dimension but got {t.strides[-1]}."
+        )
+
+
+def check_positions(positions: TensorSpec, x: TensorSpec) -> None:
+    """``[S]``, or ``[B,S]`` where x has a batch; int32 or int64."""
+    if positions.dtype not in INDEX_DTYPES:
+        raise bad_type("rope", f"positions must be int32 or int64 but got {positions.dtype}.")
+    tokens = x.shape[-3]
+    allowed: Sequence[tuple[int, ...]] = [(tokens,)]
+    rule = f"[S] = [{tokens}]"
+    if len(x.shape) == 4:
+        allowed = [(tokens,), (x.shape[0], tokens)]
+        rule += f" or [B, S] = [{x.shape[0]}, {tokens}]"
+    if positions.shape not in allowed:
+        raise bad_value("rope", f"positions must have shape {rule} but got {positions.text()}.")
+
+
+def check_position_values(positions: npt.NDArray[np.integer]) -> None:
+    """Every position must fit int32."""
+    outside = positions[(positions < -(2**31)) | (positions >= 2**31)]
+    if outside.size:
+        raise bad_value("rope", f"positions must be in the int32 range but got {outside.flat[0]}.")
+
+
+def check_freq_factors(factors: TensorSpec, params: RopeParams) -> None:
+    """``[>= n_dims/2]`` float32."""
+    if factors.dtype != "float32":
+        raise bad_type("rope", f"freq_factors must be float32 but got {factors.dtype}.")
+    pairs = params.n_dims // 2
+    if len(factors.shape) != 1 or factors.shape[0] < pairs:
+        raise bad_value(
+            "rope",
+            f"freq_factors must have one dimension of at least n_dims/2 = {pairs} elements"
+            f" but got shape {factors.text()}.",
+        )
+
+
+def check_freq_factor_values(factors: npt.NDArray[np.float32], params: RopeParams) -> None:
+    """The factors that are read must be positive and finite, and so must what follows from them."""
+    used = np.asarray(factors[: params.n_dims // 2], np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
+    if wrong.size:
+        at = int(wrong[0])
+        raise bad_value(
+            "rope", f"freq_factors must be positive and finite but got {used[at]:g} at index {at}."
+        )
+
+
+def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
+    """No pair may turn faster than its angle can be followed."""
+    wrong = np.flatnonzero(~(np.abs(frequencies) <= MAX_FREQUENCY))
+    if wrong.size:
+        at = int(wrong[0])
+        raise bad_value(
+            "rope",
+            "frequencies must be at most 1e+09 radians per position"
+            f" but got {abs(frequencies[at]):g} for pair {at}.",
+        )
+
+
+def check_out(out: TensorSpec, x: TensorSpec) -> None:
+    """out: x's dtype and shape, unit last stride. (Overlap needs addresses: the native paths see them.)"""
+    if out.dtype != x.dtype:
+        raise bad_type("rope", f"out must have x's dtype {x.dtype} but got {out.dtype}.")
+    if out.shape != x.shape:
+        raise bad_value("rope", f"out must have x's shape {x.text()} but got {out.text()}.")
+    check_unit_stride("out", out)

@@ -1,0 +1,1 @@
+"""The operators: schema, fake, gradient and Python entry of each, one file an operator."""

@@ -1,0 +1,356 @@
+"""rope: torch schemas, fake tensors, gradient, and the Python entry.
+
+The backward of a rotation is the rotation by minus the angle, so every gradient here is
+rope itself with ``forward`` flipped. freq_factors gets no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.checks import (
+    TensorSpec,
+    check_freq_factors,
+    check_mode_and_angle,
+    check_out,
+    check_positions,
+    check_x,
+)
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.optional_torch import torch
+from npu_rope.params import ANGLE_POLICIES, AnglePolicy, RopeParams
+
+_ATTRIBUTES = (
+    "*, int n_dims, int mode, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
+    " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
+    " int[]? sections=None, int n_offs=0, bool forward=True, int angle=0"
+)
+SCHEMAS = (
+    f"rope(Tensor x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}) -> Tensor",
+    f"rope_(Tensor(a!) x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}) -> ()",
+    f"rope_out(Tensor x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}, Tensor(a!) out) -> ()",
+    # The hot path: attributes packed into one uint8 tensor (backends.packed_call). No gradient.
+    "rope_packed_(Tensor(a!) out, Tensor x, Tensor positions, Tensor? freq_factors, Tensor packed) -> ()",
+)
+
+
+def rope(
+    x: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any = None,
+    *,
+    backend: str | None = None,
+    out: Any = None,
+    forward: bool = True,
+    angle: AnglePolicy = "exact",
+) -> Any:
+    """Rotary position embedding (``specs/ggml_rope_acltensor.txt``).
+
+    A pair (x1, x2) of a head turns by ``theta = position * frequency``::
+
+        (x1*cos - x2*sin, x1*sin + x2*cos)
+
+    Args:
+        x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16
+            or float64. Any strides; a non-unit last stride costs a copy.
+        positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; negative ones too.
+        params: the attributes; ``params.n_offs + params.n_dims <= D``.
+        freq_factors: ``[>= n_dims/2]`` float32; pair i's frequency is divided by factor i.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
+            by x's device.
+        out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
+        forward: False turns by minus the angle.
+        angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``
+            (numerics in docs/ops/rope.md).
+
+    Returns:
+        x's type, shape and dtype; ``out`` where it was given.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend asked for is not here.
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 3, 1, 4), np.float32)
+    >>> rope(x, np.arange(3), RopeParams(4, "neox"))[0, :, 0].round(3)
+    array([[ 1.   ,  1.   ,  1.   ,  1.   ],
+           [-0.301,  0.99 ,  1.382,  1.01 ],
+           [-1.325,  0.98 ,  0.493,  1.02 ]], dtype=float32)
+    """
+    if torch is not None and isinstance(x, torch.Tensor):
+        chosen = backends.choose(backend)
+        if chosen is None or chosen == x.device.type:
+            if chosen == "npu" or x.device.type == "npu":
+                backends.find("npu").require()
+            return _rope_torch(x, positions, params, freq_factors, out, forward, angle)
+        if chosen == "cpu":
+            raise bad_value("rope", f"x must be on device cpu for backend cpu but got {x.device}.")
+    else:
+        backends.require_tensor_like("x", x)
+        chosen = backends.choose(backend) or "cpu"
+    _require_params(params)
+    executor = backends.find(chosen).require()
+    assert executor.rope is not None
+    return executor.rope(x, positions, params, freq_factors, out, forward, angle)
+
+
+def rope_(
+    x: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any = None,
+    *,
+    backend: str | None = None,
+    forward: bool = True,
+    angle: AnglePolicy = "exact",
+) -> Any:
+    """:func:`rope` in place: x is overwritten and returned. Its last stride must be 1.
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 1, 2), np.float32)
+    >>> rope_(x, np.array([0]), RopeParams(2)) is x
+    True
+    """
+    return rope(
+        x, positions, params, freq_factors, backend=backend, out=x, forward=forward, angle=angle
+    )
+
+
+def _require_params(params: Any) -> None:
+    if not isinstance(params, RopeParams):
+        raise bad_type("rope", f"params must be a RopeParams but got {type(params).__name__}.")
+
+
+# ---- torch tensors on their own device -------------------------------------------------------------
+
+
+def _attributes(params: RopeParams, forward: bool, angle: AnglePolicy) -> dict[str, Any]:
+    if angle not in ANGLE_POLICIES:
+        raise bad_value("rope", f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
+    return {
+        "n_dims": params.n_dims,
+        "mode": int(params.rope_mode),
+        "n_ctx_orig": params.n_ctx_orig,
+        "freq_base": params.freq_base,
+        "freq_scale": params.freq_scale,
+        "ext_factor": params.ext_factor,
+        "attn_factor": params.attn_factor,
+        "beta_fast": params.beta_fast,
+        "beta_slow": params.beta_slow,
+        "sections": list(params.sections) if any(params.sections) else None,
+        "n_offs": params.n_offs,
+        "forward": forward,
+        "angle": ANGLE_POLICIES.index(angle),
+    }
+
+
+def _packed(params: RopeParams, forward: bool, angle: AnglePolicy) -> Any:
+    """The attributes as one uint8 tensor, kept with params."""
+    try:
+        return params.__dict__["_packed"][forward, angle]
+    except KeyError:
+        packed = torch.frombuffer(bytearray(backends.packed_call(params, forward, angle)), dtype=torch.uint8)
+        params.__dict__.setdefault("_packed", {})[forward, angle] = packed
+        return packed
+    except AttributeError:
+        _require_params(params)
+        raise
+
+
+def _is_plain(x: Any) -> bool:
+    """An ordinary CPU tensor outside any tracing, dispatch mode or function transform."""
+    return (
+        type(x) is torch.Tensor
+        and x.is_cpu
+        and not torch._C._len_torch_dispatch_stack()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+
+
+def _rope_torch(
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
+) -> Any:
+    needs_grad = torch.is_grad_enabled() and (x.requires_grad or (out is not None and out.requires_grad))
+    try:
+        if not torch.compiler.is_compiling() and not needs_grad and _is_plain(x):
+            packed = _packed(params, forward, angle)
+            if out is None:
+                out = torch.empty_like(x, memory_format=torch.contiguous_format)
+                if x.stride(-1) != 1:
+                    x = x.contiguous()
+            torch.ops.npu_rope.rope_packed_.default(out, x, positions, freq_factors, packed)
+            return out
+        _require_params(params)
+        attributes = _attributes(params, forward, angle)
+        if out is None:
+            return torch.ops.npu_rope.rope.default(x, positions, freq_factors, **attributes)
+        if out is x:
+            torch.ops.npu_rope.rope_.default(x, positions, freq_factors, **attributes)
+            return x
+        if needs_grad:
+            raise bad_value("rope", "out must be None or x itself where a gradient is needed but got another tensor.")
+        torch.ops.npu_rope.rope_out.default(x, positions, freq_factors, **attributes, out=out)
+        return out
+    except (RuntimeError, TypeError, IndexError) as error:
+        raise _explained(error, x, positions, params, freq_factors, out, angle) from error.__cause__
+
+
+def _explained(
+    error: Exception, x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, angle: AnglePolicy
+) -> Exception:
+    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    _require_params(params)
+    try:
+        _check_tensors(x, positions, params, freq_factors, out, angle)
+    except (ValueError, TypeError) as explained:
+        return explained
+    text = str(error)
+    if "[rope] " not in text:
+        return error
+    return ValueError(text[text.index("[rope] ") :].split("\n")[0])
+
+
+def _check_tensors(
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, angle: str
+) -> None:
+    """Every rule that needs no element's value, on tensors real or fake."""
+    for name, t in (("positions", positions), ("freq_factors", freq_factors), ("out", out)):
+        if t is None and name != "positions":
+            continue
+        if not isinstance(t, torch.Tensor):
+            raise bad_type("rope", f"{name} must be a torch tensor like x but got {type(t).__name__}.")
+        if t.device != x.device:
+            raise bad_value("rope", f"{name} must be on x's device {x.device} but got {t.device}.")
+    check_mode_and_angle(params, angle)
+    spec = backends.spec_of_tensor(x)
+    check_x(spec, params, unit_stride=out is x)
+    check_positions(backends.spec_of_tensor(positions), spec)
+    if freq_factors is not None:
+        check_freq_factors(backends.spec_of_tensor(freq_factors), params)
+    if out is not None:
+        check_out(backends.spec_of_tensor(out), spec)
+
+
+# ---- registration ----------------------------------------------------------------------------------
+
+
+def _params_of(attributes: dict[str, Any]) -> tuple[RopeParams, bool, AnglePolicy]:
+    attributes = dict(attributes)
+    forward = attributes.pop("forward", True)
+    code = attributes.pop("angle", 0)
+    if not 0 <= code < len(ANGLE_POLICIES):
+        raise bad_value("rope", f"angle must be exact (0), f32 (1) or ggml (2) but got {code}.")
+    return RopeParams(**attributes), forward, ANGLE_POLICIES[code]
+
+
+def _fake_rope(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
+    params, _, angle = _params_of(attributes)
+    _check_tensors(x, positions, params, freq_factors, None, angle)
+    return x.new_empty(x.shape)
+
+
+def _fake_rope_inplace(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
+    params, _, angle = _params_of(attributes)
+    _check_tensors(x, positions, params, freq_factors, x, angle)
+
+
+def _fake_rope_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any) -> None:
+    params, _, angle = _params_of(attributes)
+    _check_tensors(x, positions, params, freq_factors, out, angle)
+
+
+def _fake_rope_packed(out: Any, x: Any, positions: Any, freq_factors: Any, packed: Any) -> None:
+    check_out(backends.spec_of_tensor(out), backends.spec_of_tensor(x))
+
+
+def _setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    _, positions, freq_factors = inputs
+    ctx.save_for_backward(positions, freq_factors)
+    ctx.attributes = dict(keyword_only_inputs)
+
+
+def _backward(ctx: Any, grad: Any) -> tuple[Any, None, None]:
+    positions, freq_factors = ctx.saved_tensors
+    attributes = dict(ctx.attributes)
+    attributes["forward"] = not attributes["forward"]
+    return torch.ops.npu_rope.rope.default(grad, positions, freq_factors, **attributes), None, None
+
+
+def _make_inplace_autograd() -> Any:
+    below = torch._C._AutoDispatchBelowAutograd
+
+    class RopeInPlace(torch.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any, positions: Any, freq_factors: Any, attributes: dict[str, Any]) -> Any:
+            ctx.save_for_backward(positions, freq_factors)
+            ctx.attributes = attributes
+            ctx.mark_dirty(x)
+            with below():
+                torch.ops.npu_rope.rope_.default(x, positions, freq_factors, **attributes)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> tuple[Any, None, None, None]:
+            positions, freq_factors = ctx.saved_tensors
+            attributes = dict(ctx.attributes)
+            attributes["forward"] = not attributes.get("forward", True)
+            return torch.ops.npu_rope.rope.default(grad, positions, freq_factors, **attributes), None, None, None
+
+    def rope_inplace(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
+        if torch.is_grad_enabled() and x.requires_grad:
+            RopeInPlace.apply(x, positions, freq_factors, attributes)
+            return
+        with below():
+            torch.ops.npu_rope.rope_.default(x, positions, freq_factors, **attributes)
+
+    return rope_inplace
+
+
+def _over_ctypes(library: Any) -> None:
+    """The CPU kernels without the C++ registration: the same schema, a slower call."""
+    run = backends.rope_cpu_tensors
+
+    def rope_cpu(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
+        out = x.new_empty(x.shape)
+        run(x if x.stride(-1) == 1 else x.contiguous(), positions, freq_factors, out, *_params_of(attributes))
+        return out
+
+    def rope_inplace_cpu(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
+        run(x, positions, freq_factors, x, *_params_of(attributes))
+
+    def rope_out_cpu(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any) -> None:
+        run(x, positions, freq_factors, out, *_params_of(attributes))
+
+    def rope_packed_cpu(out: Any, x: Any, positions: Any, freq_factors: Any, packed: Any) -> None:
+        backends.rope_cpu_packed(out, x, positions, freq_factors, packed)
+
+    library.impl("rope", rope_cpu, "CPU")
+    library.impl("rope_", rope_inplace_cpu, "CPU")
+    library.impl("rope_out", rope_out_cpu, "CPU")
+    library.impl("rope_packed_", rope_packed_cpu, "CPU")
+
+
+def register() -> Any:
+    """Define the operators and their kernels with torch; returns what must be kept alive."""
+    library = torch.library.Library("npu_rope", "FRAGMENT")
+    for schema in SCHEMAS:
+        library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.register_fake("npu_rope::rope", _fake_rope, lib=library)
+    torch.library.register_fake("npu_rope::rope_", _fake_rope_inplace, lib=library)
+    torch.library.register_fake("npu_rope::rope_out", _fake_rope_out, lib=library)
+    torch.library.register_fake("npu_rope::rope_packed_", _fake_rope_packed, lib=library)
+    torch.library.register_autograd("npu_rope::rope", _backward, setup_context=_setup_context, lib=library)
+    library.impl("rope_", _make_inplace_autograd(), "Autograd")
+    path = backends.torch_registration()
+    if path is not None:
+        torch.ops.load_library(path)
+    else:
+        _over_ctypes(library)
+    return library
+
+
+_library = register() if torch is not None else None
+
+__all__ = ["SCHEMAS", "TensorSpec", "rope", "rope_"]

@@ -1,0 +1,18 @@
+"""torch where it is installed and loads; otherwise None, with the cause kept for ``doctor``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+torch: Any = None
+cause: str = ""
+
+try:
+    import torch as _torch
+
+    torch = _torch
+except ImportError as error:
+    cause = f"torch is not installed ({error})"
+except (OSError, RuntimeError) as error:
+    # torch autoloads device back ends: with torch_npu but no CANN, importing torch itself fails.
+    cause = f"torch does not load: {error}. With torch_npu but no CANN, set TORCH_DEVICE_BACKEND_AUTOLOAD=0."

@@ -1,0 +1,248 @@
+"""RopeParams: the attributes of rope, validated once, and the numbers that follow from them.
+
+Names and formulas: ``specs/ggml_rope_acltensor.txt`` sections 1, 2 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.errors import bad_type, bad_value
+
+AnglePolicy = Literal["exact", "f32", "ggml"]
+ANGLE_POLICIES: tuple[AnglePolicy, ...] = get_args(AnglePolicy)
+
+# Radians per position beyond which the fractional turn of a far position loses its accuracy.
+MAX_FREQUENCY = 1e9
+
+
+class RopeMode(IntEnum):
+    """How a head's dimensions pair up, with ggml's numbers."""
+
+    NORMAL = 0
+    """Pairs ``(x[2i], x[2i+1])``."""
+    NEOX = 2
+    """Pairs ``(x[i], x[i + n_dims/2])``."""
+    MROPE = 8
+    VISION = 24
+    IMROPE = 40
+
+
+def _integer(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise bad_type("rope", f"{name} must be an integer but got {value!r}.")
+    value = int(value)
+    if not -(2**31) <= value < 2**31:
+        raise bad_value("rope", f"{name} must be in the int32 range but got {value}.")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise bad_type("rope", f"{name} must be a number but got {value!r}.")
+    return float(value)
+
+
+def _mode(value: Any) -> RopeMode:
+    if isinstance(value, str):
+        try:
+            return RopeMode[value.upper()]
+        except KeyError:
+            pass
+    elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        try:
+            return RopeMode(int(value))
+        except ValueError:
+            pass
+    names = ", ".join(f"{m.name.lower()} ({m.value})" for m in RopeMode)
+    raise bad_value("rope", f"mode must be one of {names} but got {value}.")
+
+
+def _sections(value: Any) -> tuple[int, int, int, int]:
+    if value is None:
+        return (0, 0, 0, 0)
+    if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, str):
+        raise bad_type("rope", f"sections must be four integers but got {value!r}.")
+    numbers = [_integer("sections", v) for v in value]
+    if len(numbers) != 4:
+        raise bad_value("rope", f"sections must be four numbers >= 0 but got {len(numbers)}.")
+    return (numbers[0], numbers[1], numbers[2], numbers[3])
+
+
+def _require_positive(name: str, value: float, when: str = "") -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise bad_value("rope", f"{name} must be positive and finite{when} but got {value:g}.")
+
+
+@dataclass(frozen=True, repr=False)
+class RopeParams:
+    """The attributes of one rotary position embedding, named as in ggml's ``rope_ext``.
+
+    Args:
+        n_dims: rotated width (rotary_dim): even, at most the head size.
+        mode: a :class:`RopeMode`, its ggml number or its name (``"neox"``).
+        n_ctx_orig: context length the model was trained with, in tokens; needed by YaRN.
+        freq_base: theta; pair ``i`` turns by ``freq_base**(-2i/n_dims)`` radians per position.
+        freq_scale: multiplies every interpolated frequency (1/factor of linear scaling and YaRN).
+        ext_factor: weight of YaRN's extrapolation; 0 switches YaRN off.
+        attn_factor: multiplies cos and sin.
+        beta_fast, beta_slow: ends of YaRN's ramp, in rotations over ``n_ctx_orig``.
+        sections: four section widths, for the multimodal modes only.
+        n_offs: first rotated dimension: even, ``n_offs + n_dims`` at most the head size.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+
+    >>> RopeParams(128, "neox", freq_base=500000.0)
+    RopeParams(n_dims=128, mode=neox, freq_base=500000)
+    >>> RopeParams(4, "normal").frequencies()
+    array([1.  , 0.01])
+    """
+
+    n_dims: int
+    mode: RopeMode | int | str = RopeMode.NORMAL
+    n_ctx_orig: int = 0
+    freq_base: float = 10000.0
+    freq_scale: float = 1.0
+    ext_factor: float = 0.0
+    attn_factor: float = 1.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    sections: Sequence[int] = (0, 0, 0, 0)
+    n_offs: int = 0
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("n_dims", _integer("n_dims", self.n_dims))
+        if self.n_dims <= 0 or self.n_dims % 2:
+            raise bad_value("rope", f"n_dims must be a positive even number but got {self.n_dims}.")
+        put("mode", _mode(self.mode))
+        put("n_ctx_orig", _integer("n_ctx_orig", self.n_ctx_orig))
+        if self.n_ctx_orig < 0:
+            raise bad_value("rope", f"n_ctx_orig must be >= 0 but got {self.n_ctx_orig}.")
+        for name in ("freq_base", "freq_scale", "ext_factor", "attn_factor", "beta_fast", "beta_slow"):
+            put(name, _number(name, getattr(self, name)))
+        self._check_numbers()
+        put("sections", _sections(self.sections))
+        self._check_sections()
+        put("n_offs", _integer("n_offs", self.n_offs))
+        if self.n_offs < 0 or self.n_offs % 2:
+            raise bad_value("rope", f"n_offs must be an even number >= 0 but got {self.n_offs}.")
+
+    def _check_numbers(self) -> None:
+        _require_positive("freq_base", self.freq_base)
+        _require_positive("freq_scale", self.freq_scale)
+        for name in ("ext_factor", "attn_factor"):
+            if not math.isfinite(getattr(self, name)):
+                raise bad_value("rope", f"{name} must be finite but got {getattr(self, name):g}.")
+        if self.ext_factor == 0:
+            return
+        when = " when ext_factor is not 0"
+        if self.n_ctx_orig <= 0:
+            raise bad_value("rope", f"n_ctx_orig must be positive{when} but got {self.n_ctx_orig}.")
+        if self.freq_base == 1.0:
+            raise bad_value("rope", f"freq_base must differ from 1{when} but got 1.")
+        _require_positive("beta_fast", self.beta_fast, when)
+        _require_positive("beta_slow", self.beta_slow, when)
+
+    def _check_sections(self) -> None:
+        given = list(self.sections)
+        if any(s < 0 for s in given):
+            raise bad_value("rope", f"sections must be four numbers >= 0 but got {given}.")
+        if any(given) and self.rope_mode in (RopeMode.NORMAL, RopeMode.NEOX):
+            name = self.rope_mode.name.lower()
+            raise bad_value("rope", f"sections must be [0, 0, 0, 0] in mode {name} but got {given}.")
+
+    @property
+    def rope_mode(self) -> RopeMode:
+        """``mode`` as a :class:`RopeMode`."""
+        return RopeMode(self.mode)  # type: ignore[arg-type]
+
+    @property
+    def theta_scale(self) -> float:
+        """Ratio of one pair's frequency to the one before it: ``freq_base**(-2/n_dims)`` (section 1)."""
+        return float(self.freq_base ** (-2.0 / self.n_dims))
+
+    def corr_dims(self) -> tuple[float, float]:
+        """Ends of YaRN's ramp, in pair indices, clamped to ``[0, n_dims - 1]`` (section 2).
+
+        Raises:
+            ValueError: ``n_ctx_orig``, ``freq_base`` or a beta cannot give one.
+        """
+        for name in ("n_ctx_orig", "beta_fast", "beta_slow"):
+            _require_positive(name, float(getattr(self, name)), " for corr_dims")
+        if self.freq_base == 1.0:
+            raise bad_value("rope", "freq_base must differ from 1 for corr_dims but got 1.")
+
+        def dim(rotations: float) -> float:
+            turns = self.n_ctx_orig / (rotations * 2 * math.pi)
+            return self.n_dims * math.log(turns) / (2 * math.log(self.freq_base))
+
+        low = max(0.0, float(math.floor(dim(self.beta_fast))))
+        return low, min(self.n_dims - 1.0, float(math.ceil(dim(self.beta_slow))))
+
+    def mscale(self, policy: AnglePolicy = "exact") -> float:
+        """What cos and sin are multiplied by: ``attn_factor``, and with YaRN on also
+        ``1 + 0.1*ln(1/freq_scale)`` (section 5). In float32 for policy ``ggml``.
+        """
+        if policy != "ggml":
+            yarn = 1.0 + 0.1 * math.log(1.0 / self.freq_scale) if self.ext_factor != 0 else 1.0
+            return self.attn_factor * yarn
+        f = np.float32
+        scale = f(self.attn_factor)
+        if self.ext_factor != 0:
+            scale *= f(1) + f(0.1) * f(math.log(float(f(1) / f(self.freq_scale))))
+        return float(scale)
+
+    def frequencies(
+        self, policy: AnglePolicy = "exact", freq_factors: npt.ArrayLike | None = None
+    ) -> npt.NDArray[Any]:
+        """Radians per position of each pair, frequency scaling and YaRN folded in (section 5).
+
+        Args:
+            policy: ``exact`` gives float64; ``f32`` the same rounded to float32; ``ggml`` ggml's
+                float32 recurrence at position 1 (at other positions ggml's angle is not exactly
+                this times the position: it rounds after every step).
+            freq_factors: ``[>= n_dims/2]``; pair i's frequency is divided by ``freq_factors[i]``.
+
+        Returns:
+            ``[n_dims/2]``, float64 or float32.
+        """
+        if policy not in ANGLE_POLICIES:
+            raise bad_value("rope", f"angle must be exact, f32 or ggml but got {policy}.")
+        pairs = self.n_dims // 2
+        if policy == "ggml":
+            from npu_rope.reference.rope import ggml_angles
+
+            return ggml_angles(np.array([1]), self, freq_factors)[0]
+        i = np.arange(pairs, dtype=np.float64)
+        own = self.freq_base ** (-2.0 * i / self.n_dims)
+        if freq_factors is not None:
+            own = own / np.asarray(freq_factors, np.float64)[:pairs]
+        frequency = own * self.freq_scale
+        if self.ext_factor != 0:
+            low, high = self.corr_dims()
+            ramp = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)
+            mix = ramp * self.ext_factor
+            frequency = frequency * (1 - mix) + own * mix
+        return frequency if policy == "exact" else frequency.astype(np.float32)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what back ends keep beside them is not part of the value."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __repr__(self) -> str:
+        """What differs from the defaults, in the field's words."""
+        said = [f"n_dims={self.n_dims}", f"mode={self.rope_mode.name.lower()}"]
+        for field in fields(self)[2:]:
+            value = getattr(self, field.name)
+            if value != field.default:
+                said.append(f"{field.name}={value:g}" if isinstance(value, float) else f"{field.name}={value}")
+        return f"RopeParams({', '.join(said)})"

@@ -1,0 +1,172 @@
+"""rope in float64, formula first. Source: ``specs/ggml_rope_acltensor.txt`` sections 1-5 and 7.
+
+    theta(p, i) = p * freq(i)
+    (y1, y2)    = (x1*c - x2*s, x1*s + x2*c),   c = mscale*cos(theta), s = +-mscale*sin(theta)
+
+with (x1, x2) = (x[2i], x[2i+1]) in mode normal and (x[i], x[i + n_dims/2]) in mode neox, counted
+from n_offs. Everything outside the rotated window passes through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.checks import (
+    TensorSpec,
+    check_freq_factor_values,
+    check_freq_factors,
+    check_frequencies,
+    check_mode_and_angle,
+    check_position_values,
+    check_positions,
+    check_x,
+)
+from npu_rope.params import AnglePolicy, RopeMode, RopeParams
+
+Array = npt.NDArray[Any]
+
+
+def ggml_angles(
+    positions: Array, params: RopeParams, freq_factors: npt.ArrayLike | None = None, *, fused: bool = False
+) -> npt.NDArray[np.float32]:
+    """ggml's float32 angles, operation by operation (section 5 and the CPU source's order).
+
+    ``[..., n_dims/2]`` for positions of any shape. ``fused`` rounds YaRN's last sum of products
+    as one fused multiply-add, as a compiler may.
+    """
+    f = np.float32
+    pairs = params.n_dims // 2
+    factors = np.ones(pairs, f) if freq_factors is None else np.asarray(freq_factors, f)
+    theta_scale = f(np.float64(f(params.freq_base)) ** np.float64(f(-2) / f(params.n_dims)))
+    freq_scale, ext_factor = f(params.freq_scale), f(params.ext_factor)
+    low, high = ggml_corr_dims(params) if ext_factor != 0 else (f(0), f(0))
+
+    theta = np.asarray(positions).astype(f)
+    angles = np.empty((*theta.shape, pairs), f)
+    for i in range(pairs):
+        extrapolated = theta / factors[i]
+        angle = freq_scale * extrapolated
+        if ext_factor != 0:
+            y = (f(i) - low) / max(f(0.001), high - low)
+            mix = (f(1) - min(f(1), max(f(0), y))) * ext_factor
+            if fused:  # the product angle*(1 - mix) is exact in float64
+                exact = angle.astype(np.float64) * np.float64(f(1) - mix)
+                angle = (exact + (extrapolated * mix).astype(np.float64)).astype(f)
+            else:
+                angle = angle * (f(1) - mix) + extrapolated * mix
+        angles[..., i] = angle
+        theta = theta * theta_scale
+    return angles
+
+
+def ggml_corr_dims(params: RopeParams) -> tuple[np.float32, np.float32]:
+    """Section 2 in float32."""
+    f = np.float32
+    n_dims, base, pi = f(params.n_dims), f(params.freq_base), f(np.pi)
+
+    def dim(rotations: float) -> np.float32:
+        turns = f(params.n_ctx_orig) / (f(rotations) * f(2) * pi)
+        return n_dims * f(np.log(np.float64(turns))) / (f(2) * f(np.log(np.float64(base))))
+
+    low = max(f(0), np.floor(dim(params.beta_fast)))
+    return low, min(n_dims - f(1), np.ceil(dim(params.beta_slow)))
+
+
+def angles(
+    positions: Array,
+    params: RopeParams,
+    freq_factors: npt.ArrayLike | None = None,
+    policy: AnglePolicy = "exact",
+) -> Array:
+    """theta in radians, ``[..., n_dims/2]``: float64 for ``exact``, float32 for ``f32`` and ``ggml``."""
+    positions = np.asarray(positions)
+    if policy == "ggml":
+        return ggml_angles(positions, params, freq_factors)
+    frequencies = params.frequencies(policy, freq_factors)
+    return positions.astype(frequencies.dtype)[..., None] * frequencies
+
+
+def cos_sin(
+    positions: Array,
+    params: RopeParams,
+    freq_factors: npt.ArrayLike | None = None,
+    *,
+    forward: bool = True,
+    policy: AnglePolicy = "exact",
+) -> tuple[Array, Array]:
+    """The table (cos, sin), mscale and sign applied, ``[..., n_dims/2]`` float64.
+
+    Under policy ``ggml`` the entries are the float32 values that ggml rotates with (each step
+    rounded to float32: cos, then the product with mscale).
+    """
+    theta = angles(positions, params, freq_factors, policy).astype(np.float64)
+    c, s = np.cos(theta), np.sin(theta)
+    mscale = params.mscale(policy)
+    if policy == "ggml":
+        f = np.float32
+        c, s = ((t.astype(f) * f(mscale)).astype(np.float64) for t in (c, s))
+    else:
+        c, s = c * mscale, s * mscale
+    return c, (s if forward else -s)
+
+
+def rotate(x: Array, c: Array, s: Array, params: RopeParams) -> npt.NDArray[np.float64]:
+    """Section 7. x ``[B,S,N,D]``; c, s broadcastable to ``[B,S,1,n_dims/2]``."""
+    y = x.astype(np.float64)
+    half, start, end = params.n_dims // 2, params.n_offs, params.n_offs + params.n_dims
+    if params.rope_mode is RopeMode.NEOX:
+        first, second = slice(start, start + half), slice(start + half, end)
+    else:
+        first, second = slice(start, end, 2), slice(start + 1, end, 2)
+    x1, x2 = y[..., first].copy(), y[..., second].copy()
+    y[..., first] = x1 * c - x2 * s
+    y[..., second] = x1 * s + x2 * c
+    return y
+
+
+def rope(
+    x: npt.ArrayLike,
+    positions: npt.ArrayLike,
+    params: RopeParams,
+    freq_factors: npt.ArrayLike | None = None,
+    *,
+    forward: bool = True,
+    angle: AnglePolicy = "exact",
+) -> npt.NDArray[np.float64]:
+    """Rotate x by its positions; the result in float64, before any rounding to x's dtype.
+
+    Args:
+        x: ``[B,S,N,D]`` or ``[S,N,D]``, float32, float16, bfloat16 (ml_dtypes) or float64.
+        positions: ``[S]`` or ``[B,S]``, int32 or int64.
+        params: the attributes.
+        freq_factors: ``[>= n_dims/2]`` float32, or None.
+        forward: False rotates back (the gradient).
+        angle: the angle policy.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+
+    >>> x = np.array([[[1.0, 0.0]]])
+    >>> rope(x, np.array([1], np.int32), RopeParams(2)).round(4)
+    array([[[0.5403, 0.8415]]])
+    """
+    x, positions = np.asarray(x), np.asarray(positions)
+    factors = None if freq_factors is None else np.asarray(freq_factors)
+    check_mode_and_angle(params, angle)
+    check_x(_spec(x), params, unit_stride=False)
+    check_positions(_spec(positions), _spec(x))
+    check_position_values(positions)
+    if factors is not None:
+        check_freq_factors(_spec(factors), params)
+        check_freq_factor_values(factors, params)
+    check_frequencies(params.frequencies("exact", factors))
+    c, s = cos_sin(positions, params, factors, forward=forward, policy=angle)
+    return rotate(x, c[..., None, :], s[..., None, :], params)
+
+
+def _spec(a: Array) -> TensorSpec:
+    size = a.dtype.itemsize
+    return TensorSpec(a.dtype.name, a.shape, tuple(s // size for s in a.strides))
