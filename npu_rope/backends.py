@@ -22,7 +22,9 @@ from npu_rope.optional_torch import torch
 from npu_rope.params import ANGLE_POLICIES, AnglePolicy, RopeParams
 from npu_rope.reference import rope as reference
 
+# The explicit default, read once: a look at the environment costs as much as a decode-sized call.
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
+default_backend: str | None = os.environ.get(ENVIRONMENT_VARIABLE) or None
 SIMULATED_SOCS = ("ascend910b", "ascend910_93", "ascend310p", "ascend950")
 
 
@@ -238,7 +240,7 @@ def rope_cpu_tensors(
     )
 
 
-def rope_cpu_packed(out: Any, x: Any, positions: Any, freq_factors: Any, packed: Any) -> None:
+def rope_cpu_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any) -> None:
     """The same with the attributes packed (:func:`packed_call`)."""
     call = native.PackedCall.from_buffer_copy(packed.numpy().tobytes())
     native.load().rope(
@@ -283,11 +285,6 @@ def find(name: str) -> Backend:
         return BACKENDS[name]
     except (KeyError, TypeError):
         raise bad_value("rope", f"backend must be one of {', '.join(BACKENDS)} but got {name}.") from None
-
-
-def choose(backend: str | None) -> str | None:
-    """The explicit choice: the argument, else ``NPU_ROPE_BACKEND``, else None (by device)."""
-    return backend or os.environ.get(ENVIRONMENT_VARIABLE) or None
 
 
 def available() -> list[str]:

@@ -16,6 +16,16 @@ namespace {
 // a few microseconds; one core rotates 64 Ki elements in about as long).
 constexpr int64_t kElementsPerThread = 32 * 1024;
 
+// Steps from one position to the next before a table is made from scratch again.
+constexpr int kMaxSteps = 64;
+
+// Input and output together above this are taken not to stay in the caches. A constant: what
+// sysconf reports as the last level is off by a factor of ten inside some virtual machines.
+constexpr int64_t kStreamAbove = int64_t{32} << 20;
+
+// Alignment that every kernel set's streaming store is content with.
+constexpr int64_t kStreamAlign = 64;
+
 // Heads are split among threads only where there are fewer tokens than threads.
 struct Job {
     const RopeCall& call;
@@ -23,7 +33,20 @@ struct Job {
     Pairing pairing;
     int64_t head_groups;
     int64_t item_bytes;
+    bool stream;
 };
+
+// Output that will not be found in the caches anyway is written past them, which saves reading
+// it first. Only where every rotated row is whole cache lines.
+bool should_stream(const RopeCall& c, int64_t item_bytes) {
+    const RopeShape& s = c.shape;
+    int64_t bytes = s.B * s.S * s.N * s.D * item_bytes;
+    if (s.in_place || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove) return false;
+    int64_t window = reinterpret_cast<intptr_t>(c.out) + c.n_offs * item_bytes;
+    int64_t odd = window | (c.n_dims / 2 * item_bytes);
+    for (int64_t stride : s.out_stride) odd |= stride * item_bytes;
+    return odd % kStreamAlign == 0;
+}
 
 // One thread's tables, kept between calls.
 struct Scratch {
@@ -38,33 +61,28 @@ public:
         thread_local Scratch scratch;
         size_t n = static_cast<size_t>(table_floats(a_.pairs));
         if (scratch.floats.size() < 4 * n) scratch.floats.resize(4 * n);
-        if (scratch.doubles.size() < 3 * n) scratch.doubles.resize(3 * n);
-        natural_ = scratch.floats.data();
-        ordered_ = natural_ + 2 * n;
-        doubles_ = scratch.doubles.data();
-        n_ = n;
+        if (scratch.doubles.size() < 5 * n) scratch.doubles.resize(5 * n);
+        float* f = scratch.floats.data();
+        natural_c_ = f, natural_s_ = f + n, ordered_c_ = f + 2 * n, ordered_s_ = f + 3 * n;
+        double* d = scratch.doubles.data();
+        c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, each_ = d + 4 * n;
     }
 
     void fill(int64_t position) {
         if (filled_ && position == position_) return;
+        if (job_.call.dtype == NPU_ROPE_FLOAT64)
+            fill_doubles(position);
+        else
+            fill_floats(position);
         filled_ = true;
         position_ = position;
-        if (job_.call.dtype == NPU_ROPE_FLOAT64) return fill_doubles(position);
-        fill_floats(position);
-        TableOrder order = job_.kernels.order[job_.pairing][job_.call.dtype];
-        cos_ = natural_;
-        sin_ = natural_ + n_;
-        if (order == kNatural) return;
-        job_.kernels.reorder(order, a_.pairs, natural_, natural_ + n_, ordered_, ordered_ + n_);
-        cos_ = ordered_;
-        sin_ = ordered_ + n_;
     }
 
     const void* cos_table() const { return cos_; }
     const void* sin_table() const { return sin_; }
 
 private:
-    double sin_sign() const { return job_.call.forward ? 1.0 : -1.0; }
+    double sin_scale() const { return job_.call.forward ? a_.mscale : -a_.mscale; }
 
     TableJob table_job(int64_t position) {
         TableJob t;
@@ -74,47 +92,72 @@ private:
         t.m = static_cast<double>(position);
         t.m_each = nullptr;
         t.cos_scale = a_.mscale;
-        t.sin_scale = a_.mscale * sin_sign();
+        t.sin_scale = sin_scale();
         if (a_.policy == NPU_ROPE_ANGLE_F32) {
-            double* m = doubles_ + 2 * n_;
-            for (int i = 0; i < t.count; ++i) m[i] = double(static_cast<float>(position) * a_.freq_f32[i]);
-            t.m_each = m;
+            for (int i = 0; i < t.count; ++i) each_[i] = double(static_cast<float>(position) * a_.freq_f32[i]);
+            t.m_each = each_;
         }
         return t;
     }
 
-    void fill_floats(int64_t position) {
-        if (a_.policy == NPU_ROPE_ANGLE_GGML) {
-            ggml_cos_sin(a_, position, natural_, natural_ + n_);
-            if (!job_.call.forward)
-                for (int i = 0; i < a_.pairs; ++i) natural_[n_ + i] = -natural_[n_ + i];
-            return;
+    void unscaled(int64_t position, double* c, double* s) {
+        TableJob t = table_job(position);
+        t.cos_scale = t.sin_scale = 1;
+        job_.kernels.table_f64(t, c, s);
+    }
+
+    // The first token comes from scratch; once a second one follows it, the float64 state is
+    // made and every next position is one step.
+    void fill_exact(int64_t position) {
+        bool follows = filled_ && position == position_ + 1;
+        if (!follows || steps_ >= kMaxSteps) steps_ = -1;
+        if (follows && steps_ < 0) {
+            if (!has_step_) unscaled(1, step_c_, step_s_);
+            has_step_ = true;
+            unscaled(position_, c_, s_);
+            steps_ = 0;
         }
-        job_.kernels.table_f32(table_job(position), natural_, natural_ + n_);
+        if (steps_ < 0) return job_.kernels.table_f32(table_job(position), natural_c_, natural_s_);
+        StepJob step{c_, s_, step_c_, step_s_, static_cast<int>(a_.turns_hi.size()), a_.mscale, sin_scale()};
+        job_.kernels.step(step, natural_c_, natural_s_);
+        ++steps_;
+    }
+
+    void fill_natural(int64_t position) {
+        if (a_.policy == NPU_ROPE_ANGLE_EXACT) return fill_exact(position);
+        if (a_.policy == NPU_ROPE_ANGLE_F32)
+            return job_.kernels.table_f32(table_job(position), natural_c_, natural_s_);
+        ggml_cos_sin(a_, position, natural_c_, natural_s_);
+        if (!job_.call.forward)
+            for (int i = 0; i < a_.pairs; ++i) natural_s_[i] = -natural_s_[i];
+    }
+
+    void fill_floats(int64_t position) {
+        fill_natural(position);
+        TableOrder order = job_.kernels.order[job_.pairing][job_.call.dtype];
+        cos_ = order == kNatural ? natural_c_ : ordered_c_;
+        sin_ = order == kNatural ? natural_s_ : ordered_s_;
+        if (order != kNatural)
+            job_.kernels.reorder(order, a_.pairs, natural_c_, natural_s_, ordered_c_, ordered_s_);
     }
 
     void fill_doubles(int64_t position) {
-        cos_ = doubles_;
-        sin_ = doubles_ + n_;
-        if (a_.policy != NPU_ROPE_ANGLE_GGML) {
-            job_.kernels.table_f64(table_job(position), doubles_, doubles_ + n_);
-            return;
-        }
-        fill_floats(position);
-        for (int i = 0; i < a_.pairs; ++i) {
-            doubles_[i] = natural_[i];
-            doubles_[n_ + i] = natural_[n_ + i];
-        }
+        cos_ = c_;
+        sin_ = s_;
+        if (a_.policy != NPU_ROPE_ANGLE_GGML) return job_.kernels.table_f64(table_job(position), c_, s_);
+        fill_natural(position);
+        std::copy(natural_c_, natural_c_ + a_.pairs, c_);
+        std::copy(natural_s_, natural_s_ + a_.pairs, s_);
     }
 
     const Job& job_;
     const RopeAngles& a_;
-    float *natural_, *ordered_;
-    double* doubles_;
-    size_t n_;
+    float *natural_c_, *natural_s_, *ordered_c_, *ordered_s_;
+    double *c_, *s_, *step_c_, *step_s_, *each_;
     const void *cos_ = nullptr, *sin_ = nullptr;
     int64_t position_ = 0;
-    bool filled_ = false;
+    int steps_ = -1;
+    bool filled_ = false, has_step_ = false;
 };
 
 int64_t position_at(const RopeCall& c, int64_t b, int64_t s) {
@@ -155,6 +198,7 @@ void rotate_token(const Job& job, TokenTable& table, int64_t b, int64_t s, int64
     heads.pairs = c.n_dims / 2;
     heads.cos_table = table.cos_table();
     heads.sin_table = table.sin_table();
+    heads.stream = job.stream;
     job.kernels.rotate[job.pairing][c.dtype](heads);
 }
 
@@ -177,8 +221,9 @@ void rope_cpu(const RopeCall& call) {
     int64_t useful = elements / kElementsPerThread;
     int threads = useful <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful));
     int64_t groups = tokens >= threads ? 1 : std::min<int64_t>(s.N, (threads + tokens - 1) / tokens);
-    Job job{call, active_kernels(), call.mode == NPU_ROPE_MODE_NEOX ? kHalf : kInterleaved, groups,
-            dtype_bytes(call.dtype)};
+    int64_t item_bytes = dtype_bytes(call.dtype);
+    Job job{call,   active_kernels(), call.mode == NPU_ROPE_MODE_NEOX ? kHalf : kInterleaved,
+            groups, item_bytes,       should_stream(call, item_bytes)};
     parallel_ranges(tokens * groups, threads, run_range, &job);
 }
 

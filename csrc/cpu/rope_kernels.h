@@ -26,6 +26,7 @@ struct HeadsJob {
     int pairs;
     const void* cos_table;
     const void* sin_table;
+    bool stream;  // store past the caches; y and y_stride are then aligned to 64 bytes
 };
 using RotateFn = void (*)(const HeadsJob&);
 
@@ -40,11 +41,22 @@ struct TableJob {
     double cos_scale, sin_scale;
 };
 
+// A table turned by one position: (c + i s) *= (c1 + i s1), in float64, then rounded into the
+// float tables. Cheaper than a table from scratch; the caller starts afresh often enough for the
+// float64 rounding (2^-53 a step) not to matter.
+struct StepJob {
+    double *c, *s;          // unscaled, count each
+    const double *c1, *s1;  // of one position
+    int count;
+    double cos_scale, sin_scale;
+};
+
 struct KernelSet {
     const char* name;
     int lanes;  // floats a vector
     void (*table_f32)(const TableJob&, float* cos_table, float* sin_table);
     void (*table_f64)(const TableJob&, double* cos_table, double* sin_table);
+    void (*step)(const StepJob&, float* cos_table, float* sin_table);
     void (*reorder)(TableOrder, int pairs, const float* c, const float* s, float* c_out, float* s_out);
     TableOrder order[kPairings][4];  // by npu_rope_dtype
     RotateFn rotate[kPairings][4];

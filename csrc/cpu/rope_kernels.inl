@@ -14,16 +14,6 @@ namespace {
 // r in [-1/2, 1/2] split as r = q/4 + z, |z| <= 1/8, both series run over [-pi/4, pi/4] and the
 // quarter q chooses between them and their signs. Coefficients: Taylor's (2 pi)^k / k!.
 
-inline VD round_to_even(VD t) {
-    // Adding 2^52 with t's sign leaves no fraction bits; larger t are whole already.
-    VL sign = (VL)t & INT64_MIN;
-    VL magic_bits = sign | (VL)(VD{} + 0x1p52);
-    VD magic = (VD)magic_bits;
-    VD rounded = (t + magic) - magic;
-    VL small = ((VD)((VL)t & INT64_MAX)) < (VD{} + 0x1p52);
-    return (VD)(((VL)rounded & small) | ((VL)t & ~small));
-}
-
 struct Series {
     static constexpr double s[] = {
         0x1.921fb54442d18p+2, -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6, -0x1.32d2cce62bd86p+6,
@@ -81,23 +71,41 @@ void fill_table(const TableJob& j, T* cos_table, T* sin_table) {
 void table_f32(const TableJob& j, float* c, float* s) { fill_table<5, 6>(j, c, s); }
 void table_f64(const TableJob& j, double* c, double* s) { fill_table<8, 9>(j, c, s); }
 
+void step_table(const StepJob& j, float* cos_table, float* sin_table) {
+    for (int i = 0; i < j.count; i += W / 2) {
+        VD c = load<VD>(j.c + i), s = load<VD>(j.s + i), c1 = load<VD>(j.c1 + i), s1 = load<VD>(j.s1 + i);
+        VD turned_c = c * c1 - s * s1, turned_s = s * c1 + c * s1;
+        store(j.c + i, turned_c);
+        store(j.s + i, turned_s);
+        store_table(cos_table + i, turned_c * j.cos_scale);
+        store_table(sin_table + i, turned_s * j.sin_scale);
+    }
+}
+
+// Tables are padded to whole vectors, so no order needs a tail of its own but kEvenOdd, whose
+// last, partial block stays in natural order.
 void reorder(TableOrder order, int pairs, const float* c, const float* s, float* c_out, float* s_out) {
+    VF minus_even;
+    for (int k = 0; k < W; ++k) minus_even[k] = k % 2 ? 0.0f : -0.0f;
     if (order == kDuplicated) {
-        for (int i = 0; i < pairs; ++i) {
-            c_out[2 * i] = c_out[2 * i + 1] = c[i];
-            s_out[2 * i] = -s[i];
-            s_out[2 * i + 1] = s[i];
+        for (int i = 0; i < pairs; i += W) {
+            VF low, high;
+            duplicate(load<VF>(c + i), &low, &high);
+            store(c_out + 2 * i, low), store(c_out + 2 * i + W, high);
+            duplicate(load<VF>(s + i), &low, &high);
+            store(s_out + 2 * i, as_float(as_bits(low) ^ as_bits(minus_even)));
+            store(s_out + 2 * i + W, as_float(as_bits(high) ^ as_bits(minus_even)));
         }
         return;
     }
     int i = 0;
-    for (; i + 2 * W <= pairs; i += 2 * W)
-        for (int k = 0; k < W; ++k) {
-            c_out[i + k] = c[i + 2 * k];
-            c_out[i + W + k] = c[i + 2 * k + 1];
-            s_out[i + k] = s[i + 2 * k];
-            s_out[i + W + k] = s[i + 2 * k + 1];
-        }
+    for (; i + 2 * W <= pairs; i += 2 * W) {
+        VF even, odd;
+        deinterleave(load<VF>(c + i), load<VF>(c + i + W), &even, &odd);
+        store(c_out + i, even), store(c_out + i + W, odd);
+        deinterleave(load<VF>(s + i), load<VF>(s + i + W), &even, &odd);
+        store(s_out + i, even), store(s_out + i + W, odd);
+    }
     for (; i < pairs; ++i) c_out[i] = c[i], s_out[i] = s[i];
 }
 
@@ -106,29 +114,35 @@ void reorder(TableOrder order, int pairs, const float* c, const float* s, float*
 struct F32 {
     using T = float;
     static VF load_v(const T* p) { return load<VF>(p); }
-    static void store_v(T* p, VF v) { store(p, v); }
+    template <bool kStream>
+    static void store_v(T* p, VF v) {
+        put<kStream>(p, v);
+    }
     static float get(T v) { return v; }
-    static T put(float v) { return v; }
+    static T from_float(float v) { return v; }
 };
 struct F16 {
     using T = uint16_t;
     static VF load_v(const T* p) { return load_f16(p); }
-    static void store_v(T* p, VF v) { store_f16(p, v); }
+    template <bool kStream>
+    static void store_v(T* p, VF v) {
+        store_f16<kStream>(p, v);
+    }
     static float get(T v) { return f16_to_float(v); }
-    static T put(float v) { return float_to_f16(v); }
+    static T from_float(float v) { return float_to_f16(v); }
 };
 struct Bf16 {
     using T = uint16_t;
     static float get(T v) { return bf16_to_float(v); }
-    static T put(float v) { return float_to_bf16(v); }
+    static T from_float(float v) { return float_to_bf16(v); }
 };
 
 template <typename E>
 inline void rotate_one(const typename E::T* x1, const typename E::T* x2, typename E::T* y1, typename E::T* y2, float c,
                        float s) {
     float a = E::get(*x1), b = E::get(*x2);
-    *y1 = E::put(a * c - b * s);
-    *y2 = E::put(a * s + b * c);
+    *y1 = E::from_float(a * c - b * s);
+    *y2 = E::from_float(a * s + b * c);
 }
 
 // A step knows how many pairs it takes, where its table entries lie, and keeps them in registers.
@@ -138,10 +152,11 @@ struct HalfStep {
     static constexpr int kPairs = W;
     VF c, s;
     void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + i), s = load<VF>(st + i); }
+    template <bool kStream>
     void run(const T* x, T* y, int i, int half) const {
         VF a = E::load_v(x + i), b = E::load_v(x + half + i);
-        E::store_v(y + i, a * c - b * s);
-        E::store_v(y + half + i, a * s + b * c);
+        E::template store_v<kStream>(y + i, a * c - b * s);
+        E::template store_v<kStream>(y + half + i, a * s + b * c);
     }
 };
 
@@ -151,9 +166,10 @@ struct InterleavedStep {
     static constexpr int kPairs = W / 2;
     VF c, s;
     void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + 2 * i), s = load<VF>(st + 2 * i); }
+    template <bool kStream>
     void run(const T* x, T* y, int i, int) const {
         VF v = E::load_v(x + 2 * i);
-        E::store_v(y + 2 * i, v * c + swap_neighbours(v) * s);
+        E::template store_v<kStream>(y + 2 * i, v * c + swap_neighbours(v) * s);
     }
 };
 
@@ -166,11 +182,12 @@ struct Bf16HalfStep {
     void load_table(const float* ct, const float* st, int i) {
         ce = load<VF>(ct + i), co = load<VF>(ct + i + W), se = load<VF>(st + i), so = load<VF>(st + i + W);
     }
+    template <bool kStream>
     void run(const T* x, T* y, int i, int half) const {
         VU a = load<VU>(x + i), b = load<VU>(x + half + i);
         VF ae = as_float(a << 16), ao = as_float(a & 0xffff0000u), be = as_float(b << 16), bo = as_float(b & 0xffff0000u);
-        store(y + i, (round_bf16(ae * ce - be * se) >> 16) | (round_bf16(ao * co - bo * so) & 0xffff0000u));
-        store(y + half + i, (round_bf16(ae * se + be * ce) >> 16) | (round_bf16(ao * so + bo * co) & 0xffff0000u));
+        put<kStream>(y + i, (round_bf16(ae * ce - be * se) >> 16) | (round_bf16(ao * co - bo * so) & 0xffff0000u));
+        put<kStream>(y + half + i, (round_bf16(ae * se + be * ce) >> 16) | (round_bf16(ao * so + bo * co) & 0xffff0000u));
     }
 };
 
@@ -179,10 +196,11 @@ struct Bf16InterleavedStep {
     static constexpr int kPairs = W;
     VF c, s;
     void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + i), s = load<VF>(st + i); }
+    template <bool kStream>
     void run(const T* x, T* y, int i, int) const {
         VU v = load<VU>(x + 2 * i);
         VF a = as_float(v << 16), b = as_float(v & 0xffff0000u);
-        store(y + 2 * i, (round_bf16(a * c - b * s) >> 16) | (round_bf16(a * s + b * c) & 0xffff0000u));
+        put<kStream>(y + 2 * i, (round_bf16(a * c - b * s) >> 16) | (round_bf16(a * s + b * c) & 0xffff0000u));
     }
 };
 
@@ -195,8 +213,8 @@ inline void rotate_tail(const typename E::T* x, typename E::T* y, int from, int 
     }
 }
 
-// kSteps > 0: the head is exactly that many steps, whose tables stay in registers for all heads.
-template <typename E, typename Step, Pairing kPairing, bool kDup, int kSteps>
+// The head is exactly kSteps steps, whose tables stay in registers for all heads.
+template <typename E, typename Step, int kSteps, bool kStream>
 void rotate_fixed(const HeadsJob& j) {
     using T = typename E::T;
     auto* c = static_cast<const float*>(j.cos_table);
@@ -207,7 +225,8 @@ void rotate_fixed(const HeadsJob& j) {
     auto* y = static_cast<T*>(j.y);
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride)
 #pragma GCC unroll 8
-        for (int k = 0; k < kSteps; ++k) step[k].run(x, y, k * Step::kPairs, j.pairs);
+        for (int k = 0; k < kSteps; ++k) step[k].template run<kStream>(x, y, k * Step::kPairs, j.pairs);
+    if (kStream) stream_fence();
 }
 
 template <typename E, typename Step, Pairing kPairing, bool kDup>
@@ -222,23 +241,29 @@ void rotate_any(const HeadsJob& j) {
         for (int i = 0; i < full; i += Step::kPairs) {
             Step step;
             step.load_table(c, s, i);
-            step.run(x, y, i, j.pairs);
+            step.template run<false>(x, y, i, j.pairs);
         }
         rotate_tail<E, kPairing, kDup>(x, y, full, j.pairs, c, s);
     }
+}
+
+template <typename E, typename Step, int kSteps>
+void rotate_fixed_or_stream(const HeadsJob& j) {
+    j.stream ? rotate_fixed<E, Step, kSteps, true>(j) : rotate_fixed<E, Step, kSteps, false>(j);
 }
 
 template <typename E, typename Step, Pairing kPairing, bool kDup>
 void rotate(const HeadsJob& j) {
     // As many table vectors as registers can hold besides the data.
     constexpr int kMost = NPU_ROPE_LANES == 16 ? 8 : 4;
-    if (j.pairs % Step::kPairs == 0 && j.pairs / Step::kPairs <= kMost) switch (j.pairs / Step::kPairs) {
-            case 1: return rotate_fixed<E, Step, kPairing, kDup, 1>(j);
-            case 2: return rotate_fixed<E, Step, kPairing, kDup, 2>(j);
-            case 3: return rotate_fixed<E, Step, kPairing, kDup, 3>(j);
-            case 4: return rotate_fixed<E, Step, kPairing, kDup, 4>(j);
-            case 6: return rotate_fixed<E, Step, kPairing, kDup, 6>(j);
-            case 8: return rotate_fixed<E, Step, kPairing, kDup, 8>(j);
+    int steps = j.pairs % Step::kPairs == 0 ? j.pairs / Step::kPairs : 0;
+    if (steps <= kMost) switch (steps) {
+            case 1: return rotate_fixed_or_stream<E, Step, 1>(j);
+            case 2: return rotate_fixed_or_stream<E, Step, 2>(j);
+            case 3: return rotate_fixed_or_stream<E, Step, 3>(j);
+            case 4: return rotate_fixed_or_stream<E, Step, 4>(j);
+            case 6: return rotate_fixed_or_stream<E, Step, 6>(j);
+            case 8: return rotate_fixed_or_stream<E, Step, 8>(j);
             default: break;
         }
     rotate_any<E, Step, kPairing, kDup>(j);
@@ -268,6 +293,7 @@ const KernelSet& NPU_ROPE_KERNELS() {
         W,
         table_f32,
         table_f64,
+        step_table,
         reorder,
         {{kNatural, kNatural, kEvenOdd, kNatural}, {kDuplicated, kDuplicated, kNatural, kNatural}},
         {{rotate<F32, HalfStep<F32>, kHalf, false>, rotate<F16, HalfStep<F16>, kHalf, false>,

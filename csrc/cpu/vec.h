@@ -36,6 +36,35 @@ inline void store(void* p, V v) {
     std::memcpy(p, &v, sizeof v);
 }
 
+// A store past the caches, for output too large to be read back from them. p must be aligned to
+// the vector; stream_fence() comes before anyone else reads.
+template <typename V>
+inline void stream(void* p, V v) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof v == 64) return _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)v);
+#endif
+#if defined(__AVX__)
+    if constexpr (sizeof v == 32) return _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)v);
+#endif
+#if defined(__SSE2__)
+    if constexpr (sizeof v == 16) return _mm_stream_si128(reinterpret_cast<__m128i*>(p), (__m128i)v);
+#endif
+    store(p, v);
+}
+inline void stream_fence() {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+template <bool kStream, typename V>
+inline void put(void* p, V v) {
+    if constexpr (kStream)
+        stream(p, v);
+    else
+        store(p, v);
+}
+
 inline VF as_float(VU v) { return (VF)v; }
 inline VU as_bits(VF v) { return (VU)v; }
 
@@ -47,6 +76,52 @@ inline VF swap_neighbours(VF v) {
     return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
 #else
     return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#endif
+}
+
+// Nearest whole number, ties to even.
+inline VD round_to_even(VD t) {
+#if NPU_ROPE_LANES == 16
+    return (VD)_mm512_roundscale_pd((__m512d)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif NPU_ROPE_LANES == 8
+    return (VD)_mm256_round_pd((__m256d)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif defined(__aarch64__)
+    return (VD)vrndnq_f64((float64x2_t)t);
+#else
+    // Adding 2^52 with t's sign leaves no fraction bits; larger t are whole already.
+    VL magic_bits = ((VL)t & INT64_MIN) | (VL)(VD{} + 0x1p52);
+    VD magic = (VD)magic_bits;
+    VD rounded = (t + magic) - magic;
+    VL small = ((VD)((VL)t & INT64_MAX)) < (VD{} + 0x1p52);
+    return (VD)(((VL)rounded & small) | ((VL)t & ~small));
+#endif
+}
+
+// (a b c d ...) -> (a a b b ...), split over two vectors.
+inline void duplicate(VF v, VF* low, VF* high) {
+#if NPU_ROPE_LANES == 4
+    *low = __builtin_shufflevector(v, v, 0, 0, 1, 1);
+    *high = __builtin_shufflevector(v, v, 2, 2, 3, 3);
+#elif NPU_ROPE_LANES == 8
+    *low = __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3);
+    *high = __builtin_shufflevector(v, v, 4, 4, 5, 5, 6, 6, 7, 7);
+#else
+    *low = __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    *high = __builtin_shufflevector(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
+#endif
+}
+
+// Two vectors' even and odd elements.
+inline void deinterleave(VF a, VF b, VF* even, VF* odd) {
+#if NPU_ROPE_LANES == 4
+    *even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+    *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+#elif NPU_ROPE_LANES == 8
+    *even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+    *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+    *even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
 #endif
 }
 
@@ -115,11 +190,12 @@ inline VF load_f16(const uint16_t* p) {
 #endif
 }
 
+template <bool kStream>
 inline void store_f16(uint16_t* p, VF v) {
 #if NPU_ROPE_LANES == 16
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+    put<kStream>(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 #elif NPU_ROPE_LANES == 8
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+    put<kStream>(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__aarch64__)
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
 #else

@@ -207,20 +207,22 @@ void rope_out(StableIValue* stack, uint64_t, uint64_t) {
     run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, out.get());
 }
 
-// rope_packed_(Tensor(a!) out, x, positions, freq_factors, Tensor packed) -> (): packed holds the
-// attributes as npu_rope_params followed by forward and angle as int32 (uint8, contiguous, CPU).
+// rope_packed_(Tensor(a!) out, x, positions, Tensor packed, Tensor? freq_factors) -> (): packed
+// holds the attributes as npu_rope_params followed by forward and angle as int32 (uint8).
 void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
-    Owned out(stack[0]);
-    Inputs in(stack + 1);
-    Owned packed(stack[4]);
+    Owned out(stack[0]), packed(stack[3]);
+    StableIValue inputs[3] = {stack[1], stack[2], stack[4]};
+    Inputs in(inputs);
     struct {
         npu_rope_params params;
         int32_t forward, angle;
     } p;
     void* data;
-    int64_t bytes;
+    int64_t ndim, *sizes;
     check(aoti_torch_get_data_ptr(packed.get(), &data));
-    check(aoti_torch_get_storage_size(packed.get(), &bytes));
+    check(aoti_torch_get_dim(packed.get(), &ndim));
+    check(aoti_torch_get_sizes(packed.get(), &sizes));
+    int64_t bytes = ndim == 1 ? sizes[0] : -1;
     if (bytes != int64_t{sizeof p})
         throw std::runtime_error("[rope] packed must have " + std::to_string(sizeof p) + " bytes but got " +
                                  std::to_string(bytes) + ".");

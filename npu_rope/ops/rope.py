@@ -31,7 +31,7 @@ SCHEMAS = (
     f"rope_(Tensor(a!) x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}) -> ()",
     f"rope_out(Tensor x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}, Tensor(a!) out) -> ()",
     # The hot path: attributes packed into one uint8 tensor (backends.packed_call). No gradient.
-    "rope_packed_(Tensor(a!) out, Tensor x, Tensor positions, Tensor? freq_factors, Tensor packed) -> ()",
+    "rope_packed_(Tensor(a!) out, Tensor x, Tensor positions, Tensor packed, Tensor? freq_factors=None) -> ()",
 )
 
 
@@ -80,7 +80,7 @@ def rope(
            [-1.325,  0.98 ,  0.493,  1.02 ]], dtype=float32)
     """
     if torch is not None and isinstance(x, torch.Tensor):
-        chosen = backends.choose(backend)
+        chosen = backend or backends.default_backend
         if chosen is None or chosen == x.device.type:
             if chosen == "npu" or x.device.type == "npu":
                 backends.find("npu").require()
@@ -89,7 +89,7 @@ def rope(
             raise bad_value("rope", f"x must be on device cpu for backend cpu but got {x.device}.")
     else:
         backends.require_tensor_like("x", x)
-        chosen = backends.choose(backend) or "cpu"
+        chosen = backend or backends.default_backend or "cpu"
     _require_params(params)
     executor = backends.find(chosen).require()
     assert executor.rope is not None
@@ -148,40 +148,26 @@ def _attributes(params: RopeParams, forward: bool, angle: AnglePolicy) -> dict[s
 
 def _packed(params: RopeParams, forward: bool, angle: AnglePolicy) -> Any:
     """The attributes as one uint8 tensor, kept with params."""
-    try:
-        return params.__dict__["_packed"][forward, angle]
-    except KeyError:
-        packed = torch.frombuffer(bytearray(backends.packed_call(params, forward, angle)), dtype=torch.uint8)
-        params.__dict__.setdefault("_packed", {})[forward, angle] = packed
-        return packed
-    except AttributeError:
-        _require_params(params)
-        raise
+    _require_params(params)
+    packed = torch.frombuffer(bytearray(backends.packed_call(params, forward, angle)), dtype=torch.uint8)
+    params.__dict__.setdefault("_packed", {})[forward, angle] = packed
+    return packed
 
 
 def _is_plain(x: Any) -> bool:
     """An ordinary CPU tensor outside any tracing, dispatch mode or function transform."""
     return (
-        type(x) is torch.Tensor
-        and x.is_cpu
-        and not torch._C._len_torch_dispatch_stack()
-        and torch._C._functorch.peek_interpreter_stack() is None
+        type(x) is torch.Tensor and x.is_cpu and not _dispatch_modes() and _function_transforms() is None
     )
 
 
 def _rope_torch(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
 ) -> Any:
-    needs_grad = torch.is_grad_enabled() and (x.requires_grad or (out is not None and out.requires_grad))
+    needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
     try:
-        if not torch.compiler.is_compiling() and not needs_grad and _is_plain(x):
-            packed = _packed(params, forward, angle)
-            if out is None:
-                out = torch.empty_like(x, memory_format=torch.contiguous_format)
-                if x.stride(-1) != 1:
-                    x = x.contiguous()
-            torch.ops.npu_rope.rope_packed_.default(out, x, positions, freq_factors, packed)
-            return out
+        if not needs_grad and not torch.compiler.is_compiling() and _is_plain(x):
+            return _rope_packed(x, positions, params, freq_factors, out, forward, angle)
         _require_params(params)
         attributes = _attributes(params, forward, angle)
         if out is None:
@@ -195,6 +181,25 @@ def _rope_torch(
         return out
     except (RuntimeError, TypeError, IndexError) as error:
         raise _explained(error, x, positions, params, freq_factors, out, angle) from error.__cause__
+
+
+def _rope_packed(
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
+) -> Any:
+    """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
+    try:
+        packed = params.__dict__["_packed"][forward, angle]
+    except (KeyError, AttributeError):
+        packed = _packed(params, forward, angle)
+    if out is None:
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        if x.stride(-1) != 1:
+            x = x.contiguous()
+    if freq_factors is None:
+        _call_packed(out, x, positions, packed)
+    else:
+        _call_packed(out, x, positions, packed, freq_factors)
+    return out
 
 
 def _explained(
@@ -261,7 +266,7 @@ def _fake_rope_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any
     _check_tensors(x, positions, params, freq_factors, out, angle)
 
 
-def _fake_rope_packed(out: Any, x: Any, positions: Any, freq_factors: Any, packed: Any) -> None:
+def _fake_rope_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
     check_out(backends.spec_of_tensor(out), backends.spec_of_tensor(x))
 
 
@@ -323,8 +328,8 @@ def _over_ctypes(library: Any) -> None:
     def rope_out_cpu(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any) -> None:
         run(x, positions, freq_factors, out, *_params_of(attributes))
 
-    def rope_packed_cpu(out: Any, x: Any, positions: Any, freq_factors: Any, packed: Any) -> None:
-        backends.rope_cpu_packed(out, x, positions, freq_factors, packed)
+    def rope_packed_cpu(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
+        backends.rope_cpu_packed(out, x, positions, packed, freq_factors)
 
     library.impl("rope", rope_cpu, "CPU")
     library.impl("rope_", rope_inplace_cpu, "CPU")
@@ -351,6 +356,12 @@ def register() -> Any:
     return library
 
 
-_library = register() if torch is not None else None
+if torch is not None:
+    _library = register()
+    _overload = torch.ops.npu_rope.rope_packed_.default
+    # OpOverload.__call__ does nothing but call _op; a third of a decode-sized call is spent there.
+    _call_packed = getattr(_overload, "_op", _overload)
+    _dispatch_modes = torch._C._len_torch_dispatch_stack
+    _function_transforms = torch._C._functorch.peek_interpreter_stack
 
 __all__ = ["SCHEMAS", "TensorSpec", "rope", "rope_"]
