@@ -67,7 +67,11 @@ def npu_pieces() -> list[tuple[str, bool, str]]:
             bool(cann) and os.path.isdir(cann),
             "install the CANN toolkit, then: source /usr/local/Ascend/ascend-toolkit/set_env.sh",
         ),
-        ("an Ascend device (/dev/davinci*)", has_device, "run on a machine with an Ascend NPU and its driver"),
+        (
+            "an Ascend device (/dev/davinci*)",
+            has_device,
+            "run on a machine with an Ascend NPU and its driver",
+        ),
         ("npu_rope's NPU kernels", False, "they are not part of this version"),
     ]
 
@@ -179,7 +183,13 @@ def _numpy_or_torch(run: RopeFunction) -> RopeFunction:
     """Let a NumPy executor take CPU torch tensors too (no gradient flows through it)."""
 
     def call(
-        x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
+        x: Any,
+        positions: Any,
+        params: RopeParams,
+        freq_factors: Any,
+        out: Any,
+        forward: bool,
+        angle: AnglePolicy,
     ) -> Any:
         if torch is None or not isinstance(x, torch.Tensor):
             return run(np.asarray(x), positions, params, freq_factors, out, forward, angle)
@@ -308,4 +318,6 @@ def torch_registration() -> str | None:
 def require_tensor_like(name: str, value: Any) -> None:
     """TypeError for what is neither an array nor a tensor."""
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        raise bad_type("rope", f"{name} must be a torch tensor or a NumPy array but got {type(value).__name__}.")
+        raise bad_type(
+            "rope", f"{name} must be a torch tensor or a NumPy array but got {type(value).__name__}."
+        )

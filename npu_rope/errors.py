@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class BackendUnavailable(RuntimeError):  # noqa: N818 - the name users see in the design
+class BackendUnavailable(RuntimeError):
     """The backend that was asked for is not here.
 
     Attributes:

@@ -115,7 +115,9 @@ class Native:
         lib.npu_rope_abi_version.restype = C.c_int32
         found = lib.npu_rope_abi_version()
         if found != ABI_VERSION:
-            raise OSError(f"{path} has ABI version {found}, this package needs {ABI_VERSION}: reinstall npu-rope")
+            raise OSError(
+                f"{path} has ABI version {found}, this package needs {ABI_VERSION}: reinstall npu-rope"
+            )
         for name in ("npu_rope_version", "npu_rope_last_error", "npu_rope_isa"):
             getattr(lib, name).restype = C.c_char_p
         lib.npu_rope_num_threads.restype = C.c_int32

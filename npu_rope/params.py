@@ -244,5 +244,7 @@ class RopeParams:
         for field in fields(self)[2:]:
             value = getattr(self, field.name)
             if value != field.default:
-                said.append(f"{field.name}={value:g}" if isinstance(value, float) else f"{field.name}={value}")
+                said.append(
+                    f"{field.name}={value:g}" if isinstance(value, float) else f"{field.name}={value}"
+                )
         return f"RopeParams({', '.join(said)})"

@@ -50,17 +50,15 @@ Check check_sections(const npu_rope_params& p) {
     if (negative)
         return bad_value(kOp, "sections must be four numbers >= 0 but got [%d, %d, %d, %d].", s[0], s[1], s[2], s[3]);
     if (any && (p.mode == NPU_ROPE_MODE_NORMAL || p.mode == NPU_ROPE_MODE_NEOX))
-        return bad_value(kOp, "sections must be [0, 0, 0, 0] in mode %s but got [%d, %d, %d, %d].",
-                         mode_name(p.mode), s[0], s[1], s[2], s[3]);
+        return bad_value(kOp, "sections must be [0, 0, 0, 0] in mode %s but got [%d, %d, %d, %d].", mode_name(p.mode),
+                         s[0], s[1], s[2], s[3]);
     return {};
 }
 
 Check check_yarn(const npu_rope_params& p) {
     const char* when = " when ext_factor is not 0";
-    if (p.n_ctx_orig <= 0)
-        return bad_value(kOp, "n_ctx_orig must be positive%s but got %d.", when, p.n_ctx_orig);
-    if (p.freq_base == 1.0)
-        return bad_value(kOp, "freq_base must differ from 1%s but got 1.", when);
+    if (p.n_ctx_orig <= 0) return bad_value(kOp, "n_ctx_orig must be positive%s but got %d.", when, p.n_ctx_orig);
+    if (p.freq_base == 1.0) return bad_value(kOp, "freq_base must differ from 1%s but got 1.", when);
     if (Check c = check_positive("beta_fast", p.beta_fast, when); !c.ok()) return c;
     return check_positive("beta_slow", p.beta_slow, when);
 }
@@ -123,8 +121,7 @@ Check check_x(const npu_rope_tensor& x, const npu_rope_params& p) {
                          shape_text(x.shape, x.ndim >= 0 && x.ndim <= NPU_ROPE_MAX_NDIM ? x.ndim : 0).c_str());
     if (Check c = check_memory("x", x); !c.ok()) return c;
     auto D = static_cast<long long>(x.shape[x.ndim - 1]);
-    if (p.n_dims > D)
-        return bad_value(kOp, "n_dims must be at most the head size %lld but got %d.", D, p.n_dims);
+    if (p.n_dims > D) return bad_value(kOp, "n_dims must be at most the head size %lld but got %d.", D, p.n_dims);
     if (int64_t{p.n_offs} + p.n_dims > D)
         return bad_value(kOp, "n_offs + n_dims must be at most the head size %lld but got %lld.", D,
                          static_cast<long long>(p.n_offs) + p.n_dims);
@@ -145,8 +142,7 @@ Check check_position_values(const npu_rope_tensor& t, const RopeShape& s) {
 }
 
 Check check_positions(const npu_rope_tensor& t, const npu_rope_tensor& x, RopeShape* s) {
-    if (!is_index(t.dtype))
-        return bad_type(kOp, "positions must be int32 or int64 but got %s.", dtype_name(t.dtype));
+    if (!is_index(t.dtype)) return bad_type(kOp, "positions must be int32 or int64 but got %s.", dtype_name(t.dtype));
     bool by_token = t.ndim == 1 && t.shape[0] == s->S;
     bool by_batch = x.ndim == 4 && t.ndim == 2 && t.shape[0] == s->B && t.shape[1] == s->S;
     if (!by_token && !by_batch) {
@@ -167,14 +163,16 @@ Check check_freq_factors(const npu_rope_tensor& t, const npu_rope_params& p) {
         return bad_type(kOp, "freq_factors must be float32 but got %s.", dtype_name(t.dtype));
     int pairs = p.n_dims / 2;
     if (t.ndim != 1 || t.shape[0] < pairs)
-        return bad_value(kOp, "freq_factors must have one dimension of at least n_dims/2 = %d elements but got shape %s.",
+        return bad_value(kOp,
+                         "freq_factors must have one dimension of at least n_dims/2 = %d elements but got shape %s.",
                          pairs, shape_text(t.shape, t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM ? t.ndim : 0).c_str());
     if (Check c = check_memory("freq_factors", t); !c.ok()) return c;
     auto* f = static_cast<const float*>(t.data);
     for (int i = 0; i < pairs; ++i) {
         double v = f[i * t.stride[0]];
         if (!(std::isfinite(v) && v > 0))
-            return bad_value(kOp, "freq_factors must be positive and finite but got %s at index %d.", Number(v).text, i);
+            return bad_value(kOp, "freq_factors must be positive and finite but got %s at index %d.", Number(v).text,
+                             i);
     }
     return {};
 }
@@ -190,7 +188,8 @@ Check check_out(const npu_rope_tensor& out, const npu_rope_tensor& x, const npu_
     if (Check c = check_unit_stride("out", out); !c.ok()) return c;
     StridedView vo = view_of(out), vx = view_of(x);
     if (!is_injective(vo))
-        return bad_value(kOp, "out must not overlap itself but got strides %s.", shape_text(out.stride, out.ndim).c_str());
+        return bad_value(kOp, "out must not overlap itself but got strides %s.",
+                         shape_text(out.stride, out.ndim).c_str());
     s->in_place = is_same_view(vo, vx);
     const char* rule = "out must be x itself or share no memory with %s but got memory shared in part.";
     if (!s->in_place && may_share_memory(vo, vx)) return bad_value(kOp, rule, "x");
@@ -213,11 +212,16 @@ int64_t dtype_bytes(int32_t d) { return known_dtype(d) ? kDtypes[d].bytes : 0; }
 
 const char* mode_name(int32_t mode) {
     switch (mode) {
-        case NPU_ROPE_MODE_NORMAL: return "normal";
-        case NPU_ROPE_MODE_NEOX: return "neox";
-        case NPU_ROPE_MODE_MROPE: return "mrope";
-        case NPU_ROPE_MODE_VISION: return "vision";
-        case NPU_ROPE_MODE_IMROPE: return "imrope";
+        case NPU_ROPE_MODE_NORMAL:
+            return "normal";
+        case NPU_ROPE_MODE_NEOX:
+            return "neox";
+        case NPU_ROPE_MODE_MROPE:
+            return "mrope";
+        case NPU_ROPE_MODE_VISION:
+            return "vision";
+        case NPU_ROPE_MODE_IMROPE:
+            return "imrope";
     }
     return nullptr;
 }
@@ -226,9 +230,8 @@ Check check_rope_params(const npu_rope_params& p) {
     if (p.n_dims <= 0 || p.n_dims % 2 != 0)
         return bad_value(kOp, "n_dims must be a positive even number but got %d.", p.n_dims);
     if (!mode_name(p.mode))
-        return bad_value(kOp,
-                         "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got %d.",
-                         p.mode);
+        return bad_value(
+            kOp, "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got %d.", p.mode);
     if (p.n_ctx_orig < 0) return bad_value(kOp, "n_ctx_orig must be >= 0 but got %d.", p.n_ctx_orig);
     if (Check c = check_positive("freq_base", p.freq_base); !c.ok()) return c;
     if (Check c = check_positive("freq_scale", p.freq_scale); !c.ok()) return c;

@@ -24,9 +24,8 @@ constexpr double kMaxFrequency = 1e9;
 Check check_rope_params(const npu_rope_params& p);
 
 // Shapes, dtypes, strides, overlap, positions' and freq_factors' values. Fills *shape.
-Check check_rope(const npu_rope_tensor& x, const npu_rope_tensor& positions,
-                 const npu_rope_tensor* freq_factors, const npu_rope_params& p,
-                 int32_t angle, const npu_rope_tensor& out, RopeShape* shape);
+Check check_rope(const npu_rope_tensor& x, const npu_rope_tensor& positions, const npu_rope_tensor* freq_factors,
+                 const npu_rope_params& p, int32_t angle, const npu_rope_tensor& out, RopeShape* shape);
 
 // Frequencies (radians per position) after freq_factors.
 Check check_rope_frequency(double largest, int64_t pair);

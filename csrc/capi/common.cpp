@@ -25,8 +25,8 @@ int32_t npu_rope_num_threads(void) { return npu_rope::num_threads(); }
 
 int32_t npu_rope_force_isa(const char* name) {
     if (npu_rope::force_kernels(name)) return NPU_ROPE_OK;
-    return npu_rope::report(npu_rope::bad_value(
-        "force_isa", "name must be an instruction set this machine runs but got %s.", name));
+    return npu_rope::report(
+        npu_rope::bad_value("force_isa", "name must be an instruction set this machine runs but got %s.", name));
 }
 
 void npu_rope_set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads) {

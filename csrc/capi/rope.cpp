@@ -50,9 +50,8 @@ npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mode mode) {
 npu_rope_status npu_rope_rope(const npu_rope_tensor* x, const npu_rope_tensor* positions,
                               const npu_rope_tensor* freq_factors, const npu_rope_params* params, int32_t forward,
                               npu_rope_angle angle, const npu_rope_tensor* out) {
-    return npu_rope::guarded("rope", [&] {
-        return npu_rope::rope_entry(x, positions, freq_factors, params, forward, angle, out);
-    });
+    return npu_rope::guarded(
+        "rope", [&] { return npu_rope::rope_entry(x, positions, freq_factors, params, forward, angle, out); });
 }
 
 }  // extern "C"

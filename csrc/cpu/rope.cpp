@@ -125,8 +125,7 @@ private:
 
     void fill_natural(int64_t position) {
         if (a_.policy == NPU_ROPE_ANGLE_EXACT) return fill_exact(position);
-        if (a_.policy == NPU_ROPE_ANGLE_F32)
-            return job_.kernels.table_f32(table_job(position), natural_c_, natural_s_);
+        if (a_.policy == NPU_ROPE_ANGLE_F32) return job_.kernels.table_f32(table_job(position), natural_c_, natural_s_);
         ggml_cos_sin(a_, position, natural_c_, natural_s_);
         if (!job_.call.forward)
             for (int i = 0; i < a_.pairs; ++i) natural_s_[i] = -natural_s_[i];
@@ -137,8 +136,7 @@ private:
         TableOrder order = job_.kernels.order[job_.pairing][job_.call.dtype];
         cos_ = order == kNatural ? natural_c_ : ordered_c_;
         sin_ = order == kNatural ? natural_s_ : ordered_s_;
-        if (order != kNatural)
-            job_.kernels.reorder(order, a_.pairs, natural_c_, natural_s_, ordered_c_, ordered_s_);
+        if (order != kNatural) job_.kernels.reorder(order, a_.pairs, natural_c_, natural_s_, ordered_c_, ordered_s_);
     }
 
     void fill_doubles(int64_t position) {

@@ -15,13 +15,12 @@ namespace {
 // quarter q chooses between them and their signs. Coefficients: Taylor's (2 pi)^k / k!.
 
 struct Series {
-    static constexpr double s[] = {
-        0x1.921fb54442d18p+2, -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6, -0x1.32d2cce62bd86p+6,
-        0x1.50783487ee782p+5, -0x1.e3074fde8871fp+3, 0x1.e8f434d018d63p+1, -0x1.6fadb9f155744p-1};
-    static constexpr double c[] = {
-        0x1.0000000000000p+0, -0x1.3bd3cc9be45dep+4, 0x1.03c1f081b5ac4p+6, -0x1.55d3c7e3cbffap+6,
-        0x1.e1f506891babbp+5, -0x1.a6d1f2a204a8cp+4, 0x1.f9d38a3763cc3p+2, -0x1.b6e24f44b128fp+0,
-        0x1.20c62c2f2d7f5p-2};
+    static constexpr double s[] = {0x1.921fb54442d18p+2,  -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6,
+                                   -0x1.32d2cce62bd86p+6, 0x1.50783487ee782p+5,  -0x1.e3074fde8871fp+3,
+                                   0x1.e8f434d018d63p+1,  -0x1.6fadb9f155744p-1};
+    static constexpr double c[] = {0x1.0000000000000p+0,  -0x1.3bd3cc9be45dep+4, 0x1.03c1f081b5ac4p+6,
+                                   -0x1.55d3c7e3cbffap+6, 0x1.e1f506891babbp+5,  -0x1.a6d1f2a204a8cp+4,
+                                   0x1.f9d38a3763cc3p+2,  -0x1.b6e24f44b128fp+0, 0x1.20c62c2f2d7f5p-2};
 };
 
 // Terms for an error below 2^-31 (float tables) or 2^-53 (double tables).
@@ -185,9 +184,11 @@ struct Bf16HalfStep {
     template <bool kStream>
     void run(const T* x, T* y, int i, int half) const {
         VU a = load<VU>(x + i), b = load<VU>(x + half + i);
-        VF ae = as_float(a << 16), ao = as_float(a & 0xffff0000u), be = as_float(b << 16), bo = as_float(b & 0xffff0000u);
+        VF ae = as_float(a << 16), ao = as_float(a & 0xffff0000u), be = as_float(b << 16),
+           bo = as_float(b & 0xffff0000u);
         put<kStream>(y + i, (round_bf16(ae * ce - be * se) >> 16) | (round_bf16(ao * co - bo * so) & 0xffff0000u));
-        put<kStream>(y + half + i, (round_bf16(ae * se + be * ce) >> 16) | (round_bf16(ao * so + bo * co) & 0xffff0000u));
+        put<kStream>(y + half + i,
+                     (round_bf16(ae * se + be * ce) >> 16) | (round_bf16(ao * so + bo * co) & 0xffff0000u));
     }
 };
 
@@ -258,13 +259,20 @@ void rotate(const HeadsJob& j) {
     constexpr int kMost = NPU_ROPE_LANES == 16 ? 8 : 4;
     int steps = j.pairs % Step::kPairs == 0 ? j.pairs / Step::kPairs : 0;
     if (steps <= kMost) switch (steps) {
-            case 1: return rotate_fixed_or_stream<E, Step, 1>(j);
-            case 2: return rotate_fixed_or_stream<E, Step, 2>(j);
-            case 3: return rotate_fixed_or_stream<E, Step, 3>(j);
-            case 4: return rotate_fixed_or_stream<E, Step, 4>(j);
-            case 6: return rotate_fixed_or_stream<E, Step, 6>(j);
-            case 8: return rotate_fixed_or_stream<E, Step, 8>(j);
-            default: break;
+            case 1:
+                return rotate_fixed_or_stream<E, Step, 1>(j);
+            case 2:
+                return rotate_fixed_or_stream<E, Step, 2>(j);
+            case 3:
+                return rotate_fixed_or_stream<E, Step, 3>(j);
+            case 4:
+                return rotate_fixed_or_stream<E, Step, 4>(j);
+            case 6:
+                return rotate_fixed_or_stream<E, Step, 6>(j);
+            case 8:
+                return rotate_fixed_or_stream<E, Step, 8>(j);
+            default:
+                break;
         }
     rotate_any<E, Step, kPairing, kDup>(j);
 }

@@ -136,7 +136,8 @@ void read_sections(StableIValue v, int32_t* sections) {
         sections[i] = static_cast<int32_t>(to<int64_t>(item));
     }
     torch_delete_list(list);
-    if (n != 4) throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) + ".");
+    if (n != 4)
+        throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) + ".");
 }
 
 int32_t narrow(const char* name, int64_t v) {

@@ -113,9 +113,7 @@ def rope_(
     >>> rope_(x, np.array([0]), RopeParams(2)) is x
     True
     """
-    return rope(
-        x, positions, params, freq_factors, backend=backend, out=x, forward=forward, angle=angle
-    )
+    return rope(x, positions, params, freq_factors, backend=backend, out=x, forward=forward, angle=angle)
 
 
 def _require_params(params: Any) -> None:
@@ -156,9 +154,7 @@ def _packed(params: RopeParams, forward: bool, angle: AnglePolicy) -> Any:
 
 def _is_plain(x: Any) -> bool:
     """An ordinary CPU tensor outside any tracing, dispatch mode or function transform."""
-    return (
-        type(x) is torch.Tensor and x.is_cpu and not _dispatch_modes() and _function_transforms() is None
-    )
+    return type(x) is torch.Tensor and x.is_cpu and not _dispatch_modes() and _function_transforms() is None
 
 
 def _rope_torch(
@@ -176,7 +172,9 @@ def _rope_torch(
             torch.ops.npu_rope.rope_.default(x, positions, freq_factors, **attributes)
             return x
         if needs_grad:
-            raise bad_value("rope", "out must be None or x itself where a gradient is needed but got another tensor.")
+            raise bad_value(
+                "rope", "out must be None or x itself where a gradient is needed but got another tensor."
+            )
         torch.ops.npu_rope.rope_out.default(x, positions, freq_factors, **attributes, out=out)
         return out
     except (RuntimeError, TypeError, IndexError) as error:
@@ -203,7 +201,13 @@ def _rope_packed(
 
 
 def _explained(
-    error: Exception, x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, angle: AnglePolicy
+    error: Exception,
+    x: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    out: Any,
+    angle: AnglePolicy,
 ) -> Exception:
     """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
     _require_params(params)
@@ -301,7 +305,12 @@ def _make_inplace_autograd() -> Any:
             positions, freq_factors = ctx.saved_tensors
             attributes = dict(ctx.attributes)
             attributes["forward"] = not attributes.get("forward", True)
-            return torch.ops.npu_rope.rope.default(grad, positions, freq_factors, **attributes), None, None, None
+            return (
+                torch.ops.npu_rope.rope.default(grad, positions, freq_factors, **attributes),
+                None,
+                None,
+                None,
+            )
 
     def rope_inplace(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
         if torch.is_grad_enabled() and x.requires_grad:
@@ -325,7 +334,9 @@ def _over_ctypes(library: Any) -> None:
     def rope_inplace_cpu(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
         run(x, positions, freq_factors, x, *_params_of(attributes))
 
-    def rope_out_cpu(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any) -> None:
+    def rope_out_cpu(
+        x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any
+    ) -> None:
         run(x, positions, freq_factors, out, *_params_of(attributes))
 
     def rope_packed_cpu(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:

@@ -1,0 +1,1 @@
+"""Cases, bounds and peers: what results are judged with. The only place that holds a tolerance."""

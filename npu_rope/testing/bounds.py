@@ -1,0 +1,93 @@
+"""How far a rotation's result may lie from the float64 reference.
+
+For one output y = x1*c - x2*s (the other is the same with the signs changed), computed in a
+type of unit roundoff u_c and rounded to an output type of unit roundoff u_out:
+
+- each product rounds once and the sum once: ``u_c*(|x1 c| + |x2 s|)`` for the products and the
+  same again for the sum, whose operands are no larger: ``2 u_c (|x1 c| + |x2 s|)`` (fusing a
+  product into the sum only saves a rounding);
+- c and s themselves may be off by ``e_angle`` each: ``e_angle*(|x1| + |x2|)``, times mscale
+  where that exceeds 1, since the table entry is mscale*cos;
+- the result is rounded to the output type: ``u_out*|y|``, and never better than the smallest
+  subnormal.
+
+A flat rtol/atol would be wrong: where x1 c and x2 s cancel, y is small and its error is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.params import RopeMode, RopeParams
+
+UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
+SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}
+
+# |cos error|, |sin error| of policy exact on the reference and cpu backends.
+E_ANGLE_HOST = 2.0**-23
+# Agreement with ggml's own table: the angles are the same bit for bit.
+E_ANGLE_NONE = 0.0
+
+
+def rotation_bound(
+    x: npt.NDArray[Any],
+    c: npt.NDArray[np.float64],
+    s: npt.NDArray[np.float64],
+    expected: npt.NDArray[np.float64],
+    params: RopeParams,
+    dtype: str,
+    e_angle: float,
+) -> npt.NDArray[np.float64]:
+    """The largest allowed ``|got - expected|``, element by element.
+
+    Args:
+        x: the input, ``[B,S,N,D]`` or ``[S,N,D]``, as float64 or anything exact in it.
+        c, s: the reference's table, broadcastable to ``[..., 1, n_dims/2]``.
+        expected: the reference's float64 result, x's shape.
+        params: the attributes.
+        dtype: name of the result's dtype.
+        e_angle: the policy's cos/sin error.
+
+    Returns:
+        x's shape; zero outside the rotated window, where the input must pass unchanged.
+    """
+    u_out = UNIT_ROUNDOFF[dtype]
+    u_compute = UNIT_ROUNDOFF["float64" if dtype == "float64" else "float32"]
+    e_angle = e_angle * max(1.0, abs(params.mscale()))
+    half, start, end = params.n_dims // 2, params.n_offs, params.n_offs + params.n_dims
+    if params.rope_mode is RopeMode.NEOX:
+        first, second = slice(start, start + half), slice(start + half, end)
+    else:
+        first, second = slice(start, end, 2), slice(start + 1, end, 2)
+    wide = np.abs(x.astype(np.float64))
+    x1, x2, c, s = wide[..., first], wide[..., second], np.abs(c), np.abs(s)
+    bound = np.zeros(x.shape, np.float64)
+    for part, products in ((first, x1 * c + x2 * s), (second, x1 * s + x2 * c)):
+        bound[..., part] = (
+            2 * u_compute * products
+            + e_angle * (x1 + x2)
+            + u_out * np.abs(expected[..., part])
+            + SMALLEST_SUBNORMAL[dtype]
+        )
+    return bound
+
+
+def worst_ratio(
+    got: npt.NDArray[Any], expected: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
+) -> tuple[float, tuple[int, ...]]:
+    """Largest error divided by its bound, and where. 1 or less is within; inf where a bound of
+    zero is broken or exactly one of the two is NaN."""
+    got = got.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got - expected)
+    error[(got == expected) | (np.isnan(got) & np.isnan(expected))] = 0.0
+    error[np.isnan(error)] = np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(error == 0, 0.0, error / bound)
+    if ratio.size == 0:
+        return 0.0, ()
+    at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    return float(ratio[at]), tuple(int(i) for i in at)
