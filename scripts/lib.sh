@@ -1,0 +1,240 @@
+# shellcheck shell=bash
+# What the scripts share: set up .venv from a clean clone, step by step, and skip what is done.
+# Sourced by scripts/test.sh, scripts/validate.sh and .ci/run; call `setup` after sourcing.
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+VENV="$ROOT/.venv"
+STAMPS="$VENV/.stamps"
+LOGS="$VENV/.logs"
+TORCH_VERSION=2.13.0
+GGML_NPM="@node-llama-cpp/linux-x64@3.22.1"
+GGML_PIP="pywhispercpp==1.5.1"
+STEPS=5
+
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BAR=off
+export PYTHONUNBUFFERED=1
+
+die() {
+  printf '\nerror: %s\n' "$1" >&2
+  shift
+  local line
+  for line in "$@"; do printf '  %s\n' "$line" >&2; done
+  exit 1
+}
+
+# ---- steps: say it, do it with its noise in a log, remember that it is done -----------------------
+
+# hash_of WORD|FILE|FOLDER...: one number for all their contents. What is no path counts as text.
+hash_of() {
+  local item
+  for item in "$@"; do
+    if [ -d "$item" ]; then
+      find "$item" -type f ! -path '*/__pycache__/*' | LC_ALL=C sort | xargs cksum
+    elif [ -f "$item" ]; then
+      cksum "$item"
+    else
+      printf '%s\n' "$item"
+    fi
+  done | cksum | tr ' ' -
+}
+
+is_done() { [ "$(cat "$STAMPS/$1" 2>/dev/null)" = "$2" ]; }
+
+mark_done() {
+  mkdir -p "$STAMPS"
+  printf '%s\n' "$2" >"$STAMPS/$1.new" && mv "$STAMPS/$1.new" "$STAMPS/$1"
+}
+
+forget() { rm -f "$STAMPS/$1"; }
+
+say() { printf '[%s/%s] %s' "$1" "$STEPS" "$2"; }
+
+# quietly NAME COMMAND...: the output goes to a log.
+quietly() {
+  local log="$LOGS/$1.log"
+  shift
+  mkdir -p "$LOGS"
+  "$@" >>"$log" 2>&1 </dev/null
+}
+
+# show_log NAME: the end of a failed step's log, and where the rest is.
+show_log() {
+  printf 'failed. The last lines of %s:\n' "$LOGS/$1.log" >&2
+  tail -n 25 "$LOGS/$1.log" | sed 's/^/  | /' >&2
+}
+
+# step NUMBER NAME HASH TEXT COMMAND...: skip where NAME was done with the same HASH.
+step() {
+  local number="$1" name="$2" hash="$3" text="$4" began=$SECONDS
+  shift 4
+  if is_done "$name" "$hash"; then return 0; fi
+  forget "$name"
+  say "$number" "$text ... "
+  mkdir -p "$LOGS" && : >"$LOGS/$name.log"
+  if ! quietly "$name" "$@"; then
+    show_log "$name"
+    return 1
+  fi
+  mark_done "$name" "$hash"
+  printf 'done (%d s)\n' $((SECONDS - began))
+}
+
+# ---- what must be on the machine ------------------------------------------------------------------
+
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; }
+
+find_python() {
+  local name
+  for name in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.14 python3.10 python; do
+    if command -v "$name" >/dev/null 2>&1 && is_new_enough "$name"; then
+      command -v "$name"
+      return 0
+    fi
+  done
+  return 1
+}
+
+require_python() {
+  PYTHON_FOUND="$(find_python)" || die "no Python 3.10 or newer was found." \
+    "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python)," \
+    "or name it: PYTHON=/path/to/python3 $0"
+  "$PYTHON_FOUND" -c 'import venv, ensurepip' >/dev/null 2>&1 || die \
+    "$PYTHON_FOUND cannot make virtual environments (its venv or ensurepip module is missing)." \
+    "Install it (Debian, Ubuntu: apt install python3-venv), or name another: PYTHON=/path/to/python3 $0"
+}
+
+require_compiler() {
+  local cxx
+  for cxx in ${CXX:+"$CXX"} c++ g++ clang++; do
+    if command -v "$cxx" >/dev/null 2>&1 &&
+      printf '#include <optional>\nint main() { return std::optional<int>(0).value(); }\n' |
+      "$cxx" -std=c++17 -fsyntax-only -x c++ - >/dev/null 2>&1; then
+      return 0
+    fi
+  done
+  die "no C++17 compiler was found (tried ${CXX:+$CXX, }c++, g++, clang++)." \
+    "Install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install)," \
+    "or name it: CXX=/path/to/compiler $0"
+}
+
+# has_tool NAME MAJOR MINOR: the system's own is there and new enough.
+has_tool() {
+  local version
+  version="$("$1" --version 2>/dev/null | head -n 1 | grep -oE '[0-9]+\.[0-9]+' | head -n 1)" || return 1
+  [ -n "$version" ] || return 1
+  [ "${version%%.*}" -gt "$2" ] || { [ "${version%%.*}" -eq "$2" ] && [ "${version#*.}" -ge "$3" ]; }
+}
+
+# ---- the five steps -------------------------------------------------------------------------------
+
+# A whole environment (pip comes last) that was made here, not moved from another folder.
+venv_is_good() {
+  is_new_enough "$VENV/bin/python" && [ -f "$VENV/bin/pip" ] &&
+    head -n 2 "$VENV/bin/pip" | grep -qF "$VENV/bin/python"
+}
+
+step_venv() {
+  local began=$SECONDS log
+  venv_is_good && return 0
+  require_python
+  say 1 "making .venv with $("$PYTHON_FOUND" -V) ... "
+  log="$(mktemp)"
+  if ! "$PYTHON_FOUND" -m venv --clear "$VENV" >"$log" 2>&1; then
+    printf 'failed:\n' >&2
+    tail -n 25 "$log" | sed 's/^/  | /' >&2
+    rm -f "$log"
+    die "the environment .venv could not be made."
+  fi
+  rm -f "$log"
+  printf 'done (%d s)\n' $((SECONDS - began))
+}
+
+pip_install() { "$VENV/bin/python" -m pip install "$@"; }
+
+# torch comes first and by itself, so that nothing that depends on it chooses another build.
+# Where the configured registries offer a CPU build (a local version, +cpu), pip prefers it.
+install_torch() {
+  if [ -n "${TORCH_INDEX_URL:-}" ]; then
+    pip_install --index-url "$TORCH_INDEX_URL" "torch==$TORCH_VERSION"
+  else
+    pip_install "torch==$TORCH_VERSION"
+  fi
+}
+
+step_torch() {
+  step 2 torch "$(hash_of "$VENV" "torch==$TORCH_VERSION")" \
+    "installing torch $TORCH_VERSION (CPU build; the largest step)" install_torch ||
+    die "torch $TORCH_VERSION could not be installed." \
+      "Is a package registry reachable? TORCH_INDEX_URL=<url> makes torch come from another one."
+}
+
+# install_packages EXTRA...: what the extras name, but torch and the ggml peer, which have steps.
+install_packages() {
+  local requirements extra
+  requirements="$("$VENV/bin/python" "$ROOT/scripts/requirements.py" "$@" --without torch pywhispercpp)" || return 1
+  local -a names=()
+  while IFS= read -r extra; do names+=("$extra"); done <<<"$requirements"
+  has_tool cmake 3 21 || names+=("cmake>=3.21")
+  has_tool ninja 1 8 || names+=("ninja")
+  pip_install "torch==$TORCH_VERSION" "${names[@]}"
+}
+
+step_packages() {
+  step 3 packages "$(hash_of "$VENV" "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
+    "installing the packages of pyproject.toml ($*)" install_packages "$@" ||
+    die "the packages could not be installed." "Is a package registry reachable?"
+}
+
+install_ggml() {
+  if command -v npm >/dev/null 2>&1; then
+    echo "npm install $GGML_NPM"
+    npm install --prefix "$VENV/ggml" --no-audit --no-fund --ignore-scripts "$GGML_NPM" && return 0
+  fi
+  echo "pip install $GGML_PIP"
+  pip_install --no-deps --only-binary :all: "$GGML_PIP"
+}
+
+# A prebuilt ggml to compare with. Everything else works without it, so it may fail.
+step_ggml() {
+  local npm=without
+  command -v npm >/dev/null 2>&1 && npm=with
+  if [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
+    say 4 "ggml: no prebuilt library for $(uname -s) $(uname -m); compare with your own by --ggml-lib PATH"$'\n'
+    return 0
+  fi
+  step 4 ggml "$(hash_of "$VENV" "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
+    install_ggml || printf 'note: going on without ggml; --ggml-lib PATH compares with your own.\n' >&2
+}
+
+# scikit-build-core keeps its build folder, so what did not change is not compiled again.
+install_project() {
+  pip_install --no-build-isolation --no-deps -e "$ROOT"
+}
+
+has_library() { compgen -G "$VENV/lib/python3*/site-packages/npu_rope/lib/libnpu_rope.*" >/dev/null; }
+
+step_build() {
+  has_library || forget build
+  step 5 build "$(hash_of "$VENV" "$ROOT/csrc" "$ROOT/op_host" "$ROOT/include" "$ROOT/cmake" \
+    "$ROOT/CMakeLists.txt" "$ROOT/pyproject.toml" "torch==$TORCH_VERSION" "${CXX:-}")" \
+    "building the C++ library and its torch registration" install_project ||
+    die "npu_rope did not build."
+}
+
+# setup EXTRA...: all of it. Two at a time wait for each other; an interrupted one is taken up again.
+setup() {
+  local began=$SECONDS
+  cd "$ROOT" || exit 1
+  require_compiler
+  exec 9<"$ROOT/pyproject.toml"
+  if command -v flock >/dev/null 2>&1; then flock 9; fi
+  step_venv
+  export PATH="$VENV/bin:$PATH" VIRTUAL_ENV="$VENV"
+  unset PYTHONHOME
+  step_torch
+  step_packages "$@"
+  step_ggml
+  step_build
+  exec 9<&-
+  [ $((SECONDS - began)) -lt 5 ] || printf 'set up in %d s; the next time this is skipped.\n' $((SECONDS - began))
+}
