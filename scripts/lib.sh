@@ -29,7 +29,7 @@ hash_of() {
   local item
   for item in "$@"; do
     if [ -d "$item" ]; then
-      find "$item" -type f ! -path '*/__pycache__/*' | LC_ALL=C sort | xargs cksum
+      find "$item" -type f -exec cksum {} + | LC_ALL=C sort
     elif [ -f "$item" ]; then
       cksum "$item"
     else
@@ -162,7 +162,7 @@ install_torch() {
 }
 
 step_torch() {
-  step 2 torch "$(hash_of "$VENV" "torch==$TORCH_VERSION")" \
+  step 2 torch "$(hash_of "torch==$TORCH_VERSION")" \
     "installing torch $TORCH_VERSION (CPU build; the largest step)" install_torch ||
     die "torch $TORCH_VERSION could not be installed." \
       "Is a package registry reachable? TORCH_INDEX_URL=<url> makes torch come from another one."
@@ -180,7 +180,7 @@ install_packages() {
 }
 
 step_packages() {
-  step 3 packages "$(hash_of "$VENV" "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
+  step 3 packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
     "installing the packages of pyproject.toml ($*)" install_packages "$@" ||
     die "the packages could not be installed." "Is a package registry reachable?"
 }
@@ -202,7 +202,7 @@ step_ggml() {
     say 4 "ggml: no prebuilt library for $(uname -s) $(uname -m); compare with your own by --ggml-lib PATH"$'\n'
     return 0
   fi
-  step 4 ggml "$(hash_of "$VENV" "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
+  step 4 ggml "$(hash_of "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
     install_ggml || printf 'note: going on without ggml; --ggml-lib PATH compares with your own.\n' >&2
 }
 
@@ -215,7 +215,7 @@ has_library() { compgen -G "$VENV/lib/python3*/site-packages/npu_rope/lib/libnpu
 
 step_build() {
   has_library || forget build
-  step 5 build "$(hash_of "$VENV" "$ROOT/csrc" "$ROOT/op_host" "$ROOT/include" "$ROOT/cmake" \
+  step 5 build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/include" "$ROOT/cmake" \
     "$ROOT/CMakeLists.txt" "$ROOT/pyproject.toml" "torch==$TORCH_VERSION" "${CXX:-}")" \
     "building the C++ library and its torch registration" install_project ||
     die "npu_rope did not build."
