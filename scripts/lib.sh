@@ -9,7 +9,6 @@ LOGS="$VENV/.logs"
 TORCH_VERSION=2.13.0
 GGML_NPM="@node-llama-cpp/linux-x64@3.22.1"
 GGML_PIP="pywhispercpp==1.5.1"
-STEPS=5
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BAR=off
 export PYTHONUNBUFFERED=1
@@ -47,7 +46,7 @@ mark_done() {
 
 forget() { rm -f "$STAMPS/$1"; }
 
-say() { printf '[%s/%s] %s' "$1" "$STEPS" "$2"; }
+say() { printf '[%s] %s' "$1" "$2"; }
 
 # quietly NAME COMMAND...: the output goes to a log.
 quietly() {
@@ -63,13 +62,13 @@ show_log() {
   tail -n 25 "$LOGS/$1.log" | sed 's/^/  | /' >&2
 }
 
-# step NUMBER NAME HASH TEXT COMMAND...: skip where NAME was done with the same HASH.
+# step PLACE NAME HASH TEXT COMMAND...: skip where NAME was done with the same HASH.
 step() {
-  local number="$1" name="$2" hash="$3" text="$4" began=$SECONDS
+  local place="$1" name="$2" hash="$3" text="$4" began=$SECONDS
   shift 4
   if is_done "$name" "$hash"; then return 0; fi
   forget "$name"
-  say "$number" "$text ... "
+  say "$place" "$text ... "
   mkdir -p "$LOGS" && : >"$LOGS/$name.log"
   if ! quietly "$name" "$@"; then
     show_log "$name"
@@ -137,7 +136,7 @@ step_venv() {
   local began=$SECONDS log
   venv_is_good && return 0
   require_python
-  say 1 "making .venv with $("$PYTHON_FOUND" -V) ... "
+  say 1/5 "making .venv with $("$PYTHON_FOUND" -V) ... "
   log="$(mktemp)"
   if ! "$PYTHON_FOUND" -m venv --clear "$VENV" >"$log" 2>&1; then
     printf 'failed:\n' >&2
@@ -162,7 +161,7 @@ install_torch() {
 }
 
 step_torch() {
-  step 2 torch "$(hash_of "torch==$TORCH_VERSION")" \
+  step 2/5 torch "$(hash_of "torch==$TORCH_VERSION")" \
     "installing torch $TORCH_VERSION (CPU build; the largest step)" install_torch ||
     die "torch $TORCH_VERSION could not be installed." \
       "Is a package registry reachable? TORCH_INDEX_URL=<url> makes torch come from another one."
@@ -180,9 +179,16 @@ install_packages() {
 }
 
 step_packages() {
-  step 3 packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
+  step 3/5 packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
     "installing the packages of pyproject.toml ($*)" install_packages "$@" ||
     die "the packages could not be installed." "Is a package registry reachable?"
+}
+
+# What CI and pre-commit run beyond the tests.
+setup_dev() {
+  step dev packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py")" \
+    "installing the tools that check the code" install_packages dev ||
+    die "the tools could not be installed." "Is a package registry reachable?"
 }
 
 install_ggml() {
@@ -199,10 +205,10 @@ step_ggml() {
   local npm=without
   command -v npm >/dev/null 2>&1 && npm=with
   if [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
-    say 4 "ggml: no prebuilt library for $(uname -s) $(uname -m); compare with your own by --ggml-lib PATH"$'\n'
+    say 4/5 "ggml: no prebuilt library for $(uname -s) $(uname -m); compare with your own by --ggml-lib PATH"$'\n'
     return 0
   fi
-  step 4 ggml "$(hash_of "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
+  step 4/5 ggml "$(hash_of "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
     install_ggml || printf 'note: going on without ggml; --ggml-lib PATH compares with your own.\n' >&2
 }
 
@@ -215,7 +221,7 @@ has_library() { compgen -G "$VENV/lib/python3*/site-packages/npu_rope/lib/libnpu
 
 step_build() {
   has_library || forget build
-  step 5 build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/include" "$ROOT/cmake" \
+  step 5/5 build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/include" "$ROOT/cmake" \
     "$ROOT/CMakeLists.txt" "$ROOT/pyproject.toml" "torch==$TORCH_VERSION" "${CXX:-}")" \
     "building the C++ library and its torch registration" install_project ||
     die "npu_rope did not build."

@@ -1,0 +1,116 @@
+"""Run the examples of README.md, CONTRIBUTING.md and docs/: what they show must work as written.
+
+In each file, the ```python blocks run in order in one namespace, and of the ```sh blocks every
+command that starts with `npu-rope` or `python`. A fence ```sh exit=2 says which exit status its
+commands end with. Everything runs in an empty folder. Fences marked ```text are not run.
+
+usage: check_docs.py [FILE...]
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN_COMMANDS = ("npu-rope ", "python ")
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, what else the fence says, its text and first line's number."""
+
+    language: str
+    info: str
+    text: str
+    line: int
+
+
+def blocks(text: str) -> Iterator[Block]:
+    for match in re.finditer(r"^```(\w+)[ \t]*(.*)\n((?:.*\n)*?)```[ \t]*$", text, re.MULTILINE):
+        yield Block(match[1], match[2].strip(), match[3], text.count("\n", 0, match.start(3)) + 1)
+
+
+def commands(block: Block) -> Iterator[tuple[int, str]]:
+    """(line number, command), continuation lines joined."""
+    line = block.line
+    for joined in re.findall(r"(?:.*\\\n)*.*\n", block.text):
+        if joined.startswith(RUN_COMMANDS):
+            yield line, joined.replace("\\\n", " ").strip()
+        line += joined.count("\n")
+
+
+def expected_status(block: Block) -> int:
+    said = re.search(r"exit=(\d+)", block.info)
+    return int(said[1]) if said else 0
+
+
+def run(arguments: list[str] | str, folder: str, code: str | None = None) -> tuple[int, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}
+    try:
+        done = subprocess.run(
+            arguments,
+            shell=isinstance(arguments, str),
+            cwd=folder,
+            env=environment,
+            input=code or "",
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return -1, f"still running after {TIMEOUT_S} s"
+    return done.returncode, done.stdout
+
+
+def run_python(path: Path, python: list[Block], folder: str) -> list[str]:
+    """Each block at its own lines of the file, so that tracebacks point there."""
+    if not python:
+        return []
+    steps = [f"exec(compile({chr(10) * (b.line - 1) + b.text!r}, {str(path)!r}, 'exec'))" for b in python]
+    status, output = run([sys.executable, "-W", "error", "-"], folder, "\n".join(steps))
+    return [f"{path}: the python blocks failed\n{output}"] if status else []
+
+
+def check(path: Path) -> tuple[int, list[str]]:
+    """How many examples ran, and what went wrong."""
+    found = list(blocks(path.read_text()))
+    python = [b for b in found if b.language == "python"]
+    count = len(python)
+    with tempfile.TemporaryDirectory() as folder:
+        failures = run_python(path, python, folder)
+        for block in found:
+            if block.language not in ("sh", "bash"):
+                continue
+            for line, command in commands(block):
+                count += 1
+                status, output = run(command, folder)
+                if status != expected_status(block):
+                    failures.append(f"{path}:{line}: `{command}` ended with status {status}\n{output}")
+    return count, failures
+
+
+def main() -> int:
+    named = [Path(name).resolve() for name in sys.argv[1:]]
+    paths = named or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    failures: list[str] = []
+    for path in paths:
+        count, wrong = check(path)
+        failures += wrong
+        print(f"{os.path.relpath(path, ROOT)}: {count} example(s), {len(wrong)} failed")
+    for failure in failures:
+        print(f"\n{failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
