@@ -1,0 +1,398 @@
+"""Rope parameters of real models, as data, each with its source: what ``npu-rope validate`` runs.
+
+A new model is a new entry in ``MODELS``; ``tests/testing/test_models.py`` holds each against
+transformers' own code. Pairing, YaRN and factors follow ``specs/ggml_rope_acltensor.txt``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from npu_rope.params import RopeParams
+
+# transformers computes frequencies in float32: base**(2i/n_dims), its reciprocal and up to two
+# products, some 8 roundings of 2**-24 together.
+PEER_RTOL = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRope:
+    """One model's rope, in ggml's parameters.
+
+    Args:
+        name: the model's usual name in lower case; a suffix tells variants apart.
+        source: where the numbers come from; after "read in", the copy they were read from.
+        n_heads, n_kv_heads: heads of the query and of the key handed to rope.
+        head_dim: width of the tensor handed to rope (the 64-wide rope part of DeepSeek's MLA).
+        params: the attributes. ``mode`` is how the model's transformers code pairs dimensions,
+            which is not always what its GGUF wants: llama.cpp's converter permutes the Q and K
+            weights of some models (Llama, Mistral: neox here, normal in a GGUF).
+        freq_factors: ``n_dims/2`` divisors of the frequencies, or None.
+        context: longest position + 1 the model is made for, in tokens.
+        note: what the numbers alone don't tell.
+    """
+
+    name: str
+    source: str
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    params: RopeParams
+    freq_factors: tuple[float, ...] | None = None
+    context: int
+    note: str = ""
+
+
+def llama3_freq_factors(
+    head_dim: int,
+    base: float,
+    factor: float,
+    low_freq_factor: float,
+    high_freq_factor: float,
+    original_context: int,
+) -> tuple[float, ...]:
+    """Llama 3.1's frequency scaling as the divisors ggml's rope takes (GGUF: ``rope_freqs.weight``).
+
+    With a pair's wavelength ``w = 2 pi base**(2i/head_dim)`` in tokens and ``n`` the original
+    context: 1 where ``w < n/high_freq_factor``, ``factor`` where ``w > n/low_freq_factor``, and
+    between them the frequency is blended linearly in ``n/w``. Formula: transformers' rope_type
+    "llama3" (``modeling_rope_utils``), which follows Meta's llama-models.
+
+    Args:
+        head_dim: rotated width.
+        base: theta.
+        factor: how much the longest wavelengths are stretched.
+        low_freq_factor, high_freq_factor: ends of the blend, in turns over the original context.
+        original_context: context before stretching, in tokens.
+
+    Returns:
+        ``head_dim/2`` divisors between 1 and ``factor``.
+
+    >>> factors = llama3_freq_factors(128, 500000.0, 8.0, 1.0, 4.0, 8192)
+    >>> [round(factors[i], 4) for i in (0, 28, 29, 30, 34, 35, 63)]
+    [1.0, 1.0, 1.2075, 1.5534, 5.2573, 8.0, 8.0]
+    """
+
+    def divisor(turns: float) -> float:
+        if turns > high_freq_factor:
+            return 1.0
+        if turns < low_freq_factor:
+            return factor
+        kept = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor)
+        return 1.0 / ((1.0 - kept) / factor + kept)
+
+    wavelengths = (2 * math.pi * base ** (2.0 * i / head_dim) for i in range(head_dim // 2))
+    return tuple(divisor(original_context / w) for w in wavelengths)
+
+
+def _yarn_attn_factor(model_factor: float, factor: float) -> float:
+    """What to pass so that rope, which multiplies by ``1 + 0.1 ln(factor)`` itself as soon as
+    ext_factor is not 0, ends up at the model's own factor."""
+    return model_factor / (1.0 + 0.1 * math.log(factor))
+
+
+def _longrope_attn_factor(context: int, original_context: int) -> float:
+    """LongRoPE's factor on cos and sin, arXiv 2402.13753; GGUF: ``rope.scaling.attn_factor``."""
+    return math.sqrt(1.0 + math.log(context / original_context) / math.log(original_context))
+
+
+# As the configs have them; Phi-3's are float32 values printed in full.
+_PHI3_MINI_128K_LONG_FACTORS = (
+    *(1.0700000524520874, 1.1200000047683716, 1.149999976158142, 1.4199999570846558),
+    *(1.5699999332427979, 1.7999999523162842, 2.129999876022339, 2.129999876022339),
+    *(3.009999990463257, 5.910000324249268, 6.950000286102295, 9.070000648498535),
+    *(9.930000305175781, 10.710000038146973, 11.130000114440918, 14.609999656677246),
+    *(15.409998893737793, 19.809999465942383, 37.279998779296875, 38.279998779296875),
+    *(38.599998474121094, 40.12000274658203, 46.20000457763672, 50.940006256103516),
+    *(53.66000747680664, 54.9373893737793, 56.89738845825195, 57.28738784790039),
+    *(59.98738479614258, 60.86738586425781, 60.887386322021484, 61.71739196777344),
+    *(62.91739273071289, 62.957393646240234, 63.41739273071289, 63.8173942565918),
+    *(63.83739471435547, 63.897396087646484, 63.93739700317383, 64.06739807128906),
+    *(64.11434936523438, 64.12435150146484, 64.15435028076172, 64.19435119628906),
+    *(64.24435424804688, 64.57435607910156, 64.69000244140625, 64.76000213623047),
+)
+_PHI4_MINI_LONG_FACTORS = (
+    *(1.0, 1.118320672, 1.250641126, 1.398617824, 1.564103225, 1.74916897, 1.956131817, 2.187582649),
+    *(2.446418898, 2.735880826, 3.059592084, 3.421605075, 3.826451687, 4.279200023, 4.785517845),
+    *(5.351743533, 5.984965424, 6.693110555, 7.485043894, 8.370679318, 9.36110372, 10.4687158),
+    *(11.70738129, 13.09260651, 14.64173252, 16.37415215, 18.31155283, 20.47818807, 22.90118105),
+    *(25.61086418, 28.64115884, 32.03, 32.1, 32.13, 32.23, 32.6, 32.61, 32.64, 32.66, 32.7, 32.71),
+    *(32.93, 32.97, 33.28, 33.49, 33.5, 44.16, 47.77),
+)
+
+# Copies of the configs that the numbers were read from: mlc-ai/mlc-llm 79d603f (config.json
+# files kept whole) and Lightning-AI/litgpt 2685705 (the same in litgpt's words).
+_MLC = "read in mlc-llm's model_preset.py"
+_LITGPT = "read in litgpt's config.py"
+_BOTH = "read in mlc-llm's model_preset.py and litgpt's config.py"
+_LONGROPE_NOTE = (
+    "The long factors, in force once the context exceeds 4096: by the longest position in "
+    "transformers, by the context size asked for in llama.cpp."
+)
+_MLA_NOTE = (
+    "MLA: one 64-wide rope key is shared by all heads. mscale == mscale_all_dim, so the model leaves "
+    "cos and sin unscaled and scales its softmax instead. "
+)
+
+MODELS: tuple[ModelRope, ...] = (
+    ModelRope(
+        name="llama-2-7b",
+        source=f"huggingface.co/meta-llama/Llama-2-7b-hf config.json, {_LITGPT}",
+        n_heads=32,
+        n_kv_heads=32,
+        head_dim=128,
+        params=RopeParams(128, "neox"),
+        context=4096,
+    ),
+    ModelRope(
+        name="llama-3.1-8b",
+        source=f"huggingface.co/meta-llama/Llama-3.1-8B config.json, {_BOTH}",
+        n_heads=32,
+        n_kv_heads=8,
+        head_dim=128,
+        params=RopeParams(128, "neox", freq_base=500000.0),
+        freq_factors=llama3_freq_factors(128, 500000.0, 8.0, 1.0, 4.0, 8192),
+        context=131072,
+        note="llama.cpp's converter writes the factors as rope_freqs.weight.",
+    ),
+    ModelRope(
+        name="llama-3.2-1b",
+        source=f"huggingface.co/meta-llama/Llama-3.2-1B config.json, {_BOTH}",
+        n_heads=32,
+        n_kv_heads=8,
+        head_dim=64,
+        params=RopeParams(64, "neox", freq_base=500000.0),
+        freq_factors=llama3_freq_factors(64, 500000.0, 32.0, 1.0, 4.0, 8192),
+        context=131072,
+    ),
+    ModelRope(
+        name="codellama-7b",
+        source=f"huggingface.co/codellama/CodeLlama-7b-hf config.json, {_BOTH}",
+        n_heads=32,
+        n_kv_heads=32,
+        head_dim=128,
+        params=RopeParams(128, "neox", freq_base=1e6),
+        context=16384,
+    ),
+    ModelRope(
+        name="mistral-7b-v0.3",
+        source=f"huggingface.co/mistralai/Mistral-7B-v0.3 config.json, {_BOTH}",
+        n_heads=32,
+        n_kv_heads=8,
+        head_dim=128,
+        params=RopeParams(128, "neox", freq_base=1e6),
+        context=32768,
+    ),
+    ModelRope(
+        name="qwen2.5-7b",
+        source=f"huggingface.co/Qwen/Qwen2.5-7B config.json, {_LITGPT}",
+        n_heads=28,
+        n_kv_heads=4,
+        head_dim=128,
+        params=RopeParams(128, "neox", freq_base=1e6),
+        context=131072,
+    ),
+    ModelRope(
+        name="qwen2.5-7b-instruct-yarn4",
+        source="huggingface.co/Qwen/Qwen2.5-7B-Instruct README, Processing Long Texts, read in "
+        f"huggingface.co/Qwen/Qwen2.5-32B-Instruct/discussions/5; heads and theta {_LITGPT}",
+        n_heads=28,
+        n_kv_heads=4,
+        head_dim=128,
+        params=RopeParams(
+            128,
+            "neox",
+            n_ctx_orig=32768,
+            freq_base=1e6,
+            freq_scale=1 / 4,
+            ext_factor=1.0,
+            attn_factor=_yarn_attn_factor(1.0 + 0.1 * math.log(4), 4),
+        ),
+        context=131072,
+        note="YaRN is off in the config as published (context 32768); the README tells to add it.",
+    ),
+    ModelRope(
+        name="qwen3-8b",
+        source=f"huggingface.co/Qwen/Qwen3-8B config.json, {_LITGPT}",
+        n_heads=32,
+        n_kv_heads=8,
+        head_dim=128,
+        params=RopeParams(128, "neox", freq_base=1e6),
+        context=40960,
+    ),
+    ModelRope(
+        name="phi-2",
+        source=f"huggingface.co/microsoft/phi-2 config.json, {_BOTH}",
+        n_heads=32,
+        n_kv_heads=32,
+        head_dim=80,
+        params=RopeParams(32, "neox"),
+        context=2048,
+        note="partial_rotary_factor 0.4.",
+    ),
+    ModelRope(
+        name="phi-3-mini-128k",
+        source=f"huggingface.co/microsoft/Phi-3-mini-128k-instruct config.json, {_LITGPT}; long_factor "
+        "read in Microsoft's BABILong evaluation script (LONGROPE_PARAMS); its ends and the GGUF's keys "
+        "also in github.com/danbev/learning-ai notes/position-embeddings/rope.md",
+        n_heads=32,
+        n_kv_heads=32,
+        head_dim=96,
+        params=RopeParams(96, "neox", n_ctx_orig=4096, attn_factor=_longrope_attn_factor(131072, 4096)),
+        freq_factors=_PHI3_MINI_128K_LONG_FACTORS,
+        context=131072,
+        note=_LONGROPE_NOTE + " The GGUF's rope.scaling.attn_factor is 1.190238.",
+    ),
+    ModelRope(
+        name="phi-4-mini",
+        source=f"huggingface.co/microsoft/Phi-4-mini-instruct config.json, {_BOTH} (long_factor: mlc-llm)",
+        n_heads=24,
+        n_kv_heads=8,
+        head_dim=128,
+        params=RopeParams(96, "neox", n_ctx_orig=4096, attn_factor=_longrope_attn_factor(131072, 4096)),
+        freq_factors=_PHI4_MINI_LONG_FACTORS,
+        context=131072,
+        note="partial_rotary_factor 0.75. " + _LONGROPE_NOTE,
+    ),
+    ModelRope(
+        name="gemma-2-9b",
+        source=f"huggingface.co/google/gemma-2-9b config.json, {_BOTH}",
+        n_heads=16,
+        n_kv_heads=8,
+        head_dim=256,
+        params=RopeParams(256, "neox"),
+        context=8192,
+    ),
+    ModelRope(
+        name="gemma-3-4b-global",
+        source=f"huggingface.co/google/gemma-3-4b-it config.json, {_LITGPT}",
+        n_heads=8,
+        n_kv_heads=4,
+        head_dim=256,
+        params=RopeParams(256, "neox", freq_base=1e6, freq_scale=1 / 8),
+        context=131072,
+        note="Every sixth layer (full attention): linear scaling, factor 8.",
+    ),
+    ModelRope(
+        name="gemma-3-4b-local",
+        source=f"huggingface.co/google/gemma-3-4b-it config.json, {_LITGPT}",
+        n_heads=8,
+        n_kv_heads=4,
+        head_dim=256,
+        params=RopeParams(256, "neox"),
+        context=131072,
+        note="The other layers (sliding window): rope_local_base_freq, never scaled.",
+    ),
+    ModelRope(
+        name="olmo-2-7b",
+        source=f"huggingface.co/allenai/OLMo-2-1124-7B config.json, {_BOTH}",
+        n_heads=32,
+        n_kv_heads=32,
+        head_dim=128,
+        params=RopeParams(128, "neox", freq_base=500000.0),
+        context=4096,
+    ),
+    ModelRope(
+        name="falcon-7b",
+        source=f"huggingface.co/tiiuae/falcon-7b config.json, {_LITGPT}",
+        n_heads=71,
+        n_kv_heads=1,
+        head_dim=64,
+        params=RopeParams(64, "neox"),
+        context=2048,
+        note="multi_query: one key head.",
+    ),
+    ModelRope(
+        name="gpt-neox-20b",
+        source="github.com/EleutherAI/gpt-neox configs/20B.yml, read there; "
+        "theta is transformers' GPTNeoXConfig default",
+        n_heads=64,
+        n_kv_heads=64,
+        head_dim=96,
+        params=RopeParams(24, "neox"),
+        context=2048,
+        note="rotary_pct 0.25.",
+    ),
+    ModelRope(
+        name="stablelm-3b-4e1t",
+        source=f"huggingface.co/stabilityai/stablelm-3b-4e1t config.json, {_BOTH}",
+        n_heads=32,
+        n_kv_heads=32,
+        head_dim=80,
+        params=RopeParams(20, "neox"),
+        context=4096,
+        note="partial_rotary_factor 0.25: ten pairs, not a multiple of any vector width.",
+    ),
+    ModelRope(
+        name="gpt-j-6b",
+        source=f"huggingface.co/EleutherAI/gpt-j-6b config.json, {_MLC}; theta is fixed in transformers' "
+        "modeling_gptj",
+        n_heads=16,
+        n_kv_heads=16,
+        head_dim=256,
+        params=RopeParams(64, "normal"),
+        context=2048,
+        note="rotary_dim 64.",
+    ),
+    ModelRope(
+        name="glm-4-9b-chat",
+        source="huggingface.co/THUDM/glm-4-9b-chat config.json, read as a training log prints it "
+        "(kv_channels 128, multi_query_group_num 2, rope_ratio 500, seq_length 131072)",
+        n_heads=32,
+        n_kv_heads=2,
+        head_dim=128,
+        params=RopeParams(64, "normal", freq_base=5e6),
+        context=131072,
+        note="theta = 10000 * rope_ratio. The rotary width of half a head is the model code's: "
+        "transformers' GlmConfig has partial_rotary_factor 0.5.",
+    ),
+    ModelRope(
+        name="command-r-v01",
+        source="huggingface.co/CohereForAI/c4ai-command-r-v01 config.json, read as llama.cpp prints "
+        "its GGUF (command-r.rope.freq_base, attention.head_count, context_length)",
+        n_heads=64,
+        n_kv_heads=64,
+        head_dim=128,
+        params=RopeParams(128, "normal", freq_base=8e6),
+        context=131072,
+        note="context is model_max_length, as in the GGUF; max_position_embeddings is 8192.",
+    ),
+    ModelRope(
+        name="deepseek-v2-lite",
+        source=f"huggingface.co/deepseek-ai/DeepSeek-V2-Lite config.json, {_MLC}",
+        n_heads=16,
+        n_kv_heads=1,
+        head_dim=64,
+        params=RopeParams(
+            64,
+            "normal",
+            n_ctx_orig=4096,
+            freq_scale=1 / 40,
+            ext_factor=1.0,
+            attn_factor=_yarn_attn_factor(1.0, 40),
+        ),
+        context=163840,
+        note=_MLA_NOTE + "mscale 0.707.",
+    ),
+    ModelRope(
+        name="deepseek-v3",
+        source="huggingface.co/deepseek-ai/DeepSeek-V3 config.json, read as quoted in public notes; "
+        "heads also in transformers' DeepseekV3Config, theta and YaRN in "
+        "github.com/deepseek-ai/DeepSeek-V3 inference/model.py",
+        n_heads=128,
+        n_kv_heads=1,
+        head_dim=64,
+        params=RopeParams(
+            64,
+            "normal",
+            n_ctx_orig=4096,
+            freq_scale=1 / 40,
+            ext_factor=1.0,
+            attn_factor=_yarn_attn_factor(1.0, 40),
+        ),
+        context=163840,
+        note=_MLA_NOTE + "mscale 1.0. transformers reads interleaved pairs and writes halves, in Q and K "
+        "alike; the dot products are the same.",
+    ),
+)
