@@ -1,0 +1,172 @@
+"""``npu-rope doctor``: what is here, and for each absent piece why and how to get it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from npu_rope import __version__, backends, native, optional_torch
+from npu_rope.errors import BackendUnavailable
+from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
+
+PEERS = ("onnx", "onnxruntime", "transformers")
+COMMAND_SECONDS = 10
+
+
+@dataclass
+class Finding:
+    """One line of the report. ``present`` None: a fact, neither good nor bad."""
+
+    group: str
+    piece: str
+    present: bool | None
+    detail: str
+    remedy: str = ""
+
+
+def doctor(
+    json_: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say what npu_rope finds here: back ends, torch, CANN, NPU, compiler, CPU, peers.
+
+    Always exits 0: nothing it reports as absent is an error until something needs it.
+    """
+    findings = [*_package(), *_backends(), *_torch(), *_npu(), *_tools(), *_peers()]
+    if json_:
+        print(json.dumps([asdict(f) for f in findings], indent=1))
+        return
+    console = Console(highlight=False)
+    for group in dict.fromkeys(f.group for f in findings):
+        table = Table(title=group, title_justify="left", title_style="bold", show_header=False, box=None)
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for f in findings:
+            if f.group == group:
+                mark = {True: "[green]yes[/]", False: "[yellow]no[/]", None: ""}[f.present]
+                detail = f.detail + (f"\n{f.remedy}" if f.remedy else "")
+                table.add_row(mark, f.piece, detail.replace("[", "\\["))
+        console.print(table)
+        console.print()
+
+
+def _package() -> list[Finding]:
+    group = "npu_rope"
+    findings = [
+        Finding(group, "version", None, __version__),
+        Finding(
+            group, "Python", None, f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+        ),
+    ]
+    try:
+        library = native.load()
+    except BackendUnavailable as error:
+        return [*findings, Finding(group, "C library", False, error.missing, error.remedy)]
+    return [
+        *findings,
+        Finding(group, "C library", True, f"version {library.version()}, {library.path}"),
+        Finding(group, "instruction set", None, f"{library.isa()} (the widest this CPU has of those built)"),
+        Finding(group, "threads", None, f"{library.num_threads()} ({os.cpu_count()} CPUs)"),
+    ]
+
+
+def _backends() -> list[Finding]:
+    findings = []
+    for backend in backends.BACKENDS.values():
+        if backend.name.startswith("sim:"):
+            continue  # the profiles of sim; they are absent or present together
+        missing = backend.missing()
+        if missing is None:
+            findings.append(Finding("back ends", backend.name, True, backend.summary))
+        else:
+            remedy = "see NPU below" if backend.name == "npu" else missing.remedy
+            findings.append(Finding("back ends", backend.name, False, missing.what, remedy))
+    chosen = backends.default_backend
+    said = f"{backends.ENVIRONMENT_VARIABLE}={chosen}" if chosen else "by the tensor's device (NumPy: cpu)"
+    return [*findings, Finding("back ends", "default", None, said)]
+
+
+def _torch() -> list[Finding]:
+    torch = optional_torch.torch
+    if torch is None:
+        return [Finding("torch", "torch", False, optional_torch.cause, "pip install torch")]
+    findings = [Finding("torch", "torch", True, f"{torch.__version__}, {torch.get_num_threads()} threads")]
+    path = backends.torch_registration()
+    if path:
+        return [*findings, Finding("torch", "C++ registration", True, path)]
+    return [
+        *findings,
+        Finding(
+            "torch",
+            "C++ registration",
+            False,
+            "not built: torch calls go through Python and ctypes, some 10 microseconds slower each",
+            "Install torch first, then: pip install --no-build-isolation --force-reinstall --no-deps npu-rope",
+        ),
+    ]
+
+
+def _npu() -> list[Finding]:
+    return [
+        Finding("NPU", piece, present, "" if present else "absent", "" if present else remedy)
+        for piece, present, remedy in backends.npu_pieces()
+    ]
+
+
+def _tools() -> list[Finding]:
+    findings = []
+    compiler = next(
+        (c for c in (os.environ.get("CXX"), "c++", "g++", "clang++") if c and shutil.which(c)), None
+    )
+    if compiler is None:
+        findings.append(
+            Finding("build tools", "C++ compiler", False, "none on PATH", "install g++ or clang++ (C++17)")
+        )
+    else:
+        findings.append(Finding("build tools", "C++ compiler", True, _first_line([compiler, "--version"])))
+    for tool in ("cmake", "ninja", "npm"):
+        found = shutil.which(tool)
+        detail = (
+            f"{tool} {_first_line([tool, '--version']).removeprefix('cmake version ')}"
+            if found
+            else "not on PATH"
+        )
+        findings.append(Finding("build tools", tool, found is not None, detail))
+    return findings
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"does not run: {error}"
+    lines = (done.stdout or done.stderr).splitlines()
+    return lines[0] if lines else "(silent)"
+
+
+def _peers() -> list[Finding]:
+    findings = []
+    try:
+        with GgmlProcess() as ggml:
+            info = ggml.info
+        findings.append(Finding("peers", "ggml", True, f"{info.version} ({info.commit}), {info.cpu_library}"))
+    except (GgmlUnavailable, GgmlAborted) as error:
+        first, _, remedy = str(error).partition("\n")
+        findings.append(Finding("peers", "ggml", False, first, remedy))
+    for package in PEERS:
+        if importlib.util.find_spec(package) is None:
+            findings.append(Finding("peers", package, False, "not installed", f"pip install {package}"))
+        else:
+            findings.append(Finding("peers", package, True, importlib.metadata.version(package)))
+    return findings

@@ -1,0 +1,312 @@
+"""How validation results are printed: console, JSON, CSV, JUnit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+from xml.etree import ElementTree
+
+from rich.console import Console
+
+from npu_rope import __version__, native
+from npu_rope.errors import BackendUnavailable
+from npu_rope.testing.ggml import GgmlInfo
+from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
+
+# Columns of test-backend-ops first, so that files can be joined; then ours.
+CSV_COLUMNS = (
+    "backend_name",
+    "op_name",
+    "op_params",
+    "test_mode",
+    "supported",
+    "passed",
+    "error_message",
+    "suite",
+    "angle_policy",
+    "max_error",
+    "error_over_bound",
+    "bit_equal_share",
+    "error_from_exact",
+    "source",
+)
+
+
+@dataclass
+class Report:
+    """What was run, and what came out so far."""
+
+    backends: list[str]
+    ggml: GgmlInfo | None
+    ggml_missing: str
+    results: list[CaseResult] = field(default_factory=list)
+
+    def environment(self) -> dict[str, str]:
+        """Versions that the figures depend on."""
+        facts = {"npu_rope": __version__, "python": platform.python_version(), "machine": platform.machine()}
+        try:
+            facts["isa"] = native.load().isa()
+        except BackendUnavailable:
+            facts["isa"] = "no native library"
+        facts["ggml"] = (
+            f"{self.ggml.version} ({self.ggml.commit}, {self.ggml.cpu_library})"
+            if self.ggml
+            else "not compared"
+        )
+        return facts
+
+
+@contextmanager
+def write_report(
+    format_: str, output: Path | None, report: Report, *, quiet: bool
+) -> Iterator[Callable[[CaseResult], None]]:
+    """Yields what to call with each result; writes the rest when left."""
+    stream: TextIO = sys.stdout if output is None else output.open("w", encoding="utf-8", newline="")
+    try:
+        if format_ == "console":
+            printer = ConsolePrinter(stream, report, quiet=quiet)
+            printer.head()
+            yield printer.add
+            printer.summary()
+        else:
+            yield lambda result: None
+            {"json": write_json, "csv": write_csv, "junit": write_junit}[format_](stream, report)
+    finally:
+        if output is not None:
+            stream.close()
+
+
+# ---- console -------------------------------------------------------------------------------------
+
+
+def _number(value: float | None, form: str = "8.1e") -> str:
+    width = int(re.match(r"\d+", form).group())  # type: ignore[union-attr]
+    return "-".rjust(width) if value is None or math.isnan(value) else format(value, form)
+
+
+class ConsolePrinter:
+    """One line a case: verdict, figures, and the name last, so that it is never cut."""
+
+    def __init__(self, stream: TextIO, report: Report, *, quiet: bool) -> None:
+        width = None if stream.isatty() else 400
+        self.console = Console(file=stream, highlight=False, width=width, soft_wrap=True)
+        self.report = report
+        self.quiet = quiet
+        self.ours = [b for b in report.backends]
+
+    def head(self) -> None:
+        """What is compared, and the columns."""
+        for name, value in self.report.environment().items():
+            self.console.print(f"[dim]{name}:[/] {value}")
+        if self.quiet:
+            return
+        columns = [f"{'verdict':11}"]
+        columns += [f"{b + ' err':>13} {'/bound':>6}" for b in self.ours]
+        if "cpu" in self.ours:
+            columns.append(f"{'ggml angles':>11}")
+        if self.report.ggml:
+            columns.append(f"{'ggml':>6} {'bits':>7} {'from exact':>10}")
+        self.console.print("\n[bold]" + "  ".join(columns) + "  case[/]")
+
+    def add(self, result: CaseResult) -> None:
+        """One finished case."""
+        failed = result.verdict == FAIL
+        if self.quiet and not failed:
+            return
+        if not self.quiet:
+            self.console.print(self._line(result), soft_wrap=True)
+        if failed:
+            self._explain(result)
+
+    def _line(self, result: CaseResult) -> str:
+        colour = {OK: "green", FAIL: "bold red"}[result.verdict]
+        cells = [f"[{colour}]{result.verdict:11}[/]"]
+        for backend in self.ours:
+            j = result.by(backend)
+            cells.append(f"{_number(j and j.max_error, '13.1e')} {_number(j and j.ratio, '6.2f')}")
+        if "cpu" in self.ours:
+            j = result.by("cpu:ggml")
+            cells.append(_number(j and j.ratio, "11.2f"))
+        if self.report.ggml:
+            cells.append(_ggml_cells(result.by("ggml")))
+        return "  ".join(cells) + "  " + result.case.name.replace("[", "\\[")
+
+    def _explain(self, result: CaseResult) -> None:
+        for j in result.judgements:
+            if j.verdict == FAIL:
+                self.console.print(f"  [red]{j.executor}[/]: {explain(j)}".replace("[rope]", "\\[rope]"))
+        self.console.print(f"  reproduce: {reproducer(result)}".replace("[", "\\["))
+
+    def summary(self) -> None:
+        """Totals per executor, worst case of each, and what was not compared."""
+        results = self.report.results
+        print_ = self.console.print
+        print_("")
+        for executor in dict.fromkeys(j.executor for r in results for j in r.judgements):
+            print_(_summary_line(executor, results))
+        if self.report.ggml is None:
+            print_(f"ggml: [yellow]not compared[/]: {self.report.ggml_missing}".replace("[ggml]", "\\[ggml]"))
+        failed = sum(r.verdict == FAIL for r in results)
+        verdict = "[bold red]FAIL[/]" if failed else "[bold green]OK[/]"
+        print_(f"{verdict}: {len(results) - failed} of {len(results)} cases within their bounds")
+
+
+def _ggml_cells(j: Judgement | None) -> str:
+    if j is None or j.verdict == UNSUPPORTED:
+        return f"{'unsupp.' if j else '-':>6} {'-':>7} {'-':>10}"
+    share = "-" if j.bit_equal is None else f"{100 * j.bit_equal:.2f}%"
+    return f"{_number(j.ratio, '6.2f')} {share:>7} {_number(j.exact_error, '10.1e')}"
+
+
+_TITLES = {
+    "reference": "reference vs float64 (exact)",
+    "cpu": "cpu vs float64 (exact)",
+    "cpu:ggml": "cpu, policy ggml, vs ggml's angles",
+    "ggml": "ggml vs ggml's angles",
+}
+
+
+def _summary_line(executor: str, results: list[CaseResult]) -> str:
+    judged = [(r, j) for r in results if (j := r.by(executor)) is not None]
+    unsupported = [j for _, j in judged if j.verdict == UNSUPPORTED]
+    ran = [(r, j) for r, j in judged if j.verdict != UNSUPPORTED]
+    failed = sum(j.verdict == FAIL for _, j in ran)
+    text = f"{_TITLES.get(executor, executor)}: {len(ran) - failed} of {len(ran)} within bounds"
+    finite = [j.ratio for _, j in ran if not math.isnan(j.ratio)]
+    if finite:
+        text += f", largest error / bound {max(finite):.2f}"
+    shares = [j.bit_equal for _, j in ran if j.bit_equal is not None]
+    if shares:
+        text += f"; bit-equal to policy ggml: {100 * sum(shares) / len(shares):.3f}% of elements"
+    yarn = [j for _, j in ran if j.table]
+    if yarn:
+        fused = sum(j.table == "fused" for j in yarn)
+        text += f"; {fused} of {len(yarn)} YaRN cases agree once one multiply-add of the angle is fused"
+    distances = [j.exact_error for _, j in ran if j.exact_error is not None]
+    if distances:
+        text += f"; up to {max(distances):.1e} from exact"
+    if unsupported:
+        reasons = "; ".join(sorted({j.message for j in unsupported}))
+        text += f"; {len(unsupported)} unsupported ({reasons})"
+    return text
+
+
+def explain(j: Judgement) -> str:
+    """Why a judgement failed, with its worst element."""
+    if j.message:
+        return j.message
+    text = f"error {j.max_error:.3g}, worst element {j.ratio:.3g} times its bound"
+    if j.worst is not None:
+        w = j.worst
+        text += (
+            f" at (b, s, n, d) = {w.index}, position {w.position}, angle {w.angle:.9g}:"
+            f" got {w.got:.9g}, expected {w.expected:.9g}"
+        )
+    return text
+
+
+def reproducer(result: CaseResult) -> str:
+    """One line that runs this case alone."""
+    return f"npu-rope validate --suite {result.case.suite} --op '{result.case.name}'"
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def _finite(value: float | None) -> float | str | None:
+    if value is None or math.isnan(value):
+        return None
+    return value if math.isfinite(value) else "inf"
+
+
+def _record(result: CaseResult, j: Judgement) -> dict[str, Any]:
+    case = result.case
+    name, _, rest = case.name.partition("(")
+    return {
+        "backend_name": j.executor,
+        "op_name": case.op,
+        "op_params": rest.removesuffix(")") if case.suite == "ggml" else case.name,
+        "test_mode": "test",
+        "supported": j.verdict != UNSUPPORTED,
+        "passed": j.verdict == OK,
+        "error_message": "" if j.verdict == OK else explain(j),
+        "suite": case.suite,
+        "angle_policy": "ggml" if j.executor in ("cpu:ggml", "ggml") else "exact",
+        "max_error": _finite(j.max_error),
+        "error_over_bound": _finite(j.ratio),
+        "bit_equal_share": _finite(j.bit_equal),
+        "error_from_exact": _finite(j.exact_error),
+        "source": case.source,
+    }
+
+
+def write_json(stream: TextIO, report: Report) -> None:
+    """One object: environment, totals, and a record per case with its judgements."""
+    cases = [
+        {
+            "suite": r.case.suite,
+            "name": r.case.name,
+            "dtype": r.case.dtype,
+            "shape": list(r.case.shape),
+            "source": r.case.source,
+            "verdict": r.verdict,
+            "judgements": [
+                {**_record(r, j), "verdict": j.verdict, "ggml_table": j.table or None} for j in r.judgements
+            ],
+        }
+        for r in report.results
+    ]
+    failed = sum(r.verdict == FAIL for r in report.results)
+    document = {
+        "environment": report.environment(),
+        "ggml_missing": report.ggml_missing or None,
+        "cases": cases,
+        "total": len(cases),
+        "failed": failed,
+    }
+    json.dump(document, stream, indent=1)
+    stream.write("\n")
+
+
+def write_csv(stream: TextIO, report: Report) -> None:
+    """A row per case and executor."""
+    writer = csv.DictWriter(stream, CSV_COLUMNS)
+    writer.writeheader()
+    for r in report.results:
+        for j in r.judgements:
+            writer.writerow({k: "" if v is None else v for k, v in _record(r, j).items()})
+
+
+def write_junit(stream: TextIO, report: Report) -> None:
+    """JUnit XML: a test case per case and executor; unsupported is skipped with its reason."""
+    judged = [(r, j) for r in report.results for j in r.judgements]
+    root = ElementTree.Element(
+        "testsuite",
+        name="npu-rope validate",
+        tests=str(len(judged)),
+        failures=str(sum(j.verdict == FAIL for _, j in judged)),
+        skipped=str(sum(j.verdict == UNSUPPORTED for _, j in judged)),
+        errors="0",
+    )
+    properties = ElementTree.SubElement(root, "properties")
+    for name, value in report.environment().items():
+        ElementTree.SubElement(properties, "property", name=name, value=value)
+    for r, j in judged:
+        element = ElementTree.SubElement(
+            root, "testcase", classname=f"{r.case.suite}.{j.executor}", name=r.case.name
+        )
+        if j.verdict == FAIL:
+            ElementTree.SubElement(element, "failure", message=explain(j)).text = reproducer(r)
+        elif j.verdict == UNSUPPORTED:
+            ElementTree.SubElement(element, "skipped", message=j.message)
+    ElementTree.indent(root)
+    stream.write(ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n")

@@ -1,0 +1,191 @@
+"""``npu-rope validate``: the case matrix over every back end, float64 and a real ggml."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from npu_rope import backends
+from npu_rope.cli.report import Report, write_report
+from npu_rope.errors import BackendUnavailable
+from npu_rope.testing.cases import SUITES, RopeCase, all_cases
+from npu_rope.testing.ggml import GgmlProcess, GgmlUnavailable
+from npu_rope.testing.judge import FAIL, CaseResult, judge
+
+USAGE_ERROR = 2
+
+
+class Format(str, Enum):
+    """Output formats."""
+
+    CONSOLE = "console"
+    JSON = "json"
+    CSV = "csv"
+    JUNIT = "junit"
+
+
+class SuiteName(str, Enum):
+    """Which cases."""
+
+    GGML = "ggml"
+    MODELS = "models"
+
+
+def validate(
+    suite: Annotated[
+        list[SuiteName] | None, typer.Option(help="ggml's own matrix, real models' parameters; default both.")
+    ] = None,
+    filter_: Annotated[
+        str,
+        typer.Option(
+            "--filter", "-p", help="Only cases whose name contains this text, or matches it as a regex."
+        ),
+    ] = "",
+    op: Annotated[str, typer.Option("--op", "-o", help="ROPE, ROPE_BACK, or a whole case string.")] = "",
+    backend: Annotated[
+        list[str] | None,
+        typer.Option("--backend", "-b", help="reference, cpu, sim, npu; repeatable. Default: all available."),
+    ] = None,
+    ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,
+    ggml_lib: Annotated[
+        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu; it must then be there.")
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="How to print the results.")] = Format.CONSOLE,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the results here instead of standard output.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Print the cases' names and stop.")] = False,
+    quiet: Annotated[bool, typer.Option(help="On the console only failures and the summary.")] = False,
+) -> None:
+    """Compare npu_rope with a float64 reference and with a real ggml, case by case.
+
+    Exact: every back end against float64; cos and sin may be off by 2^-23, the rest is rounding.
+
+    ggml: policy 'ggml' and the real ggml library, each against ggml's own float32 angles, where only
+    the rotation may round. 'bits' is the share of elements equal to the last bit, 'from exact' how far
+    ggml itself is from float64.
+
+    Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced back end absent.
+
+    Examples:
+
+      npu-rope validate
+
+      npu-rope validate --suite models --filter llama-3.1
+
+      npu-rope validate -o ROPE_BACK -b cpu --format junit
+
+      npu-rope validate --ggml-lib ~/llama.cpp/build/bin
+    """
+    cases = _choose_cases(suite, filter_, op)
+    if list_:
+        for case in cases:
+            print(case.name)
+        return
+    names = _choose_backends(backend)
+    errors = Console(stderr=True, highlight=False)
+    process, why_not = _open_ggml(ggml, ggml_lib)
+    if why_not and ggml:
+        errors.print(f"[yellow]ggml is not among the columns:[/] {why_not}", soft_wrap=True)
+    report = Report(names, process.info if process else None, why_not)
+    try:
+        with write_report(format_.value, output, report, quiet=quiet) as add:
+            for result in _run(cases, names, process, errors):
+                report.results.append(result)
+                add(result)
+    finally:
+        if process is not None:
+            process.close()
+    raise typer.Exit(1 if any(r.verdict == FAIL for r in report.results) else 0)
+
+
+def _usage_error(text: str) -> typer.Exit:
+    print(text, file=sys.stderr)
+    return typer.Exit(USAGE_ERROR)
+
+
+def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[RopeCase]:
+    wanted = tuple(s for s in SUITES if suite is None or s in [x.value for x in suite])
+    cases = all_cases(wanted)
+    if op:
+        cases = [c for c in cases if op in (c.name, c.op)]
+    if filter_:
+        cases = _matching(cases, filter_)
+    if not cases:
+        names = [c.name for c in all_cases(wanted)]
+        close = difflib.get_close_matches(filter_ or op, names, n=3, cutoff=0.3)
+        hint = "".join(f"\n  {name}" for name in close)
+        raise _usage_error(
+            f"[validate] filter must match a case but got {filter_ or op!r}.\n"
+            f"See 'npu-rope validate --list'{'; near it:' + hint if hint else '.'}"
+        )
+    return cases
+
+
+def _matching(cases: list[RopeCase], text: str) -> list[RopeCase]:
+    found = [c for c in cases if text in c.name]
+    if found:
+        return found
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise _usage_error(
+            f"[validate] filter must be a text or a regex but got {text!r}: {error}."
+        ) from None
+    return [c for c in cases if pattern.search(c.name)]
+
+
+def _choose_backends(named: list[str] | None) -> list[str]:
+    forced = list(named or ([backends.default_backend] if backends.default_backend else []))
+    try:
+        for name in forced:
+            backends.find(name).require()
+    except (BackendUnavailable, ValueError) as error:
+        raise _usage_error(str(error)) from None
+    return list(dict.fromkeys(forced)) or backends.available()
+
+
+def _open_ggml(wanted: bool, library: str | None) -> tuple[GgmlProcess | None, str]:
+    if not wanted:
+        return None, "switched off with --no-ggml"
+    try:
+        return GgmlProcess(library), ""
+    except (GgmlUnavailable, RuntimeError) as error:
+        if library is not None:
+            raise _usage_error(str(error)) from None
+        return None, str(error)
+
+
+def _run(
+    cases: list[RopeCase], names: list[str], process: GgmlProcess | None, console: Console
+) -> Iterator[CaseResult]:
+    with _progress(console, len(cases)) as advance:
+        for case in cases:
+            result = judge(case, names, process)
+            advance()
+            yield result
+
+
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
+    columns = (
+        TextColumn("validating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("cases,"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("validate", total=total)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,282 @@
+"""Runs one case on every executor asked for and judges each result.
+
+What is compared with what:
+
+- ``reference`` and ``cpu`` under policy exact: with the float64 reference, bound e_angle = 2^-23;
+- ``cpu`` under policy ggml, and the real ggml: with the float64 rotation by ggml's own float32
+  table (angles of the reference, cos and sin of the C library), bound e_angle = 0: the angles
+  must be ggml's bit for bit and only the rotation may round;
+- with YaRN on, ggml's compiler may have fused one multiply-add of the angle: both tables are
+  computed and ggml must agree with one of them (which, is reported);
+- how far the real ggml is from exact is reported, not judged: its angles are float32.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import npu_rope
+from npu_rope import native
+from npu_rope.dtypes import bfloat16_bits, bfloat16_values
+from npu_rope.params import AnglePolicy
+from npu_rope.reference import rope as reference
+from npu_rope.testing.bounds import E_ANGLE_HOST, E_ANGLE_NONE, rotation_bound, worst_ratio
+from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
+from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlRope
+
+Array = npt.NDArray[Any]
+OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
+
+
+@dataclass
+class Worst:
+    """The element furthest outside (or nearest to) its bound."""
+
+    index: tuple[int, ...]
+    position: int
+    angle: float
+    got: float
+    expected: float
+
+
+@dataclass
+class Judgement:
+    """One executor's result on one case."""
+
+    executor: str  # "reference", "cpu", "cpu:ggml" (policy ggml), "ggml"
+    verdict: str
+    max_error: float = float("nan")
+    ratio: float = float("nan")  # error / bound; 1 or less is within
+    worst: Worst | None = None
+    message: str = ""
+    bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
+    exact_error: float | None = None  # ggml: max distance from the float64 reference
+    table: str = ""  # ggml with YaRN: "plain" or "fused"
+
+
+@dataclass
+class CaseResult:
+    """All judgements of one case."""
+
+    case: RopeCase
+    judgements: list[Judgement] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """``FAIL`` where any executor fails."""
+        return FAIL if any(j.verdict == FAIL for j in self.judgements) else OK
+
+    def by(self, executor: str) -> Judgement | None:
+        """The judgement of one executor."""
+        return next((j for j in self.judgements if j.executor == executor), None)
+
+
+@dataclass
+class Expectation:
+    """A float64 result and the bound around it."""
+
+    value: npt.NDArray[np.float64]
+    bound: npt.NDArray[np.float64]
+
+
+# ---- tables ---------------------------------------------------------------------------------------
+
+
+def _libm_function(name: str) -> Callable[[Array], Array]:
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    function = getattr(library, name)
+    function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
+    return np.vectorize(function, otypes=[np.float32])
+
+
+_cosf, _sinf = _libm_function("cosf"), _libm_function("sinf")
+
+
+def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, Array]:
+    """ggml's (cos, sin) for the case's positions, ``[..., n_dims/2]``, float32 held in float64."""
+    flat, inverse = np.unique(data.positions, return_inverse=True)
+    theta = reference.ggml_angles(flat, case.params, data.freq_factors, fused=fused)
+    mscale = np.float32(case.params.mscale("ggml"))
+    c, s = _cosf(theta) * mscale, _sinf(theta) * mscale
+    c, s = (t[inverse].reshape(*data.positions.shape, -1).astype(np.float64) for t in (c, s))
+    return c, (s if case.forward else -s)
+
+
+def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float) -> Expectation:
+    c, s = c[..., None, :], s[..., None, :]
+    value = reference.rotate(data.x, c, s, case.params)
+    return Expectation(value, rotation_bound(data.x, c, s, value, case.params, case.dtype, e_angle))
+
+
+def exact_expectation(case: RopeCase, data: CaseData) -> Expectation:
+    """The float64 reference and policy exact's bound."""
+    c, s = reference.cos_sin(data.positions, case.params, data.freq_factors, forward=case.forward)
+    return _expect(case, data, c, s, E_ANGLE_HOST)
+
+
+# ---- executors -------------------------------------------------------------------------------------
+
+
+def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
+    """Run the case on one of our backends; the result as float values, in the case's layout."""
+    if case.dtype == "bfloat16":
+        return _execute_bfloat16(case, data, backend, angle)
+    parent = data.parent.copy()
+    x = view_of(parent, case)
+    y = npu_rope.rope(
+        x,
+        data.positions,
+        case.params,
+        data.freq_factors,
+        backend=backend,
+        out=x if case.inplace else None,
+        forward=case.forward,
+        angle=angle,
+    )
+    result: Array = np.array(y)
+    view_of(parent, case)[...] = data.x
+    if not np.array_equal(parent, data.parent):
+        raise AssertionError("memory outside the tensor was written")
+    return result
+
+
+def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
+    """NumPy has no bfloat16 of its own: the cpu backend gets the bits, the reference the values."""
+    if backend == "reference":
+        wide = reference.rope(
+            data.x.astype(np.float32),
+            data.positions,
+            case.params,
+            data.freq_factors,
+            forward=case.forward,
+            angle=angle,
+        )
+        return bfloat16_values(bfloat16_bits(wide))
+    x = bfloat16_bits(np.ascontiguousarray(data.x))
+    out = np.zeros_like(x)
+    tensor = lambda a: native.c_tensor(  # noqa: E731
+        a.ctypes.data, "bfloat16", a.shape, tuple(s // 2 for s in a.strides)
+    )
+    factors = None if data.freq_factors is None else native.describe(data.freq_factors)
+    params = native.c_params(case.params)
+    positions = native.describe(data.positions)
+    native.load().rope(tensor(x), positions, factors, params, case.forward, angle, tensor(out))
+    return bfloat16_values(out)
+
+
+def _ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
+    b, s, n, d = case.shape
+    shape, positions, parent, offset = case.shape, data.positions, data.parent, 0
+    if positions.ndim == 2:  # positions run along ggml's ne2 only: a decode batch is its tokens
+        shape, positions, parent = (1, b * s, n, d), positions.reshape(-1), parent.reshape(1, b * s, n, d)
+    if case.view == 2:
+        offset = d
+    return GgmlRope(
+        parent,
+        shape,
+        offset,
+        positions,
+        case.params,
+        case.ggml_n_ctx_orig,
+        data.freq_factors,
+        case.forward,
+        case.inplace,
+    )
+
+
+# ---- judging ---------------------------------------------------------------------------------------
+
+
+def compare(case: RopeCase, data: CaseData, executor: str, got: Array, expected: Expectation) -> Judgement:
+    """A result against its expectation."""
+    ratio, at = worst_ratio(got, expected.value, expected.bound)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got.astype(np.float64) - expected.value)
+    worst = _describe_worst(case, data, got, expected.value, at) if at else None
+    return Judgement(executor, OK if ratio <= 1 else FAIL, float(np.nanmax(error, initial=0.0)), ratio, worst)
+
+
+def _describe_worst(
+    case: RopeCase, data: CaseData, got: Array, expected: Array, at: tuple[int, ...]
+) -> Worst:
+    p = case.params
+    position = int(data.positions[at[:2]] if data.positions.ndim == 2 else data.positions[at[1]])
+    inside = at[3] - p.n_offs
+    half = p.n_dims // 2
+    pair = inside % half if p.rope_mode.name == "NEOX" else inside // 2
+    angle = float("nan")
+    if 0 <= inside < p.n_dims:
+        angle = float(position * p.frequencies("exact", data.freq_factors)[pair])
+    return Worst(at, position, angle, float(got[at]), float(expected[at]))
+
+
+def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
+    """Run and judge one case."""
+    data = make_data(case)
+    result = CaseResult(case)
+    exact = exact_expectation(case, data)
+    for backend in backends:
+        result.judgements.append(_judge_backend(case, data, backend, "exact", backend, exact))
+    if "cpu" not in backends and ggml is None:
+        return result
+    plain = _expect(case, data, *ggml_table(case, data, fused=False), E_ANGLE_NONE)
+    mine = None
+    if "cpu" in backends:
+        judgement = _judge_backend(case, data, "cpu", "ggml", "cpu:ggml", plain)
+        result.judgements.append(judgement)
+        mine = execute(case, data, "cpu", "ggml") if judgement.verdict == OK else None
+    if ggml is not None:
+        result.judgements.append(_judge_ggml(case, data, ggml, exact, plain, mine))
+    return result
+
+
+def _judge_backend(
+    case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy, executor: str, expected: Expectation
+) -> Judgement:
+    try:
+        return compare(case, data, executor, execute(case, data, backend, angle), expected)
+    except (ValueError, TypeError, AssertionError) as error:
+        return Judgement(executor, FAIL, message=str(error))
+
+
+def _ggml_cannot(case: RopeCase, ggml: GgmlProcess) -> str:
+    """What ggml's CPU backend is known not to take, so that it need not be aborted over it."""
+    if case.dtype not in ("float32", "float16"):
+        return f"ggml's CPU backend has no {case.dtype} rope"
+    if case.params.n_offs and not ggml.info.has_offset:
+        return f"ggml {ggml.info.version} has no ggml_rope_set_offset"
+    return ""
+
+
+def _judge_ggml(
+    case: RopeCase,
+    data: CaseData,
+    ggml: GgmlProcess,
+    exact: Expectation,
+    plain: Expectation,
+    mine: Array | None,
+) -> Judgement:
+    if cannot := _ggml_cannot(case, ggml):
+        return Judgement("ggml", UNSUPPORTED, message=cannot)
+    try:
+        got = ggml.rope(_ggml_call(case, data)).reshape(case.shape)
+    except GgmlAborted as aborted:
+        return Judgement("ggml", FAIL, message=str(aborted))
+    judgement = compare(case, data, "ggml", got, plain)
+    if case.params.ext_factor != 0:
+        judgement.table = "plain" if judgement.verdict == OK else "neither"
+        fused = _expect(case, data, *ggml_table(case, data, fused=True), E_ANGLE_NONE)
+        other = compare(case, data, "ggml", got, fused)
+        if judgement.verdict == FAIL and other.verdict == OK:
+            judgement, judgement.table = other, "fused"
+    judgement.exact_error = float(np.abs(got.astype(np.float64) - exact.value).max(initial=0.0))
+    if mine is not None:
+        judgement.bit_equal = float((mine.astype(got.dtype) == got).mean()) if got.size else 1.0
+    return judgement
