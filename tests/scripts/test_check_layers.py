@@ -1,0 +1,148 @@
+"""scripts/check_layers.py: every kind of violation is planted in a copy of the tree and is seen."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "check_layers.py"
+FOLDERS = ("npu_rope", "csrc", "op_host", "op_kernel", "simulator", "include")
+
+
+@pytest.fixture(scope="module")
+def layers() -> Iterator[Any]:
+    spec = importlib.util.spec_from_file_location("check_layers", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["check_layers"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["check_layers"]
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("tree")
+    for folder in FOLDERS:
+        if (ROOT / folder).is_dir():
+            shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.fixture
+def tree(pristine: Path) -> Iterator[Path]:
+    """The copy, as it was before the last test."""
+    before = {path: path.read_bytes() for path in pristine.rglob("*") if path.is_file()}
+    yield pristine
+    for path in [p for p in pristine.rglob("*") if p.is_file()]:
+        if path not in before:
+            path.unlink()
+        elif path.read_bytes() != before[path]:
+            path.write_bytes(before[path])
+
+
+def plant(tree: Path, file: str, line: str) -> int:
+    """Append a line to a file (made where it is missing); its number."""
+    path = tree / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = path.read_text() if path.exists() else ""
+    path.write_text(before + line + "\n")
+    return before.count("\n") + 1
+
+
+def found(layers: Any, tree: Path) -> list[str]:
+    return [str(violation) for violation in layers.check(tree)]
+
+
+def test_the_tree_itself_keeps_its_layers(layers: Any, tree: Path) -> None:
+    assert found(layers, tree) == []
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_exit_status_and_count(tree: Path, planted: bool) -> None:
+    if planted:
+        plant(tree, "csrc/cpu/rope.cpp", "#include <Python.h>")
+    done = subprocess.run([sys.executable, SCRIPT, tree], capture_output=True, text=True, timeout=60)
+    assert done.returncode == planted, done.stderr
+    assert done.stdout == f"layers: {int(planted)} violation(s)\n"
+
+
+VIOLATIONS = {
+    "tiling data that includes more than cstdint": ("op_kernel/x_tiling_data.h", "#include <vector>"),
+    "kernel that sees the host": ("op_kernel/npu_x.cpp", '#include "op_host/check.h"'),
+    "kernel that sees the simulator": ("op_kernel/npu_x.cpp", '#include "simulator/src/memory.h"'),
+    "kernel that asks whether it is simulated": ("op_kernel/npu_x.cpp", "#ifdef ASCENDC_CPU_DEBUG"),
+    "tiling that sees CANN": ("op_host/x_tiling.cpp", '#include "register/op_def_registry.h"'),
+    "tiling that sees torch": ("op_host/x_tiling.h", "#include <torch/torch.h>"),
+    "op definition that sees torch": ("op_host/x_def.cpp", "#include <torch/torch.h>"),
+    "simulator that sees an operator's header": ("simulator/src/x.cpp", '#include "op_host/rope_check.h"'),
+    "simulator that names an operator": ("simulator/src/x.cpp", "int rope = 0;"),
+    "CPU kernel that sees torch": ("csrc/cpu/rope.cpp", "#include <torch/csrc/stable/tensor.h>"),
+    "CPU kernel that sees Python": ("csrc/cpu/rope.cpp", "#include <Python.h>"),
+    "CPU kernel that sees the C ABI's sources": ("csrc/cpu/rope.cpp", '#include "csrc/capi/common.h"'),
+    "C ABI that sees torch": ("csrc/capi/rope.cpp", "#include <torch/csrc/stable/tensor.h>"),
+    "torch registration that sees ATen": ("csrc/torch/rope.cpp", "#include <ATen/ATen.h>"),
+    "torch registration that sees c10": ("csrc/torch/rope.cpp", "using c10::Half;"),
+    "torch registration that sees the kernels": ("csrc/torch/rope.cpp", '#include "csrc/cpu/rope.h"'),
+    "NPU binding that sees the CPU kernels": ("csrc/npu/rope.cpp", '#include "csrc/cpu/rope.h"'),
+    "public header that needs C++": ("include/npu_rope.h", "#include <vector>"),
+    "reference that sees torch": ("npu_rope/reference/rope.py", "import torch"),
+    "reference that sees native code": ("npu_rope/reference/rope.py", "from npu_rope import native"),
+    "reference that sees ctypes": ("npu_rope/reference/rope.py", "import ctypes"),
+    "op that sees ctypes": ("npu_rope/ops/rope.py", "from ctypes import c_int"),
+    "op that sees the reference": ("npu_rope/ops/rope.py", "from npu_rope.reference.rope import rope as r"),
+    "op that sees it from inside a function": (
+        "npu_rope/ops/rope.py",
+        "def f():\n    from npu_rope.reference import rope",
+    ),
+    "op that sees it relatively": ("npu_rope/ops/rope.py", "from ..reference import rope as r"),
+    "op that sees it by name": ("npu_rope/ops/rope.py", "import_module('npu_rope.reference.rope')"),
+    "op that imports torch itself": ("npu_rope/ops/rope.py", "import torch as t"),
+    "parameters that see torch": ("npu_rope/params.py", "import torch"),
+    "library that sees the tests": ("npu_rope/backends.py", "from npu_rope.testing import bounds"),
+    "module of no layer": ("npu_rope/elsewhere.py", "x = 1"),
+    "tolerance as an argument": ("npu_rope/backends.py", "f(rtol=1)"),
+    "tolerance as a parameter": ("npu_rope/backends.py", "def f(atol): ..."),
+    "tolerance hidden in a call": ("npu_rope/cli/app.py", "np.testing.assert_allclose(a, b)"),
+    "tolerance as a bare number": ("npu_rope/cli/app.py", "ok = abs(a - b) < 1e-6"),
+}
+
+
+@pytest.mark.parametrize("name", VIOLATIONS)
+def test_violation_is_caught(layers: Any, tree: Path, name: str) -> None:
+    file, line = VIOLATIONS[name]
+    number = plant(tree, file, line) + line.count("\n")
+    said = found(layers, tree)
+    assert any(violation.startswith(f"{file}:{number}: ") for violation in said), said
+
+
+ALLOWED = {
+    "comment that names a header": ("csrc/cpu/rope.cpp", "// #include <torch/torch.h>"),
+    "docstring that names a module": ("npu_rope/reference/rope.py", '"""import torch"""'),
+    "kernel that includes its tiling struct": ("op_kernel/npu_x.cpp", '#include "x_tiling_data.h"'),
+    "op definition that sees CANN": ("op_host/x_def.cpp", '#include "register/op_def_registry.h"'),
+    "tolerance in its home": ("npu_rope/testing/bounds.py", "def f(rtol=1e-3): ..."),
+    "standard header in a kernel of the CPU": ("csrc/cpu/rope.cpp", "#include <vector>"),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_is_allowed_passes(layers: Any, tree: Path, name: str) -> None:
+    plant(tree, *ALLOWED[name])
+    assert found(layers, tree) == []
+
+
+def test_message_says_what_the_layer_may_see(layers: Any, tree: Path) -> None:
+    plant(tree, "op_kernel/x_tiling_data.h", "#include <vector>")
+    layer = "layer op_kernel/*_tiling_data.h"
+    expected = f"op_kernel/x_tiling_data.h:1: {layer} may not see vector; it may see: cstdint"
+    assert found(layers, tree) == [expected]
