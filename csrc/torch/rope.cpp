@@ -177,19 +177,22 @@ struct Inputs {
     const AtenTensorHandle* factors_or_null() const { return has_factors ? &factors : nullptr; }
 };
 
+// Into out, which is not x, from whatever layout x has.
+void run_readable(const Inputs& in, const Attributes& a, AtenTensorHandle out) {
+    if (!needs_copy(in.x.get()))
+        return run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, out);
+    AtenTensorHandle same;
+    check(aoti_torch_new_tensor_handle(in.x.get(), &same));
+    Tensor copy = torch::stable::contiguous(Tensor(same));
+    run(copy.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, out);
+}
+
 // rope(x, positions, freq_factors, *, attributes) -> Tensor
 void rope(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Attributes a = read_attributes(stack + 3);
     Owned result = empty_contiguous(in.x.get());
-    if (needs_copy(in.x.get())) {
-        AtenTensorHandle same;
-        check(aoti_torch_new_tensor_handle(in.x.get(), &same));
-        Tensor copy = torch::stable::contiguous(Tensor(same));
-        run(copy.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, result.get());
-    } else {
-        run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, result.get());
-    }
+    run_readable(in, a, result.get());
     stack[0] = torch::stable::detail::from(result.release());
 }
 
@@ -204,8 +207,7 @@ void rope_inplace(StableIValue* stack, uint64_t, uint64_t) {
 void rope_out(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Owned out(stack[16]);
-    Attributes a = read_attributes(stack + 3);
-    run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, out.get());
+    run_readable(in, read_attributes(stack + 3), out.get());
 }
 
 // rope_packed_(Tensor(a!) out, x, positions, Tensor packed, Tensor? freq_factors) -> (): packed

@@ -31,7 +31,8 @@ SCHEMAS = (
     f"rope_(Tensor(a!) x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}) -> ()",
     f"rope_out(Tensor x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}, Tensor(a!) out) -> ()",
     # The hot path: attributes packed into one uint8 tensor (backends.packed_call). No gradient.
-    "rope_packed_(Tensor(a!) out, Tensor x, Tensor positions, Tensor packed, Tensor? freq_factors=None) -> ()",
+    "rope_packed_(Tensor(a!) out, Tensor x, Tensor positions, Tensor packed, Tensor? freq_factors=None)"
+    " -> ()",
 )
 
 
@@ -191,8 +192,8 @@ def _rope_packed(
         packed = _packed(params, forward, angle)
     if out is None:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        if x.stride(-1) != 1:
-            x = x.contiguous()
+    if out is not x and x.stride(-1) != 1:
+        x = x.contiguous()
     if freq_factors is None:
         _call_packed(out, x, positions, packed)
     else:
@@ -221,10 +222,7 @@ def _explained(
     return ValueError(text[text.index("[rope] ") :].split("\n")[0])
 
 
-def _check_tensors(
-    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, angle: str
-) -> None:
-    """Every rule that needs no element's value, on tensors real or fake."""
+def _check_devices(x: Any, positions: Any, freq_factors: Any, out: Any) -> None:
     for name, t in (("positions", positions), ("freq_factors", freq_factors), ("out", out)):
         if t is None and name != "positions":
             continue
@@ -232,6 +230,13 @@ def _check_tensors(
             raise bad_type("rope", f"{name} must be a torch tensor like x but got {type(t).__name__}.")
         if t.device != x.device:
             raise bad_value("rope", f"{name} must be on x's device {x.device} but got {t.device}.")
+
+
+def _check_tensors(
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, angle: str
+) -> None:
+    """Every rule that needs no element's value, on tensors real or fake."""
+    _check_devices(x, positions, freq_factors, out)
     check_mode_and_angle(params, angle)
     spec = backends.spec_of_tensor(x)
     check_x(spec, params, unit_stride=out is x)
@@ -271,6 +276,8 @@ def _fake_rope_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any
 
 
 def _fake_rope_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
+    # Reached by meta and fake tensors, a single one among real ones included.
+    _check_devices(x, positions, freq_factors, out)
     check_out(backends.spec_of_tensor(out), backends.spec_of_tensor(x))
 
 
@@ -290,7 +297,7 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, None, None]:
 def _make_inplace_autograd() -> Any:
     below = torch._C._AutoDispatchBelowAutograd
 
-    class RopeInPlace(torch.autograd.Function):  # type: ignore[misc,name-defined]
+    class RopeInPlace(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, x: Any, positions: Any, freq_factors: Any, attributes: dict[str, Any]) -> Any:
             ctx.save_for_backward(positions, freq_factors)
