@@ -217,22 +217,30 @@ class RopeParams:
         """
         if policy not in ANGLE_POLICIES:
             raise bad_value("rope", f"angle must be exact, f32 or ggml but got {policy}.")
-        pairs = self.n_dims // 2
         if policy == "ggml":
             from npu_rope.reference.rope import ggml_angles
 
             return ggml_angles(np.array([1]), self, freq_factors)[0]
-        i = np.arange(pairs, dtype=np.float64)
-        own = self.freq_base ** (-2.0 * i / self.n_dims)
+        frequency = self.extended_frequencies(freq_factors)
+        return frequency.astype(np.float64).astype(np.float64 if policy == "exact" else np.float32)
+
+    def extended_frequencies(self, freq_factors: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
+        """:meth:`frequencies` before their rounding, in NumPy's widest float.
+
+        A far position multiplies a frequency's error: 2**-53 of a radian is 2**-22 at 2**31.
+        """
+        wide, pairs = np.longdouble, self.n_dims // 2
+        with np.errstate(over="ignore"):
+            own = wide(self.freq_base) ** (wide(-2) * np.arange(pairs) / self.n_dims)
         if freq_factors is not None:
-            own = own / np.asarray(freq_factors, np.float64)[:pairs]
-        frequency = own * self.freq_scale
+            own = own / np.asarray(freq_factors, wide)[:pairs]
+        frequency = own * wide(self.freq_scale)
         if self.ext_factor != 0:
             low, high = self.corr_dims()
-            ramp = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)
-            mix = ramp * self.ext_factor
+            ramp = 1 - np.clip((np.arange(pairs) - low) / max(0.001, high - low), 0, 1)
+            mix = (ramp * self.ext_factor).astype(wide)
             frequency = frequency * (1 - mix) + own * mix
-        return frequency if policy == "exact" else frequency.astype(np.float32)
+        return frequency
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: what back ends keep beside them is not part of the value."""

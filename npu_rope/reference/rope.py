@@ -81,12 +81,17 @@ def angles(
     freq_factors: npt.ArrayLike | None = None,
     policy: AnglePolicy = "exact",
 ) -> Array:
-    """theta in radians, ``[..., n_dims/2]``: float64 for ``exact``, float32 for ``f32`` and ``ggml``."""
+    """theta in radians, ``[..., n_dims/2]``: float32 for ``f32`` and ``ggml``; NumPy's widest float for
+    ``exact``, since a far position's float64 angle has few bits left for the fraction of its turn."""
     positions = np.asarray(positions)
     if policy == "ggml":
         return ggml_angles(positions, params, freq_factors)
-    frequencies = params.frequencies(policy, freq_factors)
-    return positions.astype(frequencies.dtype)[..., None] * frequencies
+    if policy == "exact":
+        frequencies = params.extended_frequencies(freq_factors)
+    else:
+        frequencies = params.frequencies(policy, freq_factors)
+    theta: Array = positions.astype(frequencies.dtype)[..., None] * frequencies
+    return theta
 
 
 def cos_sin(
@@ -102,8 +107,10 @@ def cos_sin(
     Under policy ``ggml`` the entries are the float32 values that ggml rotates with (each step
     rounded to float32: cos, then the product with mscale).
     """
-    theta = angles(positions, params, freq_factors, policy).astype(np.float64)
-    c, s = np.cos(theta), np.sin(theta)
+    theta = angles(positions, params, freq_factors, policy)
+    if policy != "exact":
+        theta = theta.astype(np.float64)
+    c, s = np.cos(theta).astype(np.float64), np.sin(theta).astype(np.float64)
     mscale = params.mscale(policy)
     if policy == "ggml":
         f = np.float32
@@ -122,8 +129,9 @@ def rotate(x: Array, c: Array, s: Array, params: RopeParams) -> npt.NDArray[np.f
     else:
         first, second = slice(start, end, 2), slice(start + 1, end, 2)
     x1, x2 = y[..., first].copy(), y[..., second].copy()
-    y[..., first] = x1 * c - x2 * s
-    y[..., second] = x1 * s + x2 * c
+    with np.errstate(invalid="ignore", over="ignore"):  # 0 * inf and inf - inf are NaN, as they should be
+        y[..., first] = x1 * c - x2 * s
+        y[..., second] = x1 * s + x2 * c
     return y
 
 
