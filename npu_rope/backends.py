@@ -15,12 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope import native
-from npu_rope.checks import TensorSpec, check_out
+from npu_rope.checks import (
+    TensorSpec,
+    check_aligned,
+    check_freq_factors,
+    check_mode_and_angle,
+    check_out,
+    check_out_memory,
+    check_positions,
+    check_x,
+)
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BackendUnavailable, bad_type, bad_value
 from npu_rope.optional_torch import torch
 from npu_rope.params import ANGLE_POLICIES, AnglePolicy, RopeParams
 from npu_rope.reference import rope as reference
+from npu_rope.strided import StridedView
 
 # The explicit default, read once: a look at the environment costs as much as a decode-sized call.
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
@@ -113,7 +123,11 @@ class Backend:
         return self
 
 
-# ---- reference and cpu on NumPy arrays -----------------------------------------------------------
+# ---- what the rules see of an array or a tensor ---------------------------------------------------
+
+
+def _is_tensor(t: Any) -> bool:
+    return torch is not None and isinstance(t, torch.Tensor)
 
 
 def spec_of_array(a: npt.NDArray[Any]) -> TensorSpec:
@@ -122,35 +136,112 @@ def spec_of_array(a: npt.NDArray[Any]) -> TensorSpec:
     return TensorSpec(a.dtype.name, a.shape, tuple(s // size for s in a.strides))
 
 
-def _round_to(values: npt.NDArray[np.float64], dtype: Any) -> npt.NDArray[Any]:
-    if dtype.name == "bfloat16":
-        return bfloat16_bits(values).view(dtype)
-    with np.errstate(over="ignore"):
-        return values.astype(dtype)
+def spec_of_tensor(t: Any) -> TensorSpec:
+    """What the rules need to know of a torch tensor, fake ones included."""
+    return TensorSpec(str(t.dtype).removeprefix("torch."), tuple(t.shape), tuple(t.stride()))
 
 
-def _require_writeable(out: npt.NDArray[Any]) -> None:
-    if not out.flags.writeable:
+def _spec_of(t: Any) -> TensorSpec:
+    return spec_of_tensor(t) if _is_tensor(t) else spec_of_array(t)
+
+
+def _view_of(t: Any) -> StridedView:
+    if not _is_tensor(t):
+        return StridedView(t.ctypes.data, max(t.dtype.itemsize, 1), t.shape, t.strides)
+    item = t.element_size()
+    return StridedView(t.data_ptr(), item, tuple(t.shape), tuple(s * item for s in t.stride()))
+
+
+def _check_out_kind(out: Any, x: Any) -> None:
+    kind = "torch tensor" if _is_tensor(x) else "NumPy array"
+    if not isinstance(out, type(x)):
+        raise bad_type("rope", f"out must be a {kind} like x but got {type(out).__name__}.")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise bad_value("rope", "out must be writeable but got a read-only array.")
 
 
-def _rope_reference_numpy(
+def _check_call(
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, angle: AnglePolicy
+) -> None:
+    """Every rule that needs no element's value."""
+    spec = _spec_of(x)
+    check_mode_and_angle(params, angle)
+    check_x(spec, params, unit_stride=out is x)
+    check_positions(_spec_of(positions), spec)
+    if freq_factors is not None:
+        check_freq_factors(_spec_of(freq_factors), params)
+    if out is None:
+        return
+    check_out(_spec_of(out), spec)
+    others = {"positions": positions, "freq_factors": freq_factors}
+    views = {name: _view_of(t) for name, t in others.items() if t is not None}
+    check_out_memory(_view_of(out), _view_of(x), views)
+
+
+def _as_arrays(*values: Any) -> list[Any]:
+    return [None if v is None else np.asarray(v) for v in values]
+
+
+# ---- reference ------------------------------------------------------------------------------------
+
+
+def _rope_reference(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
 ) -> Any:
+    """Arrays, or torch tensors of the CPU (no gradient flows through)."""
+    if _is_tensor(x):
+        for name, t in (("x", x), ("positions", positions), ("freq_factors", freq_factors), ("out", out)):
+            if _is_tensor(t) and t.device.type != "cpu":
+                raise bad_value("rope", f"{name} must be on device cpu for this backend but got {t.device}.")
+    else:
+        positions, freq_factors = _as_arrays(positions, freq_factors)
     if out is not None:
-        check_out(spec_of_array(out), spec_of_array(x))
-        _require_writeable(out)
-    y = _round_to(reference.rope(x, positions, params, freq_factors, forward=forward, angle=angle), x.dtype)
+        _check_out_kind(out, x)
+    _check_call(x, positions, params, freq_factors, out, angle)
+    factors = None if freq_factors is None else _array_of(freq_factors)
+    wide = reference.rope(_array_of(x), _array_of(positions), params, factors, forward=forward, angle=angle)
+    y = _round_to(wide, x)
     if out is None:
         return y
+    if _is_tensor(out):
+        return out.copy_(y)
     out[...] = y
     return out
 
 
-def _readable(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _array_of(t: Any) -> npt.NDArray[Any]:
+    """A torch tensor's memory as an array; bfloat16 as the float32 values it stands for."""
+    if not _is_tensor(t):
+        array: npt.NDArray[Any] = t
+        return array
+    t = t.detach()
+    if t.dtype == torch.bfloat16:
+        bits: npt.NDArray[np.uint16] = t.contiguous().view(torch.int16).numpy().view(np.uint16)
+        return bfloat16_values(bits)
+    array = t.numpy()
+    return array
+
+
+def _round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
+    """Rounded once to like's dtype, as an array or a tensor as like is."""
+    name = _spec_of(like).dtype
+    if name == "bfloat16":
+        bits = bfloat16_bits(values)
+        if _is_tensor(like):
+            return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
+        return bits.view(like.dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = values.astype(name)
+    return torch.from_numpy(rounded) if _is_tensor(like) else rounded
+
+
+# ---- cpu --------------------------------------------------------------------------------------------
+
+
+def _readable(a: npt.NDArray[Any], *, unit_stride: bool = True) -> npt.NDArray[Any]:
     """The array itself, or a copy where the kernels cannot read it in place."""
     item = max(a.dtype.itemsize, 1)
-    unit = a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == item
+    unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == item
     whole = all(s % item == 0 for s in a.strides)
     return a if unit and whole and a.flags.aligned else np.ascontiguousarray(a)
 
@@ -159,74 +250,27 @@ def _rope_cpu_numpy(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
 ) -> Any:
     library = native.load()
-    in_place = out is x
-    result = np.empty(x.shape, x.dtype) if out is None else out
+    positions, factors = _as_arrays(positions, freq_factors)
     if out is not None:
-        _require_writeable(out)
-    if not in_place:
-        x = _readable(x)
-    positions = np.asarray(positions)
-    factors = None if freq_factors is None else np.asarray(freq_factors)
-    library.rope(
-        native.describe(x),
-        native.describe(positions),
-        None if factors is None else native.describe(factors),
-        native.c_params(params),
-        forward,
-        angle,
-        native.describe(result),
-    )
+        _check_out_kind(out, x)
+        check_aligned("out", _view_of(out))
+    result = np.empty(x.shape, x.dtype) if out is None else out
+    source = x if out is x else _readable(x)
+    try:
+        library.rope(
+            native.describe(source),
+            native.describe(_readable(positions, unit_stride=False)),
+            None if factors is None else native.describe(_readable(factors, unit_stride=False)),
+            native.c_params(params),
+            forward,
+            angle,
+            native.describe(result),
+        )
+    except (ValueError, TypeError):
+        # The C library knows neither the names of dtypes it does not take nor more than four sizes.
+        _check_call(x, positions, params, factors, out, angle)
+        raise
     return result
-
-
-def _numpy_or_torch(run: RopeFunction) -> RopeFunction:
-    """Let a NumPy executor take CPU torch tensors too (no gradient flows through it)."""
-
-    def call(
-        x: Any,
-        positions: Any,
-        params: RopeParams,
-        freq_factors: Any,
-        out: Any,
-        forward: bool,
-        angle: AnglePolicy,
-    ) -> Any:
-        if torch is None or not isinstance(x, torch.Tensor):
-            return run(np.asarray(x), positions, params, freq_factors, out, forward, angle)
-        for name, t in (("x", x), ("positions", positions), ("freq_factors", freq_factors), ("out", out)):
-            if isinstance(t, torch.Tensor) and t.device.type != "cpu":
-                raise bad_value("rope", f"{name} must be on device cpu for this backend but got {t.device}.")
-        arrays = [None if t is None else _array_of(t) for t in (x, positions, freq_factors)]
-        y = run(arrays[0], arrays[1], params, arrays[2], None, forward, angle)
-        result = _tensor_of(y, x.dtype)
-        if out is None:
-            return result
-        if out.dtype != x.dtype or out.shape != x.shape:
-            check_out(spec_of_tensor(out), spec_of_tensor(x))
-        return out.copy_(result)
-
-    return call
-
-
-def _array_of(t: Any) -> npt.NDArray[Any]:
-    """A torch tensor's memory as an array; bfloat16 as the float32 values it stands for."""
-    t = torch.as_tensor(t).detach()
-    if t.dtype == torch.bfloat16:
-        bits: npt.NDArray[np.uint16] = t.contiguous().view(torch.int16).numpy().view(np.uint16)
-        return bfloat16_values(bits)
-    array: npt.NDArray[Any] = t.numpy()
-    return array
-
-
-def _tensor_of(a: npt.NDArray[Any], dtype: Any) -> Any:
-    if dtype == torch.bfloat16:
-        return torch.from_numpy(bfloat16_bits(a).view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(a)
-
-
-def spec_of_tensor(t: Any) -> TensorSpec:
-    """What the rules need to know of a torch tensor, fake ones included."""
-    return TensorSpec(str(t.dtype).removeprefix("torch."), tuple(t.shape), tuple(t.stride()))
 
 
 def rope_cpu_tensors(
@@ -272,9 +316,7 @@ def _c_tensor(t: Any) -> native.CTensor:
 # ---- the registry -------------------------------------------------------------------------------
 
 BACKENDS: dict[str, Backend] = {
-    "reference": Backend(
-        "reference", "NumPy, float64", _nothing_missing, _numpy_or_torch(_rope_reference_numpy)
-    ),
+    "reference": Backend("reference", "NumPy, float64", _nothing_missing, _rope_reference),
     "cpu": Backend("cpu", "C++: SIMD, threads", _cpu_missing, _rope_cpu_numpy),
     "sim": Backend("sim", "the AscendC kernels on the simulator", _sim_missing),
     **{

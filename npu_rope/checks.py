@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.params import ANGLE_POLICIES, MAX_FREQUENCY, RopeMode, RopeParams
+from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_memory
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
 INDEX_DTYPES = ("int32", "int64")
@@ -62,8 +63,8 @@ def check_x(x: TensorSpec, params: RopeParams, *, unit_stride: bool) -> None:
 
 
 def check_unit_stride(name: str, t: TensorSpec) -> None:
-    """The last dimension must be contiguous."""
-    if t.shape[-1] > 1 and t.strides[-1] != 1:
+    """The last dimension must be contiguous, where there is more than one element in it."""
+    if 0 not in t.shape and t.shape[-1] > 1 and t.strides[-1] != 1:
         raise bad_value(
             "rope", f"{name} must have unit stride in its last dimension but got {t.strides[-1]}."
         )
@@ -127,9 +128,34 @@ def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
 
 
 def check_out(out: TensorSpec, x: TensorSpec) -> None:
-    """out: x's dtype and shape, unit last stride. (Overlap needs addresses: the native paths see them.)"""
+    """out: x's dtype and shape, unit last stride. (What needs addresses: :func:`check_out_memory`.)"""
     if out.dtype != x.dtype:
         raise bad_type("rope", f"out must have x's dtype {x.dtype} but got {out.dtype}.")
     if out.shape != x.shape:
         raise bad_value("rope", f"out must have x's shape {x.text()} but got {out.text()}.")
     check_unit_stride("out", out)
+
+
+def check_aligned(name: str, t: StridedView) -> None:
+    """Every element must lie at a multiple of its size."""
+    whole = all(s % t.item_bytes == 0 for n, s in zip(t.sizes, t.strides, strict=True) if n > 1)
+    if not t.is_empty() and not (t.base % t.item_bytes == 0 and whole):
+        raise bad_value(
+            "rope",
+            f"{name} must be aligned to its {t.item_bytes}-byte elements but got an address that is not.",
+        )
+
+
+def check_out_memory(out: StridedView, x: StridedView, others: dict[str, StridedView]) -> None:
+    """out must be aligned, must not overlap itself, and is x itself or apart from all inputs."""
+    check_aligned("out", out)
+    if not is_injective(out):
+        strides = [s // out.item_bytes for s in out.strides]
+        raise bad_value("rope", f"out must not overlap itself but got strides {strides}.")
+    inputs = others if is_same_view(out, x) else {"x": x, **others}
+    for name, view in inputs.items():
+        if may_share_memory(out, view):
+            raise bad_value(
+                "rope",
+                f"out must be x itself or share no memory with {name} but got memory shared in part.",
+            )

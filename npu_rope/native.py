@@ -198,8 +198,7 @@ def _try_load() -> Native | BackendUnavailable:
 
 
 def describe(a: Any) -> CTensor:
-    """A NumPy array (bfloat16 through ml_dtypes included) as the C library sees it."""
-    size = a.dtype.itemsize
-    if any(s % size for s in a.strides):
-        raise ValueError(f"[rope] array must have strides of whole elements but got {a.strides} bytes.")
+    """A NumPy array (bfloat16 through ml_dtypes included) as the C library sees it. Its strides
+    must be whole elements."""
+    size = max(a.dtype.itemsize, 1)
     return c_tensor(a.ctypes.data, a.dtype.name, a.shape, tuple(s // size for s in a.strides))

@@ -103,12 +103,17 @@ Check check_memory(const char* name, const npu_rope_tensor& t) {
     if (!fits(t))
         return bad_value(kOp, "%s must have fewer than 2^63 bytes but got shape %s.", name,
                          shape_text(t.shape, t.ndim).c_str());
-    if (t.data == nullptr && !view_of(t).empty()) return bad_value(kOp, "%s must have data but got NULL.", name);
+    if (view_of(t).empty()) return {};
+    if (t.data == nullptr) return bad_value(kOp, "%s must have data but got NULL.", name);
+    int64_t bytes = kDtypes[t.dtype].bytes;
+    if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) != 0)
+        return bad_value(kOp, "%s must be aligned to its %lld-byte elements but got an address that is not.", name,
+                         static_cast<long long>(bytes));
     return {};
 }
 
 Check check_unit_stride(const char* name, const npu_rope_tensor& t) {
-    if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1) return {};
+    if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || view_of(t).empty()) return {};
     return bad_value(kOp, "%s must have unit stride in its last dimension but got %lld.", name,
                      static_cast<long long>(t.stride[t.ndim - 1]));
 }

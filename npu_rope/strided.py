@@ -1,0 +1,81 @@
+"""Which bytes a strided view touches, for the Python paths: what the overlap rules are decided with.
+
+The native paths decide in ``op_host/strided.cpp``, by the same steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Dim = tuple[int, int]  # size, stride in bytes > 0
+
+
+@dataclass(frozen=True)
+class StridedView:
+    """A view of memory: first element's address, element size, sizes, strides in bytes."""
+
+    base: int
+    item_bytes: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def is_empty(self) -> bool:
+        """It has no elements."""
+        return 0 in self.sizes
+
+    def dims(self) -> list[Dim]:
+        """The dimensions that matter, widest stride first."""
+        dims = [(n, abs(s)) for n, s in zip(self.sizes, self.strides, strict=True) if n > 1]
+        return sorted(dims, key=lambda dim: -dim[1])
+
+    def span(self) -> tuple[int, int]:
+        """First byte, and the byte after the last."""
+        reach = [(n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True)]
+        first = self.base + sum(r for r in reach if r < 0)
+        return first, self.base + sum(r for r in reach if r > 0) + self.item_bytes
+
+
+def is_injective(view: StridedView) -> bool:
+    """No two elements share a byte. Strides that do not nest count as sharing."""
+    return view.is_empty() or _nested(view.dims(), view.item_bytes)
+
+
+def is_same_view(a: StridedView, b: StridedView) -> bool:
+    """Element by element the same memory."""
+    if (a.base, a.item_bytes, a.sizes) != (b.base, b.item_bytes, b.sizes):
+        return False
+    return all(n <= 1 or s == t for n, s, t in zip(a.sizes, a.strides, b.strides, strict=True))
+
+
+def may_share_memory(a: StridedView, b: StridedView) -> bool:
+    """A common byte is possible. Exact for two views with the same nested strides."""
+    if a.is_empty() or b.is_empty():
+        return False
+    (first_a, end_a), (first_b, end_b) = a.span(), b.span()
+    if end_a <= first_b or end_b <= first_a:
+        return False
+    same = a.dims() == b.dims() and a.item_bytes == b.item_bytes
+    if not same or not _nested(a.dims(), a.item_bytes):
+        return True
+    return _reachable(a.dims(), first_b - first_a, a.item_bytes)
+
+
+def _nested(dims: list[Dim], item_bytes: int) -> bool:
+    """Each stride at least as wide as all that lies inside it."""
+    inner = item_bytes
+    for size, stride in reversed(dims):
+        if stride < inner:
+            return False
+        inner += (size - 1) * stride
+    return True
+
+
+def _reachable(dims: list[Dim], delta: int, item_bytes: int) -> bool:
+    """Some difference of two indices leads delta bytes further, give or take an element."""
+    if not dims:
+        return abs(delta) < item_bytes
+    (size, stride), inner = dims[0], dims[1:]
+    near = delta // stride
+    return any(
+        _reachable(inner, delta - d * stride, item_bytes) for d in (near, near + 1) if -size < d < size
+    )
