@@ -1,0 +1,43 @@
+"""Fixtures every test may use: the back ends, guarded memory, and Hypothesis' profiles."""
+
+from __future__ import annotations
+
+import os
+
+import guarded_memory
+import pytest
+from hypothesis import HealthCheck, settings
+
+from npu_rope import backends, native
+
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+FORCED = os.environ.get("NPU_ROPE_TEST_BACKEND")
+BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu"]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    """Each back end in turn. NPU_ROPE_TEST_BACKEND names others; one that is absent is an error."""
+    backends.find(request.param).require()
+    return request.param
+
+
+@pytest.fixture
+def guarded():
+    """Memory with guard bytes, checked when the test ends."""
+    memory = guarded_memory.GuardedMemory()
+    yield memory
+    memory.check()
+
+
+@pytest.fixture
+def library():
+    """The C library; whatever instruction set a test forces is undone."""
+    loaded = native.load()
+    yield loaded
+    loaded.force_isa(None)

@@ -1,0 +1,71 @@
+"""Arrays for native code whose surroundings are watched.
+
+Every array lies in a buffer of its own, filled with a pattern. ``check()`` demands that no byte
+outside the array's elements changed, gaps between strided rows included, and that no input did.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+GUARD_BYTES = 192
+PATTERN = 0xA5
+
+
+class GuardedMemory:
+    def __init__(self):
+        self._watched = []
+
+    def empty(self, shape, dtype, strides=None, *, misalign=0):
+        """An array to be written. Strides count elements; misalign moves it off a 64-byte boundary."""
+        dtype = np.dtype(dtype)
+        if strides is None:
+            strides = contiguous_strides(shape)
+        reach = [(n - 1) * s * dtype.itemsize if n else 0 for n, s in zip(shape, strides, strict=True)]
+        low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + dtype.itemsize
+        raw = np.full(high - low + 2 * GUARD_BYTES + 64, PATTERN, np.uint8)
+        start = GUARD_BYTES + (-(raw.ctypes.data + GUARD_BYTES)) % 64 + misalign - low
+        view = np.ndarray(
+            shape, dtype, raw.data, offset=start, strides=tuple(s * dtype.itemsize for s in strides)
+        )
+        self._watched.append((raw, _outside(raw, shape, dtype, start, strides)))
+        return view
+
+    def input(self, values, strides=None, *, misalign=0):
+        """A copy of values that must not change. A stride of zero repeats index 0."""
+        values = np.asarray(values)
+        array = self.empty(values.shape, values.dtype, strides, misalign=misalign)
+        array[...] = values
+        raw, outside = self._watched.pop()
+        everything = np.ones_like(outside)
+        self._watched.append((raw, everything, raw.copy()))
+        return array
+
+    def check(self):
+        """AssertionError where a byte that was not to be written was written."""
+        for raw, outside, *before in self._watched:
+            was = before[0] if before else PATTERN
+            changed = np.flatnonzero(outside & (raw != was))
+            assert changed.size == 0, f"{changed.size} bytes written outside, first at offset {changed[0]}"
+
+
+def contiguous_strides(shape):
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+def _outside(raw, shape, dtype, start, strides):
+    """Mask of the bytes that belong to no element."""
+    outside = np.ones(raw.size, bool)
+    if 0 in shape:
+        return outside
+    at = np.full(shape, start, np.int64)
+    for axis, (n, s) in enumerate(zip(shape, strides, strict=True)):
+        steps = np.arange(n, dtype=np.int64) * s * dtype.itemsize
+        at += steps.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    for byte in range(dtype.itemsize):
+        outside[at.ravel() + byte] = False
+    return outside

@@ -1,0 +1,276 @@
+"""One description of a rope call, and the one way it is run and judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from npu_rope import RopeParams, rope
+from npu_rope.reference import rope as reference
+from npu_rope.testing.bounds import E_ANGLE_HOST, rotation_bound, worst_ratio
+
+NUMPY_DTYPES = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float64": np.dtype(np.float64),
+}
+INT32_MAX = 2**31 - 1
+YARN = {"n_ctx_orig": 4096, "freq_scale": 0.25, "ext_factor": 1.0}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call of rope. The fields' defaults are the plain call; FACTORS lists the other values."""
+
+    dtype: str = "float32"
+    mode: str = "normal"
+    framework: str = "numpy"
+    sizes: tuple[int, int, int, int] = (2, 5, 3, 64)  # B, S, N, D; B = 0 in rank 3 means no batch
+    rank: int = 4
+    window: str = "full"  # which part of the head is rotated
+    freq_factors: str = "none"
+    scaling: str = "none"
+    attn_factor: float = 1.0
+    freq_base: float = 10000.0
+    forward: bool = True
+    positions: str = "ascending"
+    x_layout: str = "contiguous"
+    out: str = "new"
+    angle: str = "exact"
+
+    def __str__(self):
+        said = [
+            f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default
+        ]
+        return ",".join(said).replace(" ", "") or "defaults"
+
+
+FACTORS = {
+    "dtype": ["float32", "float16", "bfloat16", "float64"],
+    "mode": ["normal", "neox"],
+    "framework": ["numpy", "torch"],
+    "rank": [4, 3],
+    "window": ["full", "front", "middle", "back"],
+    "freq_factors": ["none", "given", "longer", "strided"],
+    "scaling": ["none", "linear", "yarn", "half-yarn"],
+    "attn_factor": [1.0, 1.3, -0.7],
+    "freq_base": [10000.0, 500000.0, 0.5],
+    "forward": [True, False],
+    "positions": ["ascending", "int64", "random", "per-batch", "negative", "strided", "shared", "extreme"],
+    "x_layout": ["contiguous", "bnsd", "fused-qkv", "gaps", "shared-batch", "non-unit", "reversed"],
+    "out": ["new", "given", "in-place", "gaps", "beside-x", "bnsd"],
+    "angle": ["exact", "f32", "ggml"],
+}
+
+
+def possible(case):
+    """False where two factors exclude each other by rule."""
+    if case.framework == "torch" and "reversed" in (case.x_layout, case.positions):
+        return False
+    if case.out == "in-place" and case.x_layout in ("shared-batch", "non-unit"):
+        return False
+    return case.x_layout == "contiguous" or case.out != "beside-x"
+
+
+def params_of(case):
+    width = case.sizes[3] // 2 * 2
+    half = max(2, width // 4 * 2)
+    rest = max(0, width - half) // 2 * 2
+    n_dims, n_offs = {
+        "full": (width, 0),
+        "front": (half, 0),
+        "middle": (half, rest // 4 * 2),
+        "back": (half, rest),
+    }[case.window]
+    scaling = {
+        "none": {},
+        "linear": {"freq_scale": 0.25},
+        "yarn": YARN,
+        "half-yarn": {**YARN, "ext_factor": 0.5, "beta_fast": 16.0, "beta_slow": 2.0},
+    }[case.scaling]
+    return RopeParams(
+        n_dims,
+        case.mode,
+        freq_base=case.freq_base,
+        attn_factor=case.attn_factor,
+        n_offs=n_offs,
+        **scaling,
+    )
+
+
+def positions_of(case, rng):
+    B, S = case.sizes[:2]
+    ascending = np.arange(S, dtype=np.int32) + 1000
+    batched = case.rank == 4
+    far = rng.integers(-(2**31), 2**31, S)
+    far[:2] = [-(2**31), INT32_MAX][:S]
+    return {
+        "ascending": lambda: ascending,
+        "int64": lambda: ascending.astype(np.int64),
+        "random": lambda: rng.integers(0, 2**20, S).astype(np.int32),
+        "per-batch": lambda: rng.integers(0, 5000, (B, S) if batched else S),
+        "negative": lambda: -ascending,
+        "strided": lambda: rng.integers(0, 5000, 3 * S + 1).astype(np.int32)[: 3 * S : 3],
+        "shared": lambda: np.broadcast_to(ascending, (B, S)).copy()[:, :] if batched else ascending,
+        "extreme": lambda: far,
+    }[case.positions]()
+
+
+def factors_of(case, params, rng):
+    if case.freq_factors == "none":
+        return None
+    pairs = params.n_dims // 2
+    n = pairs + 7 if case.freq_factors == "longer" else pairs
+    factors = rng.uniform(0.8, 40, n).astype(np.float32)
+    if case.freq_factors == "strided":
+        factors = np.repeat(factors, 2)[::2]
+    return factors
+
+
+def shape_of(case):
+    return case.sizes if case.rank == 4 else case.sizes[1:]
+
+
+def layout_strides(layout, shape):
+    """Strides in elements of a layout, for any rank."""
+    *batch, S, N, D = shape
+    if layout == "bnsd":
+        inner = (D, S * D, 1)
+    elif layout == "fused-qkv":
+        inner = (3 * N * D, D, 1)
+    elif layout == "gaps":
+        inner = (N * (D + 3) + 5, D + 3, 1)
+    elif layout == "non-unit":
+        inner = (2 * N * D, 2 * D, 2)
+    elif layout == "reversed":
+        inner = (-N * D, -D, 1)
+    else:
+        inner = (N * D, D, 1)
+    outer = max([abs(s) * max(n, 1) for s, n in zip(inner, (S, N, D), strict=True)], default=1)
+    stride = 0 if layout == "shared-batch" else -outer if layout == "reversed" else outer
+    return ((stride,) if batch else ()) + inner
+
+
+def to_torch(array):
+    """The same memory as a torch tensor."""
+    if array is None:
+        return None
+    if array.dtype == NUMPY_DTYPES["bfloat16"]:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def values_of(result):
+    """A result as an array whose elements float64 holds exactly."""
+    if isinstance(result, torch.Tensor):
+        return result.detach().to(torch.float64).numpy()
+    return np.asarray(result).astype(np.float64)
+
+
+def expected_and_bound(x, positions, params, factors, *, dtype, forward=True, angle="exact"):
+    """The float64 result and how far each element may lie from it."""
+    c, s = reference.cos_sin(positions, params, factors, forward=forward, policy=angle)
+    c, s = c[..., None, :], s[..., None, :]
+    wide = np.asarray(x).astype(np.float64)
+    expected = reference.rotate(wide, c, s, params)
+    return expected, rotation_bound(wide, c, s, expected, params, dtype, E_ANGLE_HOST)
+
+
+def assert_within(got, x, positions, params, factors=None, *, dtype, forward=True, angle="exact"):
+    expected, bound = expected_and_bound(
+        x, positions, params, factors, dtype=dtype, forward=forward, angle=angle
+    )
+    ratio, at = worst_ratio(values_of(got), expected, bound)
+    assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"
+
+
+@dataclass
+class Inputs:
+    """A case's arrays in guarded memory."""
+
+    params: RopeParams
+    x: np.ndarray
+    positions: np.ndarray
+    factors: np.ndarray | None
+    out: np.ndarray | None
+
+
+def element_strides(array):
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+def make_inputs(case, guarded, seed=0):
+    rng = np.random.default_rng(seed)
+    params, shape, dtype = params_of(case), shape_of(case), NUMPY_DTYPES[case.dtype]
+    positions, factors = positions_of(case, rng), None
+    factors = factors_of(case, params, rng)
+    values = rng.standard_normal(shape).astype(dtype)
+    if case.x_layout == "shared-batch" and case.rank == 4:
+        values[...] = values[:1]
+    strides = layout_strides(case.x_layout, shape)
+    x, out = None, None
+    if case.out == "in-place":
+        x = out = guarded.empty(shape, dtype, strides)
+    elif case.out == "beside-x":  # x and out take turns, head by head, in one buffer
+        *lead, N, D = shape
+        both = guarded.empty((*lead, N, 2, D), dtype)
+        x, out = both[..., 0, :], both[..., 1, :]
+    if x is None:
+        x = guarded.input(values, strides)
+    else:
+        x[...] = values
+    if case.out == "given":
+        out = guarded.empty(shape, dtype)
+    elif case.out in ("gaps", "bnsd"):
+        out = guarded.empty(shape, dtype, layout_strides(case.out, shape))
+    positions = guarded.input(positions, element_strides(positions))
+    if factors is not None:
+        factors = guarded.input(factors, element_strides(factors))
+    return Inputs(params, x, positions, factors, out)
+
+
+def call(case, inputs, backend):
+    x, positions, factors, out = inputs.x, inputs.positions, inputs.factors, inputs.out
+    if case.framework == "torch":
+        t = to_torch(x)
+        out = t if out is x else to_torch(out)
+        x, positions, factors = t, to_torch(positions), to_torch(factors)
+    return rope(
+        x,
+        positions,
+        inputs.params,
+        factors,
+        backend=backend,
+        out=out,
+        forward=case.forward,
+        angle=case.angle,
+    )
+
+
+def run_and_judge(case, backend, guarded, seed=0):
+    """Run a case in guarded memory and hold the result to its bound."""
+    inputs = make_inputs(case, guarded, seed)
+    before = inputs.x.copy()
+    got = call(case, inputs, backend)
+    if inputs.out is not None:
+        written = to_torch(inputs.out) if case.framework == "torch" else inputs.out
+        assert np.array_equal(values_of(got), values_of(written), equal_nan=True)
+    assert_within(
+        got,
+        before,
+        inputs.positions,
+        inputs.params,
+        inputs.factors,
+        dtype=case.dtype,
+        forward=case.forward,
+        angle=case.angle,
+    )
+    guarded.check()
+
+
+def with_sizes(case, B, S, N, D):
+    return replace(case, sizes=(B, S, N, D))

@@ -1,0 +1,218 @@
+"""rope on every back end: defaults, one factor changed, pairwise, and whatever Hypothesis thinks of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from guarded_memory import GuardedMemory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pairwise import pairwise
+from rope_cases import (
+    FACTORS,
+    NUMPY_DTYPES,
+    Case,
+    assert_within,
+    expected_and_bound,
+    possible,
+    run_and_judge,
+    to_torch,
+    values_of,
+    with_sizes,
+)
+
+from npu_rope import RopeParams, rope, rope_
+from npu_rope.testing.bounds import E_ANGLE_HOST, rotation_bound, worst_ratio
+
+DTYPES = FACTORS["dtype"]
+MODES = FACTORS["mode"]
+WIDE = {"dtype": DTYPES, "mode": MODES, "framework": FACTORS["framework"]}
+BASES = [Case(dtype=d, mode=m, framework=f) for d in DTYPES for m in MODES for f in WIDE["framework"]]
+ONE_FACTOR = BASES + [
+    replace(base, **{name: value})
+    for base in BASES
+    for name, values in FACTORS.items()
+    if name not in WIDE
+    for value in values[1:]
+]
+PAIRWISE = [Case(**row) for row in pairwise(FACTORS)]
+
+# Pairs around every vector width, and head sizes that leave something over.
+PAIRS = [1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 64, 96, 128, 288]
+
+
+def cases(listed):
+    return pytest.mark.parametrize("case", [c for c in listed if possible(c)], ids=str)
+
+
+@cases(ONE_FACTOR)
+def test_one_factor_changed_meets_the_bound(case, backend, guarded):
+    run_and_judge(case, backend, guarded)
+
+
+@cases(PAIRWISE)
+def test_every_pair_of_factors_meets_the_bound(case, backend, guarded):
+    run_and_judge(case, backend, guarded)
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lengths_around_the_vector_width(pairs, mode, dtype, backend, guarded):
+    for extra in (0, 1, 5):
+        for out in ("given", "in-place"):
+            D = 2 * pairs + extra
+            case = Case(dtype=dtype, mode=mode, sizes=(1, 3, 2, D), out=out)
+            run_and_judge(case, backend, guarded, seed=pairs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("S", [0, 1, 70])
+@pytest.mark.parametrize("N", [0, 1, 71])
+@pytest.mark.parametrize("B", [0, 1, 3])
+def test_sizes_from_nothing_to_many(B, N, S, dtype, backend, guarded):
+    for framework in ("numpy", "torch"):
+        case = Case(dtype=dtype, mode="neox", framework=framework, out="given")
+        run_and_judge(with_sizes(case, B, S, N, 18), backend, guarded)
+
+
+@st.composite
+def any_case(draw):
+    case = Case(**{name: draw(st.sampled_from(values)) for name, values in FACTORS.items()})
+    sizes = (
+        draw(st.integers(0, 3)),
+        draw(st.integers(0, 20)),
+        draw(st.integers(0, 9)),
+        draw(st.integers(2, 150)),
+    )
+    return replace(case, sizes=sizes)
+
+
+@settings(max_examples=150)
+@given(case=any_case().filter(possible), seed=st.integers(0, 2**16))
+def test_any_call_meets_the_bound(case, seed, backend):
+    run_and_judge(case, backend, GuardedMemory(), seed)
+
+
+# ---- hand-computed values ----------------------------------------------------------------------
+
+
+# cos and sin of 2 and of 0.02, from a table book.
+COS = np.array([-0.41614683654714238700, 0.99980000666657777841])
+SIN = np.array([0.90929742682568169540, 0.01999866669333307936])
+
+
+def by_hand(x, first, second):
+    (c1, c2), (s1, s2) = COS, SIN
+    a, b, c, d = x
+    if (first, second) == ((0, 1), (2, 3)):
+        return [a * c1 - b * s1, a * s1 + b * c1, c * c2 - d * s2, c * s2 + d * c2]
+    return [a * c1 - c * s1, b * c2 - d * s2, a * s1 + c * c1, b * s2 + d * c2]
+
+
+@pytest.mark.parametrize(
+    ("mode", "pairs"), [("normal", ((0, 1), (2, 3))), ("neox", ((0, 2), (1, 3)))], ids=["normal", "neox"]
+)
+def test_modes_pair_the_dimensions_they_are_defined_to(mode, pairs, backend):
+    x, params = np.array([[[1.0, 2.0, 3.0, 4.0, 5.0]]]), RopeParams(4, mode)
+    expected = np.array([[[*by_hand(x[0, 0, :4], *pairs), 5.0]]])
+    bound = rotation_bound(x, COS, SIN, expected, params, "float64", E_ANGLE_HOST)
+    y = rope(x, np.array([2]), params, backend=backend)
+    assert worst_ratio(y, expected, bound)[0] <= 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+def test_position_zero_changes_nothing(dtype, mode, backend):
+    x = np.random.default_rng(0).standard_normal((4, 3, 48)).astype(NUMPY_DTYPES[dtype])
+    y = rope(x, np.zeros(4, np.int32), RopeParams(40, mode), backend=backend)
+    assert np.array_equal(y.view(np.uint8), x.view(np.uint8))
+
+
+# ---- there and back -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+def test_forward_then_backward_gives_x_back(dtype, mode, backend):
+    """The second rotation may add its own bound to the first one's, carried along by a rotation."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2, 9, 3, 72)).astype(NUMPY_DTYPES[dtype])
+    positions, params = rng.integers(-(2**20), 2**20, (2, 9)), RopeParams(64, mode, n_offs=4)
+    y = rope(x, positions, params, backend=backend)
+    back = rope(y, positions, params, backend=backend, forward=False)
+    _, first = expected_and_bound(x, positions, params, None, dtype=dtype)
+    _, second = expected_and_bound(y, positions, params, None, dtype=dtype, forward=False)
+    # An error (e1, e2) of a pair turns into components of at most |e1| + |e2|.
+    size = first[..., 4:68]
+    partner = np.roll(size, 32, -1) if mode == "neox" else size.reshape(*size.shape[:-1], 32, 2)[..., ::-1]
+    carried = first.copy()
+    carried[..., 4:68] += partner.reshape(size.shape)
+    assert np.all(np.abs(values_of(back) - values_of(x)) <= carried + second)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_rope_in_place_returns_x_itself(framework, backend):
+    x = np.random.default_rng(2).standard_normal((3, 2, 16)).astype(np.float32)
+    before, positions, params = x.copy(), np.arange(3), RopeParams(16)
+    given_x = to_torch(x) if framework == "torch" else x
+    given_p = to_torch(positions) if framework == "torch" else positions
+    assert rope_(given_x, given_p, params, backend=backend) is given_x
+    assert_within(x, before, positions, params, dtype="float32")
+
+
+# ---- special values ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_and_inf_stay_in_their_pair(dtype, mode, bad, backend):
+    """Every place of the head in turn: its pair (and nothing else) becomes what the formula gives."""
+    D, n_dims, n_offs, half = 44, 36, 4, 18
+    x = np.ones((D, 1, D), NUMPY_DTYPES[dtype])
+    x[np.arange(D), 0, np.arange(D)] = bad
+    positions = np.full(D, 3, np.int32)
+    got = values_of(rope(x, positions, RopeParams(n_dims, mode, n_offs=n_offs), backend=backend))
+    touched = ~np.isfinite(got[:, 0])
+    for d in range(D):
+        i = d - n_offs
+        allowed = {d}
+        if 0 <= i < n_dims:
+            allowed |= {n_offs + ((i + half) % n_dims if mode == "neox" else i ^ 1)}
+        assert set(np.flatnonzero(touched[d])) == allowed
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nan_outside_the_window_is_copied_bit_for_bit(dtype, backend):
+    x = np.full((1, 2, 10), np.nan, NUMPY_DTYPES[dtype])
+    x[..., 4:6] = 1
+    y = rope(x, np.array([7]), RopeParams(2, n_offs=4), backend=backend)
+    rest = [0, 1, 2, 3, 6, 7, 8, 9]
+    assert y[..., rest].tobytes() == x[..., rest].tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_overflow_of_the_result_gives_infinity(dtype, backend):
+    """Both halves of the pair at the type's largest: at 45 degrees one sum is 1.41 times that."""
+    top = float(np.finfo(dtype).max if dtype != "bfloat16" else 3.3895313892515355e38)
+    x = np.full((1, 1, 64), top, NUMPY_DTYPES[dtype])
+    params = RopeParams(64, freq_scale=np.pi / 4, freq_base=1.0)
+    y = values_of(rope(x, np.array([1], np.int32), params, backend=backend))
+    assert np.all(y[0, 0, 1::2] == np.inf)
+    assert np.all(np.abs(y[0, 0, 0::2]) <= 1e-6 * top)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+def test_subnormals_are_rotated_not_flushed(dtype, mode, backend, guarded):
+    tiny = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}[dtype]
+    rng = np.random.default_rng(3)
+    x = (rng.integers(-100, 100, (5, 2, 64)) * tiny).astype(NUMPY_DTYPES[dtype])
+    positions, params = np.arange(5), RopeParams(64, mode)
+    y = rope(guarded.input(x), positions, params, backend=backend)
+    assert_within(y, x, positions, params, dtype=dtype)
+    assert np.array_equal(y[0], x[0])
+    assert np.count_nonzero(values_of(y)) > 500

@@ -1,0 +1,38 @@
+"""A small greedy generator of pairwise test sets: every two values of two factors meet once."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+
+def pairwise(factors, *, seed=0, candidates=30):
+    """Rows (dicts) that together hold every pair of values.
+
+    Each row starts from a pair not met yet; of so many random completions the one that meets
+    most new pairs is kept.
+
+    >>> rows = pairwise({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
+    >>> len(rows) <= 6
+    True
+    """
+    rng = random.Random(seed)
+    names = list(factors)
+    missing = {
+        ((a, i), (b, j))
+        for a, b in itertools.combinations(names, 2)
+        for i in range(len(factors[a]))
+        for j in range(len(factors[b]))
+    }
+    rows = []
+    while missing:
+        start = dict(min(missing))
+        tries = [{n: start.get(n, rng.randrange(len(factors[n]))) for n in names} for _ in range(candidates)]
+        best = max(tries, key=lambda row: len(_pairs(names, row) & missing))
+        missing -= _pairs(names, best)
+        rows.append({n: factors[n][i] for n, i in best.items()})
+    return rows
+
+
+def _pairs(names, row):
+    return set(itertools.combinations([(n, row[n]) for n in names], 2))
