@@ -1,0 +1,296 @@
+"""Interleaved timing: the contestants of a row take turns (A B C A B C ...) in small batches.
+
+A batch is a few untimed calls, so that each contestant meets the caches it would meet when called
+again and again, then as many timed calls as fill ``BATCH_SECONDS``. One round gives every
+contestant one sample: the batch's mean time per call. The memory floor is in every round, and a
+contestant's ratio is the **median over rounds of (its sample / the floor's sample of that round)**,
+so that what slows the whole machine for a moment slows both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+BATCH_SECONDS = 80e-6
+MIN_ROUNDS, MAX_ROUNDS = 7, 400
+SETTLE_SECONDS = 0.03
+LONG_SECONDS = 0.02
+
+Call = Callable[[], object]
+Around = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+class Unsupported(Exception):
+    """A contestant cannot do this row; the text says why."""
+
+
+class NotInstalled(Exception):
+    """A contestant's package is missing; the text is the command that installs it."""
+
+
+@dataclass
+class Ready:
+    """A contestant set up for one row: buffers made, code compiled, nothing left but the call."""
+
+    call: Call
+    result: Callable[[], Any]
+    """What one call on the untouched input gives, for the check before the timing."""
+    around: Around = contextlib.nullcontext
+    """Entered around each batch, outside the timing: a thread pool, a torch mode."""
+    close: Callable[[], None] = lambda: None
+
+
+@dataclass
+class Contestant:
+    """Who takes part: ``kind`` is floor, ours, peer or call (the cost of calling anything)."""
+
+    name: str
+    kind: str
+    prepare: Callable[[], Ready]
+    check: Callable[[Any], str | None] = lambda result: None
+    """None, or what is wrong with the result."""
+
+
+@dataclass
+class Figure:
+    """One contestant in one row. ``status``: ok, unsupported, not installed, wrong, failed."""
+
+    contestant: str
+    kind: str
+    status: str = "ok"
+    note: str = ""
+    seconds: list[float] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+# ---- statistics ------------------------------------------------------------------------------------
+
+
+def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
+    """25 %, 50 %, 75 %, interpolated between neighbours; all three the sample where there is one."""
+    if len(samples) == 1:
+        return samples[0], samples[0], samples[0]
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return low, statistics.median(samples), high
+
+
+def summarize(samples: Sequence[float], floor: Sequence[float]) -> dict[str, float]:
+    """Median, least and spread in microseconds, and both ratios to the floor.
+
+    ``spread`` is the interquartile range divided by the least sample. ``ratio`` is the median of the
+    per-round ratios, ``ratio_of_medians`` the ratio of the medians.
+
+    >>> summarize([2e-6, 4e-6, 6e-6], [1e-6, 2e-6, 3e-6])["ratio"]
+    2.0
+    """
+    low, median, high = quartiles(samples)
+    numbers = {
+        "median_us": median * 1e6,
+        "min_us": min(samples) * 1e6,
+        "spread": (high - low) / min(samples),
+        "samples": float(len(samples)),
+    }
+    if floor:
+        numbers["ratio"] = statistics.median(a / b for a, b in zip(samples, floor, strict=True))
+        numbers["ratio_of_medians"] = median / statistics.median(floor)
+    return numbers
+
+
+# ---- the machine's other users ---------------------------------------------------------------------
+
+
+class ForeignCpu:
+    """How much of the machine others use: all busy time less this process's, in cores."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float] | None:
+        try:
+            with open("/proc/stat", encoding="ascii") as stat:
+                ticks = [int(word) for word in stat.readline().split()[1:9]]
+        except OSError:
+            return None
+        busy = (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+        return time.perf_counter(), busy, time.process_time()
+
+    def cores(self) -> float | None:
+        """Cores used by others since this was made; None where the system does not say."""
+        now = self._now()
+        if now is None or self._start is None:
+            return None
+        wall, busy, own = (b - a for a, b in zip(self._start, now, strict=True))
+        return max(0.0, busy - own) / max(wall, 1e-3)
+
+
+def wait_for_quiet(budget_seconds: float) -> float:
+    """Sleep until others use less than 15 % of a core, at most so long. Returns the seconds spent."""
+    start = time.perf_counter()
+    while (spent := time.perf_counter() - start) < budget_seconds:
+        meter = ForeignCpu()
+        time.sleep(0.1)
+        if (meter.cores() or 0.0) < 0.15:
+            break
+        time.sleep(0.4)
+    return spent
+
+
+def settle() -> None:
+    """Wait until no thread of this process is busy: pools spin for a while after their last call."""
+    end = time.perf_counter() + SETTLE_SECONDS
+    while time.perf_counter() < end:
+        wall, own = time.perf_counter(), time.process_time()
+        time.sleep(0.0005)
+        if time.process_time() - own < 0.3 * (time.perf_counter() - wall):
+            return
+
+
+# ---- one row ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Runner:
+    figure: Figure
+    ready: Ready
+    calls: int = 1
+    warm: int = 1
+
+    def calibrate(self) -> None:
+        with self.ready.around():
+            self.ready.call()
+            one = min(_timed(self.ready.call, 1) for _ in range(2))
+            if one < BATCH_SECONDS:  # a single short call is mostly the clock and cold caches
+                one = _timed(self.ready.call, max(1, int(BATCH_SECONDS / one / 2)))
+        self.calls = max(1, int(BATCH_SECONDS / one))
+        self.warm = 1 if one > LONG_SECONDS else max(2, self.calls // 4)
+
+    def batch(self) -> float:
+        with self.ready.around():
+            for _ in range(self.warm):
+                self.ready.call()
+            return _timed(self.ready.call, self.calls)
+
+
+def _timed(call: Call, n: int) -> float:
+    repeat = range(n)
+    start = time.perf_counter_ns()
+    for _ in repeat:
+        call()
+    return max(time.perf_counter_ns() - start, 1) / n * 1e-9
+
+
+def _set_up(contestant: Contestant) -> tuple[Figure, Ready | None]:
+    figure = Figure(contestant.name, contestant.kind)
+    try:
+        ready = contestant.prepare()
+    except Unsupported as reason:
+        figure.status, figure.note = "unsupported", str(reason)
+        return figure, None
+    except NotInstalled as remedy:
+        figure.status, figure.note = "not installed", str(remedy)
+        return figure, None
+    except Exception as error:  # a peer may raise whatever it likes: report it, measure the others
+        figure.status, figure.note = "failed", _short(error)
+        return figure, None
+    try:
+        with ready.around():
+            wrong = contestant.check(ready.result())
+    except Exception as error:
+        figure.status, figure.note, wrong = "failed", _short(error), None
+    if wrong is not None:
+        figure.status, figure.note = "wrong", wrong
+    if figure.status != "ok":
+        ready.close()
+        return figure, None
+    return figure, ready
+
+
+def _short(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}"[:160]
+
+
+def measure_row(
+    contestants: Sequence[Contestant],
+    seconds: float,
+    *,
+    settle_between: bool = False,
+    min_rounds: int = MIN_ROUNDS,
+    attempts: int = 1,
+) -> tuple[list[Figure], float | None]:
+    """Set up, verify and time the contestants of one row, in turn.
+
+    Args:
+        contestants: one of them may have kind ``floor``: ratios are to it.
+        seconds: how long to keep going round; at least ``min_rounds``, at most ``MAX_ROUNDS`` rounds.
+        settle_between: wait for spinning threads before each batch (more than one thread).
+        attempts: how often to measure again while others use 10 % of a core or more.
+
+    Returns:
+        The figures in the contestants' order, and the cores that others used meanwhile.
+    """
+    pairs = [_set_up(contestant) for contestant in contestants]
+    runners = [_Runner(figure, ready) for figure, ready in pairs if ready is not None]
+    try:
+        for runner in runners:
+            runner.calibrate()
+        foreign = _quietest(runners, seconds, settle_between, min_rounds, attempts)
+    finally:
+        for runner in runners:
+            runner.ready.close()
+    floor: list[float] = next((f.seconds for f, _ in pairs if f.kind == "floor" and f.seconds), [])
+    for figure, _ in pairs:
+        if figure.seconds:
+            figure.numbers = summarize(figure.seconds, floor)
+    return [figure for figure, _ in pairs], foreign
+
+
+def _quietest(
+    runners: list[_Runner], seconds: float, settle_between: bool, min_rounds: int, attempts: int
+) -> float | None:
+    """Fill every figure's samples with the attempt during which others used the least."""
+    best: tuple[float, list[list[float]]] | None = None
+    foreign: float | None = None
+    for _ in range(max(1, attempts)):
+        foreign = _rounds(runners, seconds, settle_between, min_rounds)
+        samples = [runner.figure.seconds for runner in runners]
+        if foreign is None:
+            return None
+        if best is None or foreign < best[0]:
+            best = (foreign, samples)
+        if foreign < 0.1:
+            break
+    assert best is not None
+    for runner, kept in zip(runners, best[1], strict=True):
+        runner.figure.seconds = kept
+    return best[0]
+
+
+def _rounds(runners: list[_Runner], seconds: float, settle_between: bool, min_rounds: int) -> float | None:
+    for runner in runners:
+        runner.figure.seconds = []
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    meter = ForeignCpu()
+    end = time.perf_counter() + seconds
+    done = 0
+    try:
+        while done < min_rounds or (time.perf_counter() < end and done < MAX_ROUNDS):
+            for runner in runners:
+                if settle_between:
+                    settle()
+                runner.figure.seconds.append(runner.batch())
+            done += 1
+    finally:
+        if was_enabled:
+            gc.enable()
+    return meter.cores()

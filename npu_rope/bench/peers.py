@@ -1,0 +1,192 @@
+"""Peers in Python: ONNX Runtime, transformers and the formula vLLM uses, eager and compiled.
+
+Each works as its users have it: ONNX Runtime and the ``tables given`` rows are handed cos and sin,
+the ``incl. tables`` rows and ggml compute them; ONNX Runtime and ggml write into kept buffers, eager
+and compiled torch code makes a new tensor.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from npu_rope.bench.harness import Contestant, NotInstalled, Ready, Unsupported
+from npu_rope.bench.peers_ggml import GGML, prepare_ggml
+from npu_rope.bench.rope_rows import HEAD_DIM, Inputs
+from npu_rope.bench.verify import PEER_FLOAT32_TABLE, PEER_HALF_FORMULA
+from npu_rope.optional_torch import torch
+
+ORT = "ONNX Runtime RotaryEmbedding-23, tables given"
+HF, HF_TABLES = "transformers eager, tables given", "transformers eager, incl. tables"
+HF_COMPILED = "transformers torch.compile, tables given"
+HF_COMPILED_TABLES = "transformers torch.compile, incl. tables"
+VLLM_COMPILED = "vLLM's formula, torch.compile, table given"
+
+
+def peers(inputs: Inputs, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
+    """The peers whose name the pattern finds, in a fixed order; ``none`` finds nobody."""
+    every: list[tuple[str, Callable[[Inputs], Ready], tuple[float, int]]] = [
+        (GGML, partial(prepare_ggml, given=ggml_lib), PEER_FLOAT32_TABLE),
+        (ORT, _onnxruntime, PEER_HALF_FORMULA),
+        (HF, partial(_transformers, with_tables=False, compiled=False), PEER_HALF_FORMULA),
+        (HF_TABLES, partial(_transformers, with_tables=True, compiled=False), PEER_HALF_FORMULA),
+        (HF_COMPILED, partial(_transformers, with_tables=False, compiled=True), PEER_HALF_FORMULA),
+        (HF_COMPILED_TABLES, partial(_transformers, with_tables=True, compiled=True), PEER_HALF_FORMULA),
+        (VLLM_COMPILED, _vllm_formula, PEER_HALF_FORMULA),
+    ]
+    for name, prepare, bound in every:
+        if pattern is None or (pattern != "none" and re.search(pattern, name, re.IGNORECASE)):
+            yield Contestant(name, "peer", partial(prepare, inputs), inputs.check(*bound))
+
+
+def _require(*packages: str) -> None:
+    if any(importlib.util.find_spec(name) is None for name in packages):
+        raise NotInstalled("pip install " + " ".join(packages))
+
+
+def _tables(inputs: Inputs) -> tuple[Any, Any]:
+    """cos and sin of every position up to the last, ``[P, D/2]``, formed in float64."""
+    pairs = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
+    positions = torch.arange(int(inputs.positions.max()) + 1, dtype=torch.float64)
+    theta = torch.outer(positions, inputs.params.freq_base**-pairs)
+    return theta.cos(), theta.sin()
+
+
+# ---- ONNX Runtime ----------------------------------------------------------------------------------
+
+
+def _onnxruntime(inputs: Inputs) -> Ready:
+    if inputs.row.dtype == "bf16":
+        raise Unsupported("its CPU provider has no bfloat16 kernel")
+    _require("onnx", "onnxruntime")
+    ort: Any = importlib.import_module("onnxruntime")
+    cos, sin = (table.to(inputs.xs[0].dtype).numpy() for table in _tables(inputs))
+    feeds = {"cos": cos, "sin": sin, "positions": inputs.positions.numpy()}
+    outs = {}
+    for k, x in enumerate(inputs.xs):
+        feeds[f"x{k}"] = x.flatten(2).numpy()
+        outs[f"y{k}"] = torch.empty_like(x).flatten(2).numpy()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = inputs.row.threads, 1
+    options.log_severity_level = 4
+    session = ort.InferenceSession(_onnx_model(inputs, feeds), options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    values = [(name, ort.OrtValue.ortvalue_from_numpy(array)) for name, array in feeds.items()]
+    results = [(name, ort.OrtValue.ortvalue_from_numpy(array)) for name, array in outs.items()]
+    for name, value in values:
+        binding.bind_ortvalue_input(name, value)
+    for name, value in results:
+        binding.bind_ortvalue_output(name, value)
+    call = partial(session.run_with_iobinding, binding)
+    kept = (feeds, values, results)  # the values borrow the arrays' memory
+
+    def result(kept: Any = kept) -> list[Any]:
+        call()
+        return [torch.from_numpy(outs[f"y{k}"]).view(x.shape) for k, x in enumerate(inputs.xs)]
+
+    return Ready(call, result)
+
+
+def _onnx_model(inputs: Inputs, feeds: dict[str, Any]) -> bytes:
+    """One RotaryEmbedding node per tensor, in one graph."""
+    helper: Any = importlib.import_module("onnx.helper")
+    types = {"float32": 1, "float16": 10, "int64": 7}  # onnx.TensorProto.DataType
+    info = helper.make_tensor_value_info
+    nodes, results = [], []
+    for k, (_, _, heads) in enumerate(inputs.row.heads):
+        names = [f"x{k}", "cos", "sin", "positions"]
+        nodes.append(
+            helper.make_node(
+                "RotaryEmbedding",
+                names,
+                [f"y{k}"],
+                num_heads=heads,
+                interleaved=int(inputs.row.mode == "normal"),
+            )
+        )
+        x = feeds[f"x{k}"]
+        results.append(info(f"y{k}", types[x.dtype.name], x.shape))
+    given = [info(name, types[array.dtype.name], array.shape) for name, array in feeds.items()]
+    graph = helper.make_graph(nodes, "rope", given, results)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    serialized: bytes = model.SerializeToString()
+    return serialized
+
+
+# ---- transformers ----------------------------------------------------------------------------------
+
+# Llama pairs the halves (neox), Cohere the neighbours (normal) and works in float32 inside.
+_MODELS = {"neox": ("llama", "Llama", False), "normal": ("cohere", "Cohere", True)}
+
+
+def _transformers(inputs: Inputs, *, with_tables: bool, compiled: bool) -> Ready:
+    _require("transformers")
+    folder, stem, widens = _MODELS[inputs.row.mode]
+    model: Any = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
+    config_class: Any = getattr(importlib.import_module("transformers"), f"{stem}Config")
+    config = config_class(
+        hidden_size=4096,
+        num_attention_heads=32,
+        max_position_embeddings=131072,
+        rope_parameters={"rope_type": "default", "rope_theta": inputs.params.freq_base},
+    )
+    tables = getattr(model, f"{stem}RotaryEmbedding")(config)
+    xs = [x.transpose(1, 2) for x in inputs.xs]  # its code sees [B,N,S,D]
+
+    def one(q: Any, cos: Any, sin: Any) -> Any:  # apply_rotary_pos_emb for a single tensor
+        cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+        wide = q.float() if widens else q
+        return (wide * cos + model.rotate_half(wide) * sin).to(q.dtype)
+
+    rotate = one if len(xs) == 1 else model.apply_rotary_pos_emb
+
+    def rotate_from_positions(*tensors: Any) -> Any:
+        *qk, positions = tensors
+        return rotate(*qk, *tables(qk[0], positions))
+
+    chosen, arguments = rotate, (*xs, *tables(xs[0], inputs.positions))
+    if with_tables:
+        chosen, arguments = rotate_from_positions, (*xs, inputs.positions)
+    if compiled:
+        chosen = torch.compile(chosen, dynamic=False)
+    return _formula(chosen, arguments, lambda y: y.transpose(1, 2))
+
+
+def _formula(chosen: Any, arguments: Sequence[Any], shown: Callable[[Any], Any]) -> Ready:
+    call = partial(chosen, *arguments)
+
+    def result() -> list[Any]:
+        results = call()
+        return [shown(y) for y in (results if isinstance(results, (tuple, list)) else [results])]
+
+    return Ready(call, result)
+
+
+# ---- vLLM's formula --------------------------------------------------------------------------------
+
+
+def _vllm_formula(inputs: Inputs) -> Ready:
+    """RotaryEmbedding.forward_native on ``[T,N,D]``: gather the rows, cast, rotate in x's dtype."""
+    is_neox = inputs.row.mode == "neox"
+
+    def rotate(table: Any, positions: Any, *xs: Any) -> Any:
+        cos, sin = table.index_select(0, positions).chunk(2, -1)
+        cos, sin = cos.unsqueeze(-2).to(xs[0].dtype), sin.unsqueeze(-2).to(xs[0].dtype)
+        return [_rotate_pairs(x, cos, sin, is_neox) for x in xs]
+
+    table = torch.cat(_tables(inputs), -1).float()
+    xs = [x.flatten(0, 1) for x in inputs.xs]
+    compiled = torch.compile(rotate, dynamic=False)
+    arguments = (table, inputs.positions.reshape(-1), *xs)
+    batch, length, _ = inputs.row.heads[0]
+    return _formula(compiled, arguments, lambda y: y.unflatten(0, (batch, length)))
+
+
+def _rotate_pairs(x: Any, cos: Any, sin: Any, is_neox: bool) -> Any:
+    x1, x2 = x.chunk(2, -1) if is_neox else (x[..., ::2], x[..., 1::2])
+    y1, y2 = x1 * cos - x2 * sin, x2 * cos + x1 * sin
+    return torch.cat((y1, y2), -1) if is_neox else torch.stack((y1, y2), -1).flatten(-2)

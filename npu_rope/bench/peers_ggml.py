@@ -1,0 +1,153 @@
+"""ggml's CPU backend as a peer: the graph prepared once, its buffers kept, only the compute timed.
+
+With more than one thread ggml gets a thread pool that lives for one batch: its workers spin between
+graphs and would slow everyone else down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as C
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from npu_rope.bench.harness import NotInstalled, Ready, Unsupported
+from npu_rope.bench.rope_rows import DTYPES, Inputs
+from npu_rope.optional_torch import torch
+from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
+from npu_rope.testing.ggml_worker import GGML_TYPES, InitParams, open_base, open_cpu
+
+GGML = "ggml CPU rope_ext"
+REMEDY = "pip install --no-deps pywhispercpp (or: npm install @node-llama-cpp/linux-x64)"
+
+
+class _PoolParams(C.Structure):
+    _fields_ = [
+        ("cpumask", C.c_bool * 512),
+        ("n_threads", C.c_int),
+        ("prio", C.c_int),
+        ("poll", C.c_uint32),
+        ("strict_cpu", C.c_bool),
+        ("paused", C.c_bool),
+    ]
+
+
+class Library:
+    """libggml-base and the fastest libggml-cpu that runs here, their signatures declared."""
+
+    def __init__(self, folder: Path) -> None:
+        self.base = base = open_base(folder)
+        self.cpu, self.cpu_name = open_cpu(folder)
+        cpu = self.cpu
+        pointer, integer, number, size, long = C.c_void_p, C.c_int, C.c_float, C.c_size_t, C.c_int64
+        numbers = [integer] * 3 + [number] * 6
+        signatures: tuple[tuple[Any, ...], ...] = (
+            (base, "ggml_init", pointer, InitParams),
+            (base, "ggml_free", None, pointer),
+            (base, "ggml_new_tensor_4d", pointer, pointer, integer, long, long, long, long),
+            (base, "ggml_new_tensor_1d", pointer, pointer, integer, long),
+            (base, "ggml_get_data", pointer, pointer),
+            (base, "ggml_new_graph", pointer, pointer),
+            (base, "ggml_build_forward_expand", None, pointer, pointer),
+            (base, "ggml_tensor_overhead", size),
+            (base, "ggml_graph_overhead", size),
+            (base, "ggml_rope_ext", pointer, pointer, pointer, pointer, pointer, *numbers),
+            (base, "ggml_backend_free", None, pointer),
+            (base, "ggml_backend_buffer_free", None, pointer),
+            (base, "ggml_backend_alloc_ctx_tensors", pointer, pointer, pointer),
+            (base, "ggml_backend_graph_compute", integer, pointer, pointer),
+            (base, "ggml_threadpool_params_default", _PoolParams, integer),
+            (cpu, "ggml_cpu_init", None),
+            (cpu, "ggml_backend_cpu_init", pointer),
+            (cpu, "ggml_backend_cpu_set_n_threads", None, pointer, integer),
+            (cpu, "ggml_backend_cpu_set_threadpool", None, pointer, pointer),
+            (cpu, "ggml_threadpool_new", pointer, C.POINTER(_PoolParams)),
+            (cpu, "ggml_threadpool_free", None, pointer),
+        )
+        for library, name, result, *arguments in signatures:
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        cpu.ggml_cpu_init()
+
+
+@lru_cache(maxsize=1)
+def load(folder: Path) -> Library:
+    """The library of that folder, loaded once."""
+    return Library(folder)
+
+
+class _Prepared:
+    """A graph of one ``rope_ext`` per tensor on the CPU backend, inputs copied in."""
+
+    def __init__(self, library: Library, inputs: Inputs) -> None:
+        self.library, self.inputs = library, inputs
+        base, cpu = library.base, library.cpu
+        room = base.ggml_tensor_overhead() * 32 + base.ggml_graph_overhead() + 4096
+        self.context = base.ggml_init(InitParams(room, None, True))
+        # Positions run along ne2 and every ne3 shares them: decode rows are tokens of one sequence.
+        tokens = inputs.positions.reshape(-1).to(torch.int32).contiguous()
+        positions = base.ggml_new_tensor_1d(self.context, GGML_TYPES["int32"], len(tokens))
+        graph = self.graph = base.ggml_new_graph(self.context)
+        self.outs, sources = [], []
+        for x in inputs.xs:
+            heads, width = x.shape[2], x.shape[3]
+            kind = GGML_TYPES[DTYPES[inputs.row.dtype]]
+            source = base.ggml_new_tensor_4d(self.context, kind, width, heads, len(tokens), 1)
+            mode = int(inputs.params.rope_mode)
+            numbers = (width, mode, 0, inputs.params.freq_base, 1.0, 0.0, 1.0, 32.0, 1.0)
+            self.outs.append(base.ggml_rope_ext(self.context, source, positions, None, *numbers))
+            base.ggml_build_forward_expand(graph, self.outs[-1])
+            sources.append(source)
+        self.backend = cpu.ggml_backend_cpu_init()
+        cpu.ggml_backend_cpu_set_n_threads(self.backend, inputs.row.threads)
+        self.buffer = base.ggml_backend_alloc_ctx_tensors(self.context, self.backend)
+        for tensor, data in zip([positions, *sources], [tokens, *inputs.xs], strict=True):
+            C.memmove(base.ggml_get_data(tensor), data.data_ptr(), data.nbytes)
+        self.call = partial(base.ggml_backend_graph_compute, self.backend, graph)
+
+    @contextlib.contextmanager
+    def pool(self) -> Iterator[None]:
+        """Worker threads for one batch."""
+        base, cpu = self.library.base, self.library.cpu
+        parameters = base.ggml_threadpool_params_default(self.inputs.row.threads)
+        pool = cpu.ggml_threadpool_new(C.byref(parameters))
+        cpu.ggml_backend_cpu_set_threadpool(self.backend, pool)
+        try:
+            yield
+        finally:
+            cpu.ggml_backend_cpu_set_threadpool(self.backend, None)
+            cpu.ggml_threadpool_free(pool)
+
+    def result(self) -> list[Any]:
+        """One call's outputs, copied."""
+        status = self.call()
+        if status != 0:
+            raise RuntimeError(f"ggml_backend_graph_compute returned {status}")
+        results = [torch.empty_like(x) for x in self.inputs.xs]
+        for out, copy in zip(self.outs, results, strict=True):
+            C.memmove(copy.data_ptr(), self.library.base.ggml_get_data(out), copy.nbytes)
+        return results
+
+    def close(self) -> None:
+        """Free everything ggml holds."""
+        base = self.library.base
+        base.ggml_backend_free(self.backend)
+        base.ggml_backend_buffer_free(self.buffer)
+        base.ggml_free(self.context)
+
+
+def prepare_ggml(inputs: Inputs, *, given: str | None) -> Ready:
+    """ggml set up for one row; ``given`` as in :func:`npu_rope.testing.ggml.find_library_dir`."""
+    if inputs.row.dtype == "bf16":
+        raise Unsupported("its CPU rope aborts the process on bfloat16")
+    try:
+        library = load(find_library_dir(given))
+    except GgmlUnavailable:
+        if given:
+            raise
+        raise NotInstalled(REMEDY) from None
+    prepared = _Prepared(library, inputs)
+    around = prepared.pool if inputs.row.threads > 1 else contextlib.nullcontext
+    return Ready(prepared.call, prepared.result, around, prepared.close)

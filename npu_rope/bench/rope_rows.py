@@ -1,0 +1,222 @@
+"""The rows of the rope benchmark, and our own contestants in them.
+
+Layout ``[B,S,N,D]`` in memory throughout. Prefill has positions 0..S-1; decode has ``[B,1]``
+positions from 1000 on, one per sequence. GQA rows rotate q (32 heads) and k (8 heads).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import npu_rope
+from npu_rope import backends
+from npu_rope.bench.harness import Contestant, Ready, Unsupported
+from npu_rope.bench.verify import OURS, Expectation
+from npu_rope.optional_torch import torch
+from npu_rope.params import RopeParams
+
+HEAD_DIM = 128
+FIRST_DECODE_POSITION = 1000
+DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+MODES = ("neox", "normal")
+_SHAPES: tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...] = (
+    ("prefill", ((1, 2048, 32),)),
+    ("decode", ((1, 1, 32),)),
+    ("decode", ((32, 1, 32),)),
+    ("gqa prefill", ((1, 2048, 32), (1, 2048, 8))),
+    ("gqa decode", ((1, 1, 32), (1, 1, 8))),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line-up: what is rotated, in which dtype, mode and number of threads."""
+
+    group: str
+    heads: tuple[tuple[int, int, int], ...]
+    dtype: str
+    mode: str
+    threads: int
+
+    @property
+    def shape(self) -> str:
+        """``[B,S,N,D]``, or q and k."""
+        shapes = [f"[{b},{s},{n},{HEAD_DIM}]" for b, s, n in self.heads]
+        return shapes[0] if len(shapes) == 1 else f"q{shapes[0]} k{shapes[1]}"
+
+    @property
+    def name(self) -> str:
+        """What ``--rows`` is matched against."""
+        plural = "" if self.threads == 1 else "s"
+        return f"{self.group} {self.shape} {self.dtype} {self.mode} {self.threads} thread{plural}"
+
+    @property
+    def is_decode(self) -> bool:
+        """One token per sequence: the call costs more than the bytes."""
+        return self.group.endswith("decode")
+
+
+def rows(dtypes: Sequence[str], modes: Sequence[str], threads: int, pattern: str | None = None) -> list[Row]:
+    """The rows for one number of threads whose name the pattern finds."""
+    every = [
+        Row(group, heads, dtype, mode, threads)
+        for group, heads in _SHAPES
+        for dtype in dtypes
+        for mode in modes
+    ]
+    return [row for row in every if pattern is None or re.search(pattern, row.name)]
+
+
+class Inputs:
+    """The tensors of one row; contestants share what they only read."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        generator = torch.Generator().manual_seed(20)
+        kind = getattr(torch, DTYPES[row.dtype])
+        self.xs = [torch.randn(b, s, n, HEAD_DIM, generator=generator).to(kind) for b, s, n in row.heads]
+        batch, length, _ = row.heads[0]
+        if row.is_decode:
+            first = FIRST_DECODE_POSITION
+            self.positions = torch.arange(first, first + batch).view(batch, 1)
+        else:
+            self.positions = torch.arange(length).expand(batch, length).contiguous()
+        self.params = RopeParams(HEAD_DIM, row.mode)
+
+    @cached_property
+    def expected(self) -> list[Expectation]:
+        """What every contestant must compute, per tensor."""
+        return [Expectation(x, self.positions, self.params, DTYPES[self.row.dtype]) for x in self.xs]
+
+    def check(self, e_angle: float, rounding_steps: int) -> Callable[[Any], str | None]:
+        """A contestant's check: None, or how far its result is off."""
+
+        def check(results: Any) -> str | None:
+            for expectation, result in zip(self.expected, results, strict=True):
+                if wrong := expectation.complaint(result, e_angle, rounding_steps):
+                    return wrong
+            return None
+
+        return check
+
+
+def in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+    """The one call itself, or both one after the other."""
+    if len(calls) == 1:
+        return calls[0]
+    first, second = calls
+
+    def both() -> None:
+        first()
+        second()
+
+    return both
+
+
+# ---- floor and call cost ---------------------------------------------------------------------------
+
+
+def floor(inputs: Inputs) -> Contestant:
+    """A copy of the same bytes into a kept destination, by torch, with the same threads."""
+
+    def prepare() -> Ready:
+        outs = [torch.empty_like(x) for x in inputs.xs]
+        calls = [partial(out.copy_, x) for out, x in zip(outs, inputs.xs, strict=True)]
+        return Ready(in_turn(calls), lambda: None)
+
+    return Contestant("memory floor: torch copy_", "floor", prepare)
+
+
+def empty_call(inputs: Inputs) -> Contestant:
+    """What a C++ torch operator costs that does next to nothing."""
+
+    def prepare() -> Ready:
+        return Ready(in_turn([partial(torch.empty_like, x) for x in inputs.xs]), lambda: None)
+
+    return Contestant("call floor: torch.empty_like", "call", prepare)
+
+
+# ---- ours ------------------------------------------------------------------------------------------
+
+
+def _ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **more: Any) -> Ready:
+    call = in_turn(calls)
+
+    def once() -> Any:
+        call()
+        return result()
+
+    return Ready(call, once, **more)
+
+
+def _with_out(inputs: Inputs) -> Ready:
+    outs = [torch.empty_like(x) for x in inputs.xs]
+    calls = [
+        partial(npu_rope.rope, x, inputs.positions, inputs.params, out=out)
+        for x, out in zip(inputs.xs, outs, strict=True)
+    ]
+    return _ready(calls, lambda: outs)
+
+
+def _in_place(inputs: Inputs) -> Ready:
+    xs = [x.clone() for x in inputs.xs]
+    calls = [partial(npu_rope.rope, x, inputs.positions, inputs.params, out=x) for x in xs]
+    return _ready(calls, lambda: xs)
+
+
+def _new_tensor(inputs: Inputs) -> Ready:
+    calls = [partial(npu_rope.rope, x, inputs.positions, inputs.params) for x in inputs.xs]
+    return Ready(in_turn(calls), lambda: [call() for call in calls])
+
+
+def _packed_operator(inputs: Inputs) -> Ready:
+    outs = [torch.empty_like(x) for x in inputs.xs]
+    packed = torch.frombuffer(
+        bytearray(backends.packed_call(inputs.params, True, "exact")), dtype=torch.uint8
+    )
+    operator = torch.ops.npu_rope.rope_packed_.default
+    calls = [
+        partial(operator, out, x, inputs.positions, packed) for x, out in zip(inputs.xs, outs, strict=True)
+    ]
+    return _ready(calls, lambda: outs)
+
+
+def _schema_operator(inputs: Inputs) -> Ready:
+    xs = [x.clone() for x in inputs.xs]
+    attributes = {"n_dims": HEAD_DIM, "mode": int(inputs.params.rope_mode)}
+    operator = torch.ops.npu_rope.rope_.default
+    calls = [partial(operator, x, inputs.positions, **attributes) for x in xs]
+    around: Callable[[], contextlib.AbstractContextManager[Any]] = torch.inference_mode
+    return _ready(calls, lambda: xs, around=around)
+
+
+def _numpy(inputs: Inputs) -> Ready:
+    if inputs.row.dtype == "bf16":
+        raise Unsupported("NumPy has no bfloat16")
+    xs = [x.numpy() for x in inputs.xs]
+    outs = [x.copy() for x in xs]
+    positions = inputs.positions.numpy()
+    calls = [
+        partial(npu_rope.rope, x, positions, inputs.params, out=out) for x, out in zip(xs, outs, strict=True)
+    ]
+    return _ready(calls, lambda: [torch.from_numpy(out) for out in outs])
+
+
+OUT, IN_PLACE, NEW = "npu_rope.rope(out=)", "npu_rope.rope_ in place", "npu_rope.rope, new tensor"
+PACKED, SCHEMA = "torch.ops rope_packed_", "torch.ops rope_, inference_mode"
+NUMPY = "npu_rope.rope(out=) on NumPy"
+
+
+def ours(inputs: Inputs) -> Iterator[Contestant]:
+    """The ways into our kernel."""
+    ways = [(OUT, _with_out), (IN_PLACE, _in_place), (NEW, _new_tensor)]
+    ways += [(PACKED, _packed_operator), (SCHEMA, _schema_operator)]
+    if inputs.row.is_decode:
+        ways.append((NUMPY, _numpy))
+    for name, prepare in ways:
+        yield Contestant(name, "ours", partial(prepare, inputs), inputs.check(*OURS))

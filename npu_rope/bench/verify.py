@@ -1,0 +1,65 @@
+"""Is a contestant's result right? Judged against the float64 reference before anything is timed.
+
+The bound is :func:`npu_rope.testing.bounds.rotation_bound`. Ours must keep it as it stands. Peers
+work with coarser angles, and some round their tables and every product to the tensor's dtype: for
+them ``e_angle`` and the number of roundings are looser. A wrong sign, pairing or position is off by
+a thousand times more than either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.optional_torch import torch
+from npu_rope.params import RopeParams
+from npu_rope.reference import rope as reference
+from npu_rope.testing.bounds import E_ANGLE_HOST, UNIT_ROUNDOFF, rotation_bound, worst_ratio
+
+# (e_angle, roundings to the tensor's dtype on the way to one output)
+OURS = (E_ANGLE_HOST, 0)
+# cos and sin of angles up to 2047 in float32, built by ggml's running product (2e-4 at 511, growing
+# in proportion) or by one float32 product (8e-5): within 2e-3.
+PEER_FLOAT32_TABLE = (2e-3, 0)
+# The same, with table entry, two products and their sum each rounded to the tensor's dtype.
+PEER_HALF_FORMULA = (2e-3, 4)
+
+
+def as_float64(x: Any) -> npt.NDArray[np.float64]:
+    """A torch tensor of any floating dtype, widened (exactly)."""
+    wide: npt.NDArray[np.float64] = x.detach().to(torch.float64).numpy()
+    return wide
+
+
+class Expectation:
+    """The reference's result for one tensor, and what may be subtracted from it."""
+
+    def __init__(self, x: Any, positions: Any, params: RopeParams, dtype: str) -> None:
+        self.params, self.dtype = params, dtype
+        self.x = as_float64(x)
+        c, s = reference.cos_sin(positions.numpy(), params)
+        self.c, self.s = c[..., None, :], s[..., None, :]
+        self.y = reference.rotate(self.x, self.c, self.s, params)
+        self._bounds: dict[tuple[float, int], npt.NDArray[np.float64]] = {}
+
+    def _bound(self, e_angle: float, roundings: int) -> npt.NDArray[np.float64]:
+        key = (e_angle, roundings)
+        if key not in self._bounds:
+            widened = e_angle + roundings * UNIT_ROUNDOFF[self.dtype]
+            self._bounds[key] = rotation_bound(
+                self.x, self.c, self.s, self.y, self.params, self.dtype, widened
+            )
+        return self._bounds[key]
+
+    def complaint(self, result: Any, e_angle: float, roundings: int) -> str | None:
+        """None where the result is within its bound, else what is wrong with it."""
+        got = as_float64(result)
+        if got.shape != self.y.shape:
+            return f"result has shape {list(got.shape)} instead of {list(self.y.shape)}"
+        ratio, at = worst_ratio(got, self.y, self._bound(e_angle, roundings))
+        if ratio <= 1.0:
+            return None
+        error = float(np.nanmax(np.abs(got - self.y))) if not np.isnan(got).all() else float("nan")
+        return f"{ratio:.3g} times its bound at {list(at)}; max error {error:.3g}"
