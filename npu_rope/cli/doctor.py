@@ -65,9 +65,7 @@ def _package() -> list[Finding]:
     group = "npu_rope"
     findings = [
         Finding(group, "version", None, __version__),
-        Finding(
-            group, "Python", None, f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-        ),
+        Finding(group, "Python", None, _python()),
     ]
     try:
         library = native.load()
@@ -79,6 +77,10 @@ def _package() -> list[Finding]:
         Finding(group, "instruction set", None, f"{library.isa()} (the widest this CPU has of those built)"),
         Finding(group, "threads", None, f"{library.num_threads()} ({os.cpu_count()} CPUs)"),
     ]
+
+
+def _python() -> str:
+    return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
 
 
 def _backends() -> list[Finding]:
@@ -112,7 +114,7 @@ def _torch() -> list[Finding]:
             "C++ registration",
             False,
             "not built: torch calls go through Python and ctypes, some 10 microseconds slower each",
-            "Install torch first, then: pip install --no-build-isolation --force-reinstall --no-deps npu-rope",
+            "Install torch first, then reinstall npu-rope with: pip install --no-build-isolation .",
         ),
     ]
 

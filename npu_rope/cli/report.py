@@ -93,6 +93,10 @@ def _number(value: float | None, form: str = "8.1e") -> str:
     return "-".rjust(width) if value is None or math.isnan(value) else format(value, form)
 
 
+def _ratio(j: Judgement | None, form: str) -> str:
+    return _number(j.ratio if j else None, form)
+
+
 class ConsolePrinter:
     """One line a case: verdict, figures, and the name last, so that it is never cut."""
 
@@ -101,7 +105,7 @@ class ConsolePrinter:
         self.console = Console(file=stream, highlight=False, width=width, soft_wrap=True)
         self.report = report
         self.quiet = quiet
-        self.ours = [b for b in report.backends]
+        self.ours = report.backends
 
     def head(self) -> None:
         """What is compared, and the columns."""
@@ -132,10 +136,9 @@ class ConsolePrinter:
         cells = [f"[{colour}]{result.verdict:11}[/]"]
         for backend in self.ours:
             j = result.by(backend)
-            cells.append(f"{_number(j and j.max_error, '13.1e')} {_number(j and j.ratio, '6.2f')}")
+            cells.append(f"{_number(j.max_error if j else None, '13.1e')} {_ratio(j, '6.2f')}")
         if "cpu" in self.ours:
-            j = result.by("cpu:ggml")
-            cells.append(_number(j and j.ratio, "11.2f"))
+            cells.append(_ratio(result.by("cpu:ggml"), "11.2f"))
         if self.report.ggml:
             cells.append(_ggml_cells(result.by("ggml")))
         return "  ".join(cells) + "  " + result.case.name.replace("[", "\\[")
@@ -230,7 +233,7 @@ def _finite(value: float | None) -> float | str | None:
 
 def _record(result: CaseResult, j: Judgement) -> dict[str, Any]:
     case = result.case
-    name, _, rest = case.name.partition("(")
+    _, _, rest = case.name.partition("(")
     return {
         "backend_name": j.executor,
         "op_name": case.op,

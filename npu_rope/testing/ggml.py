@@ -31,11 +31,11 @@ HOW_TO_GET = (
 )
 
 
-class GgmlUnavailable(RuntimeError):  # noqa: N818 - says what it is
+class GgmlUnavailable(RuntimeError):
     """No ggml library was found, or the one found does not load."""
 
 
-class GgmlAborted(RuntimeError):  # noqa: N818
+class GgmlAborted(RuntimeError):
     """ggml ended its process; the message carries its last words."""
 
 
@@ -119,7 +119,11 @@ class GgmlProcess:
         self.threads = threads
         self._child: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
-        self.info: GgmlInfo = self._call(("info",))
+        try:
+            self.info: GgmlInfo = self._call(("info",))
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> GgmlProcess:
         return self
@@ -156,7 +160,7 @@ class GgmlProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._said is None:
-            self._said = tempfile.TemporaryFile()
+            self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         environment = dict(os.environ, GGML_NO_BACKTRACE="1")
         return subprocess.Popen(
             [sys.executable, "-m", "npu_rope.testing.ggml_worker", str(self.folder), str(self.threads)],

@@ -89,8 +89,11 @@ class Ggml:
 
     def info(self) -> GgmlInfo:
         """Versions of what was loaded."""
-        text = lambda name: (getattr(self.base, name)() or b"?").decode()  # noqa: E731
         known = hasattr(self.base, "ggml_version")
+
+        def text(name: str) -> str:
+            return str((getattr(self.base, name)() or b"?").decode())
+
         return GgmlInfo(
             text("ggml_version") if known else "?",
             text("ggml_commit") if known else "?",

@@ -104,8 +104,12 @@ def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, A
     flat, inverse = np.unique(data.positions, return_inverse=True)
     theta = reference.ggml_angles(flat, case.params, data.freq_factors, fused=fused)
     mscale = np.float32(case.params.mscale("ggml"))
-    c, s = _cosf(theta) * mscale, _sinf(theta) * mscale
-    c, s = (t[inverse].reshape(*data.positions.shape, -1).astype(np.float64) for t in (c, s))
+
+    def table(function: Callable[[Array], Array]) -> Array:
+        rows: Array = (function(theta) * mscale)[inverse]
+        return rows.reshape(*data.positions.shape, -1).astype(np.float64)
+
+    c, s = table(_cosf), table(_sinf)
     return c, (s if case.forward else -s)
 
 
@@ -161,9 +165,10 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
         return bfloat16_values(bfloat16_bits(wide))
     x = bfloat16_bits(np.ascontiguousarray(data.x))
     out = np.zeros_like(x)
-    tensor = lambda a: native.c_tensor(  # noqa: E731
-        a.ctypes.data, "bfloat16", a.shape, tuple(s // 2 for s in a.strides)
-    )
+
+    def tensor(a: Array) -> native.CTensor:
+        return native.c_tensor(a.ctypes.data, "bfloat16", a.shape, tuple(s // 2 for s in a.strides))
+
     factors = None if data.freq_factors is None else native.describe(data.freq_factors)
     params = native.c_params(case.params)
     positions = native.describe(data.positions)
