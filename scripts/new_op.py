@@ -1,0 +1,158 @@
+"""Make every file of a new operator, from the templates in scripts/templates.
+
+usage: new_op.py NAME
+
+NAME is the operator's stem in snake case, such as rms_norm. What is made works as it stands
+(y = factor * x in float32): it builds, imports, is documented and tested. Then replace the formula,
+starting with the reference, and let the tests lead the way through the other files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# A template's path is the path of the file it makes, with @op@ for the stem and .in at its end, so
+# a new kind of file (such as op_kernel/npu_@op@.cpp and op_host/@op@_tiling.h) is a new template.
+TEMPLATES = ROOT / "scripts" / "templates"
+
+DECLARATION = """\
+/* out = factor * x.
+ *
+ *   x       any shape, float32, contiguous
+ *   factor  finite
+ *   out     shape and dtype of x, contiguous; may be x itself */
+NPU_ROPE_API npu_rope_status npu_rope_@op@(const npu_rope_tensor *x, double factor,
+                                           const npu_rope_tensor *out);
+
+"""
+RESERVED = {"common", "check", "checks", "test", "native", "backends", "params"}
+
+
+class Refused(Exception):
+    """What keeps the operator from being made."""
+
+
+def check_name(name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
+        raise Refused(f"NAME must be snake case (a-z, 0-9, single _) but got {name!r}.")
+    if keyword.iskeyword(name) or name in RESERVED:
+        raise Refused(f"NAME must be free but {name!r} is reserved.")
+
+
+def files_of(name: str) -> dict[Path, str]:
+    """Path below the root -> text."""
+    made = {}
+    for template in sorted(TEMPLATES.rglob("*.in")):
+        path = template.relative_to(TEMPLATES).as_posix().removesuffix(".in")
+        made[ROOT / path.replace("@op@", name)] = template.read_text().replace("@op@", name)
+    return made
+
+
+def insert_before(text: str, anchor: str, added: str) -> str:
+    at = text.rindex(anchor)
+    return text[:at] + added + text[at:]
+
+
+def header(text: str, name: str) -> str:
+    """The C declaration, at the end of the interface."""
+    declared = DECLARATION.replace("@op@", name)
+    indent = len("NPU_ROPE_API npu_rope_status npu_rope_") + len(name) + 1
+    declared = re.sub(r"^ +(?=const npu_rope_tensor \*out)", " " * indent, declared, flags=re.MULTILINE)
+    return insert_before(text, "#ifdef __cplusplus\n}\n#endif", declared)
+
+
+def cmake(text: str, name: str) -> str:
+    """One line, after the last operator's."""
+    last = list(re.finditer(r"^npu_rope_add_op\((?:[^)]*)\)\n", text, re.MULTILINE))[-1]
+    return text[: last.end()] + f"npu_rope_add_op({name} HOST {name}_check CPU {name})\n" + text[last.end() :]
+
+
+def package(text: str, name: str) -> str:
+    """The import and the entry in __all__, both in order."""
+    imports = list(re.finditer(r"^from npu_rope\.([\w.]+) import .*\n", text, re.MULTILINE))
+    after = [m for m in imports if m[1] < f"ops.{name}"]
+    at = after[-1].end() if after else imports[0].start()
+    text = text[:at] + f"from npu_rope.ops.{name} import {name}\n" + text[at:]
+    names = re.search(r"__all__ = \[([^]]*)\]", text)
+    assert names is not None
+    listed = sorted([*re.findall(r'"(\w+)"', names[1]), name])
+    quoted = ", ".join(f'"{n}"' for n in listed)
+    line = f"__all__ = [{quoted}]"
+    if len(line) > 110:
+        line = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in listed) + "]"
+    return text[: names.start()] + line + text[names.end() :]
+
+
+def index(text: str, name: str) -> str:
+    """A line in the documentation's list of operators."""
+    last = list(re.finditer(r"^- \[`\w+`\]\(ops/.*\n", text, re.MULTILINE))[-1]
+    return text[: last.end()] + f"- [`{name}`](ops/{name}.md)\n" + text[last.end() :]
+
+
+EDITS = {
+    "include/npu_rope.h": header,
+    "CMakeLists.txt": cmake,
+    "npu_rope/__init__.py": package,
+    "docs/index.md": index,
+}
+
+
+def make(name: str) -> list[Path]:
+    """Write everything, or nothing where the name is taken."""
+    check_name(name)
+    made = files_of(name)
+    for path in made:
+        if path.exists():
+            raise Refused(f"NAME must be free but {path.relative_to(ROOT)} exists.")
+    for file, edit in EDITS.items():
+        made[ROOT / file] = edit((ROOT / file).read_text(), name)
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return list(made)
+
+
+def tidy(paths: list[Path]) -> None:
+    """Line lengths and import order depend on the name's length: let the formatters settle them."""
+    python = [str(p) for p in paths if p.suffix == ".py"]
+    cpp = [str(p) for p in paths if p.suffix in (".cpp", ".h") and p.is_relative_to(ROOT / "csrc")]
+    cpp += [str(p) for p in paths if p.is_relative_to(ROOT / "op_host")]
+    beside = str(Path(sys.executable).parent)
+    for command in (
+        ["ruff", "check", "--quiet", "--select", "I", "--fix", *python],
+        ["ruff", "format", "--quiet", *python],
+        ["clang-format", "-i", *cpp],
+    ):
+        tool = shutil.which(command[0], path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+        if tool is not None:
+            subprocess.run([tool, *command[1:]], cwd=ROOT, check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("name", metavar="NAME")
+    name = parser.parse_args().name
+    try:
+        made = make(name)
+    except Refused as refused:
+        print(f"[new_op] {refused}", file=sys.stderr)
+        return 2
+    tidy(made)
+    for path in made:
+        file = path.relative_to(ROOT).as_posix()
+        print(f"{'changed' if file in EDITS else 'made   '} {file}")
+    print(f"Next: pip install --no-build-isolation -e . && pytest tests/ops/test_{name}.py")
+    print(f"Then replace the formula, first in npu_rope/reference/{name}.py.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""scripts/new_op.py: what it makes builds, imports, keeps the layers, and is tested for real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "scaled_copy"
+
+
+def tracked_files() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    if listed.returncode != 0:
+        pytest.fail("this test copies what git tracks, and must run in a checkout")
+    return [file for file in listed.stdout.splitlines() if (ROOT / file).is_file()]
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def must(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkout")
+    for file in tracked_files():
+        target = folder / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, target)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def generated(copy: Path) -> Path:
+    """A copy with the new operator in it."""
+    must(run(sys.executable, "scripts/new_op.py", NAME, cwd=copy))
+    return copy
+
+
+def build(copy: Path) -> None:
+    """The C library, and the registration where torch is."""
+    if not (copy / "build").exists():
+        flags = [f"-DPython_EXECUTABLE={sys.executable}", "-DNPU_ROPE_WERROR=ON"]
+        must(run("cmake", "-S", ".", "-B", "build", *flags, cwd=copy))
+    must(run("cmake", "--build", "build", "--parallel", "2", cwd=copy))
+
+
+# An editable install of this checkout would otherwise come before PYTHONPATH.
+PYTEST = """
+import sys
+sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in type(f).__module__]
+import npu_rope, pytest
+assert npu_rope.__file__.startswith(sys.argv[1]), npu_rope.__file__
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+
+
+def run_tests(copy: Path, *selection: str) -> subprocess.CompletedProcess[str]:
+    """Tests of the copy, on the copy's package and library."""
+    here = {"PYTHONPATH": str(copy), "NPU_ROPE_LIB_DIR": str(copy / "build")}
+    quiet = ("-q", "-p", "no:cacheprovider")
+    return run(sys.executable, "-c", PYTEST, str(copy), *quiet, *selection, cwd=copy, **here)
+
+
+def test_every_layer_got_its_file(generated: Path) -> None:
+    made = {path.relative_to(generated).as_posix() for path in generated.rglob(f"*{NAME}*") if path.is_file()}
+    assert {
+        f"csrc/capi/{NAME}.cpp",
+        f"csrc/cpu/{NAME}.cpp",
+        f"csrc/cpu/{NAME}.h",
+        f"csrc/torch/{NAME}.cpp",
+        f"op_host/{NAME}_check.cpp",
+        f"op_host/{NAME}_check.h",
+        f"npu_rope/ops/{NAME}.py",
+        f"npu_rope/reference/{NAME}.py",
+        f"tests/ops/test_{NAME}.py",
+        f"docs/ops/{NAME}.md",
+    } <= made
+
+
+def test_the_index_lists_its_documentation(generated: Path) -> None:
+    assert f"- [`{NAME}`](ops/{NAME}.md)\n" in (generated / "docs" / "index.md").read_text()
+
+
+def test_the_layers_are_kept(generated: Path) -> None:
+    must(run(sys.executable, "scripts/check_layers.py", str(generated), cwd=generated))
+
+
+@pytest.mark.parametrize("tool", [["ruff", "check"], ["ruff", "format", "--check"]], ids=" ".join)
+def test_the_generated_files_are_tidy(generated: Path, tool: list[str]) -> None:
+    if shutil.which(tool[0]) is None:
+        pytest.skip(f"{tool[0]} is not installed")
+    made = generated.rglob(f"*{NAME}*.py")
+    must(run(*tool, *made, generated / "npu_rope" / "__init__.py", cwd=generated))
+
+
+def test_the_generated_tests_pass_and_turn_red_on_a_broken_kernel(generated: Path) -> None:
+    build(generated)
+    documented = (f"npu_rope/ops/{NAME}.py", f"npu_rope/reference/{NAME}.py")
+    must(run_tests(generated, "--doctest-modules", f"tests/ops/test_{NAME}.py", *documented))
+
+    kernel = generated / "csrc" / "cpu" / f"{NAME}.cpp"
+    right = kernel.read_text()
+    wrong = right.replace("job.factor * job.x[i]", "job.factor + job.x[i]")
+    assert wrong != right
+    kernel.write_text(wrong)
+    build(generated)
+    kernel.write_text(right)
+    done = run_tests(generated, f"tests/ops/test_{NAME}.py", "-k", "meets_the_bound")
+    assert done.returncode == 1, done.stdout
+    assert "test_array_meets_the_bound[cpu-" in done.stdout
+    assert "test_array_meets_the_bound[reference-" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["RmsNorm", "rms-norm", "2d", "a__b", "", "rope", "class", "common"])
+def test_bad_names_are_refused_and_nothing_is_written(copy: Path, name: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()}
+    done = run(sys.executable, "scripts/new_op.py", name, cwd=copy)
+    assert done.returncode == 2
+    assert "[new_op] NAME must" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()} == before
+
+
+def test_a_name_is_made_once(generated: Path) -> None:
+    done = run(sys.executable, "scripts/new_op.py", NAME, cwd=generated)
+    assert done.returncode == 2
+    assert f"NAME must be free but csrc/capi/{NAME}.cpp exists." in done.stderr
