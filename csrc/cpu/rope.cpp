@@ -16,8 +16,12 @@ namespace {
 // a few microseconds; one core rotates 64 Ki elements in about as long).
 constexpr int64_t kElementsPerThread = 32 * 1024;
 
-// Steps from one position to the next before a table is made from scratch again.
-constexpr int kMaxSteps = 64;
+// Tokens of one batch row that one thread takes in one go. Tables are stepped from position to
+// position inside a chunk only, so that a result does not depend on the number of threads.
+constexpr int64_t kTokensPerChunk = 64;
+
+// With fewer chunks a thread than this, heads are split as well, to even the shares out.
+constexpr int64_t kChunksPerThread = 4;
 
 // Input and output together above this are taken not to stay in the caches. A constant: what
 // sysconf reports as the last level is off by a factor of ten inside some virtual machines.
@@ -26,11 +30,11 @@ constexpr int64_t kStreamAbove = int64_t{32} << 20;
 // Alignment that every kernel set's streaming store is content with.
 constexpr int64_t kStreamAlign = 64;
 
-// Heads are split among threads only where there are fewer tokens than threads.
 struct Job {
     const RopeCall& call;
     const KernelSet& kernels;
     Pairing pairing;
+    int64_t chunks_per_row;
     int64_t head_groups;
     int64_t item_bytes;
     bool stream;
@@ -68,13 +72,20 @@ public:
         c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, each_ = d + 4 * n;
     }
 
+    // Of the chunk before, only a table made from scratch may be used again.
+    void begin_chunk() {
+        filled_ = filled_ && !stepping_;
+        may_step_ = false;
+    }
+
     void fill(int64_t position) {
-        if (filled_ && position == position_) return;
-        if (job_.call.dtype == NPU_ROPE_FLOAT64)
-            fill_doubles(position);
-        else
-            fill_floats(position);
-        filled_ = true;
+        if (!filled_ || position != position_) {
+            if (job_.call.dtype == NPU_ROPE_FLOAT64)
+                fill_doubles(position);
+            else
+                fill_floats(position);
+        }
+        filled_ = may_step_ = true;
         position_ = position;
     }
 
@@ -109,18 +120,16 @@ private:
     // The first token comes from scratch; once a second one follows it, the float64 state is
     // made and every next position is one step.
     void fill_exact(int64_t position) {
-        bool follows = filled_ && position == position_ + 1;
-        if (!follows || steps_ >= kMaxSteps) steps_ = -1;
-        if (follows && steps_ < 0) {
+        bool follows = may_step_ && position == position_ + 1;
+        if (follows && !stepping_) {
             if (!has_step_) unscaled(1, step_c_, step_s_);
             has_step_ = true;
             unscaled(position_, c_, s_);
-            steps_ = 0;
         }
-        if (steps_ < 0) return job_.kernels.table_f32(table_job(position), natural_c_, natural_s_);
+        stepping_ = follows;
+        if (!follows) return job_.kernels.table_f32(table_job(position), natural_c_, natural_s_);
         StepJob step{c_, s_, step_c_, step_s_, static_cast<int>(a_.turns_hi.size()), a_.mscale, sin_scale()};
         job_.kernels.step(step, natural_c_, natural_s_);
-        ++steps_;
     }
 
     void fill_natural(int64_t position) {
@@ -154,8 +163,7 @@ private:
     double *c_, *s_, *step_c_, *step_s_, *each_;
     const void *cos_ = nullptr, *sin_ = nullptr;
     int64_t position_ = 0;
-    int steps_ = -1;
-    bool filled_ = false, has_step_ = false;
+    bool filled_ = false, may_step_ = false, stepping_ = false, has_step_ = false;
 };
 
 int64_t position_at(const RopeCall& c, int64_t b, int64_t s) {
@@ -203,10 +211,12 @@ void rotate_token(const Job& job, TokenTable& table, int64_t b, int64_t s, int64
 void run_range(int64_t begin, int64_t end, void* ctx) {
     const Job& job = *static_cast<const Job*>(ctx);
     TokenTable table(job);
-    int64_t tokens_per_batch = job.call.shape.S;
     for (int64_t u = begin; u < end; ++u) {
-        int64_t token = u / job.head_groups, group = u % job.head_groups;
-        rotate_token(job, table, token / tokens_per_batch, token % tokens_per_batch, group);
+        int64_t chunk = u / job.head_groups, group = u % job.head_groups;
+        int64_t b = chunk / job.chunks_per_row, first = chunk % job.chunks_per_row * kTokensPerChunk;
+        int64_t last = std::min(first + kTokensPerChunk, job.call.shape.S);
+        table.begin_chunk();
+        for (int64_t s = first; s < last; ++s) rotate_token(job, table, b, s, group);
     }
 }
 
@@ -214,15 +224,21 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
 
 void rope_cpu(const RopeCall& call) {
     const RopeShape& s = call.shape;
-    int64_t tokens = s.B * s.S, elements = tokens * s.N * s.D;
+    int64_t elements = s.B * s.S * s.N * s.D;
     if (elements == 0) return;
     int64_t useful = elements / kElementsPerThread;
     int threads = useful <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful));
-    int64_t groups = tokens >= threads ? 1 : std::min<int64_t>(s.N, (threads + tokens - 1) / tokens);
+    int64_t chunks_per_row = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_row;
+    int64_t groups = chunks >= kChunksPerThread * threads ? 1 : std::min<int64_t>(s.N, threads);
     int64_t item_bytes = dtype_bytes(call.dtype);
-    Job job{call,   active_kernels(), call.mode == NPU_ROPE_MODE_NEOX ? kHalf : kInterleaved,
-            groups, item_bytes,       should_stream(call, item_bytes)};
-    parallel_ranges(tokens * groups, threads, run_range, &job);
+    Job job{call,
+            active_kernels(),
+            call.mode == NPU_ROPE_MODE_NEOX ? kHalf : kInterleaved,
+            chunks_per_row,
+            groups,
+            item_bytes,
+            should_stream(call, item_bytes)};
+    parallel_ranges(chunks * groups, threads, run_range, &job);
 }
 
 }  // namespace npu_rope
