@@ -243,7 +243,7 @@ def _readable(a: npt.NDArray[Any], *, unit_stride: bool = True) -> npt.NDArray[A
     item = max(a.dtype.itemsize, 1)
     unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == item
     whole = all(s % item == 0 for s in a.strides)
-    return a if unit and whole and a.flags.aligned else np.ascontiguousarray(a)
+    return a if unit and whole and a.flags.aligned else a.copy()
 
 
 def _rope_cpu_numpy(
@@ -256,11 +256,13 @@ def _rope_cpu_numpy(
         check_aligned("out", _view_of(out))
     result = np.empty(x.shape, x.dtype) if out is None else out
     source = x if out is x else _readable(x)
+    read_positions = _readable(positions, unit_stride=False)
+    read_factors = None if factors is None else _readable(factors, unit_stride=False)
     try:
         library.rope(
             native.describe(source),
-            native.describe(_readable(positions, unit_stride=False)),
-            None if factors is None else native.describe(_readable(factors, unit_stride=False)),
+            native.describe(read_positions),
+            None if read_factors is None else native.describe(read_factors),
             native.c_params(params),
             forward,
             angle,
