@@ -1,0 +1,235 @@
+"""The C++ kernels' own paths: instruction sets, threads, stepped tables, streaming stores."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from rope_cases import NUMPY_DTYPES, assert_within, values_of
+
+from npu_rope import RopeParams, native, rope
+
+DTYPES = list(NUMPY_DTYPES)
+MODES = ["normal", "neox"]
+FUSED = ["avx2", "avx512"]  # sets with fused multiply-adds: they round alike
+
+
+def normal(shape, dtype, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
+
+
+def runs_here(name):
+    library = native.load()
+    try:
+        library.force_isa(name)
+    except ValueError:
+        return False
+    library.force_isa(None)
+    return True
+
+
+ISAS = [name for name in ("baseline", "neon", *FUSED) if runs_here(name)]
+
+
+@pytest.fixture
+def threads():
+    """Sets torch's thread count, which is the library's; undone afterwards."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+# ---- instruction sets ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_instruction_set_meets_the_bound_at_every_width(isa, mode, dtype, library, guarded):
+    library.force_isa(isa)
+    assert library.isa() == isa
+    positions = np.array([5, 6, 7, -3, 2**31 - 1, -(2**31)])
+    for pairs in [*range(1, 40), 47, 48, 49, 63, 64, 65, 96, 112, 128, 192, 256]:
+        x = guarded.input(normal((6, 2, 2 * pairs + 1), dtype, pairs))
+        out = guarded.empty(x.shape, x.dtype)
+        params = RopeParams(2 * pairs, mode)
+        rope(x, positions, params, out=out, backend="cpu")
+        assert_within(out, x, positions, params, dtype=dtype)
+
+
+@pytest.mark.skipif(set(FUSED) - set(ISAS) != set(), reason="this machine has only one of the fused sets")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sets_that_fuse_are_bit_equal(mode, dtype, library):
+    x, positions = normal((70, 3, 130), dtype), np.arange(70) + 12345
+    for n_dims in (2, 18, 64, 96, 128, 130):
+        results = []
+        for isa in FUSED:
+            library.force_isa(isa)
+            results.append(rope(x, positions, RopeParams(n_dims, mode), backend="cpu").tobytes())
+        assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_float16_survives_the_way_through_float32(isa, library):
+    """Position 0 multiplies by 1 and adds 0: all 65536 patterns must come back (NaNs as NaNs)."""
+    library.force_isa(isa)
+    x = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(1, 1024, 64)
+    finite = np.isfinite(x).reshape(1, 1024, 32, 2).all(-1)
+    y = rope(x, np.array([0]), RopeParams(64), backend="cpu")
+    assert np.array_equal(y.reshape(1, 1024, 32, 2)[finite], x.reshape(1, 1024, 32, 2)[finite])
+    assert not np.isfinite(y.reshape(1, 1024, 32, 2)[~finite]).all(-1).any()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("mode", MODES)
+def test_results_round_to_nearest_even(isa, dtype, mode, library):
+    """x2 = 0 and cos = attn_factor at position 0: y1 is one product, whose rounding is NumPy's."""
+    library.force_isa(isa)
+    bits = np.random.default_rng(0).integers(0, 65536, 64 * 1024).astype(np.uint16)
+    x1 = bits.view(NUMPY_DTYPES[dtype])
+    x1[~np.isfinite(x1.astype(np.float32))] = 1
+    attn_factor = np.float32(1.0 + 2.0**-9 + 2.0**-10)  # makes ties among the products
+    x = np.zeros((1, 1024, 128), NUMPY_DTYPES[dtype])
+    first = slice(0, None, 2) if mode == "normal" else slice(0, 64)
+    x[..., first] = x1.reshape(1, 1024, 64)
+    y = rope(x, np.array([0]), RopeParams(128, mode, attn_factor=float(attn_factor)), backend="cpu")
+    with np.errstate(over="ignore"):
+        rounded = (x1.astype(np.float32) * attn_factor).astype(NUMPY_DTYPES[dtype])
+    assert np.array_equal(y[..., first].ravel(), rounded)
+
+
+# ---- threads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(1, 300, 16, 128), (3, 1, 70, 640), (1, 1, 501, 256), (7, 33, 9, 65)])
+def test_one_and_two_threads_give_the_same_bits(dtype, mode, shape, threads):
+    x = torch.from_numpy(normal(shape, "float32")).to(getattr(torch, dtype))
+    positions, params = torch.arange(shape[1]), RopeParams(shape[-1] // 2 * 2, mode)
+    results = []
+    for count in (1, 2, 3):
+        threads(count)
+        assert native.load().num_threads() == count
+        results.append(rope(x, positions, params))
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("shape", [(1, 1025, 4, 64), (3, 95, 33, 64), (40, 1, 71, 64), (2, 64, 1, 2048)])
+def test_the_result_does_not_depend_on_where_a_threads_share_begins(shape, threads):
+    """A table stepped from its predecessor and one made from scratch round differently now and then."""
+    params, rng = RopeParams(shape[-1], "neox"), np.random.default_rng(5)
+    x = torch.ones(shape)
+    positions = torch.arange(shape[1]) + torch.from_numpy(rng.integers(0, 2**24, (shape[0], 1)))
+    results = []
+    for count in (1, 2, 3, 5, 8):
+        threads(count)
+        results.append(rope(x, positions, params))
+    assert all(torch.equal(results[0], other) for other in results[1:])
+
+
+def test_openmp_serves_where_torch_does_not():
+    """Without torch the library brings its own threads; OMP_NUM_THREADS counts them."""
+    program = """
+import sys
+sys.modules["torch"] = None
+import numpy as np
+from npu_rope import RopeParams, native, rope
+x = np.random.default_rng(0).standard_normal((200, 8, 128)).astype(np.float32)
+y = rope(x, np.arange(200), RopeParams(128), backend="cpu")
+sys.stdout.write(f"{native.load().num_threads()} {y.tobytes().hex()[:4000]} {hash(y.tobytes())}")
+"""
+    said = []
+    for count in ("1", "2"):
+        environment = {**os.environ, "OMP_NUM_THREADS": count, "PYTHONHASHSEED": "0"}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        said.append(done.stdout.split(" ", 1))
+    assert [s[0] for s in said] == ["1", "2"]
+    assert said[0][1] == said[1][1]
+
+
+# ---- stepped tables --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("start", [0, -100, 131_000, 2**24 - 70, 2**31 - 300])
+def test_tables_stepped_from_position_to_position_meet_the_bound(dtype, mode, start):
+    x, positions = normal((300, 2, 34), dtype), np.arange(300) + start
+    for forward in (True, False):
+        params = RopeParams(32, mode, n_ctx_orig=4096, freq_scale=0.5, ext_factor=1.0)
+        y = rope(x, positions, params, backend="cpu", forward=forward)
+        assert_within(y, x, positions, params, dtype=dtype, forward=forward)
+
+
+def test_positions_that_repeat_jump_and_run_backwards():
+    """Runs of every kind around the 64 tokens after which a table is made afresh."""
+    rng = np.random.default_rng(4)
+    runs = [np.arange(n) + rng.integers(-(2**20), 2**20) for n in (1, 2, 63, 64, 65, 66, 130, 3)]
+    runs += [np.zeros(5, np.int64), np.arange(70, 0, -1), np.repeat(np.arange(40), 2), np.arange(0, 90, 2)]
+    positions = np.concatenate(runs)
+    x, params = normal((len(positions), 1, 64), "float32"), RopeParams(64, "neox")
+    assert_within(rope(x, positions, params, backend="cpu"), x, positions, params, dtype="float32")
+
+
+# ---- large outputs: stored past the caches -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_large_outputs_are_the_same_streamed_and_not(isa, mode, dtype, library, guarded):
+    """Above 16 MiB aligned rows are streamed past the caches; 8 bytes further on they cannot be."""
+    library.force_isa(isa)
+    item = NUMPY_DTYPES[dtype].itemsize
+    tokens = 17 * 2**20 // (32 * 128 * item)
+    x = normal((tokens, 32, 128), dtype)
+    positions, params = np.arange(tokens), RopeParams(128, mode)
+    results = [guarded.empty(x.shape, x.dtype, misalign=k) for k in (0, 8)]
+    for out in results:
+        rope(x, positions, params, out=out, backend="cpu")
+        some = slice(0, tokens, 37)
+        assert_within(out[some], x[some], positions[some], params, dtype=dtype)
+    assert np.array_equal(*results)
+
+
+def test_large_output_with_gaps_and_a_partial_window(guarded):
+    shape = (150, 32, 1040)
+    x = normal(shape, "float32")
+    out = guarded.empty(shape, np.float32, (32 * 1056, 1056, 1))
+    params, positions = RopeParams(512, "neox", n_offs=16), np.arange(150)
+    rope(x, positions, params, out=out, backend="cpu")
+    some = slice(0, 150, 29)
+    assert_within(out[some], x[some], positions[some], params, dtype="float32")
+    assert np.array_equal(out[..., :16], x[..., :16])
+    assert np.array_equal(out[..., 528:], x[..., 528:])
+
+
+# ---- parameters remembered between calls ---------------------------------------------------------------
+
+
+def test_a_change_of_factors_in_place_is_noticed(backend):
+    x, factors = normal((4, 1, 16), "float32"), np.full(8, 1, np.float32)
+    params = RopeParams(16)
+    for value in (1.0, 3.0, 1.0):
+        factors[5] = value
+        y = rope(x, np.arange(4), params, factors, backend=backend)
+        assert_within(y, x, np.arange(4), params, factors, dtype="float32")
+
+
+def test_more_parameter_sets_than_are_remembered_do_not_mix():
+    x, positions = normal((4, 1, 16), "float64"), np.arange(4)
+    sets = [RopeParams(16, freq_base=10000.0 + k, attn_factor=1 + k / 7) for k in range(20)]
+    for params in [*sets, *sets[::-1]]:
+        for angle in ("exact", "f32", "ggml"):
+            y = rope(x, positions, params, backend="cpu", angle=angle)
+            assert_within(values_of(y), x, positions, params, dtype="float64", angle=angle)

@@ -1,0 +1,177 @@
+"""rope reads and writes strided memory where it lies: no copy, nothing beside it touched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from rope_cases import NUMPY_DTYPES, assert_within, layout_strides, to_torch, values_of
+
+from npu_rope import RopeParams, native, rope, rope_
+from npu_rope.native import CTensor
+
+DTYPES = list(NUMPY_DTYPES)
+MODES = ["normal", "neox"]
+SHAPE = (2, 6, 3, 40)
+PARAMS = {m: RopeParams(32, m, n_offs=4) for m in MODES}
+
+
+def normal(shape, dtype, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
+
+
+@pytest.mark.parametrize("x_layout", ["contiguous", "bnsd", "fused-qkv", "gaps", "reversed", "shared-batch"])
+@pytest.mark.parametrize("out_layout", ["contiguous", "bnsd", "fused-qkv", "gaps", "reversed"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_any_stride_of_b_s_n_on_either_side(dtype, mode, x_layout, out_layout, backend, guarded):
+    values = normal(SHAPE, dtype)
+    if x_layout == "shared-batch":
+        values[...] = values[:1]
+    x = guarded.input(values, layout_strides(x_layout, SHAPE))
+    out = guarded.empty(SHAPE, values.dtype, layout_strides(out_layout, SHAPE))
+    positions = np.arange(6) * 1000
+    rope(x, positions, PARAMS[mode], out=out, backend=backend)
+    assert_within(out, values, positions, PARAMS[mode], dtype=dtype)
+
+
+@pytest.mark.parametrize("layout", ["bnsd", "fused-qkv", "gaps", "reversed"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_in_place_on_any_stride(dtype, mode, layout, backend, guarded):
+    values = normal(SHAPE, dtype)
+    x = guarded.empty(SHAPE, values.dtype, layout_strides(layout, SHAPE))
+    x[...] = values
+    rope_(x, np.arange(6), PARAMS[mode], backend=backend)
+    assert_within(x, values, np.arange(6), PARAMS[mode], dtype=dtype)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_unit_last_stride_is_never_copied(framework, monkeypatch):
+    """What reaches the C library is x's own memory with x's own strides."""
+    seen = []
+    original = native.Native.rope
+
+    def watched(self, x, *rest):
+        seen.append((x.data, list(x.stride)))
+        return original(self, x, *rest)
+
+    monkeypatch.setattr(native.Native, "rope", watched)
+    x = normal((2, 3, 6, 40), "float32").transpose(0, 2, 1, 3)
+    out = np.empty(SHAPE, np.float32)
+    if framework == "numpy":
+        rope(x, np.arange(6), PARAMS["neox"], out=out, backend="cpu")
+        assert seen == [(x.ctypes.data, [720, 40, 240, 1])]
+        return
+    from npu_rope import backends
+
+    t, o = to_torch(x), to_torch(out)
+    backends.rope_cpu_tensors(t, torch.arange(6), None, o, PARAMS["neox"], True, "exact")
+    assert seen == [(t.data_ptr(), [720, 40, 240, 1])]
+
+
+@pytest.mark.parametrize("shape", [(1 << 9, 64, 128)])
+def test_torch_call_on_a_strided_view_allocates_no_second_tensor(shape):
+    """A copy of x would show as memory: the op is given out and may allocate next to nothing."""
+    x = torch.randn(shape).transpose(0, 1)
+    out, positions = torch.empty(x.shape), torch.arange(x.shape[0])
+    params = RopeParams(128, "neox")
+    rope(x, positions, params, out=out)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        rope(x, positions, params, out=out)
+    allocated = sum(max(0, e.self_cpu_memory_usage) for e in profile.key_averages())
+    assert allocated < 4096
+    assert_within(out, x.numpy(), positions.numpy(), params, dtype="float32")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+def test_non_unit_last_stride_works_by_a_copy(dtype, backend_name):
+    x = to_torch(normal((2, 5, 3, 64), dtype))[..., ::2]
+    before, positions, params = values_of(x).copy(), torch.arange(5), RopeParams(32)
+    out = torch.empty(x.shape, dtype=x.dtype)
+    for got in (
+        rope(x, positions, params, backend=backend_name),
+        rope(x, positions, params, backend=backend_name, out=out),
+        torch.ops.npu_rope.rope(x, positions, n_dims=32, mode=0),
+    ):
+        assert got.is_contiguous()
+        assert_within(got, before, positions.numpy(), params, dtype=dtype)
+    assert np.array_equal(values_of(x), before)
+
+
+@pytest.mark.parametrize("split", ["heads", "tokens", "batch", "dims"])
+def test_out_may_take_turns_with_x_in_one_buffer(split, backend, guarded):
+    axis = {"batch": 0, "tokens": 1, "heads": 2, "dims": 3}[split]
+    shape = [2, 6, 4, 48]
+    shape[axis] *= 2
+    both = guarded.empty(tuple(shape), np.float32)
+    both[...] = normal(shape, "float32")
+    pick = [slice(None)] * 4
+    half = shape[axis] // 2
+    pick[axis] = slice(0, half) if split == "dims" else slice(0, None, 2)
+    x = both[tuple(pick)]
+    pick[axis] = slice(half, None) if split == "dims" else slice(1, None, 2)
+    out = both[tuple(pick)]
+    before, params = x.copy(), RopeParams(48, "neox")
+    positions = np.arange(x.shape[1])
+    rope(x, positions, params, out=out, backend=backend)
+    assert_within(out, before, positions, params, dtype="float32")
+    assert np.array_equal(x, before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_tail_of_one_is_written_once_and_nothing_after_it(dtype, backend, guarded):
+    """Odd heads, one apart from the next: a store too wide would land on a neighbour or a guard byte."""
+    for pairs in range(1, 41):
+        D = 2 * pairs + 1
+        shape = (2, 2, D)
+        x = guarded.input(normal(shape, dtype, pairs))
+        out = guarded.empty(shape, x.dtype, (2 * (D + 1), D + 1, 1))
+        for mode in MODES:
+            out[...] = 99
+            params = RopeParams(2 * pairs, mode)
+            rope(x, np.array([3, 4]), params, out=out, backend=backend)
+            assert_within(out, x, np.array([3, 4]), params, dtype=dtype)
+        guarded.check()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+def test_any_alignment_of_whole_elements(dtype, mode, backend, guarded):
+    item = NUMPY_DTYPES[dtype].itemsize
+    values, positions = normal((3, 2, 64), dtype), np.arange(3)
+    for step in (1, 3, 7):
+        x = guarded.input(values, misalign=step * item)
+        out = guarded.empty(values.shape, values.dtype, misalign=(step + 1) * item)
+        rope(x, positions, RopeParams(64, mode), out=out, backend=backend)
+        assert_within(out, values, positions, RopeParams(64, mode), dtype=dtype)
+
+
+def test_positions_of_every_stride(backend, guarded):
+    x = normal((2, 6, 2, 16), "float32")
+    params = RopeParams(16)
+    for dtype in (np.int32, np.int64):
+        wanted = np.arange(12, dtype=dtype).reshape(2, 6)
+        for strides in [(6, 1), (1, 2), (-6, -1), (20, 3)]:
+            positions = guarded.input(wanted, strides)
+            y = rope(x, positions, params, backend=backend)
+            assert_within(y, x, wanted, params, dtype="float32")
+        shared = np.broadcast_to(wanted[0], (2, 6))
+        assert_within(rope(x, shared, params, backend=backend), x, shared, params, dtype="float32")
+
+
+def test_positions_and_factors_need_no_alignment_in_numpy(backend):
+    raw = np.zeros(49, np.uint8)[1:]
+    positions, factors = raw[:24].view(np.int32), raw[24:].view(np.float32)
+    positions[...], factors[...] = np.arange(6), 2
+    x, params = normal((6, 1, 12), "float32"), RopeParams(12)
+    y = rope(x, positions, params, factors, backend=backend)
+    assert_within(y, x, np.arange(6), params, np.full(6, 2, np.float32), dtype="float32")
+
+
+def test_the_c_tensor_struct_is_what_the_header_says():
+    assert CTensor.shape.offset == 16
+    assert CTensor.stride.offset == 48
