@@ -9,7 +9,13 @@ usage: check_layers.py [ROOT]
 
 from __future__ import annotations
 
+import ast
+import re
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
 
 C_STD = "<std>"  # any standard header: <name> without slash or extension, or C's own <name.h>
 C_HEADERS = ("stdint.h", "stddef.h", "stdio.h", "stdlib.h", "string.h", "math.h", "stdbool.h", "float.h")
@@ -71,3 +77,202 @@ PY_STD = "<std>"
 PACKAGE = "npu_rope"
 # What needs nothing but NumPy.
 PURE = ("npu_rope.params", "npu_rope.checks", "npu_rope.*_checks", "npu_rope.strided", "npu_rope.errors")
+
+PYTHON_LAYERS = (
+    Layer(("npu_rope/reference/*",), (PY_STD, "numpy", "npu_rope.reference", *PURE), ("ctypes",)),
+    Layer(
+        ("npu_rope/params.py", "npu_rope/checks.py", "npu_rope/*_checks.py"),
+        (PY_STD, "numpy", "npu_rope.reference", *PURE),
+    ),
+    Layer(("npu_rope/errors.py", "npu_rope/dtypes.py", "npu_rope/strided.py"), (PY_STD, "numpy")),
+    Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch")),
+    Layer(("npu_rope/native.py",), (PY_STD, "numpy", "npu_rope", *PURE)),
+    Layer(
+        ("npu_rope/ops/*",),
+        (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.backends", *PURE, "npu_rope.executors"),
+        never=("ctypes",),
+    ),
+    Layer(
+        ("npu_rope/executors/*", "npu_rope/backends.py"),
+        (
+            PY_STD,
+            "numpy",
+            *PURE,
+            "npu_rope.native",
+            "npu_rope.backends",
+            "npu_rope.dtypes",
+            "npu_rope.optional_torch",
+            "npu_rope.reference",
+            "npu_rope.executors",
+        ),
+    ),
+    Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*"), ("*",)),
+    Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),
+)
+
+# A tolerance is a claim about numerics, and those are made in one place.
+TOLERANCE_HOME = "npu_rope/testing/*"
+TOLERANCE_NAMES = re.compile(
+    r"^(?:[ra]tol|(?:assert_)?(?:all|is)close|tolerance|assert_almost_equal)$", re.IGNORECASE
+)
+# Below this, a number that something is compared with is a tolerance.
+LARGEST_TOLERANCE = 1e-2
+
+C_SUFFIXES = (".c", ".h", ".cc", ".cpp", ".hpp", ".inl")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One line that sees what its layer may not."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+def layer_of(file: str, layers: tuple[Layer, ...]) -> Layer | None:
+    return next((layer for layer in layers if any(fnmatch(file, p) for p in layer.files)), None)
+
+
+def refusal(layer: Layer, what: str) -> str:
+    never = f" (never: {', '.join(layer.never)})" if layer.never else ""
+    return f"layer {layer.files[0]} may not see {what}; it may see: {', '.join(layer.may_see)}{never}"
+
+
+# ---- C and C++ ------------------------------------------------------------------------------------
+
+
+def without_comments(text: str) -> str:
+    """The text with comments blanked, line numbers kept."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m[0])  # noqa: E731
+    return re.sub(r"//[^\n]*|/\*.*?\*/", blank, text, flags=re.DOTALL)
+
+
+def is_standard_header(header: str) -> bool:
+    return header in C_HEADERS or re.fullmatch(r"[a-z_0-9]+", header) is not None
+
+
+def check_c_file(file: str, text: str, operators: frozenset[str]) -> Iterator[Violation]:
+    layer = layer_of(file, CPP_LAYERS)
+    if layer is None:
+        return
+    for number, line in enumerate(without_comments(text).splitlines(), 1):
+        if included := re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line):
+            header = included[2]
+            standard = included[1] == "<" and C_STD in layer.may_see and is_standard_header(header)
+            if not standard and not any(fnmatch(header, p) for p in layer.may_see):
+                yield Violation(file, number, refusal(layer, header))
+        for pattern in layer.never:
+            if said := re.search(pattern, line):
+                yield Violation(file, number, f"layer {layer.files[0]} may not say {said[0]}")
+        if layer.names_no_operator:
+            for word in re.findall(r"\w+", line):
+                if word.lower().removeprefix("npu_") in operators:
+                    text = f"layer {layer.files[0]} may not name an operator, but says {word}"
+                    yield Violation(file, number, text)
+
+
+# ---- Python ---------------------------------------------------------------------------------------
+
+
+def imported(tree: ast.AST, file: str) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of every import; `from a import b` gives a.b, relative ones resolved."""
+    package = file.removesuffix(".py").split("/")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+        elif isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
+            if called in ("import_module", "__import__"):
+                yield from ((node.lineno, str(a.value)) for a in node.args[:1] if isinstance(a, ast.Constant))
+
+
+def may_import(layer: Layer, name: str) -> bool:
+    if name.split(".")[0] in layer.never:
+        return False
+    for allowed in layer.may_see:
+        if allowed == "*" or (allowed == PY_STD and name.split(".")[0] in sys.stdlib_module_names):
+            return True
+        if fnmatch(name, allowed) or (allowed != PACKAGE and fnmatch(name, allowed + ".*")):
+            return True
+    return False
+
+
+NAME_FIELDS = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg", ast.alias: "name"}
+
+
+def tolerances(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, what) of names that mean a tolerance and of comparisons with a small number."""
+    for node in ast.walk(tree):
+        name = {
+            ast.Name: "id",
+            ast.Attribute: "attr",
+            ast.arg: "arg",
+            ast.keyword: "arg",
+            ast.alias: "name",
+        }.get(type(node))
+        if name is not None and TOLERANCE_NAMES.match(getattr(node, name) or ""):
+            yield node.lineno, getattr(node, name)
+        if isinstance(node, ast.Compare):
+            for part in ast.walk(node):
+                value = part.value if isinstance(part, ast.Constant) else None
+                if isinstance(value, float) and 0 < value <= LARGEST_TOLERANCE:
+                    yield node.lineno, f"a comparison with {value:g}"
+
+
+def check_python_file(file: str, text: str) -> Iterator[Violation]:
+    tree = ast.parse(text, file)
+    if not fnmatch(file, TOLERANCE_HOME):
+        for number, what in sorted(set(tolerances(tree))):
+            yield Violation(file, number, f"{what}: a tolerance may stand only below npu_rope/testing")
+    layer = layer_of(file, PYTHON_LAYERS)
+    if layer is None:
+        yield Violation(file, 1, "belongs to no layer: add it to PYTHON_LAYERS in scripts/check_layers.py")
+        return
+    for number, name in imported(tree, file):
+        if not may_import(layer, name):
+            yield Violation(file, number, refusal(layer, name))
+
+
+# ---- the tree -------------------------------------------------------------------------------------
+
+
+def operators_of(root: Path) -> frozenset[str]:
+    """The operators' stems: the files of csrc/capi, and the kernels."""
+    stems = {p.stem for p in (root / "csrc/capi").glob("*.cpp")} - {"common"}
+    return frozenset(stems | {p.stem.removeprefix("npu_") for p in (root / "op_kernel").glob("npu_*.cpp")})
+
+
+def check(root: Path) -> list[Violation]:
+    found: list[Violation] = []
+    operators = operators_of(root)
+    for folder in ("include", "op_kernel", "op_host", "simulator", "csrc"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in C_SUFFIXES:
+                file = path.relative_to(root).as_posix()
+                found += check_c_file(file, path.read_text(), operators)
+    for path in sorted((root / PACKAGE).rglob("*.py")):
+        found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
+    return found
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    violations = check(root)
+    for violation in violations:
+        print(violation, file=sys.stderr)
+    print(f"layers: {len(violations)} violation(s)")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
