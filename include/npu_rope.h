@@ -24,9 +24,9 @@ extern "C" {
 /* What every operator returns. The sentence that goes with it: npu_rope_last_error(). */
 typedef enum npu_rope_status {
     NPU_ROPE_OK = 0,
-    NPU_ROPE_INVALID_VALUE = 1,  /* a value is outside its rule */
-    NPU_ROPE_INVALID_TYPE = 2,   /* an element type is not one the operator takes */
-    NPU_ROPE_INTERNAL_ERROR = 3  /* out of memory, or a defect of ours */
+    NPU_ROPE_INVALID_VALUE = 1, /* a value is outside its rule */
+    NPU_ROPE_INVALID_TYPE = 2,  /* an element type is not one the operator takes */
+    NPU_ROPE_INTERNAL_ERROR = 3 /* out of memory, or a defect of ours */
 } npu_rope_status;
 
 typedef enum npu_rope_dtype {
@@ -128,9 +128,8 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  * With c = attn*cos(angle), s = attn*sin(angle), a pair (x1, x2) becomes
  * (x1*c - x2*s, x1*s + x2*c); the rest of the head is copied. */
 NPU_ROPE_API npu_rope_status npu_rope_rope(const npu_rope_tensor *x, const npu_rope_tensor *positions,
-                                           const npu_rope_tensor *freq_factors,
-                                           const npu_rope_params *params, int32_t forward,
-                                           npu_rope_angle angle, const npu_rope_tensor *out);
+                                           const npu_rope_tensor *freq_factors, const npu_rope_params *params,
+                                           int32_t forward, npu_rope_angle angle, const npu_rope_tensor *out);
 
 #ifdef __cplusplus
 }

@@ -125,6 +125,7 @@ def tidy(paths: list[Path]) -> None:
     python = [str(p) for p in paths if p.suffix == ".py"]
     cpp = [str(p) for p in paths if p.suffix in (".cpp", ".h") and p.is_relative_to(ROOT / "csrc")]
     cpp += [str(p) for p in paths if p.is_relative_to(ROOT / "op_host")]
+    cpp.append(str(ROOT / "include" / "npu_rope.h"))
     beside = str(Path(sys.executable).parent)
     for command in (
         ["ruff", "check", "--quiet", "--select", "I", "--fix", *python],
