@@ -1,0 +1,220 @@
+"""What cos and sin rope rotates with, against the truth (mpmath) and against the C library's.
+
+A pair (1, 0) comes back as (cos, sin). The truth is computed with 120 bits, from the frequency
+as the specification defines it, not from any float64 of ours.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+
+import mpmath
+import numpy as np
+import pytest
+
+from npu_rope import RopeParams, rope
+from npu_rope.params import MAX_FREQUENCY
+from npu_rope.reference import rope as reference
+
+# |cos error|, |sin error| allowed under policy exact for float32 (numerics.md).
+EXACT_FLOAT32 = 2.0**-23
+# Measured for float64 input: the frequency is known to 64 bits, so its error shows at far positions.
+EXACT_FLOAT64_NEAR, NEAR = 2.0**-36, 2**24
+EXACT_FLOAT64_FAR = 2.0**-29
+
+BITS = 120
+BASES = [10000.0, 500000.0, 1e6, 160.0, 10000000.0]
+
+
+def table(positions, params, backend, dtype, angle="exact", factors=None):
+    """(cos, sin) as rope has them, [tokens, pairs]."""
+    x = np.zeros((len(positions), 1, params.n_dims), dtype)
+    x[..., 0::2] = 1
+    y = rope(x, positions, params, factors, backend=backend, angle=angle)[:, 0]
+    return y[:, 0::2].astype(np.float64), y[:, 1::2].astype(np.float64)
+
+
+def true_frequencies(params, factors=None):
+    with mpmath.workprec(BITS):
+        base = mpmath.mpf(params.freq_base)
+        return [
+            mpmath.power(base, mpmath.mpf(-2 * i) / params.n_dims)
+            * mpmath.mpf(params.freq_scale)
+            / (mpmath.mpf(float(factors[i])) if factors is not None else 1)
+            for i in range(params.n_dims // 2)
+        ]
+
+
+def truth(positions, frequencies):
+    with mpmath.workprec(BITS):
+        both = [[mpmath.cos_sin(int(p) * f) for f in frequencies] for p in positions]
+        return np.array(both, np.float64).transpose(2, 0, 1)
+
+
+def error(positions, params, backend, dtype, factors=None):
+    c, s = table(positions, params, backend, dtype, factors=factors)
+    true_c, true_s = truth(positions, true_frequencies(params, factors))
+    return np.maximum(np.abs(c - true_c), np.abs(s - true_s))
+
+
+def far_positions(n, seed):
+    rng = np.random.default_rng(seed)
+    edges = [-(2**31), 2**31 - 1, 2**31 - 2, 2**24, 2**24 + 1, -(2**24), 2**22 - 1, 0, 1, -1]
+    return np.concatenate([edges, rng.integers(-(2**31), 2**31, n)])
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_exact_is_within_2_to_the_minus_23_at_every_int32_position(base, backend):
+    params = RopeParams(128, freq_base=base)
+    assert error(far_positions(30, int(base)), params, backend, np.float32).max() <= EXACT_FLOAT32
+
+
+@pytest.mark.parametrize("base", BASES[:2])
+def test_exact_in_float64_is_far_better(base, backend):
+    params = RopeParams(64, freq_base=base)
+    positions = far_positions(40, int(base))
+    errors = error(positions, params, backend, np.float64)
+    near = np.abs(positions) <= NEAR
+    assert errors[near].max() <= EXACT_FLOAT64_NEAR
+    assert errors.max() <= EXACT_FLOAT64_FAR
+
+
+def test_exact_holds_with_frequency_factors_and_scaling(backend):
+    """The shape of Llama 3.1's factors: 1 to 8 over the pairs."""
+    params = RopeParams(64, freq_base=500000.0, freq_scale=0.25)
+    factors = np.linspace(1, 8, 32, dtype=np.float32)
+    assert error(far_positions(40, 3), params, backend, np.float32, factors).max() <= EXACT_FLOAT32
+
+
+def near_positions(n):
+    """Below 2**24: every power of two with its neighbours, the ends, and n more at random."""
+    powers = 2 ** np.arange(25)
+    chosen = np.concatenate([powers - 1, powers, powers + 1, np.arange(512), 2**24 - np.arange(512)])
+    chosen = np.concatenate([chosen, np.random.default_rng(6).integers(0, 2**24, n)])
+    return np.unique(chosen[chosen < 2**24])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_exact_densely_below_2_to_the_24(sign, backend):
+    """Few pairs, many positions: frequency 1 (the hardest: no rounding hides in it) and its like."""
+    params = RopeParams(4, freq_base=3.0)
+    positions = sign * near_positions(1500)
+    assert error(positions, params, backend, np.float32).max() <= EXACT_FLOAT32
+
+
+@pytest.mark.slow
+def test_cpu_and_reference_agree_at_every_third_position_below_2_to_the_24():
+    """The reference is held to the truth above; here it stands in for it, five million times."""
+    params = RopeParams(4, freq_base=3.0)
+    for start in range(0, 2**24, 2**20):
+        positions = np.arange(start, start + 2**20, 3)
+        c, s = table(positions, params, "cpu", np.float32)
+        true_c, true_s = reference.cos_sin(positions, params)
+        assert np.abs(c - true_c).max() <= EXACT_FLOAT32
+        assert np.abs(s - true_s).max() <= EXACT_FLOAT32
+
+
+def test_sequences_of_positions_are_as_exact_as_single_ones(backend):
+    params = RopeParams(16, freq_base=10000.0)
+    for start in (0, 2**24 - 100, 2**31 - 150):
+        positions = np.arange(start, start + 140)
+        assert error(positions, params, backend, np.float32).max() <= EXACT_FLOAT32
+
+
+def test_exact_matches_yarn_computed_by_mpmath(backend):
+    """Sections 2 and 5 with 120 bits: DeepSeek's constants."""
+    params = RopeParams(
+        64, n_ctx_orig=4096, freq_base=10000.0, freq_scale=1 / 40, ext_factor=1.0, beta_fast=32, beta_slow=1
+    )
+    with mpmath.workprec(BITS):
+        own = [mpmath.power(10000, mpmath.mpf(-2 * i) / 64) for i in range(32)]
+
+        def dim(beta):
+            return 64 * mpmath.log(4096 / (2 * mpmath.pi * beta)) / (2 * mpmath.log(10000))
+
+        low, high = mpmath.floor(dim(32)), mpmath.ceil(dim(1))
+        assert (int(low), int(high)) == (10, 23)
+        mixed = []
+        for i, f in enumerate(own):
+            ramp = 1 - min(mpmath.mpf(1), max(mpmath.mpf(0), (i - low) / (high - low)))
+            mixed.append(f * mpmath.mpf(1 / 40) * (1 - ramp) + f * ramp)
+        mscale = float(1 + mpmath.mpf(1) / 10 * mpmath.log(1 / mpmath.mpf(1 / 40)))
+    positions = far_positions(20, 9)
+    c, s = table(positions, params, backend, np.float32)
+    true_c, true_s = truth(positions, mixed)
+    assert np.abs(c - mscale * true_c).max() <= EXACT_FLOAT32 * mscale
+    assert np.abs(s - mscale * true_s).max() <= EXACT_FLOAT32 * mscale
+
+
+def test_frequencies_too_fast_to_follow_are_refused(backend):
+    x, params = np.ones((1, 1, 2), np.float32), RopeParams(2, freq_scale=MAX_FREQUENCY)
+    rope(x, np.array([1]), params, backend=backend)
+    with pytest.raises(ValueError, match=r"frequencies must be at most 1e\+09 radians per position"):
+        rope(x, np.array([1]), RopeParams(2, freq_scale=2 * MAX_FREQUENCY), backend=backend)
+
+
+# ---- policy f32 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", BASES[:3])
+def test_f32_is_the_float32_product_of_position_and_frequency(base, backend):
+    """freq rounded to float32, product rounded to float32, then the true cos and sin of that."""
+    params = RopeParams(64, freq_base=base)
+    positions = np.concatenate([np.arange(40), np.random.default_rng(8).integers(-(2**31), 2**31, 40)])
+    frequencies = np.array(true_frequencies(params), np.float64).astype(np.float32)
+    angles = positions.astype(np.float32)[:, None] * frequencies
+    with mpmath.workprec(BITS):
+        both = [[mpmath.cos_sin(mpmath.mpf(float(a))) for a in row] for row in angles]
+    true_c, true_s = np.array(both, np.float64).transpose(2, 0, 1)
+    c, s = table(positions, params, backend, np.float32, "f32")
+    assert np.abs(c - true_c).max() <= EXACT_FLOAT32
+    assert np.abs(s - true_s).max() <= EXACT_FLOAT32
+
+
+def test_f32_differs_from_exact_where_it_should(backend):
+    """Near position 131072 the rounded frequency alone is worth 1e-3: the policies are not the same."""
+    params, positions = RopeParams(128), np.array([131_071])
+    exact, rounded = (table(positions, params, backend, np.float32, a)[0] for a in ("exact", "f32"))
+    assert 1e-3 < np.abs(exact - rounded).max() < 1e-2
+
+
+# ---- policy ggml ------------------------------------------------------------------------------------
+
+
+def libm(name):
+    function = getattr(ctypes.CDLL(ctypes.util.find_library("m")), name)
+    function.restype = ctypes.c_float
+    function.argtypes = [ctypes.c_float] * (2 if name == "powf" else 1)
+    return lambda values: np.array([function(float(v)) for v in values.ravel()], np.float32).reshape(
+        values.shape
+    )
+
+
+GGML = [
+    RopeParams(128),
+    RopeParams(128, freq_base=500000.0),
+    RopeParams(64, freq_base=1e6, freq_scale=0.25, attn_factor=1.25),
+    RopeParams(64, n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0),
+    RopeParams(96, n_ctx_orig=4096, freq_scale=0.125, ext_factor=0.6, attn_factor=1.1, beta_slow=2.0),
+]
+
+
+@pytest.mark.parametrize("params", GGML, ids=repr)
+@pytest.mark.parametrize("with_factors", [False, True])
+def test_ggml_is_libms_cosf_and_sinf_of_ggmls_angles_bit_for_bit(params, with_factors):
+    rng = np.random.default_rng(10)
+    positions = np.concatenate([np.arange(70), rng.integers(0, 131_072, 60), [131_071, -5]])
+    factors = rng.uniform(1, 8, params.n_dims // 2).astype(np.float32) if with_factors else None
+    theta = reference.ggml_angles(positions, params, factors)
+    mscale = np.float32(params.mscale("ggml"))
+    c, s = table(positions, params, "cpu", np.float32, "ggml", factors)
+    assert np.array_equal(c.astype(np.float32), libm("cosf")(theta) * mscale)
+    assert np.array_equal(s.astype(np.float32), libm("sinf")(theta) * mscale)
+
+
+def test_ggml_differs_from_exact_where_it_should(backend):
+    """Step-by-step float32: 1.1e-2 in cos at position 131072, base 10000, 128 dimensions (numerics.md)."""
+    params, positions = RopeParams(128), np.array([131_072])
+    exact, stepped = (table(positions, params, backend, np.float32, a)[0] for a in ("exact", "ggml"))
+    assert 1e-3 < np.abs(exact - stepped).max() < 5e-2
