@@ -2,7 +2,208 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
 
-def bench() -> None:
-    """Measure rope against the memory floor and other libraries."""
-    raise SystemExit("npu-rope bench is not finished yet.")
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from npu_rope import optional_torch
+from npu_rope.bench import plot as plotting
+from npu_rope.bench import report
+from npu_rope.bench.rope_rows import DTYPES, MODES
+from npu_rope.bench.run import Options, Results, run
+from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
+
+USAGE_ERROR = 2
+
+
+class Format(str, Enum):
+    """Output formats."""
+
+    CONSOLE = "console"
+    JSON = "json"
+    CSV = "csv"
+
+
+def bench(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A tenth of a second per row, mode neox only: a first look.")
+    ] = False,
+    rows: Annotated[
+        str | None, typer.Option(help="Only rows whose name matches, e.g. 'prefill.*bf16' or '^decode'.")
+    ] = None,
+    threads: Annotated[str, typer.Option(help="Thread counts, one process each.")] = "1,2",
+    dtypes: Annotated[str, typer.Option(help="Some of f32,f16,bf16.")] = ",".join(DTYPES),
+    modes: Annotated[str | None, typer.Option(help="Some of neox,normal.")] = None,
+    peers: Annotated[
+        str | None, typer.Option(help="Only peers whose name matches, e.g. 'ggml|onnx'; none for nobody.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Measuring time per row, default 1.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="How to print the results.")] = Format.CONSOLE,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the results here instead of standard output.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the ratios: .png, .svg or .pdf.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Put the tables between the marks of this Markdown file.")
+    ] = None,
+    earlier: Annotated[
+        Path | None, typer.Option("--from", help="Show an earlier run's JSON instead of measuring.")
+    ] = None,
+    ggml_lib: Annotated[
+        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu; it must then be there.")
+    ] = None,
+) -> None:
+    """Measure rope against a copy of the same bytes and against other libraries.
+
+    The contestants of a row take turns in small batches, so that a disturbance hits all of them. Each
+    result is first compared with the float64 reference; who is wrong is named and not timed. A peer
+    that is not installed is shown with the command that installs it.
+
+    Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128], and q + k pairs of both; f32,
+    f16, bf16; modes neox and normal; 1 and 2 threads. All of it takes about half an hour; run it on an
+    otherwise idle machine, rows with a * were disturbed.
+
+    Exit status: 0 measured, 1 one of ours was wrong or a process ended early, 2 bad usage. A missed
+    target does not change it: that depends on the machine.
+
+    Examples:
+
+      npu-rope bench --quick
+
+      npu-rope bench --rows '^decode' --dtypes f32 --peers 'ggml|onnx' --threads 1
+
+      npu-rope bench --format json --output run.json --plot run.png
+
+      npu-rope bench --from run.json --markdown docs/benchmarks.md
+    """
+    if plot is not None and (remedy := plotting.missing()):
+        raise _usage_error(f"[bench] --plot must have matplotlib: {remedy}")
+    if earlier is not None:
+        results = _read(earlier)
+    else:
+        options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib)
+        results = _measure(options)
+    if markdown is not None:
+        report.write_markdown(results, markdown)
+    if plot is not None:
+        plotting.draw(results, plot)
+    with _stream(output) as stream:
+        writer = {Format.JSON: report.write_json, Format.CSV: report.write_csv}
+        writer.get(format_, report.write_console)(results, stream)
+    bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for f in results.figures)
+    raise typer.Exit(1 if bad or results.problems else 0)
+
+
+def _usage_error(text: str) -> typer.Exit:
+    print(text, file=sys.stderr)
+    return typer.Exit(USAGE_ERROR)
+
+
+def _read(path: Path) -> Results:
+    try:
+        return report.read_json(path)
+    except (OSError, ValueError, KeyError) as error:
+        raise _usage_error(
+            f"[bench] --from must be a file of --format json but got {path}: {error}"
+        ) from None
+
+
+def _some_of(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not chosen or any(word not in known for word in chosen):
+        raise _usage_error(f"[bench] {name} must be some of {','.join(known)} but got {text}.")
+    return chosen
+
+
+def _pattern(name: str, text: str | None) -> str | None:
+    try:
+        re.compile(text or "")
+    except re.error as error:
+        raise _usage_error(f"[bench] {name} must be a regular expression but got {text}: {error}.") from None
+    return text
+
+
+def _threads(text: str) -> tuple[int, ...]:
+    try:
+        counts = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        counts = ()
+    if not counts or min(counts) < 1:
+        raise _usage_error(f"[bench] --threads must be numbers >= 1 like 1,2 but got {text}.")
+    return counts
+
+
+def _options(
+    quick: bool,
+    rows: str | None,
+    threads: str,
+    dtypes: str,
+    modes: str | None,
+    peers: str | None,
+    seconds: float | None,
+    ggml_lib: str | None,
+) -> Options:
+    if optional_torch.torch is None:
+        raise _usage_error(f"[bench] needs torch, but {optional_torch.cause}.")
+    if ggml_lib is not None:
+        try:
+            find_library_dir(ggml_lib)
+        except GgmlUnavailable as error:
+            raise _usage_error(str(error)) from None
+    options = Options(
+        rows=_pattern("--rows", rows),
+        threads=_threads(threads),
+        dtypes=_some_of("--dtypes", dtypes, tuple(DTYPES)),
+        modes=_some_of("--modes", modes or ("neox" if quick else ",".join(MODES)), MODES),
+        peers=_pattern("--peers", peers),
+        ggml_lib=ggml_lib,
+    )
+    if quick:
+        options = replace(options, seconds=0.1, min_rounds=5, attempts=1, quiet_seconds=0.0)
+    if seconds is not None:
+        options = replace(options, seconds=seconds)
+    if not any(options.chosen_rows(count) for count in options.threads):
+        raise _usage_error(f"[bench] --rows must match a row's name but got {rows}.")
+    return options
+
+
+def _measure(options: Options) -> Results:
+    total = sum(len(options.chosen_rows(count)) for count in options.threads)
+    errors = Console(stderr=True, highlight=False)
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=errors,
+        disable=not errors.is_terminal,
+        transient=True,
+        refresh_per_second=1,  # drawing costs time that the rows would lose
+    ) as progress:
+        task = progress.add_task("starting", total=total)
+
+        def on_event(event: dict[str, Any]) -> None:
+            if event["event"] == "start":
+                progress.update(task, description=event["row"])
+            else:
+                progress.advance(task)
+
+        return run(options, on_event)
+
+
+@contextmanager
+def _stream(output: Path | None) -> Iterator[Any]:
+    if output is None:
+        yield sys.stdout
+        return
+    with output.open("w", encoding="utf-8", newline="") as stream:
+        yield stream

@@ -1,0 +1,79 @@
+"""The machine and the packages, in words: no host names, no paths."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+from npu_rope import native
+from npu_rope.errors import BackendUnavailable
+from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
+
+_PACKAGES = ("npu-rope", "torch", "numpy", "onnxruntime", "onnx", "transformers")
+_FLAGS = ("avx512f", "avx512_bf16", "avx512_fp16", "avx2", "f16c", "fma", "asimd", "sve")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def machine() -> str:
+    """Processor, cores, caches, memory and system in one line."""
+    parts = [_processor(), f"{os.cpu_count()} cores", *_caches()]
+    try:
+        gibibytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+        parts.append(f"{gibibytes:.0f} GiB memory")
+    except (ValueError, OSError):
+        pass
+    return ", ".join([*parts, platform.system()])
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    facts: dict[str, str] = {}
+    for line in lines:  # the first processor speaks for all
+        key, _, value = line.partition(":")
+        facts.setdefault(key.strip(), value.strip())
+    name = facts.get("model name", platform.machine())
+    if "cpu family" in facts:
+        name += f" (family {facts['cpu family']} model {facts.get('model', '?')})"
+    flags = set((facts.get("flags") or facts.get("Features") or "").split())
+    return " ".join([name, *(["with"] if flags else []), "/".join(f for f in _FLAGS if f in flags)]).strip()
+
+
+def _caches() -> list[str]:
+    said = []
+    for index in sorted(_CACHES.glob("index*")):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        if kind != "Instruction":
+            said.append(f"L{level}{'d' if kind == 'Data' else ''} {size.removesuffix('K')} KiB")
+    return said
+
+
+def versions(ggml_lib: str | None) -> dict[str, str]:
+    """Package versions; ``not installed`` where one is missing."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    try:
+        with GgmlProcess(ggml_lib) as process:
+            found["ggml"] = f"{process.info.version} ({process.info.cpu_library})"
+    except (GgmlUnavailable, GgmlAborted):
+        found["ggml"] = "not installed"
+    return found
+
+
+def isa() -> str:
+    """The instruction set our kernels run with here."""
+    try:
+        return native.load().isa()
+    except BackendUnavailable:
+        return "no native library"

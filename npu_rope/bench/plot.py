@@ -1,0 +1,128 @@
+"""The run as a picture: time over the memory floor's, bars grouped by dtype, logarithmic."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from npu_rope.bench import peers, rope_rows
+from npu_rope.bench.peers_ggml import GGML
+from npu_rope.bench.run import Results
+from npu_rope.bench.targets import Figures, disturbed
+
+# (contestant, its label, colour): ours in blues, peers apart from each other in colour and brightness.
+BARS = (
+    (rope_rows.OUT, "npu_rope out=", "#0b3c8c"),
+    (rope_rows.IN_PLACE, "npu_rope in place", "#4f8fe0"),
+    (rope_rows.PACKED, "npu_rope packed operator", "#a9cbf5"),
+    (GGML, "ggml", "#d9801a"),
+    (peers.ORT, "ONNX Runtime (tables given)", "#7b4fa3"),
+    (peers.HF, "transformers eager (tables given)", "#9a9a9a"),
+    (peers.HF_COMPILED, "transformers compiled (tables given)", "#5c5c5c"),
+    (peers.VLLM_COMPILED, "vLLM's formula compiled (table given)", "#2f8f5b"),
+)
+INK = "#1a1a1a"
+
+
+def missing() -> str | None:
+    """None where matplotlib is here, else how to get it."""
+    try:
+        importlib.import_module("matplotlib")
+    except ImportError:
+        return "pip install 'npu-rope[plot]'"
+    return None
+
+
+def draw(results: Results, path: Path) -> None:
+    """Write the plot; the suffix chooses PNG, SVG or PDF."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    plt: Any = importlib.import_module("matplotlib.pyplot")
+    mode = "neox" if any(f["mode"] == "neox" for f in results.figures) else "normal"
+    figures = [f for f in results.figures if f["mode"] == mode and "ratio" in f]
+    shapes = list(dict.fromkeys((f["group"], f["shape"]) for f in figures))
+    threads = sorted({f["threads"] for f in figures})
+    if not figures:
+        raise ValueError("[bench] results must have at least one measured figure to plot but got none.")
+    size = (6.6 * len(threads) + 0.6, 2.7 * len(shapes) + 1.5)
+    canvas, axes = plt.subplots(len(shapes), len(threads), figsize=size, sharey=True, squeeze=False)
+    for line, (group, shape) in zip(axes, shapes, strict=True):
+        for axis, count in zip(line, threads, strict=True):
+            own = [f for f in figures if (f["group"], f["shape"], f["threads"]) == (group, shape, count)]
+            _panel(axis, own)
+            plural = "" if count == 1 else "s"
+            axis.set_title(f"{group} {shape}, {count} thread{plural}", color=INK, fontsize=10, loc="left")
+        line[0].set_ylabel("time / memory floor", color=INK, fontsize=9)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for _, _, colour in BARS]
+    names = [label for _, label, _ in BARS]
+    top = 1 - 0.95 / size[1]
+    columns = 4 if len(threads) > 1 else 2
+    canvas.legend(
+        handles,
+        names,
+        loc="upper center",
+        ncol=columns,
+        frameon=False,
+        fontsize=9,
+        labelcolor=INK,
+        bbox_to_anchor=(0.5, 1 - 0.3 / size[1]),
+    )
+    canvas.suptitle(
+        f"Rotary position embedding, mode {mode}: lower is better, 1 is a copy of the same bytes",
+        color=INK,
+        fontsize=12,
+        y=1 - 0.1 / size[1],
+        va="top",
+    )
+    canvas.tight_layout(rect=(0, 0, 1, top if columns == 4 else top - 0.5 / size[1]))
+    canvas.savefig(path, dpi=130, facecolor="white")
+    plt.close(canvas)
+
+
+def _panel(axis: Any, figures: Figures) -> None:
+    dtypes = [d for d in rope_rows.DTYPES if any(f["dtype"] == d for f in figures)]
+    width = 0.86 / len(BARS)
+    for place, dtype in enumerate(dtypes):
+        for k, (name, _, colour) in enumerate(BARS):
+            found = [f for f in figures if f["dtype"] == dtype and f["contestant"] == name]
+            if found:
+                at = place + (k - (len(BARS) - 1) / 2) * width
+                _bar(axis, at, width, found[0], colour)
+    axis.axhline(1, color=INK, linewidth=1)
+    axis.set_yscale("log")
+    axis.set_ylim(0.2, 300)
+    axis.set_yticks([0.5, 1, 2, 5, 10, 20, 50, 100], ["0.5", "1", "2", "5", "10", "20", "50", "100"])
+    axis.minorticks_off()
+    axis.set_xticks(range(len(dtypes)), dtypes)
+    axis.set_xlim(-0.55, len(dtypes) - 0.45)
+    axis.tick_params(colors=INK, labelsize=9)
+    axis.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def _bar(axis: Any, at: float, width: float, figure: dict[str, Any], colour: str) -> None:
+    ratio = min(max(figure["ratio"], 0.21), 290)
+    axis.bar(at, ratio - 0.2, width * 0.92, bottom=0.2, color=colour)
+    text = _three_characters(figure["ratio"]) + ("*" if disturbed(figure) else "")
+    axis.annotate(
+        text,
+        (at, ratio),
+        (0, 2),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        rotation=90,
+        fontsize=7,
+        color=INK,
+    )
+
+
+def _three_characters(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+__all__: Sequence[str] = ("BARS", "draw", "missing")

@@ -1,0 +1,178 @@
+"""Results as console tables, JSON, CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from npu_rope.bench.run import Results
+from npu_rope.bench.targets import Figures, disturbed, microseconds, verdicts
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+LEGEND = (
+    "us: median microseconds per call. spread: interquartile range / least sample. x floor: median over"
+    " rounds of this time / the memory floor's time in the same round. *: others used 10 % of a core or"
+    " more meanwhile."
+)
+CSV_COLUMNS = (
+    "row",
+    "group",
+    "shape",
+    "dtype",
+    "mode",
+    "threads",
+    "contestant",
+    "kind",
+    "status",
+    "note",
+    "median_us",
+    "min_us",
+    "spread",
+    "samples",
+    "ratio",
+    "ratio_of_medians",
+    "foreign_cores",
+    "isa",
+    "machine",
+    "versions",
+)
+_STYLES = {"PASS": "bold green", "MISS": "bold red", "NOT MEASURED": "yellow"}
+
+
+@dataclass
+class Block:
+    """One table: a shape, dtype and mode, its thread counts side by side."""
+
+    title: str
+    header: list[str]
+    lines: list[list[str]]
+    kinds: list[str]
+
+
+def blocks(figures: Figures) -> Iterator[Block]:
+    """The figures as tables of text."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for figure in figures:
+        title = f"{figure['group']} {figure['shape']} {figure['dtype']} {figure['mode']}"
+        grouped.setdefault(title, []).append(figure)
+    for title, own in grouped.items():
+        threads = sorted({figure["threads"] for figure in own})
+        header = ["contestant"]
+        for count in threads:
+            header += [f"{count}T us", "spread", "x floor"]
+        block = Block(title, header, [], [])
+        for name in dict.fromkeys(figure["contestant"] for figure in own):
+            same = {figure["threads"]: figure for figure in own if figure["contestant"] == name}
+            cells = [cell for count in threads for cell in _cells(same.get(count))]
+            block.lines.append([_labelled(name, list(same.values())), *cells])
+            block.kinds.append(next(iter(same.values()))["kind"])
+        yield block
+
+
+def _labelled(name: str, figures: Figures) -> str:
+    """The name, and why there is no figure where there is none."""
+    said = dict.fromkeys(
+        f"{figure['status']}: {figure['note']}" for figure in figures if figure["status"] != "ok"
+    )
+    return f"{name} ({'; '.join(said)})" if said else name
+
+
+def _cells(figure: dict[str, Any] | None) -> list[str]:
+    if figure is None or "median_us" not in figure:
+        return ["-", "-", "-"]
+    ratio = f"{figure['ratio']:.2f}" if "ratio" in figure else "-"
+    star = "*" if disturbed(figure) else ""
+    return [microseconds(figure["median_us"]), f"{figure['spread']:.0%}", ratio + star]
+
+
+def head(results: Results) -> list[str]:
+    """Where and with what the run was made."""
+    known = results.facts
+    versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
+    return [f"Machine: {known['machine']}. Kernels: {known['isa']}.", f"Versions: {versions}."]
+
+
+def write_console(results: Results, stream: TextIO) -> None:
+    """Tables and verdicts for people."""
+    console = Console(file=stream, highlight=False, width=None if stream.isatty() else 118)
+    for line in head(results):
+        console.print(escape(line))
+    for block in blocks(results.figures):
+        table = Table(title=escape(block.title), title_justify="left", title_style="bold", box=None)
+        for name in block.header:
+            table.add_column(
+                name, justify="left" if name == "contestant" else "right", no_wrap=name != "contestant"
+            )
+        for line, kind in zip(block.lines, block.kinds, strict=True):
+            table.add_row(
+                *map(escape, line), style={"ours": "bold", "floor": "dim", "call": "dim"}.get(kind, "")
+            )
+        console.print()
+        console.print(table)
+    console.print()
+    console.print(LEGEND)
+    console.print()
+    for verdict in verdicts(results.figures):
+        style = _STYLES[verdict.outcome.rstrip("?")]
+        console.print(f"[{style}]{verdict.outcome}[/] {escape(verdict.target)}")
+        console.print(f"     {escape(verdict.detail)}")
+    for problem in results.problems:
+        console.print(f"[bold red]{escape(problem)}[/]")
+
+
+def write_json(results: Results, stream: TextIO) -> None:
+    """The whole document."""
+    json.dump(results.document(), stream, indent=1)
+    stream.write("\n")
+
+
+def read_json(path: Path) -> Results:
+    """A run written by :func:`write_json`."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    facts = {name: document[name] for name in ("machine", "isa", "versions", "seconds_per_row")}
+    return Results(facts, document["rows"], document["problems"])
+
+
+def write_csv(results: Results, stream: TextIO) -> None:
+    """One line a figure."""
+    writer = csv.DictWriter(stream, CSV_COLUMNS, restval="")
+    writer.writeheader()
+    writer.writerows(results.figures)
+
+
+def markdown(results: Results) -> str:
+    """The generated part of ``docs/benchmarks.md``."""
+    lines = [*head(results), "", "| target | | measured |", "|---|---|---|"]
+    lines += [f"| {v.target} | {v.outcome} | {v.detail} |" for v in verdicts(results.figures)]
+    lines += ["", LEGEND.replace("*:", "\\*:")]
+    for block in blocks(results.figures):
+        lines += ["", f"### {block.title}", "", _markdown_line(block.header)]
+        lines.append("|---|" + "---:|" * (len(block.header) - 1))
+        for cells, kind in zip(block.lines, block.kinds, strict=True):
+            name, *figures = (cell.replace("|", "\\|").replace("*", "\\*") for cell in cells)
+            lines.append(_markdown_line([f"**{name}**" if kind == "ours" else name, *figures]))
+    lines += [f"\nNot complete: {problem}" for problem in results.problems]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def write_markdown(results: Results, path: Path) -> None:
+    """Put the generated part between its marks; where there are none, it is the whole file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    generated = f"{BEGIN}\n\n{markdown(results)}\n{END}"
+    if BEGIN in text and END in text:
+        before, after = text[: text.index(BEGIN)], text[text.index(END) + len(END) :]
+        path.write_text(before + generated + after, encoding="utf-8")
+    else:
+        path.write_text(generated + "\n", encoding="utf-8")

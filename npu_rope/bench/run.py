@@ -1,0 +1,132 @@
+"""One process per number of threads; the rows come back one by one.
+
+Thread counts are fixed when the OpenMP, ONNX Runtime and torch pools start, so each has a process of
+its own, started with ``OMP_NUM_THREADS`` set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from npu_rope.bench import machine
+from npu_rope.bench.rope_rows import DTYPES, MODES, Row, rows
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure and for how long."""
+
+    rows: str | None = None
+    threads: tuple[int, ...] = (1, 2)
+    dtypes: tuple[str, ...] = tuple(DTYPES)
+    modes: tuple[str, ...] = MODES
+    peers: str | None = None
+    seconds: float = 1.0
+    min_rounds: int = 9
+    attempts: int = 3
+    quiet_seconds: float = 120.0
+    """How long to wait, in all, for others to leave the machine alone."""
+    ggml_lib: str | None = None
+
+    def chosen_rows(self, threads: int) -> list[Row]:
+        """The rows of one process."""
+        return rows(self.dtypes, self.modes, threads, self.rows)
+
+
+@dataclass
+class Results:
+    """A run: the facts once, a flat dictionary per figure, and what went wrong."""
+
+    facts: dict[str, Any]
+    figures: list[dict[str, Any]]
+    problems: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """What ``--format json`` writes."""
+        from npu_rope.bench.targets import verdicts
+
+        judged = [asdict(verdict) for verdict in verdicts(self.figures)]
+        return {
+            "schema": SCHEMA,
+            **self.facts,
+            "problems": self.problems,
+            "targets": judged,
+            "rows": self.figures,
+        }
+
+
+def facts(options: Options) -> dict[str, Any]:
+    """The machine and the versions, in words."""
+    return {
+        "machine": machine.machine(),
+        "isa": machine.isa(),
+        "versions": machine.versions(options.ggml_lib),
+        "seconds_per_row": options.seconds,
+    }
+
+
+def run(options: Options, on_event: Callable[[dict[str, Any]], None]) -> Results:
+    """Measure everything the options ask for.
+
+    Args:
+        on_event: called with ``{"event": "start", "row": name}`` and, per finished row,
+            ``{"event": "row", "figures": [...]}``.
+    """
+    known = facts(options)
+    versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
+    results = Results(known, [], [])
+    for threads in options.threads:
+        expected = {row.name for row in options.chosen_rows(threads)}
+        for event in _events(options, threads, results.problems):
+            if event["event"] == "row":
+                for figure in event["figures"]:
+                    figure.update(machine=known["machine"], isa=known["isa"], versions=versions)
+                    results.figures.append(figure)
+                    expected.discard(figure["row"])
+            on_event(event)
+        if expected:
+            results.problems.append(f"not measured, the process ended early: {'; '.join(sorted(expected))}")
+    return results
+
+
+def _events(options: Options, threads: int, problems: list[str]) -> Iterator[dict[str, Any]]:
+    count = str(threads)
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": count,
+        "MKL_NUM_THREADS": count,
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "GGML_NO_BACKTRACE": "1",
+    }
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "npu_rope.bench.worker",
+        count,
+        json.dumps(asdict(options)),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                yield json.loads(line)
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode != 0:
+        code = process.returncode
+        how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        problems.append(f"the process for {threads} threads ended with {how}")

@@ -1,0 +1,120 @@
+"""Were the speed targets met? Each is judged on this run's own figures.
+
+``ours`` is the better of ``npu_rope.rope(out=)`` and the operator it calls, ``rope_packed_``: both
+write into a kept buffer, as the floor, ggml and ONNX Runtime do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from npu_rope.bench.rope_rows import OUT, PACKED, SCHEMA
+
+FLOOR_TARGETS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
+DISTURBED_CORES = 0.1
+Figures = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One target. ``outcome`` is PASS or MISS, with a ``?`` where others used the machine meanwhile,
+    or NOT MEASURED where this run lacks the rows."""
+
+    target: str
+    outcome: str
+    detail: str
+
+
+def verdicts(figures: Figures) -> list[Verdict]:
+    """Every target, judged."""
+    return [*_floor_targets(figures), _nobody_ahead(figures), _decode_calls(figures)]
+
+
+def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
+    """The figures of each row, rows in the order measured."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for figure in figures:
+        grouped.setdefault(figure["row"], []).append(figure)
+    return grouped
+
+
+def disturbed(figure: dict[str, Any]) -> bool:
+    """Others used a tenth of a core or more while this was measured."""
+    return (figure["foreign_cores"] or 0.0) >= DISTURBED_CORES
+
+
+def fastest(figures: Figures, *, kind: str | None = None, names: Sequence[str] = ()) -> dict[str, Any] | None:
+    """The measured figure with the least median among those of the kind or the names."""
+    fit = [f for f in figures if "median_us" in f and (f["kind"] == kind or f["contestant"] in names)]
+    return min(fit, key=lambda f: float(f["median_us"]), default=None)
+
+
+def _floor_targets(figures: Figures) -> Iterator[Verdict]:
+    for dtype, limit in FLOOR_TARGETS.items():
+        found = [
+            best
+            for row in by_row(figures).values()
+            if row[0]["group"] == "prefill" and row[0]["dtype"] == dtype
+            if (best := fastest(row, names=(OUT, PACKED))) is not None and "ratio" in best
+        ]
+        yield _judged(
+            f"prefill {dtype}: at most {limit} x the memory floor",
+            all(f["ratio"] <= limit for f in found),
+            [f"{f['mode']} {f['threads']}T {f['ratio']:.2f}" for f in found],
+            found,
+        )
+
+
+def _nobody_ahead(figures: Figures) -> Verdict:
+    behind, seen = [], []
+    for name, row in by_row(figures).items():
+        mine, theirs = fastest(row, names=(OUT, PACKED)), fastest(row, kind="peer")
+        if row[0]["dtype"] == "f32" or mine is None or theirs is None:
+            continue
+        seen.append(mine)
+        if theirs["median_us"] < mine["median_us"]:
+            times = f"{microseconds(theirs['median_us'])} against our {microseconds(mine['median_us'])} us"
+            behind.append(f"{name}: {theirs['contestant']} {times}")
+    details = behind or [f"{len(seen)} rows with peers"]
+    return _judged("f16 and bf16: no peer ahead in any row", not behind, details, seen)
+
+
+def _decode_calls(figures: Figures) -> Verdict:
+    details, seen, met = [], [], True
+    for row in by_row(figures).values():
+        first = row[0]
+        if (first["group"], first["shape"], first["dtype"]) != ("decode", "[1,1,32,128]", "f32"):
+            continue
+        mine, theirs = fastest(row, names=(PACKED,)), fastest(row, kind="peer")
+        if mine is None or theirs is None:
+            continue
+        schema = fastest(row, names=(SCHEMA,))
+        full = f", full schema {microseconds(schema['median_us'])}" if schema else ""
+        best = f"best peer {microseconds(theirs['median_us'])} ({theirs['contestant']})"
+        where = f"{first['mode']} {first['threads']}T"
+        details.append(f"{where}: {microseconds(mine['median_us'])} us{full}, {best}")
+        met = met and mine["median_us"] <= theirs["median_us"]
+        seen.append(mine)
+    return _judged(
+        "decode [1,1,32,128] f32 through torch.ops: at most the best peer's time", met, details, seen
+    )
+
+
+def _judged(target: str, met: bool, details: Sequence[str], seen: Figures) -> Verdict:
+    if not seen:
+        return Verdict(target, "NOT MEASURED", "this run has no such row, or no peer in it")
+    doubt = any(map(disturbed, seen))
+    outcome = ("PASS" if met else "MISS") + ("?" if doubt else "")
+    advice = " (others used the machine: measure again when it is idle)" if doubt else ""
+    return Verdict(target, outcome, "; ".join(details) + advice)
+
+
+def microseconds(value: float) -> str:
+    """Three significant digits, thousands spelled out.
+
+    >>> microseconds(2.0512), microseconds(1234.5)
+    ('2.05', '1230')
+    """
+    return f"{float(f'{value:.3g}'):g}"

@@ -1,0 +1,76 @@
+"""The process that measures: ``python -m npu_rope.bench.worker THREADS OPTIONS_AS_JSON``.
+
+One JSON object per line on standard output; whatever peers print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from npu_rope.bench import peers, rope_rows
+from npu_rope.bench.harness import Contestant, Figure, measure_row, wait_for_quiet
+from npu_rope.bench.run import Options
+from npu_rope.optional_torch import torch
+
+
+def contestants(row: rope_rows.Row, options: Options) -> list[Contestant]:
+    """Everyone who takes part in the row: floor, call cost, ours, peers."""
+    inputs = rope_rows.Inputs(row)
+    everyone = [rope_rows.floor(inputs)]
+    if row.is_decode:
+        everyone.append(rope_rows.empty_call(inputs))
+    return [*everyone, *rope_rows.ours(inputs), *peers.peers(inputs, options.peers, options.ggml_lib)]
+
+
+def as_dict(row: rope_rows.Row, figure: Figure, foreign: float | None) -> dict[str, Any]:
+    """One figure, flat."""
+    return {
+        "row": row.name,
+        "group": row.group,
+        "shape": row.shape,
+        "dtype": row.dtype,
+        "mode": row.mode,
+        "threads": row.threads,
+        "contestant": figure.contestant,
+        "kind": figure.kind,
+        "status": figure.status,
+        "note": figure.note,
+        "foreign_cores": None if foreign is None else round(foreign, 3),
+        **{name: float(f"{value:.6g}") for name, value in figure.numbers.items()},
+    }
+
+
+def main() -> None:
+    """Measure the rows of one number of threads."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    threads = int(sys.argv[1])
+    options = Options(**json.loads(sys.argv[2]))
+
+    def say(**event: Any) -> None:
+        print(json.dumps(event), file=answers, flush=True)
+
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    patience = options.quiet_seconds
+    for row in options.chosen_rows(threads):
+        say(event="start", row=row.name)
+        if options.peers != "none":
+            torch._dynamo.reset()  # its limit of recompilations would turn later rows into eager ones
+        everyone = contestants(row, options)
+        patience -= wait_for_quiet(patience)
+        figures, foreign = measure_row(
+            everyone,
+            options.seconds,
+            settle_between=threads > 1,
+            min_rounds=options.min_rounds,
+            attempts=options.attempts,
+        )
+        say(event="row", row=row.name, figures=[as_dict(row, figure, foreign) for figure in figures])
+
+
+if __name__ == "__main__":
+    main()
