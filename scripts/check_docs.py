@@ -77,7 +77,7 @@ def run_python(path: Path, python: list[Block], folder: str) -> list[str]:
     if not python:
         return []
     steps = [f"exec(compile({chr(10) * (b.line - 1) + b.text!r}, {str(path)!r}, 'exec'))" for b in python]
-    status, output = run([sys.executable, "-W", "error", "-"], folder, "\n".join(steps))
+    status, output = run([sys.executable, "-"], folder, "\n".join(steps))
     return [f"{path}: the python blocks failed\n{output}"] if status else []
 
 
