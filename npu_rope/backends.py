@@ -191,7 +191,9 @@ def _rope_reference(
     """Arrays, or torch tensors of the CPU (no gradient flows through)."""
     if _is_tensor(x):
         for name, t in (("x", x), ("positions", positions), ("freq_factors", freq_factors), ("out", out)):
-            if _is_tensor(t) and t.device.type != "cpu":
+            if t is not None and not _is_tensor(t):
+                raise bad_type("rope", f"{name} must be a torch tensor like x but got {type(t).__name__}.")
+            if t is not None and t.device.type != "cpu":
                 raise bad_value("rope", f"{name} must be on device cpu for this backend but got {t.device}.")
     else:
         positions, freq_factors = _as_arrays(positions, freq_factors)

@@ -161,8 +161,8 @@ def _is_plain(x: Any) -> bool:
 def _rope_torch(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
 ) -> Any:
-    needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
     try:
+        needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
         if not needs_grad and not torch.compiler.is_compiling() and _is_plain(x):
             return _rope_packed(x, positions, params, freq_factors, out, forward, angle)
         _require_params(params)
@@ -178,7 +178,7 @@ def _rope_torch(
             )
         torch.ops.npu_rope.rope_out.default(x, positions, freq_factors, **attributes, out=out)
         return out
-    except (RuntimeError, TypeError, IndexError) as error:
+    except (RuntimeError, TypeError, IndexError, AttributeError) as error:
         raise _explained(error, x, positions, params, freq_factors, out, angle) from error.__cause__
 
 

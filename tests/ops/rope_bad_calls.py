@@ -1,0 +1,374 @@
+"""rope's bad calls as a table: how each is made, what must be said of it, and by which paths.
+
+A path that cannot express an input (a read-only tensor, NULL in Python) is left out by name.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from rope_cases import to_torch
+
+from npu_rope import RopeParams, native, rope
+from npu_rope.native import CParams, c_tensor
+
+SENTINEL = 99.0
+B, S, N, D = 2, 3, 2, 8
+DEFAULTS = {
+    "n_dims": 8,
+    "mode": 0,
+    "n_ctx_orig": 0,
+    "freq_base": 10000.0,
+    "freq_scale": 1.0,
+    "ext_factor": 0.0,
+    "attn_factor": 1.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "sections": (0, 0, 0, 0),
+    "n_offs": 0,
+}
+
+
+def sentinels(shape, dtype=np.float32):
+    return np.full(shape, SENTINEL, dtype)
+
+
+@dataclass
+class Call:
+    """A correct call, to be spoiled in one place."""
+
+    x: np.ndarray = field(default_factory=lambda: np.ones((B, S, N, D), np.float32))
+    positions: Any = field(default_factory=lambda: np.arange(S, dtype=np.int32))
+    factors: Any = None
+    out: Any = field(default_factory=lambda: sentinels((B, S, N, D)))
+    attributes: dict = field(default_factory=lambda: dict(DEFAULTS))
+    angle: int = 0
+
+    def with_attributes(self, **changed):
+        self.attributes.update(changed)
+        return self
+
+    def arrays(self):
+        return [a for a in (self.x, self.positions, self.factors, self.out) if isinstance(a, np.ndarray)]
+
+
+# ---- the paths into the operator -----------------------------------------------------------------
+
+ANGLES = {0: "exact", 1: "f32", 2: "ggml"}
+
+
+def through_python(backend, convert):
+    def run(call):
+        x = convert(call.x)
+        out = x if call.out is call.x else convert(call.out)
+        angle = ANGLES.get(call.angle, str(call.angle))
+        params = RopeParams(**call.attributes)
+        rope(x, convert(call.positions), params, convert(call.factors), backend=backend, out=out, angle=angle)
+
+    return run
+
+
+def tensor_of(array):
+    return to_torch(array) if isinstance(array, np.ndarray) else array
+
+
+def through_torch_ops(call):
+    x, positions, factors = tensor_of(call.x), tensor_of(call.positions), tensor_of(call.factors)
+    attributes = {**call.attributes, "sections": list(call.attributes["sections"]), "angle": call.angle}
+    if call.out is call.x:
+        torch.ops.npu_rope.rope_(x, positions, factors, **attributes)
+    else:
+        torch.ops.npu_rope.rope_out(x, positions, factors, **attributes, out=tensor_of(call.out))
+
+
+def c_view(array):
+    strides = tuple(s // array.itemsize for s in array.strides)
+    return c_tensor(array.ctypes.data, array.dtype.name, array.shape, strides)
+
+
+def through_c(call):
+    a = call.attributes
+    params = CParams(**{**a, "sections": (C.c_int32 * 4)(*a["sections"])})
+    tensors = [c_view(t) for t in (call.x, call.positions, call.out)]
+    factors = None if call.factors is None else C.byref(c_view(call.factors))
+    library = native.load()
+    x, positions, out = (C.byref(t) for t in tensors)
+    library._raise_on(library._rope(x, positions, factors, C.byref(params), 1, call.angle, out))
+
+
+PATHS: dict[str, Callable[[Call], None]] = {
+    "numpy-reference": through_python("reference", lambda a: a),
+    "numpy-cpu": through_python("cpu", lambda a: a),
+    "torch-reference": through_python("reference", tensor_of),
+    "torch-cpu": through_python("cpu", tensor_of),
+    "torch-default": through_python(None, tensor_of),
+    "torch-ops": through_torch_ops,
+    "c": through_c,
+}
+PYTHON = tuple(p for p in PATHS if p.startswith(("numpy", "torch-")) and p != "torch-ops")
+NUMPY = ("numpy-reference", "numpy-cpu")
+TORCH = ("torch-reference", "torch-cpu", "torch-default", "torch-ops")
+
+
+# ---- the table -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Bad:
+    """One wrong argument: how it is made, and what must be said of it."""
+
+    name: str
+    make: Callable[[], Call]
+    text: str
+    kind: type = ValueError
+    paths: tuple[str, ...] = tuple(PATHS)
+
+
+def attribute(name, text, *, paths=tuple(PATHS), kind=ValueError, **changed):
+    return Bad(name, lambda: Call().with_attributes(**changed), text, kind, paths)
+
+
+def argument(name, text, *, paths=tuple(PATHS), kind=ValueError, **changed):
+    return Bad(name, lambda: Call(**{k: v() for k, v in changed.items()}), text, kind, paths)
+
+
+YARN = {"ext_factor": 1.0, "n_ctx_orig": 4096}
+EVEN = "n_dims must be a positive even number but got"
+OFFS = "n_offs must be an even number >= 0 but got"
+MODES = "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got"
+EXECUTED = "mode must be normal (0) or neox (2) but got"
+WHEN = "when ext_factor is not 0"
+
+ATTRIBUTES = [
+    attribute("n_dims-odd", f"{EVEN} 7.", n_dims=7),
+    attribute("n_dims-zero", f"{EVEN} 0.", n_dims=0),
+    attribute("n_dims-negative", f"{EVEN} -2.", n_dims=-2),
+    attribute("n_dims-too-wide", "n_dims must be at most the head size 8 but got 10.", n_dims=10),
+    attribute("n_offs-odd", f"{OFFS} 1.", n_offs=1, n_dims=4),
+    attribute("n_offs-negative", f"{OFFS} -2.", n_offs=-2, n_dims=4),
+    attribute("n_offs-too-far", "n_offs + n_dims must be at most the head size 8 but got 10.", n_offs=2),
+    attribute(
+        "n_offs-huge", "n_offs + n_dims must be at most the head size 8 but got 2147483654.", n_offs=2**31 - 2
+    ),
+    attribute("mode-unknown", f"{MODES} 3.", mode=3),
+    attribute("mode-mrope", f"{EXECUTED} mrope (8).", mode=8),
+    attribute("mode-vision", f"{EXECUTED} vision (24).", mode=24),
+    attribute("mode-imrope", f"{EXECUTED} imrope (40).", mode=40),
+    attribute("freq_base-zero", "freq_base must be positive and finite but got 0.", freq_base=0.0),
+    attribute("freq_base-negative", "freq_base must be positive and finite but got -2.5.", freq_base=-2.5),
+    attribute("freq_base-nan", "freq_base must be positive and finite but got nan.", freq_base=float("nan")),
+    attribute(
+        "freq_base-minus-nan", "freq_base must be positive and finite but got nan.", freq_base=-float("nan")
+    ),
+    attribute("freq_base-inf", "freq_base must be positive and finite but got inf.", freq_base=float("inf")),
+    attribute("freq_scale-zero", "freq_scale must be positive and finite but got 0.", freq_scale=0.0),
+    attribute("freq_scale-negative", "freq_scale must be positive and finite but got -1.", freq_scale=-1.0),
+    attribute("ext_factor-nan", "ext_factor must be finite but got nan.", ext_factor=float("nan")),
+    attribute("attn_factor-inf", "attn_factor must be finite but got -inf.", attn_factor=-float("inf")),
+    attribute("n_ctx_orig-negative", "n_ctx_orig must be >= 0 but got -1.", n_ctx_orig=-1),
+    attribute("yarn-n_ctx_orig", f"n_ctx_orig must be positive {WHEN} but got 0.", ext_factor=1.0),
+    attribute("yarn-freq_base", f"freq_base must differ from 1 {WHEN} but got 1.", **YARN, freq_base=1.0),
+    attribute(
+        "yarn-beta_fast", f"beta_fast must be positive and finite {WHEN} but got 0.", **YARN, beta_fast=0.0
+    ),
+    attribute(
+        "yarn-beta_slow", f"beta_slow must be positive and finite {WHEN} but got -1.", **YARN, beta_slow=-1.0
+    ),
+    attribute(
+        "sections-given",
+        "sections must be [0, 0, 0, 0] in mode neox but got [1, 2, 3, 0].",
+        sections=(1, 2, 3, 0),
+        mode=2,
+    ),
+    attribute(
+        "sections-negative",
+        "sections must be four numbers >= 0 but got [0, -1, 0, 0].",
+        sections=(0, -1, 0, 0),
+    ),
+    attribute(
+        "sections-three",
+        "sections must be four numbers >= 0 but got 3.",
+        sections=(0, 0, 0),
+        paths=(*PYTHON, "torch-ops"),
+    ),
+    attribute(
+        "frequency-too-fast",
+        "frequencies must be at most 1e+09 radians per position but got 2e+09 for pair 0.",
+        freq_scale=2e9,
+    ),
+    Bad("angle-unknown", lambda: Call(angle=3), "angle must be exact (0), f32 (1) or ggml (2) but got 3."),
+]
+
+X_TYPE = "x must be float32, float16, bfloat16 or float64 but got"
+X_SHAPE = "x must have shape [B,S,N,D] or [S,N,D] but got"
+P_SHAPE = "positions must have shape [S] = [3] or [B, S] = [2, 3] but got"
+P_TYPE = "positions must be int32 or int64 but got"
+P_RANGE = "positions must be in the int32 range but got"
+F_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
+F_VALUE = "freq_factors must be positive and finite but got"
+NAMED = tuple(p for p in PATHS if p not in ("c", "torch-ops"))  # paths that know every dtype's name
+
+
+def factors(*values, dtype=np.float32):
+    return lambda: np.array(values, dtype)
+
+
+def meta_positions():
+    return torch.zeros(S, dtype=torch.int32, device="meta")
+
+
+INPUTS = [
+    argument("x-int32", f"{X_TYPE} int32.", kind=TypeError, x=lambda: np.ones((B, S, N, D), np.int32)),
+    argument(
+        "x-int16", f"{X_TYPE} int16.", kind=TypeError, x=lambda: np.ones((B, S, N, D), np.int16), paths=NAMED
+    ),
+    argument("x-bool", f"{X_TYPE} bool.", kind=TypeError, x=lambda: np.ones((B, S, N, D), bool), paths=NAMED),
+    argument("x-2d", f"{X_SHAPE} [3, 8].", x=lambda: np.ones((3, 8), np.float32)),
+    argument(
+        "x-5d", f"{X_SHAPE} [1, 2, 3, 2, 8].", x=lambda: np.ones((1, B, S, N, D), np.float32), paths=NAMED
+    ),
+    argument("positions-long", f"{P_SHAPE} [4].", positions=lambda: np.arange(4)),
+    argument("positions-turned", f"{P_SHAPE} [3, 2].", positions=lambda: np.zeros((3, 2), np.int32)),
+    argument("positions-scalar", f"{P_SHAPE} [].", positions=lambda: np.array(1)),
+    argument("positions-3d", f"{P_SHAPE} [1, 2, 3].", positions=lambda: np.zeros((1, 2, 3), np.int64)),
+    argument(
+        "positions-batched-without-batch",
+        "positions must have shape [S] = [3] but got [2, 3].",
+        positions=lambda: np.zeros((2, 3), np.int32),
+        x=lambda: np.ones((S, N, D), np.float32),
+        out=lambda: sentinels((S, N, D)),
+    ),
+    argument(
+        "positions-float", f"{P_TYPE} float32.", kind=TypeError, positions=lambda: np.zeros(3, np.float32)
+    ),
+    argument(
+        "positions-int16",
+        f"{P_TYPE} int16.",
+        kind=TypeError,
+        positions=lambda: np.zeros(3, np.int16),
+        paths=NAMED,
+    ),
+    argument("positions-above", f"{P_RANGE} 2147483648.", positions=lambda: np.array([0, 2**31, 5])),
+    argument("positions-below", f"{P_RANGE} -2147483649.", positions=lambda: np.array([0, 1, -(2**31) - 1])),
+    argument(
+        "positions-on-meta",
+        "positions must be on x's device cpu but got meta.",
+        positions=meta_positions,
+        paths=("torch-cpu", "torch-default", "torch-ops"),
+    ),
+    argument("factors-short", f"{F_SHAPE} [3].", factors=factors(1, 1, 1)),
+    argument("factors-2d", f"{F_SHAPE} [1, 4].", factors=factors([1, 1, 1, 1])),
+    argument(
+        "factors-float64",
+        "freq_factors must be float32 but got float64.",
+        kind=TypeError,
+        factors=factors(1, 1, 1, 1, dtype=np.float64),
+    ),
+    argument("factors-zero", f"{F_VALUE} 0 at index 2.", factors=factors(1, 1, 0, 1)),
+    argument("factors-nan", f"{F_VALUE} nan at index 0.", factors=factors(np.nan, 1, 0, 1)),
+    argument("factors-inf", f"{F_VALUE} inf at index 3.", factors=factors(1, 1, 1, np.inf, 0)),
+    argument("factors-negative", f"{F_VALUE} -2.5 at index 1.", factors=factors(1, -2.5, 1, 1)),
+]
+
+
+def out_view(shape, strides):
+    """Sentinels seen through any strides (of elements)."""
+    memory = sentinels(1000)
+    return lambda: np.lib.stride_tricks.as_strided(memory, shape, [4 * s for s in strides])
+
+
+def shared_in_part(x_from, out_from, count=B * S * N * D):
+    def make():
+        memory = sentinels(400)
+        shape = (B, S, N, D)
+        return Call(x=memory[x_from:][:count].reshape(shape), out=memory[out_from:][:count].reshape(shape))
+
+    return make
+
+
+def out_over(name):
+    def make():
+        call = Call(factors=np.ones(4, np.float32))
+        spot = call.out.ravel()[5:9]
+        if name == "positions":
+            call.positions = spot.view(np.int32)[:S]
+            call.positions[...] = 1
+        else:
+            call.factors = spot
+            spot[...] = 1
+        return call
+
+    return make
+
+
+def read_only():
+    out = sentinels((B, S, N, D))
+    out.flags.writeable = False
+    return out
+
+
+def off_by_a_byte():
+    raw = np.zeros(4 * B * S * N * D + 1, np.uint8)
+    return raw[1:].view(np.float32).reshape(B, S, N, D)
+
+
+def spaced_in_place():
+    x = np.ones((B, S, N, 2 * D), np.float32)[..., ::2]
+    return Call(x=x, out=x)
+
+
+PART = "out must be x itself or share no memory with {} but got memory shared in part."
+UNIT = "must have unit stride in its last dimension but got"
+OUTPUTS = [
+    argument(
+        "out-shape",
+        "out must have x's shape [2, 3, 2, 8] but got [2, 3, 2, 6].",
+        out=lambda: sentinels((B, S, N, 6)),
+    ),
+    argument(
+        "out-rank",
+        "out must have x's shape [2, 3, 2, 8] but got [6, 2, 8].",
+        out=lambda: sentinels((6, N, D)),
+    ),
+    argument(
+        "out-dtype",
+        "out must have x's dtype float32 but got float16.",
+        kind=TypeError,
+        out=lambda: sentinels((B, S, N, D), np.float16),
+    ),
+    argument("out-read-only", "out must be writeable but got a read-only array.", out=read_only, paths=NUMPY),
+    argument("out-spaced", f"out {UNIT} 2.", out=out_view((B, S, N, D), (96, 32, 16, 2))),
+    argument(
+        "out-backwards",
+        f"out {UNIT} -1.",
+        out=lambda: sentinels((B, S, N, D))[..., ::-1],
+        paths=(*NUMPY, "c"),
+    ),
+    argument("out-all-one", f"out {UNIT} 0.", out=out_view((B, S, N, D), (48, 16, 8, 0))),
+    argument(
+        "out-folded-heads",
+        "out must not overlap itself but got strides [48, 16, 4, 1].",
+        out=out_view((B, S, N, D), (48, 16, 4, 1)),
+    ),
+    argument(
+        "out-shared-batch",
+        "out must not overlap itself but got strides [0, 16, 8, 1].",
+        out=out_view((B, S, N, D), (0, 16, 8, 1)),
+    ),
+    Bad("out-overlaps-x-after", shared_in_part(0, 8), PART.format("x")),
+    Bad("out-overlaps-x-before", shared_in_part(1, 0), PART.format("x")),
+    Bad("out-overlaps-x-by-one", shared_in_part(95, 0), PART.format("x")),
+    Bad("out-overlaps-positions", out_over("positions"), PART.format("positions")),
+    Bad("out-overlaps-factors", out_over("freq_factors"), PART.format("freq_factors")),
+    argument(
+        "out-unaligned",
+        "out must be aligned to its 4-byte elements but got an address that is not.",
+        out=off_by_a_byte,
+    ),
+    Bad("x-spaced-in-place", spaced_in_place, f"x {UNIT} 2."),
+]

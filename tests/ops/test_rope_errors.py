@@ -1,0 +1,269 @@
+"""Bad calls: the same words on every path, and nothing written. The table: rope_bad_calls.py."""
+
+from __future__ import annotations
+
+import ctypes as C
+
+import numpy as np
+import pytest
+import torch
+from rope_bad_calls import (
+    ATTRIBUTES,
+    INPUTS,
+    OUTPUTS,
+    PATHS,
+    SENTINEL,
+    Call,
+    D,
+    N,
+    S,
+    sentinels,
+    shared_in_part,
+)
+from rope_cases import to_torch
+
+from npu_rope import BackendUnavailable, RopeMode, RopeParams, native, rope, rope_
+from npu_rope.native import CParams, c_tensor
+
+TABLE = [(bad, path) for bad in (*ATTRIBUTES, *INPUTS, *OUTPUTS) for path in bad.paths]
+
+
+def written(array, before):
+    return not np.array_equal(array, before, equal_nan=array.dtype.kind == "f")
+
+
+@pytest.mark.parametrize(("bad", "path"), TABLE, ids=[f"{b.name}-{p}" for b, p in TABLE])
+def test_bad_call_says_what_is_wrong_and_writes_nothing(bad, path):
+    call = bad.make()
+    before = [a.copy() for a in call.arrays()]
+    expected = RuntimeError if path == "torch-ops" else bad.kind
+    with pytest.raises((expected, ValueError, TypeError) if path == "torch-ops" else expected) as caught:
+        PATHS[path](call)
+    said = str(caught.value)
+    if path == "torch-ops":
+        assert f"[rope] {bad.text}" in said
+    else:
+        assert said == f"[rope] {bad.text}"
+    assert not any(written(a, b) for a, b in zip(call.arrays(), before, strict=True))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_call_that_is_spoiled_is_a_correct_one(path):
+    call = Call(factors=np.ones(4, np.float32))
+    PATHS[path](call)
+    assert not np.any(call.out == SENTINEL)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_back_to_back_memory_is_no_overlap(path):
+    PATHS[path](shared_in_part(96, 0)())
+
+
+# ---- what only C can say ----------------------------------------------------------------------------
+
+
+def c_call(x_shape=(3, 2, 8), **changed):
+    """A correct call's C structs, each replaceable."""
+    data = np.ones(48, np.float32)
+    positions, out = np.arange(3, dtype=np.int32), sentinels(48)
+    structs = {
+        "x": c_tensor(data.ctypes.data, "float32", x_shape, (16, 8, 1)),
+        "positions": c_tensor(positions.ctypes.data, "int32", (3,), (1,)),
+        "freq_factors": None,
+        "params": CParams(n_dims=8, freq_base=10000.0, freq_scale=1.0, attn_factor=1.0),
+        "out": c_tensor(out.ctypes.data, "float32", (3, 2, 8), (16, 8, 1)),
+        **changed,
+    }
+    pointers = [None if s is None else C.byref(s) for s in structs.values()]
+    library = native.load()
+    status = library._rope(*pointers[:4], 1, 0, pointers[4])
+    return status, library.lib.npu_rope_last_error().decode(), out
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("x", "a tensor"), ("positions", "a tensor"), ("params", "a struct"), ("out", "a tensor")],
+)
+def test_null_arguments_are_named(name, what):
+    status, said, out = c_call(**{name: None})
+    assert (status, said) == (1, f"[rope] {name} must be {what} but got NULL.")
+    assert np.all(out == SENTINEL)
+
+
+@pytest.mark.parametrize("name", ["x", "positions", "freq_factors", "out"])
+def test_null_data_is_refused_unless_there_is_none(name):
+    shapes = {"x": (3, 2, 8), "positions": (3,), "freq_factors": (4,), "out": (3, 2, 8)}
+    shape = shapes[name]
+    strides = (16, 8, 1)[-len(shape) :] if len(shape) > 1 else (1,)
+    dtype = "int32" if name == "positions" else "float32"
+    status, said, out = c_call(**{name: c_tensor(0, dtype, shape, strides)})
+    assert (status, said) == (1, f"[rope] {name} must have data but got NULL.")
+    assert np.all(out == SENTINEL)
+
+
+def test_null_data_of_empty_tensors_is_fine():
+    nothing = c_tensor(0, "float32", (0, 2, 8), (16, 8, 1))
+    status, _, _ = c_call((0, 2, 8), out=nothing, positions=c_tensor(0, "int32", (0,), (1,)))
+    assert status == 0
+
+
+BIG = 2**31
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((BIG, BIG, BIG), (0, 0, 1)),  # elements
+        ((2**30, 2**30, 8), (0, 0, 1)),  # bytes
+        ((2, 2, 8), (2**62, 2**62, 1)),  # reach
+        ((2, 1, 8), (-(2**63), 0, 1)),  # a stride without an absolute value
+        ((2, 1, 8), (2**61, 0, 1)),  # reach in bytes
+    ],
+)
+def test_sizes_and_strides_that_overflow_are_refused(shape, strides):
+    data = np.ones(64, np.float32)
+    status, said, out = c_call(x=c_tensor(data.ctypes.data, "float32", shape, strides))
+    assert (status, said) == (1, f"[rope] x must have fewer than 2^63 bytes but got shape {list(shape)}.")
+    assert np.all(out == SENTINEL)
+
+
+def test_negative_sizes_are_refused():
+    data = np.ones(64, np.float32)
+    status, said, _ = c_call(x=c_tensor(data.ctypes.data, "float32", (-3, 2, 8), (16, 8, 1)))
+    assert (status, said) == (1, "[rope] x must have sizes >= 0 but got [-3, 2, 8].")
+
+
+@pytest.mark.parametrize("ndim", [-1, 0, 5, 99])
+def test_ranks_the_struct_cannot_hold_are_refused(ndim):
+    x = c_tensor(0, "float32", (3, 2, 8), (16, 8, 1))
+    x.ndim = ndim
+    status, said, _ = c_call(x=x)
+    assert (status, said) == (1, "[rope] x must have shape [B,S,N,D] or [S,N,D] but got [].")
+    for name in ("positions", "freq_factors", "out"):
+        struct = c_tensor(0, "int32" if name == "positions" else "float32", (3,), (1,))
+        struct.ndim = ndim
+        status, said, _ = c_call(**{name: struct})
+        assert status == 1
+        assert said.startswith(f"[rope] {name} must have")
+
+
+@pytest.mark.parametrize("name", ["x", "positions", "freq_factors", "out"])
+def test_unknown_dtypes_are_type_errors(name):
+    struct = c_tensor(0, "complex64", (3, 2, 8), (16, 8, 1))
+    status, said, _ = c_call(**{name: struct})
+    assert status == 2
+    assert said.startswith(f"[rope] {name} must ")
+    assert said.endswith("but got an unknown dtype.")
+
+
+@pytest.mark.parametrize(("name", "dtype", "size"), [("x", "float32", 4), ("positions", "int64", 8)])
+def test_unaligned_data_is_refused(name, dtype, size):
+    raw = np.zeros(400, np.uint8)
+    address = raw.ctypes.data + (-raw.ctypes.data) % 8 + size // 2
+    shape, strides = ((3, 2, 8), (16, 8, 1)) if name == "x" else ((3,), (1,))
+    status, said, out = c_call(**{name: c_tensor(address, dtype, shape, strides)})
+    text = f"[rope] {name} must be aligned to its {size}-byte elements but got an address that is not."
+    assert (status, said) == (1, text)
+    assert np.all(out == SENTINEL)
+
+
+def test_unknown_instruction_set_is_refused(library):
+    with pytest.raises(ValueError, match=r"^\[force_isa\] name must be .* but got sse9\.$"):
+        library.force_isa("sse9")
+
+
+# ---- what only Python can say ---------------------------------------------------------------------------
+
+
+def ones(framework):
+    x, positions = np.ones((S, N, D), np.float32), np.arange(S)
+    return (x, positions) if framework == "numpy" else (to_torch(x), to_torch(positions))
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_unknown_backend_names_the_known_ones(framework):
+    with pytest.raises(
+        ValueError, match=r"^\[rope\] backend must be one of reference, cpu, sim.* but got cuda\.$"
+    ):
+        rope(*ones(framework), RopeParams(8), backend="cuda")
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize(
+    ("name", "piece"),
+    [("sim", "simulator"), ("sim:ascend910b", "simulator"), ("npu", "npu_rope's NPU kernels")],
+)
+def test_an_absent_backend_says_what_is_missing_and_how_to_get_it(name, piece, framework):
+    with pytest.raises(BackendUnavailable) as caught:
+        rope(*ones(framework), RopeParams(8), backend=name)
+    assert caught.value.backend == name
+    assert piece in caught.value.missing
+    assert caught.value.remedy
+    assert str(caught.value).startswith(f"[{name}] backend must be available but ")
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", None])
+@pytest.mark.parametrize("wrong", [None, {"n_dims": 8}, 8])
+def test_params_must_be_rope_params(framework, backend_name, wrong):
+    text = rf"^\[rope\] params must be a RopeParams but got {type(wrong).__name__}\.$"
+    with pytest.raises(TypeError, match=text):
+        rope(*ones(framework), wrong, backend=backend_name)
+    if framework == "torch":
+        x, positions = ones(framework)
+        with pytest.raises(TypeError, match=text):
+            rope(x.requires_grad_(), positions, wrong, backend=backend_name)
+
+
+@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+def test_x_must_be_an_array_or_a_tensor(backend_name):
+    text = r"^\[rope\] x must be a torch tensor or a NumPy array but got list\.$"
+    with pytest.raises(TypeError, match=text):
+        rope([[[1.0, 2.0]]], [0], RopeParams(2), backend=backend_name)
+
+
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", None])
+@pytest.mark.parametrize("name", ["positions", "freq_factors", "out"])
+def test_arrays_beside_a_tensor_are_refused(name, backend_name):
+    x, positions = ones("torch")
+    given = {"positions": positions, "freq_factors": torch.ones(4), "out": torch.empty_like(x)}
+    given[name] = given[name].numpy()
+    text = rf"^\[rope\] {name} must be a torch tensor like x but got ndarray\.$"
+    with pytest.raises(TypeError, match=text):
+        rope(
+            x,
+            given["positions"],
+            RopeParams(8),
+            given["freq_factors"],
+            out=given["out"],
+            backend=backend_name,
+        )
+
+
+@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+def test_a_tensor_as_out_of_an_array_is_refused(backend_name):
+    x, positions = ones("numpy")
+    with pytest.raises(TypeError, match=r"^\[rope\] out must be a NumPy array like x but got Tensor\.$"):
+        rope(x, positions, RopeParams(8), out=torch.empty(x.shape), backend=backend_name)
+
+
+@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+def test_a_tensor_on_another_device_is_refused(backend_name):
+    x = torch.ones(S, N, D, device="meta")
+    with pytest.raises(ValueError, match=r"^\[rope\] x must be on device cpu for .* but got meta\.$"):
+        rope(x, torch.arange(S), RopeParams(8), backend=backend_name)
+
+
+@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+def test_rope_in_place_refuses_a_read_only_array(backend_name):
+    x, positions = ones("numpy")
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="out must be writeable but got a read-only array"):
+        rope_(x, positions, RopeParams(8), backend=backend_name)
+
+
+def test_every_mode_that_is_not_executed_is_refused_by_name(backend):
+    for mode in (RopeMode.MROPE, RopeMode.VISION, RopeMode.IMROPE):
+        x, positions = ones("numpy")
+        with pytest.raises(ValueError, match=rf"but got {mode.name.lower()} \({mode.value}\)\.$"):
+            rope(x, positions, RopeParams(8, mode, sections=(1, 1, 1, 1)), backend=backend)
