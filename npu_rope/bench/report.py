@@ -103,8 +103,8 @@ def head(results: Results) -> list[str]:
 def write_console(results: Results, stream: TextIO) -> None:
     """Tables and verdicts for people."""
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 118)
-    for line in head(results):
-        console.print(escape(line))
+    for fact in head(results):
+        console.print(escape(fact))
     for block in blocks(results.figures):
         table = Table(title=escape(block.title), title_justify="left", title_style="bold", box=None)
         for name in block.header:

@@ -69,8 +69,8 @@ def bench(
     that is not installed is shown with the command that installs it.
 
     Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128], and q + k pairs of both; f32,
-    f16, bf16; modes neox and normal; 1 and 2 threads. All of it takes about half an hour; run it on an
-    otherwise idle machine, rows with a * were disturbed.
+    f16, bf16; modes neox and normal; 1 and 2 threads. All of it takes 10 to 30 minutes; run it on an
+    otherwise idle machine: rows with a * were disturbed.
 
     Exit status: 0 measured, 1 one of ours was wrong or a process ended early, 2 bad usage. A missed
     target does not change it: that depends on the machine.

@@ -1,0 +1,242 @@
+"""The rope benchmark itself: rows, checks, verdicts, reports, and one run of the command."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner  # noqa: E402
+
+from npu_rope.bench import report  # noqa: E402
+from npu_rope.bench.peers import peers  # noqa: E402
+from npu_rope.bench.rope_rows import OUT, PACKED, Inputs, Row, ours, rows  # noqa: E402
+from npu_rope.bench.run import Options, Results  # noqa: E402
+from npu_rope.bench.targets import verdicts  # noqa: E402
+from npu_rope.bench.verify import OURS, PEER_HALF_FORMULA  # noqa: E402
+from npu_rope.cli.app import app  # noqa: E402
+
+SMALL = ((1, 3, 2),)
+
+
+def figure(contestant=OUT, kind="ours", *, row="prefill", dtype="f32", median=1.0, ratio=1.0, foreign=0.0):
+    return {
+        "row": f"{row} {dtype} neox 1 thread",
+        "group": row,
+        "shape": "[1,1,32,128]",
+        "dtype": dtype,
+        "mode": "neox",
+        "threads": 1,
+        "contestant": contestant,
+        "kind": kind,
+        "status": "ok",
+        "note": "",
+        "foreign_cores": foreign,
+        "median_us": median,
+        "min_us": median,
+        "spread": 0.0,
+        "samples": 5.0,
+        "ratio": ratio,
+        "ratio_of_medians": ratio,
+    }
+
+
+def results(*figures):
+    facts = {"machine": "a machine", "isa": "baseline", "versions": {"torch": "2"}, "seconds_per_row": 1.0}
+    return Results(facts, list(figures), [])
+
+
+def outcomes(*figures):
+    return [verdict.outcome for verdict in verdicts(figures)]
+
+
+def test_every_shape_dtype_and_mode_is_a_row():
+    found = Options().chosen_rows(2)
+    assert len(found) == 5 * 3 * 2 == len({row.name for row in found})
+    assert all(row.name.endswith("2 threads") for row in found)
+
+
+def test_rows_are_chosen_by_their_name():
+    assert {row.group for row in rows(["f32"], ["neox"], 1, "decode")} == {"decode", "gqa decode"}
+    assert [row.shape for row in rows(["f32"], ["neox"], 1, r"^decode \[32")] == ["[32,1,32,128]"]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("mode", ["neox", "normal"])
+def test_all_our_ways_in_give_the_reference_result(dtype, mode):
+    for heads in (SMALL, ((2, 1, 4), (2, 1, 2))):
+        inputs = Inputs(Row("decode" if len(heads) > 1 else "prefill", heads, dtype, mode, 1))
+        for contestant in ours(inputs):
+            if dtype != "bf16" or "NumPy" not in contestant.name:
+                ready = contestant.prepare()
+                with ready.around():
+                    assert contestant.check(ready.result()) is None, contestant.name
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("mode", ["neox", "normal"])
+def test_peers_are_right_by_the_looser_bound(mode):
+    inputs = Inputs(Row("prefill", SMALL, "f16", mode, 1))
+    for contestant in peers(inputs, "onnx|transformers eager|ggml", None):
+        ready = contestant.prepare()
+        assert contestant.check(ready.result()) is None, contestant.name
+        ready.close()
+
+
+def test_asking_for_no_peers_gives_none():
+    assert list(peers(Inputs(Row("prefill", SMALL, "f32", "neox", 1)), "none", None)) == []
+
+
+@pytest.mark.parametrize("bound", [OURS, PEER_HALF_FORMULA], ids=["ours", "peer"])
+@pytest.mark.parametrize("wrong", ["sign", "pairing", "position", "unrotated", "nan", "shape"])
+def test_a_wrong_rotation_is_caught_by_either_bound(wrong, bound):
+    import npu_rope
+
+    inputs = Inputs(Row("prefill", SMALL, "bf16", "neox", 1))
+    x, positions, params = inputs.xs[0], inputs.positions, inputs.params
+    other = npu_rope.RopeParams(params.n_dims, "normal")
+    made = {
+        "sign": lambda: npu_rope.rope(x, positions, params, forward=False),
+        "pairing": lambda: npu_rope.rope(x, positions, other),
+        "position": lambda: npu_rope.rope(x, positions + 1, params),
+        "unrotated": lambda: x,
+        "nan": lambda: x * float("nan"),
+        "shape": lambda: x[:, :2],
+    }[wrong]()
+    assert inputs.check(*bound)([made]) is not None
+    assert inputs.check(*bound)([npu_rope.rope(x, positions, params)]) is None
+
+
+def test_verdicts_pass_and_miss_at_the_limit():
+    peer = figure("peer", "peer", dtype="bf16", median=2.0)
+    assert outcomes(figure(ratio=1.2), figure(dtype="bf16", ratio=1.6, median=2.0), peer) == [
+        "PASS",
+        "NOT MEASURED",
+        "PASS",
+        "PASS",
+        "NOT MEASURED",
+    ]
+    ahead = figure("peer", "peer", dtype="bf16", median=1.9)
+    assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
+        "MISS",
+        "NOT MEASURED",
+        "MISS",
+        "MISS",
+        "NOT MEASURED",
+    ]
+
+
+def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
+    mine = figure(PACKED, row="decode", median=3.0)
+    slow, fast = (figure(f"peer {t}", "peer", row="decode", median=t) for t in (9.0, 2.0))
+    assert outcomes(mine, slow)[-1] == "PASS"
+    assert outcomes(mine, slow, fast)[-1] == "MISS"
+
+
+def test_a_verdict_on_disturbed_figures_is_in_doubt():
+    assert outcomes(figure(foreign=0.5))[0] == "PASS?"
+
+
+def test_a_missing_peer_stays_a_row_in_every_report():
+    absent = figure("ggml CPU rope_ext", "peer") | {"status": "not installed", "note": "pip install it"}
+    for name in ("median_us", "min_us", "spread", "samples", "ratio", "ratio_of_medians"):
+        del absent[name]
+    run = results(figure(), absent)
+    stream = io.StringIO()
+    report.write_console(run, stream)
+    assert "not installed: pip install it" in " ".join(stream.getvalue().split())
+    assert "| ggml CPU rope_ext (not installed: pip install it) | - | - | - |" in report.markdown(run)
+    stream = io.StringIO(newline="")
+    report.write_csv(run, stream)
+    lines = list(csv.DictReader(stream.getvalue().splitlines()))
+    assert [line["status"] for line in lines] == ["ok", "not installed"]
+
+
+def test_markdown_replaces_only_what_stands_between_the_marks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"# Mine\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n")
+    report.write_markdown(results(figure()), page)
+    text = page.read_text()
+    assert text.startswith("# Mine\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert f"**{OUT}**" in text
+
+
+def test_json_can_be_read_back(tmp_path):
+    stream = io.StringIO()
+    report.write_json(results(figure()), stream)
+    path = tmp_path / "run.json"
+    path.write_text(stream.getvalue())
+    assert report.read_json(path).figures == [figure()]
+
+
+def test_the_plot_is_a_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    from npu_rope.bench import plot
+
+    absent = figure("ggml CPU rope_ext", "peer") | {"status": "unsupported"}
+    del absent["ratio"]
+    plot.draw(results(figure(), absent), tmp_path / "run.png")
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--rows", "no such row"],
+        ["--rows", "("],
+        ["--threads", "0"],
+        ["--dtypes", "f8"],
+        ["--ggml-lib", "/nowhere"],
+        ["--from", "/nowhere.json"],
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_bad_usage_is_exit_status_2_and_says_what_is_wrong(arguments):
+    outcome = CliRunner().invoke(app, ["bench", *arguments])
+    assert outcome.exit_code == 2
+    assert " must " in outcome.output
+
+
+def test_the_command_measures_decode_rows_and_writes_the_documented_json(tmp_path):
+    path = tmp_path / "run.json"
+    command = [
+        sys.executable,
+        "-m",
+        "npu_rope.cli",
+        "bench",
+        "--quick",
+        "--rows",
+        "decode",
+        "--peers",
+        "none",
+    ]
+    command += ["--format", "json", "--output", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(path.read_text())
+    assert set(document) == {
+        "schema",
+        "machine",
+        "isa",
+        "versions",
+        "seconds_per_row",
+        "problems",
+        "targets",
+        "rows",
+    }
+    assert document["problems"] == []
+    assert {row["threads"] for row in document["rows"]} == {1, 2}
+    for row in document["rows"]:
+        assert set(report.CSV_COLUMNS) >= set(row) >= {"row", "contestant", "status", "machine", "versions"}
+        assert row["status"] == ("unsupported" if "NumPy" in row["note"] else "ok"), row
+        if row["status"] == "ok":
+            assert row["min_us"] <= row["median_us"]
+            assert row["samples"] >= 5
+            assert row["ratio"] > 0
