@@ -119,6 +119,7 @@ def _bar(axis: Any, at: float, width: float, figure: dict[str, Any], colour: str
         rotation=90,
         fontsize=7,
         color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.2},
     )
 
 
