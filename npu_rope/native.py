@@ -162,7 +162,7 @@ class Native:
     ) -> None:
         """``npu_rope_rope``, its status raised as ValueError or TypeError."""
         factors = None if freq_factors is None else C.byref(freq_factors)
-        code = ANGLE_POLICIES.index(angle)  # type: ignore[arg-type]
+        code = ANGLE_POLICIES.index(angle)
         self._raise_on(
             self._rope(C.byref(x), C.byref(positions), factors, C.byref(params), forward, code, C.byref(out))
         )

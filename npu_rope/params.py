@@ -38,10 +38,10 @@ class RopeMode(IntEnum):
 def _integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise bad_type("rope", f"{name} must be an integer but got {value!r}.")
-    value = int(value)
-    if not -(2**31) <= value < 2**31:
-        raise bad_value("rope", f"{name} must be in the int32 range but got {value}.")
-    return value
+    number = int(value)
+    if not -(2**31) <= number < 2**31:
+        raise bad_value("rope", f"{name} must be in the int32 range but got {number}.")
+    return number
 
 
 def _number(name: str, value: Any) -> float:
@@ -119,7 +119,9 @@ class RopeParams:
     n_offs: int = 0
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
         put("n_dims", _integer("n_dims", self.n_dims))
         if self.n_dims <= 0 or self.n_dims % 2:
             raise bad_value("rope", f"n_dims must be a positive even number but got {self.n_dims}.")
@@ -220,7 +222,8 @@ class RopeParams:
         if policy == "ggml":
             from npu_rope.reference.rope import ggml_angles
 
-            return ggml_angles(np.array([1]), self, freq_factors)[0]
+            at_one: npt.NDArray[np.float32] = ggml_angles(np.array([1]), self, freq_factors)[0]
+            return at_one
         frequency = self.extended_frequencies(freq_factors)
         return frequency.astype(np.float64).astype(np.float64 if policy == "exact" else np.float32)
 
