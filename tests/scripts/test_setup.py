@@ -1,0 +1,148 @@
+"""scripts/lib.sh: what is missing is named, what is done is skipped, what failed shows its log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BASH = shutil.which("bash")
+pytestmark = pytest.mark.skipif(BASH is None, reason="no bash")
+TOOLS = [
+    "bash",
+    "cat",
+    "cksum",
+    "dirname",
+    "find",
+    "grep",
+    "head",
+    "mkdir",
+    "mv",
+    "rm",
+    "sed",
+    "sort",
+    "tail",
+    "tr",
+]
+
+
+def bash(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    assert BASH is not None
+    return subprocess.run(
+        [BASH, "-c", f"source '{ROOT}/scripts/lib.sh'\n{code}"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> str:
+    """A PATH with neither Python nor a compiler."""
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found is not None, tool
+        (tmp_path / tool).symlink_to(found)
+    return str(tmp_path)
+
+
+def test_missing_compiler_is_named_with_a_remedy(bare: str) -> None:
+    done = bash("setup test", PATH=bare, CXX="")
+    assert done.returncode == 1
+    assert "error: no C++17 compiler was found" in done.stderr
+    assert "apt install g++" in done.stderr
+
+
+def test_missing_python_is_named_with_a_remedy(bare: str) -> None:
+    done = bash("require_python", PATH=bare, PYTHON="")
+    assert done.returncode == 1
+    assert "error: no Python 3.10 or newer was found" in done.stderr
+    assert "PYTHON=/path/to/python3" in done.stderr
+
+
+def test_python_that_cannot_make_environments_is_refused(bare: str) -> None:
+    fake = Path(bare) / "python3"
+    fake.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1 ;; *) exit 0 ;; esac\n')
+    fake.chmod(0o755)
+    done = bash("require_python", PATH=bare, PYTHON="")
+    assert done.returncode == 1
+    assert "apt install python3-venv" in done.stderr
+
+
+def test_old_python_is_passed_over(bare: str) -> None:
+    fake = Path(bare) / "python3"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    (Path(bare) / "python3.11").symlink_to(sys.executable)
+    done = bash("find_python", PATH=bare, PYTHON="")
+    assert done.stdout.strip() == f"{bare}/python3.11"
+
+
+STEPS = 'VENV="$FOLDER"; STAMPS="$VENV/.stamps"; LOGS="$VENV/.logs"\n'
+
+
+def test_step_runs_once_until_its_inputs_change(tmp_path: Path) -> None:
+    code = STEPS + "for hash in 1 1 2 2; do step 1/1 name $hash text echo noise || exit 1; done"
+    done = bash(code, FOLDER=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[1/1] text ... done") == 2
+    assert "noise" not in done.stdout
+
+
+def test_failed_step_shows_its_log_and_is_run_again(tmp_path: Path) -> None:
+    code = STEPS + "fails() { echo because; false; }\nstep 1/1 name 1 text fails"
+    for _ in range(2):
+        done = bash(code, FOLDER=str(tmp_path))
+        assert done.returncode == 1
+        assert f"{tmp_path}/.logs/name.log" in done.stderr
+        assert "| because" in done.stderr
+
+
+def test_step_that_was_interrupted_is_run_again(tmp_path: Path) -> None:
+    done = bash(STEPS + "step 1/1 name 1 text true", FOLDER=str(tmp_path))
+    assert done.returncode == 0
+    done = bash(STEPS + "stop() { kill -9 $BASHPID; }\nstep 1/1 name 2 text stop", FOLDER=str(tmp_path))
+    assert done.returncode != 0
+    for expected in ("text ... done", ""):
+        done = bash(STEPS + "step 1/1 name 1 text true", FOLDER=str(tmp_path))
+        assert expected in done.stdout
+    assert done.stdout == ""
+
+
+def test_hash_sees_contents_and_names(tmp_path: Path) -> None:
+    hashes = set()
+    for name, text in (("a", "1"), ("a", "2"), ("b c", "2")):
+        shutil.rmtree(tmp_path / "folder", ignore_errors=True)
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "folder" / name).write_text(text)
+        hashes.add(bash('hash_of "$FOLDER" word', FOLDER=str(tmp_path / "folder")).stdout)
+    assert len(hashes) == 3
+
+
+@pytest.mark.parametrize("script", ["test.sh", "validate.sh"])
+def test_help_teaches_and_installs_nothing(script: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    done = subprocess.run(
+        [tmp_path / "scripts" / script, "--help"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: scripts/{script}")
+    assert "Exit status:" in done.stdout
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_requirements_follow_extras_and_leave_out_what_has_a_step_of_its_own() -> None:
+    script = ROOT / "scripts" / "requirements.py"
+    command = [sys.executable, script, "test", "--without", "torch", "pywhispercpp"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    listed = done.stdout.split("\n")
+    assert any(line.startswith("scikit-build-core") for line in listed)
+    assert any(line.startswith("typer") for line in listed)
+    assert not any(line.startswith(("torch", "pywhispercpp", "npu-rope")) for line in listed)
