@@ -281,52 +281,97 @@ def _fake_rope_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factor
     check_out(backends.spec_of_tensor(out), backends.spec_of_tensor(x))
 
 
-def _setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
-    _, positions, freq_factors = inputs
-    ctx.save_for_backward(positions, freq_factors)
-    ctx.attributes = dict(keyword_only_inputs)
+def _refuse_leaf(x: Any) -> None:
+    """torch's own refusal, but before anything is written."""
+    base, what = x, "a leaf Variable"
+    if x._is_view():
+        base, what = x._base, "a view of a leaf Variable"
+    if base.is_leaf and base.requires_grad:
+        raise RuntimeError(f"{what} that requires grad is being used in an in-place operation.")
 
 
-def _backward(ctx: Any, grad: Any) -> tuple[Any, None, None]:
-    positions, freq_factors = ctx.saved_tensors
-    attributes = dict(ctx.attributes)
-    attributes["forward"] = not attributes["forward"]
-    return torch.ops.npu_rope.rope.default(grad, positions, freq_factors, **attributes), None, None
+def _register_autograd(library: Any) -> None:
+    from torch._functorch.utils import enable_single_level_autograd_function as allowed
 
+    below, operators = torch._C._AutoDispatchBelowAutograd, torch.ops.npu_rope
 
-def _make_inplace_autograd() -> Any:
-    below = torch._C._AutoDispatchBelowAutograd
-
-    class RopeInPlace(torch.autograd.Function):  # type: ignore[misc]
+    # torch.autograd.Function without its detour through torch.func, whose transforms have been
+    # dealt with before an operator's Autograd kernel runs.
+    class Rotation(torch.autograd.function._SingleLevelFunction):  # type: ignore[misc]
         @staticmethod
-        def forward(ctx: Any, x: Any, positions: Any, freq_factors: Any, attributes: dict[str, Any]) -> Any:
+        def forward(
+            ctx: Any,
+            x: Any,
+            positions: Any,
+            freq_factors: Any,
+            attributes: dict[str, Any],
+            in_place: bool,
+        ) -> Any:
             ctx.save_for_backward(positions, freq_factors)
             ctx.attributes = attributes
-            ctx.mark_dirty(x)
             with below():
-                torch.ops.npu_rope.rope_.default(x, positions, freq_factors, **attributes)
+                if not in_place:
+                    return operators.rope.default(x, positions, freq_factors, **attributes)
+                operators.rope_.default(x, positions, freq_factors, **attributes)
+            ctx.mark_dirty(x)
             return x
 
         @staticmethod
-        def backward(ctx: Any, grad: Any) -> tuple[Any, None, None, None]:
+        def backward(ctx: Any, grad: Any) -> tuple[Any, None, None, None, None]:
             positions, freq_factors = ctx.saved_tensors
-            attributes = dict(ctx.attributes)
-            attributes["forward"] = not attributes.get("forward", True)
-            return (
-                torch.ops.npu_rope.rope.default(grad, positions, freq_factors, **attributes),
-                None,
-                None,
-                None,
-            )
+            attributes = {**ctx.attributes, "forward": not ctx.attributes.get("forward", True)}
+            turned = operators.rope.default(grad, positions, freq_factors, **attributes)
+            return turned, None, None, None, None
+
+    def rope(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
+        if torch.is_grad_enabled() and x.requires_grad:
+            with allowed():
+                return Rotation.apply(x, positions, freq_factors, attributes, False)
+        with below():
+            return operators.rope.default(x, positions, freq_factors, **attributes)
 
     def rope_inplace(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
         if torch.is_grad_enabled() and x.requires_grad:
-            RopeInPlace.apply(x, positions, freq_factors, attributes)
+            _refuse_leaf(x)
+            with allowed():
+                Rotation.apply(x, positions, freq_factors, attributes, True)
             return
         with below():
-            torch.ops.npu_rope.rope_.default(x, positions, freq_factors, **attributes)
+            operators.rope_.default(x, positions, freq_factors, **attributes)
 
-    return rope_inplace
+    library.impl("rope", rope, "Autograd")
+    library.impl("rope_", rope_inplace, "Autograd")
+
+
+def _register_functionalization() -> None:
+    """Under compilation a write becomes the functional op and a replacement of what was written.
+
+    torch would do so by itself, but its helpers have an argument called ``mode``, as our operators
+    have (torch 2.13: redirect_to_mode, py_functionalize_impl).
+    """
+    from torch._higher_order_ops import utils
+    from torch._subclasses import FakeTensor
+    from torch._subclasses import functional_tensor as functional
+
+    operators = torch.ops.npu_rope
+    has_user_subclass: Any = utils.has_user_subclass
+
+    def replace(active: Any, /, *args: Any, **attributes: Any) -> Any:
+        if has_user_subclass(
+            (args, attributes), allowed_subclasses=(FakeTensor, functional.FunctionalTensor)
+        ):
+            return NotImplemented
+        api = functional.PythonFunctionalizeAPI(active)
+        written = attributes.pop("out", args[0])
+        with api.redispatch_to_next():
+            y = operators.rope.default(*api.unwrap_tensors(args), **attributes)
+        api.replace(written, y)
+        api.commit_update(written)
+        api.sync(written)
+        return None
+
+    for operator in (operators.rope_.default, operators.rope_out.default):
+        operator.py_impl(functional.FunctionalTensorMode)(replace)
 
 
 def _over_ctypes(library: Any) -> None:
@@ -364,8 +409,8 @@ def register() -> Any:
     torch.library.register_fake("npu_rope::rope_", _fake_rope_inplace, lib=library)
     torch.library.register_fake("npu_rope::rope_out", _fake_rope_out, lib=library)
     torch.library.register_fake("npu_rope::rope_packed_", _fake_rope_packed, lib=library)
-    torch.library.register_autograd("npu_rope::rope", _backward, setup_context=_setup_context, lib=library)
-    library.impl("rope_", _make_inplace_autograd(), "Autograd")
+    _register_autograd(library)
+    _register_functionalization()
     path = backends.torch_registration()
     if path is not None:
         torch.ops.load_library(path)
