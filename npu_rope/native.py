@@ -59,7 +59,15 @@ class PackedCall(C.Structure):
 
 
 def c_params(p: RopeParams) -> CParams:
-    """``p`` as the C library takes it."""
+    """``p`` as the C library takes it; made once and kept with p."""
+    try:
+        kept: CParams = p.__dict__["_c_params"]
+    except KeyError:
+        kept = p.__dict__["_c_params"] = _make_c_params(p)
+    return kept
+
+
+def _make_c_params(p: RopeParams) -> CParams:
     return CParams(
         p.n_dims,
         int(p.rope_mode),
@@ -77,10 +85,8 @@ def c_params(p: RopeParams) -> CParams:
 
 def c_tensor(address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> CTensor:
     """A view the C library can read. Strides count elements."""
-    t = CTensor(address, _DTYPE_CODE.get(dtype, _UNKNOWN_DTYPE), len(shape))
-    for k in range(min(len(shape), MAX_NDIM)):
-        t.shape[k], t.stride[k] = shape[k], strides[k]
-    return t
+    code = _DTYPE_CODE.get(dtype, _UNKNOWN_DTYPE)
+    return CTensor(address, code, len(shape), shape[:MAX_NDIM], strides[:MAX_NDIM])
 
 
 def library_folders() -> Iterator[Path]:
@@ -200,5 +206,14 @@ def _try_load() -> Native | BackendUnavailable:
 def describe(a: Any) -> CTensor:
     """A NumPy array (bfloat16 through ml_dtypes included) as the C library sees it. Its strides
     must be whole elements."""
-    size = max(a.dtype.itemsize, 1)
-    return c_tensor(a.ctypes.data, a.dtype.name, a.shape, tuple(s // size for s in a.strides))
+    dtype = a.dtype
+    size = dtype.itemsize or 1
+    # The name of a dtype is put together in Python each time it is asked for; its hash is not.
+    name = _dtype_names.get(dtype)
+    if name is None:
+        name = _dtype_names[dtype] = dtype.name
+    address = a.__array_interface__["data"][0]
+    return c_tensor(address, name, a.shape, tuple([s // size for s in a.strides]))
+
+
+_dtype_names: dict[Any, str] = {}
