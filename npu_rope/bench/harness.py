@@ -1,7 +1,8 @@
 """Interleaved timing: the contestants of a row take turns (A B C A B C ...) in small batches.
 
-A batch is a few untimed calls, so that each contestant meets the caches it would meet when called
-again and again, then as many timed calls as fill ``BATCH_SECONDS``. One round gives every
+A batch is some untimed calls, so that each contestant meets the caches it would meet when called
+again and again, then ``TIMED_CALLS`` timed ones, or as many as fill ``BATCH_SECONDS``; calls that take
+long get fewer, at the least one untimed and one timed. One round gives every
 contestant one sample: the batch's mean time per call. The memory floor is in every round, and a
 contestant's ratio is the **median over rounds of (its sample / the floor's sample of that round)**,
 so that what slows the whole machine for a moment slows both.
@@ -21,6 +22,9 @@ from typing import Any
 BATCH_SECONDS = 80e-6
 MIN_ROUNDS, MAX_ROUNDS = 7, 400
 SETTLE_SECONDS = 0.03
+# Tensors about as large as the last cache level take this many passes until a contestant's own data
+# is there again: a single warm-up call would measure what its neighbours left behind.
+WARM_CALLS, TIMED_CALLS = 10, 4
 LONG_SECONDS = 0.02
 
 Call = Callable[[], object]
@@ -169,8 +173,8 @@ class _Runner:
             one = min(_timed(self.ready.call, 1) for _ in range(2))
             if one < BATCH_SECONDS:  # a single short call is mostly the clock and cold caches
                 one = _timed(self.ready.call, max(1, int(BATCH_SECONDS / one / 2)))
-        self.calls = max(1, int(BATCH_SECONDS / one))
-        self.warm = 1 if one > LONG_SECONDS else max(2, self.calls // 4)
+        self.calls = max(int(BATCH_SECONDS / one), min(TIMED_CALLS, int(LONG_SECONDS / one)), 1)
+        self.warm = max(self.calls // 4, min(WARM_CALLS, int(LONG_SECONDS / one)), 1)
 
     def batch(self) -> float:
         with self.ready.around():
