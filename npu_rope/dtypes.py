@@ -14,8 +14,8 @@ def bfloat16_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint1
     Going through float32 would round twice; here the float32 step rounds to odd, after which the
     second rounding is as good as a single one (Boldo & Melquiond 2008: 24 >= 8 + 2 bits).
     """
-    wide = np.asarray(values, np.float64)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # invalid: a signalling NaN
+        wide = np.asarray(values, np.float64)
         near = wide.astype(np.float32)
     bits = near.view(np.uint32).copy()
     back = near.astype(np.float64)

@@ -225,7 +225,8 @@ class RopeParams:
             at_one: npt.NDArray[np.float32] = ggml_angles(np.array([1]), self, freq_factors)[0]
             return at_one
         frequency = self.extended_frequencies(freq_factors)
-        return frequency.astype(np.float64).astype(np.float64 if policy == "exact" else np.float32)
+        with np.errstate(over="ignore", under="ignore"):
+            return frequency.astype(np.float64).astype(np.float64 if policy == "exact" else np.float32)
 
     def extended_frequencies(self, freq_factors: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
         """:meth:`frequencies` before their rounding, in NumPy's widest float.

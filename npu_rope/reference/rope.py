@@ -122,7 +122,8 @@ def cos_sin(
 
 def rotate(x: Array, c: Array, s: Array, params: RopeParams) -> npt.NDArray[np.float64]:
     """Section 7. x ``[B,S,N,D]``; c, s broadcastable to ``[B,S,1,n_dims/2]``."""
-    y = x.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        y = x.astype(np.float64)
     half, start, end = params.n_dims // 2, params.n_offs, params.n_offs + params.n_dims
     if params.rope_mode is RopeMode.NEOX:
         first, second = slice(start, start + half), slice(start + half, end)
