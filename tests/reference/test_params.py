@@ -1,0 +1,201 @@
+"""RopeParams: its rules, and the numbers that follow from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from npu_rope import RopeMode, RopeParams, checks, params
+from npu_rope.reference import rope as reference
+
+WRONG_KINDS = [
+    ("n_dims", 8.0, "n_dims must be an integer but got 8.0."),
+    ("n_dims", True, "n_dims must be an integer but got True."),
+    ("n_dims", "8", "n_dims must be an integer but got '8'."),
+    ("n_ctx_orig", 1.5, "n_ctx_orig must be an integer but got 1.5."),
+    ("n_offs", None, "n_offs must be an integer but got None."),
+    ("freq_base", "1e4", "freq_base must be a number but got '1e4'."),
+    ("freq_scale", True, "freq_scale must be a number but got True."),
+    ("attn_factor", None, "attn_factor must be a number but got None."),
+    ("sections", 3, "sections must be four integers but got 3."),
+    ("sections", "1234", "sections must be four integers but got '1234'."),
+    ("sections", (1, 2, 3, 4.0), "sections must be an integer but got 4.0."),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "text"), WRONG_KINDS)
+def test_wrong_kinds_are_type_errors(name, value, text):
+    with pytest.raises(TypeError) as caught:
+        RopeParams(**{"n_dims": 8, name: value})
+    assert str(caught.value) == f"[rope] {text}"
+
+
+@pytest.mark.parametrize("name", ["n_dims", "n_ctx_orig", "n_offs"])
+def test_integers_must_fit_int32(name):
+    with pytest.raises(
+        ValueError, match=rf"^\[rope\] {name} must be in the int32 range but got 4294967298\.$"
+    ):
+        RopeParams(**{"n_dims": 8, name: 2**32 + 2})
+
+
+@pytest.mark.parametrize("mode", ["neox", "NEOX", 2, np.int64(2), RopeMode.NEOX])
+def test_a_mode_may_be_named_or_numbered(mode):
+    assert RopeParams(8, mode).mode is RopeMode.NEOX
+
+
+@pytest.mark.parametrize("mode", ["glm", 3, -1, None, 2.5, True])
+def test_an_unknown_mode_is_refused_with_the_known_ones(mode):
+    names = "normal (0), neox (2), mrope (8), vision (24), imrope (40)"
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
+        RopeParams(8, mode)
+    assert str(caught.value) == f"[rope] mode must be one of {names} but got {mode}."
+
+
+def test_numbers_become_plain_python_ones():
+    p = RopeParams(np.int64(8), n_ctx_orig=np.int32(5), freq_base=np.float32(2), sections=np.zeros(4, int))
+    assert (type(p.n_dims), type(p.n_ctx_orig), type(p.freq_base), p.sections) == (int, int, float, (0,) * 4)
+
+
+def test_sections_are_for_the_multimodal_modes():
+    assert RopeParams(64, "mrope", sections=[16, 8, 8, 0]).sections == (16, 8, 8, 0)
+    with pytest.raises(ValueError, match=r"sections must be \[0, 0, 0, 0\] in mode normal"):
+        RopeParams(64, sections=[16, 8, 8, 0])
+
+
+def test_params_are_frozen():
+    p = RopeParams(8)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        p.n_dims = 16
+
+
+def test_equal_params_are_equal_and_hash_alike():
+    a, b = RopeParams(8, "neox", sections=[0, 0, 0, 0]), RopeParams(8, 2, freq_base=10000)
+    assert a == b
+    assert hash(a) == hash(b)
+    for name, value in {"n_dims": 6, "mode": 0, "freq_base": 9.0, "n_offs": 2, "attn_factor": 2.0}.items():
+        assert dataclasses.replace(a, **{name: value}) != a
+
+
+def test_repr_shows_what_differs_from_the_defaults():
+    p = RopeParams(64, "neox", 4096, 1e6, 0.25, 1.0, 1.1, 16, 2, n_offs=8)
+    assert repr(p) == (
+        "RopeParams(n_dims=64, mode=neox, n_ctx_orig=4096, freq_base=1e+06, freq_scale=0.25, ext_factor=1, "
+        "attn_factor=1.1, beta_fast=16, beta_slow=2, n_offs=8)"
+    )
+    assert repr(RopeParams(128)) == "RopeParams(n_dims=128, mode=normal)"
+
+
+# Section 2 worked by hand: d(beta) = n_dims * ln(n_ctx / (2 pi beta)) / (2 ln base).
+CORR_DIMS = [
+    # DeepSeek-V2/V3: d(32) = 64*ln(20.372)/18.4207 = 10.47, d(1) = 64*ln(651.90)/18.4207 = 22.51
+    ((64, 4096, 10000.0, 32, 1), (10, 23)),
+    # Qwen YaRN: d(32) = 128*ln(162.97)/27.6310 = 23.60, d(1) = 128*ln(5215.2)/27.6310 = 39.65
+    ((128, 32768, 1000000.0, 32, 1), (23, 40)),
+    # d(64) = 64*ln(0.6366)/18.4207 = -1.57: clamped to 0; d(0.001) = 64*ln(40744)/18.4207 = 36.88
+    ((64, 256, 10000.0, 64, 0.001), (0, 37)),
+    # base 2: d(32) = 4*ln(20.372)/1.38629 = 8.70: not clamped below; d(1) = 18.70: clamped to n_dims - 1
+    ((4, 4096, 2.0, 32, 1), (8, 3)),
+]
+
+
+@pytest.mark.parametrize(("given", "by_hand"), CORR_DIMS)
+def test_corr_dims_worked_by_hand(given, by_hand):
+    n_dims, n_ctx_orig, base, fast, slow = given
+    p = RopeParams(n_dims, n_ctx_orig=n_ctx_orig, freq_base=base, beta_fast=fast, beta_slow=slow)
+    assert p.corr_dims() == by_hand
+    assert tuple(float(d) for d in reference.ggml_corr_dims(p)) == by_hand
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({}, "n_ctx_orig must be positive and finite for corr_dims but got 0."),
+        (
+            {"n_ctx_orig": 5, "beta_fast": 0.0},
+            "beta_fast must be positive and finite for corr_dims but got 0.",
+        ),
+        ({"n_ctx_orig": 5, "freq_base": 1.0}, "freq_base must differ from 1 for corr_dims but got 1."),
+    ],
+)
+def test_corr_dims_need_what_they_are_made_of(changed, text):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
+        RopeParams(8, **changed).corr_dims()
+    assert str(caught.value) == f"[rope] {text}"
+
+
+def test_theta_scale_is_section_1():
+    assert RopeParams(4).theta_scale == 0.01
+    assert RopeParams(128, freq_base=500000.0).theta_scale == pytest.approx(0.81461723, abs=1e-8)
+
+
+def true_frequency(p, i, factor=1.0):
+    with mpmath.workprec(120):
+        own = mpmath.power(p.freq_base, mpmath.mpf(-2 * i) / p.n_dims) / mpmath.mpf(factor)
+        return float(own * mpmath.mpf(p.freq_scale))
+
+
+@pytest.mark.parametrize("base", [10000.0, 500000.0, 1e6, 0.5])
+def test_frequencies_are_correctly_rounded(base):
+    p = RopeParams(128, freq_base=base, freq_scale=0.3)
+    factors = np.linspace(1, 9, 70, dtype=np.float32)
+    for given in (None, factors):
+        expected = [true_frequency(p, i, 1.0 if given is None else float(given[i])) for i in range(64)]
+        got = p.frequencies("exact", given)
+        assert got.dtype == np.float64
+        assert np.all(np.abs(got - expected) <= np.spacing(expected) / 2)
+        rounded = p.frequencies("f32", given)
+        assert rounded.dtype == np.float32
+        assert np.array_equal(rounded, np.array(expected).astype(np.float32))
+
+
+def test_yarn_frequencies_go_from_extrapolated_to_interpolated():
+    """corr_dims (10, 23): pairs up to 10 keep their own, from 23 on they are scaled, 17 is in between."""
+    p = RopeParams(64, n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0)
+    own, got = RopeParams(64).frequencies(), p.frequencies()
+    np.testing.assert_allclose(got[:11], own[:11], rtol=1e-15)
+    np.testing.assert_allclose(got[23:], own[23:] / 40, rtol=1e-15)
+    mix = 1 - 7 / 13
+    np.testing.assert_allclose(got[17], own[17] / 40 * (1 - mix) + own[17] * mix, rtol=1e-14)
+
+
+def test_mscale_corrects_attention_only_with_yarn_on():
+    assert RopeParams(64, attn_factor=1.5, freq_scale=0.25).mscale() == 1.5
+    p = RopeParams(64, attn_factor=1.5, freq_scale=0.25, ext_factor=1.0, n_ctx_orig=4096)
+    assert p.mscale() == pytest.approx(1.5 * 1.1386294361119891, rel=1e-15)
+    assert p.mscale("f32") == p.mscale()
+    assert p.mscale("ggml") == pytest.approx(p.mscale(), rel=2**-22)
+    assert np.float32(p.mscale("ggml")) == p.mscale("ggml")
+
+
+def test_ggml_frequencies_are_its_recurrence_at_position_1():
+    p = RopeParams(8, freq_base=10000.0, freq_scale=0.5)
+    scale = np.float32(0.1)  # 10000 ** (-2/8) is 0.1; float32's nearest
+    theta, expected = np.float32(1), []
+    for _ in range(4):
+        expected.append(np.float32(0.5) * theta)
+        theta *= scale
+    got = p.frequencies("ggml")
+    assert got.dtype == np.float32
+    assert got.tolist() == expected
+
+
+def test_an_unknown_policy_is_refused():
+    with pytest.raises(ValueError, match="angle must be exact, f32 or ggml but got fast"):
+        RopeParams(8).frequencies("fast")
+
+
+def test_extreme_bases_do_not_warn():
+    for base in (5e-324, 1e-300, 1e300):
+        frequencies = RopeParams(128, freq_base=base).frequencies()
+        assert frequencies[0] == 1
+        assert math.copysign(1, frequencies[-1]) == 1
+
+
+@pytest.mark.parametrize("module", [params, checks, reference], ids=lambda m: m.__name__)
+def test_docstring_examples(module):
+    assert doctest.testmod(module).failed == 0
