@@ -13,22 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BASH = shutil.which("bash")
 pytestmark = pytest.mark.skipif(BASH is None, reason="no bash")
-TOOLS = [
-    "bash",
-    "cat",
-    "cksum",
-    "dirname",
-    "find",
-    "grep",
-    "head",
-    "mkdir",
-    "mv",
-    "rm",
-    "sed",
-    "sort",
-    "tail",
-    "tr",
-]
+TOOLS = (
+    *("bash", "cat", "cksum", "dirname", "find", "grep", "head"),
+    *("mkdir", "mv", "rm", "sed", "sort", "tail", "tr"),
+)
 
 
 def bash(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
