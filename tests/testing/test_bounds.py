@@ -1,0 +1,258 @@
+"""The rotation's bound holds for honest arithmetic and rejects whatever is slightly wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npu_rope import RopeParams, rope
+from npu_rope.reference import rope as reference
+from npu_rope.testing.bounds import (
+    E_ANGLE_HOST,
+    E_ANGLE_NONE,
+    SMALLEST_SUBNORMAL,
+    UNIT_ROUNDOFF,
+    rotation_bound,
+    worst_ratio,
+)
+
+DTYPES = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float64": np.dtype(np.float64),
+}
+YARN = RopeParams(64, "neox", n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0, n_offs=8)
+FACTORS = np.linspace(1, 8, 32, dtype=np.float32)
+POSITIONS = np.arange(1, 9) * 13
+
+
+def data(dtype, shape=(8, 3, 80), seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(DTYPES[dtype])
+
+
+def ratio_of(got, x, params, dtype, *, factors=None, positions=POSITIONS, e_angle=E_ANGLE_HOST):
+    """How far got is from what params demand, as a multiple of the bound."""
+    c, s = reference.cos_sin(positions, params, factors)
+    c, s = c[..., None, :], s[..., None, :]
+    expected = reference.rotate(x, c, s, params)
+    bound = rotation_bound(x, c, s, expected, params, dtype, e_angle)
+    return worst_ratio(got, expected, bound)[0]
+
+
+def right(x, params, dtype, factors=None, positions=POSITIONS, forward=True):
+    with np.errstate(over="ignore"):
+        return reference.rope(x, positions, params, factors, forward=forward).astype(DTYPES[dtype])
+
+
+# ---- it holds -----------------------------------------------------------------------------------
+
+
+def one_pair_each(n, dtype, rng):
+    """n pairs over a wide range of sizes, many of them about to cancel; and a table in float32."""
+    size = np.exp2(rng.uniform(-6, 6, (n, 1, 1)))
+    x = (rng.standard_normal((n, 1, 2)) * size).astype(DTYPES[dtype])
+    angle = rng.uniform(-np.pi, np.pi, n)
+    near = rng.random(n) < 0.5  # x1*cos = x2*sin, but for a few bits
+    wide = x.astype(np.float64)
+    cancelling = np.arctan2(wide[:, 0, 0], wide[:, 0, 1])
+    angle[near] = cancelling[near] * (1 + rng.integers(-64, 65, near.sum()) * 2.0**-24)
+    table = np.float64 if dtype == "float64" else np.float32
+    return x, np.cos(angle).astype(table)[:, None, None], np.sin(angle).astype(table)[:, None, None]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_bound_holds_for_a_million_pairs_at_no_angle_error(dtype):
+    """Two products, one sum, one rounding; nothing else may be needed."""
+    compute = np.float64 if dtype == "float64" else np.float32
+    rng, params, worst = np.random.default_rng(7), RopeParams(2), 0.0
+    x, c, s = one_pair_each(1_000_000, dtype, rng)
+    a, b = x[..., :1].astype(compute), x[..., 1:].astype(compute)
+    y = np.concatenate([a * c - b * s, a * s + b * c], -1).astype(DTYPES[dtype])
+    extended = np.longdouble if dtype == "float64" else np.float64
+    wide_a, wide_b = a.astype(extended), b.astype(extended)
+    expected = np.concatenate([wide_a * c - wide_b * s, wide_a * s + wide_b * c], -1)
+    bound = rotation_bound(
+        x,
+        c.astype(np.float64),
+        s.astype(np.float64),
+        expected.astype(np.float64),
+        params,
+        dtype,
+        E_ANGLE_NONE,
+    )
+    error = np.abs(y.astype(extended) - expected)
+    worst = float((error / bound).max())
+    assert 0.5 < worst <= 1  # it holds, and it is not slack
+
+
+def test_the_rest_of_the_head_must_come_through_unchanged():
+    x = data("float32")
+    y = right(x, YARN, "float32")
+    assert ratio_of(y, x, YARN, "float32") <= 1
+    for place in (0, 7, 72, 79):
+        spoiled = y.copy()
+        spoiled[3, 1, place] = np.nextafter(spoiled[3, 1, place], np.float32(9))
+        assert ratio_of(spoiled, x, YARN, "float32") == np.inf
+
+
+# ---- it rejects ---------------------------------------------------------------------------------
+
+
+def wrong_sin_sign(x, dtype):
+    return right(x, YARN, dtype, FACTORS, forward=False)
+
+
+def one_position_off(x, dtype):
+    return right(x, YARN, dtype, FACTORS, positions=POSITIONS + 1)
+
+
+def pairing_swapped(x, dtype):
+    return right(x, dataclasses.replace(YARN, mode="normal"), dtype, FACTORS)
+
+
+def mscale_forgotten(x, dtype):
+    return right(x, dataclasses.replace(YARN, attn_factor=1 / YARN.mscale()), dtype, FACTORS)
+
+
+def ramp_reversed(x, dtype):
+    """Interpolated where it should extrapolate: corr_dims and all else as they were."""
+    own = RopeParams(64).frequencies("exact", FACTORS)
+    low, high = YARN.corr_dims()
+    mix = np.clip((np.arange(32) - low) / (high - low), 0, 1)
+    theta = POSITIONS[:, None] * (own * YARN.freq_scale * (1 - mix) + own * mix)
+    c, s = np.cos(theta) * YARN.mscale(), np.sin(theta) * YARN.mscale()
+    return reference.rotate(x, c[:, None], s[:, None], YARN).astype(DTYPES[dtype])
+
+
+def n_offs_ignored(x, dtype):
+    return right(x, dataclasses.replace(YARN, n_offs=0), dtype, FACTORS)
+
+
+def factors_multiplied(x, dtype):
+    return right(x, YARN, dtype, (1 / FACTORS).astype(np.float32))
+
+
+def factors_ignored(x, dtype):
+    return right(x, YARN, dtype)
+
+
+def ext_factor_ignored(x, dtype):
+    return right(x, dataclasses.replace(YARN, ext_factor=0.0, attn_factor=YARN.mscale()), dtype, FACTORS)
+
+
+def base_slightly_off(x, dtype):
+    return right(x, dataclasses.replace(YARN, freq_base=10100.0), dtype, FACTORS)
+
+
+WRONG = [
+    wrong_sin_sign,
+    one_position_off,
+    pairing_swapped,
+    mscale_forgotten,
+    ramp_reversed,
+    n_offs_ignored,
+    factors_multiplied,
+    factors_ignored,
+    ext_factor_ignored,
+    base_slightly_off,
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_right_result_is_accepted(dtype, backend):
+    x = data(dtype)
+    assert ratio_of(right(x, YARN, dtype, FACTORS), x, YARN, dtype, factors=FACTORS) <= 1
+    y = rope(x, POSITIONS, YARN, FACTORS, backend=backend)
+    assert ratio_of(y, x, YARN, dtype, factors=FACTORS) <= 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda f: f.__name__)
+def test_a_wrong_operator_is_rejected(wrong, dtype):
+    x = data(dtype)
+    assert ratio_of(wrong(x, dtype), x, YARN, dtype, factors=FACTORS) > 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_ulp_more_than_allowed_is_rejected_anywhere(dtype):
+    """Each element in turn is moved just past its bound, up and down, and seen."""
+    x, params = data(dtype, (2, 1, 80)), YARN
+    positions = POSITIONS[:2]
+    c, s = reference.cos_sin(positions, params)
+    c, s = c[..., None, :], s[..., None, :]
+    expected = reference.rotate(x, c, s, params)
+    bound = rotation_bound(x, c, s, expected, params, dtype, E_ANGLE_NONE)
+    for sign in (1, -1):
+        edge = expected + sign * bound
+        past = np.array(edge, DTYPES[dtype])
+        target = sign * np.inf
+        for _ in range(2):  # rounding may have fallen short of the edge
+            short = sign * (past.astype(np.float64) - edge) <= 0
+            past = np.where(short, np.nextafter(past, DTYPES[dtype].type(target)), past)
+        for at in np.ndindex(x.shape):
+            got = right(x, params, dtype, positions=positions)
+            got[at] = past[at]
+            ratio, where = worst_ratio(got, expected, bound)
+            assert ratio > 1
+            assert where == at
+
+
+# ---- its parts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_roundoff_and_subnormals_are_the_types_own(dtype):
+    info = ml_dtypes.finfo(DTYPES[dtype])
+    assert UNIT_ROUNDOFF[dtype] == float(info.eps) / 2
+    assert SMALLEST_SUBNORMAL[dtype] == float(info.smallest_subnormal)
+
+
+def test_the_bound_by_hand():
+    """3*cos - 5*sin at cos 0.6, sin 0.8, float16: every term of the formula written out."""
+    x, params = np.array([[[3.0, 5.0, 9.0]]]), RopeParams(2)
+    c, s = np.full((1, 1, 1), 0.6), np.full((1, 1, 1), -0.8)
+    expected = reference.rotate(x, c, s, params)
+    bound = rotation_bound(x, c, s, expected, params, "float16", 2.0**-20)
+    first = 2 * 2.0**-24 * (3 * 0.6 + 5 * 0.8) + 2.0**-20 * 8 + 2.0**-11 * 5.8 + 2.0**-24
+    second = 2 * 2.0**-24 * (3 * 0.8 + 5 * 0.6) + 2.0**-20 * 8 + 2.0**-11 * 0.6 + 2.0**-24
+    np.testing.assert_allclose(bound[0, 0], [first, second, 0], rtol=1e-14)
+
+
+def test_the_angles_error_grows_with_mscale():
+    x, c, s = np.ones((1, 1, 2)), np.zeros((1, 1, 1)), np.zeros((1, 1, 1))
+    expected = np.zeros((1, 1, 2))
+    plain, scaled = (
+        rotation_bound(x, c, s, expected, RopeParams(2, attn_factor=a), "float32", 2.0**-10)[0, 0, 0]
+        for a in (1.0, -3.0)
+    )
+    assert plain == 2.0**-9 + 2.0**-149
+    assert scaled == 3 * 2.0**-9 + 2.0**-149
+
+
+def test_worst_ratio_says_where():
+    expected, bound = np.zeros((2, 3)), np.ones((2, 3))
+    got = np.array([[0, 0.5, 0], [0, 0, -2.0]])
+    assert worst_ratio(got, expected, bound) == (2.0, (1, 2))
+    assert worst_ratio(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3))) == (0.0, ())
+
+
+def test_worst_ratio_takes_equal_nan_and_infinity_as_right_and_others_as_wrong():
+    bound = np.ones(1)
+    for got, expected, ratio in [
+        (np.nan, np.nan, 0),
+        (np.inf, np.inf, 0),
+        (np.inf, -np.inf, np.inf),
+        (np.nan, 1.0, np.inf),
+        (1.0, np.nan, np.inf),
+        (np.inf, 1.0, np.inf),
+    ]:
+        assert worst_ratio(np.array([got]), np.array([expected]), bound)[0] == ratio
+
+
+def test_a_broken_bound_of_zero_is_infinitely_wrong():
+    assert worst_ratio(np.array([1e-300]), np.zeros(1), np.zeros(1))[0] == np.inf
+    assert worst_ratio(np.zeros(1), np.zeros(1), np.zeros(1))[0] == 0
