@@ -63,6 +63,13 @@ Check check_yarn(const npu_rope_params& p) {
     return check_positive("beta_slow", p.beta_slow, when);
 }
 
+// 0 where the stride names nothing: there it may hold any number.
+int64_t stride_that_matters(const npu_rope_tensor& t, int k) {
+    for (int d = 0; d < t.ndim; ++d)
+        if (t.shape[d] == 0) return 0;
+    return t.shape[k] > 1 ? t.stride[k] : 0;
+}
+
 StridedView view_of(const npu_rope_tensor& t) {
     StridedView v;
     v.base = reinterpret_cast<uintptr_t>(t.data);
@@ -70,7 +77,7 @@ StridedView view_of(const npu_rope_tensor& t) {
     v.ndim = t.ndim;
     for (int k = 0; k < t.ndim; ++k) {
         v.size[k] = t.shape[k];
-        v.stride_bytes[k] = t.stride[k] * v.item_bytes;
+        v.stride_bytes[k] = stride_that_matters(t, k) * v.item_bytes;
     }
     return v;
 }
@@ -87,9 +94,9 @@ bool fits(const npu_rope_tensor& t) {
     int64_t bytes = checked_product(t.shape, t.ndim), reach = 0, span;
     if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
     for (int k = 0; k < t.ndim; ++k) {
-        if (t.shape[k] <= 1) continue;
-        int64_t stride = t.stride[k];
+        int64_t stride = stride_that_matters(t, k);
         if (stride == INT64_MIN) return false;
+        if (stride == 0) continue;
         if (__builtin_mul_overflow(t.shape[k] - 1, stride < 0 ? -stride : stride, &span)) return false;
         if (__builtin_add_overflow(reach, span, &reach)) return false;
     }
@@ -205,9 +212,9 @@ Check check_out(const npu_rope_tensor& out, const npu_rope_tensor& x, const npu_
 
 void fill_strides(const npu_rope_tensor& t, int64_t* stride) {
     bool batched = t.ndim == 4;
-    stride[0] = batched ? t.stride[0] : 0;
-    stride[1] = t.stride[batched + 0];
-    stride[2] = t.stride[batched + 1];
+    stride[0] = batched ? stride_that_matters(t, 0) : 0;
+    stride[1] = stride_that_matters(t, batched + 0);
+    stride[2] = stride_that_matters(t, batched + 1);
 }
 
 }  // namespace
