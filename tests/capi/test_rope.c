@@ -128,6 +128,21 @@ static void test_values(void) {
     check_pairs(&c, out + D, normal, -1, "backward, no factors");
 }
 
+/* The stride of a dimension of one, or of anything empty, has no meaning and must not be used. */
+static void test_idle_strides(void) {
+    call_t c;
+    correct(&c);
+    c.x.stride[1] = INT64_MAX, c.out.stride[1] = INT64_MIN;
+    CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    CHECK(c.out_data[GUARD] == 1.0f && c.out_data[GUARD + D + 4] == 11.0f, "the right rows");
+    correct(&c);
+    c.x.shape[0] = c.out.shape[0] = c.positions.shape[0] = 0;
+    c.x.stride[2] = c.out.stride[2] = INT64_MAX;
+    c.x.data = c.out.data = c.positions.data = NULL;
+    CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    CHECK(!written(&c), "something was written");
+}
+
 static void test_in_place(void) {
     call_t c, apart;
     correct(&apart);
@@ -293,6 +308,7 @@ static void test_thread_pool(void) {
 
 int main(void) {
     test_values();
+    test_idle_strides();
     test_in_place();
     test_other_types();
     test_attribute_errors();
