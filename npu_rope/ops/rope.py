@@ -6,6 +6,7 @@ rope itself with ``forward`` flipped. freq_factors gets no gradient.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from npu_rope import backends
@@ -34,6 +35,8 @@ SCHEMAS = (
     "rope_packed_(Tensor(a!) out, Tensor x, Tensor positions, Tensor packed, Tensor? freq_factors=None)"
     " -> ()",
 )
+
+_OUT_HAS_NO_GRADIENT = "out must be None or x itself where a gradient is needed but got another tensor."
 
 
 def rope(
@@ -173,9 +176,7 @@ def _rope_torch(
             torch.ops.npu_rope.rope_.default(x, positions, freq_factors, **attributes)
             return x
         if needs_grad:
-            raise bad_value(
-                "rope", "out must be None or x itself where a gradient is needed but got another tensor."
-            )
+            raise bad_value("rope", _OUT_HAS_NO_GRADIENT)
         torch.ops.npu_rope.rope_out.default(x, positions, freq_factors, **attributes, out=out)
         return out
     except (RuntimeError, TypeError, IndexError, AttributeError) as error:
@@ -190,6 +191,7 @@ def _rope_packed(
         packed = params.__dict__["_packed"][forward, angle]
     except (KeyError, AttributeError):
         packed = _packed(params, forward, angle)
+    given = out
     if out is None:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
     if out is not x and x.stride(-1) != 1:
@@ -198,6 +200,9 @@ def _rope_packed(
         _call_packed(out, x, positions, packed)
     else:
         _call_packed(out, x, positions, packed, freq_factors)
+    if given is not None:
+        # Who saved this tensor for a gradient must learn that it changed.
+        torch._C._increment_version((out,))
     return out
 
 
@@ -290,14 +295,23 @@ def _refuse_leaf(x: Any) -> None:
         raise RuntimeError(f"{what} that requires grad is being used in an in-place operation.")
 
 
+def _single_level_function() -> tuple[Any, Any]:
+    """torch.autograd.Function without its detour through torch.func, whose transforms have been
+    dealt with before an operator's Autograd kernel runs; and what allows its use. Where a torch
+    lacks them, the public class does, without torch.func."""
+    try:
+        from torch._functorch.utils import enable_single_level_autograd_function as allowed
+
+        return torch.autograd.function._SingleLevelFunction, allowed
+    except (ImportError, AttributeError):
+        return torch.autograd.Function, contextlib.nullcontext
+
+
 def _register_autograd(library: Any) -> None:
-    from torch._functorch.utils import enable_single_level_autograd_function as allowed
-
     below, operators = torch._C._AutoDispatchBelowAutograd, torch.ops.npu_rope
+    function, allowed = _single_level_function()
 
-    # torch.autograd.Function without its detour through torch.func, whose transforms have been
-    # dealt with before an operator's Autograd kernel runs.
-    class Rotation(torch.autograd.function._SingleLevelFunction):  # type: ignore[misc]
+    class Rotation(function):  # type: ignore[misc,valid-type]
         @staticmethod
         def forward(
             ctx: Any,
@@ -338,20 +352,33 @@ def _register_autograd(library: Any) -> None:
             return
         with below():
             operators.rope_.default(x, positions, freq_factors, **attributes)
+        torch.autograd.graph.increment_version(x)
+
+    def rope_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any) -> None:
+        if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
+            raise RuntimeError(f"[rope] {_OUT_HAS_NO_GRADIENT}")
+        with below():
+            operators.rope_out.default(x, positions, freq_factors, **attributes, out=out)
+        torch.autograd.graph.increment_version(out)
 
     library.impl("rope", rope, "Autograd")
     library.impl("rope_", rope_inplace, "Autograd")
+    library.impl("rope_out", rope_out, "Autograd")
 
 
 def _register_functionalization() -> None:
     """Under compilation a write becomes the functional op and a replacement of what was written.
 
     torch would do so by itself, but its helpers have an argument called ``mode``, as our operators
-    have (torch 2.13: redirect_to_mode, py_functionalize_impl).
+    have (torch 2.13: redirect_to_mode, py_functionalize_impl). A torch without these parts keeps
+    its own way: then rope compiles, rope_ may not.
     """
-    from torch._higher_order_ops import utils
-    from torch._subclasses import FakeTensor
-    from torch._subclasses import functional_tensor as functional
+    try:
+        from torch._higher_order_ops import utils
+        from torch._subclasses import FakeTensor
+        from torch._subclasses import functional_tensor as functional
+    except ImportError:
+        return
 
     operators = torch.ops.npu_rope
     has_user_subclass: Any = utils.has_user_subclass

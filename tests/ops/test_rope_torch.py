@@ -423,3 +423,27 @@ def test_a_replaced_field_is_not_hidden_by_what_was_kept():
     rope(x, positions, params)
     other = replace(params, freq_base=77.0)
     assert_within(rope(x, positions, other), x.numpy(), positions.numpy(), other, dtype="float32")
+
+
+@pytest.mark.parametrize("how", ["rope_", "rope(out=)", "ops.rope_", "ops.rope_out"])
+def test_a_write_is_seen_by_whoever_saved_the_tensor(how):
+    params, positions = RopeParams(4), torch.arange(2)
+    w = torch.ones(1, 2, 1, 4, requires_grad=True)
+    saved = w.exp()  # exp keeps its result for the gradient
+    with torch.no_grad():
+        if how == "rope_":
+            rope_(saved, positions, params)
+        elif how == "rope(out=)":
+            rope(torch.ones(1, 2, 1, 4), positions, params, out=saved)
+        elif how == "ops.rope_":
+            torch.ops.npu_rope.rope_(saved, positions, n_dims=4, mode=0)
+        else:
+            torch.ops.npu_rope.rope_out(torch.ones(1, 2, 1, 4), positions, n_dims=4, mode=0, out=saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+
+
+def test_out_refuses_what_needs_a_gradient():
+    x = torch.ones(1, 2, 1, 4, requires_grad=True)
+    with pytest.raises(RuntimeError, match="out must be None or x itself where a gradient is needed"):
+        torch.ops.npu_rope.rope_out(x, torch.arange(2), n_dims=4, mode=0, out=torch.empty(1, 2, 1, 4))
