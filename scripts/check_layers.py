@@ -29,6 +29,7 @@ class Layer:
     may_see: tuple[str, ...]
     never: tuple[str, ...] = ()  # C and C++: regular expressions; Python: modules
     names_no_operator: bool = False
+    functions_may_import: tuple[str, ...] = ()  # beyond may_see, where the import runs late
 
 
 CPP_LAYERS = (
@@ -91,6 +92,7 @@ PYTHON_LAYERS = (
         ("npu_rope/ops/*",),
         (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.backends", *PURE, "npu_rope.executors"),
         never=("ctypes",),
+        functions_may_import=("torch.*",),  # torch itself may be absent: optional_torch has it or None
     ),
     Layer(
         ("npu_rope/executors/*", "npu_rope/backends.py"),
@@ -178,22 +180,27 @@ def check_c_file(file: str, text: str, operators: frozenset[str]) -> Iterator[Vi
 # ---- Python ---------------------------------------------------------------------------------------
 
 
-def imported(tree: ast.AST, file: str) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of every import; `from a import b` gives a.b, relative ones resolved."""
+def imported(tree: ast.AST, file: str) -> Iterator[tuple[ast.AST, str]]:
+    """(node, dotted name) of every import; `from a import b` gives a.b, relative ones resolved."""
     package = file.removesuffix(".py").split("/")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield node.lineno, alias.name
+                yield node, alias.name
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:
-                yield node.lineno, f"{base}.{alias.name}"
+                yield node, f"{base}.{alias.name}"
         elif isinstance(node, ast.Call):
             called = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
             if called in ("import_module", "__import__"):
-                yield from ((node.lineno, str(a.value)) for a in node.args[:1] if isinstance(a, ast.Constant))
+                yield from ((node, str(a.value)) for a in node.args[:1] if isinstance(a, ast.Constant))
+
+
+def inside_functions(tree: ast.AST) -> set[ast.AST]:
+    functions = (f for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return {node for function in functions for node in ast.walk(function)}
 
 
 def may_import(layer: Layer, name: str) -> bool:
@@ -238,9 +245,11 @@ def check_python_file(file: str, text: str) -> Iterator[Violation]:
     if layer is None:
         yield Violation(file, 1, "belongs to no layer: add it to PYTHON_LAYERS in scripts/check_layers.py")
         return
-    for number, name in imported(tree, file):
-        if not may_import(layer, name):
-            yield Violation(file, number, refusal(layer, name))
+    late = inside_functions(tree) if layer.functions_may_import else set()
+    for node, name in imported(tree, file):
+        allowed_late = node in late and any(fnmatch(name, p) for p in layer.functions_may_import)
+        if not may_import(layer, name) and not allowed_late:
+            yield Violation(file, getattr(node, "lineno", 1), refusal(layer, name))
 
 
 # ---- the tree -------------------------------------------------------------------------------------
