@@ -17,8 +17,8 @@ def unpacked(tmp_path_factory):
     """A wheel built where torch is not looked for, unpacked."""
     folder = tmp_path_factory.mktemp("wheel")
     options = [
-        "-Ccmake.define.NPU_ROPE_TORCH=OFF",
-        f"-Cbuild-dir={folder / 'build'}",
+        "--config-settings=cmake.define.NPU_ROPE_TORCH=OFF",
+        f"--config-settings=build-dir={folder / 'build'}",
         "-w",
         str(folder),
         "-q",
