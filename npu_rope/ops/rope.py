@@ -179,7 +179,7 @@ def _rope_torch(
             raise bad_value("rope", _OUT_HAS_NO_GRADIENT)
         torch.ops.npu_rope.rope_out.default(x, positions, freq_factors, **attributes, out=out)
         return out
-    except (RuntimeError, TypeError, IndexError, AttributeError) as error:
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise _explained(error, x, positions, params, freq_factors, out, angle) from error.__cause__
 
 
