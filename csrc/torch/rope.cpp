@@ -177,9 +177,15 @@ struct Inputs {
     const AtenTensorHandle* factors_or_null() const { return has_factors ? &factors : nullptr; }
 };
 
-// Into out, which is not x, from whatever layout x has.
+void* data_of(AtenTensorHandle h) {
+    void* data;
+    check(aoti_torch_get_data_ptr(h, &data));
+    return data;
+}
+
+// From whatever layout x has; in place, where nothing can be copied, the C library says what it needs.
 void run_readable(const Inputs& in, const Attributes& a, AtenTensorHandle out) {
-    if (!needs_copy(in.x.get()))
+    if (!needs_copy(in.x.get()) || data_of(in.x.get()) == data_of(out))
         return run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, out);
     AtenTensorHandle same;
     check(aoti_torch_new_tensor_handle(in.x.get(), &same));
@@ -210,27 +216,29 @@ void rope_out(StableIValue* stack, uint64_t, uint64_t) {
     run_readable(in, read_attributes(stack + 3), out.get());
 }
 
+Attributes unpack(AtenTensorHandle packed) {
+    struct {
+        npu_rope_params params;
+        int32_t forward, angle;
+    } p;
+    int64_t ndim, *sizes, *strides;
+    check(aoti_torch_get_dim(packed, &ndim));
+    check(aoti_torch_get_sizes(packed, &sizes));
+    check(aoti_torch_get_strides(packed, &strides));
+    if (ndim != 1 || sizes[0] != int64_t{sizeof p} || strides[0] != 1)
+        throw std::runtime_error("[rope] packed must be the " + std::to_string(sizeof p) +
+                                 " contiguous bytes of packed_call but got another tensor.");
+    std::memcpy(&p, data_of(packed), sizeof p);
+    return {p.params, p.forward != 0, p.angle};
+}
+
 // rope_packed_(Tensor(a!) out, x, positions, Tensor packed, Tensor? freq_factors) -> (): packed
 // holds the attributes as npu_rope_params followed by forward and angle as int32 (uint8).
 void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned out(stack[0]), packed(stack[3]);
     StableIValue inputs[3] = {stack[1], stack[2], stack[4]};
     Inputs in(inputs);
-    struct {
-        npu_rope_params params;
-        int32_t forward, angle;
-    } p;
-    void* data;
-    int64_t ndim, *sizes;
-    check(aoti_torch_get_data_ptr(packed.get(), &data));
-    check(aoti_torch_get_dim(packed.get(), &ndim));
-    check(aoti_torch_get_sizes(packed.get(), &sizes));
-    int64_t bytes = ndim == 1 ? sizes[0] : -1;
-    if (bytes != int64_t{sizeof p})
-        throw std::runtime_error("[rope] packed must have " + std::to_string(sizeof p) + " bytes but got " +
-                                 std::to_string(bytes) + ".");
-    std::memcpy(&p, data, sizeof p);
-    run(in.x.get(), in.positions.get(), in.factors_or_null(), p.params, p.forward, p.angle, out.get());
+    run_readable(in, unpack(packed.get()), out.get());
 }
 
 }  // namespace

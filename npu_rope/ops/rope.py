@@ -83,11 +83,9 @@ def rope(
            [-0.301,  0.99 ,  1.382,  1.01 ],
            [-1.325,  0.98 ,  0.493,  1.02 ]], dtype=float32)
     """
-    if torch is not None and isinstance(x, torch.Tensor):
+    if isinstance(x, _Tensor):
         chosen = backend or backends.default_backend
         if chosen is None or chosen == x.device.type:
-            if chosen == "npu" or x.device.type == "npu":
-                backends.find("npu").require()
             return _rope_torch(x, positions, params, freq_factors, out, forward, angle)
         if chosen == "cpu":
             raise bad_value("rope", f"x must be on device cpu for backend cpu but got {x.device}.")
@@ -158,7 +156,7 @@ def _packed(params: RopeParams, forward: bool, angle: AnglePolicy) -> Any:
 
 def _is_plain(x: Any) -> bool:
     """An ordinary CPU tensor outside any tracing, dispatch mode or function transform."""
-    return type(x) is torch.Tensor and x.is_cpu and not _dispatch_modes() and _function_transforms() is None
+    return type(x) is _Tensor and x.is_cpu and not _dispatch_modes() and _function_transforms() is None
 
 
 def _rope_torch(
@@ -166,8 +164,10 @@ def _rope_torch(
 ) -> Any:
     try:
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
-        if not needs_grad and not torch.compiler.is_compiling() and _is_plain(x):
+        if not (needs_grad or torch.compiler.is_compiling()) and _is_plain(x):
             return _rope_packed(x, positions, params, freq_factors, out, forward, angle)
+        if x.device.type == "npu":
+            backends.find("npu").require()
         _require_params(params)
         attributes = _attributes(params, forward, angle)
         if out is None:
@@ -193,16 +193,14 @@ def _rope_packed(
         packed = _packed(params, forward, angle)
     given = out
     if out is None:
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    if out is not x and x.stride(-1) != 1:
-        x = x.contiguous()
+        out = torch.empty_like(x, memory_format=_contiguous)
     if freq_factors is None:
         _call_packed(out, x, positions, packed)
     else:
         _call_packed(out, x, positions, packed, freq_factors)
     if given is not None:
         # Who saved this tensor for a gradient must learn that it changed.
-        torch._C._increment_version((out,))
+        _increment_version((out,))
     return out
 
 
@@ -405,9 +403,13 @@ def _over_ctypes(library: Any) -> None:
     """The CPU kernels without the C++ registration: the same schema, a slower call."""
     run = backends.rope_cpu_tensors
 
+    def readable(x: Any, out: Any) -> Any:
+        unit = x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1
+        return x if unit or x.data_ptr() == out.data_ptr() else x.contiguous()
+
     def rope_cpu(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
         out = x.new_empty(x.shape)
-        run(x if x.stride(-1) == 1 else x.contiguous(), positions, freq_factors, out, *_params_of(attributes))
+        run(readable(x, out), positions, freq_factors, out, *_params_of(attributes))
         return out
 
     def rope_inplace_cpu(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
@@ -416,10 +418,10 @@ def _over_ctypes(library: Any) -> None:
     def rope_out_cpu(
         x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any
     ) -> None:
-        run(x, positions, freq_factors, out, *_params_of(attributes))
+        run(readable(x, out), positions, freq_factors, out, *_params_of(attributes))
 
     def rope_packed_cpu(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
-        backends.rope_cpu_packed(out, x, positions, packed, freq_factors)
+        backends.rope_cpu_packed(out, readable(x, out), positions, packed, freq_factors)
 
     library.impl("rope", rope_cpu, "CPU")
     library.impl("rope_", rope_inplace_cpu, "CPU")
@@ -446,12 +448,15 @@ def register() -> Any:
     return library
 
 
+_Tensor: Any = ()  # an instance of nothing
 if torch is not None:
+    _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _library = register()
     _overload = torch.ops.npu_rope.rope_packed_.default
     # OpOverload.__call__ does nothing but call _op; a third of a decode-sized call is spent there.
     _call_packed = getattr(_overload, "_op", _overload)
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack
+    _increment_version = torch._C._increment_version
 
 __all__ = ["SCHEMAS", "TensorSpec", "rope", "rope_"]
