@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "op_host/dtype.h"
 #include "op_host/strided.h"
 
 namespace npu_rope {
@@ -10,14 +11,6 @@ namespace {
 constexpr const char* kOp = "rope";
 constexpr int64_t kMaxBytes = INT64_MAX;
 
-struct DtypeRow {
-    const char* name;
-    int64_t bytes;
-};
-constexpr DtypeRow kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2},
-                                {"float64", 8}, {"int32", 4},   {"int64", 8}};
-
-bool known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDtypes / sizeof *kDtypes); }
 bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
 bool is_index(int32_t d) { return d == NPU_ROPE_INT32 || d == NPU_ROPE_INT64; }
 
@@ -218,9 +211,6 @@ void fill_strides(const npu_rope_tensor& t, int64_t* stride) {
 }
 
 }  // namespace
-
-const char* dtype_name(int32_t d) { return known_dtype(d) ? kDtypes[d].name : "an unknown dtype"; }
-int64_t dtype_bytes(int32_t d) { return known_dtype(d) ? kDtypes[d].bytes : 0; }
 
 const char* mode_name(int32_t mode) {
     switch (mode) {

@@ -30,8 +30,6 @@ Check check_rope(const npu_rope_tensor& x, const npu_rope_tensor& positions, con
 // Frequencies (radians per position) after freq_factors.
 Check check_rope_frequency(double largest, int64_t pair);
 
-const char* dtype_name(int32_t dtype);
-int64_t dtype_bytes(int32_t dtype);
 const char* mode_name(int32_t mode);
 
 }  // namespace npu_rope

@@ -8,6 +8,7 @@
 
 #include "csrc/cpu/parallel.h"
 #include "csrc/cpu/rope_kernels.h"
+#include "op_host/dtype.h"
 
 namespace npu_rope {
 namespace {

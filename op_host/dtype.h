@@ -1,0 +1,21 @@
+// Names and sizes of the element types, for checks and kernels of every operator.
+#pragma once
+
+#include <cstdint>
+
+namespace npu_rope {
+
+struct DtypeRow {
+    const char* name;
+    int64_t bytes;
+};
+
+// By npu_rope_dtype.
+constexpr DtypeRow kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2},
+                                {"float64", 8}, {"int32", 4},   {"int64", 8}};
+
+constexpr bool known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDtypes / sizeof *kDtypes); }
+constexpr const char* dtype_name(int32_t d) { return known_dtype(d) ? kDtypes[d].name : "an unknown dtype"; }
+constexpr int64_t dtype_bytes(int32_t d) { return known_dtype(d) ? kDtypes[d].bytes : 0; }
+
+}  // namespace npu_rope
