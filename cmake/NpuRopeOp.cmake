@@ -35,10 +35,13 @@ function(npu_rope_add_kernels name)
   set_source_files_properties(csrc/cpu/${name}_baseline.cpp PROPERTIES COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS}")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_definitions(npu_rope PRIVATE NPU_ROPE_X86)
-    target_sources(npu_rope PRIVATE csrc/cpu/${name}_avx2.cpp csrc/cpu/${name}_avx512.cpp)
+    target_sources(npu_rope PRIVATE
+      csrc/cpu/${name}_avx2.cpp csrc/cpu/${name}_avx512.cpp csrc/cpu/${name}_avx512bf16.cpp)
     set_source_files_properties(csrc/cpu/${name}_avx2.cpp PROPERTIES
       COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS};${NPU_ROPE_AVX2_FLAGS}")
     set_source_files_properties(csrc/cpu/${name}_avx512.cpp PROPERTIES
       COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS};${NPU_ROPE_AVX512_FLAGS}")
+    set_source_files_properties(csrc/cpu/${name}_avx512bf16.cpp PROPERTIES
+      COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS};${NPU_ROPE_AVX512_FLAGS};-mavx512bf16")
   endif()
 endfunction()

@@ -91,7 +91,7 @@ NPU_ROPE_API const char *npu_rope_version(void);
  * when nothing failed yet. Valid until this thread's next call into the library. */
 NPU_ROPE_API const char *npu_rope_last_error(void);
 
-/* The instruction set the kernels run with: "avx512", "avx2", "baseline" or "neon". */
+/* The instruction set the kernels run with: "avx512_bf16", "avx512", "avx2", "baseline" or "neon". */
 NPU_ROPE_API const char *npu_rope_isa(void);
 
 /* Make this process use a narrower instruction set than the machine has (for tests and for

@@ -22,11 +22,13 @@ bool has_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 
 // Widest first.
 const Candidate kCandidates[] = {
 #if defined(NPU_ROPE_X86)
+    {"avx512_bf16", has_avx512bf16, kernels_avx512bf16},
     {"avx512", has_avx512, kernels_avx512},
     {"avx2", has_avx2, kernels_avx2},
 #endif

@@ -66,6 +66,7 @@ const KernelSet& kernels_baseline();
 #if defined(NPU_ROPE_X86)
 const KernelSet& kernels_avx2();
 const KernelSet& kernels_avx512();
+const KernelSet& kernels_avx512bf16();
 #endif
 
 // The widest set this machine runs, unless force_kernels chose another.

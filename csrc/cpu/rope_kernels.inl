@@ -186,9 +186,8 @@ struct Bf16HalfStep {
         VU a = load<VU>(x + i), b = load<VU>(x + half + i);
         VF ae = as_float(a << 16), ao = as_float(a & 0xffff0000u), be = as_float(b << 16),
            bo = as_float(b & 0xffff0000u);
-        put<kStream>(y + i, (round_bf16(ae * ce - be * se) >> 16) | (round_bf16(ao * co - bo * so) & 0xffff0000u));
-        put<kStream>(y + half + i,
-                     (round_bf16(ae * se + be * ce) >> 16) | (round_bf16(ao * so + bo * co) & 0xffff0000u));
+        put<kStream>(y + i, pack_bf16(ae * ce - be * se, ao * co - bo * so));
+        put<kStream>(y + half + i, pack_bf16(ae * se + be * ce, ao * so + bo * co));
     }
 };
 
@@ -201,7 +200,7 @@ struct Bf16InterleavedStep {
     void run(const T* x, T* y, int i, int) const {
         VU v = load<VU>(x + 2 * i);
         VF a = as_float(v << 16), b = as_float(v & 0xffff0000u);
-        put<kStream>(y + 2 * i, (round_bf16(a * c - b * s) >> 16) | (round_bf16(a * s + b * c) & 0xffff0000u));
+        put<kStream>(y + 2 * i, pack_bf16(a * c - b * s, a * s + b * c));
     }
 };
 

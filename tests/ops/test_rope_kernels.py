@@ -16,7 +16,7 @@ from npu_rope import RopeParams, native, rope
 
 DTYPES = list(NUMPY_DTYPES)
 MODES = ["normal", "neox"]
-FUSED = ["avx2", "avx512"]  # sets with fused multiply-adds: they round alike
+FUSED = ["avx2", "avx512", "avx512_bf16"]  # sets with fused multiply-adds: they round alike
 
 
 def normal(shape, dtype, seed=0):
@@ -62,17 +62,17 @@ def test_every_instruction_set_meets_the_bound_at_every_width(isa, mode, dtype, 
         assert_within(out, x, positions, params, dtype=dtype)
 
 
-@pytest.mark.skipif(set(FUSED) - set(ISAS) != set(), reason="this machine has only one of the fused sets")
+@pytest.mark.skipif(len(set(FUSED) & set(ISAS)) < 2, reason="this machine has at most one of the fused sets")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sets_that_fuse_are_bit_equal(mode, dtype, library):
     x, positions = normal((70, 3, 130), dtype), np.arange(70) + 12345
     for n_dims in (2, 18, 64, 96, 128, 130):
         results = []
-        for isa in FUSED:
+        for isa in set(FUSED) & set(ISAS):
             library.force_isa(isa)
             results.append(rope(x, positions, RopeParams(n_dims, mode), backend="cpu").tobytes())
-        assert results[0] == results[1]
+        assert len(set(results)) == 1
 
 
 @pytest.mark.parametrize("isa", ISAS)
