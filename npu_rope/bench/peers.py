@@ -17,8 +17,8 @@ from typing import Any
 from npu_rope.bench.harness import Contestant, NotInstalled, Ready, Unsupported
 from npu_rope.bench.peers_ggml import GGML, prepare_ggml
 from npu_rope.bench.rope_rows import HEAD_DIM, Inputs
-from npu_rope.bench.verify import PEER_FLOAT32_TABLE, PEER_HALF_FORMULA
 from npu_rope.optional_torch import torch
+from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, PEER_HALF_FORMULA
 
 ORT = "ONNX Runtime RotaryEmbedding-23, tables given"
 HF, HF_TABLES = "transformers eager, tables given", "transformers eager, incl. tables"

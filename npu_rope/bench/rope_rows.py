@@ -16,9 +16,10 @@ from typing import Any
 import npu_rope
 from npu_rope import backends
 from npu_rope.bench.harness import Contestant, Ready, Unsupported
-from npu_rope.bench.verify import OURS, Expectation
+from npu_rope.bench.verify import Expectation
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
+from npu_rope.testing.bounds import OURS
 
 HEAD_DIM = 128
 FIRST_DECODE_POSITION = 1000

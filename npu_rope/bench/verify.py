@@ -2,7 +2,7 @@
 
 The bound is :func:`npu_rope.testing.bounds.rotation_bound`. Ours must keep it as it stands. Peers
 work with coarser angles, and some round their tables and every product to the tensor's dtype: for
-them ``e_angle`` and the number of roundings are looser. A wrong sign, pairing or position is off by
+them ``e_angle`` and the number of roundings are looser (npu_rope/testing/bounds.py). A wrong sign, pairing or position is off by
 a thousand times more than either.
 """
 
@@ -16,15 +16,7 @@ import numpy.typing as npt
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.reference import rope as reference
-from npu_rope.testing.bounds import E_ANGLE_HOST, UNIT_ROUNDOFF, rotation_bound, worst_ratio
-
-# (e_angle, roundings to the tensor's dtype on the way to one output)
-OURS = (E_ANGLE_HOST, 0)
-# cos and sin of angles up to 2047 in float32, built by ggml's running product (2e-4 at 511, growing
-# in proportion) or by one float32 product (8e-5): within 2e-3.
-PEER_FLOAT32_TABLE = (2e-3, 0)
-# The same, with table entry, two products and their sum each rounded to the tensor's dtype.
-PEER_HALF_FORMULA = (2e-3, 4)
+from npu_rope.testing.bounds import UNIT_ROUNDOFF, rotation_bound, worst_ratio
 
 
 def as_float64(x: Any) -> npt.NDArray[np.float64]:

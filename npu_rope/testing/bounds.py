@@ -31,6 +31,15 @@ E_ANGLE_HOST = 2.0**-23
 # Agreement with ggml's own table: the angles are the same bit for bit.
 E_ANGLE_NONE = 0.0
 
+# What a benchmark's contestants must keep before they are timed:
+# (e_angle, roundings to the tensor's dtype on the way to one output).
+OURS = (E_ANGLE_HOST, 0)
+# cos and sin of angles up to 2047 in float32, built by ggml's running product (2e-4 at 511, growing
+# in proportion) or by one float32 product (8e-5): within 2e-3.
+PEER_FLOAT32_TABLE = (2e-3, 0)
+# The same, with table entry, two products and their sum each rounded to the tensor's dtype.
+PEER_HALF_FORMULA = (2e-3, 4)
+
 
 def rotation_bound(
     x: npt.NDArray[Any],

@@ -18,8 +18,8 @@ from npu_rope.bench.peers import peers  # noqa: E402
 from npu_rope.bench.rope_rows import OUT, PACKED, Inputs, Row, ours, rows  # noqa: E402
 from npu_rope.bench.run import Options, Results  # noqa: E402
 from npu_rope.bench.targets import verdicts  # noqa: E402
-from npu_rope.bench.verify import OURS, PEER_HALF_FORMULA  # noqa: E402
 from npu_rope.cli.app import app  # noqa: E402
+from npu_rope.testing.bounds import OURS, PEER_HALF_FORMULA  # noqa: E402
 
 SMALL = ((1, 3, 2),)
 
