@@ -2,8 +2,8 @@
 
 The bound is :func:`npu_rope.testing.bounds.rotation_bound`. Ours must keep it as it stands. Peers
 work with coarser angles, and some round their tables and every product to the tensor's dtype: for
-them ``e_angle`` and the number of roundings are looser (npu_rope/testing/bounds.py). A wrong sign, pairing or position is off by
-a thousand times more than either.
+them ``e_angle`` and the number of roundings are looser (npu_rope/testing/bounds.py). A wrong sign,
+pairing or position is off by a thousand times more than either.
 """
 
 from __future__ import annotations
