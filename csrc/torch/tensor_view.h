@@ -1,44 +1,71 @@
-// A torch tensor as the C interface sees it, for operators that take torch's own Tensor class.
-// (rope unpacks handles by hand instead: a decode-sized call is mostly argument handling.)
+// A torch tensor as the C interface sees it, from torch's handle or its stable Tensor class.
 #pragma once
 
+#include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/core/ScalarType.h>
+
+#include <stdexcept>
 
 #include "include/npu_rope.h"
 
 namespace npu_rope {
 
-inline int32_t dtype_of(const torch::stable::Tensor& t) {
-    using torch::headeronly::ScalarType;
-    switch (t.scalar_type()) {
-        case ScalarType::Float:
-            return NPU_ROPE_FLOAT32;
-        case ScalarType::Half:
-            return NPU_ROPE_FLOAT16;
-        case ScalarType::BFloat16:
-            return NPU_ROPE_BFLOAT16;
-        case ScalarType::Double:
-            return NPU_ROPE_FLOAT64;
-        case ScalarType::Int:
-            return NPU_ROPE_INT32;
-        case ScalarType::Long:
-            return NPU_ROPE_INT64;
-        default:
-            return -1;
-    }
+inline void check(AOTITorchError code) {
+    if (code != 0) throw std::runtime_error("[torch] C interface must answer but got an error.");
 }
 
-inline npu_rope_tensor view_of(const torch::stable::Tensor& t) {
-    npu_rope_tensor view = {};
-    view.data = t.data_ptr();
-    view.dtype = dtype_of(t);
-    view.ndim = static_cast<int32_t>(t.dim());
-    for (int32_t k = 0; k < view.ndim && k < NPU_ROPE_MAX_NDIM; ++k) {
-        view.shape[k] = t.size(k);
-        view.stride[k] = t.stride(k);
+// A tensor argument that the call owns and gives back when it ends.
+class Owned {
+public:
+    explicit Owned(StableIValue v) : handle_(torch::stable::detail::to<AtenTensorHandle>(v)) {}
+    explicit Owned(AtenTensorHandle h) : handle_(h) {}
+    Owned(Owned&& o) noexcept : handle_(o.handle_) { o.handle_ = nullptr; }
+    Owned(const Owned&) = delete;
+    ~Owned() {
+        if (handle_) aoti_torch_delete_tensor_object(handle_);
     }
-    return view;
+    AtenTensorHandle get() const { return handle_; }
+    AtenTensorHandle release() {
+        AtenTensorHandle h = handle_;
+        handle_ = nullptr;
+        return h;
+    }
+
+private:
+    AtenTensorHandle handle_;
+};
+
+inline int32_t dtype_code(AtenTensorHandle h) {
+    static const int32_t f32 = aoti_torch_dtype_float32(), f16 = aoti_torch_dtype_float16(),
+                         bf16 = aoti_torch_dtype_bfloat16(), f64 = aoti_torch_dtype_float64(),
+                         i32 = aoti_torch_dtype_int32(), i64 = aoti_torch_dtype_int64();
+    int32_t d;
+    check(aoti_torch_get_dtype(h, &d));
+    if (d == f32) return NPU_ROPE_FLOAT32;
+    if (d == f16) return NPU_ROPE_FLOAT16;
+    if (d == bf16) return NPU_ROPE_BFLOAT16;
+    if (d == f64) return NPU_ROPE_FLOAT64;
+    if (d == i32) return NPU_ROPE_INT32;
+    if (d == i64) return NPU_ROPE_INT64;
+    return -1;
 }
+
+inline npu_rope_tensor view_of(AtenTensorHandle h) {
+    npu_rope_tensor t = {};
+    int64_t ndim, *sizes, *strides;
+    check(aoti_torch_get_data_ptr(h, &t.data));
+    check(aoti_torch_get_dim(h, &ndim));
+    check(aoti_torch_get_sizes(h, &sizes));
+    check(aoti_torch_get_strides(h, &strides));
+    t.dtype = dtype_code(h);
+    t.ndim = static_cast<int32_t>(ndim);
+    for (int64_t k = 0; k < ndim && k < NPU_ROPE_MAX_NDIM; ++k) {
+        t.shape[k] = sizes[k];
+        t.stride[k] = strides[k];
+    }
+    return t;
+}
+
+inline npu_rope_tensor view_of(const torch::stable::Tensor& t) { return view_of(t.get()); }
 
 }  // namespace npu_rope
