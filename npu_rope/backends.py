@@ -240,12 +240,18 @@ def _round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
 # ---- cpu --------------------------------------------------------------------------------------------
 
 
+def _in_whole_elements(a: npt.NDArray[Any]) -> bool:
+    """Address and strides are multiples of the element's size."""
+    if a.flags.c_contiguous:
+        return bool(a.flags.aligned)
+    item = a.dtype.itemsize or 1
+    return a.flags.aligned and all(s % item == 0 for s in a.strides)
+
+
 def _readable(a: npt.NDArray[Any], *, unit_stride: bool = True) -> npt.NDArray[Any]:
     """The array itself, or a copy where the kernels cannot read it in place."""
-    item = max(a.dtype.itemsize, 1)
-    unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == item
-    whole = all(s % item == 0 for s in a.strides)
-    return a if unit and whole and a.flags.aligned else a.copy()
+    unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == a.dtype.itemsize
+    return a if unit and _in_whole_elements(a) else a.copy()
 
 
 def _rope_cpu_numpy(
@@ -255,7 +261,8 @@ def _rope_cpu_numpy(
     positions, factors = _as_arrays(positions, freq_factors)
     if out is not None:
         _check_out_kind(out, x)
-        check_aligned("out", _view_of(out))
+        if not _in_whole_elements(out):
+            check_aligned("out", _view_of(out))
     result = np.empty(x.shape, x.dtype) if out is None else out
     source = x if out is x else _readable(x)
     read_positions = _readable(positions, unit_stride=False)
