@@ -22,6 +22,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import GgmlInfo
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 
+UNWRAPPED = 100_000
 # Columns of test-backend-ops first, so that files can be joined; then ours.
 CSV_COLUMNS = (
     "backend_name",
@@ -48,6 +49,7 @@ class Report:
     backends: list[str]
     ggml: GgmlInfo | None
     ggml_missing: str
+    terminal: Console | None = None  # where lines are printed, if that is a terminal
     results: list[CaseResult] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
@@ -101,8 +103,11 @@ class ConsolePrinter:
     """One line a case: verdict, figures, and the name last, so that it is never cut."""
 
     def __init__(self, stream: TextIO, report: Report, *, quiet: bool) -> None:
-        width = None if stream.isatty() else 400
-        self.console = Console(file=stream, highlight=False, width=width, soft_wrap=True)
+        # Not a terminal: nothing is wrapped, whatever width is assumed for it.
+        width = None if stream.isatty() else UNWRAPPED
+        self.console = Console(file=stream, highlight=False, width=width)
+        if stream.isatty():
+            report.terminal = self.console
         self.report = report
         self.quiet = quiet
         self.ours = report.backends
@@ -113,13 +118,13 @@ class ConsolePrinter:
             self.console.print(f"[dim]{name}:[/] {value}")
         if self.quiet:
             return
-        columns = [f"{'verdict':11}"]
+        columns = [f"{'verdict':7}"]
         columns += [f"{b + ' err':>13} {'/bound':>6}" for b in self.ours]
         if "cpu" in self.ours:
             columns.append(f"{'ggml angles':>11}")
         if self.report.ggml:
             columns.append(f"{'ggml':>6} {'bits':>7} {'from exact':>10}")
-        self.console.print("\n[bold]" + "  ".join(columns) + "  case[/]")
+        self.console.print("\n[bold]" + "  ".join(columns) + "  case[/]", soft_wrap=True)
 
     def add(self, result: CaseResult) -> None:
         """One finished case."""
@@ -133,7 +138,7 @@ class ConsolePrinter:
 
     def _line(self, result: CaseResult) -> str:
         colour = {OK: "green", FAIL: "bold red"}[result.verdict]
-        cells = [f"[{colour}]{result.verdict:11}[/]"]
+        cells = [f"[{colour}]{result.verdict:7}[/]"]
         for backend in self.ours:
             j = result.by(backend)
             cells.append(f"{_number(j.max_error if j else None, '13.1e')} {_ratio(j, '6.2f')}")
@@ -146,8 +151,9 @@ class ConsolePrinter:
     def _explain(self, result: CaseResult) -> None:
         for j in result.judgements:
             if j.verdict == FAIL:
-                self.console.print(f"  [red]{j.executor}[/]: {explain(j)}".replace("[rope]", "\\[rope]"))
-        self.console.print(f"  reproduce: {reproducer(result)}".replace("[", "\\["))
+                text = f"  [red]{j.executor}[/]: {explain(j)}".replace("[rope]", "\\[rope]")
+                self.console.print(text, soft_wrap=True)
+        self.console.print(f"  reproduce: {reproducer(result)}".replace("[", "\\["), soft_wrap=True)
 
     def summary(self) -> None:
         """Totals per executor, worst case of each, and what was not compared."""

@@ -100,7 +100,8 @@ def validate(
     report = Report(names, process.info if process else None, why_not)
     try:
         with write_report(format_.value, output, report, quiet=quiet) as add:
-            for result in _run(cases, names, process, errors):
+            # The progress bar belongs to the console that prints the lines, or it would run into them.
+            for result in _run(cases, names, process, report.terminal or errors):
                 report.results.append(result)
                 add(result)
     finally:
