@@ -11,9 +11,9 @@ enum Pairing : int { kHalf = 0, kInterleaved = 1, kPairings = 2 };
 
 // Order of the table a rotation reads; which one is the kernel's choice.
 enum TableOrder : int {
-    kNatural,     // c[i], s[i]
-    kDuplicated,  // c[i], c[i] and -s[i], s[i]: one entry per element of an interleaved head
-    kEvenOdd      // in every full block of 2 W pairs: the even ones, then the odd ones
+    kNatural,  // c[i], s[i]
+    kCrossed,  // c[i], s[i] and -s[i], c[i]: what x1 and x2 add to each element of an interleaved head
+    kEvenOdd   // in every full block of 2 W pairs: the even ones, then the odd ones
 };
 
 // Heads of one token. Strides in elements; x and y point at the rotated window of head 0.

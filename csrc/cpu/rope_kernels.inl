@@ -84,16 +84,13 @@ void step_table(const StepJob& j, float* cos_table, float* sin_table) {
 // Tables are padded to whole vectors, so no order needs a tail of its own but kEvenOdd, whose
 // last, partial block stays in natural order.
 void reorder(TableOrder order, int pairs, const float* c, const float* s, float* c_out, float* s_out) {
-    VF minus_even;
-    for (int k = 0; k < W; ++k) minus_even[k] = k % 2 ? 0.0f : -0.0f;
-    if (order == kDuplicated) {
+    if (order == kCrossed) {
         for (int i = 0; i < pairs; i += W) {
-            VF low, high;
-            duplicate(load<VF>(c + i), &low, &high);
+            VF cv = load<VF>(c + i), sv = load<VF>(s + i), low, high;
+            interleave(cv, sv, &low, &high);
             store(c_out + 2 * i, low), store(c_out + 2 * i + W, high);
-            duplicate(load<VF>(s + i), &low, &high);
-            store(s_out + 2 * i, as_float(as_bits(low) ^ as_bits(minus_even)));
-            store(s_out + 2 * i + W, as_float(as_bits(high) ^ as_bits(minus_even)));
+            interleave(-sv, cv, &low, &high);
+            store(s_out + 2 * i, low), store(s_out + 2 * i + W, high);
         }
         return;
     }
@@ -167,8 +164,9 @@ struct InterleavedStep {
     void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + 2 * i), s = load<VF>(st + 2 * i); }
     template <bool kStream>
     void run(const T* x, T* y, int i, int) const {
-        VF v = E::load_v(x + 2 * i);
-        E::template store_v<kStream>(y + 2 * i, v * c + swap_neighbours(v) * s);
+        VF first, second;
+        duplicate_pairs(E::load_v(x + 2 * i), &first, &second);
+        E::template store_v<kStream>(y + 2 * i, first * c + second * s);
     }
 };
 
@@ -204,12 +202,13 @@ struct Bf16InterleavedStep {
     }
 };
 
-// What remains after the full steps, pair by pair. sin_at: a duplicated table keeps +s at odd places.
-template <typename E, Pairing kPairing, bool kDup>
+// What remains after the full steps, pair by pair. A crossed table holds c and s beside each other.
+template <typename E, Pairing kPairing, bool kCross>
 inline void rotate_tail(const typename E::T* x, typename E::T* y, int from, int pairs, const float* c, const float* s) {
     for (int i = from; i < pairs; ++i) {
-        int a = kPairing == kHalf ? i : 2 * i, b = kPairing == kHalf ? i + pairs : 2 * i + 1, t = kDup ? 2 * i + 1 : i;
-        rotate_one<E>(x + a, x + b, y + a, y + b, c[t], s[t]);
+        int a = kPairing == kHalf ? i : 2 * i, b = kPairing == kHalf ? i + pairs : 2 * i + 1;
+        float ci = kCross ? c[2 * i] : c[i], si = kCross ? c[2 * i + 1] : s[i];
+        rotate_one<E>(x + a, x + b, y + a, y + b, ci, si);
     }
 }
 
@@ -229,7 +228,7 @@ void rotate_fixed(const HeadsJob& j) {
     if (kStream) stream_fence();
 }
 
-template <typename E, typename Step, Pairing kPairing, bool kDup>
+template <typename E, typename Step, Pairing kPairing, bool kCross>
 void rotate_any(const HeadsJob& j) {
     using T = typename E::T;
     auto* c = static_cast<const float*>(j.cos_table);
@@ -243,7 +242,7 @@ void rotate_any(const HeadsJob& j) {
             step.load_table(c, s, i);
             step.template run<false>(x, y, i, j.pairs);
         }
-        rotate_tail<E, kPairing, kDup>(x, y, full, j.pairs, c, s);
+        rotate_tail<E, kPairing, kCross>(x, y, full, j.pairs, c, s);
     }
 }
 
@@ -252,7 +251,7 @@ void rotate_fixed_or_stream(const HeadsJob& j) {
     j.stream ? rotate_fixed<E, Step, kSteps, true>(j) : rotate_fixed<E, Step, kSteps, false>(j);
 }
 
-template <typename E, typename Step, Pairing kPairing, bool kDup>
+template <typename E, typename Step, Pairing kPairing, bool kCross>
 void rotate(const HeadsJob& j) {
     // As many table vectors as registers can hold besides the data.
     constexpr int kMost = NPU_ROPE_LANES == 16 ? 8 : 4;
@@ -273,7 +272,7 @@ void rotate(const HeadsJob& j) {
             default:
                 break;
         }
-    rotate_any<E, Step, kPairing, kDup>(j);
+    rotate_any<E, Step, kPairing, kCross>(j);
 }
 
 template <Pairing kPairing>
@@ -302,7 +301,7 @@ const KernelSet& NPU_ROPE_KERNELS() {
         table_f64,
         step_table,
         reorder,
-        {{kNatural, kNatural, kEvenOdd, kNatural}, {kDuplicated, kDuplicated, kNatural, kNatural}},
+        {{kNatural, kNatural, kEvenOdd, kNatural}, {kCrossed, kCrossed, kNatural, kNatural}},
         {{rotate<F32, HalfStep<F32>, kHalf, false>, rotate<F16, HalfStep<F16>, kHalf, false>,
           rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
          {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,

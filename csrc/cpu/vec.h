@@ -68,14 +68,17 @@ inline void put(void* p, V v) {
 inline VF as_float(VU v) { return (VF)v; }
 inline VU as_bits(VF v) { return (VU)v; }
 
-// (a b c d ...) -> (b a d c ...)
-inline VF swap_neighbours(VF v) {
+// (a b c d ...) -> (a a c c ...) and (b b d d ...)
+inline void duplicate_pairs(VF v, VF* even, VF* odd) {
 #if NPU_ROPE_LANES == 4
-    return __builtin_shufflevector(v, v, 1, 0, 3, 2);
+    *even = __builtin_shufflevector(v, v, 0, 0, 2, 2);
+    *odd = __builtin_shufflevector(v, v, 1, 1, 3, 3);
 #elif NPU_ROPE_LANES == 8
-    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+    *even = __builtin_shufflevector(v, v, 0, 0, 2, 2, 4, 4, 6, 6);
+    *odd = __builtin_shufflevector(v, v, 1, 1, 3, 3, 5, 5, 7, 7);
 #else
-    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    *even = __builtin_shufflevector(v, v, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
+    *odd = __builtin_shufflevector(v, v, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
 #endif
 }
 
@@ -97,17 +100,17 @@ inline VD round_to_even(VD t) {
 #endif
 }
 
-// (a b c d ...) -> (a a b b ...), split over two vectors.
-inline void duplicate(VF v, VF* low, VF* high) {
+// (a b ...), (A B ...) -> (a A b B ...), split over two vectors.
+inline void interleave(VF a, VF b, VF* low, VF* high) {
 #if NPU_ROPE_LANES == 4
-    *low = __builtin_shufflevector(v, v, 0, 0, 1, 1);
-    *high = __builtin_shufflevector(v, v, 2, 2, 3, 3);
+    *low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    *high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
 #elif NPU_ROPE_LANES == 8
-    *low = __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3);
-    *high = __builtin_shufflevector(v, v, 4, 4, 5, 5, 6, 6, 7, 7);
+    *low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    *high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 #else
-    *low = __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-    *high = __builtin_shufflevector(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
+    *low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    *high = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 #endif
 }
 
