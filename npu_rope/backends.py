@@ -153,11 +153,15 @@ def _view_of(t: Any) -> StridedView:
 
 
 def _check_out_kind(out: Any, x: Any) -> None:
-    kind = "torch tensor" if _is_tensor(x) else "NumPy array"
-    if not isinstance(out, type(x)):
+    wanted, kind = (torch.Tensor, "torch tensor") if _is_tensor(x) else (np.ndarray, "NumPy array")
+    if not isinstance(out, wanted):
         raise bad_type("rope", f"out must be a {kind} like x but got {type(out).__name__}.")
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
+    if not isinstance(out, np.ndarray):
+        return
+    if not out.flags.writeable:
         raise bad_value("rope", "out must be writeable but got a read-only array.")
+    if not out.dtype.isnative:
+        raise bad_type("rope", f"out must be in the machine's byte order but got {out.dtype.str}.")
 
 
 def _check_call(
@@ -178,8 +182,10 @@ def _check_call(
     check_out_memory(_view_of(out), _view_of(x), views)
 
 
-def _as_arrays(*values: Any) -> list[Any]:
-    return [None if v is None else np.asarray(v) for v in values]
+def _as_arrays(positions: Any, freq_factors: Any) -> tuple[Any, Any]:
+    if positions is None:
+        raise bad_type("rope", "positions must be an array but got NoneType.")
+    return np.asarray(positions), None if freq_factors is None else np.asarray(freq_factors)
 
 
 # ---- reference ------------------------------------------------------------------------------------
@@ -190,6 +196,8 @@ def _rope_reference(
 ) -> Any:
     """Arrays, or torch tensors of the CPU (no gradient flows through)."""
     if _is_tensor(x):
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise bad_value("rope", "x must not need a gradient for backend reference but got requires_grad.")
         for name, t in (("x", x), ("positions", positions), ("freq_factors", freq_factors), ("out", out)):
             if t is not None and not _is_tensor(t):
                 raise bad_type("rope", f"{name} must be a torch tensor like x but got {type(t).__name__}.")
@@ -250,6 +258,8 @@ def _in_whole_elements(a: npt.NDArray[Any]) -> bool:
 
 def _readable(a: npt.NDArray[Any], *, unit_stride: bool = True) -> npt.NDArray[Any]:
     """The array itself, or a copy where the kernels cannot read it in place."""
+    if not a.dtype.isnative:
+        return a.astype(a.dtype.newbyteorder("="))
     unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == a.dtype.itemsize
     return a if unit and _in_whole_elements(a) else a.copy()
 
@@ -263,7 +273,7 @@ def _rope_cpu_numpy(
         _check_out_kind(out, x)
         if not _in_whole_elements(out):
             check_aligned("out", _view_of(out))
-    result = np.empty(x.shape, x.dtype) if out is None else out
+    result = np.empty(x.shape, x.dtype.newbyteorder("=")) if out is None else out
     source = x if out is x else _readable(x)
     read_positions = _readable(positions, unit_stride=False)
     read_factors = None if factors is None else _readable(factors, unit_stride=False)
@@ -307,7 +317,13 @@ def rope_cpu_tensors(
 
 def rope_cpu_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any) -> None:
     """The same with the attributes packed (:func:`packed_call`)."""
-    call = native.PackedCall.from_buffer_copy(packed.numpy().tobytes())
+    held = packed.numpy().tobytes()
+    size = len(bytes(native.PackedCall()))
+    if packed.dim() != 1 or len(held) != size:
+        raise bad_value(
+            "rope", f"packed must be the {size} contiguous bytes of packed_call but got another tensor."
+        )
+    call = native.PackedCall.from_buffer_copy(held)
     native.load().rope(
         _c_tensor(x),
         _c_tensor(positions),

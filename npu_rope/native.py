@@ -177,7 +177,9 @@ class Native:
         factors = None if freq_factors is None else C.byref(freq_factors)
         code = ANGLE_POLICIES.index(angle)
         self._raise_on(
-            self._rope(C.byref(x), C.byref(positions), factors, C.byref(params), forward, code, C.byref(out))
+            self._rope(
+                C.byref(x), C.byref(positions), factors, C.byref(params), bool(forward), code, C.byref(out)
+            )
         )
 
 

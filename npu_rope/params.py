@@ -47,7 +47,10 @@ def _integer(name: str, value: Any) -> int:
 def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise bad_type("rope", f"{name} must be a number but got {value!r}.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise bad_value("rope", f"{name} must be finite but got an integer beyond float64.") from None
 
 
 def _mode(value: Any) -> RopeMode:
@@ -76,8 +79,15 @@ def _sections(value: Any) -> tuple[int, int, int, int]:
     return (numbers[0], numbers[1], numbers[2], numbers[3])
 
 
+def _as_float32(value: float) -> float:
+    """Attributes are float32 to ggml, to CANN and to the tables: what float32 holds as zero or as
+    infinity is zero or infinite."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return float(np.float32(value))
+
+
 def _require_positive(name: str, value: float, when: str = "") -> None:
-    if not (math.isfinite(value) and value > 0):
+    if not (math.isfinite(_as_float32(value)) and _as_float32(value) > 0):
         raise bad_value("rope", f"{name} must be positive and finite{when} but got {value:g}.")
 
 
@@ -142,14 +152,14 @@ class RopeParams:
         _require_positive("freq_base", self.freq_base)
         _require_positive("freq_scale", self.freq_scale)
         for name in ("ext_factor", "attn_factor"):
-            if not math.isfinite(getattr(self, name)):
+            if not math.isfinite(_as_float32(getattr(self, name))):
                 raise bad_value("rope", f"{name} must be finite but got {getattr(self, name):g}.")
         if self.ext_factor == 0:
             return
         when = " when ext_factor is not 0"
         if self.n_ctx_orig <= 0:
             raise bad_value("rope", f"n_ctx_orig must be positive{when} but got {self.n_ctx_orig}.")
-        if self.freq_base == 1.0:
+        if _as_float32(self.freq_base) == 1.0:
             raise bad_value("rope", f"freq_base must differ from 1{when} but got 1.")
         _require_positive("beta_fast", self.beta_fast, when)
         _require_positive("beta_slow", self.beta_slow, when)
@@ -216,17 +226,32 @@ class RopeParams:
 
         Returns:
             ``[n_dims/2]``, float64 or float32.
+
+        Raises:
+            ValueError: the policy is unknown, or factors are too few, not positive or not finite.
         """
         if policy not in ANGLE_POLICIES:
             raise bad_value("rope", f"angle must be exact, f32 or ggml but got {policy}.")
         if policy == "ggml":
             from npu_rope.reference.rope import ggml_angles
 
+            freq_factors = self._checked_factors(freq_factors)
             at_one: npt.NDArray[np.float32] = ggml_angles(np.array([1]), self, freq_factors)[0]
             return at_one
-        frequency = self.extended_frequencies(freq_factors)
+        frequency = self.extended_frequencies(self._checked_factors(freq_factors))
         with np.errstate(over="ignore", under="ignore"):
             return frequency.astype(np.float64).astype(np.float64 if policy == "exact" else np.float32)
+
+    def _checked_factors(self, freq_factors: npt.ArrayLike | None) -> npt.NDArray[np.float32] | None:
+        if freq_factors is None:
+            return None
+        from npu_rope import checks
+
+        with np.errstate(over="ignore", under="ignore"):
+            factors = np.asarray(freq_factors, np.float32)
+        checks.check_freq_factors(checks.TensorSpec("float32", factors.shape, (1,)), self)
+        checks.check_freq_factor_values(factors, self)
+        return factors
 
     def extended_frequencies(self, freq_factors: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
         """:meth:`frequencies` before their rounding, in NumPy's widest float.

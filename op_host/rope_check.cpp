@@ -23,13 +23,16 @@ struct Number {
     }
 };
 
+// Attributes are float32 to ggml, to CANN and to the tables: what float32 holds as zero or as
+// infinity is zero or infinite.
 Check check_positive(const char* name, double v, const char* when = "") {
-    if (std::isfinite(v) && v > 0) return {};
+    float f = static_cast<float>(v);
+    if (std::isfinite(f) && f > 0) return {};
     return bad_value(kOp, "%s must be positive and finite%s but got %s.", name, when, Number(v).text);
 }
 
 Check check_finite(const char* name, double v) {
-    if (std::isfinite(v)) return {};
+    if (std::isfinite(static_cast<float>(v))) return {};
     return bad_value(kOp, "%s must be finite but got %s.", name, Number(v).text);
 }
 
@@ -51,7 +54,8 @@ Check check_sections(const npu_rope_params& p) {
 Check check_yarn(const npu_rope_params& p) {
     const char* when = " when ext_factor is not 0";
     if (p.n_ctx_orig <= 0) return bad_value(kOp, "n_ctx_orig must be positive%s but got %d.", when, p.n_ctx_orig);
-    if (p.freq_base == 1.0) return bad_value(kOp, "freq_base must differ from 1%s but got 1.", when);
+    if (static_cast<float>(p.freq_base) == 1.0f)
+        return bad_value(kOp, "freq_base must differ from 1%s but got 1.", when);
     if (Check c = check_positive("beta_fast", p.beta_fast, when); !c.ok()) return c;
     return check_positive("beta_slow", p.beta_slow, when);
 }
@@ -61,6 +65,12 @@ int64_t stride_that_matters(const npu_rope_tensor& t, int k) {
     for (int d = 0; d < t.ndim; ++d)
         if (t.shape[d] == 0) return 0;
     return t.shape[k] > 1 ? t.stride[k] : 0;
+}
+
+// Shapes of more dimensions than a struct holds have no numbers to print.
+std::string got_shape(const npu_rope_tensor& t) {
+    if (t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM) return shape_text(t.shape, t.ndim);
+    return std::to_string(t.ndim) + " dimensions";
 }
 
 StridedView view_of(const npu_rope_tensor& t) {
@@ -122,8 +132,7 @@ Check check_x(const npu_rope_tensor& x, const npu_rope_params& p) {
     if (!is_float(x.dtype))
         return bad_type(kOp, "x must be float32, float16, bfloat16 or float64 but got %s.", dtype_name(x.dtype));
     if (x.ndim != 3 && x.ndim != 4)
-        return bad_value(kOp, "x must have shape [B,S,N,D] or [S,N,D] but got %s.",
-                         shape_text(x.shape, x.ndim >= 0 && x.ndim <= NPU_ROPE_MAX_NDIM ? x.ndim : 0).c_str());
+        return bad_value(kOp, "x must have shape [B,S,N,D] or [S,N,D] but got %s.", got_shape(x).c_str());
     if (Check c = check_memory("x", x); !c.ok()) return c;
     auto D = static_cast<long long>(x.shape[x.ndim - 1]);
     if (p.n_dims > D) return bad_value(kOp, "n_dims must be at most the head size %lld but got %d.", D, p.n_dims);
@@ -152,7 +161,7 @@ Check check_positions(const npu_rope_tensor& t, const npu_rope_tensor& x, RopeSh
     bool by_batch = x.ndim == 4 && t.ndim == 2 && t.shape[0] == s->B && t.shape[1] == s->S;
     if (!by_token && !by_batch) {
         auto S = static_cast<long long>(s->S), B = static_cast<long long>(s->B);
-        std::string got = shape_text(t.shape, t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM ? t.ndim : 0);
+        std::string got = got_shape(t);
         if (x.ndim == 3) return bad_value(kOp, "positions must have shape [S] = [%lld] but got %s.", S, got.c_str());
         return bad_value(kOp, "positions must have shape [S] = [%lld] or [B, S] = [%lld, %lld] but got %s.", S, B, S,
                          got.c_str());
@@ -170,7 +179,7 @@ Check check_freq_factors(const npu_rope_tensor& t, const npu_rope_params& p) {
     if (t.ndim != 1 || t.shape[0] < pairs)
         return bad_value(kOp,
                          "freq_factors must have one dimension of at least n_dims/2 = %d elements but got shape %s.",
-                         pairs, shape_text(t.shape, t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM ? t.ndim : 0).c_str());
+                         pairs, got_shape(t).c_str());
     if (Check c = check_memory("freq_factors", t); !c.ok()) return c;
     auto* f = static_cast<const float*>(t.data);
     for (int i = 0; i < pairs; ++i) {
@@ -188,7 +197,7 @@ Check check_out(const npu_rope_tensor& out, const npu_rope_tensor& x, const npu_
         return bad_type(kOp, "out must have x's dtype %s but got %s.", dtype_name(x.dtype), dtype_name(out.dtype));
     if (out.ndim < 0 || out.ndim > NPU_ROPE_MAX_NDIM || !same_shape(out, x))
         return bad_value(kOp, "out must have x's shape %s but got %s.", shape_text(x.shape, x.ndim).c_str(),
-                         shape_text(out.shape, out.ndim >= 0 && out.ndim <= NPU_ROPE_MAX_NDIM ? out.ndim : 0).c_str());
+                         got_shape(out).c_str());
     if (Check c = check_memory("out", out); !c.ok()) return c;
     if (Check c = check_unit_stride("out", out); !c.ok()) return c;
     StridedView vo = view_of(out), vx = view_of(x);

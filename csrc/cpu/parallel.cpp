@@ -3,12 +3,23 @@
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#define NPU_ROPE_HAS_FORK
+#endif
 
 namespace npu_rope {
 namespace {
 
 npu_rope_run_fn g_run = nullptr;
 npu_rope_num_threads_fn g_num_threads = nullptr;
+
+// A forked child has its parent's record of a thread team but none of its threads: waiting for
+// them would never end. It computes on its one thread instead.
+bool g_is_forked = false;
+#if defined(NPU_ROPE_HAS_FORK)
+[[maybe_unused]] const int g_at_fork = pthread_atfork(nullptr, nullptr, [] { g_is_forked = true; });
+#endif
 
 }  // namespace
 
@@ -18,6 +29,7 @@ void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn threads) {
 }
 
 int num_threads() {
+    if (g_is_forked) return 1;
     if (g_num_threads) {
         int n = g_num_threads();
         return n > 1 ? n : 1;

@@ -71,8 +71,16 @@ void clear_freq_factors(StableIValue v, AtenTensorHandle* handle, bool* has) {
     delete box;
 }
 
+int32_t narrow(const char* name, int64_t v) {
+    if (v < INT32_MIN || v > INT32_MAX)
+        throw std::runtime_error("[rope] " + std::string(name) + " must be in the int32 range but got " +
+                                 std::to_string(v) + ".");
+    return static_cast<int32_t>(v);
+}
+
 void read_sections(StableIValue v, int32_t* sections) {
     std::memset(sections, 0, 4 * sizeof *sections);
+    int64_t wide[4] = {};
     auto* box = to<StableIValue*>(v);
     if (!box) return;
     auto list = to<StableListHandle>(*box);
@@ -82,18 +90,12 @@ void read_sections(StableIValue v, int32_t* sections) {
     for (size_t i = 0; i < n && i < 4; ++i) {
         StableIValue item;
         torch_list_get_item(list, i, &item);
-        sections[i] = static_cast<int32_t>(to<int64_t>(item));
+        wide[i] = to<int64_t>(item);
     }
     torch_delete_list(list);
     if (n != 4)
         throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) + ".");
-}
-
-int32_t narrow(const char* name, int64_t v) {
-    if (v < INT32_MIN || v > INT32_MAX)
-        throw std::runtime_error("[rope] " + std::string(name) + " must be in the int32 range but got " +
-                                 std::to_string(v) + ".");
-    return static_cast<int32_t>(v);
+    for (int i = 0; i < 4; ++i) sections[i] = narrow("sections", wide[i]);
 }
 
 Attributes read_attributes(StableIValue* s) {
@@ -110,7 +112,7 @@ Attributes read_attributes(StableIValue* s) {
     a.params.beta_slow = to<double>(s[8]);
     a.params.n_offs = narrow("n_offs", to<int64_t>(s[10]));
     a.forward = to<bool>(s[11]);
-    a.angle = to<int64_t>(s[12]);
+    a.angle = narrow("angle", to<int64_t>(s[12]));
     return a;
 }
 

@@ -155,8 +155,21 @@ def _packed(params: RopeParams, forward: bool, angle: AnglePolicy) -> Any:
 
 
 def _is_plain(x: Any) -> bool:
-    """An ordinary CPU tensor outside any tracing, dispatch mode or function transform."""
-    return type(x) is _Tensor and x.is_cpu and not _dispatch_modes() and _function_transforms() is None
+    """An ordinary CPU tensor outside any tracing, dispatch mode, function transform or dual level."""
+    return (
+        type(x) is _Tensor
+        and x.is_cpu
+        and not _dispatch_modes()
+        and _function_transforms() is None
+        and _forward_ad._current_level < 0
+    )
+
+
+def _has_tangent(x: Any) -> bool:
+    """x carries a tangent of forward-mode differentiation."""
+    if _forward_ad._current_level < 0:
+        return False
+    return _forward_ad.unpack_dual(x).tangent is not None
 
 
 def _rope_torch(
@@ -320,7 +333,8 @@ def _register_autograd(library: Any) -> None:
             in_place: bool,
         ) -> Any:
             ctx.save_for_backward(positions, freq_factors)
-            ctx.attributes = attributes
+            ctx.save_for_forward(positions, freq_factors)
+            ctx.attributes, ctx.in_place = attributes, in_place
             with below():
                 if not in_place:
                     return operators.rope.default(x, positions, freq_factors, **attributes)
@@ -335,16 +349,28 @@ def _register_autograd(library: Any) -> None:
             turned = operators.rope.default(grad, positions, freq_factors, **attributes)
             return turned, None, None, None, None
 
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
+            positions, freq_factors = ctx.saved_tensors
+            if not ctx.in_place:
+                return operators.rope.default(tangent, positions, freq_factors, **ctx.attributes)
+            operators.rope_.default(tangent, positions, freq_factors, **ctx.attributes)
+            return tangent
+
+    def differentiates(x: Any) -> bool:
+        return (torch.is_grad_enabled() and x.requires_grad) or _has_tangent(x)
+
     def rope(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
-        if torch.is_grad_enabled() and x.requires_grad:
+        if differentiates(x):
             with allowed():
                 return Rotation.apply(x, positions, freq_factors, attributes, False)
         with below():
             return operators.rope.default(x, positions, freq_factors, **attributes)
 
     def rope_inplace(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
-        if torch.is_grad_enabled() and x.requires_grad:
-            _refuse_leaf(x)
+        if differentiates(x):
+            if torch.is_grad_enabled():
+                _refuse_leaf(x)
             with allowed():
                 Rotation.apply(x, positions, freq_factors, attributes, True)
             return
@@ -353,7 +379,7 @@ def _register_autograd(library: Any) -> None:
         torch.autograd.graph.increment_version(x)
 
     def rope_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any) -> None:
-        if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
+        if differentiates(x) or differentiates(out):
             raise RuntimeError(f"[rope] {_OUT_HAS_NO_GRADIENT}")
         with below():
             operators.rope_out.default(x, positions, freq_factors, **attributes, out=out)
@@ -458,5 +484,6 @@ if torch is not None:
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack
     _increment_version = torch._C._increment_version
+    _forward_ad = torch.autograd.forward_ad
 
 __all__ = ["SCHEMAS", "TensorSpec", "rope", "rope_"]

@@ -138,7 +138,8 @@ def test_ranks_the_struct_cannot_hold_are_refused(ndim):
     x = c_tensor(0, "float32", (3, 2, 8), (16, 8, 1))
     x.ndim = ndim
     status, said, _ = c_call(x=x)
-    assert (status, said) == (1, "[rope] x must have shape [B,S,N,D] or [S,N,D] but got [].")
+    got = "[]" if ndim == 0 else f"{ndim} dimensions"
+    assert (status, said) == (1, f"[rope] x must have shape [B,S,N,D] or [S,N,D] but got {got}.")
     for name in ("positions", "freq_factors", "out"):
         struct = c_tensor(0, "int32" if name == "positions" else "float32", (3,), (1,))
         struct.ndim = ndim

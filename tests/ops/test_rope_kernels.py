@@ -261,3 +261,24 @@ def test_more_parameter_sets_than_are_remembered_do_not_mix():
     for params in [*sets, *sets[::-1]]:
         y = rope(x, positions, params, backend="cpu")
         assert_within(values_of(y), x, positions, params, dtype="float64")
+
+
+FORKED = """
+import multiprocessing, os, sys
+import numpy as np
+if "torch" not in sys.argv[1:]:
+    sys.modules["torch"] = None
+from npu_rope import RopeParams, rope
+x = np.ones((1, 2048, 16, 64), np.float32)
+def work(_):
+    return float(rope(x, np.arange(2048), RopeParams(64), backend="cpu").sum())
+here = work(0)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    there = pool.map_async(work, range(2)).get(timeout=60)
+assert there == [here, here], there
+"""
+
+
+@pytest.mark.parametrize("pool", ["openmp", "torch"])
+def test_a_forked_child_of_a_threaded_parent_computes_too(pool):
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, pool], check=True, timeout=120)

@@ -175,3 +175,25 @@ def test_positions_and_factors_need_no_alignment_in_numpy(backend):
 def test_the_c_tensor_struct_is_what_the_header_says():
     assert CTensor.shape.offset == 16
     assert CTensor.stride.offset == 48
+
+
+@pytest.mark.parametrize("swapped", ["x", "positions", "freq_factors"])
+def test_the_other_byte_order_is_read_as_the_values_it_holds(swapped, backend):
+    arrays = {
+        "x": np.random.default_rng(0).standard_normal((1, 3, 2, 8)).astype(np.float32),
+        "positions": np.arange(3, dtype=np.int32) + 7,
+        "freq_factors": np.linspace(0.9, 1.1, 4, dtype=np.float32),
+    }
+    params = RopeParams(8)
+    expected = rope(arrays["x"], arrays["positions"], params, arrays["freq_factors"], backend=backend)
+    arrays[swapped] = arrays[swapped].astype(arrays[swapped].dtype.newbyteorder())
+    got = rope(arrays["x"], arrays["positions"], params, arrays["freq_factors"], backend=backend)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_an_out_of_the_other_byte_order_is_refused_unwritten(backend):
+    x = np.ones((1, 3, 2, 8), np.float32)
+    out = np.full_like(x, 5).astype(x.dtype.newbyteorder())
+    with pytest.raises(TypeError, match="out must be in the machine's byte order but got"):
+        rope(x, np.arange(3), RopeParams(8), out=out, backend=backend)
+    assert (out == 5).all()

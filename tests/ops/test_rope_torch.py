@@ -109,7 +109,7 @@ def test_compile_functional_with_gradient(compiled):
         x = x_of(grad=True)
         wrap(lambda x, p: rope(x.sin(), p, PARAMS).square().sum())(x, positions).backward()
         gradients.append(x.grad)
-    torch.testing.assert_close(*gradients)
+    assert torch.equal(*gradients)
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -165,7 +165,7 @@ def test_compile_down_to_generated_code():
     x, positions = x_of(grad=True), torch.arange(5)
     f = torch.compile(lambda x, p: rope(x * 2, p, PARAMS) + 1, fullgraph=True)
     y = f(x, positions)
-    torch.testing.assert_close(y, rope(x * 2, positions, PARAMS) + 1)
+    assert torch.equal(y, rope(x * 2, positions, PARAMS) + 1)
     y.sum().backward()
     assert x.grad is not None
 
@@ -447,3 +447,21 @@ def test_out_refuses_what_needs_a_gradient():
     x = torch.ones(1, 2, 1, 4, requires_grad=True)
     with pytest.raises(RuntimeError, match="out must be None or x itself where a gradient is needed"):
         torch.ops.npu_rope.rope_out(x, torch.arange(2), n_dims=4, mode=0, out=torch.empty(1, 2, 1, 4))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+def test_forward_mode_gives_the_rotated_tangent():
+    positions = torch.arange(5)
+    x, v = x_of().double(), x_of().double().flip(0)
+    primal, tangent = torch.func.jvp(lambda x: rope(x, positions, PARAMS), (x,), (v,))
+    assert torch.equal(primal, rope(x, positions, PARAMS))
+    assert torch.equal(tangent, rope(v, positions, PARAMS))  # the operator is linear
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, v)
+        _, tangent = torch.autograd.forward_ad.unpack_dual(rope(dual, positions, PARAMS))
+        assert torch.equal(tangent, rope(v, positions, PARAMS))
+
+
+def test_reference_refuses_what_needs_a_gradient():
+    with pytest.raises(ValueError, match="must not need a gradient for backend reference"):
+        rope(x_of(grad=True), torch.arange(5), PARAMS, backend="reference")

@@ -189,8 +189,21 @@ def test_an_unknown_policy_is_refused():
         RopeParams(8).frequencies("fast")
 
 
+@pytest.mark.parametrize("name", ["freq_base", "freq_scale", "beta_fast", "beta_slow"])
+@pytest.mark.parametrize("value", [5e-324, 1e39, 10**400])
+def test_what_float32_holds_as_zero_or_infinity_is_refused(name, value):
+    with pytest.raises(ValueError, match=rf"{name} must be (positive and )?finite"):
+        RopeParams(8, n_ctx_orig=4096, ext_factor=1.0, **{name: value})
+
+
+def test_frequencies_refuse_what_rope_refuses():
+    for factors in ([1.0], [1.0, 0.0, 1.0, 1.0], [1.0, float("nan"), 1.0, 1.0], [[1.0] * 4]):
+        with pytest.raises(ValueError, match="freq_factors must"):
+            RopeParams(8).frequencies("exact", factors)
+
+
 def test_extreme_bases_do_not_warn():
-    for base in (5e-324, 1e-300, 1e300):
+    for base in (1.2e-38, 3.4e38):
         frequencies = RopeParams(128, freq_base=base).frequencies()
         assert frequencies[0] == 1
         assert math.copysign(1, frequencies[-1]) == 1
