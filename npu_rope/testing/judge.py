@@ -3,6 +3,8 @@
 What is compared with what:
 
 - ``reference`` and ``cpu`` under policy exact: with the float64 reference, bound e_angle = 2^-23;
+- the float64 reference itself: a sample of its elements with the specification's formula in
+  scalar Python (spec.py), or a mistake in it would pass as long as every executor shared it;
 - ``cpu`` under policy ggml, and the real ggml: with the float64 rotation by ggml's own float32
   table (angles of the reference, cos and sin of the C library), bound e_angle = 0: the angles
   must be ggml's bit for bit and only the rotation may round;
@@ -27,6 +29,7 @@ from npu_rope import native
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.params import AnglePolicy
 from npu_rope.reference import rope as reference
+from npu_rope.testing import spec
 from npu_rope.testing.bounds import E_ANGLE_HOST, E_ANGLE_NONE, rotation_bound, worst_ratio
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlRope
@@ -117,6 +120,26 @@ def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float) 
     c, s = c[..., None, :], s[..., None, :]
     value = reference.rotate(data.x, c, s, case.params)
     return Expectation(value, rotation_bound(data.x, c, s, value, case.params, case.dtype, e_angle))
+
+
+# Elements of the reference that are compared with the specification's formula, case by case.
+SPEC_SAMPLE = 48
+
+
+def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -> str:
+    """Where the reference leaves the specification's formula by more than its bound; empty where not."""
+    rng = np.random.default_rng(len(case.name))
+    for flat in rng.integers(0, data.x.size, SPEC_SAMPLE):
+        b, s, n, d = (int(i) for i in np.unravel_index(int(flat), data.x.shape))
+        position = int(data.positions[b, s] if data.positions.ndim == 2 else data.positions[s])
+        right = spec.element(case.params, data.x[b, s, n], position, data.freq_factors, d, case.forward)
+        got, bound = float(expected.value[b, s, n, d]), float(expected.bound[b, s, n, d])
+        if not abs(got - right) <= bound:
+            return (
+                f"the float64 reference must follow the specification but at (b, s, n, d) = {(b, s, n, d)},"
+                f" position {position}, it gives {got:.9g} instead of {right:.9g}"
+            )
+    return ""
 
 
 def exact_expectation(case: RopeCase, data: CaseData) -> Expectation:
@@ -229,6 +252,10 @@ def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> Case
     exact = exact_expectation(case, data)
     for backend in backends:
         result.judgements.append(_judge_backend(case, data, backend, "exact", backend, exact))
+    if "reference" in backends and (wrong := reference_disagrees(case, data, exact)):
+        judgement = result.by("reference")
+        assert judgement is not None
+        judgement.verdict, judgement.message = FAIL, wrong
     if "cpu" not in backends and ggml is None:
         return result
     plain = _expect(case, data, *ggml_table(case, data, fused=False), E_ANGLE_NONE)

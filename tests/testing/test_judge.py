@@ -99,3 +99,33 @@ def test_a_case_in_place_gives_what_it_gives_out_of_place():
     np.testing.assert_array_equal(
         execute(case, make_data(case), "cpu", "exact"), execute(apart, make_data(case), "cpu", "exact")
     )
+
+
+REFERENCE_MISTAKES = {
+    "sin sign": ("cos_sin", lambda right: lambda *a, forward=True, **k: right(*a, forward=not forward, **k)),
+    "one position off": ("cos_sin", lambda right: lambda q, *a, **k: right(np.asarray(q) + 1, *a, **k)),
+    "pairing": (
+        "rotate",
+        lambda right: lambda x, c, s, p: right(x, c, s, dataclasses.replace(p, mode=_other_mode(p))),
+    ),
+    "n_offs ignored": (
+        "rotate",
+        lambda right: lambda x, c, s, p: right(x, c, s, dataclasses.replace(p, n_offs=0)),
+    ),
+    "freq_factors ignored": ("cos_sin", lambda right: lambda q, p, f=None, **k: right(q, p, None, **k)),
+    "mscale forgotten": (
+        "cos_sin",
+        lambda right: lambda q, p, f=None, **k: tuple(t / p.mscale() for t in right(q, p, f, **k)),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", REFERENCE_MISTAKES)
+def test_mistake_in_the_reference_alone_is_caught(monkeypatch, mistake):
+    from npu_rope.reference import rope as module
+
+    name, wrap = REFERENCE_MISTAKES[mistake]
+    monkeypatch.setattr(module, name, wrap(getattr(module, name)))
+    failed = [r for r in (judge(c, ["reference"], None) for c in CASES) if r.verdict == FAIL]
+    assert failed
+    assert "must follow the specification" in failed[0].by("reference").message
