@@ -31,7 +31,7 @@ def theta(p: RopeParams, position: int, pair: int, factor: float) -> tuple[float
 
 
 def element(
-    p: RopeParams, head: Sequence[Any], position: int, factors: Sequence[Any] | None, at: int, forward: bool
+    p: RopeParams, head: Sequence[Any] | Any, position: int, factors: Any, at: int, forward: bool
 ) -> float:
     """Section 7: dimension ``at`` of one rotated head; ``head`` is the whole head's input."""
     inside = at - p.n_offs
