@@ -102,16 +102,26 @@ require_python() {
     "Install it (Debian, Ubuntu: apt install python3-venv), or name another: PYTHON=/path/to/python3 $0"
 }
 
+# is_compiler WORD...: these words run one, and it knows C++17.
+is_compiler() {
+  command -v "$1" >/dev/null 2>&1 &&
+    printf '#include <optional>\nint main() { return std::optional<int>(0).value(); }\n' |
+    "$@" -std=c++17 -fsyntax-only -x c++ - >/dev/null 2>&1
+}
+
 require_compiler() {
   local cxx
-  for cxx in ${CXX:+"$CXX"} c++ g++ clang++; do
-    if command -v "$cxx" >/dev/null 2>&1 &&
-      printf '#include <optional>\nint main() { return std::optional<int>(0).value(); }\n' |
-      "$cxx" -std=c++17 -fsyntax-only -x c++ - >/dev/null 2>&1; then
-      return 0
-    fi
+  local -a words
+  if [ -n "${CXX:-}" ]; then # CMake takes it and no other; it may carry words, such as "ccache g++"
+    read -ra words <<<"$CXX"
+    is_compiler "${words[@]}" && return 0
+    die "CXX=$CXX is no C++17 compiler, or is not there." \
+      "Name another (CXX=/path/to/compiler $0), or unset CXX: c++, g++ or clang++ is taken then."
+  fi
+  for cxx in c++ g++ clang++; do
+    is_compiler "$cxx" && return 0
   done
-  die "no C++17 compiler was found (tried ${CXX:+$CXX, }c++, g++, clang++)." \
+  die "no C++17 compiler was found (tried c++, g++, clang++)." \
     "Install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install)," \
     "or name it: CXX=/path/to/compiler $0"
 }
@@ -212,9 +222,15 @@ step_ggml() {
     install_ggml || printf 'note: going on without ggml; --ggml-lib PATH compares with your own.\n' >&2
 }
 
-# scikit-build-core keeps its build folder, so what did not change is not compiled again.
+# scikit-build-core keeps its build folder, so what did not change is not compiled again. CMake keeps
+# the compiler in there: after another CXX, or a build that failed, it starts from an empty one.
 install_project() {
-  pip_install --no-build-isolation --no-deps -e "$ROOT"
+  local compiler
+  compiler="$(hash_of "CXX=${CXX:-}")"
+  is_done compiler "$compiler" || rm -rf "$ROOT"/build/cp3*-*
+  forget compiler
+  pip_install --no-build-isolation --no-deps -e "$ROOT" || return 1
+  mark_done compiler "$compiler"
 }
 
 has_library() { compgen -G "$VENV/lib/python3*/site-packages/npu_rope/lib/libnpu_rope.*" >/dev/null; }

@@ -47,6 +47,19 @@ def test_missing_compiler_is_named_with_a_remedy(bare: str) -> None:
     assert "apt install g++" in done.stderr
 
 
+@pytest.mark.parametrize("named", ["/bin/false", "/nonexistent/c++", "no-such-launcher g++"])
+def test_compiler_that_was_named_and_does_not_work_is_an_error(named: str) -> None:
+    done = bash("setup test", CXX=named)
+    assert done.returncode == 1
+    assert f"error: CXX={named} is no C++17 compiler" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no compiler")
+@pytest.mark.parametrize("named", ["", "c++", "env c++"])
+def test_compiler_that_works_is_taken(named: str) -> None:
+    assert bash("require_compiler", CXX=named).returncode == 0
+
+
 def test_missing_python_is_named_with_a_remedy(bare: str) -> None:
     done = bash("require_python", PATH=bare, PYTHON="")
     assert done.returncode == 1
@@ -101,6 +114,27 @@ def test_step_that_was_interrupted_is_run_again(tmp_path: Path) -> None:
         done = bash(STEPS + "step 1/1 name 1 text true", FOLDER=str(tmp_path))
         assert expected in done.stdout
     assert done.stdout == ""
+
+
+def test_build_folder_goes_when_the_compiler_changed_or_the_build_failed(tmp_path: Path) -> None:
+    cache = tmp_path / "build" / "cp311-cp311-linux_x86_64" / "CMakeCache.txt"
+    (tmp_path / "build" / "cpu").mkdir(parents=True)
+
+    def kept(compiler: str, result: str) -> bool:
+        """Whether the folder that was there is still there while npu_rope is built."""
+        cache.parent.mkdir(exist_ok=True)
+        cache.touch()
+        code = f'{STEPS}ROOT="$FOLDER"\npip_install() {{ {result}; }}\ninstall_project'
+        done = bash(code, FOLDER=str(tmp_path), CXX=compiler)
+        assert done.returncode == (result == "false")
+        return cache.exists()
+
+    assert not kept("", "true")  # whoever built it is not known
+    assert kept("", "true")
+    assert not kept("/opt/c++", "true")
+    assert kept("/opt/c++", "false")
+    assert not kept("/opt/c++", "true")
+    assert (tmp_path / "build" / "cpu").is_dir()
 
 
 def test_hash_sees_contents_and_names(tmp_path: Path) -> None:
