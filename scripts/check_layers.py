@@ -112,10 +112,12 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),
 )
 
-# A tolerance is a claim about numerics, and those are made in one place.
+# A tolerance is a claim about numerics, and those are made in one place. Tests are not judged.
 TOLERANCE_HOME = "npu_rope/testing/*"
+NO_TOLERANCE_EITHER = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))  # besides the package
 TOLERANCE_NAMES = re.compile(
-    r"^(?:[ra]tol|(?:assert_)?(?:all|is)close|tolerance|assert_almost_equal)$", re.IGNORECASE
+    r"^(?:[ra]tol|(?:assert_)?(?:all|is)close|assert_close|tolerance|approx|assert_(?:array_)?almost_equal)$",
+    re.IGNORECASE,
 )
 # Below this, a number that something is compared with is a tolerance.
 LARGEST_TOLERANCE = 1e-2
@@ -236,11 +238,15 @@ def tolerances(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield node.lineno, f"a comparison with {value:g}"
 
 
-def check_python_file(file: str, text: str) -> Iterator[Violation]:
-    tree = ast.parse(text, file)
+def check_tolerances(file: str, tree: ast.AST) -> Iterator[Violation]:
     if not fnmatch(file, TOLERANCE_HOME):
         for number, what in sorted(set(tolerances(tree))):
             yield Violation(file, number, f"{what}: a tolerance may stand only below npu_rope/testing")
+
+
+def check_python_file(file: str, text: str) -> Iterator[Violation]:
+    tree = ast.parse(text, file)
+    yield from check_tolerances(file, tree)
     layer = layer_of(file, PYTHON_LAYERS)
     if layer is None:
         yield Violation(file, 1, "belongs to no layer: add it to PYTHON_LAYERS in scripts/check_layers.py")
@@ -271,6 +277,10 @@ def check(root: Path) -> list[Violation]:
                 found += check_c_file(file, path.read_text(), operators)
     for path in sorted((root / PACKAGE).rglob("*.py")):
         found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
+    for folder, pattern in NO_TOLERANCE_EITHER:
+        for path in sorted((root / folder).rglob(pattern)):
+            file, text = path.relative_to(root).as_posix(), path.read_text().replace("@op@", "op")
+            found += check_tolerances(file, ast.parse(text, file))
     return found
 
 

@@ -14,7 +14,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "check_layers.py"
-FOLDERS = ("npu_rope", "csrc", "op_host", "op_kernel", "simulator", "include")
+FOLDERS = (
+    "npu_rope",
+    "csrc",
+    "op_host",
+    "op_kernel",
+    "simulator",
+    "include",
+    "benchmarks",
+    "scripts/templates",
+)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +124,11 @@ VIOLATIONS = {
     "tolerance as an argument": ("npu_rope/backends.py", "f(rtol=1)"),
     "tolerance as a parameter": ("npu_rope/backends.py", "def f(atol): ..."),
     "tolerance hidden in a call": ("npu_rope/cli/app.py", "np.testing.assert_allclose(a, b)"),
+    "tolerance of pytest": ("npu_rope/cli/app.py", "assert a == pytest.approx(b)"),
+    "tolerance of NumPy": ("npu_rope/cli/app.py", "np.testing.assert_array_almost_equal(a, b)"),
+    "tolerance of torch": ("npu_rope/cli/app.py", "torch.testing.assert_close(a, b)"),
+    "tolerance in a benchmark": ("benchmarks/bench_rope.py", "f(rtol=1)"),
+    "tolerance in a template": ("scripts/templates/npu_rope/ops/@op@.py.in", "assert abs(a - b) < 1e-6"),
     "tolerance as a bare number": ("npu_rope/cli/app.py", "ok = abs(a - b) < 1e-6"),
 }
 
