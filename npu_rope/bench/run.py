@@ -118,7 +118,10 @@ def _events(options: Options, threads: int, problems: list[str]) -> Iterator[dic
         count,
         json.dumps(asdict(options)),
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+    # In a session of its own: Ctrl-C comes to this process, which ends that one without a traceback.
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True
+    ) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+INTERRUPTED = 128 + 2  # as a shell reports SIGINT
+CLOSED_PIPE = 128 + 13  # and SIGPIPE
 
 
 def main() -> None:
     """Entry point of ``npu-rope``."""
+    try:
+        try:
+            _run()
+        finally:
+            sys.stdout.flush()
+    except BaseException as error:
+        if _came_from(error, BrokenPipeError):
+            _silence()
+            raise SystemExit(CLOSED_PIPE) from None
+        if _came_from(error, KeyboardInterrupt):
+            print("[npu-rope] interrupted.", file=sys.stderr)
+            raise SystemExit(INTERRUPTED) from None
+        raise
+
+
+def _run() -> None:
     try:
         from npu_rope.cli.app import app
     except ImportError as error:
@@ -14,8 +34,22 @@ def main() -> None:
             raise
         print(
             f"[npu-rope] command line must have typer and rich but got {error}.\n"
-            "Install them with: pip install 'npu-rope[cli]'",
+            "Install them with: pip install typer rich",
             file=sys.stderr,
         )
         raise SystemExit(2) from None
     app()
+
+
+def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """typer and rich make a SystemExit of what they catch; what it was hangs on it."""
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error is not None
+
+
+def _silence() -> None:
+    """What is still buffered goes nowhere, or Python complains about it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)

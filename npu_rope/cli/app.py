@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from npu_rope import __version__
 from npu_rope.cli.bench import bench
 from npu_rope.cli.doctor import doctor
 from npu_rope.cli.validate import validate
 
 app = typer.Typer(
     name="npu-rope",
-    help="Rotary position embedding for Ascend NPUs: validate it, measure it, see what is installed.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"npu-rope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and stop.")
+    ] = False,
+) -> None:
+    """Rotary position embedding for Ascend NPUs: validate it, measure it, see what is installed."""
+
+
 app.command()(validate)
 app.command()(doctor)
 app.command()(bench)

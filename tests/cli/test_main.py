@@ -1,0 +1,53 @@
+"""How npu-rope ends: version, closed pipes, Ctrl-C, a missing typer."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import npu_rope
+
+COMMAND = [sys.executable, "-m", "npu_rope.cli"]
+
+
+def test_version():
+    done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"npu-rope {npu_rope.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["validate", "--list"], ["--help"], ["--version"], ["doctor"], ["doctor", "--json"]],
+    ids=" ".join,
+)
+def test_a_closed_pipe_is_quiet_and_exits_141(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*COMMAND, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_ctrl_c_exits_130_with_one_line():
+    command = [*COMMAND, "validate", "--no-ggml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline()  # it has begun
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == "[npu-rope] interrupted.\n"
+
+
+def test_missing_typer_is_named_with_a_remedy():
+    code = "import sys; sys.modules['typer'] = None; from npu_rope.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install typer rich" in done.stderr
