@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from npu_rope.bench import peers, rope_rows
 from npu_rope.bench.peers_ggml import GGML
@@ -22,6 +21,7 @@ BARS = (
     (peers.HF_COMPILED, "transformers compiled (tables given)", "#5c5c5c"),
     (peers.VLLM_COMPILED, "vLLM's formula compiled (table given)", "#2f8f5b"),
 )
+SUFFIXES = (".png", ".svg", ".pdf")
 INK = "#1a1a1a"
 LOWEST, HIGHEST = 0.2, 150.0  # bars end here; their labels tell the rest
 
@@ -35,8 +35,8 @@ def missing() -> str | None:
     return None
 
 
-def draw(results: Results, path: Path) -> None:
-    """Write the plot; the suffix chooses PNG, SVG or PDF."""
+def draw(results: Results, stream: IO[bytes], kind: str) -> None:
+    """Write the plot as png, svg or pdf."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")
@@ -75,7 +75,7 @@ def draw(results: Results, path: Path) -> None:
         va="top",
     )
     canvas.tight_layout(rect=(0, 0, 1, top if columns == 4 else top - 0.5 / size[1]))
-    canvas.savefig(path, dpi=130, facecolor="white")
+    canvas.savefig(stream, format=kind, dpi=130, facecolor="white")
     plt.close(canvas)
 
 

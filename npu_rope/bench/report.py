@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from npu_rope.bench.run import Results
+from npu_rope.bench.run import SCHEMA, Results
 from npu_rope.bench.targets import Figures, disturbed, microseconds, verdicts
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -44,6 +44,20 @@ CSV_COLUMNS = (
     "machine",
     "versions",
 )
+# What a report must hold to be shown again.
+_DOCUMENT = {
+    "machine": str,
+    "isa": str,
+    "versions": dict,
+    "seconds_per_row": float,
+    "rows": list,
+    "problems": list,
+}
+_ROW = {
+    **dict.fromkeys(("row", "group", "shape", "dtype", "mode", "contestant", "kind", "status", "note"), str),
+    "threads": int,
+}
+_NUMBERS = {"median_us", "min_us", "spread"}
 _STYLES = {"PASS": "bold green", "MISS": "bold red", "NOT MEASURED": "yellow"}
 
 
@@ -135,15 +149,41 @@ def write_json(results: Results, stream: TextIO) -> None:
 
 
 def read_json(path: Path) -> Results:
-    """A run written by :func:`write_json`."""
+    """A run written by :func:`write_json`.
+
+    Raises:
+        ValueError: the file holds something else.
+    """
     document = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ValueError(f"its schema is not {SCHEMA}")
+    _require(document, _DOCUMENT, "the report")
+    if not all(isinstance(problem, str) for problem in document["problems"]):
+        raise ValueError("the report's problems are no texts")
+    for row in document["rows"]:
+        _require(row, _ROW, "a row")
+        if not isinstance(row.get("foreign_cores", ""), (int, float, type(None))):
+            raise ValueError("a row has no foreign_cores, or it is no number")
+        if _NUMBERS & set(row):
+            _require(row, dict.fromkeys(_NUMBERS, float), "a measured row")
+        if "ratio" in row:
+            _require(row, {"ratio": float}, "a measured row")
     facts = {name: document[name] for name in ("machine", "isa", "versions", "seconds_per_row")}
     return Results(facts, document["rows"], document["problems"])
 
 
+def _require(found: Any, kinds: dict[str, type], what: str) -> None:
+    if not isinstance(found, dict):
+        raise ValueError(f"{what} is no object")
+    for name, kind in kinds.items():
+        accepted = (int, float) if kind is float else kind
+        if not isinstance(found.get(name), accepted):
+            raise ValueError(f"{what} has no {name}, or it is no {kind.__name__}")
+
+
 def write_csv(results: Results, stream: TextIO) -> None:
     """One line a figure."""
-    writer = csv.DictWriter(stream, CSV_COLUMNS, restval="")
+    writer = csv.DictWriter(stream, CSV_COLUMNS, restval="", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(results.figures)
 
@@ -167,12 +207,9 @@ def _markdown_line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def write_markdown(results: Results, path: Path) -> None:
-    """Put the generated part between its marks; where there are none, it is the whole file."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+def into_page(results: Results, page: str) -> str:
+    """The page with the generated part between its marks; where there are none, it is all of it."""
     generated = f"{BEGIN}\n\n{markdown(results)}\n{END}"
-    if BEGIN in text and END in text:
-        before, after = text[: text.index(BEGIN)], text[text.index(END) + len(END) :]
-        path.write_text(before + generated + after, encoding="utf-8")
-    else:
-        path.write_text(generated + "\n", encoding="utf-8")
+    if BEGIN in page and END in page:
+        return page[: page.index(BEGIN)] + generated + page[page.index(END) + len(END) :]
+    return generated + "\n"

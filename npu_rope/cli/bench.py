@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -20,7 +19,8 @@ from npu_rope.bench import plot as plotting
 from npu_rope.bench import report
 from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import Options, Results, run
-from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
+from npu_rope.cli.files import replacing, stream_to, unwritable
+from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
 
 USAGE_ERROR = 2
 
@@ -85,6 +85,12 @@ def bench(
 
       npu-rope bench --from run.json --markdown docs/benchmarks.md
     """
+    for name, path in (("output", output), ("plot", plot), ("markdown", markdown)):
+        if path is not None and (must := unwritable(path)):
+            raise _usage_error(f"[bench] {name} {must}")
+    if plot is not None and plot.suffix.lower() not in plotting.SUFFIXES:
+        raise _usage_error(f"[bench] plot must end in {', '.join(plotting.SUFFIXES)} but got {plot}.")
+    page = "" if markdown is None else _page(markdown)
     if plot is not None and (remedy := plotting.missing()):
         raise _usage_error(f"[bench] --plot must have matplotlib: {remedy}")
     if earlier is not None:
@@ -93,10 +99,12 @@ def bench(
         options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib)
         results = _measure(options)
     if markdown is not None:
-        report.write_markdown(results, markdown)
+        with replacing(markdown) as stream:
+            stream.write(report.into_page(results, page))
     if plot is not None:
-        plotting.draw(results, plot)
-    with _stream(output) as stream:
+        with replacing(plot, "wb") as stream:
+            plotting.draw(results, stream, plot.suffix[1:].lower())
+    with stream_to(output) as stream:
         writer = {Format.JSON: report.write_json, Format.CSV: report.write_csv}
         writer.get(format_, report.write_console)(results, stream)
     bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for f in results.figures)
@@ -111,10 +119,18 @@ def _usage_error(text: str) -> typer.Exit:
 def _read(path: Path) -> Results:
     try:
         return report.read_json(path)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError) as error:
         raise _usage_error(
             f"[bench] --from must be a file of --format json but got {path}: {error}"
         ) from None
+
+
+def _page(path: Path) -> str:
+    """What the Markdown file says so far."""
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+    except (OSError, ValueError) as error:
+        raise _usage_error(f"[bench] markdown must be a text file but got {path}: {error}.") from None
 
 
 def _some_of(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -154,7 +170,7 @@ def _options(
 ) -> Options:
     if optional_torch.torch is None:
         raise _usage_error(f"[bench] needs torch, but {optional_torch.cause}.")
-    if ggml_lib is not None:
+    if ggml_lib is not None or os.environ.get(ENVIRONMENT_VARIABLE):
         try:
             find_library_dir(ggml_lib)
         except GgmlUnavailable as error:
@@ -198,12 +214,3 @@ def _measure(options: Options) -> Results:
                 progress.advance(task)
 
         return run(options, on_event)
-
-
-@contextmanager
-def _stream(output: Path | None) -> Iterator[Any]:
-    if output is None:
-        yield sys.stdout
-        return
-    with output.open("w", encoding="utf-8", newline="") as stream:
-        yield stream

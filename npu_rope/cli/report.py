@@ -7,7 +7,6 @@ import json
 import math
 import platform
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +15,10 @@ from typing import Any, TextIO
 from xml.etree import ElementTree
 
 from rich.console import Console
+from rich.markup import escape
 
 from npu_rope import __version__, native
+from npu_rope.cli.files import stream_to
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import GgmlInfo
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
@@ -72,8 +73,7 @@ def write_report(
     format_: str, output: Path | None, report: Report, *, quiet: bool
 ) -> Iterator[Callable[[CaseResult], None]]:
     """Yields what to call with each result; writes the rest when left."""
-    stream: TextIO = sys.stdout if output is None else output.open("w", encoding="utf-8", newline="")
-    try:
+    with stream_to(output) as stream:
         if format_ == "console":
             printer = ConsolePrinter(stream, report, quiet=quiet)
             printer.head()
@@ -82,9 +82,6 @@ def write_report(
         else:
             yield lambda result: None
             {"json": write_json, "csv": write_csv, "junit": write_junit}[format_](stream, report)
-    finally:
-        if output is not None:
-            stream.close()
 
 
 # ---- console -------------------------------------------------------------------------------------
@@ -115,7 +112,7 @@ class ConsolePrinter:
     def head(self) -> None:
         """What is compared, and the columns."""
         for name, value in self.report.environment().items():
-            self.console.print(f"[dim]{name}:[/] {value}")
+            self.console.print(f"[dim]{name}:[/] {escape(value)}")
         if self.quiet:
             return
         columns = [f"{'verdict':7}"]
@@ -146,14 +143,13 @@ class ConsolePrinter:
             cells.append(_ratio(result.by("cpu:ggml"), "11.2f"))
         if self.report.ggml:
             cells.append(_ggml_cells(result.by("ggml")))
-        return "  ".join(cells) + "  " + result.case.name.replace("[", "\\[")
+        return "  ".join(cells) + "  " + escape(result.case.name)
 
     def _explain(self, result: CaseResult) -> None:
         for j in result.judgements:
             if j.verdict == FAIL:
-                text = f"  [red]{j.executor}[/]: {explain(j)}".replace("[rope]", "\\[rope]")
-                self.console.print(text, soft_wrap=True)
-        self.console.print(f"  reproduce: {reproducer(result)}".replace("[", "\\["), soft_wrap=True)
+                self.console.print(f"  [red]{j.executor}[/]: {escape(explain(j))}", soft_wrap=True)
+        self.console.print(f"  reproduce: {escape(reproducer(result))}", soft_wrap=True)
 
     def summary(self) -> None:
         """Totals per executor, worst case of each, and what was not compared."""
@@ -161,9 +157,9 @@ class ConsolePrinter:
         print_ = self.console.print
         print_("")
         for executor in dict.fromkeys(j.executor for r in results for j in r.judgements):
-            print_(_summary_line(executor, results))
+            print_(escape(_summary_line(executor, results)))
         if self.report.ggml is None:
-            print_(f"ggml: [yellow]not compared[/]: {self.report.ggml_missing}".replace("[ggml]", "\\[ggml]"))
+            print_(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
         failed = sum(r.verdict == FAIL for r in results)
         verdict = "[bold red]FAIL[/]" if failed else "[bold green]OK[/]"
         print_(f"{verdict}: {len(results) - failed} of {len(results)} cases within their bounds")
@@ -193,9 +189,10 @@ def _summary_line(executor: str, results: list[CaseResult]) -> str:
     finite = [j.ratio for _, j in ran if not math.isnan(j.ratio)]
     if finite:
         text += f", largest error / bound {max(finite):.2f}"
-    shares = [j.bit_equal for _, j in ran if j.bit_equal is not None]
-    if shares:
-        text += f"; bit-equal to policy ggml: {100 * sum(shares) / len(shares):.3f}% of elements"
+    compared = [(math.prod(r.case.shape), j.bit_equal) for r, j in ran if j.bit_equal is not None]
+    if compared:
+        share = sum(n * equal for n, equal in compared) / sum(n for n, _ in compared)
+        text += f"; bit-equal to policy ggml: {100 * share:.3f}% of elements"
     yarn = [j for _, j in ran if j.table]
     if yarn:
         fused = sum(j.table == "fused" for j in yarn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -13,13 +14,15 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import backends
+from npu_rope.cli.files import unwritable
 from npu_rope.cli.report import Report, write_report
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.cases import SUITES, RopeCase, all_cases
-from npu_rope.testing.ggml import GgmlProcess, GgmlUnavailable
+from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.judge import FAIL, CaseResult, judge
 
 USAGE_ERROR = 2
@@ -93,10 +96,14 @@ def validate(
             print(case.name)
         return
     names = _choose_backends(backend)
+    if output is not None and (must := unwritable(output)):
+        raise _usage_error(f"[validate] output {must}")
+    if ggml_lib is not None and not ggml:
+        raise _usage_error("[validate] --ggml-lib must come without --no-ggml but got both.")
     errors = Console(stderr=True, highlight=False)
     process, why_not = _open_ggml(ggml, ggml_lib)
     if why_not and ggml:
-        errors.print(f"[yellow]ggml is not among the columns:[/] {why_not}", soft_wrap=True)
+        errors.print(f"[yellow]ggml is not among the columns:[/] {escape(why_not)}", soft_wrap=True)
     report = Report(names, process.info if process else None, why_not)
     try:
         with write_report(format_.value, output, report, quiet=quiet) as add:
@@ -159,10 +166,11 @@ def _choose_backends(named: list[str] | None) -> list[str]:
 def _open_ggml(wanted: bool, library: str | None) -> tuple[GgmlProcess | None, str]:
     if not wanted:
         return None, "switched off with --no-ggml"
+    named = library or os.environ.get(ENVIRONMENT_VARIABLE)
     try:
-        return GgmlProcess(library), ""
+        return GgmlProcess(named), ""
     except (GgmlUnavailable, RuntimeError) as error:
-        if library is not None:
+        if named:
             raise _usage_error(str(error)) from None
         return None, str(error)
 

@@ -40,9 +40,8 @@ class GgmlAborted(RuntimeError):
 
 
 def _candidates(given: str | None) -> Iterator[Path]:
-    named = given or os.environ.get(ENVIRONMENT_VARIABLE)
-    if named:
-        path = Path(named)
+    if given:
+        path = Path(given)
         yield path.parent if path.is_file() else path
         return
     yield Path(sys.prefix) / "ggml" / NODE_PACKAGE
@@ -70,12 +69,11 @@ def find_library_dir(given: str | None = None) -> Path:
     Raises:
         GgmlUnavailable: there is none.
     """
-    looked = []
-    for folder in _candidates(given):
+    named = given or os.environ.get(ENVIRONMENT_VARIABLE)
+    for folder in _candidates(named):
         if any(folder.glob("libggml-base*")) and any(folder.glob("libggml-cpu*")):
             return folder
-        looked.append(str(folder))
-    where = looked[0] if given else "the npm and PyPI packages that carry one"
+    where = named or "neither the npm nor the PyPI package that carries one"
     raise GgmlUnavailable(
         f"[ggml] library must be a folder with libggml-base* and libggml-cpu* but got {where}.\n{HOW_TO_GET}"
     )

@@ -157,11 +157,9 @@ def test_a_missing_peer_stays_a_row_in_every_report():
     assert [line["status"] for line in lines] == ["ok", "not installed"]
 
 
-def test_markdown_replaces_only_what_stands_between_the_marks(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(f"# Mine\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n")
-    report.write_markdown(results(figure()), page)
-    text = page.read_text()
+def test_markdown_replaces_only_what_stands_between_the_marks():
+    page = f"# Mine\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n"
+    text = report.into_page(results(figure()), page)
     assert text.startswith("# Mine\n")
     assert text.endswith("\nafter\n")
     assert "old" not in text
@@ -176,14 +174,15 @@ def test_json_can_be_read_back(tmp_path):
     assert report.read_json(path).figures == [figure()]
 
 
-def test_the_plot_is_a_picture(tmp_path):
+def test_the_plot_is_a_picture():
     pytest.importorskip("matplotlib")
     from npu_rope.bench import plot
 
     absent = figure("ggml CPU rope_ext", "peer") | {"status": "unsupported"}
     del absent["ratio"]
-    plot.draw(results(figure(), absent), tmp_path / "run.png")
-    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    stream = io.BytesIO()
+    plot.draw(results(figure(), absent), stream, "png")
+    assert stream.getvalue().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -195,6 +194,10 @@ def test_the_plot_is_a_picture(tmp_path):
         ["--dtypes", "f8"],
         ["--ggml-lib", "/nowhere"],
         ["--from", "/nowhere.json"],
+        ["--output", "/"],
+        ["--plot", "/nowhere/run.png"],
+        ["--plot", "run.bmpx"],
+        ["--markdown", "/nowhere/page.md"],
     ],
     ids=lambda arguments: " ".join(arguments),
 )
@@ -202,6 +205,53 @@ def test_bad_usage_is_exit_status_2_and_says_what_is_wrong(arguments):
     outcome = CliRunner().invoke(app, ["bench", *arguments])
     assert outcome.exit_code == 2
     assert " must " in outcome.output
+
+
+NO_REPORTS = {
+    "no JSON": "{",
+    "no text": "\udcff",
+    "list": "[]",
+    "other object": "{}",
+    "other schema": {"schema": 0},
+    "no machine": {"machine": None},
+    "rows that are no list": {"rows": {}},
+    "row that is no object": {"rows": [1]},
+    "row without a contestant": {"rows": [{"row": "x"}]},
+    "row without foreign_cores": {"rows": [{k: v for k, v in figure().items() if k != "foreign_cores"}]},
+    "time that is a text": {"rows": [figure() | {"median_us": "1"}]},
+    "problem that is no text": {"problems": [1]},
+}
+
+
+@pytest.mark.parametrize("name", NO_REPORTS)
+def test_from_refuses_what_is_no_report(name, tmp_path):
+    content, path = NO_REPORTS[name], tmp_path / "run.json"
+    if isinstance(content, dict):
+        content = json.dumps(results(figure()).document() | content)
+    path.write_text(content, errors="surrogateescape")
+    outcome = CliRunner().invoke(app, ["bench", "--from", str(path)])
+    assert outcome.exit_code == 2, outcome.output
+    assert "[bench] --from must be a file of --format json but got" in outcome.output
+
+
+@pytest.mark.parametrize("form", ["console", "json", "csv"])
+def test_from_shows_a_report_in_every_format(form, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(results(figure()).document()))
+    page = tmp_path / "page.md"
+    command = ["bench", "--from", str(path), "--format", form, "--markdown", str(page)]
+    outcome = CliRunner().invoke(app, command)
+    assert outcome.exit_code == 0, outcome.output
+    assert OUT in outcome.output
+    assert f"**{OUT}**" in page.read_text()
+
+
+def test_a_page_that_is_no_text_is_refused_before_anything_is_measured(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_bytes(b"\xff")
+    outcome = CliRunner().invoke(app, ["bench", "--markdown", str(page)])
+    assert outcome.exit_code == 2
+    assert "[bench] markdown must be a text file but got" in outcome.output
 
 
 def test_the_command_measures_decode_rows_and_writes_the_documented_json(tmp_path):

@@ -6,13 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner
 
 import npu_rope
+from npu_rope.cli import validate as command
+from npu_rope.cli.app import app
+from npu_rope.cli.report import _summary_line as summary_line
 from npu_rope.cli.validate import FAIL
 from npu_rope.testing import judge
+from npu_rope.testing.ggml import GgmlUnavailable
+from npu_rope.testing.judge import CaseResult, Judgement
 
 FEW = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]
 ONE = ["--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32"]
@@ -58,6 +65,15 @@ def test_without_ggml_the_summary_says_so():
         (["--filter", "no such case"], "filter must match a case"),
         (["--filter", "no such [case"], "filter must be a text or a regex"),
         (["--ggml-lib", "/nonexistent"], "library must be a folder with libggml-base"),
+        (
+            ["--no-ggml", "--ggml-lib", "/x"],
+            "[validate] --ggml-lib must come without --no-ggml but got both.",
+        ),
+        (
+            ["--output", "/nonexistent/x"],
+            "[validate] output must be a file in an existing folder but got /non",
+        ),
+        (["--output", "/"], "[validate] output must be a file in an existing folder but got /."),
     ],
 )
 def test_bad_usage_exits_2_and_says_what_is_wrong(arguments, said):
@@ -65,6 +81,48 @@ def test_bad_usage_exits_2_and_says_what_is_wrong(arguments, said):
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stdout == ""
+
+
+def test_ggml_named_by_environment_and_absent_exits_2_and_names_it():
+    done = run("validate", *ONE, NPU_ROPE_GGML_LIB="/nonexistent")
+    assert done.returncode == 2
+    assert "[ggml] library must be a folder" in done.stderr
+    assert "but got /nonexistent." in done.stderr
+    assert run("validate", "--no-ggml", *ONE, NPU_ROPE_GGML_LIB="/nonexistent").returncode == 0
+
+
+def test_messages_keep_their_brackets(monkeypatch):
+    def absent(library):
+        raise GgmlUnavailable("[ggml] library must be here.")
+
+    monkeypatch.setattr(command, "GgmlProcess", absent)
+    monkeypatch.delenv("NPU_ROPE_GGML_LIB", raising=False)
+    outcome = CliRunner().invoke(app, ["validate", *ONE])
+    assert outcome.exit_code == 0
+    assert "ggml is not among the columns: [ggml] library must be here." in outcome.stderr
+    assert "ggml: not compared: [ggml] library must be here." in outcome.stdout
+
+
+def test_an_interrupted_run_leaves_the_earlier_report_as_it_was(monkeypatch, tmp_path):
+    def interrupted(case, names, process):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "judge", interrupted)
+    path = tmp_path / "out.json"
+    path.write_text("earlier")
+    outcome = CliRunner().invoke(app, ["validate", "--no-ggml", "--output", str(path), *ONE])
+    assert outcome.exit_code != 0
+    assert path.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_bit_equal_elements_are_counted_not_cases():
+    small, large = (SimpleNamespace(shape=shape) for shape in ((1, 1, 1, 2), (1, 2, 3, 1)))
+    results = [
+        CaseResult(small, [Judgement("ggml", "ok", bit_equal=0.0)]),
+        CaseResult(large, [Judgement("ggml", "ok", bit_equal=1.0)]),
+    ]
+    assert "bit-equal to policy ggml: 75.000% of elements" in summary_line("ggml", results)
 
 
 def test_backend_forced_by_environment_and_absent_exits_2():
@@ -107,10 +165,6 @@ def test_list_prints_names_only():
 
 
 def test_a_wrong_result_exits_1_with_its_worst_element_and_a_reproducer(monkeypatch, capsys):
-    from typer.testing import CliRunner
-
-    from npu_rope.cli.app import app
-
     right = npu_rope.rope
 
     def wrong(x, positions, params, factors=None, *, backend, forward=True, **rest):

@@ -1,0 +1,69 @@
+"""Files that commands write: refused before the work where they cannot be, and never half written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+
+def unwritable(path: Path) -> str | None:
+    """None where :func:`replacing` can write ``path``, else what it must be."""
+    if os.path.isdir(path) or not os.path.isdir(path.parent):
+        return f"must be a file in an existing folder but got {path}."
+    try:
+        if _is_special(path):
+            return None if os.access(path, os.W_OK) else f"must be a file one may write but got {path}."
+        if path.exists() and not os.access(path, os.W_OK):
+            return f"must be a file one may write but got {path}."
+        beside = _beside(path)
+        beside.touch(exist_ok=False)
+        beside.unlink()
+    except OSError as error:
+        return f"must be a file one may write but got {path}: {error.strerror}."
+    return None
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """A file beside ``path``, which takes its place once it is whole; after an exception it is gone.
+
+    Devices and pipes are written as they are.
+    """
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    if _is_special(path):
+        with path.open(mode, **text) as stream:  # type: ignore[call-overload]
+            yield stream
+        return
+    target = path.resolve()  # a link stays one
+    beside = _beside(target)
+    try:
+        with beside.open(mode, **text) as stream:  # type: ignore[call-overload]
+            yield stream
+        os.replace(beside, target)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+
+
+@contextmanager
+def stream_to(output: Path | None) -> Iterator[Any]:
+    """Standard output, or what :func:`replacing` opens."""
+    if output is None:
+        yield sys.stdout
+    else:
+        with replacing(output) as stream:
+            yield stream
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _beside(path: Path) -> Path:
+    target = path.resolve()
+    return target.with_name(f".{target.name}.{os.getpid()}")
