@@ -18,7 +18,8 @@ if(NOT EXISTS "${NPU_ROPE_TORCH_DIR}/include/torch/csrc/stable/library.h")
     message(FATAL_ERROR "NPU_ROPE_TORCH is ON but no torch >= 2.10 was found. Install torch first and build with "
                         "pip's --no-build-isolation, or give NPU_ROPE_TORCH_DIR.")
   endif()
-  message(STATUS "torch not found: building without its registration (torch calls will go through ctypes).")
+  message(STATUS "torch not found (pip's build isolation hides it): building without its registration "
+                 "(torch calls will go through ctypes).")
   return()
 endif()
 if(NOT "cxx_std_20" IN_LIST CMAKE_CXX_COMPILE_FEATURES)

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from npu_rope import __version__, backends, native, optional_torch
@@ -56,7 +57,7 @@ def doctor(
             if f.group == group:
                 mark = {True: "[green]yes[/]", False: "[yellow]no[/]", None: ""}[f.present]
                 detail = f.detail + (f"\n{f.remedy}" if f.remedy else "")
-                table.add_row(mark, f.piece, detail.replace("[", "\\["))
+                table.add_row(mark, f.piece, escape(detail))
         console.print(table)
         console.print()
 
@@ -114,7 +115,9 @@ def _torch() -> list[Finding]:
             "C++ registration",
             False,
             "not built: torch calls go through Python and ctypes, some 10 microseconds slower each",
-            "Install torch first, then reinstall npu-rope with: pip install --no-build-isolation .",
+            "Either torch was not there at build time (pip's isolated builds do not see it): install it"
+            " first, then reinstall npu-rope with: pip install --no-build-isolation . -- or the compiler"
+            " has no C++20, which torch's headers need: name a newer one with CXX.",
         ),
     ]
 
