@@ -50,7 +50,16 @@ CPP_LAYERS = (
     ),
     Layer(
         ("csrc/cpu/*",),
-        (C_STD, "omp.h", "immintrin.h", "arm_neon.h", "csrc/cpu/*", "op_host/*", "include/npu_rope.h"),
+        (
+            C_STD,
+            "omp.h",
+            "pthread.h",
+            "immintrin.h",
+            "arm_neon.h",
+            "csrc/cpu/*",
+            "op_host/*",
+            "include/npu_rope.h",
+        ),
     ),
     Layer(("csrc/capi/*",), (C_STD, "csrc/capi/*", "csrc/cpu/*", "op_host/*", "include/npu_rope.h")),
     Layer(
