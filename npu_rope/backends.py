@@ -198,6 +198,10 @@ def _rope_reference(
     if _is_tensor(x):
         if torch.is_grad_enabled() and x.requires_grad:
             raise bad_value("rope", "x must not need a gradient for backend reference but got requires_grad.")
+        if torch.autograd.forward_ad._current_level >= 0:
+            raise bad_value(
+                "rope", "x must be outside a dual level for backend reference but got one inside."
+            )
         for name, t in (("x", x), ("positions", positions), ("freq_factors", freq_factors), ("out", out)):
             if t is not None and not _is_tensor(t):
                 raise bad_type("rope", f"{name} must be a torch tensor like x but got {type(t).__name__}.")
@@ -259,7 +263,7 @@ def _in_whole_elements(a: npt.NDArray[Any]) -> bool:
 def _readable(a: npt.NDArray[Any], *, unit_stride: bool = True) -> npt.NDArray[Any]:
     """The array itself, or a copy where the kernels cannot read it in place."""
     if not a.dtype.isnative:
-        return a.astype(a.dtype.newbyteorder("="))
+        return a.astype(a.dtype.newbyteorder("="), order="C")
     unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == a.dtype.itemsize
     return a if unit and _in_whole_elements(a) else a.copy()
 

@@ -40,7 +40,8 @@ def _integer(name: str, value: Any) -> int:
         raise bad_type("rope", f"{name} must be an integer but got {value!r}.")
     number = int(value)
     if not -(2**31) <= number < 2**31:
-        raise bad_value("rope", f"{name} must be in the int32 range but got {number}.")
+        got = str(number) if abs(number) < 10**30 else "a number of more than 30 digits"
+        raise bad_value("rope", f"{name} must be in the int32 range but got {got}.")
     return number
 
 
@@ -251,6 +252,7 @@ class RopeParams:
             factors = np.asarray(freq_factors, np.float32)
         checks.check_freq_factors(checks.TensorSpec("float32", factors.shape, (1,)), self)
         checks.check_freq_factor_values(factors, self)
+        checks.check_frequencies(self.extended_frequencies(factors).astype(np.float64))
         return factors
 
     def extended_frequencies(self, freq_factors: npt.ArrayLike | None = None) -> npt.NDArray[Any]:

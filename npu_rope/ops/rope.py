@@ -233,7 +233,7 @@ def _explained(
     except (ValueError, TypeError) as explained:
         return explained
     text = str(error)
-    if "[rope] " not in text:
+    if "[rope] " not in text or isinstance(error, NotImplementedError):
         return error
     return ValueError(text[text.index("[rope] ") :].split("\n")[0])
 
@@ -306,6 +306,18 @@ def _refuse_leaf(x: Any) -> None:
         raise RuntimeError(f"{what} that requires grad is being used in an in-place operation.")
 
 
+def _refuse_nested_transforms() -> None:
+    """This gradient follows one torch.func transform; of a second it would silently be zero."""
+    levels = _all_transforms() or ()
+    kinds = torch._C._functorch.TransformType
+    nested = sum(level.key() in (kinds.Grad, kinds.Jvp) for level in levels)
+    if nested > 1:
+        raise NotImplementedError(
+            f"[rope] x must be under one torch.func gradient transform but got {nested} nested ones.\n"
+            "torch.autograd differentiates rope any number of times: use grad(create_graph=True)."
+        )
+
+
 def _single_level_function() -> tuple[Any, Any]:
     """torch.autograd.Function without its detour through torch.func, whose transforms have been
     dealt with before an operator's Autograd kernel runs; and what allows its use. Where a torch
@@ -358,6 +370,7 @@ def _register_autograd(library: Any) -> None:
             return tangent
 
     def differentiates(x: Any) -> bool:
+        _refuse_nested_transforms()
         return (torch.is_grad_enabled() and x.requires_grad) or _has_tangent(x)
 
     def rope(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
@@ -483,6 +496,7 @@ if torch is not None:
     _call_packed = getattr(_overload, "_op", _overload)
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack
+    _all_transforms = torch._C._functorch.get_interpreter_stack
     _increment_version = torch._C._increment_version
     _forward_ad = torch.autograd.forward_ad
 

@@ -215,7 +215,7 @@ static void test_input_errors(void) {
     BAD(c.x.dtype = NPU_ROPE_INT32, TYPE, "[rope] x must be float32, float16, bfloat16 or float64 but got int32.");
     BAD(c.x.dtype = 17, TYPE, "[rope] x must be float32, float16, bfloat16 or float64 but got an unknown dtype.");
     BAD(c.x.ndim = 2, VALUE, "[rope] x must have shape [B,S,N,D] or [S,N,D] but got [2, 1].");
-    BAD(c.x.ndim = 5, VALUE, "[rope] x must have shape [B,S,N,D] or [S,N,D] but got [].");
+    BAD(c.x.ndim = 5, VALUE, "[rope] x must have shape [B,S,N,D] or [S,N,D] but got 5 dimensions.");
     BAD(c.x.shape[1] = -1, VALUE, "[rope] x must have sizes >= 0 but got [2, -1, 6].");
     BAD((c.x.shape[0] = c.x.shape[1] = (int64_t)1 << 40), VALUE,
         "[rope] x must have fewer than 2^63 bytes but got shape [1099511627776, 1099511627776, 6].");

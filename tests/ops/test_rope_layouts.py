@@ -186,7 +186,7 @@ def test_the_other_byte_order_is_read_as_the_values_it_holds(swapped, backend):
     }
     params = RopeParams(8)
     expected = rope(arrays["x"], arrays["positions"], params, arrays["freq_factors"], backend=backend)
-    arrays[swapped] = arrays[swapped].astype(arrays[swapped].dtype.newbyteorder())
+    arrays[swapped] = np.asfortranarray(arrays[swapped]).astype(arrays[swapped].dtype.newbyteorder())
     got = rope(arrays["x"], arrays["positions"], params, arrays["freq_factors"], backend=backend)
     np.testing.assert_array_equal(got, expected)
 

@@ -465,3 +465,33 @@ def test_forward_mode_gives_the_rotated_tangent():
 def test_reference_refuses_what_needs_a_gradient():
     with pytest.raises(ValueError, match="must not need a gradient for backend reference"):
         rope(x_of(grad=True), torch.arange(5), PARAMS, backend="reference")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.parametrize("operator", ["rope", "torch.ops"])
+@pytest.mark.parametrize("nest", ["hessian", "jacrev of jacrev", "jacfwd of jacfwd", "jvp of grad"])
+def test_nested_function_transforms_are_refused_and_never_zero(operator, nest):
+    params, positions, func = RopeParams(4), torch.tensor([3]), torch.func
+    x = torch.randn(1, 1, 4, dtype=torch.float64)
+
+    def f(x):
+        if operator == "rope":
+            return rope(x, positions, params).square().sum()
+        return torch.ops.npu_rope.rope(x, positions, n_dims=4, mode=0).square().sum()
+
+    nested = {
+        "hessian": lambda: func.hessian(f)(x),
+        "jacrev of jacrev": lambda: func.jacrev(func.jacrev(f))(x),
+        "jacfwd of jacfwd": lambda: func.jacfwd(func.jacfwd(f))(x),
+        "jvp of grad": lambda: func.jvp(func.grad(f), (x,), (x,)),
+    }[nest]
+    with pytest.raises(NotImplementedError, match=r"one torch\.func gradient transform but got 2"):
+        nested()
+
+
+def test_the_other_way_to_a_second_derivative_works():
+    params, positions = RopeParams(4), torch.tensor([3])
+    x = torch.randn(1, 1, 4, dtype=torch.float64)
+    hessian = torch.autograd.functional.hessian(lambda x: rope(x, positions, params).square().sum(), x)
+    expected = 2 * torch.eye(4, dtype=torch.float64).reshape(1, 1, 4, 1, 1, 4)  # a rotation keeps lengths
+    assert (hessian - expected).abs().max() < torch.finfo(torch.float64).eps * 8
