@@ -9,7 +9,6 @@ namespace npu_rope {
 namespace {
 
 constexpr const char* kOp = "rope";
-constexpr int64_t kMaxBytes = INT64_MAX;
 
 bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
 bool is_index(int32_t d) { return d == NPU_ROPE_INT32 || d == NPU_ROPE_INT64; }
@@ -103,7 +102,7 @@ bool fits(const npu_rope_tensor& t) {
         if (__builtin_mul_overflow(t.shape[k] - 1, stride < 0 ? -stride : stride, &span)) return false;
         if (__builtin_add_overflow(reach, span, &reach)) return false;
     }
-    return !__builtin_mul_overflow(reach, kDtypes[t.dtype].bytes, &reach) && bytes <= kMaxBytes;
+    return !__builtin_mul_overflow(reach, kDtypes[t.dtype].bytes, &reach);
 }
 
 Check check_memory(const char* name, const npu_rope_tensor& t) {

@@ -118,7 +118,7 @@ Attributes read_attributes(StableIValue* s) {
 
 // x, positions and freq_factors, which come first in every schema.
 struct Inputs {
-    Owned x, positions, freq_factors{AtenTensorHandle{}};
+    Owned x, positions;
     bool has_factors = false;
     AtenTensorHandle factors = nullptr;
     explicit Inputs(StableIValue* s) : x(s[0]), positions(s[1]) { clear_freq_factors(s[2], &factors, &has_factors); }

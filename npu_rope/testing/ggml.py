@@ -145,17 +145,6 @@ class GgmlProcess:
         result: npt.NDArray[Any] = self._call(("rope", call))
         return result
 
-    def angles_table(self, positions: npt.NDArray[np.int32], params: RopeParams) -> npt.NDArray[np.float32]:
-        """(cos, sin) that ggml rotates with: rope of (1, 0) pairs, ``[S, n_dims/2, 2]``."""
-        n = params.n_dims
-        x = np.zeros((1, len(positions), 1, n), np.float32)
-        plain = RopeParams(n, "normal", **_scaling(params))
-        x[..., 0::2] = 1
-        call = GgmlRope(
-            x, (1, len(positions), 1, n), 0, positions, plain, params.n_ctx_orig, None, True, False
-        )
-        return self.rope(call).reshape(len(positions), n // 2, 2)
-
     def _start(self) -> subprocess.Popen[bytes]:
         if self._said is None:
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
@@ -196,18 +185,6 @@ class GgmlProcess:
         self._said = None
         how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return GgmlAborted(f"ggml ended with {how}: {words[-1] if words else 'without a word'}")
-
-
-def _scaling(p: RopeParams) -> dict[str, Any]:
-    return {
-        "n_ctx_orig": p.n_ctx_orig,
-        "freq_base": p.freq_base,
-        "freq_scale": p.freq_scale,
-        "ext_factor": p.ext_factor,
-        "attn_factor": p.attn_factor,
-        "beta_fast": p.beta_fast,
-        "beta_slow": p.beta_slow,
-    }
 
 
 def send(pipe: IO[bytes], message: Any) -> None:
