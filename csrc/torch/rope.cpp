@@ -63,13 +63,26 @@ struct Attributes {
     int64_t angle;
 };
 
-void clear_freq_factors(StableIValue v, AtenTensorHandle* handle, bool* has) {
-    auto* box = to<StableIValue*>(v);
-    *has = box != nullptr;
-    if (!box) return;
-    *handle = to<AtenTensorHandle>(*box);
-    delete box;
-}
+// An argument of type Tensor?.
+class Optional {
+   public:
+    explicit Optional(StableIValue v) {
+        auto* box = to<StableIValue*>(v);
+        if (!box) return;
+        handle_ = to<AtenTensorHandle>(*box);
+        delete box;
+    }
+    ~Optional() {
+        if (handle_) aoti_torch_delete_tensor_object(handle_);
+    }
+    Optional(const Optional&) = delete;
+    Optional& operator=(const Optional&) = delete;
+    AtenTensorHandle get() const { return handle_; }
+    const AtenTensorHandle* get_or_null() const { return handle_ ? &handle_ : nullptr; }
+
+   private:
+    AtenTensorHandle handle_ = nullptr;
+};
 
 int32_t narrow(const char* name, int64_t v) {
     if (v < INT32_MIN || v > INT32_MAX)
@@ -116,16 +129,12 @@ Attributes read_attributes(StableIValue* s) {
     return a;
 }
 
-// x, positions and freq_factors, which come first in every schema.
+// x, positions and freq_factors, which come first in the schemas of rope, rope_ and rope_out.
 struct Inputs {
     Owned x, positions;
-    bool has_factors = false;
-    AtenTensorHandle factors = nullptr;
-    explicit Inputs(StableIValue* s) : x(s[0]), positions(s[1]) { clear_freq_factors(s[2], &factors, &has_factors); }
-    ~Inputs() {
-        if (has_factors) aoti_torch_delete_tensor_object(factors);
-    }
-    const AtenTensorHandle* factors_or_null() const { return has_factors ? &factors : nullptr; }
+    Optional factors;
+    explicit Inputs(StableIValue* s) : x(s[0]), positions(s[1]), factors(s[2]) {}
+    const AtenTensorHandle* factors_or_null() const { return factors.get_or_null(); }
 };
 
 void* data_of(AtenTensorHandle h) {
@@ -135,13 +144,18 @@ void* data_of(AtenTensorHandle h) {
 }
 
 // From whatever layout x has; in place, where nothing can be copied, the C library says what it needs.
-void run_readable(const Inputs& in, const Attributes& a, AtenTensorHandle out) {
-    if (!needs_copy(in.x.get()) || data_of(in.x.get()) == data_of(out))
-        return run(in.x.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, out);
+void run_readable(AtenTensorHandle x, AtenTensorHandle positions, const AtenTensorHandle* factors, const Attributes& a,
+                  AtenTensorHandle out) {
+    if (!needs_copy(x) || data_of(x) == data_of(out))
+        return run(x, positions, factors, a.params, a.forward, a.angle, out);
     AtenTensorHandle same;
-    check(aoti_torch_new_tensor_handle(in.x.get(), &same));
+    check(aoti_torch_new_tensor_handle(x, &same));
     Tensor copy = torch::stable::contiguous(Tensor(same));
-    run(copy.get(), in.positions.get(), in.factors_or_null(), a.params, a.forward, a.angle, out);
+    run(copy.get(), positions, factors, a.params, a.forward, a.angle, out);
+}
+
+void run_readable(const Inputs& in, const Attributes& a, AtenTensorHandle out) {
+    run_readable(in.x.get(), in.positions.get(), in.factors_or_null(), a, out);
 }
 
 // rope(x, positions, freq_factors, *, attributes) -> Tensor
@@ -183,13 +197,17 @@ Attributes unpack(AtenTensorHandle packed) {
     return {p.params, p.forward != 0, p.angle};
 }
 
-// rope_packed_(Tensor(a!) out, x, positions, Tensor packed, Tensor? freq_factors) -> (): packed
-// holds the attributes as npu_rope_params followed by forward and angle as int32 (uint8).
+// rope_packed_(Tensor(a!) out, Tensor? x, positions, Tensor packed, Tensor? freq_factors) -> (): packed
+// holds the attributes as npu_rope_params followed by forward and angle as int32 (uint8). Without x
+// the call is in place: handing torch the same tensor twice would cost a tenth of a decode step.
 void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
-    Owned out(stack[0]), packed(stack[3]);
-    StableIValue inputs[3] = {stack[1], stack[2], stack[4]};
-    Inputs in(inputs);
-    run_readable(in, unpack(packed.get()), out.get());
+    Owned out(stack[0]), positions(stack[2]), packed(stack[3]);
+    Optional x(stack[1]), factors(stack[4]);
+    const Attributes a = unpack(packed.get());
+    if (x.get())
+        run_readable(x.get(), positions.get(), factors.get_or_null(), a, out.get());
+    else
+        run(out.get(), positions.get(), factors.get_or_null(), a.params, a.forward, a.angle, out.get());
 }
 
 }  // namespace

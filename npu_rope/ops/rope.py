@@ -31,8 +31,9 @@ SCHEMAS = (
     f"rope(Tensor x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}) -> Tensor",
     f"rope_(Tensor(a!) x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}) -> ()",
     f"rope_out(Tensor x, Tensor positions, Tensor? freq_factors=None, {_ATTRIBUTES}, Tensor(a!) out) -> ()",
-    # The hot path: attributes packed into one uint8 tensor (backends.packed_call). No gradient.
-    "rope_packed_(Tensor(a!) out, Tensor x, Tensor positions, Tensor packed, Tensor? freq_factors=None)"
+    # The hot path: attributes packed into one uint8 tensor (backends.packed_call). Without x in
+    # place: a tensor argument costs as much as turning it. No gradient.
+    "rope_packed_(Tensor(a!) out, Tensor? x, Tensor positions, Tensor packed, Tensor? freq_factors=None)"
     " -> ()",
 )
 
@@ -207,6 +208,8 @@ def _rope_packed(
     given = out
     if out is None:
         out = torch.empty_like(x, memory_format=_contiguous)
+    elif out is x:
+        x = None
     if freq_factors is None:
         _call_packed(out, x, positions, packed)
     else:
@@ -293,6 +296,7 @@ def _fake_rope_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any
 
 def _fake_rope_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
     # Reached by meta and fake tensors, a single one among real ones included.
+    x = out if x is None else x
     _check_devices(x, positions, freq_factors, out)
     check_out(backends.spec_of_tensor(out), backends.spec_of_tensor(x))
 
@@ -460,7 +464,8 @@ def _over_ctypes(library: Any) -> None:
         run(readable(x, out), positions, freq_factors, out, *_params_of(attributes))
 
     def rope_packed_cpu(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
-        backends.rope_cpu_packed(out, readable(x, out), positions, packed, freq_factors)
+        source = out if x is None else readable(x, out)
+        backends.rope_cpu_packed(out, source, positions, packed, freq_factors)
 
     library.impl("rope", rope_cpu, "CPU")
     library.impl("rope_", rope_inplace_cpu, "CPU")

@@ -83,6 +83,17 @@ def test_opcheck_rope_packed(which):
     x, positions, factors, _ = list(samples(False))[which]
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
     torch.library.opcheck(OPS.rope_packed_.default, (torch.empty_like(x), x, positions, packed, factors))
+    torch.library.opcheck(OPS.rope_packed_.default, (x.clone(), None, positions, packed, factors))
+
+
+def test_rope_packed_without_x_turns_out_in_place():
+    x, positions, factors, _ = next(iter(samples(False)))
+    packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
+    apart, inside = torch.empty_like(x), x.clone()
+    OPS.rope_packed_.default(apart, x, positions, packed, factors)
+    OPS.rope_packed_.default(inside, None, positions, packed, factors)
+    assert torch.equal(apart, inside)
+    assert not torch.equal(inside, x)
 
 
 # ---- torch.compile ---------------------------------------------------------------------------------
