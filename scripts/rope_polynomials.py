@@ -1,0 +1,135 @@
+"""Fit rope's device polynomials and write op_kernel/common/rope_polynomials.h.
+
+With r in [-1/2, 1/2] turns and z = r*r, the kernel computes, in float32,
+
+    s  = sin(pi r)   = 2 r + r (a0 + a1 z + .. + a4 z^4)
+    c2 = 2 cos(pi r) = b0 + b1 z + .. + b5 z^5
+    sin(2 pi r) = s c2,   cos(2 pi r) = 1 - 2 s^2
+
+2 r is taken out of the odd polynomial because it is exact: what is left vanishes where |s| is 1,
+and it is there that an error of s counts four times in the cosine. Each fit starts as the
+near-minimax polynomial in z and is then moved by single float32 steps, coefficient by
+coefficient, while the measured worst error falls.
+
+usage: rope_polynomials.py [--check]
+    --check   write nothing; fail where the header differs from what would be written
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import mpmath
+import numpy as np
+
+HEADER = Path(__file__).resolve().parents[1] / "op_kernel" / "common" / "rope_polynomials.h"
+LARGEST_Z = 0.2505  # rounding takes |r| a little beyond 1/2
+SINE_DEGREE, COSINE_DEGREE = 4, 5  # in z
+STEPS = (-3, -2, -1, 1, 2, 3)
+
+F32 = np.float32
+Coefficients = list[np.float32]
+
+
+def sine_part(z: mpmath.mpf) -> mpmath.mpf:
+    """(sin(pi r) - 2 r) / r as a function of z."""
+    root = mpmath.sqrt(z)
+    return (mpmath.sin(mpmath.pi * root) / root if z > 0 else mpmath.pi) - 2
+
+
+def cosine_part(z: mpmath.mpf) -> mpmath.mpf:
+    return 2 * mpmath.cos(mpmath.pi * mpmath.sqrt(z))
+
+
+def near_minimax(function: object, degree: int) -> Coefficients:
+    with mpmath.workdps(50):
+        return [F32(float(c)) for c in mpmath.chebyfit(function, [0, LARGEST_Z], degree + 1)[::-1]]
+
+
+def evaluate(r: np.ndarray, sine: Coefficients, cosine: Coefficients) -> tuple[np.ndarray, np.ndarray]:
+    """(sin, cos) of r turns, each step rounded to float32, in the kernel's order."""
+    z = r * r
+    s, c2 = z * sine[-1], z * cosine[-1]
+    for a in sine[-2:0:-1]:
+        s = (s + a) * z
+    s = (s + sine[0]) * r
+    s = s + F32(2) * r
+    for b in cosine[-2:0:-1]:
+        c2 = (c2 + b) * z
+    c2 = c2 + cosine[0]
+    return s * c2, (s * s) * F32(-2) + F32(1)
+
+
+class Judge:
+    """Worst errors against extended precision over a dense grid of float32 turns."""
+
+    def __init__(self, points: int) -> None:
+        self.r = np.linspace(-0.5, 0.5, points).astype(F32)
+        angle = self.r.astype(np.longdouble) * (2 * np.longdouble("3.14159265358979323846264338327950288"))
+        self.sin, self.cos = np.sin(angle), np.cos(angle)
+
+    def errors(self, sine: Coefficients, cosine: Coefficients) -> tuple[float, float]:
+        s, c = evaluate(self.r, sine, cosine)
+        return float(np.abs(s - self.sin).max()), float(np.abs(c - self.cos).max())
+
+
+def polish(sine: Coefficients, cosine: Coefficients) -> None:
+    """Move coefficients by single float32 steps while the worst error falls; cosine[0] stays 2,
+    so that position 0 is exact."""
+    judge = Judge(100_001)
+    best = max(judge.errors(sine, cosine))
+    for polynomial, first in ((sine, 0), (cosine, 1)):
+        for k in range(first, len(polynomial)):
+            for steps in STEPS:
+                before = polynomial[k]
+                for _ in range(abs(steps)):
+                    polynomial[k] = np.nextafter(polynomial[k], F32(np.copysign(np.inf, steps)))
+                worst = max(judge.errors(sine, cosine))
+                if worst < best:
+                    best = worst
+                else:
+                    polynomial[k] = before
+
+
+def header(sine: Coefficients, cosine: Coefficients, errors: tuple[float, float]) -> str:
+    def lines(name: str, polynomial: Coefficients) -> str:
+        return "\n".join(f"constexpr float {name}{k} = {float(v):.9g}f;" for k, v in enumerate(polynomial))
+
+    return f"""\
+// Written by scripts/rope_polynomials.py; do not edit. With r in [-1/2, 1/2] turns and z = r*r:
+// sin(pi r) = 2 r + r (kSin0 + .. + kSin4 z^4), 2 cos(pi r) = kCos0 + .. + kCos5 z^5.
+// Largest error in float32 of sin(2 pi r): {errors[0]:.2e}, of cos(2 pi r): {errors[1]:.2e}.
+#pragma once
+
+namespace rope_polynomials {{
+
+{lines("kSin", sine)}
+
+{lines("kCos", cosine)}
+
+}}  // namespace rope_polynomials
+""".replace(" = 2f;", " = 2.0f;")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Fit rope's device polynomials and write their header.")
+    parser.add_argument("--check", action="store_true", help="fail where the header differs; write nothing")
+    check = parser.parse_args().check
+    sine, cosine = near_minimax(sine_part, SINE_DEGREE), near_minimax(cosine_part, COSINE_DEGREE)
+    polish(sine, cosine)
+    errors = Judge(2_000_001).errors(sine, cosine)
+    print(f"largest error in float32: sin {errors[0]:.3e}, cos {errors[1]:.3e}; 2^-20 is {2.0**-20:.3e}")
+    text = header(sine, cosine, errors)
+    if not check:
+        HEADER.write_text(text)
+        return 0
+    if not HEADER.exists() or HEADER.read_text() != text:
+        print(f"{HEADER} differs from what this script writes: run it without --check", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
