@@ -1,36 +1,14 @@
 // Compiled without floating-point contraction: policy ggml must round after every operation.
 #include "csrc/cpu/rope_angle.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "op_host/rope_check.h"
+#include "op_host/rope_frequency.h"
 
 namespace npu_rope {
 namespace {
-
-// 2 pi to the width of long double.
-constexpr long double kTwoPi = 6.283185307179586476925286766559005768L;
-
-template <typename T>
-T corr_dim(T n_dims, T n_ctx_orig, T rotations, T base) {
-    return n_dims * std::log(n_ctx_orig / (rotations * 2 * static_cast<T>(M_PI))) / (2 * std::log(base));
-}
-
-template <typename T>
-void corr_dims(const npu_rope_params& p, T* low, T* high) {
-    T n = static_cast<T>(p.n_dims), ctx = static_cast<T>(p.n_ctx_orig), base = static_cast<T>(p.freq_base);
-    *low = std::max(T(0), std::floor(corr_dim(n, ctx, static_cast<T>(p.beta_fast), base)));
-    *high = std::min(n - 1, std::ceil(corr_dim(n, ctx, static_cast<T>(p.beta_slow), base)));
-}
-
-// 1 where a pair keeps its own frequency, 0 where it is interpolated.
-template <typename T>
-T ramp(T low, T high, int pair) {
-    T y = (static_cast<T>(pair) - low) / std::max(T(0.001), high - low);
-    return 1 - std::min(T(1), std::max(T(0), y));
-}
 
 void split_turns(long double turns, double* hi, double* lo) {
     double d = static_cast<double>(turns);
@@ -41,21 +19,6 @@ void split_turns(long double turns, double* hi, double* lo) {
     *lo = static_cast<double>(turns - static_cast<long double>(*hi));
 }
 
-// Radians per position of every pair, scaling and YaRN folded in.
-std::vector<long double> frequencies(const npu_rope_params& p, const float* factors, int64_t factor_stride) {
-    double low = 0, high = 0;
-    if (p.ext_factor != 0) corr_dims(p, &low, &high);
-    std::vector<long double> freq(p.n_dims / 2);
-    for (int i = 0; i < p.n_dims / 2; ++i) {
-        long double own = powl(p.freq_base, -2.0L * i / p.n_dims);
-        if (factors) own /= factors[i * factor_stride];
-        long double interpolated = own * p.freq_scale;
-        double mix = p.ext_factor != 0 ? ramp(low, high, i) * p.ext_factor : 0;
-        freq[i] = mix != 0 ? interpolated * (1 - mix) + own * mix : interpolated;
-    }
-    return freq;
-}
-
 void make_ggml(const npu_rope_params& p, const float* factors, int64_t factor_stride, RopeAngles* a) {
     auto base = static_cast<float>(p.freq_base);
     a->theta_scale = powf(base, -2.0f / static_cast<float>(p.n_dims));
@@ -63,7 +26,7 @@ void make_ggml(const npu_rope_params& p, const float* factors, int64_t factor_st
     a->ext_factor = static_cast<float>(p.ext_factor);
     a->mscale_f32 = static_cast<float>(p.attn_factor);
     if (p.ext_factor != 0) {
-        corr_dims(p, &a->corr_low, &a->corr_high);
+        rope_corr_dims(p, &a->corr_low, &a->corr_high);
         a->mscale_f32 *= 1.0f + 0.1f * logf(1.0f / a->freq_scale);
     }
     a->freq_factors.assign(a->pairs, 1.0f);
@@ -105,10 +68,9 @@ Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int6
     *a = RopeAngles{};
     a->policy = policy;
     a->pairs = p.n_dims / 2;
-    a->mscale = p.attn_factor;
-    if (p.ext_factor != 0) a->mscale *= 1.0 + 0.1 * std::log(1.0 / p.freq_scale);
+    a->mscale = rope_mscale(p);
 
-    std::vector<long double> freq = frequencies(p, freq_factors, factor_stride);
+    std::vector<long double> freq = rope_frequencies(p, freq_factors, factor_stride);
     for (int i = 0; i < a->pairs; ++i)
         if (Check c = check_rope_frequency(std::fabs(static_cast<double>(freq[i])), i); !c.ok()) return c;
 
@@ -154,7 +116,7 @@ void ggml_cos_sin(const RopeAngles& a, int64_t position, float* cos_table, float
         float extrapolated = theta / a.freq_factors[i];
         float angle = a.freq_scale * extrapolated;
         if (a.ext_factor != 0) {
-            float mix = ramp(a.corr_low, a.corr_high, i) * a.ext_factor;
+            float mix = rope_ramp(a.corr_low, a.corr_high, i) * a.ext_factor;
             angle = angle * (1 - mix) + extrapolated * mix;
         }
         cos_table[i] = cosf(angle) * a.mscale_f32;

@@ -1,0 +1,41 @@
+// From rope's attributes to its frequencies, scaling and YaRN folded in: what every path that
+// computes an angle starts from. Formulas: specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "include/npu_rope.h"
+
+namespace npu_rope {
+
+// 2 pi to the width of long double.
+constexpr long double kTwoPi = 6.283185307179586476925286766559005768L;
+
+// Radians per position of every pair. freq_factors may be null; pairs apart by factor_stride elements.
+std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride);
+
+// What multiplies cos and sin: attn_factor, and YaRN's correction.
+double rope_mscale(const npu_rope_params& p);
+
+// The pairs between which YaRN's ramp runs, in the precision of T.
+template <typename T>
+void rope_corr_dims(const npu_rope_params& p, T* low, T* high) {
+    T n = static_cast<T>(p.n_dims), ctx = static_cast<T>(p.n_ctx_orig), base = static_cast<T>(p.freq_base);
+    auto dim = [&](T rotations) {
+        return n * std::log(ctx / (rotations * 2 * static_cast<T>(M_PI))) / (2 * std::log(base));
+    };
+    *low = std::max(T(0), std::floor(dim(static_cast<T>(p.beta_fast))));
+    *high = std::min(n - 1, std::ceil(dim(static_cast<T>(p.beta_slow))));
+}
+
+// 1 where a pair keeps its own frequency, 0 where it is interpolated.
+template <typename T>
+T rope_ramp(T low, T high, int pair) {
+    T y = (static_cast<T>(pair) - low) / std::max(T(0.001), high - low);
+    return 1 - std::min(T(1), std::max(T(0), y));
+}
+
+}  // namespace npu_rope
