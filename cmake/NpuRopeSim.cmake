@@ -1,0 +1,51 @@
+# The simulator and the kernels it runs: libnpu_rope_sim. Nothing here needs CANN.
+option(NPU_ROPE_SIM "Build the Ascend simulator and the kernels for it" ON)
+if(NOT NPU_ROPE_SIM)
+  return()
+endif()
+
+find_package(Threads REQUIRED)
+file(GLOB sim_sources CONFIGURE_DEPENDS simulator/src/*.cpp)
+add_library(npu_rope_sim SHARED ${sim_sources} csrc/sim/common.cpp op_host/strided.cpp)
+target_compile_options(npu_rope_sim PRIVATE -O3 -ffp-contract=off -fno-math-errno)
+target_link_libraries(npu_rope_sim PRIVATE npu_rope_options Threads::Threads ${CMAKE_DL_LIBS})
+
+# __CCE_AICORE__ of each SoC, as CANN's compiler defines it.
+set(NPU_ROPE_AICORE_ascend910b 220)
+set(NPU_ROPE_AICORE_ascend910_93 220)
+set(NPU_ROPE_AICORE_ascend310p 200)
+set(NPU_ROPE_AICORE_ascend950 310)
+# CANN's name of each element type, for #if ORIG_DTYPE_X == DT_BF16.
+set(NPU_ROPE_DT_float DT_FLOAT)
+set(NPU_ROPE_DT_half DT_FLOAT16)
+set(NPU_ROPE_DT_bfloat16_t DT_BF16)
+set(NPU_ROPE_DT_int8_t DT_INT8)
+set(NPU_ROPE_DT_int32_t DT_INT32)
+set(NPU_ROPE_DT_int64_t DT_INT64)
+
+# npu_rope_add_kernel(<stem> SOC <soc> ARGUMENTS <names...> COLUMNS <type,type,...> ...)
+#
+# Compiles op_kernel/npu_<stem>.cpp as CANN does: once for the SoC and each column of element types
+# (one type an argument), with DTYPE_<NAME> and ORIG_DTYPE_<NAME>, the tiling prelude included by
+# force, and the entry renamed to npu_<stem>__<soc>__<type>_<type>...
+function(npu_rope_add_kernel stem)
+  cmake_parse_arguments(k "" "SOC" "ARGUMENTS;COLUMNS" ${ARGN})
+  if(NOT TARGET npu_rope_sim)
+    return()
+  endif()
+  foreach(column IN LISTS k_COLUMNS)
+    string(REPLACE "," ";" types "${column}")
+    string(REPLACE "," "_" suffix "${column}")
+    set(object npu_${stem}__${k_SOC}__${suffix})
+    add_library(${object} OBJECT op_kernel/npu_${stem}.cpp)
+    target_compile_definitions(${object} PRIVATE __CCE_AICORE__=${NPU_ROPE_AICORE_${k_SOC}} npu_${stem}=${object})
+    foreach(name type IN ZIP_LISTS k_ARGUMENTS types)
+      target_compile_definitions(${object} PRIVATE DTYPE_${name}=${type} ORIG_DTYPE_${name}=${NPU_ROPE_DT_${type}})
+    endforeach()
+    target_include_directories(${object} PRIVATE simulator/include op_kernel)
+    target_compile_options(${object} PRIVATE
+      -include tiling_prelude.h -O2 -ffp-contract=off -fno-strict-aliasing -fwrapv -Wno-unused-parameter)
+    target_link_libraries(${object} PRIVATE npu_rope_options)
+    target_sources(npu_rope_sim PRIVATE $<TARGET_OBJECTS:${object}>)
+  endforeach()
+endfunction()

@@ -1,0 +1,37 @@
+/* npu_rope's operators on the simulated Ascend core: the same arguments as npu_rope.h, the
+ * AscendC kernels and their tiling, run by libnpu_rope_sim. Nothing here was run on hardware. */
+#ifndef NPU_ROPE_SIM_H
+#define NPU_ROPE_SIM_H
+
+#include "npu_rope.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct npu_rope_sim_options {
+    const char *soc;        /* "ascend910b", "ascend910_93", "ascend310p", or a chip's name */
+    const char *lenient;    /* rules that only warn, separated by commas; NULL: none */
+    const char *trace_path; /* where to write the timeline; NULL: nowhere */
+    int32_t auto_sync;      /* non-zero: order that CANN's compiler would insert is inserted */
+    int32_t saturate;       /* non-zero: half overflow clamps */
+    int32_t one_order;      /* non-zero: cores run in ascending order only */
+} npu_rope_sim_options;
+
+/* As npu_rope_rope(). A kernel that breaks a rule of the simulator is NPU_ROPE_INTERNAL_ERROR. */
+NPU_ROPE_API npu_rope_status npu_rope_sim_rope(const npu_rope_tensor *x, const npu_rope_tensor *positions,
+                                               const npu_rope_tensor *freq_factors, const npu_rope_params *params,
+                                               int32_t forward, npu_rope_angle angle, const npu_rope_tensor *out,
+                                               const npu_rope_sim_options *options);
+
+/* The last error of this thread. */
+NPU_ROPE_API const char *npu_rope_sim_last_error(void);
+
+/* Comma-separated SoCs that kernels were compiled for. */
+NPU_ROPE_API const char *npu_rope_sim_socs(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,67 @@
+/* The simulator's C interface: run a compiled kernel on a simulated Ascend core by core.
+ *
+ * A launch copies its memory into 512-byte aligned arenas with guard zones, runs every core (in
+ * ascending and in descending order, and compares), and copies outputs back where no rule was
+ * broken. npu_sim_report() tells in JSON what was found and what the timeline says. */
+#ifndef NPU_SIM_H
+#define NPU_SIM_H
+
+#include <stdint.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#define NPU_SIM_EXPORT __attribute__((visibility("default")))
+
+typedef enum npu_sim_status {
+    NPU_SIM_OK = 0,
+    NPU_SIM_BROKEN_RULE = 1, /* npu_sim_report() says which, and where in the kernel */
+    NPU_SIM_BAD_CALL = 2     /* no such SoC, too many arguments */
+} npu_sim_status;
+
+typedef enum npu_sim_role { NPU_SIM_IN = 0, NPU_SIM_OUT = 1, NPU_SIM_INOUT = 2 } npu_sim_role;
+
+typedef struct npu_sim_memory {
+    const char *name;
+    void *data;
+    uint64_t bytes;
+    int32_t role; /* npu_sim_role */
+} npu_sim_memory;
+
+/* One GM_ADDR argument: a place in a memory, or memory -1 for a null pointer. */
+typedef struct npu_sim_arg {
+    int32_t memory;
+    int64_t offset;
+} npu_sim_arg;
+
+typedef struct npu_sim_launch {
+    const char *soc; /* "ascend910b", "Ascend910B3", ... */
+    uint32_t block_dim;
+    uint64_t tiling_key;
+    const void *tiling;
+    uint64_t tiling_bytes;
+    uint64_t workspace_bytes;
+    const char *lenient;    /* rules that only warn, "SIM-COUNT-01,SIM-EVENT-05"; NULL: none; "all" */
+    int32_t auto_sync;      /* non-zero: as bisheng's --cce-auto-sync, V-V and scalar order is inserted */
+    int32_t saturate;       /* non-zero: half overflow clamps */
+    int32_t one_order;      /* non-zero: ascending only */
+    const char *trace_path; /* write the timeline as Chrome trace JSON; NULL: none */
+} npu_sim_launch;
+
+/* entry is the kernel: all arguments, then workspace and tiling, as GM addresses. */
+NPU_SIM_EXPORT int32_t npu_sim_run(void *entry, const npu_sim_memory *memories, int32_t memory_count,
+                                   const npu_sim_arg *args, int32_t arg_count, const npu_sim_launch *launch);
+
+/* JSON of this thread's last launch; valid until its next one. */
+NPU_SIM_EXPORT const char *npu_sim_report(void);
+
+/* The rules and the SoC profiles as JSON. */
+NPU_SIM_EXPORT const char *npu_sim_rules(void);
+NPU_SIM_EXPORT const char *npu_sim_profiles(void);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

@@ -1,0 +1,184 @@
+// The state of one simulated launch and of the core that runs. A launch runs its cores one after
+// another on one thread; nothing here is shared between launches.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/include/ascendc/runtime.h"
+#include "simulator/src/profile.h"
+
+namespace npu_sim {
+
+// ---- reports ----------------------------------------------------------------------------------
+
+struct Report {
+    Rule rule;
+    std::string text;  // the whole sentence
+    std::string file;
+    int32_t line = 0;
+    int64_t core = -1;
+};
+
+// A broken rule ends the core by this.
+struct Stop {};
+
+const char* rule_id(Rule rule);
+const char* rule_text(Rule rule);
+
+// ---- order: vector clocks over the four pipes -----------------------------------------------------
+
+struct Clock {
+    std::array<uint32_t, kPipes> seen{};  // per pipe: instructions known to be complete
+    void join(const Clock& other) {
+        for (int p = 0; p < kPipes; ++p)
+            if (other.seen[p] > seen[p]) seen[p] = other.seen[p];
+    }
+};
+
+struct Flag {
+    bool set = false, allocated = false;
+    Clock clock;
+    double time = 0;
+    Site site{"", 0};
+};
+
+constexpr int kEvents = 8;
+
+// ---- one instruction's record --------------------------------------------------------------------
+
+struct Record {
+    Pipe pipe;
+    uint32_t seq;  // within its pipe
+    const char* api;
+    Site site;
+};
+
+// What a trace keeps.
+struct Span {
+    int32_t core;
+    Pipe pipe;
+    const char* api;
+    Site site;
+    double start, end;
+    uint64_t bytes;
+    uint32_t repeats;
+};
+
+// ---- buffers and queues ------------------------------------------------------------------------
+
+enum class BufferState : uint8_t { Free, Occupied, Enqueued, Dequeued };
+
+struct Buffer {
+    uint32_t addr = 0, bytes = 0;
+    int32_t queue = -1;  // -1: a TBuf
+    BufferState state = BufferState::Free;
+    uint32_t generation = 0;
+    uint32_t valid_from = 0;    // bytes written by earlier instructions count as uninitialised
+    int32_t filled_event = -1;  // set by EnQue, waited for by DeQue
+    int32_t freed_event = -1;   // set by FreeTensor, waited for by AllocTensor
+    Site taken{"", 0};
+};
+
+struct Queue {
+    QueueKind kind;
+    std::vector<int32_t> buffers;
+    std::vector<int32_t> waiting;  // enqueued, oldest first
+    size_t next = 0;
+};
+
+// ---- global memory -------------------------------------------------------------------------------
+
+enum class Role : int32_t { In, Out, InOut, Workspace, Tiling };
+
+constexpr uint64_t kPageBytes = 4096, kLineBytes = 64;
+
+struct GmTensor {
+    std::string name;
+    uintptr_t base = 0;
+    uint64_t bytes = 0;
+    Role role = Role::In;
+    std::vector<std::unique_ptr<uint32_t[]>> writer, reader;  // instruction by byte, a page at a time
+};
+
+// ---- totals --------------------------------------------------------------------------------------
+
+struct Totals {
+    uint64_t instructions[kPipes] = {}, vector_repeats = 0;
+    uint64_t bytes_read = 0, bytes_written = 0;
+    double busy[kPipes] = {};
+    double end = 0;
+};
+
+struct LaunchOptions {
+    bool auto_sync = false, saturate = false, trace = false;
+    std::set<std::string> lenient;
+};
+
+// The launch on this thread, with its running core.
+struct Machine {
+    const Profile* profile = nullptr;
+    LaunchOptions options;
+    int64_t blocks = 1;
+    uint64_t tiling_key = 0;
+    uint64_t registered_tiling = 0;
+    bool key_matched = false, key_asked = false;
+    std::vector<GmTensor> gm;
+    size_t last_gm = 0;
+    std::unordered_map<uint64_t, int64_t> scalar_lines;  // 64-byte line -> core that wrote it by scalar
+    std::vector<Report> errors, warnings;
+    std::vector<Span> spans;
+    std::vector<Totals> per_core;
+
+    // UB and its shadow, kept from core to core: an instruction's number tells whose it was.
+    std::unique_ptr<uint8_t[]> ub;
+    std::vector<uint32_t> writer;                      // number << 1 | poisoned
+    std::array<std::vector<uint32_t>, kPipes> reader;  // number << 1
+    uint32_t next_number = 1, core_first = 1;
+
+    // The running core.
+    int64_t core = 0;
+    std::vector<Record> records;
+    Clock clock[kPipes];
+    uint32_t issued[kPipes] = {};
+    Flag flags[kPipes][kPipes][kEvents];
+    bool pipe_alive = false, pipe_ever = false;
+    std::vector<Buffer> buffers;
+    std::vector<Queue> queues;
+    uint32_t ub_used = 0;
+    const char* reserved_user = nullptr;
+    Atomic atomic = Atomic::None;
+    int32_t atomic_type = 0;
+    MaskRegister mask;
+    std::set<uint64_t> dirty_lines;
+    std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
+    uint32_t cleaned_all = 0;
+    double pipe_free[kPipes] = {}, pipe_done[kPipes] = {}, gm_free = 0;
+    Totals totals;
+
+    // The running instruction.
+    Record current{};
+    uint32_t number = 0;
+    bool running = false;
+    double issue_time = 0;
+
+    void begin_core(int64_t index);
+    void end_core();
+    const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
+    // The instruction's work is known to be complete where the running one starts.
+    bool is_ordered(uint32_t instruction) const;
+    GmTensor* find_gm(uintptr_t address, uint64_t bytes);
+};
+
+Machine& machine();            // of this thread
+void set_machine(Machine* m);  // nullptr: none
+
+std::string where(Site site);  // "npu_add.cpp:12"
+const char* pipe_name(Pipe pipe);
+
+}  // namespace npu_sim

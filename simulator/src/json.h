@@ -1,0 +1,41 @@
+// One flat JSON object, written.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+namespace npu_sim {
+
+class Json {
+   public:
+    Json& field(const char* name, const char* text) {
+        std::string quoted = "\"";
+        for (const char* c = text; *c; ++c) {
+            if (*c == '"' || *c == '\\') quoted += '\\';
+            if (static_cast<unsigned char>(*c) < 0x20) {
+                char code[8];
+                std::snprintf(code, sizeof code, "\\u%04x", *c);
+                quoted += code;
+            } else {
+                quoted += *c;
+            }
+        }
+        return raw(name, quoted + "\"");
+    }
+    Json& field(const char* name, double value) {
+        char text[40];
+        std::snprintf(text, sizeof text, "%.17g", value);
+        return raw(name, text);
+    }
+    Json& raw(const char* name, const std::string& value) {
+        text_ += text_.empty() ? "{" : ",";
+        text_ += std::string("\"") + name + "\":" + value;
+        return *this;
+    }
+    std::string done() const { return text_.empty() ? "{}" : text_ + "}"; }
+
+   private:
+    std::string text_;
+};
+
+}  // namespace npu_sim

@@ -1,0 +1,413 @@
+// One launch: arenas with guard zones, every core in two orders, what came out.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "simulator/include/npu_sim.h"
+#include "simulator/src/core.h"
+#include "simulator/src/json.h"
+
+namespace npu_sim {
+namespace {
+
+constexpr uint64_t kGuardBytes = 4096, kAlignment = 512;
+constexpr uint8_t kGuard = 0xA5;
+constexpr int kMaxArgs = 24;
+constexpr uint32_t kNumbersWrap = 1u << 30;
+
+thread_local Machine* g_machine = nullptr;
+thread_local std::string g_report;
+
+// ---- memory --------------------------------------------------------------------------------------
+
+// A guarded, 512-byte aligned copy.
+class Arena {
+   public:
+    Arena(const void* data, uint64_t bytes) : bytes_(bytes) {
+        const uint64_t inner = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+        store_ = std::make_unique<uint8_t[]>(inner + 2 * kGuardBytes + kAlignment);
+        base_ = store_.get() + kGuardBytes;
+        base_ += (kAlignment - reinterpret_cast<uintptr_t>(base_) % kAlignment) % kAlignment;
+        std::memset(base_ - kGuardBytes, kGuard, kGuardBytes);
+        std::memset(base_ + bytes, kGuard, inner - bytes + kGuardBytes);
+        if (data && bytes) std::memcpy(base_, data, bytes);
+    }
+    uint8_t* base() const { return base_; }
+    // Offset of the first guard byte that changed; INT64_MIN where none did.
+    int64_t broken_guard() const {
+        for (uint64_t i = 0; i < kGuardBytes; ++i) {
+            if (base_[bytes_ + i] != kGuard) return int64_t(bytes_ + i);
+            if (base_[-1 - int64_t(i)] != kGuard) return -1 - int64_t(i);
+        }
+        return INT64_MIN;
+    }
+
+   private:
+    std::unique_ptr<uint8_t[]> store_;
+    uint8_t* base_;
+    uint64_t bytes_;
+};
+
+struct Job {
+    void* entry;
+    const npu_sim_memory* memories;
+    int32_t memory_count;
+    const npu_sim_arg* args;
+    int32_t arg_count;
+    const npu_sim_launch* launch;
+    const Profile* profile;
+};
+
+// ---- calling a kernel of so many arguments -------------------------------------------------------
+
+template <size_t... I>
+void call_with(void* entry, uint8_t* const* a, std::index_sequence<I...>) {
+    using Address = uint8_t*;
+    reinterpret_cast<void (*)(decltype((void)I, Address())...)>(entry)(a[I]...);
+}
+
+template <int N>
+void call_kernel(void* entry, uint8_t* const* a, int n) {
+    if constexpr (N <= kMaxArgs) {
+        if (n == N) return call_with(entry, a, std::make_index_sequence<N>());
+        call_kernel<N + 1>(entry, a, n);
+    }
+}
+
+// ---- one pass over the cores ---------------------------------------------------------------------
+
+class Pass {
+   public:
+    Pass(const Job& job, bool descending) : job_(job), descending_(descending) {}
+
+    void run() {
+        Machine& m = prepare();
+        for (int64_t i = 0; i < m.blocks && m.errors.empty(); ++i) run_core(m, descending_ ? m.blocks - 1 - i : i);
+        if (m.errors.empty()) check_launch(m);
+        errors = std::move(m.errors);
+        warnings = std::move(m.warnings);
+        spans = std::move(m.spans);
+        cores = std::move(m.per_core);
+        m.gm.clear();
+    }
+
+    const uint8_t* memory(int32_t i) const { return arenas_[i].base(); }
+
+    std::vector<Report> errors, warnings;
+    std::vector<Span> spans;
+    std::vector<Totals> cores;
+
+   private:
+    Machine& prepare() {
+        static thread_local Machine own;
+        g_machine = &own;
+        Machine& m = own;
+        const npu_sim_launch& l = *job_.launch;
+        if (!m.ub || m.next_number > kNumbersWrap) reset_shadow(m);
+        m.profile = job_.profile;
+        m.options = {l.auto_sync != 0, l.saturate != 0, l.trace_path != nullptr && !descending_, split(l.lenient)};
+        m.blocks = l.block_dim;
+        m.tiling_key = l.tiling_key;
+        m.registered_tiling = 0;
+        m.key_matched = m.key_asked = false;
+        m.scalar_lines.clear();
+        m.errors.clear();
+        m.warnings.clear();
+        m.spans.clear();
+        m.per_core.assign(size_t(m.blocks), {});
+        m.gm.clear();
+        m.last_gm = 0;
+        place_memory(m);
+        return m;
+    }
+
+    static void reset_shadow(Machine& m) {
+        constexpr size_t kLargestUb = 262144;
+        m.ub.reset(static_cast<uint8_t*>(::operator new[](kLargestUb, std::align_val_t(64))));
+        m.writer.assign(kLargestUb, 0);
+        for (auto& r : m.reader) r.assign(kLargestUb, 0);
+        m.next_number = m.core_first = 1;
+    }
+
+    static std::set<std::string> split(const char* list) {
+        std::set<std::string> out;
+        for (const char* p = list ? list : ""; *p;) {
+            const size_t n = std::strcspn(p, ", ");
+            if (n) out.emplace(p, n);
+            p += n + (p[n] != 0);
+        }
+        return out;
+    }
+
+    void place_memory(Machine& m) {
+        arenas_.reserve(size_t(job_.memory_count) + 2);
+        for (int32_t i = 0; i < job_.memory_count; ++i) {
+            const npu_sim_memory& mem = job_.memories[i];
+            add(m, mem.name, mem.data, mem.bytes, Role(mem.role));
+        }
+        const npu_sim_launch& l = *job_.launch;
+        add(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace);
+        add(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
+        for (int32_t i = 0; i < job_.arg_count; ++i) {
+            const npu_sim_arg& a = job_.args[i];
+            addresses_[i] = a.memory < 0 ? nullptr : arenas_[a.memory].base() + a.offset;
+        }
+        addresses_[job_.arg_count] = arenas_[job_.memory_count].base();
+        addresses_[job_.arg_count + 1] = arenas_[job_.memory_count + 1].base();
+    }
+
+    void add(Machine& m, const char* name, const void* data, uint64_t bytes, Role role) {
+        arenas_.emplace_back(data, bytes);
+        GmTensor t;
+        t.name = name ? name : "?";
+        t.base = reinterpret_cast<uintptr_t>(arenas_.back().base());
+        t.bytes = bytes;
+        t.role = role;
+        const size_t pages = bytes / kPageBytes + 1;
+        t.writer.resize(pages);
+        t.reader.resize(pages);
+        m.gm.push_back(std::move(t));
+    }
+
+    void run_core(Machine& m, int64_t core) {
+        m.begin_core(core);
+        try {
+            call_kernel<2>(job_.entry, addresses_, job_.arg_count + 2);
+            m.end_core();
+        } catch (const Stop&) {
+        }
+        m.per_core[size_t(core)] = m.totals;
+    }
+
+    void check_launch(Machine& m) {
+        try {
+            m.current.site = {"kernel", 0};
+            m.running = false;
+            if (m.key_asked && !m.key_matched)
+                broken(Rule::Tiling02, "no TILING_KEY_IS(%llu) branch was taken.",
+                       static_cast<unsigned long long>(m.tiling_key));
+            for (size_t i = 0; i < arenas_.size(); ++i)
+                if (const int64_t at = arenas_[i].broken_guard(); at != INT64_MIN)
+                    broken(Rule::Bounds04, "byte %lld of GM `%s`, outside of it, changed: a raw pointer wrote it.",
+                           static_cast<long long>(at), m.gm[i].name.c_str());
+        } catch (const Stop&) {
+        }
+    }
+
+    const Job& job_;
+    bool descending_;
+    std::vector<Arena> arenas_;
+    uint8_t* addresses_[kMaxArgs + 2] = {};
+};
+
+// ---- both orders -----------------------------------------------------------------------------------
+
+void compare_orders(const Job& job, Pass& up, const Pass& down) {
+    for (int32_t i = 0; i < job.memory_count; ++i) {
+        const npu_sim_memory& mem = job.memories[i];
+        if (mem.role == NPU_SIM_IN || !std::memcmp(up.memory(i), down.memory(i), mem.bytes)) continue;
+        uint64_t at = 0;
+        while (up.memory(i)[at] == down.memory(i)[at]) ++at;
+        up.errors.push_back({Rule::Core04,
+                             std::string(rule_id(Rule::Core04)) + " GM `" + (mem.name ? mem.name : "?") + "`, byte " +
+                                 std::to_string(at) + ": the cores gave another result in descending order.",
+                             "", 0, -1});
+        return;
+    }
+}
+
+double cycles_of(const Pass& pass, const Profile& profile) {
+    double total = 0;  // blocks beyond the cores come in waves
+    for (size_t first = 0; first < pass.cores.size(); first += size_t(profile.cores)) {
+        double wave = 0;
+        for (size_t i = first; i < std::min(pass.cores.size(), first + size_t(profile.cores)); ++i)
+            wave = std::max(wave, pass.cores[i].end);
+        total += wave;
+    }
+    return total;
+}
+
+std::string summary(const Job& job, const Pass& pass) {
+    const Profile& profile = *job.profile;
+    Totals all;
+    size_t slowest = 0;
+    for (size_t i = 0; i < pass.cores.size(); ++i) {
+        const Totals& t = pass.cores[i];
+        for (int p = 0; p < kPipes; ++p) all.instructions[p] += t.instructions[p];
+        all.vector_repeats += t.vector_repeats;
+        all.bytes_read += t.bytes_read;
+        all.bytes_written += t.bytes_written;
+        if (t.end > pass.cores[slowest].end) slowest = i;
+    }
+    const double cycles = cycles_of(pass, profile);
+    const double moved = double(all.bytes_read + all.bytes_written);
+    Json j;
+    j.field("soc", profile.name).field("cores", double(pass.cores.size())).field("cycles", cycles);
+    j.field("microseconds", cycles / profile.clock_ghz / 1e3);
+    j.field("bytes_read", double(all.bytes_read)).field("bytes_written", double(all.bytes_written));
+    j.field("vector_repeats", double(all.vector_repeats));
+    j.field("gm_bytes_per_cycle", profile.gm_bytes_per_cycle).field("clock_ghz", profile.clock_ghz);
+    j.field("memory_roofline_cycles", moved / profile.gm_bytes_per_cycle);
+    j.field("slowest_core", double(slowest));
+    for (int p = 0; p < kPipes; ++p) {
+        const std::string name = pipe_name(Pipe(p));
+        j.field(("instructions_" + name).c_str(), double(all.instructions[p]));
+        j.field(("busy_" + name).c_str(), pass.cores.empty() ? 0.0 : pass.cores[slowest].busy[p]);
+    }
+    return j.done();
+}
+
+std::string list_of(const std::vector<Report>& reports) {
+    std::string s = "[";
+    for (const Report& r : reports) {
+        Json j;
+        j.field("rule", rule_id(r.rule)).field("text", r.text.c_str()).field("file", r.file.c_str());
+        j.field("line", double(r.line)).field("core", double(r.core));
+        if (s.size() > 1) s += ",";
+        s += j.done();
+    }
+    return s + "]";
+}
+
+bool write_trace(const Pass& pass, const Profile& profile, const char* path) {
+    std::FILE* f = std::fopen(path, "w");
+    if (!f) return false;
+    std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", f);
+    const char* comma = "";
+    int64_t last_core = -1;
+    for (const Span& s : pass.spans) {
+        if (s.core != last_core) {
+            std::fprintf(f, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}", comma,
+                         s.core, s.core);
+            for (int p = 0; p < kPipes; ++p)
+                std::fprintf(f, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+                             s.core, p, pipe_name(Pipe(p)));
+            last_core = s.core;
+            comma = ",\n";
+        }
+        std::fprintf(f,
+                     "%s{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
+                     "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
+                     comma, s.api, s.core, int(s.pipe), s.start / profile.clock_ghz / 1e3,
+                     (s.end - s.start) / profile.clock_ghz / 1e3, where(s.site).c_str(), s.end - s.start,
+                     static_cast<unsigned long long>(s.bytes), s.repeats);
+    }
+    std::fputs("\n]}\n", f);
+    return std::fclose(f) == 0;
+}
+
+int32_t bad_call(const std::string& text) {
+    Json j;
+    j.field("status", "bad call").field("message", text.c_str());
+    g_report = j.done();
+    return NPU_SIM_BAD_CALL;
+}
+
+int32_t run(const Job& job) {
+    Pass up(job, false), down(job, true);
+    const bool both = job.launch->block_dim > 1 && !job.launch->one_order;
+    if (both) {
+        std::thread other([&] { down.run(); });
+        up.run();
+        other.join();
+        if (up.errors.empty()) up.errors = down.errors;
+        if (up.errors.empty()) compare_orders(job, up, down);
+    } else {
+        up.run();
+    }
+    const bool ok = up.errors.empty();
+    for (int32_t i = 0; ok && i < job.memory_count; ++i)
+        if (job.memories[i].role != NPU_SIM_IN) std::memcpy(job.memories[i].data, up.memory(i), job.memories[i].bytes);
+    if (job.launch->trace_path && !write_trace(up, *job.profile, job.launch->trace_path))
+        return bad_call(std::string("cannot write ") + job.launch->trace_path);
+    Json j;
+    j.field("status", ok ? "ok" : "broken rule").raw("errors", list_of(up.errors)).raw("warnings", list_of(up.warnings));
+    j.raw("summary", summary(job, up));
+    g_report = j.done();
+    return ok ? NPU_SIM_OK : NPU_SIM_BROKEN_RULE;
+}
+
+}  // namespace
+
+Machine& machine() { return *g_machine; }
+
+void Machine::begin_core(int64_t index) {
+    core = index;
+    core_first = next_number;
+    records.clear();
+    for (int p = 0; p < kPipes; ++p) {
+        clock[p] = {};
+        issued[p] = 0;
+        pipe_free[p] = pipe_done[p] = 0;
+    }
+    gm_free = 0;
+    for (auto& from : flags)
+        for (auto& to : from)
+            for (Flag& f : to) f = {};
+    pipe_alive = pipe_ever = false;
+    buffers.clear();
+    queues.clear();
+    ub_used = 0;
+    reserved_user = nullptr;
+    atomic = Atomic::None;
+    mask = {};
+    dirty_lines.clear();
+    cleaned_lines.clear();
+    cleaned_all = 0;
+    totals = {};
+    running = false;
+    current = {Pipe::S, 0, "kernel", {"kernel", 0}};
+}
+
+void Machine::end_core() {
+    running = false;
+    for (const Buffer& b : buffers)
+        if (b.queue >= 0 && b.state != BufferState::Free)
+            broken_at(Rule::Queue04, "kernel end", b.taken, "the tensor allocated here was not freed (FreeTensor missing).");
+    for (int from = 0; from < kPipes; ++from)
+        for (int to = 0; to < kPipes; ++to)
+            for (int id = 0; id < kEvents; ++id)
+                if (flags[from][to][id].set)
+                    broken_at(Rule::Event05, "kernel end", flags[from][to][id].site,
+                              "%s_%s event %d, set here, was not waited for.", pipe_name(Pipe(from)), pipe_name(Pipe(to)),
+                              id);
+    const Site end{"kernel", 0};
+    if (!dirty_lines.empty())
+        broken_at(Rule::Gm02, "kernel end", end, "%zu cache lines of GM that scalars wrote were not cleaned.",
+                  dirty_lines.size());
+    if (mask.counter || mask.low != ~0ull || mask.high != ~0ull)
+        broken_at(Rule::Mask03, "kernel end", end, "the mask register was not reset (ResetMask, SetMaskNorm).");
+    if (atomic != Atomic::None) broken_at(Rule::State01, "kernel end", end, "atomic mode is still on (SetAtomicNone).");
+    if (reserved_user && ub_used > profile->reserved_from)
+        broken_at(Rule::Buffer05, "kernel end", end, "buffers take %u bytes but %s uses UB from byte %u on.", ub_used,
+                  reserved_user, profile->reserved_from);
+    for (int p = 0; p < kPipes; ++p) totals.end = std::max({totals.end, pipe_free[p], pipe_done[p]});
+}
+
+}  // namespace npu_sim
+
+extern "C" {
+
+int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_count, const npu_sim_arg* args,
+                    int32_t arg_count, const npu_sim_launch* launch) {
+    using namespace npu_sim;
+    Job job{entry, memories, memory_count, args, arg_count, launch, find_profile(launch->soc)};
+    if (!job.profile) return bad_call(std::string("no SoC ") + launch->soc);
+    if (!entry) return bad_call("no kernel");
+    if (arg_count < 0 || arg_count > kMaxArgs - 2) return bad_call("too many arguments");
+    if (launch->block_dim < 1 || launch->block_dim > 65535) {
+        Json j, e;
+        e.field("rule", rule_id(Rule::Core05)).field("line", 0.0).field("core", -1.0).field("file", "");
+        e.field("text", (std::string(rule_id(Rule::Core05)) + " the block count must be 1 .. 65535 but got " +
+                         std::to_string(launch->block_dim) + ".").c_str());
+        j.field("status", "broken rule").raw("errors", "[" + e.done() + "]").raw("warnings", "[]");
+        g_report = j.done();
+        return NPU_SIM_BROKEN_RULE;
+    }
+    return run(job);
+}
+
+const char* npu_sim_report(void) { return npu_sim::g_report.c_str(); }
+
+}  // extern "C"

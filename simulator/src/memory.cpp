@@ -1,0 +1,124 @@
+// What instructions touch: bounds, poison, and the order of every pair of accesses to the same byte.
+#include <algorithm>
+
+#include "simulator/src/core.h"
+
+namespace npu_sim {
+namespace {
+
+constexpr uint32_t kPoisoned = 1;
+
+// Calls f(first, value) for each stretch of equal values in values[begin, end).
+template <class F>
+void for_each_stretch(const uint32_t* values, uint32_t begin, uint32_t end, F f) {
+    constexpr uint32_t kStep = 16;
+    for (uint32_t i = begin; i < end;) {
+        const uint32_t value = values[i], first = i++;
+        for (; i + kStep <= end; i += kStep) {
+            uint32_t differs = 0;
+            for (uint32_t k = 0; k < kStep; ++k) differs |= values[i + k] ^ value;
+            if (differs) break;
+        }
+        while (i < end && values[i] == value) ++i;
+        f(first, value);
+    }
+}
+
+Rule hazard_rule(Pipe now, Pipe before) {
+    if (now == Pipe::S || before == Pipe::S) return Rule::Hazard03;
+    if (now != before) return Rule::Hazard01;
+    return now == Pipe::V ? Rule::Hazard02 : Rule::Hazard04;
+}
+
+std::string what_is_missing(Pipe now, Pipe before) {
+    const std::string pair = std::string(pipe_name(before)) + "_" + pipe_name(now);
+    if (now == before) return std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">";
+    if (now == Pipe::S || before == Pipe::S) return pair + " event";
+    return "EnQue/DeQue, FreeTensor/AllocTensor or " + pair + " event";
+}
+
+// The two accesses to UB bytes from `first` on have nothing between them that orders them.
+void unordered(const char* verb, const char* operand, uint32_t first, uint32_t before, const char* verb_before) {
+    Machine& m = machine();
+    const Record old = m.record(before);
+    const Pipe now = m.current.pipe;
+    const Rule rule = hazard_rule(now, old.pipe);
+    if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03)) {
+        uint32_t& seen = m.clock[int(now)].seen[int(old.pipe)];
+        seen = std::max(seen, old.seq);
+        return;
+    }
+    broken(rule, "%s %s of `%s` (UB byte %u) at %s is not ordered after the %s %s by %s at %s: %s missing.",
+           pipe_name(now), verb, operand, first, where(m.current.site).c_str(), pipe_name(old.pipe), verb_before, old.api,
+           where(old.site).c_str(), what_is_missing(now, old.pipe).c_str());
+}
+
+void check_ranges(const char* operand, const UbView& view, const Range* ranges, size_t n) {
+    Machine& m = machine();
+    if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
+        return broken(Rule::Bounds02, "`%s` is no tensor of this core's buffers.", operand);
+    const Buffer& b = m.buffers[view.buffer];
+    if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
+    if (view.addr < b.addr || view.addr + view.bytes > b.addr + b.bytes)
+        broken(Rule::Bounds02, "`%s` covers UB bytes [%u, %u) but its buffer is [%u, %u).", operand, view.addr,
+               view.addr + view.bytes, b.addr, b.addr + b.bytes);
+    for (size_t i = 0; i < n; ++i)
+        if (ranges[i].begin < view.addr || ranges[i].end > view.addr + view.bytes)
+            broken(Rule::Bounds01, "`%s` is touched at UB bytes [%u, %u) but covers [%u, %u): %u bytes too far.", operand,
+                   ranges[i].begin, ranges[i].end, view.addr, view.addr + view.bytes,
+                   ranges[i].end > view.addr + view.bytes ? ranges[i].end - view.addr - view.bytes
+                                                          : view.addr - ranges[i].begin);
+}
+
+}  // namespace
+
+bool Machine::is_ordered(uint32_t instruction) const {
+    if (instruction < core_first || instruction == number) return true;
+    const Record& old = record(instruction);
+    if (old.pipe == Pipe::V && current.pipe == Pipe::V && profile->arch == 310) return true;
+    return clock[int(current.pipe)].seen[int(old.pipe)] >= old.seq;
+}
+
+void reads(const char* operand, const UbView& view, const Range* ranges, size_t n) {
+    Machine& m = machine();
+    check_ranges(operand, view, ranges, n);
+    const uint32_t valid_from = m.buffers[view.buffer].valid_from;
+    uint32_t* reader = m.reader[int(m.current.pipe)].data();
+    for (size_t i = 0; i < n; ++i) {
+        for_each_stretch(m.writer.data(), ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t word) {
+            if ((word >> 1) < valid_from || (word & kPoisoned))
+                broken(Rule::Init01, "`%s` is read at UB byte %u (byte %u of the tensor), which %s.", operand, first,
+                       first - view.addr,
+                       (word >> 1) < valid_from ? "was not written since its buffer was allocated"
+                                                : "is filler that a copy left undefined");
+            else if (!m.is_ordered(word >> 1))
+                unordered("read", operand, first, word >> 1, "write");
+        });
+        std::fill(reader + ranges[i].begin, reader + ranges[i].end, m.number);
+    }
+}
+
+void writes(const char* operand, const UbView& view, const Range* ranges, size_t n) {
+    Machine& m = machine();
+    check_ranges(operand, view, ranges, n);
+    for (size_t i = 0; i < n; ++i) {
+        const Range r = ranges[i];
+        for_each_stretch(m.writer.data(), r.begin, r.end, [&](uint32_t first, uint32_t word) {
+            if (!m.is_ordered(word >> 1)) unordered("write", operand, first, word >> 1, "write");
+        });
+        for (Pipe p : {Pipe::S, Pipe::V, Pipe::MTE3})
+            for_each_stretch(m.reader[int(p)].data(), r.begin, r.end, [&](uint32_t first, uint32_t number) {
+                if (!m.is_ordered(number)) unordered("write", operand, first, number, "read");
+            });
+        std::fill(m.writer.begin() + r.begin, m.writer.begin() + r.end, m.number << 1);
+    }
+}
+
+void poison(const Range& range) {
+    Machine& m = machine();
+    std::fill(m.writer.begin() + range.begin, m.writer.begin() + range.end, m.number << 1 | kPoisoned);
+}
+
+uint8_t* ub() { return machine().ub.get(); }
+
+}  // namespace npu_sim

@@ -1,0 +1,209 @@
+// TPipe's buffers and the queues' life of a tensor: Alloc, EnQue, DeQue, Free.
+#include <algorithm>
+#include <exception>
+
+#include "simulator/src/core.h"
+
+namespace npu_sim {
+namespace {
+
+constexpr size_t kMaxBuffers = 64;
+
+const char* state_name(BufferState s) {
+    constexpr const char* kNames[] = {"free", "allocated", "enqueued", "dequeued"};
+    return kNames[int(s)];
+}
+
+int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
+    Machine& m = machine();
+    if (!m.pipe_alive) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
+    if (m.buffers.size() >= kMaxBuffers)
+        broken_at(Rule::Buffer03, "InitBuffer", site, "more than %zu buffers.", kMaxBuffers);
+    const uint64_t rounded = (bytes + 31) / 32 * 32;
+    if (bytes == 0) broken_at(Rule::Buffer01, "InitBuffer", site, "length must be > 0 but got 0.");
+    if (m.ub_used + rounded > m.profile->ub_bytes) {
+        broken_at(Rule::Buffer02, "InitBuffer", site, "%llu bytes do not fit: %u of UB's %u are taken.",
+                  static_cast<unsigned long long>(bytes), m.ub_used, m.profile->ub_bytes);
+        return -1;
+    }
+    Buffer b;
+    b.addr = m.ub_used;
+    b.bytes = uint32_t(rounded);
+    b.queue = queue;
+    b.valid_from = m.next_number;
+    b.taken = site;
+    m.ub_used += uint32_t(rounded);
+    std::fill_n(m.ub.get() + b.addr, b.bytes, uint8_t(0xFF));  // NaN in every floating type
+    m.buffers.push_back(b);
+    return int32_t(m.buffers.size()) - 1;
+}
+
+UbView view_of(int32_t index) {
+    const Buffer& b = machine().buffers[index];
+    return {b.addr, b.bytes, index, b.generation};
+}
+
+Queue& require_queue(int32_t queue, const char* api, Site site) {
+    Machine& m = machine();
+    if (queue < 0) {
+        broken_at(Rule::Buffer01, api, site, "the queue has no buffers: InitBuffer missing.");
+        throw Stop{};
+    }
+    return m.queues[queue];
+}
+
+// The buffer a tensor stands in, which must be one of the queue's.
+Buffer* own_buffer(int32_t queue, const UbView& view, const char* api, Site site) {
+    Machine& m = machine();
+    if (view.buffer < 0 || m.buffers[view.buffer].queue != queue) {
+        broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's.");
+        return nullptr;
+    }
+    return &m.buffers[view.buffer];
+}
+
+void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) {
+    if (b.freed_event < 0) return;
+    wait_flag(kind.consumer, kind.producer, b.freed_event, api, site);
+    release_event(kind.consumer, kind.producer, b.freed_event, api, site);
+    b.freed_event = -1;
+}
+
+}  // namespace
+
+void pipe_created(Site site) {
+    Machine& m = machine();
+    if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe lives.");
+    m.pipe_alive = m.pipe_ever = true;
+}
+
+void pipe_destroyed() {
+    Machine& m = machine();
+    m.pipe_alive = false;
+    if (std::uncaught_exceptions()) return;
+    for (Buffer& b : m.buffers)
+        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, "~TPipe", b.taken);
+}
+
+bool pipe_alive() { return machine().pipe_alive; }
+
+void pipe_reset(Site site) {
+    Machine& m = machine();
+    for (Buffer& b : m.buffers) {
+        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, "Reset", site);
+        if (b.queue >= 0 && b.state != BufferState::Free)
+            broken_at(Rule::Queue04, "Reset", site, "a tensor allocated at %s was not freed.", where(b.taken).c_str());
+        b.generation++;
+    }
+    m.ub_used = 0;
+}
+
+int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site) {
+    Machine& m = machine();
+    if (buffers < 1 || buffers > kMaxBuffers)
+        broken_at(Rule::Buffer01, "InitBuffer", site, "the number of buffers must be 1 .. 64 but got %u.", buffers);
+    m.queues.push_back({kind, {}, {}, 0});
+    const int32_t queue = int32_t(m.queues.size()) - 1;
+    for (uint32_t i = 0; i < buffers; ++i) {
+        const int32_t b = add_buffer(queue, bytes, site);
+        if (b >= 0) m.queues[queue].buffers.push_back(b);
+    }
+    return queue;
+}
+
+int32_t init_buffer(const char*, uint64_t bytes, Site site) {
+    const int32_t b = add_buffer(-1, bytes, site);
+    if (b >= 0) machine().buffers[b].state = BufferState::Occupied;
+    return b;
+}
+
+UbView alloc_tensor(int32_t queue, Site site) {
+    Machine& m = machine();
+    Queue& q = require_queue(queue, "AllocTensor", site);
+    for (size_t tried = 0; tried < q.buffers.size(); ++tried) {
+        const int32_t index = q.buffers[q.next++ % q.buffers.size()];
+        Buffer& b = m.buffers[index];
+        if (b.state != BufferState::Free) continue;
+        settle_freed(b, q.kind, "AllocTensor", site);
+        b.state = BufferState::Occupied;
+        b.valid_from = m.next_number;
+        b.taken = site;
+        return view_of(index);
+    }
+    broken_at(Rule::Queue03, "AllocTensor", site,
+              "all %zu buffers are taken, one since %s: FreeTensor missing, the core would wait for ever.",
+              q.buffers.size(), q.buffers.empty() ? "?" : where(m.buffers[q.buffers[0]].taken).c_str());
+    throw Stop{};
+}
+
+void enqueue(int32_t queue, const UbView& view, Site site) {
+    Queue& q = require_queue(queue, "EnQue", site);
+    Buffer* b = own_buffer(queue, view, "EnQue", site);
+    if (!b) return;
+    if (view.generation != b->generation || b->state == BufferState::Free || b->state == BufferState::Enqueued)
+        broken_at(Rule::Queue01, "EnQue", site, "the tensor must be allocated or dequeued but is %s.",
+                  view.generation != b->generation ? "freed" : state_name(b->state));
+    if (int32_t(q.waiting.size()) >= std::max(q.kind.depth, 1))
+        broken_at(Rule::Queue02, "EnQue", site, "%zu tensors stand in a queue of depth %d: DeQue missing.",
+                  q.waiting.size(), q.kind.depth);
+    b->filled_event = alloc_event(q.kind.producer, q.kind.consumer, "EnQue", site);
+    set_flag(q.kind.producer, q.kind.consumer, b->filled_event, "EnQue", site);
+    b->state = BufferState::Enqueued;
+    q.waiting.push_back(view.buffer);
+}
+
+UbView dequeue(int32_t queue, Site site) {
+    Machine& m = machine();
+    Queue& q = require_queue(queue, "DeQue", site);
+    if (q.waiting.empty()) {
+        broken_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
+        throw Stop{};
+    }
+    const int32_t index = q.waiting.front();
+    q.waiting.erase(q.waiting.begin());
+    Buffer& b = m.buffers[index];
+    wait_flag(q.kind.producer, q.kind.consumer, b.filled_event, "DeQue", site);
+    release_event(q.kind.producer, q.kind.consumer, b.filled_event, "DeQue", site);
+    b.filled_event = -1;
+    b.state = BufferState::Dequeued;
+    return view_of(index);
+}
+
+void free_tensor(int32_t queue, const UbView& view, Site site) {
+    Queue& q = require_queue(queue, "FreeTensor", site);
+    Buffer* b = own_buffer(queue, view, "FreeTensor", site);
+    if (!b) return;
+    if (b->state == BufferState::Free || view.generation != b->generation) {
+        broken_at(Rule::Queue01, "FreeTensor", site, "the tensor was freed already.");
+        return;
+    }
+    b->freed_event = alloc_event(q.kind.consumer, q.kind.producer, "FreeTensor", site);
+    set_flag(q.kind.consumer, q.kind.producer, b->freed_event, "FreeTensor", site);
+    b->state = BufferState::Free;
+    b->generation++;
+}
+
+void free_all_events(int32_t queue, Site site) {
+    Queue& q = require_queue(queue, "FreeAllEvent", site);
+    for (int32_t index : q.buffers) settle_freed(machine().buffers[index], q.kind, "FreeAllEvent", site);
+}
+
+int32_t queued(int32_t queue) { return queue < 0 ? 0 : int32_t(machine().queues[queue].waiting.size()); }
+
+int32_t idle_buffers(int32_t queue) {
+    if (queue < 0) return 0;
+    Machine& m = machine();
+    int32_t n = 0;
+    for (int32_t index : m.queues[queue].buffers) n += m.buffers[index].state == BufferState::Free;
+    return n;
+}
+
+UbView buffer_view(int32_t buffer, Site site) {
+    if (buffer < 0) {
+        broken_at(Rule::Buffer01, "Get", site, "the TBuf has no memory: InitBuffer missing.");
+        throw Stop{};
+    }
+    return view_of(buffer);
+}
+
+}  // namespace npu_sim

@@ -1,0 +1,68 @@
+// Broken rules in words.
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "simulator/src/core.h"
+
+namespace npu_sim {
+namespace {
+
+struct RuleRow {
+    const char *id, *text;
+};
+
+constexpr RuleRow kRules[] = {
+#define NPU_SIM_RULE(name, id, text, basis) {id, text},
+    NPU_SIM_RULES(NPU_SIM_RULE)
+#undef NPU_SIM_RULE
+};
+
+void keep(Rule rule, const char* api, Site site, const char* format, va_list args) {
+    char text[1024];
+    std::vsnprintf(text, sizeof text, format, args);
+    Machine& m = machine();
+    Report report{rule, std::string(rule_id(rule)) + " " + where(site) + ", core " + std::to_string(m.core) + ", " + api +
+                            ": " + text,
+                  site.file, site.line, m.core};
+    if (!m.options.lenient.count(rule_id(rule)) && !m.options.lenient.count("all")) {
+        m.errors.push_back(std::move(report));
+        throw Stop{};
+    }
+    for (const Report& w : m.warnings)
+        if (w.rule == rule && w.file == report.file && w.line == report.line) return;
+    m.warnings.push_back(std::move(report));
+}
+
+}  // namespace
+
+const char* rule_id(Rule rule) { return kRules[int(rule)].id; }
+const char* rule_text(Rule rule) { return kRules[int(rule)].text; }
+
+const char* pipe_name(Pipe pipe) {
+    constexpr const char* kNames[kPipes] = {"S", "V", "MTE2", "MTE3"};
+    return kNames[int(pipe)];
+}
+
+std::string where(Site site) {
+    const char* slash = std::strrchr(site.file, '/');
+    return std::string(slash ? slash + 1 : site.file) + ":" + std::to_string(site.line);
+}
+
+void broken(Rule rule, const char* format, ...) {
+    Machine& m = machine();
+    va_list args;
+    va_start(args, format);
+    // va_end is not reached where keep throws; on the platforms this builds for it does nothing.
+    keep(rule, m.running ? m.current.api : "kernel", m.current.site, format, args);
+    va_end(args);
+}
+
+void broken_at(Rule rule, const char* api, Site site, const char* format, ...) {
+    va_list args;
+    va_start(args, format);
+    keep(rule, api, site, format, args);
+    va_end(args);
+}
+
+}  // namespace npu_sim

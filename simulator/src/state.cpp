@@ -1,0 +1,89 @@
+// The small state of a core that instructions ask for: index, mask, atomics, tiling; and the
+// rules and profiles as JSON.
+#include <cstring>
+
+#include "simulator/include/npu_sim.h"
+#include "simulator/src/core.h"
+#include "simulator/src/json.h"
+
+namespace npu_sim {
+
+int64_t block_index() { return machine().core; }
+int64_t block_count() { return machine().blocks; }
+bool saturates() { return machine().options.saturate; }
+void uses_reserved_ub(const char* api) { machine().reserved_user = api; }
+
+void set_atomic(Atomic mode, int32_t dtype, Site) {
+    Machine& m = machine();
+    m.atomic = mode;
+    m.atomic_type = dtype;
+    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
+}
+Atomic atomic_mode() { return machine().atomic; }
+int32_t atomic_dtype() { return machine().atomic_type; }
+MaskRegister& mask_register() { return machine().mask; }
+
+bool tiling_key_is(uint64_t key) {
+    Machine& m = machine();
+    m.key_asked = true;
+    m.key_matched = m.key_matched || key == m.tiling_key;
+    return key == m.tiling_key;
+}
+
+void register_tiling(uint64_t bytes) { machine().registered_tiling = bytes; }
+
+void copy_tiling(void* to, const void* gm, uint64_t bytes, uint64_t offset, Site site) {
+    Machine& m = machine();
+    const GmTensor& tiling = m.gm.back();
+    if (offset + bytes > tiling.bytes) {
+        broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the struct ends at byte %llu but the host passed %llu.",
+                  static_cast<unsigned long long>(offset + bytes), static_cast<unsigned long long>(tiling.bytes));
+        return;
+    }
+    // The kernel may hand on a pointer of its own; the host's data is what counts.
+    std::memcpy(to, static_cast<const uint8_t*>(gm) + offset, bytes);
+    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles * double((bytes + 7) / 8);
+}
+
+}  // namespace npu_sim
+
+extern "C" {
+
+const char* npu_sim_rules(void) {
+    using npu_sim::Json;
+    static const std::string text = [] {
+        std::string s = "[";
+#define NPU_SIM_RULE(name, id, text, basis)                                          \
+    if (s.size() > 1) s += ",";                                                      \
+    s += Json().field("rule", id).field("text", text).field("basis", basis).done();
+        NPU_SIM_RULES(NPU_SIM_RULE)
+#undef NPU_SIM_RULE
+        return s + "]";
+    }();
+    return text.c_str();
+}
+
+const char* npu_sim_profiles(void) {
+    using npu_sim::Json;
+    static const std::string text = [] {
+        std::string s = "[";
+        for (int32_t i = 0; const npu_sim::Profile* p = npu_sim::profile_at(i); ++i) {
+            if (i) s += ",";
+            s += Json()
+                     .field("name", p->name)
+                     .field("soc", p->soc)
+                     .field("arch", p->arch)
+                     .field("cores", p->cores)
+                     .field("ub_bytes", p->ub_bytes)
+                     .field("reserved_from", p->reserved_from)
+                     .field("clock_ghz", p->clock_ghz)
+                     .field("gm_bytes_per_cycle", p->gm_bytes_per_cycle)
+                     .field("core_gm_bytes_per_cycle", p->core_gm_bytes_per_cycle)
+                     .done();
+        }
+        return s + "]";
+    }();
+    return text.c_str();
+}
+
+}  // extern "C"
