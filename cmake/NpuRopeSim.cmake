@@ -1,6 +1,10 @@
 # The simulator and the kernels it runs: libnpu_rope_sim. Nothing here needs CANN.
 option(NPU_ROPE_SIM "Build the Ascend simulator and the kernels for it" ON)
 if(NOT NPU_ROPE_SIM)
+  function(npu_rope_add_sim_op)
+  endfunction()
+  function(npu_rope_add_kernel)
+  endfunction()
   return()
 endif()
 
@@ -23,6 +27,15 @@ set(NPU_ROPE_DT_int8_t DT_INT8)
 set(NPU_ROPE_DT_int32_t DT_INT32)
 set(NPU_ROPE_DT_int64_t DT_INT64)
 
+# npu_rope_add_sim_op(<stem> HOST stems...): the operator's entry csrc/sim/<stem>.cpp and what it needs of op_host.
+function(npu_rope_add_sim_op stem)
+  cmake_parse_arguments(op "" "" "HOST" ${ARGN})
+  target_sources(npu_rope_sim PRIVATE csrc/sim/${stem}.cpp)
+  foreach(name IN LISTS op_HOST)
+    target_sources(npu_rope_sim PRIVATE op_host/${name}.cpp)
+  endforeach()
+endfunction()
+
 # npu_rope_add_kernel(<stem> SOC <soc> ARGUMENTS <names...> COLUMNS <type,type,...> ...)
 #
 # Compiles op_kernel/npu_<stem>.cpp as CANN does: once for the SoC and each column of element types
@@ -30,9 +43,6 @@ set(NPU_ROPE_DT_int64_t DT_INT64)
 # force, and the entry renamed to npu_<stem>__<soc>__<type>_<type>...
 function(npu_rope_add_kernel stem)
   cmake_parse_arguments(k "" "SOC" "ARGUMENTS;COLUMNS" ${ARGN})
-  if(NOT TARGET npu_rope_sim)
-    return()
-  endif()
   foreach(column IN LISTS k_COLUMNS)
     string(REPLACE "," ";" types "${column}")
     string(REPLACE "," "_" suffix "${column}")

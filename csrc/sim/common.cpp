@@ -1,0 +1,132 @@
+#include "csrc/sim/common.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "op_host/dtype.h"
+#include "simulator/src/profile.h"
+
+namespace npu_rope {
+namespace {
+
+thread_local std::string g_sim_error;
+
+// Lowest and highest byte of a view, from its data pointer.
+void span_of(const npu_rope_tensor& t, int64_t* low, int64_t* high) {
+    const int64_t item = dtype_bytes(t.dtype);
+    *low = 0;
+    *high = item;
+    for (int32_t d = 0; d < t.ndim; ++d) {
+        if (t.shape[d] == 0) {
+            *low = *high = 0;
+            return;
+        }
+        const int64_t reach = (t.shape[d] - 1) * t.stride[d] * item;
+        (reach < 0 ? *low : *high) += reach;
+    }
+}
+
+// A compiled kernel in this very library, whichever way it was loaded.
+void* find_kernel(const std::string& symbol) {
+    Dl_info info;
+    if (!dladdr(reinterpret_cast<void*>(&find_kernel), &info)) return nullptr;
+    void* self = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+    if (!self) return nullptr;
+    void* entry = dlsym(self, symbol.c_str());
+    dlclose(self);
+    return entry;
+}
+
+// The first error's sentence out of the report.
+std::string first_error(const char* report) {
+    const char* text = std::strstr(report, "\"text\":\"");
+    if (!text) text = std::strstr(report, "\"message\":\"");
+    if (!text) return report;
+    text = std::strchr(text + 1, ':') + 2;
+    std::string s;
+    for (; *text && *text != '"'; ++text) {
+        if (*text == '\\' && text[1]) ++text;
+        s += *text;
+    }
+    return s;
+}
+
+}  // namespace
+
+void SimLaunch::add(const char* name, const npu_rope_tensor* t, npu_sim_role role) {
+    if (!t) {
+        args_.push_back({-1, 0});
+        return;
+    }
+    int64_t low, high;
+    span_of(*t, &low, &high);
+    memories_.push_back({name, static_cast<char*>(t->data) + low, uint64_t(high - low), role});
+    args_.push_back({int32_t(memories_.size()) - 1, -low});
+}
+
+void SimLaunch::add_again(int32_t earlier) {
+    memories_[size_t(args_[size_t(earlier)].memory)].role = NPU_SIM_INOUT;
+    args_.push_back(args_[size_t(earlier)]);
+}
+
+Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_sim_options& options, uint32_t block_dim,
+                     uint64_t tiling_key, const void* tiling, uint64_t tiling_bytes, uint64_t workspace_bytes) {
+    void* entry = find_kernel(kernel);
+    if (!entry) return bad_value(op, "soc must be one that has this kernel but got %s (no %s).", options.soc, kernel.c_str());
+    npu_sim_launch launch = {};
+    launch.soc = options.soc;
+    launch.block_dim = block_dim;
+    launch.tiling_key = tiling_key;
+    launch.tiling = tiling;
+    launch.tiling_bytes = tiling_bytes;
+    launch.workspace_bytes = workspace_bytes;
+    launch.lenient = options.lenient;
+    launch.auto_sync = options.auto_sync;
+    launch.saturate = options.saturate;
+    launch.one_order = options.one_order;
+    launch.trace_path = options.trace_path;
+    const int32_t status = npu_sim_run(entry, memories_.data(), int32_t(memories_.size()), args_.data(),
+                                       int32_t(args_.size()), &launch);
+    if (status == NPU_SIM_OK) return {};
+    return {Check::kInternal,
+            "[" + std::string(op) + "] kernel must keep the simulator's rules but got " + first_error(npu_sim_report())};
+}
+
+std::string kernel_soc(const char* soc) {
+    const npu_sim::Profile* p = npu_sim::find_profile(soc);
+    if (!p) return "";
+    const std::string name = p->soc;
+    // 910B1 to 910B4 and the 910_93 run the same binaries here: one instruction set, one UB.
+    if (p->arch == 220) return "ascend910b";
+    return name;
+}
+
+Check platform_of(const char* op, const char* soc, Platform* platform) {
+    const npu_sim::Profile* p = npu_sim::find_profile(soc ? soc : "");
+    if (!p) {
+        std::string names;
+        for (int32_t i = 0; const npu_sim::Profile* q = npu_sim::profile_at(i); ++i)
+            names += (i ? ", " : "") + std::string(q->soc);
+        return bad_value(op, "soc must be one of %s but got %s.", names.c_str(), soc ? soc : "NULL");
+    }
+    platform->arch = p->arch;
+    platform->cores = p->cores;
+    platform->ub_bytes = std::min(p->ub_bytes, p->reserved_from);
+    return {};
+}
+
+npu_rope_status report_sim(const Check& check) {
+    if (!check.ok()) g_sim_error = check.message;
+    return static_cast<npu_rope_status>(check.kind);
+}
+
+}  // namespace npu_rope
+
+extern "C" {
+
+const char* npu_rope_sim_last_error(void) { return npu_rope::g_sim_error.c_str(); }
+const char* npu_rope_sim_socs(void) { return "ascend910b,ascend910_93,ascend310p"; }
+
+}  // extern "C"

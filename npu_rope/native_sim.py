@@ -1,0 +1,156 @@
+"""libnpu_rope_sim through ctypes: the AscendC kernels on the simulated core, loaded on first use."""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from npu_rope.errors import BackendUnavailable
+from npu_rope.native import CParams, CTensor, find_library, library_folders
+from npu_rope.params import ANGLE_POLICIES
+
+DEFAULT_SOC = "ascend910b"
+
+
+class CSimOptions(C.Structure):
+    """``npu_rope_sim_options``."""
+
+    _fields_ = [
+        ("soc", C.c_char_p),
+        ("lenient", C.c_char_p),
+        ("trace_path", C.c_char_p),
+        ("auto_sync", C.c_int32),
+        ("saturate", C.c_int32),
+        ("one_order", C.c_int32),
+    ]
+
+
+@dataclass(frozen=True)
+class SimOptions:
+    """How a kernel is run.
+
+    Attributes:
+        soc: ``"ascend910b"`` (its B1), ``"ascend310p"``, … or a chip's name such as ``"Ascend910B4"``.
+        lenient: rules that only warn, such as ``("SIM-COUNT-01",)``.
+        trace_path: where to write the timeline as Chrome trace JSON.
+        auto_sync: insert the order that CANN's compiler inserts by default (V to V, scalar).
+        saturate: half overflow clamps instead of becoming infinite.
+        one_order: run the cores in ascending order only.
+    """
+
+    soc: str = DEFAULT_SOC
+    lenient: tuple[str, ...] = ()
+    trace_path: str | None = None
+    auto_sync: bool = False
+    saturate: bool = False
+    one_order: bool = False
+
+    def as_c(self) -> CSimOptions:
+        """``npu_rope_sim_options``."""
+        return CSimOptions(
+            self.soc.encode(),
+            ",".join(self.lenient).encode() or None,
+            None if self.trace_path is None else str(self.trace_path).encode(),
+            self.auto_sync,
+            self.saturate,
+            self.one_order,
+        )
+
+
+class NativeSim:
+    """The loaded library with its signatures declared."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lib = lib = C.CDLL(str(path), mode=C.RTLD_GLOBAL)  # kernels of one's own link with it
+        for name in (
+            "npu_rope_sim_last_error",
+            "npu_rope_sim_socs",
+            "npu_sim_report",
+            "npu_sim_rules",
+            "npu_sim_profiles",
+        ):
+            getattr(lib, name).restype = C.c_char_p
+        tensor = C.POINTER(CTensor)
+        self._rope = lib.npu_rope_sim_rope
+        self._rope.restype = C.c_int32
+        self._rope.argtypes = [tensor, tensor, tensor, C.POINTER(CParams), C.c_int32, C.c_int32, tensor]
+        self._rope.argtypes += [C.POINTER(CSimOptions)]
+
+    def socs(self) -> list[str]:
+        """The SoCs that the operators' kernels were compiled for."""
+        return str(self.lib.npu_rope_sim_socs().decode()).split(",")
+
+    def report(self) -> dict[str, Any]:
+        """What the last launch of this thread found: errors, warnings, summary of the timeline."""
+        report: dict[str, Any] = json.loads(self.lib.npu_sim_report().decode() or "{}")
+        return report
+
+    def rules(self) -> list[dict[str, str]]:
+        """Every rule: ``rule``, ``text``, ``basis``."""
+        rules: list[dict[str, str]] = json.loads(self.lib.npu_sim_rules().decode())
+        return rules
+
+    def profiles(self) -> list[dict[str, Any]]:
+        """Every simulated chip's sizes and rates."""
+        profiles: list[dict[str, Any]] = json.loads(self.lib.npu_sim_profiles().decode())
+        return profiles
+
+    def rope(
+        self,
+        x: CTensor,
+        positions: CTensor,
+        freq_factors: CTensor | None,
+        params: CParams,
+        forward: bool,
+        angle: str,
+        out: CTensor,
+        options: SimOptions,
+    ) -> None:
+        """``npu_rope_sim_rope``, its status raised as ValueError, TypeError or RuntimeError."""
+        factors = None if freq_factors is None else C.byref(freq_factors)
+        status = self._rope(
+            C.byref(x),
+            C.byref(positions),
+            factors,
+            C.byref(params),
+            bool(forward),
+            ANGLE_POLICIES.index(angle),
+            C.byref(out),
+            C.byref(options.as_c()),
+        )
+        if status != 0:
+            text = self.lib.npu_rope_sim_last_error().decode()
+            raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(text)
+
+
+_loaded: NativeSim | BackendUnavailable | None = None
+
+
+def load() -> NativeSim:
+    """The library, loaded once.
+
+    Raises:
+        BackendUnavailable: it is not there or does not load; the cause is in the message.
+    """
+    global _loaded
+    if _loaded is None:
+        _loaded = _try_load()
+    if isinstance(_loaded, BackendUnavailable):
+        raise _loaded
+    return _loaded
+
+
+def _try_load() -> NativeSim | BackendUnavailable:
+    remedy = "Build it with 'pip install .' in the project's folder (a C++17 compiler is needed)."
+    path = find_library("npu_rope_sim")
+    if path is None:
+        looked = ", ".join(str(p) for p in library_folders())
+        return BackendUnavailable("sim", f"its library libnpu_rope_sim was not found in {looked}", remedy)
+    try:
+        return NativeSim(path)
+    except (OSError, AttributeError) as cause:
+        return BackendUnavailable("sim", f"its library does not load: {cause}", remedy)

@@ -1,0 +1,277 @@
+"""Runs AscendC kernels of one's own on the simulated core: compile one, launch it on arrays.
+
+What is checked and what a report says is in docs/simulator.md.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from npu_rope import native_sim
+from npu_rope.errors import BackendUnavailable, bad_value
+
+AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
+FLAGS += ("-fno-strict-aliasing", "-fwrapv", "-Wall", "-Wextra", "-Wno-unused-parameter")
+
+
+class KernelBroken(RuntimeError):
+    """A kernel broke a rule of the simulator. ``report`` has every error and warning.
+
+    Attributes:
+        rule: its identifier, such as ``"SIM-HAZARD-01"``.
+        line: the line of the kernel's source.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.rule = report.errors[0]["rule"]
+        self.line = int(report.errors[0]["line"])
+        super().__init__(report.errors[0]["text"])
+
+
+class CompileFailed(RuntimeError):
+    """The compiler refused a kernel; the message is the compiler's."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a launch found.
+
+    Attributes:
+        errors, warnings: dictionaries with ``rule``, ``text``, ``file``, ``line``, ``core``.
+        summary: the timeline's totals (cycles, bytes, instructions by pipe, …).
+    """
+
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class In:
+    """An argument the kernel reads."""
+
+    array: Array
+    name: str = ""
+    role = 0
+
+
+@dataclass(frozen=True)
+class Out:
+    """An argument the kernel writes; it may not be read before."""
+
+    array: Array
+    name: str = ""
+    role = 1
+
+
+@dataclass(frozen=True)
+class InOut:
+    """An argument the kernel reads and writes."""
+
+    array: Array
+    name: str = ""
+    role = 2
+
+
+Argument = In | Out | InOut | None
+
+
+class _Memory(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("data", C.c_void_p), ("bytes", C.c_uint64), ("role", C.c_int32)]
+
+
+class _Arg(C.Structure):
+    _fields_ = [("memory", C.c_int32), ("offset", C.c_int64)]
+
+
+class _Launch(C.Structure):
+    _fields_ = [
+        ("soc", C.c_char_p),
+        ("block_dim", C.c_uint32),
+        ("tiling_key", C.c_uint64),
+        ("tiling", C.c_char_p),
+        ("tiling_bytes", C.c_uint64),
+        ("workspace_bytes", C.c_uint64),
+        ("lenient", C.c_char_p),
+        ("auto_sync", C.c_int32),
+        ("saturate", C.c_int32),
+        ("one_order", C.c_int32),
+        ("trace_path", C.c_char_p),
+    ]
+
+
+class Kernel:
+    """A compiled kernel: one entry function of a source file, for one SoC."""
+
+    def __init__(self, library: Path, entry: str, soc: str) -> None:
+        self.soc, self.entry = soc, entry
+        self._sim = native_sim.load()
+        self._library = C.CDLL(str(library))
+        try:
+            self._address = C.cast(getattr(self._library, entry), C.c_void_p)
+        except AttributeError:
+            raise bad_value("simulator", f"entry must be a __global__ function but got {entry}.") from None
+
+    def run(
+        self,
+        *arguments: Argument,
+        block_dim: int = 1,
+        tiling: bytes = b"",
+        tiling_key: int = 0,
+        workspace_bytes: int = 0,
+        options: native_sim.SimOptions | None = None,
+        check: bool = True,
+    ) -> Report:
+        """Run every core, in ascending and in descending order.
+
+        Args:
+            arguments: the kernel's GM arguments before workspace and tiling; None is a null pointer.
+                Arrays must be contiguous; outputs are written only where no rule was broken.
+            block_dim: how many cores.
+            tiling: the tiling struct's bytes.
+            tiling_key: what TILING_KEY_IS compares with.
+            workspace_bytes: size of the workspace argument.
+            options: lenient rules, trace, … ; its soc stands for this kernel's own where it is another
+                chip with the same instruction set.
+            check: raise where a rule was broken (else: look into the report).
+
+        Raises:
+            KernelBroken: the kernel broke a rule.
+        """
+        memories, args = [], []
+        for index, argument in enumerate(arguments):
+            if argument is None:
+                args.append(_Arg(-1, 0))
+                continue
+            array = argument.array
+            if not array.flags.c_contiguous:
+                raise bad_value("simulator", f"argument {index} must be contiguous but got strides {array.strides}.")
+            if argument.role and not array.flags.writeable:
+                raise bad_value("simulator", f"argument {index} must be writeable but got a read-only array.")
+            name = (argument.name or f"argument {index}").encode()
+            args.append(_Arg(len(memories), 0))
+            memories.append(_Memory(name, array.ctypes.data, array.nbytes, argument.role))
+        o = options or native_sim.SimOptions(soc=self.soc)
+        if AICORE.get(o.soc, AICORE[self.soc]) != AICORE[self.soc]:
+            raise bad_value("simulator", f"options.soc must run code of {self.soc} but got {o.soc}.")
+        c = o.as_c()
+        launch = _Launch(
+            c.soc, block_dim, tiling_key, tiling, len(tiling), workspace_bytes, c.lenient, c.auto_sync,
+            c.saturate, c.one_order, c.trace_path,
+        )  # fmt: skip
+        status = self._sim.lib.npu_sim_run(
+            self._address,
+            (_Memory * len(memories))(*memories),
+            len(memories),
+            (_Arg * len(args))(*args),
+            len(args),
+            C.byref(launch),
+        )
+        found = self._sim.report()
+        if status == 2:
+            raise bad_value("simulator", f"launch must be possible but got {found.get('message')}.")
+        report = Report(found["errors"], found["warnings"], found.get("summary", {}))
+        if check and report.errors:
+            raise KernelBroken(report)
+        return report
+
+
+def include_root() -> Path:
+    """The folder with ``kernel_operator.h``: ``-I`` for a kernel's compiler.
+
+    Raises:
+        BackendUnavailable: it is not installed.
+    """
+    for folder in native_sim.library_folders():
+        root = folder.parent / "include" / "simulator"
+        if (root / "kernel_operator.h").is_file():
+            return root
+    raise BackendUnavailable("sim", "its headers were not found", "Reinstall npu-rope.")
+
+
+def compiler() -> str:
+    """``$CXX``, else the first C++ compiler on the path.
+
+    Raises:
+        BackendUnavailable: there is none.
+    """
+    for name in (os.environ.get("CXX", ""), "g++", "clang++", "c++"):
+        if name and shutil.which(name.split()[0]):
+            return name
+    raise BackendUnavailable("sim", "there is no C++ compiler (g++, clang++)", "Install one, or set CXX.")
+
+
+def build(
+    source: str | os.PathLike[str],
+    *,
+    soc: str = native_sim.DEFAULT_SOC,
+    defines: Mapping[str, str] | None = None,
+    include: Sequence[str | os.PathLike[str]] = (),
+    folder: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Compile a kernel source for an SoC into a shared library, once for the same text and flags.
+
+    Args:
+        source: the ``.cpp`` file, with one or more entries.
+        soc: ``"ascend910b"``, ``"ascend310p"`` or ``"ascend950"``: what it lacks does not compile.
+        defines: macros, such as ``{"DTYPE_X": "half", "ORIG_DTYPE_X": "DT_FLOAT16"}``.
+        include: more include folders.
+        folder: where the library goes; a temporary folder by default.
+
+    Raises:
+        CompileFailed: with the compiler's words.
+    """
+    if soc not in AICORE:
+        raise bad_value("simulator", f"soc must be one of {', '.join(AICORE)} but got {soc}.")
+    sim = native_sim.load()
+    source = Path(source)
+    command = [*compiler().split(), *FLAGS, f"-D__CCE_AICORE__={AICORE[soc]}"]
+    command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
+    command += [f"-I{root}" for root in (include_root(), *include)]
+    command += ["-include", "tiling_prelude.h", str(source), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
+    stamp = [*command, source.read_text(), str(sim.path.stat().st_mtime_ns)]
+    target = Path(folder) if folder is not None else Path(tempfile.gettempdir()) / f"npu_rope-{os.getuid()}"
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    library = target / f"{source.stem}-{soc}-{hashlib.sha256(repr(stamp).encode()).hexdigest()[:16]}.so"
+    if folder is not None and library.is_file():
+        return library
+    done = subprocess.run([*command, "-o", str(library)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CompileFailed(done.stderr)
+    return library
+
+
+def compile(
+    source: str | os.PathLike[str],
+    entry: str,
+    *,
+    soc: str = native_sim.DEFAULT_SOC,
+    defines: Mapping[str, str] | None = None,
+    include: Sequence[str | os.PathLike[str]] = (),
+    folder: str | os.PathLike[str] | None = None,
+) -> Kernel:
+    """:func:`build`, then the entry of that name.
+
+    >>> kernel = compile("add.cpp", "add")  # doctest: +SKIP
+    >>> kernel.run(In(x), In(y), Out(z), block_dim=8)  # doctest: +SKIP
+    """
+    return Kernel(build(source, soc=soc, defines=defines, include=include, folder=folder), entry, soc)
+
+
+__all__ = ["CompileFailed", "In", "InOut", "Kernel", "KernelBroken", "Out", "Report", "build", "compile"]
