@@ -9,12 +9,13 @@ import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope import native
+from npu_rope import native, native_sim
 from npu_rope.checks import (
     TensorSpec,
     check_aligned,
@@ -35,7 +36,8 @@ from npu_rope.strided import StridedView
 # The explicit default, read once: a look at the environment costs as much as a decode-sized call.
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
 default_backend: str | None = os.environ.get(ENVIRONMENT_VARIABLE) or None
-SIMULATED_SOCS = ("ascend910b", "ascend910_93", "ascend310p", "ascend950")
+# SoC -> the backend that runs the very same kernels on a core of the same sizes.
+SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": ""}
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,12 @@ def _cpu_missing() -> Missing | None:
     return None
 
 
-def _sim_missing() -> Missing:
-    return Missing(
-        "the Ascend simulator and its kernels are not part of this version",
-        "Use backend='cpu' (fast) or backend='reference' (float64).",
-    )
+def _sim_missing() -> Missing | None:
+    try:
+        native_sim.load()
+    except BackendUnavailable as error:
+        return Missing(error.missing, error.remedy)
+    return None
 
 
 def npu_pieces() -> list[tuple[str, bool, str]]:
@@ -114,6 +117,7 @@ class Backend:
     summary: str
     missing: Callable[[], Missing | None]
     rope: RopeFunction | None = None
+    same_as: str = ""  # another backend that runs the same code on the same sizes
 
     def require(self) -> Backend:
         """Itself, or BackendUnavailable."""
@@ -191,22 +195,25 @@ def _as_arrays(positions: Any, freq_factors: Any) -> tuple[Any, Any]:
 # ---- reference ------------------------------------------------------------------------------------
 
 
+def _check_plain_tensors(backend: str, x: Any, **others: Any) -> None:
+    """torch tensors of the CPU through which no gradient flows."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        raise bad_value("rope", f"x must not need a gradient for backend {backend} but got requires_grad.")
+    if torch.autograd.forward_ad._current_level >= 0:
+        raise bad_value("rope", f"x must be outside a dual level for backend {backend} but got one inside.")
+    for name, t in {"x": x, **others}.items():
+        if t is not None and not _is_tensor(t):
+            raise bad_type("rope", f"{name} must be a torch tensor like x but got {type(t).__name__}.")
+        if t is not None and t.device.type != "cpu":
+            raise bad_value("rope", f"{name} must be on device cpu for this backend but got {t.device}.")
+
+
 def _rope_reference(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
 ) -> Any:
     """Arrays, or torch tensors of the CPU (no gradient flows through)."""
     if _is_tensor(x):
-        if torch.is_grad_enabled() and x.requires_grad:
-            raise bad_value("rope", "x must not need a gradient for backend reference but got requires_grad.")
-        if torch.autograd.forward_ad._current_level >= 0:
-            raise bad_value(
-                "rope", "x must be outside a dual level for backend reference but got one inside."
-            )
-        for name, t in (("x", x), ("positions", positions), ("freq_factors", freq_factors), ("out", out)):
-            if t is not None and not _is_tensor(t):
-                raise bad_type("rope", f"{name} must be a torch tensor like x but got {type(t).__name__}.")
-            if t is not None and t.device.type != "cpu":
-                raise bad_value("rope", f"{name} must be on device cpu for this backend but got {t.device}.")
+        _check_plain_tensors("reference", x, positions=positions, freq_factors=freq_factors, out=out)
     else:
         positions, freq_factors = _as_arrays(positions, freq_factors)
     if out is not None:
@@ -344,15 +351,81 @@ def _c_tensor(t: Any) -> native.CTensor:
     return native.c_tensor(t.data_ptr(), s.dtype, s.shape, s.strides)
 
 
+# ---- sim --------------------------------------------------------------------------------------------
+
+
+def rope_sim(
+    options: native_sim.SimOptions,
+    x: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    out: Any,
+    forward: bool,
+    angle: AnglePolicy,
+) -> Any:
+    """The AscendC kernel on the simulated core: arrays, or torch tensors of the CPU without gradient."""
+    simulator = native_sim.load()
+    is_tensor = _is_tensor(x)
+    if is_tensor:
+        name = "sim" if options.soc == native_sim.DEFAULT_SOC else f"sim:{options.soc}"
+        _check_plain_tensors(name, x, positions=positions, freq_factors=freq_factors, out=out)
+    else:
+        positions, freq_factors = _as_arrays(positions, freq_factors)
+    if out is not None:
+        _check_out_kind(out, x)
+        if not is_tensor and not _in_whole_elements(out):
+            check_aligned("out", _view_of(out))
+    # What the C library cannot say of foreign dtypes and shapes is checked first.
+    _check_call(x, positions, params, freq_factors, out, angle)
+    if out is None:
+        result = torch.empty_like(x, memory_format=torch.contiguous_format) if is_tensor else _empty_like(x)
+    else:
+        result = out
+    source = x if out is x else _readable_any(x)
+    describe = _c_tensor if is_tensor else native.describe
+    positions, factors = _readable_any(positions, unit_stride=False), freq_factors
+    factors = None if factors is None else _readable_any(factors, unit_stride=False)
+    simulator.rope(
+        describe(source),
+        describe(positions),
+        None if factors is None else describe(factors),
+        native.c_params(params),
+        forward,
+        angle,
+        describe(result),
+        options,
+    )
+    return result
+
+
+def _empty_like(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.empty(x.shape, x.dtype.newbyteorder("="))
+
+
+def _readable_any(t: Any, *, unit_stride: bool = True) -> Any:
+    """An array or tensor the kernels can read, copied where they could not."""
+    if not _is_tensor(t):
+        return _readable(t, unit_stride=unit_stride)
+    unit = not unit_stride or t.dim() == 0 or t.shape[-1] <= 1 or t.stride(-1) == 1
+    return t.detach() if unit else t.detach().contiguous()
+
+
+def _rope_on(soc: str) -> RopeFunction:
+    return partial(rope_sim, native_sim.SimOptions(soc))
+
+
 # ---- the registry -------------------------------------------------------------------------------
 
 BACKENDS: dict[str, Backend] = {
     "reference": Backend("reference", "NumPy, float64", _nothing_missing, _rope_reference),
     "cpu": Backend("cpu", "C++: SIMD, threads", _cpu_missing, _rope_cpu_numpy),
-    "sim": Backend("sim", "the AscendC kernels on the simulator", _sim_missing),
+    "sim": Backend(
+        "sim", "the AscendC kernels on the simulator", _sim_missing, _rope_on(native_sim.DEFAULT_SOC)
+    ),
     **{
-        f"sim:{soc}": Backend(f"sim:{soc}", f"the same with {soc}'s profile", _sim_missing)
-        for soc in SIMULATED_SOCS
+        f"sim:{soc}": Backend(f"sim:{soc}", f"the same on {soc}", _sim_missing, _rope_on(soc), same_as)
+        for soc, same_as in SIMULATED_SOCS.items()
     },
     "npu": Backend("npu", "torch_npu on Ascend hardware", _npu_missing),
 }
@@ -371,8 +444,8 @@ def find(name: str) -> Backend:
 
 
 def available() -> list[str]:
-    """Names of the backends that run here."""
-    return [name for name, b in BACKENDS.items() if b.missing() is None]
+    """Names of the backends that run here, each one's aliases left out."""
+    return [name for name, b in BACKENDS.items() if not b.same_as and b.missing() is None]
 
 
 def packed_call(params: RopeParams, forward: bool, angle: AnglePolicy) -> bytes:

@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from npu_rope import native_sim
 from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.native import library_folders
 
 AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
+FLAGS: tuple[str, ...] = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 FLAGS += ("-fno-strict-aliasing", "-fwrapv", "-Wall", "-Wextra", "-Wno-unused-parameter")
 
 
@@ -154,14 +155,17 @@ class Kernel:
         Raises:
             KernelBroken: the kernel broke a rule.
         """
-        memories, args = [], []
+        memories: list[_Memory] = []
+        args: list[_Arg] = []
         for index, argument in enumerate(arguments):
             if argument is None:
                 args.append(_Arg(-1, 0))
                 continue
             array = argument.array
             if not array.flags.c_contiguous:
-                raise bad_value("simulator", f"argument {index} must be contiguous but got strides {array.strides}.")
+                raise bad_value(
+                    "simulator", f"argument {index} must be contiguous but got strides {array.strides}."
+                )
             if argument.role and not array.flags.writeable:
                 raise bad_value("simulator", f"argument {index} must be writeable but got a read-only array.")
             name = (argument.name or f"argument {index}").encode()
@@ -198,7 +202,7 @@ def include_root() -> Path:
     Raises:
         BackendUnavailable: it is not installed.
     """
-    for folder in native_sim.library_folders():
+    for folder in library_folders():
         root = folder.parent / "include" / "simulator"
         if (root / "kernel_operator.h").is_file():
             return root

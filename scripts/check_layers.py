@@ -33,7 +33,7 @@ class Layer:
 
 
 CPP_LAYERS = (
-    Layer(("include/*",), ("stdint.h",)),
+    Layer(("include/*",), ("stdint.h", "npu_rope.h")),
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint",)),
     Layer(
         ("op_kernel/*",),
@@ -59,6 +59,20 @@ CPP_LAYERS = (
             "csrc/cpu/*",
             "op_host/*",
             "include/npu_rope.h",
+        ),
+    ),
+    Layer(
+        ("csrc/sim/*",),
+        (
+            C_STD,
+            "dlfcn.h",
+            "csrc/sim/*",
+            "op_host/*",
+            "op_kernel/*_tiling_data.h",
+            "include/npu_rope.h",
+            "include/npu_rope_sim.h",
+            "simulator/include/npu_sim.h",
+            "simulator/src/profile.h",
         ),
     ),
     Layer(("csrc/capi/*",), (C_STD, "csrc/capi/*", "csrc/cpu/*", "op_host/*", "include/npu_rope.h")),
@@ -96,7 +110,11 @@ PYTHON_LAYERS = (
     ),
     Layer(("npu_rope/errors.py", "npu_rope/dtypes.py", "npu_rope/strided.py"), (PY_STD, "numpy")),
     Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch")),
-    Layer(("npu_rope/native.py",), (PY_STD, "numpy", "npu_rope", *PURE)),
+    Layer(
+        ("npu_rope/native.py", "npu_rope/native_sim.py"),
+        (PY_STD, "numpy", "npu_rope", "npu_rope.native", *PURE),
+    ),
+    Layer(("npu_rope/simulator.py",), (PY_STD, "numpy", "npu_rope.native_sim", *PURE)),
     Layer(
         ("npu_rope/ops/*",),
         (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.backends", *PURE, "npu_rope.executors"),
@@ -110,6 +128,7 @@ PYTHON_LAYERS = (
             "numpy",
             *PURE,
             "npu_rope.native",
+            "npu_rope.native_sim",
             "npu_rope.backends",
             "npu_rope.dtypes",
             "npu_rope.optional_torch",

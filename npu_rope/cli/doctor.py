@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from npu_rope import __version__, backends, native, optional_torch
+from npu_rope import __version__, backends, native, native_sim, optional_torch, simulator
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
@@ -43,7 +43,7 @@ def doctor(
 
     Always exits 0: nothing it reports as absent is an error until something needs it.
     """
-    findings = [*_package(), *_backends(), *_torch(), *_npu(), *_tools(), *_peers()]
+    findings = [*_package(), *_backends(), *_simulator(), *_torch(), *_npu(), *_tools(), *_peers()]
     if json_:
         print(json.dumps([asdict(f) for f in findings], indent=1))
         return
@@ -87,8 +87,8 @@ def _python() -> str:
 def _backends() -> list[Finding]:
     findings = []
     for backend in backends.BACKENDS.values():
-        if backend.name.startswith("sim:"):
-            continue  # the profiles of sim; they are absent or present together
+        if backend.same_as:
+            continue  # it is absent or present with the other
         missing = backend.missing()
         if missing is None:
             findings.append(Finding("back ends", backend.name, True, backend.summary))
@@ -98,6 +98,25 @@ def _backends() -> list[Finding]:
     chosen = backends.default_backend
     said = f"{backends.ENVIRONMENT_VARIABLE}={chosen}" if chosen else "by the tensor's device (NumPy: cpu)"
     return [*findings, Finding("back ends", "default", None, said)]
+
+
+def _simulator() -> list[Finding]:
+    group = "simulator"
+    try:
+        library = native_sim.load()
+    except BackendUnavailable as error:
+        return [Finding(group, "library", False, error.missing, error.remedy)]
+    findings = [
+        Finding(group, "library", True, str(library.path)),
+        Finding(group, "kernels for", None, ", ".join(library.socs())),
+        Finding(group, "chips", None, ", ".join(str(p["name"]) for p in library.profiles())),
+        Finding(group, "rules", None, f"{len(library.rules())}, all on"),
+    ]
+    try:
+        findings.append(Finding(group, "kernel headers", True, str(simulator.include_root())))
+    except BackendUnavailable as error:
+        findings.append(Finding(group, "kernel headers", False, error.missing, error.remedy))
+    return findings
 
 
 def _torch() -> list[Finding]:

@@ -39,6 +39,7 @@ CSV_COLUMNS = (
     "error_over_bound",
     "bit_equal_share",
     "error_from_exact",
+    "near_cpu_share",
     "source",
 )
 
@@ -116,7 +117,7 @@ class ConsolePrinter:
         if self.quiet:
             return
         columns = [f"{'verdict':7}"]
-        columns += [f"{b + ' err':>13} {'/bound':>6}" for b in self.ours]
+        columns += [f"{b + ' err':>{_width(b)}} {'/bound':>6}" for b in self.ours]
         if "cpu" in self.ours:
             columns.append(f"{'ggml angles':>11}")
         if self.report.ggml:
@@ -137,8 +138,7 @@ class ConsolePrinter:
         colour = {OK: "green", FAIL: "bold red"}[result.verdict]
         cells = [f"[{colour}]{result.verdict:7}[/]"]
         for backend in self.ours:
-            j = result.by(backend)
-            cells.append(f"{_number(j.max_error if j else None, '13.1e')} {_ratio(j, '6.2f')}")
+            cells.append(_our_cells(result.by(backend), _width(backend)))
         if "cpu" in self.ours:
             cells.append(_ratio(result.by("cpu:ggml"), "11.2f"))
         if self.report.ggml:
@@ -165,6 +165,17 @@ class ConsolePrinter:
         print_(f"{verdict}: {len(results) - failed} of {len(results)} cases within their bounds")
 
 
+def _width(backend: str) -> int:
+    """Of a backend's error column."""
+    return max(13 if backend == "reference" else 8, len(backend) + len(" err"))
+
+
+def _our_cells(j: Judgement | None, width: int) -> str:
+    if j is not None and j.verdict == UNSUPPORTED:
+        return f"{'unsupported':>{width}} {'-':>6}" if width >= 11 else f"{'unsupp.':>{width}} {'-':>6}"
+    return f"{_number(j.max_error if j else None, f'{width}.1e')} {_ratio(j, '6.2f')}"
+
+
 def _ggml_cells(j: Judgement | None) -> str:
     if j is None or j.verdict == UNSUPPORTED:
         return f"{'unsupp.' if j else '-':>6} {'-':>7} {'-':>10}"
@@ -175,6 +186,8 @@ def _ggml_cells(j: Judgement | None) -> str:
 _TITLES = {
     "reference": "reference vs float64 (exact)",
     "cpu": "cpu vs float64 (exact)",
+    "sim": "sim (Ascend910B, simulated) vs float64 (exact)",
+    "sim:ascend310p": "sim:ascend310p (simulated) vs float64 (exact)",
     "cpu:ggml": "cpu, policy ggml, vs ggml's angles",
     "ggml": "ggml vs ggml's angles",
 }
@@ -200,6 +213,11 @@ def _summary_line(executor: str, results: list[CaseResult]) -> str:
     distances = [j.exact_error for _, j in ran if j.exact_error is not None]
     if distances:
         text += f"; up to {max(distances):.1e} from exact"
+    near = [(math.prod(r.case.shape), j.near_cpu) for r, j in ran if j.near_cpu is not None]
+    if near:
+        share = sum(n * part for n, part in near) / sum(n for n, _ in near)
+        text += f"; {100 * share:.3f}% of 16-bit elements within one ulp of cpu's"
+        text += f" (least in a case {100 * min(part for _, part in near):.2f}%)"
     if unsupported:
         reasons = "; ".join(sorted({j.message for j in unsupported}))
         text += f"; {len(unsupported)} unsupported ({reasons})"
@@ -251,6 +269,7 @@ def _record(result: CaseResult, j: Judgement) -> dict[str, Any]:
         "error_over_bound": _finite(j.ratio),
         "bit_equal_share": _finite(j.bit_equal),
         "error_from_exact": _finite(j.exact_error),
+        "near_cpu_share": _finite(j.near_cpu),
         "source": case.source,
     }
 

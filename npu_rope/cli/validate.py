@@ -57,7 +57,9 @@ def validate(
     op: Annotated[str, typer.Option("--op", "-o", help="ROPE, ROPE_BACK, or a whole case string.")] = "",
     backend: Annotated[
         list[str] | None,
-        typer.Option("--backend", "-b", help="reference, cpu, sim, npu; repeatable. Default: all available."),
+        typer.Option(
+            "--backend", "-b", help="reference, cpu, sim, sim:ascend310p, npu; repeatable. Default: all here."
+        ),
     ] = None,
     ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,
     ggml_lib: Annotated[
@@ -72,7 +74,8 @@ def validate(
 ) -> None:
     """Compare npu_rope with a float64 reference and with a real ggml, case by case.
 
-    Exact: every back end against float64; cos and sin may be off by 2^-23, the rest is rounding.
+    Exact: every back end against float64; cos and sin may be off by 2^-23 (2^-20 on the simulated
+    Ascend cores, sim and sim:ascend310p), the rest is rounding.
 
     ggml: policy 'ggml' and the real ggml library, each against ggml's own float32 angles, where only
     the rotation may round. 'bits' is the share of elements equal to the last bit, 'from exact' how far

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npu_rope.dtypes import bfloat16_bits
 from npu_rope.params import RopeMode, RopeParams
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
@@ -28,6 +29,10 @@ SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0
 
 # |cos error|, |sin error| of policy exact on the reference and cpu backends.
 E_ANGLE_HOST = 2.0**-23
+# The same of the device's kernels, for positions below 2^22.
+E_ANGLE_DEVICE = 2.0**-20
+# 16-bit results of the device: this share of elements is within one unit in the last place of cpu's.
+DEVICE_NEAR_CPU = 0.995
 # Agreement with ggml's own table: the angles are the same bit for bit.
 E_ANGLE_NONE = 0.0
 
@@ -100,3 +105,24 @@ def worst_ratio(
         return 0.0, ()
     at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     return float(ratio[at]), tuple(int(i) for i in at)
+
+
+def within_one_ulp(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str) -> float:
+    """Share of elements of two 16-bit results that are equal or neighbours (NaN equals NaN).
+
+    Args:
+        a, b: values of the dtype, held in it or in a wider type.
+        dtype: ``"float16"`` or ``"bfloat16"``.
+    """
+    if a.size == 0:
+        return 1.0
+
+    def ordered(values: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        if dtype == "bfloat16":
+            bits = bfloat16_bits(values).astype(np.int32)
+        else:
+            bits = values.astype(np.float16).view(np.uint16).astype(np.int32)
+        return np.where(bits & 0x8000, 0x8000 - bits, bits)
+
+    both_nan = np.isnan(a) & np.isnan(b)
+    return float((both_nan | (np.abs(ordered(a) - ordered(b)) <= 1)).mean())

@@ -3,6 +3,8 @@
 What is compared with what:
 
 - ``reference`` and ``cpu`` under policy exact: with the float64 reference, bound e_angle = 2^-23;
+- ``sim`` backends: the same with the device's bound, e_angle = 2^-20, and for 16-bit types with
+  ``cpu``'s result: 99.5 % of the elements within one unit in the last place;
 - the float64 reference itself: a sample of its elements with the specification's formula in
   scalar Python (spec.py), or a mistake in it would pass as long as every executor shared it;
 - ``cpu`` under policy ggml, and the real ggml: with the float64 rotation by ggml's own float32
@@ -25,12 +27,20 @@ import numpy as np
 import numpy.typing as npt
 
 import npu_rope
-from npu_rope import native
+from npu_rope import native, native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.params import AnglePolicy
 from npu_rope.reference import rope as reference
 from npu_rope.testing import spec
-from npu_rope.testing.bounds import E_ANGLE_HOST, E_ANGLE_NONE, rotation_bound, worst_ratio
+from npu_rope.testing.bounds import (
+    DEVICE_NEAR_CPU,
+    E_ANGLE_DEVICE,
+    E_ANGLE_HOST,
+    E_ANGLE_NONE,
+    rotation_bound,
+    within_one_ulp,
+    worst_ratio,
+)
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlRope
 
@@ -62,6 +72,7 @@ class Judgement:
     bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
     exact_error: float | None = None  # ggml: max distance from the float64 reference
     table: str = ""  # ggml with YaRN: "plain" or "fused"
+    near_cpu: float | None = None  # sim, 16-bit: share of elements within one ulp of cpu's
 
 
 @dataclass
@@ -142,10 +153,10 @@ def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -
     return ""
 
 
-def exact_expectation(case: RopeCase, data: CaseData) -> Expectation:
-    """The float64 reference and policy exact's bound."""
+def exact_expectation(case: RopeCase, data: CaseData, e_angle: float = E_ANGLE_HOST) -> Expectation:
+    """The float64 reference and policy exact's bound (the host's, unless another is given)."""
     c, s = reference.cos_sin(data.positions, case.params, data.freq_factors, forward=case.forward)
-    return _expect(case, data, c, s, E_ANGLE_HOST)
+    return _expect(case, data, c, s, e_angle)
 
 
 # ---- executors -------------------------------------------------------------------------------------
@@ -174,8 +185,18 @@ def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) ->
     return result
 
 
+def is_simulated(backend: str) -> bool:
+    """``sim`` or ``sim:<soc>``."""
+    return backend.partition(":")[0] == "sim"
+
+
+def soc_of(backend: str) -> str:
+    """The SoC that a simulated backend stands for."""
+    return backend.partition(":")[2] or native_sim.DEFAULT_SOC
+
+
 def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
-    """NumPy has no bfloat16 of its own: the cpu backend gets the bits, the reference the values."""
+    """NumPy has no bfloat16 of its own: native code gets the bits, the reference the values."""
     if backend == "reference":
         wide = reference.rope(
             data.x.astype(np.float32),
@@ -195,7 +216,11 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
     factors = None if data.freq_factors is None else native.describe(data.freq_factors)
     params = native.c_params(case.params)
     positions = native.describe(data.positions)
-    native.load().rope(tensor(x), positions, factors, params, case.forward, angle, tensor(out))
+    call = (tensor(x), positions, factors, params, case.forward, angle, tensor(out))
+    if is_simulated(backend):
+        native_sim.load().rope(*call, native_sim.SimOptions(soc_of(backend)))
+    else:
+        native.load().rope(*call)
     return bfloat16_values(out)
 
 
@@ -251,7 +276,10 @@ def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> Case
     result = CaseResult(case)
     exact = exact_expectation(case, data)
     for backend in backends:
-        result.judgements.append(_judge_backend(case, data, backend, "exact", backend, exact))
+        if is_simulated(backend):
+            result.judgements.append(_judge_simulated(case, data, backend))
+        else:
+            result.judgements.append(_judge_backend(case, data, backend, "exact", backend, exact))
     if "reference" in backends and (wrong := reference_disagrees(case, data, exact)):
         judgement = result.by("reference")
         assert judgement is not None
@@ -276,6 +304,35 @@ def _judge_backend(
         return compare(case, data, executor, execute(case, data, backend, angle), expected)
     except (ValueError, TypeError, AssertionError) as error:
         return Judgement(executor, FAIL, message=str(error))
+
+
+def _simulator_cannot(case: RopeCase, backend: str) -> str:
+    """What the SoC does not have, by name."""
+    if case.dtype == "float64":
+        return "no Ascend vector core computes in float64"
+    if case.dtype == "bfloat16" and soc_of(backend) == "ascend310p":
+        return "Ascend310P has no bfloat16"
+    return ""
+
+
+def _judge_simulated(case: RopeCase, data: CaseData, backend: str) -> Judgement:
+    if cannot := _simulator_cannot(case, backend):
+        return Judgement(backend, UNSUPPORTED, message=cannot)
+    expected = exact_expectation(case, data, E_ANGLE_DEVICE)
+    try:
+        got = execute(case, data, backend, "exact")
+    except (ValueError, TypeError, AssertionError, RuntimeError) as error:
+        return Judgement(backend, FAIL, message=str(error))
+    judgement = compare(case, data, backend, got, expected)
+    if case.dtype in ("float16", "bfloat16"):
+        near = within_one_ulp(got, execute(case, data, "cpu", "exact"), case.dtype)
+        judgement.near_cpu = near
+        if near < DEVICE_NEAR_CPU and judgement.verdict == OK:
+            judgement.verdict = FAIL
+            judgement.message = (
+                f"{DEVICE_NEAR_CPU:.1%} of the elements must be within one ulp of cpu's but {near:.2%} are"
+            )
+    return judgement
 
 
 def _ggml_cannot(case: RopeCase, ggml: GgmlProcess) -> str:
