@@ -25,6 +25,7 @@ class CSimOptions(C.Structure):
         ("auto_sync", C.c_int32),
         ("saturate", C.c_int32),
         ("one_order", C.c_int32),
+        ("trace_cores", C.c_int32),
     ]
 
 
@@ -39,6 +40,7 @@ class SimOptions:
         auto_sync: insert the order that CANN's compiler inserts by default (V to V, scalar).
         saturate: half overflow clamps instead of becoming infinite.
         one_order: run the cores in ascending order only.
+        trace_cores: write the timeline of the first so many cores only; 0: of all.
     """
 
     soc: str = DEFAULT_SOC
@@ -47,6 +49,7 @@ class SimOptions:
     auto_sync: bool = False
     saturate: bool = False
     one_order: bool = False
+    trace_cores: int = 0
 
     def as_c(self) -> CSimOptions:
         """``npu_rope_sim_options``."""
@@ -57,6 +60,7 @@ class SimOptions:
             self.auto_sync,
             self.saturate,
             self.one_order,
+            self.trace_cores,
         )
 
 

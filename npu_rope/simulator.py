@@ -114,6 +114,7 @@ class _Launch(C.Structure):
         ("saturate", C.c_int32),
         ("one_order", C.c_int32),
         ("trace_path", C.c_char_p),
+        ("trace_cores", C.c_int32),
     ]
 
 
@@ -177,7 +178,7 @@ class Kernel:
         c = o.as_c()
         launch = _Launch(
             c.soc, block_dim, tiling_key, tiling, len(tiling), workspace_bytes, c.lenient, c.auto_sync,
-            c.saturate, c.one_order, c.trace_path,
+            c.saturate, c.one_order, c.trace_path, c.trace_cores,
         )  # fmt: skip
         status = self._sim.lib.npu_sim_run(
             self._address,

@@ -87,6 +87,7 @@ Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_s
     launch.saturate = options.saturate;
     launch.one_order = options.one_order;
     launch.trace_path = options.trace_path;
+    launch.trace_cores = options.trace_cores;
     const int32_t status = npu_sim_run(entry, memories_.data(), int32_t(memories_.size()), args_.data(),
                                        int32_t(args_.size()), &launch);
     if (status == NPU_SIM_OK) return {};

@@ -47,6 +47,7 @@ typedef struct npu_sim_launch {
     int32_t saturate;       /* non-zero: half overflow clamps */
     int32_t one_order;      /* non-zero: ascending only */
     const char *trace_path; /* write the timeline as Chrome trace JSON; NULL: none */
+    int32_t trace_cores;    /* of the first so many cores only; 0: all */
 } npu_sim_launch;
 
 /* entry is the kernel: all arguments, then workspace and tiling, as GM addresses. */

@@ -108,7 +108,15 @@ struct GmTensor {
 
 // ---- totals --------------------------------------------------------------------------------------
 
+struct ApiTotal {
+    const char* api;
+    Pipe pipe;
+    uint64_t count = 0, repeats = 0, bytes = 0;
+    double cycles = 0;
+};
+
 struct Totals {
+    std::vector<ApiTotal> apis;
     uint64_t instructions[kPipes] = {}, vector_repeats = 0;
     uint64_t bytes_read = 0, bytes_written = 0;
     double busy[kPipes] = {};
@@ -116,7 +124,8 @@ struct Totals {
 };
 
 struct LaunchOptions {
-    bool auto_sync = false, saturate = false, trace = false;
+    bool auto_sync = false, saturate = false;
+    int64_t traced_cores = 0;  // spans of the cores below are kept
     std::set<std::string> lenient;
 };
 

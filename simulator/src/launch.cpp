@@ -106,7 +106,8 @@ class Pass {
         const npu_sim_launch& l = *job_.launch;
         if (!m.ub || m.next_number > kNumbersWrap) reset_shadow(m);
         m.profile = job_.profile;
-        m.options = {l.auto_sync != 0, l.saturate != 0, l.trace_path != nullptr && !descending_, split(l.lenient)};
+        const int64_t traced = !l.trace_path || descending_ ? 0 : l.trace_cores > 0 ? l.trace_cores : int64_t(l.block_dim);
+        m.options = {l.auto_sync != 0, l.saturate != 0, traced, split(l.lenient)};
         m.blocks = l.block_dim;
         m.tiling_key = l.tiling_key;
         m.registered_tiling = 0;
@@ -255,7 +256,15 @@ std::string summary(const Job& job, const Pass& pass) {
         j.field(("instructions_" + name).c_str(), double(all.instructions[p]));
         j.field(("busy_" + name).c_str(), pass.cores.empty() ? 0.0 : pass.cores[slowest].busy[p]);
     }
-    return j.done();
+    std::string apis = "[";
+    if (!pass.cores.empty())
+        for (const ApiTotal& t : pass.cores[slowest].apis) {
+            Json a;
+            a.field("api", t.api).field("pipe", pipe_name(t.pipe)).field("count", double(t.count));
+            a.field("repeats", double(t.repeats)).field("bytes", double(t.bytes)).field("cycles", t.cycles);
+            apis += (apis.size() > 1 ? "," : "") + a.done();
+        }
+    return j.raw("apis", apis + "]").done();
 }
 
 std::string list_of(const std::vector<Report>& reports) {

@@ -1,5 +1,6 @@
 // The order of pipes (events, barriers) and the time instructions take.
 #include <algorithm>
+#include <cstring>
 
 #include "simulator/src/core.h"
 
@@ -21,12 +22,25 @@ bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     return true;
 }
 
+ApiTotal& total_of(const Record& r) {
+    auto& apis = machine().totals.apis;
+    for (ApiTotal& t : apis)
+        if (t.pipe == r.pipe && !std::strcmp(t.api, r.api)) return t;
+    apis.push_back({r.api, r.pipe});
+    return apis.back();
+}
+
 void keep_span(double begin, double end, uint64_t bytes, uint32_t repeats) {
     Machine& m = machine();
     m.totals.instructions[int(m.current.pipe)]++;
     m.totals.vector_repeats += repeats;
     m.totals.busy[int(m.current.pipe)] += end - begin;
-    if (m.options.trace)
+    ApiTotal& total = total_of(m.current);
+    total.count++;
+    total.repeats += repeats;
+    total.bytes += bytes;
+    total.cycles += end - begin;
+    if (m.core < m.options.traced_cores)
         m.spans.push_back({int32_t(m.core), m.current.pipe, m.current.api, m.current.site, begin, end, bytes, repeats});
     m.running = false;
 }
