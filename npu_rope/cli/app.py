@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from npu_rope import __version__
+from npu_rope.cli import trace
 from npu_rope.cli.bench import bench
 from npu_rope.cli.doctor import doctor
 from npu_rope.cli.validate import validate
@@ -37,3 +38,4 @@ def _options(
 app.command()(validate)
 app.command()(doctor)
 app.command()(bench)
+app.add_typer(trace.app, name="trace")
