@@ -13,7 +13,7 @@ namespace npu_rope {
 
 // A launch being put together: each tensor's span of bytes once, arguments pointing into them.
 class SimLaunch {
-   public:
+public:
     // A tensor argument; NULL where t is nullptr.
     void add(const char* name, const npu_rope_tensor* t, npu_sim_role role);
     // An argument that names the memory of an earlier one (in place).
@@ -21,7 +21,7 @@ class SimLaunch {
     Check run(const char* op, const std::string& kernel, const npu_rope_sim_options& options, uint32_t block_dim,
               uint64_t tiling_key, const void* tiling, uint64_t tiling_bytes, uint64_t workspace_bytes);
 
-   private:
+private:
     std::vector<npu_sim_memory> memories_;
     std::vector<npu_sim_arg> args_;
 };

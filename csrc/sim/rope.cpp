@@ -92,8 +92,8 @@ Check rope_on_sim(const npu_rope_tensor* x, const npu_rope_tensor* positions, co
     else
         sim.add("out", out, NPU_SIM_OUT);
     const std::string type = column_type(x->dtype);
-    const std::string kernel = "npu_rope__" + kernel_soc(options->soc) + "__" + type + "_" +
-                               column_type(positions->dtype) + "_float_" + type;
+    const std::string kernel =
+        "npu_rope__" + kernel_soc(options->soc) + "__" + type + "_" + column_type(positions->dtype) + "_float_" + type;
     return sim.run(kOp, kernel, *options, launch.block_dim, launch.tiling_key, &tiling, sizeof tiling,
                    uint64_t(launch.workspace_bytes));
 }
@@ -109,7 +109,7 @@ extern "C" npu_rope_status npu_rope_sim_rope(const npu_rope_tensor* x, const npu
         return npu_rope::report_sim(
             npu_rope::rope_on_sim(x, positions, freq_factors, params, forward, angle, out, options));
     } catch (const std::exception& e) {
-        return npu_rope::report_sim({npu_rope::Check::kInternal,
-                                     std::string("[rope] call must succeed but got ") + e.what() + "."});
+        return npu_rope::report_sim(
+            {npu_rope::Check::kInternal, std::string("[rope] call must succeed but got ") + e.what() + "."});
     }
 }

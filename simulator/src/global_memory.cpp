@@ -30,9 +30,8 @@ void gm_unordered(const char* verb, const GmTensor& t, const char* operand, uint
     const Rule rule = now == old.pipe && now == Pipe::MTE3 ? Rule::Hazard04 : Rule::Hazard05;
     broken(rule, "%s %s of `%s` (GM `%s`, byte %llu) is not ordered after the %s %s by %s at %s: %s%s%s missing.",
            pipe_name(now), verb, operand, t.name.c_str(), static_cast<unsigned long long>(offset), pipe_name(old.pipe),
-           verb_before, old.api, where(old.site).c_str(),
-           now == old.pipe ? "PipeBarrier<PIPE_" : pipe_name(old.pipe), now == old.pipe ? pipe_name(now) : "_",
-           now == old.pipe ? ">" : pipe_name(now));
+           verb_before, old.api, where(old.site).c_str(), now == old.pipe ? "PipeBarrier<PIPE_" : pipe_name(old.pipe),
+           now == old.pipe ? pipe_name(now) : "_", now == old.pipe ? ">" : pipe_name(now));
 }
 
 GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes) {

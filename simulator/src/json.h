@@ -7,7 +7,7 @@
 namespace npu_sim {
 
 class Json {
-   public:
+public:
     Json& field(const char* name, const char* text) {
         std::string quoted = "\"";
         for (const char* c = text; *c; ++c) {
@@ -34,7 +34,7 @@ class Json {
     }
     std::string done() const { return text_.empty() ? "{}" : text_ + "}"; }
 
-   private:
+private:
     std::string text_;
 };
 

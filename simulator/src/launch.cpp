@@ -23,7 +23,7 @@ thread_local std::string g_report;
 
 // A guarded, 512-byte aligned copy.
 class Arena {
-   public:
+public:
     Arena(const void* data, uint64_t bytes) : bytes_(bytes) {
         const uint64_t inner = (bytes + kAlignment - 1) / kAlignment * kAlignment;
         store_ = std::make_unique<uint8_t[]>(inner + 2 * kGuardBytes + kAlignment);
@@ -43,7 +43,7 @@ class Arena {
         return INT64_MIN;
     }
 
-   private:
+private:
     std::unique_ptr<uint8_t[]> store_;
     uint8_t* base_;
     uint64_t bytes_;
@@ -78,7 +78,7 @@ void call_kernel(void* entry, uint8_t* const* a, int n) {
 // ---- one pass over the cores ---------------------------------------------------------------------
 
 class Pass {
-   public:
+public:
     Pass(const Job& job, bool descending) : job_(job), descending_(descending) {}
 
     void run() {
@@ -98,7 +98,7 @@ class Pass {
     std::vector<Span> spans;
     std::vector<Totals> cores;
 
-   private:
+private:
     Machine& prepare() {
         static thread_local Machine own;
         g_machine = &own;
@@ -106,7 +106,9 @@ class Pass {
         const npu_sim_launch& l = *job_.launch;
         if (!m.ub || m.next_number > kNumbersWrap) reset_shadow(m);
         m.profile = job_.profile;
-        const int64_t traced = !l.trace_path || descending_ ? 0 : l.trace_cores > 0 ? l.trace_cores : int64_t(l.block_dim);
+        const int64_t traced = !l.trace_path || descending_ ? 0
+                               : l.trace_cores > 0          ? l.trace_cores
+                                                            : int64_t(l.block_dim);
         m.options = {l.auto_sync != 0, l.saturate != 0, traced, split(l.lenient)};
         m.blocks = l.block_dim;
         m.tiling_key = l.tiling_key;
@@ -287,20 +289,22 @@ bool write_trace(const Pass& pass, const Profile& profile, const char* path) {
     int64_t last_core = -1;
     for (const Span& s : pass.spans) {
         if (s.core != last_core) {
-            std::fprintf(f, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}", comma,
-                         s.core, s.core);
+            std::fprintf(f, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}",
+                         comma, s.core, s.core);
             for (int p = 0; p < kPipes; ++p)
-                std::fprintf(f, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-                             s.core, p, pipe_name(Pipe(p)));
+                std::fprintf(
+                    f, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+                    s.core, p, pipe_name(Pipe(p)));
             last_core = s.core;
             comma = ",\n";
         }
-        std::fprintf(f,
-                     "%s{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
-                     "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
-                     comma, s.api, s.core, int(s.pipe), s.start / profile.clock_ghz / 1e3,
-                     (s.end - s.start) / profile.clock_ghz / 1e3, where(s.site).c_str(), s.end - s.start,
-                     static_cast<unsigned long long>(s.bytes), s.repeats);
+        std::fprintf(
+            f,
+            "%s{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
+            "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
+            comma, s.api, s.core, int(s.pipe), s.start / profile.clock_ghz / 1e3,
+            (s.end - s.start) / profile.clock_ghz / 1e3, where(s.site).c_str(), s.end - s.start,
+            static_cast<unsigned long long>(s.bytes), s.repeats);
     }
     std::fputs("\n]}\n", f);
     return std::fclose(f) == 0;
@@ -331,7 +335,9 @@ int32_t run(const Job& job) {
     if (job.launch->trace_path && !write_trace(up, *job.profile, job.launch->trace_path))
         return bad_call(std::string("cannot write ") + job.launch->trace_path);
     Json j;
-    j.field("status", ok ? "ok" : "broken rule").raw("errors", list_of(up.errors)).raw("warnings", list_of(up.warnings));
+    j.field("status", ok ? "ok" : "broken rule")
+        .raw("errors", list_of(up.errors))
+        .raw("warnings", list_of(up.warnings));
     j.raw("summary", summary(job, up));
     g_report = j.done();
     return ok ? NPU_SIM_OK : NPU_SIM_BROKEN_RULE;
@@ -373,14 +379,15 @@ void Machine::end_core() {
     running = false;
     for (const Buffer& b : buffers)
         if (b.queue >= 0 && b.state != BufferState::Free)
-            broken_at(Rule::Queue04, "kernel end", b.taken, "the tensor allocated here was not freed (FreeTensor missing).");
+            broken_at(Rule::Queue04, "kernel end", b.taken,
+                      "the tensor allocated here was not freed (FreeTensor missing).");
     for (int from = 0; from < kPipes; ++from)
         for (int to = 0; to < kPipes; ++to)
             for (int id = 0; id < kEvents; ++id)
                 if (flags[from][to][id].set)
                     broken_at(Rule::Event05, "kernel end", flags[from][to][id].site,
-                              "%s_%s event %d, set here, was not waited for.", pipe_name(Pipe(from)), pipe_name(Pipe(to)),
-                              id);
+                              "%s_%s event %d, set here, was not waited for.", pipe_name(Pipe(from)),
+                              pipe_name(Pipe(to)), id);
     const Site end{"kernel", 0};
     if (!dirty_lines.empty())
         broken_at(Rule::Gm02, "kernel end", end, "%zu cache lines of GM that scalars wrote were not cleaned.",
@@ -409,7 +416,8 @@ int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_
         Json j, e;
         e.field("rule", rule_id(Rule::Core05)).field("line", 0.0).field("core", -1.0).field("file", "");
         e.field("text", (std::string(rule_id(Rule::Core05)) + " the block count must be 1 .. 65535 but got " +
-                         std::to_string(launch->block_dim) + ".").c_str());
+                         std::to_string(launch->block_dim) + ".")
+                            .c_str());
         j.field("status", "broken rule").raw("errors", "[" + e.done() + "]").raw("warnings", "[]");
         g_report = j.done();
         return NPU_SIM_BROKEN_RULE;

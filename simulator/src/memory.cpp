@@ -49,8 +49,8 @@ void unordered(const char* verb, const char* operand, uint32_t first, uint32_t b
         return;
     }
     broken(rule, "%s %s of `%s` (UB byte %u) at %s is not ordered after the %s %s by %s at %s: %s missing.",
-           pipe_name(now), verb, operand, first, where(m.current.site).c_str(), pipe_name(old.pipe), verb_before, old.api,
-           where(old.site).c_str(), what_is_missing(now, old.pipe).c_str());
+           pipe_name(now), verb, operand, first, where(m.current.site).c_str(), pipe_name(old.pipe), verb_before,
+           old.api, where(old.site).c_str(), what_is_missing(now, old.pipe).c_str());
 }
 
 void check_ranges(const char* operand, const UbView& view, const Range* ranges, size_t n) {
@@ -64,8 +64,8 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
                view.addr + view.bytes, b.addr, b.addr + b.bytes);
     for (size_t i = 0; i < n; ++i)
         if (ranges[i].begin < view.addr || ranges[i].end > view.addr + view.bytes)
-            broken(Rule::Bounds01, "`%s` is touched at UB bytes [%u, %u) but covers [%u, %u): %u bytes too far.", operand,
-                   ranges[i].begin, ranges[i].end, view.addr, view.addr + view.bytes,
+            broken(Rule::Bounds01, "`%s` is touched at UB bytes [%u, %u) but covers [%u, %u): %u bytes too far.",
+                   operand, ranges[i].begin, ranges[i].end, view.addr, view.addr + view.bytes,
                    ranges[i].end > view.addr + view.bytes ? ranges[i].end - view.addr - view.bytes
                                                           : view.addr - ranges[i].begin);
 }

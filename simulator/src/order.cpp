@@ -7,7 +7,7 @@
 namespace npu_sim {
 namespace {
 
-constexpr double kCountFormCycles = 4;  // the mask instructions around a count form
+constexpr double kCountFormCycles = 4;                             // the mask instructions around a count form
 constexpr double kLineBytesOfGm = 512, kWorstMisalignment = 0.43;  // 70 % of the bandwidth
 
 bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
@@ -69,8 +69,8 @@ void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
     Machine& m = machine();
     const int v = int(Pipe::V);
     const double begin = std::max(m.pipe_free[v], m.issue_time);
-    const double end = begin + m.profile->vector_issue_cycles + repeats * cycles_per_repeat +
-                       (sets_mask ? kCountFormCycles : 0.0);
+    const double end =
+        begin + m.profile->vector_issue_cycles + repeats * cycles_per_repeat + (sets_mask ? kCountFormCycles : 0.0);
     m.pipe_free[v] = m.pipe_done[v] = end;
     keep_span(begin, end, 0, repeats);
 }

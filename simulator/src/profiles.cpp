@@ -2,25 +2,25 @@
 // table (cores, clock, UB, L2 and DDR rates of CANN's platform files), the measured samples (copy
 // instruction cost, burst sizes, one core's bandwidth) and the vector unit model. Rates marked
 // "guess" have no published figure. Nothing here was fitted to hardware.
-#include "simulator/src/profile.h"
-
 #include <cstring>
+
+#include "simulator/src/profile.h"
 
 namespace npu_sim {
 namespace {
 
 // All four 910B and the 910_93 are the same core: what the samples measured on an A2.
-constexpr double kCopyIssue = 20;      // 128-byte copies: about 20 cycles per instruction
-constexpr double kReadLatency = 240;   // the vendor's model of L2: 241 cycles
-constexpr double kWriteLatency = 96;   // and 96
-constexpr double kBurst = 17;          // 64 rows x 128 bytes: 1.37 of 1.55 TB/s
-constexpr double kVectorIssue = 22;    // 1000 adds of 64 repeats: 86 cycles each
-constexpr double kBarrier = 1;         // guess: the pipeline's depth is in the 22 already
-constexpr double kFlag = 8;            // guess: 5 to 10
-constexpr double kScalar = 2;          // guess
-constexpr double kScalarAccess = 30;   // guess: 30 to 60 for a round trip
-constexpr double kCoreGm = 24;         // one core alone: 43 GB/s at 1.8 GHz
-constexpr double kMte3 = 64;           // ub_to_l2_rate, ub_to_ddr_rate
+constexpr double kCopyIssue = 20;     // 128-byte copies: about 20 cycles per instruction
+constexpr double kReadLatency = 240;  // the vendor's model of L2: 241 cycles
+constexpr double kWriteLatency = 96;  // and 96
+constexpr double kBurst = 17;         // 64 rows x 128 bytes: 1.37 of 1.55 TB/s
+constexpr double kVectorIssue = 22;   // 1000 adds of 64 repeats: 86 cycles each
+constexpr double kBarrier = 1;        // guess: the pipeline's depth is in the 22 already
+constexpr double kFlag = 8;           // guess: 5 to 10
+constexpr double kScalar = 2;         // guess
+constexpr double kScalarAccess = 30;  // guess: 30 to 60 for a round trip
+constexpr double kCoreGm = 24;        // one core alone: 43 GB/s at 1.8 GHz
+constexpr double kMte3 = 64;          // ub_to_l2_rate, ub_to_ddr_rate
 
 // DDR bytes per cycle are per AI core in CANN's files: 32 for each of 24 (20) cores, two vector
 // cores sharing one.

@@ -22,9 +22,10 @@ void keep(Rule rule, const char* api, Site site, const char* format, va_list arg
     char text[1024];
     std::vsnprintf(text, sizeof text, format, args);
     Machine& m = machine();
-    Report report{rule, std::string(rule_id(rule)) + " " + where(site) + ", core " + std::to_string(m.core) + ", " + api +
-                            ": " + text,
-                  site.file, site.line, m.core};
+    Report report{
+        rule,
+        std::string(rule_id(rule)) + " " + where(site) + ", core " + std::to_string(m.core) + ", " + api + ": " + text,
+        site.file, site.line, m.core};
     if (!m.options.lenient.count(rule_id(rule)) && !m.options.lenient.count("all")) {
         m.errors.push_back(std::move(report));
         throw Stop{};

@@ -53,8 +53,8 @@ const char* npu_sim_rules(void) {
     using npu_sim::Json;
     static const std::string text = [] {
         std::string s = "[";
-#define NPU_SIM_RULE(name, id, text, basis)                                          \
-    if (s.size() > 1) s += ",";                                                      \
+#define NPU_SIM_RULE(name, id, text, basis) \
+    if (s.size() > 1) s += ",";             \
     s += Json().field("rule", id).field("text", text).field("basis", basis).done();
         NPU_SIM_RULES(NPU_SIM_RULE)
 #undef NPU_SIM_RULE
