@@ -23,8 +23,8 @@ typedef enum npu_sim_status {
 typedef enum npu_sim_role { NPU_SIM_IN = 0, NPU_SIM_OUT = 1, NPU_SIM_INOUT = 2 } npu_sim_role;
 
 typedef struct npu_sim_memory {
-    const char *name;
-    void *data;
+    const char* name;
+    void* data;
     uint64_t bytes;
     int32_t role; /* npu_sim_role */
 } npu_sim_memory;
@@ -36,30 +36,30 @@ typedef struct npu_sim_arg {
 } npu_sim_arg;
 
 typedef struct npu_sim_launch {
-    const char *soc; /* "ascend910b", "Ascend910B3", ... */
+    const char* soc; /* "ascend910b", "Ascend910B3", ... */
     uint32_t block_dim;
     uint64_t tiling_key;
-    const void *tiling;
+    const void* tiling;
     uint64_t tiling_bytes;
     uint64_t workspace_bytes;
-    const char *lenient;    /* rules that only warn, "SIM-COUNT-01,SIM-EVENT-05"; NULL: none; "all" */
+    const char* lenient;    /* rules that only warn, "SIM-COUNT-01,SIM-EVENT-05"; NULL: none; "all" */
     int32_t auto_sync;      /* non-zero: as bisheng's --cce-auto-sync, V-V and scalar order is inserted */
     int32_t saturate;       /* non-zero: half overflow clamps */
     int32_t one_order;      /* non-zero: ascending only */
-    const char *trace_path; /* write the timeline as Chrome trace JSON; NULL: none */
+    const char* trace_path; /* write the timeline as Chrome trace JSON; NULL: none */
     int32_t trace_cores;    /* of the first so many cores only; 0: all */
 } npu_sim_launch;
 
 /* entry is the kernel: all arguments, then workspace and tiling, as GM addresses. */
-NPU_SIM_EXPORT int32_t npu_sim_run(void *entry, const npu_sim_memory *memories, int32_t memory_count,
-                                   const npu_sim_arg *args, int32_t arg_count, const npu_sim_launch *launch);
+NPU_SIM_EXPORT int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_count,
+                                   const npu_sim_arg* args, int32_t arg_count, const npu_sim_launch* launch);
 
 /* JSON of this thread's last launch; valid until its next one. */
-NPU_SIM_EXPORT const char *npu_sim_report(void);
+NPU_SIM_EXPORT const char* npu_sim_report(void);
 
 /* The rules and the SoC profiles as JSON. */
-NPU_SIM_EXPORT const char *npu_sim_rules(void);
-NPU_SIM_EXPORT const char *npu_sim_profiles(void);
+NPU_SIM_EXPORT const char* npu_sim_rules(void);
+NPU_SIM_EXPORT const char* npu_sim_profiles(void);
 
 #if defined(__cplusplus)
 }

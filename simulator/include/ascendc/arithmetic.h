@@ -1,0 +1,150 @@
+// What a lane computes: half and bfloat16 in float, rounded once; integers wrap. And the frame of the
+// instructions that take one or two sources to one destination.
+#pragma once
+
+#include "ascendc/lanes.h"
+
+namespace npu_sim {
+
+// A rounded half, clamped where the core saturates: infinities to the largest value, NaN to 0.
+inline uint16_t clamp_half(uint16_t h, bool saturate) {
+    const uint16_t clamped = h & 0x3ff ? uint16_t(0) : uint16_t((h & 0x8000) | 0x7bff);
+    return saturate && (h & 0x7c00) == 0x7c00 ? clamped : h;
+}
+inline uint16_t clamp_bfloat16(uint16_t b, bool saturate) {
+    const uint16_t clamped = b & 0x7f ? uint16_t(0) : uint16_t((b & 0x8000) | 0x7f7f);
+    return saturate && (b & 0x7f80) == 0x7f80 ? clamped : b;
+}
+
+// Made once an instruction.
+template <class T>
+struct Arithmetic {
+    static T widen(T v) { return v; }
+    T narrow(T v) const { return v; }
+};
+template <>
+struct Arithmetic<half> {
+    const bool saturate = saturates();
+    static float widen(half v) { return half_to_float(v.raw); }
+    half narrow(float v) const {
+        half h;
+        h.raw = clamp_half(float_to_half(v), saturate);
+        return h;
+    }
+};
+#if __CCE_AICORE__ != 200
+template <>
+struct Arithmetic<bfloat16_t> {
+    const bool saturate = saturates();
+    static float widen(bfloat16_t v) { return bfloat16_to_float(v.raw); }
+    bfloat16_t narrow(float v) const {
+        bfloat16_t b;
+        b.raw = clamp_bfloat16(float_to_bfloat16(v), saturate);
+        return b;
+    }
+};
+#endif
+
+template <class D, class S = D>
+constexpr uint32_t kWidest = sizeof(D) > sizeof(S) ? sizeof(D) : sizeof(S);
+
+inline uint64_t checked_count(int64_t count) {
+    if (count < 0) broken(Rule::Count04, "count must be >= 0 but got %lld.", static_cast<long long>(count));
+    return count < 0 ? 0 : uint64_t(count);
+}
+
+enum class Aliasing { Exact, Accumulate };
+
+// dst = f(src0, src1) in lanes; with kReadsDst, dst = f(src0, src1, dst).
+template <bool kReadsDst, class D, class S, class F>
+void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& src1, const Lanes& lanes,
+               Aliasing aliasing, double cycles, F f) {
+    check_source(src0, lanes);
+    check_source(src1, lanes);
+    if constexpr (kReadsDst) check_source(dst, lanes);
+    check_overlap(dst, src0, lanes);
+    check_overlap(dst, src1, lanes, aliasing == Aliasing::Accumulate);
+    check_destination(dst, lanes);
+    const Layout layouts[3] = {layout_of(dst, lanes), layout_of(src0, lanes), layout_of(src1, lanes)};
+    D* const d = dst.tensor.data();
+    const S *const a = src0.tensor.data(), *const b = src1.tensor.data();
+    const Arithmetic<D> type;
+    for_each_run(lanes, layouts, [&](const uint32_t (&o)[3], uint32_t n) {
+        D* const to = d + o[0] / sizeof(D);
+        const S *const x = a + o[1] / sizeof(S), *const y = b + o[2] / sizeof(S);
+        each_lane(n, [=](uint32_t i) {
+            if constexpr (kReadsDst)
+                to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), Arithmetic<S>::widen(y[i]), type.widen(to[i])));
+            else
+                to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), Arithmetic<S>::widen(y[i])));
+        });
+    });
+    finish_vector(lanes.repeats(), cycles, lanes.is_count_form());
+}
+
+// dst = f(src) in lanes; with kReadsDst, dst = f(src, dst).
+template <bool kReadsDst, class D, class S, class F>
+void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, double cycles, F f) {
+    check_source(src, lanes);
+    if constexpr (kReadsDst) check_source(dst, lanes);
+    check_overlap(dst, src, lanes);
+    check_destination(dst, lanes);
+    const Layout layouts[2] = {layout_of(dst, lanes), layout_of(src, lanes)};
+    D* const d = dst.tensor.data();
+    const S* const s = src.tensor.data();
+    const Arithmetic<D> type;
+    for_each_run(lanes, layouts, [&](const uint32_t (&o)[2], uint32_t n) {
+        D* const to = d + o[0] / sizeof(D);
+        const S* const x = s + o[1] / sizeof(S);
+        each_lane(n, [=](uint32_t i) {
+            if constexpr (kReadsDst)
+                to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), type.widen(to[i])));
+            else
+                to[i] = type.narrow(f(Arithmetic<S>::widen(x[i])));
+        });
+    });
+    finish_vector(lanes.repeats(), cycles, lanes.is_count_form());
+}
+
+// An instruction with a mask of its own leaves it in the register; a count form leaves it all ones.
+inline void own_mask(const char* api) {
+    if (mask_register().counter)
+        broken(Rule::Mask03, "counter mode is on, where the mask means something else: SetMaskNorm missing.");
+    mask_register().left_by = api;
+}
+
+// The lanes of a repeat form: the mask given, or the register's where the kernel set it itself.
+template <bool isSetMask>
+Lanes repeat_lanes(const char* api, uint32_t widest_bytes, uint64_t mask, uint64_t repeats) {
+    if (!isSetMask) return Lanes::from_register(widest_bytes, repeats);
+    own_mask(api);
+    return Lanes::first(widest_bytes, mask, repeats);
+}
+template <bool isSetMask>
+Lanes repeat_lanes(const char* api, uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats) {
+    if (!isSetMask) return Lanes::from_register(widest_bytes, repeats);
+    own_mask(api);
+    return Lanes::bits_of(widest_bytes, mask, repeats);
+}
+// A count form; with isSetMask = false the register decides, which must be in counter mode.
+template <bool isSetMask>
+Lanes count_lanes(uint32_t widest_bytes, int64_t count) {
+    const uint64_t n = checked_count(count);
+    if (isSetMask) {
+        mask_register() = {};
+        return Lanes::counted(widest_bytes, n);
+    }
+    if (!mask_register().counter)
+        broken(Rule::Mask03, "the count form with isSetMask = false needs SetMaskCount and SetVectorMask before it.");
+    return Lanes::from_register(widest_bytes, (n * widest_bytes + kRepeatBytes - 1) / kRepeatBytes);
+}
+
+}  // namespace npu_sim
+
+// Types of the vector unit, by SoC.
+#define NPU_SIM_ARITHMETIC                                  \
+    (npu_sim::kIsOneOf<T, int16_t, half, int32_t, float> || \
+     (npu_sim::kIs950 && (npu_sim::kIsBfloat16<T> || npu_sim::kIsOneOf<T, uint16_t, uint32_t>)))
+#define NPU_SIM_FLOATING (npu_sim::kIsOneOf<T, half, float>)
+#define NPU_SIM_BITWISE \
+    (npu_sim::kIsOneOf<T, int16_t, uint16_t> || (npu_sim::kIs950 && npu_sim::kIsOneOf<T, int32_t, uint32_t>))

@@ -1,0 +1,21 @@
+// SetAtomicAdd, SetAtomicNone, DisableDmaAtomic: UB to GM copies add to what GM holds.
+//
+// Rules: int8, int16, half, bfloat16, int32, float; int16, half, float on Ascend310P. Copies meanwhile are
+// of the same type. Off before the kernel ends.   Cost: one scalar cycle.
+#pragma once
+
+#include "ascendc/copy.h"
+
+namespace AscendC {
+
+template <class T>
+void SetAtomicAdd(NPU_SIM_SITE) {
+    static_assert(npu_sim::kIsOneOf<T, int16_t, half, float> ||
+                      (!npu_sim::kIs310p && (npu_sim::kIsOneOf<T, int8_t, int32_t> || npu_sim::kIsBfloat16<T>)),
+                  "SetAtomicAdd: this SoC does not have it for this type");
+    npu_sim::set_atomic(npu_sim::Atomic::Add, npu_sim::dtype_number<T>(), site);
+}
+inline void SetAtomicNone(NPU_SIM_SITE) { npu_sim::set_atomic(npu_sim::Atomic::None, 0, site); }
+inline void DisableDmaAtomic(NPU_SIM_SITE) { SetAtomicNone(site); }
+
+}  // namespace AscendC

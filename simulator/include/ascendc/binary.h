@@ -1,0 +1,55 @@
+// Add, Sub, Mul, Div, Max, Min, And, Or: two tensors into one, lane by lane.
+//
+// Rules: operands on 32-byte boundaries, strides in their fields, destination and a source the same or
+// apart (accumulation over repeat stride 0 is allowed for the arithmetic five), types by SoC.
+// Cost: one cycle a repeat, Div four (a guess).
+#pragma once
+
+#include "ascendc/arithmetic.h"
+
+namespace AscendC {
+
+// The three call forms of a binary operation. allowed: a condition on T; expr: of a and b.
+#define NPU_SIM_BINARY(Name, allowed, aliasing, cycles, expr)                                                          \
+    namespace sim_detail {                                                                                             \
+    template <class T>                                                                                                 \
+    void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
+                     const npu_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {                                  \
+        static_assert(allowed, #Name ": this SoC does not have it for this type");                                     \
+        npu_sim::binary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                     \
+                                  npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},                 \
+                                  npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,          \
+                                  aliasing, cycles, [](auto a, auto b) { return decltype(a)(expr); });                 \
+    }                                                                                                                  \
+    }                                                                                                                  \
+    template <class T>                                                                                                 \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count, \
+              NPU_SIM_SITE) {                                                                                          \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                                 \
+        sim_detail::Name##Lanes(dst, src0, src1, npu_sim::count_lanes<true>(sizeof(T), count));                        \
+    }                                                                                                                  \
+    template <class T, bool isSetMask = true>                                                                          \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
+              const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {                  \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                                 \
+        sim_detail::Name##Lanes(dst, src0, src1, npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
+                                params);                                                                               \
+    }                                                                                                                  \
+    template <class T, bool isSetMask = true>                                                                          \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[],      \
+              const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {                  \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                                 \
+        sim_detail::Name##Lanes(dst, src0, src1, npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
+                                params);                                                                               \
+    }
+
+NPU_SIM_BINARY(Add, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a + b)
+NPU_SIM_BINARY(Sub, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a - b)
+NPU_SIM_BINARY(Mul, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a* b)
+NPU_SIM_BINARY(Max, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a > b ? a : b)
+NPU_SIM_BINARY(Min, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a < b ? a : b)
+NPU_SIM_BINARY(Div, NPU_SIM_FLOATING, npu_sim::Aliasing::Exact, 4, a / b)
+NPU_SIM_BINARY(And, NPU_SIM_BITWISE, npu_sim::Aliasing::Exact, 1, a& b)
+NPU_SIM_BINARY(Or, NPU_SIM_BITWISE, npu_sim::Aliasing::Exact, 1, a | b)
+
+}  // namespace AscendC

@@ -1,0 +1,180 @@
+// Cast: lanes from one type to another.
+//
+// Rules: which pairs there are is the SoC's (round_modes below, a compile error where there is none), and
+// which round modes a pair has, too. Mask, lanes and repeats follow the wider type; each operand's strides
+// are its own. In place only where both types have the same width.
+// Meaning: NONE rounds to nearest even where anything is lost; integers clamp, NaN gives 0; half and
+// bfloat16 beyond the largest value clamp where the core saturates, else become infinite.
+// Cost: one cycle a repeat of the wider type.
+#pragma once
+
+#include "ascendc/convert.h"
+
+namespace npu_sim {
+
+constexpr uint32_t mode_bit(RoundMode m) { return 1u << uint32_t(m); }
+constexpr uint32_t kNone = mode_bit(RoundMode::CAST_NONE), kOdd = mode_bit(RoundMode::CAST_ODD),
+                   kRint = mode_bit(RoundMode::CAST_RINT),
+                   kDirected = mode_bit(RoundMode::CAST_FLOOR) | mode_bit(RoundMode::CAST_CEIL) |
+                               mode_bit(RoundMode::CAST_ROUND) | mode_bit(RoundMode::CAST_TRUNC),
+                   kFive = kRint | kDirected;
+
+enum class Kind : uint8_t { Half, Bfloat16, Float, Int8, Uint8, Int16, Int32, Int64, Other };
+template <class T>
+constexpr Kind kind_of() {
+    if (kIsBfloat16<T>) return Kind::Bfloat16;
+    if (std::is_same_v<T, half>) return Kind::Half;
+    if (std::is_same_v<T, float>) return Kind::Float;
+    if (std::is_same_v<T, int8_t>) return Kind::Int8;
+    if (std::is_same_v<T, uint8_t>) return Kind::Uint8;
+    if (std::is_same_v<T, int16_t>) return Kind::Int16;
+    if (std::is_same_v<T, int32_t>) return Kind::Int32;
+    return std::is_same_v<T, int64_t> ? Kind::Int64 : Kind::Other;
+}
+
+// from, to, and the modes of Ascend910B (and 910_93), 310P and 950; 0: not there. int32 to half, which
+// needs SetDeqScale, is left out.
+struct CastRow {
+    Kind from, to;
+    uint32_t a910b, a310p, a950;
+};
+constexpr CastRow kCasts[] = {
+    {Kind::Half, Kind::Float, kNone, kNone, kNone},
+    {Kind::Float, Kind::Half, kFive | kOdd | kNone, kOdd | kNone, kFive | kOdd | kNone},
+    {Kind::Bfloat16, Kind::Float, kNone, 0, kNone},
+    {Kind::Float, Kind::Bfloat16, kFive, 0, kFive},
+    {Kind::Float, Kind::Float, kFive, 0, kFive},
+    {Kind::Float, Kind::Int16, kFive, 0, kFive},
+    {Kind::Float, Kind::Int32, kFive, kFive, kFive},
+    {Kind::Float, Kind::Int64, kFive, 0, kFive},
+    {Kind::Int16, Kind::Float, kNone, 0, kNone},
+    {Kind::Int32, Kind::Float, kFive | kNone, kNone, kFive},
+    {Kind::Int64, Kind::Float, kFive, 0, kFive},
+    {Kind::Half, Kind::Int8, kFive | kNone, kDirected | kNone, kFive},
+    {Kind::Half, Kind::Uint8, kFive | kNone, kDirected | kNone, kFive},
+    {Kind::Half, Kind::Int16, kFive, kRint, kFive},
+    {Kind::Half, Kind::Int32, kFive, kFive, kFive},
+    {Kind::Int8, Kind::Half, kNone, kNone, kNone},
+    {Kind::Uint8, Kind::Half, kNone, kNone, kNone},
+    {Kind::Int16, Kind::Half, kFive | kNone, kNone, kFive},
+    {Kind::Bfloat16, Kind::Int32, kFive, 0, kFive},
+    {Kind::Bfloat16, Kind::Half, 0, 0, kFive},
+    {Kind::Half, Kind::Bfloat16, 0, 0, kFive},
+    {Kind::Int32, Kind::Int16, kNone, kNone, kNone},
+    {Kind::Int32, Kind::Int64, kNone, 0, kNone},
+    {Kind::Int64, Kind::Int32, kNone, 0, kNone},
+};
+
+// A set of mode_bit()s.
+template <class To, class From>
+constexpr uint32_t round_modes() {
+    for (const CastRow& row : kCasts)
+        if (row.from == kind_of<From>() && row.to == kind_of<To>())
+            return kIs910b ? row.a910b : kIs310p ? row.a310p : row.a950;
+    return 0;
+}
+
+inline const char* mode_name(RoundMode m) {
+    constexpr const char* kNames[] = {"CAST_NONE",  "CAST_RINT",  "CAST_FLOOR", "CAST_CEIL",
+                                      "CAST_ROUND", "CAST_TRUNC", "CAST_ODD",   "CAST_HYBRID"};
+    return uint32_t(m) < 8 ? kNames[uint32_t(m)] : "?";
+}
+
+template <class T, class U, class F>
+void convert_lanes(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, F f) {
+    const Layout layouts[2] = {layout_of(dst, lanes), layout_of(src, lanes)};
+    T* const d = dst.tensor.data();
+    const U* const s = src.tensor.data();
+    for_each_run(lanes, layouts, [&](const uint32_t (&o)[2], uint32_t n) {
+        T* const to = d + o[0] / sizeof(T);
+        const U* const from = s + o[1] / sizeof(U);
+        each_lane(n, [=](uint32_t i) { to[i] = f(from[i]); });
+    });
+}
+
+template <class T>
+T from_raw(uint16_t raw) {
+    T t;
+    t.raw = raw;
+    return t;
+}
+
+// The conversion itself: f of each lane.
+template <class T, class U>
+void cast_values(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, RoundMode mode) {
+    const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT, saturate = saturates();
+    auto run = [&](auto f) { convert_lanes(dst, src, lanes, f); };
+    constexpr bool kFloating = !std::is_integral_v<U>;
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<U, float>)
+        with_mode(mode, [&](auto m) { run([](float f) { return round_float<decltype(m)::value>(f); }); });
+    else if constexpr (kFloating && std::is_same_v<T, float>)
+        run([](U u) { return Arithmetic<U>::widen(u); });
+    else if constexpr (std::is_same_v<T, half> && (kFloating || sizeof(U) <= 2)) {  // float holds int16 exactly
+        if (nearest)
+            run([=](U u) { return from_raw<T>(clamp_half(float_to_half(float(Arithmetic<U>::widen(u))), saturate)); });
+        else
+            run([=](U u) {
+                return from_raw<T>(clamp_half(float_to_half(float(Arithmetic<U>::widen(u)), mode), saturate));
+            });
+    } else if constexpr (kIsBfloat16<T>) {
+        if (nearest)
+            run([=](U u) { return from_raw<T>(clamp_bfloat16(float_to_bfloat16(Arithmetic<U>::widen(u)), saturate)); });
+        else
+            run([=](U u) {
+                return from_raw<T>(clamp_bfloat16(float_to_bfloat16(Arithmetic<U>::widen(u), mode), saturate));
+            });
+    } else if constexpr (kFloating)  // to an integer
+        with_mode(mode, [&](auto m) {
+            run([](U u) { return clamp_to<T>(round_float<decltype(m)::value>(Arithmetic<U>::widen(u))); });
+        });
+    else if constexpr (std::is_same_v<T, float>) {
+        if (nearest)
+            run([](U u) { return float(u); });
+        else
+            run([=](U u) { return int_to_float(u, mode); });
+    } else
+        run([](U u) { return clamp_integer<T>(u); });
+}
+
+template <class T, class U>
+void cast_op(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, RoundMode mode) {
+    constexpr uint32_t kModes = round_modes<T, U>();
+    static_assert(kModes != 0, "Cast: this SoC does not convert these types");
+    if (uint32_t(mode) > 7 || !(kModes & mode_bit(mode)))
+        broken(Rule::Round01, "%s is no round mode of this SoC for these types.", mode_name(mode));
+    check_source(src, lanes);
+    check_overlap(dst, src, lanes);
+    check_destination(dst, lanes);
+    cast_values(dst, src, lanes, mode);
+    finish_vector(lanes.repeats(), 1, lanes.is_count_form());
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+template <class T, class U>
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint32_t count,
+          NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Cast", site);
+    npu_sim::cast_op(npu_sim::Operand<T>{"dst", dst}, npu_sim::Operand<U>{"src", src},
+                     npu_sim::count_lanes<true>(npu_sim::kWidest<T, U>, count), roundMode);
+}
+template <class T, class U, bool isSetMask = true>
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask,
+          const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Cast", site);
+    npu_sim::cast_op(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                     npu_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
+                     npu_sim::repeat_lanes<isSetMask>("Cast", npu_sim::kWidest<T, U>, mask, repeatTime), roundMode);
+}
+template <class T, class U, bool isSetMask = true>
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask[],
+          const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Cast", site);
+    npu_sim::cast_op(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                     npu_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
+                     npu_sim::repeat_lanes<isSetMask>("Cast", npu_sim::kWidest<T, U>, mask, repeatTime), roundMode);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,128 @@
+// Conversions of one value, in every rounding mode. The fast ones are straight lines of code that
+// compilers vectorise; the others go bit by bit.
+#pragma once
+
+#include <limits>
+
+#include "ascendc/arithmetic.h"
+
+namespace npu_sim {
+
+using AscendC::RoundMode;
+
+// q units and a remainder (of which `half` is half a unit): q or q + 1.
+inline uint64_t round_units(uint64_t q, uint64_t remainder, uint64_t half, bool negative, RoundMode mode) {
+    switch (mode) {
+        case RoundMode::CAST_FLOOR:
+            return q + (negative && remainder);
+        case RoundMode::CAST_CEIL:
+            return q + (!negative && remainder);
+        case RoundMode::CAST_ROUND:
+            return q + (remainder >= half);
+        case RoundMode::CAST_TRUNC:
+            return q;
+        case RoundMode::CAST_ODD:
+            return q | (remainder != 0);
+        default:
+            return q + (remainder > half || (remainder == half && (q & 1)));
+    }
+}
+
+// float to binary16 bits. Overflow gives infinity or the largest value, as the mode rounds.
+inline uint16_t float_to_half(float f, RoundMode mode) {
+    const uint32_t u = bits<uint32_t>(f), magnitude = u & 0x7fffffff;
+    const bool negative = u >> 31;
+    const uint16_t sign = negative ? 0x8000 : 0;
+    if (magnitude > 0x7f800000) return sign | 0x7e00;
+    if (magnitude == 0x7f800000) return sign | 0x7c00;
+    if (magnitude >= 0x47800000)  // 65536 and more: above half a unit beyond the largest
+        return sign | uint16_t(round_units(0x7bff, 3, 2, negative, mode));
+    if (magnitude >= 0x38800000) {  // normal
+        const uint32_t rebiased = magnitude - (112u << 23);
+        return sign | uint16_t(round_units(rebiased >> 13, rebiased & 0x1fff, 0x1000, negative, mode));
+    }
+    const uint32_t exponent = magnitude >> 23;
+    const uint64_t mantissa = (magnitude & 0x7fffff) | (exponent ? 0x800000u : 0u);
+    const uint32_t shift = 126 - (exponent ? exponent : 1);  // the last bit stands for 2^-24
+    if (shift > 40) return sign | uint16_t(round_units(0, mantissa != 0, 2, negative, mode));
+    return sign | uint16_t(round_units(mantissa >> shift, mantissa & ((1ull << shift) - 1), 1ull << (shift - 1),
+                                       negative, mode));
+}
+
+inline uint16_t float_to_bfloat16(float f, RoundMode mode) {
+    const uint32_t u = bits<uint32_t>(f), magnitude = u & 0x7fffffff;
+    const uint16_t sign = uint16_t(u >> 16 & 0x8000);
+    if (magnitude > 0x7f800000) return uint16_t(u >> 16 | 0x40);
+    return sign | uint16_t(round_units(magnitude >> 16, magnitude & 0xffff, 0x8000, u >> 31, mode));
+}
+
+inline float int_to_float(int64_t value, RoundMode mode) {
+    const bool negative = value < 0;
+    uint64_t magnitude = negative ? 0 - uint64_t(value) : uint64_t(value);
+    uint64_t unit = 1;
+    if (magnitude >> 24) {
+        const int shift = 40 - __builtin_clzll(magnitude);
+        unit = 1ull << shift;
+        magnitude = round_units(magnitude >> shift, magnitude & (unit - 1), unit / 2, negative, mode);
+    }
+    const float f = float(magnitude) * float(unit);
+    return negative ? -f : f;
+}
+
+// To an integral float. Exact for every finite value; straight lines only. Adding and taking off 2^23
+// rounds to nearest even, from which the other modes step.
+template <RoundMode mode>
+inline float round_float(float f) {
+    const float a = bits<float>(bits<uint32_t>(f) & 0x7fffffff);
+    const uint32_t sign = bits<uint32_t>(f) & 0x80000000;
+    const float nearest = (a + 0x1p23f) - 0x1p23f;
+    float r = nearest;
+    if constexpr (mode == RoundMode::CAST_TRUNC || mode == RoundMode::CAST_ROUND) {
+        r = nearest > a ? nearest - 1.0f : nearest;
+        if constexpr (mode == RoundMode::CAST_ROUND) r = a - r >= 0.5f ? r + 1.0f : r;
+    } else if constexpr (mode == RoundMode::CAST_FLOOR) {
+        const bool up = sign ? nearest < a : false, down = sign ? false : nearest > a;
+        r = up ? nearest + 1.0f : down ? nearest - 1.0f : nearest;
+    } else if constexpr (mode == RoundMode::CAST_CEIL) {
+        const bool up = sign ? false : nearest < a, down = sign ? nearest > a : false;
+        r = up ? nearest + 1.0f : down ? nearest - 1.0f : nearest;
+    }
+    r = a < 0x1p23f ? r : a;  // larger ones are integers already, infinities and NaN stay
+    return bits<float>(bits<uint32_t>(r) | sign);
+}
+
+// An integral float to an integer: clamped, NaN gives 0.
+template <class I>
+inline I clamp_to(float f) {
+    using Limits = std::numeric_limits<I>;
+    constexpr float kPast = sizeof(I) == 8 ? 0x1p63f : float(uint64_t(Limits::max()) + 1);
+    constexpr float kLow = float(Limits::min());
+    const bool inside = f >= kLow && f < kPast;
+    const I converted = I(inside ? f : 0.0f);
+    return f >= kPast ? Limits::max() : f < kLow ? Limits::min() : converted;
+}
+
+template <class I, class J>
+inline I clamp_integer(J value) {
+    using Limits = std::numeric_limits<I>;
+    return value > J(Limits::max()) ? Limits::max() : value < J(Limits::min()) ? Limits::min() : I(value);
+}
+
+// f(std::integral_constant<RoundMode, mode>): for loops that know their mode.
+template <class F>
+void with_mode(RoundMode mode, F f) {
+    switch (mode) {
+        case RoundMode::CAST_FLOOR:
+            return f(std::integral_constant<RoundMode, RoundMode::CAST_FLOOR>{});
+        case RoundMode::CAST_CEIL:
+            return f(std::integral_constant<RoundMode, RoundMode::CAST_CEIL>{});
+        case RoundMode::CAST_ROUND:
+            return f(std::integral_constant<RoundMode, RoundMode::CAST_ROUND>{});
+        case RoundMode::CAST_TRUNC:
+            return f(std::integral_constant<RoundMode, RoundMode::CAST_TRUNC>{});
+        default:
+            return f(std::integral_constant<RoundMode, RoundMode::CAST_RINT>{});
+    }
+}
+
+}  // namespace npu_sim

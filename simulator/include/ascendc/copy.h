@@ -1,0 +1,229 @@
+// DataCopy: whole 32-byte blocks between GM and UB (pipes MTE2, MTE3) and within UB (pipe V).
+//
+// Rules: UB starts on 32 bytes, GM on the element's size; a count is rounded down to 32 bytes, which is
+// reported; blockCount is 0 .. 4095, and 0 blocks or lengths are an error on Ascend310P. UB to GM adds
+// where SetAtomicAdd said so.
+// Meaning: bursts of blockLen, gaps between them, all in 32-byte blocks.
+// Cost: the transfer's bytes and bursts; within UB one cycle for 256 bytes.
+#pragma once
+
+#include "ascendc/arithmetic.h"
+
+namespace npu_sim {
+
+constexpr uint32_t kMaxBursts = 4095;
+
+// ge::DataType's numbers.
+template <class T>
+constexpr int32_t dtype_number() {
+    if (kIsBfloat16<T>) return 27;
+    if (std::is_same_v<T, half>) return 1;
+    if (std::is_same_v<T, float>) return 0;
+    if (std::is_same_v<T, double>) return 11;
+    if (std::is_same_v<T, bool>) return 12;
+    if (!std::is_integral_v<T>) return 28;
+    constexpr int32_t kSigned[] = {2, 6, 3, 9}, kUnsigned[] = {4, 7, 8, 10};
+    constexpr int kSize = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+    return std::is_signed_v<T> ? kSigned[kSize] : kUnsigned[kSize];
+}
+
+// A transfer: `count` bursts of `bytes`, steps in bytes from start to start.
+struct Bursts {
+    uint64_t count, bytes;
+    int64_t gm_step, ub_step;
+    bool empty() const { return count == 0 || bytes == 0; }
+};
+
+inline const std::vector<Range>& ub_ranges(uint32_t addr, uint64_t count, uint64_t bytes, int64_t step) {
+    static thread_local std::vector<Range> ranges;
+    ranges.clear();
+    if (uint64_t(step) == bytes) {
+        ranges.push_back({addr, uint32_t(addr + count * bytes)});
+        return ranges;
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+        const uint32_t begin = uint32_t(addr + int64_t(i) * step);
+        ranges.push_back({begin, uint32_t(begin + bytes)});
+    }
+    return ranges;
+}
+
+// f(address, bytes) for the stretches of GM that a transfer touches.
+template <class F>
+void for_each_gm(uintptr_t address, const Bursts& b, F f) {
+    if (uint64_t(b.gm_step) == b.bytes) return f(address, b.count * b.bytes);
+    for (uint64_t i = 0; i < b.count; ++i) f(address + int64_t(i) * b.gm_step, b.bytes);
+}
+
+inline void check_burst_count(uint64_t count, uint64_t length) {
+    if (count > kMaxBursts)
+        broken(Rule::Count03, "blockCount must be 0 .. 4095 but got %llu.", static_cast<unsigned long long>(count));
+    if (kIs310p && (count == 0 || length == 0))
+        broken(Rule::Count02, "blockCount and blockLen must be at least 1 but got %llu and %llu.",
+               static_cast<unsigned long long>(count), static_cast<unsigned long long>(length));
+}
+
+template <class T>
+void check_gm_aligned(const char* operand, const T* address) {
+    if (uintptr_t(address) % sizeof(T))
+        broken(Rule::Align03, "`%s` starts at a GM address that is no multiple of %zu.", operand, sizeof(T));
+}
+
+// GM to UB; the block each burst is put in may be longer than it (what pads it is the caller's).
+template <class T>
+void read_bursts(const AscendC::LocalTensor<T>& dst, const T* src, const Bursts& b, uint64_t block_bytes) {
+    const uint32_t to = dst.view().addr;
+    check_aligned("dst", to);
+    if (b.empty()) return;
+    for_each_gm(uintptr_t(src), b, [](uintptr_t a, uint64_t n) { reads_gm("src", a, n); });
+    const auto& ranges = ub_ranges(to, b.count, block_bytes, b.ub_step);
+    writes("dst", dst.view(), ranges.data(), ranges.size());
+    for (uint64_t i = 0; i < b.count; ++i)
+        std::memcpy(ub() + to + int64_t(i) * b.ub_step, reinterpret_cast<const uint8_t*>(src) + int64_t(i) * b.gm_step,
+                    b.bytes);
+}
+
+// to += from, element by element; how an atomic copy writes.
+template <class T>
+void add_elements(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+    if constexpr (kIsOneOf<T, int8_t, int16_t, int32_t, half, float> || kIsBfloat16<T>) {
+        const Arithmetic<T> type;
+        for (uint64_t i = 0; i + sizeof(T) <= bytes; i += sizeof(T)) {
+            T a, b;
+            std::memcpy(&a, to + i, sizeof a);
+            std::memcpy(&b, from + i, sizeof b);
+            a = type.narrow(decltype(type.widen(a))(type.widen(a) + type.widen(b)));
+            std::memcpy(to + i, &a, sizeof a);
+        }
+    }
+}
+
+template <class T>
+void write_bursts(T* dst, const AscendC::LocalTensor<T>& src, const Bursts& b) {
+    const uint32_t from = src.view().addr;
+    check_aligned("src", from);
+    if (b.empty()) return;
+    const bool adds = atomic_mode() == Atomic::Add;
+    if (adds && atomic_dtype() != dtype_number<T>())
+        broken(Rule::State02, "SetAtomicAdd is on for ge::DataType %d, the copy's is %d.", atomic_dtype(),
+               dtype_number<T>());
+    const auto& ranges = ub_ranges(from, b.count, b.bytes, b.ub_step);
+    reads("src", src.view(), ranges.data(), ranges.size());
+    for_each_gm(uintptr_t(dst), b, [](uintptr_t a, uint64_t n) { writes_gm("dst", a, n); });
+    for (uint64_t i = 0; i < b.count; ++i) {
+        uint8_t* const to = reinterpret_cast<uint8_t*>(dst) + int64_t(i) * b.gm_step;
+        const uint8_t* const at = ub() + from + int64_t(i) * b.ub_step;
+        if (adds)
+            add_elements<T>(to, at, b.bytes);
+        else
+            std::memcpy(to, at, b.bytes);
+    }
+}
+
+// Count01: the caller has copied what the hardware would.
+template <class T>
+uint64_t whole_blocks(uint64_t count) {
+    if (kIs310p && count == 0) broken(Rule::Count02, "count must be at least one block but got 0.");
+    return count * sizeof(T) / kBlockBytes * kBlockBytes;
+}
+template <class T>
+void check_whole_blocks(uint64_t count) {
+    if (const uint64_t rest = count * sizeof(T) % kBlockBytes)
+        broken(Rule::Count01,
+               "%llu elements of %zu bytes are no whole 32-byte blocks: the last %llu bytes are not copied.",
+               static_cast<unsigned long long>(count), sizeof(T), static_cast<unsigned long long>(rest));
+}
+
+inline Bursts whole_bursts(uint64_t bytes) { return {1, bytes, int64_t(bytes), int64_t(bytes)}; }
+
+// Within UB: runs of bytes, in order.
+template <class T>
+void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count, uint64_t bytes,
+                 int64_t dst_step, int64_t src_step) {
+    const uint32_t to = dst.view().addr, from = src.view().addr;
+    check_aligned("dst", to);
+    check_aligned("src", from);
+    if (count && bytes) {
+        const auto& read = ub_ranges(from, count, bytes, src_step);
+        reads("src", src.view(), read.data(), read.size());
+        const Range all_read{read.front().begin, read.back().end};
+        const auto& written = ub_ranges(to, count, bytes, dst_step);
+        if (!(to == from && dst_step == src_step) && all_read.begin < written.back().end &&
+            written.front().begin < all_read.end)
+            for (uint64_t i = 0; i < count; ++i)
+                for (uint64_t k = 0; k < count; ++k) {
+                    const uint32_t r = uint32_t(from + int64_t(i) * src_step), w = uint32_t(to + int64_t(k) * dst_step);
+                    check_apart("dst", {w, uint32_t(w + bytes)}, "src", {r, uint32_t(r + bytes)});
+                }
+        writes("dst", dst.view(), written.data(), written.size());
+        for (uint64_t i = 0; i < count; ++i)
+            std::memmove(ub() + to + int64_t(i) * dst_step, ub() + from + int64_t(i) * src_step, bytes);
+    }
+    finish_vector(uint32_t((count * bytes + kRepeatBytes - 1) / kRepeatBytes), 1);
+}
+
+inline int64_t step_of(uint64_t length, uint64_t gap) { return int64_t((length + gap) * kBlockBytes); }
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+// ---- count forms -------------------------------------------------------------------------------------
+
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::MTE2, "DataCopy", site);
+    npu_sim::check_gm_aligned("src", src.data());
+    const uint64_t bytes = npu_sim::whole_blocks<T>(count);
+    npu_sim::read_bursts(dst, src.data(), npu_sim::whole_bursts(bytes), bytes);
+    npu_sim::check_whole_blocks<T>(count);
+    npu_sim::finish_copy(bytes, 1, uintptr_t(src.data()));
+}
+template <class T>
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::MTE3, "DataCopy", site);
+    npu_sim::check_gm_aligned("dst", dst.data());
+    const uint64_t bytes = npu_sim::whole_blocks<T>(count);
+    npu_sim::write_bursts(dst.data(), src, npu_sim::whole_bursts(bytes));
+    npu_sim::check_whole_blocks<T>(count);
+    npu_sim::finish_copy(bytes, 1, uintptr_t(dst.data()));
+}
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "DataCopy", site);
+    const uint64_t bytes = npu_sim::whole_blocks<T>(count);
+    npu_sim::check_whole_blocks<T>(count);
+    npu_sim::move_bursts(dst, src, 1, bytes, int64_t(bytes), int64_t(bytes));
+}
+
+// ---- strided forms -----------------------------------------------------------------------------------
+
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::MTE2, "DataCopy", site);
+    npu_sim::check_burst_count(p.blockCount, p.blockLen);
+    npu_sim::check_gm_aligned("src", src.data());
+    const npu_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(npu_sim::kBlockBytes),
+                            npu_sim::step_of(p.blockLen, p.srcStride), npu_sim::step_of(p.blockLen, p.dstStride)};
+    npu_sim::read_bursts(dst, src.data(), b, b.bytes);
+    npu_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(src.data()));
+}
+template <class T>
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::MTE3, "DataCopy", site);
+    npu_sim::check_burst_count(p.blockCount, p.blockLen);
+    npu_sim::check_gm_aligned("dst", dst.data());
+    const npu_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(npu_sim::kBlockBytes),
+                            npu_sim::step_of(p.blockLen, p.dstStride), npu_sim::step_of(p.blockLen, p.srcStride)};
+    npu_sim::write_bursts(dst.data(), src, b);
+    npu_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(dst.data()));
+}
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "DataCopy", site);
+    npu_sim::check_burst_count(p.blockCount, p.blockLen);
+    npu_sim::move_bursts(dst, src, p.blockCount, p.blockLen * uint64_t(npu_sim::kBlockBytes),
+                         npu_sim::step_of(p.blockLen, p.dstStride), npu_sim::step_of(p.blockLen, p.srcStride));
+}
+
+}  // namespace AscendC

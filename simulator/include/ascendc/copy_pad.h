@@ -1,0 +1,139 @@
+// DataCopyPad: copies of any length between GM and UB; each block of UB is filled up to 32 bytes.
+//
+// Rules: not on Ascend310P. blockCount 0 .. 4095, blockLen 0 .. 2097151 bytes in whole elements; padding
+// at most 32 bytes a side, 0 for 64-bit elements and for DataCopyPadParams. UB blocks start on 32 bytes.
+// Meaning: GM to UB puts left padding, the bytes, right padding, and fills to 32 bytes: with the padding
+// value where there is padding and isPad, else with something a kernel may not rely on. UB to GM writes the
+// bytes alone. Gaps: bytes in GM, 32-byte blocks in UB. Compact (Ascend950): one tail fills up all.
+// Cost: the transfer's bytes and bursts.
+#pragma once
+
+#include "ascendc/copy.h"
+
+namespace AscendC {
+enum class PaddingMode : uint8_t { Normal, Compact };
+}
+
+namespace npu_sim {
+
+struct Padding {
+    bool is_pad;
+    uint64_t left, right;  // in bytes
+};
+
+constexpr uint64_t kMaxPadLength = 2097151;
+
+constexpr uint64_t up_to_block(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
+
+template <class T>
+void check_pad_copy(uint64_t count, uint64_t length) {
+    static_assert(!kIs310p || kNever<T>, "DataCopyPad: Ascend310P does not have it");
+    check_burst_count(count, length);
+    if (length > kMaxPadLength || length % sizeof(T))
+        broken(Rule::Count03, "blockLen must be 0 .. 2097151 bytes in whole elements of %zu but got %llu.", sizeof(T),
+               static_cast<unsigned long long>(length));
+}
+
+template <class T>
+void check_padding(const Padding& pad, bool value_is_zero) {
+    if (pad.left > kBlockBytes || pad.right > kBlockBytes)
+        broken(Rule::Pad01, "padding must be at most 32 bytes a side but got %llu and %llu.",
+               static_cast<unsigned long long>(pad.left), static_cast<unsigned long long>(pad.right));
+    if (sizeof(T) == 8 && pad.is_pad && !value_is_zero) broken(Rule::Pad01, "the value must be 0 for 64-bit elements.");
+}
+
+// Bytes [begin, end) of UB, just written by the running copy: the value, or nothing to rely on.
+template <class T>
+void fill(uint64_t begin, uint64_t end, bool defined, T value) {
+    if (begin >= end) return;
+    if (!defined) {
+        std::memset(ub() + begin, 0xff, end - begin);
+        poison({uint32_t(begin), uint32_t(end)});
+        return;
+    }
+    for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, &value, sizeof(T));
+}
+
+template <class T>
+void pad_in(const AscendC::LocalTensor<T>& dst, const T* src, uint64_t count, uint64_t length, int64_t gm_gap,
+            int64_t ub_gap, const Padding& pad, T value, bool compact = false) {
+    check_pad_copy<T>(count, length);
+    T zero{};
+    check_padding<T>(pad, std::memcmp(&value, &zero, sizeof(T)) == 0);
+    const uint64_t left = compact ? 0 : pad.left;
+    const uint64_t block = compact ? length : up_to_block(left + length + pad.right);
+    const Bursts b{count, length, int64_t(length) + gm_gap,
+                   int64_t(block) + (compact ? 0 : ub_gap * int64_t(kBlockBytes))};
+    const uint32_t base = dst.view().addr;
+    check_aligned("dst", base);
+    if (!b.empty()) {
+        for_each_gm(uintptr_t(src), b, [](uintptr_t a, uint64_t n) { reads_gm("src", a, n); });
+        const auto& ranges =
+            compact ? ub_ranges(base, 1, up_to_block(count * length), 0) : ub_ranges(base, count, block, b.ub_step);
+        writes("dst", dst.view(), ranges.data(), ranges.size());
+        const bool defined = pad.is_pad && pad.left + pad.right > 0;
+        for (uint64_t i = 0; i < count; ++i) {
+            const uint64_t at = uint64_t(base + int64_t(i) * b.ub_step), begin = at + left, end = begin + length;
+            std::memcpy(ub() + begin, reinterpret_cast<const uint8_t*>(src) + int64_t(i) * b.gm_step, length);
+            fill(at, begin, defined, value);
+            if (!compact) fill(end, at + block, defined, value);
+        }
+        if (compact) fill(base + count * length, base + up_to_block(count * length), defined, value);
+    }
+    finish_copy(count * length, uint32_t(count), uintptr_t(src));
+}
+
+template <class T>
+void pad_out(T* dst, const AscendC::LocalTensor<T>& src, uint64_t count, uint64_t length, int64_t gm_gap,
+             int64_t ub_gap, bool compact = false) {
+    check_pad_copy<T>(count, length);
+    const Bursts b{count, length, int64_t(length) + gm_gap,
+                   compact ? int64_t(length) : int64_t(up_to_block(length)) + ub_gap * int64_t(kBlockBytes)};
+    write_bursts(dst, src, b);
+    finish_copy(count * length, uint32_t(count), uintptr_t(dst));
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+template <class T, PaddingMode mode = PaddingMode::Normal>
+void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& dataCopyParams,
+                 const DataCopyPadExtParams<T>& padParams, NPU_SIM_SITE) {
+    static_assert(mode == PaddingMode::Normal || npu_sim::kIs950, "DataCopyPad: only Ascend950 has Compact");
+    npu_sim::start(npu_sim::Pipe::MTE2, "DataCopyPad", site);
+    const auto& p = dataCopyParams;
+    npu_sim::pad_in(dst, src.data(), p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
+                    {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)},
+                    padParams.paddingValue, mode == PaddingMode::Compact);
+}
+template <class T>
+void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& dataCopyParams,
+                 const DataCopyPadParams& padParams, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::MTE2, "DataCopyPad", site);
+    if (padParams.paddingValue)
+        npu_sim::broken(npu_sim::Rule::Pad01, "DataCopyPadParams pads with 0 but got %llu.",
+                        static_cast<unsigned long long>(padParams.paddingValue));
+    const auto& p = dataCopyParams;
+    T zero{};
+    npu_sim::pad_in(dst, src.data(), p.blockCount, p.blockLen, p.srcStride, p.dstStride,
+                    {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)}, zero);
+}
+template <class T, PaddingMode mode = PaddingMode::Normal>
+void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& dataCopyParams,
+                 NPU_SIM_SITE) {
+    static_assert(mode == PaddingMode::Normal || npu_sim::kIs950, "DataCopyPad: only Ascend950 has Compact");
+    npu_sim::start(npu_sim::Pipe::MTE3, "DataCopyPad", site);
+    const auto& p = dataCopyParams;
+    npu_sim::pad_out(dst.data(), src, p.blockCount, p.blockLen, int64_t(p.dstStride), int64_t(p.srcStride),
+                     mode == PaddingMode::Compact);
+}
+template <class T>
+void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& dataCopyParams,
+                 NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::MTE3, "DataCopyPad", site);
+    const auto& p = dataCopyParams;
+    npu_sim::pad_out(dst.data(), src, p.blockCount, p.blockLen, p.dstStride, p.srcStride);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,214 @@
+// Gather: elements of src by byte offsets. Gatherb: 32-byte blocks by byte offsets. Scatter: the reverse
+// of Gather.
+//
+// Rules: offsets (with the base) are multiples of the element (of 32 bytes for Gatherb) and stay inside
+// the tensor they point into; they are consumed one after another. dst, src and offsets are apart. A
+// gather's dst starts on 32 bytes, on an element on Ascend310P. 16- and 32-bit types; Gatherb uint16 and
+// uint32, not on Ascend310P; Scatter on Ascend310P and Ascend950 only, without an offset twice.
+// Meaning: dst[i] = *(src + base + offset[i]), all in bytes.
+// Cost: eight elements a cycle (a guess); Gatherb one cycle a repeat.
+#pragma once
+
+#include <algorithm>
+
+#include "ascendc/arithmetic.h"
+
+namespace npu_sim {
+
+constexpr double kElementsPerCycle = 8;  // guess: 8 to 16 cycles a repeat of 64
+
+// Where the offsets of active lanes point, joined where they follow each other; in order of the lanes.
+// f(lane's byte offset in the other operand's layout, byte offset in the tensor) for each lane.
+struct Pointed {
+    std::vector<Range> ranges;
+    Range all{~0u, 0};
+};
+
+inline void point_at(Pointed& p, uint32_t begin, uint32_t bytes) {
+    if (!p.ranges.empty() && p.ranges.back().end == begin)
+        p.ranges.back().end += bytes;
+    else
+        p.ranges.push_back({begin, begin + bytes});
+    p.all.begin = std::min(p.all.begin, begin);
+    p.all.end = std::max(p.all.end, begin + bytes);
+}
+
+inline void check_offset(uint64_t offset, uint32_t unit, const UbView& tensor, uint64_t index, const char* name) {
+    if (offset % unit)
+        broken(Rule::Index01, "offset %llu of element %llu (with the base) is no multiple of %u.",
+               static_cast<unsigned long long>(offset), static_cast<unsigned long long>(index), unit);
+    if (offset + unit > tensor.bytes)
+        broken(Rule::Index01, "offset %llu of element %llu (with the base) points past `%s`, which has %u bytes.",
+               static_cast<unsigned long long>(offset), static_cast<unsigned long long>(index), name, tensor.bytes);
+}
+
+inline Range view_range(const UbView& v, uint64_t bytes) { return {v.addr, uint32_t(v.addr + bytes)}; }
+
+// dst (kGather) or src is stepped through in lanes; the other operand is pointed into.
+template <bool kGather, class T>
+void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
+                const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base, const Lanes& lanes) {
+    const char* const name = kGather ? "src" : "dst";
+    const uint32_t from = pointed.view().addr, list = offsets.view().addr;
+    check_aligned("offsets", list);
+    check_aligned(name, from);
+    if (kGather && kIs310p)
+        check_aligned("dst", stepped.tensor.view().addr, sizeof(T), Rule::Align02);
+    else
+        check_aligned(stepped.name, stepped.tensor.view().addr, kBlockBytes, Rule::Align02);
+    // The offsets: one for each lane, consumed one after another.
+    const Operand<uint32_t> indices{"offsets", offsets, 1, lanes.per_repeat() / 8};
+    const auto& read = ranges_of(lanes, layout_of(indices, lanes), list);
+    reads("offsets", offsets.view(), read.data(), read.size());
+
+    const Layout layouts[2] = {layout_of(stepped, lanes), layout_of(indices, lanes)};
+    static thread_local Pointed to;
+    to.ranges.clear();
+    to.all = {~0u, 0};
+    const uint8_t* const memory = ub();
+    for_each_run(lanes, layouts, [&](const uint32_t (&o)[2], uint32_t n) {
+        for (uint32_t i = 0; i < n; ++i) {
+            uint32_t offset;
+            std::memcpy(&offset, memory + list + o[1] + i * 4, 4);
+            check_offset(base + offset, sizeof(T), pointed.view(), o[1] / 4 + i, name);
+            point_at(to, uint32_t(from + base + offset), sizeof(T));
+        }
+    });
+    const auto& step = ranges_of(lanes, layout_of(stepped, lanes), stepped.tensor.view().addr);
+    if (step.empty()) return;
+    const Range steps{step.front().begin, step.back().end};
+    const Range index_bytes{list, uint32_t(list + lanes.dense_lanes() * 4)};
+    check_apart(kGather ? "dst" : "src", steps, name, to.all);
+    check_apart("dst", kGather ? steps : to.all, "offsets", index_bytes);
+    if (!kGather) {
+        std::vector<Range> sorted = to.ranges;
+        std::sort(sorted.begin(), sorted.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+        for (size_t i = 1; i < sorted.size(); ++i)
+            if (sorted[i].begin < sorted[i - 1].end)
+                broken(Rule::Index01, "two elements are scattered to UB byte %u.", sorted[i].begin);
+    }
+    if (kGather) {
+        reads(name, pointed.view(), to.ranges.data(), to.ranges.size());
+        writes(stepped.name, stepped.tensor.view(), step.data(), step.size());
+    } else {
+        reads(stepped.name, stepped.tensor.view(), step.data(), step.size());
+        writes(name, pointed.view(), to.ranges.data(), to.ranges.size());
+    }
+    uint8_t* const lane_bytes = ub() + stepped.tensor.view().addr;
+    uint8_t* const origin = ub() + from + base;
+    for_each_run(lanes, layouts, [&](const uint32_t (&o)[2], uint32_t n) {
+        T* const at = reinterpret_cast<T*>(lane_bytes + o[0]);
+        const uint32_t* const offset = reinterpret_cast<const uint32_t*>(ub() + list + o[1]);
+        for (uint32_t i = 0; i < n; ++i) {
+            if (kGather)
+                std::memcpy(at + i, origin + offset[i], sizeof(T));
+            else
+                std::memcpy(origin + offset[i], at + i, sizeof(T));
+        }
+    });
+}
+
+template <bool kGather, class T>
+void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
+             const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base, const Lanes& lanes) {
+    static_assert(kGather || !kIs910b || kNever<T>, "Scatter: Ascend910B does not have it");
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || (kIs950 && sizeof(T) != 1),
+                  "Gather, Scatter: this SoC does not have it for this type");
+    indexed_op<kGather>(stepped, pointed, offsets, base, lanes);
+    finish_vector(lanes.repeats(), lanes.per_repeat() / kElementsPerCycle, lanes.is_count_form());
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+template <class T>
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+            const uint32_t srcBaseAddr, const uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Gather", site);
+    npu_sim::indexed<true>(npu_sim::Operand<T>{"dst", dst}, src, srcOffset, srcBaseAddr,
+                           npu_sim::count_lanes<true>(sizeof(T), count));
+}
+template <class T>
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+            const uint32_t srcBaseAddr, const uint64_t mask, const npu_sim::RepeatTime repeatTime,
+            const npu_sim::Stride<uint16_t> dstRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Gather", site);
+    npu_sim::indexed<true>(npu_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
+                           npu_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
+}
+template <class T>
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+            const uint32_t srcBaseAddr, const uint64_t mask[], const npu_sim::RepeatTime repeatTime,
+            const npu_sim::Stride<uint16_t> dstRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Gather", site);
+    npu_sim::indexed<true>(npu_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
+                           npu_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
+}
+
+template <class T>
+void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
+             const uint32_t dstBaseAddr, const uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Scatter", site);
+    npu_sim::indexed<false>(npu_sim::Operand<T>{"src", src}, dst, dstOffset, dstBaseAddr,
+                            npu_sim::count_lanes<true>(sizeof(T), count));
+}
+template <class T>
+void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
+             const uint32_t dstBaseAddr, const uint64_t mask, const npu_sim::RepeatTime repeatTime,
+             const npu_sim::Stride<uint8_t> srcRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Scatter", site);
+    npu_sim::indexed<false>(npu_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
+                            npu_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
+}
+template <class T>
+void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
+             const uint32_t dstBaseAddr, const uint64_t mask[], const npu_sim::RepeatTime repeatTime,
+             const npu_sim::Stride<uint8_t> srcRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Scatter", site);
+    npu_sim::indexed<false>(npu_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
+                            npu_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
+}
+
+template <class T>
+void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,
+             const npu_sim::RepeatTime repeatTime, const GatherRepeatParams& p, NPU_SIM_SITE) {
+    static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "Gatherb: Ascend310P does not have it");
+    static_assert(npu_sim::kIsOneOf<T, uint16_t, uint32_t> || npu_sim::kIs950,
+                  "Gatherb: uint16_t or uint32_t (ReinterpretCast others)");
+    npu_sim::start(npu_sim::Pipe::V, "Gatherb", site);
+    const npu_sim::Lanes lanes = npu_sim::Lanes::first(sizeof(T), npu_sim::kRepeatBytes / sizeof(T), repeatTime);
+    npu_sim::mask_register() = {};  // it sets all lanes itself
+    const npu_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
+    const uint32_t blocks = lanes.repeats() * npu_sim::kBlocksPerRepeat, list = offset.view().addr;
+    npu_sim::check_aligned("offset", list);
+    npu_sim::check_aligned("src", src.view().addr);
+    const npu_sim::Range offsets = npu_sim::view_range(offset.view(), blocks * 4);
+    npu_sim::reads("offset", offset.view(), &offsets, blocks ? 1 : 0);
+    npu_sim::Pointed from;
+    for (uint32_t i = 0; i < blocks; ++i) {
+        uint32_t at;
+        std::memcpy(&at, npu_sim::ub() + list + i * 4, 4);
+        npu_sim::check_offset(at, npu_sim::kBlockBytes, src.view(), i, "src");
+        npu_sim::point_at(from, src.view().addr + at, npu_sim::kBlockBytes);
+    }
+    const npu_sim::Layout layout = npu_sim::layout_of(to);
+    if (blocks) {
+        const npu_sim::Range written{dst.view().addr, uint32_t(dst.view().addr + npu_sim::extent_of(lanes, layout))};
+        npu_sim::check_apart("dst", written, "src", from.all);
+        npu_sim::check_apart("dst", written, "offset", offsets);
+    }
+    npu_sim::reads("src", src.view(), from.ranges.data(), from.ranges.size());
+    npu_sim::check_destination(to, lanes);
+    for (uint32_t i = 0; i < blocks; ++i) {
+        uint32_t at;
+        std::memcpy(&at, npu_sim::ub() + list + i * 4, 4);
+        const uint32_t block =
+            i % npu_sim::kBlocksPerRepeat * layout.block + i / npu_sim::kBlocksPerRepeat * layout.repeat;
+        std::memcpy(npu_sim::ub() + dst.view().addr + block, npu_sim::ub() + src.view().addr + at,
+                    npu_sim::kBlockBytes);
+    }
+    npu_sim::finish_vector(lanes.repeats(), 1);
+}
+
+}  // namespace AscendC

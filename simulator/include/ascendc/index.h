@@ -1,0 +1,145 @@
+// CreateVecIndex: first, first + 1, ...; ArithProgression and Arange: first, first + step, ...
+//
+// Rules: int16, half, int32, float; dst on 32 bytes. Scalar stores write the first block (the first repeat,
+// with a bit mask): earlier vector work on dst must have ended (V_S event); the S_V event after the stores
+// is set and waited for inside.
+// Meaning: the first block by scalars; each further block adds to the one before it, each further repeat to
+// the repeat before it. Only half (above 2048) and fractional steps show that.
+// Cost: a scalar store an element of the first block, then eight additions and one a repeat, each with its
+// barrier.
+#pragma once
+
+#include "ascendc/arithmetic.h"
+#include "ascendc/sync.h"
+
+namespace npu_sim {
+
+// The progression, as it is built up.
+template <class T>
+class Progression {
+public:
+    Progression(T first, T step, bool is_index) : first_(first), step_(step), is_index_(is_index) {}
+    // v[i] from the lanes before it; the first `stored` ones are scalar stores.
+    T at(const std::vector<T>& v, uint64_t i, uint32_t stored) const {
+        if (i < stored) return store(i);
+        const uint32_t back = i < kInRepeat ? kInBlock : kInRepeat;
+        if constexpr (std::is_integral_v<T>)
+            return T(v[i - back] + T(step_ * T(back)));
+        else
+            return type_.narrow(type_.widen(v[i - back]) + type_.widen(T(float(step_) * float(back))));
+    }
+    static constexpr uint32_t kInBlock = kBlockBytes / sizeof(T), kInRepeat = kRepeatBytes / sizeof(T);
+
+private:
+    T store(uint64_t i) const {
+        if constexpr (std::is_integral_v<T>)
+            // Ascend310P's CreateVecIndex goes through float.
+            return is_index_ && kIs310p ? T(float(first_) + float(i))
+                                        : T(int64_t(first_) + int64_t(step_) * int64_t(i));
+        else
+            return T(float(first_) + float(step_) * float(i));
+    }
+    T first_, step_;
+    bool is_index_;
+    Arithmetic<T> type_;
+};
+
+// stored: elements of each repeat form's first repeat, or of the first block, that scalars write.
+template <class T>
+void progression_op(const char* api, const Operand<T>& dst, const Progression<T>& p, const Lanes& lanes,
+                    bool stores_repeat, Site site) {
+    using P = Progression<T>;
+    static_assert(kIsOneOf<T, int16_t, half, int32_t, float> || (kIs950 && kIsOneOf<T, int8_t, int64_t>),
+                  "CreateVecIndex, ArithProgression: this SoC does not have it for this type");
+    check_aligned("dst", dst.tensor.view().addr);
+    if (lanes.empty()) return finish_scalar(0);
+    const Layout layout = layout_of(dst, lanes);
+    const uint32_t at = dst.tensor.view().addr, stored = stores_repeat ? P::kInRepeat : P::kInBlock;
+    std::vector<Range> stores;
+    lanes.for_each_stretch(0, P::kInBlock, [&](uint32_t lane, uint32_t n) {
+        const uint32_t begin = at + layout.offset(0, lane);
+        if (lane < stored) stores.push_back({begin, begin + n * uint32_t(sizeof(T))});
+    });
+    writes("dst", dst.tensor.view(), stores.data(), stores.size());
+    constexpr double kStoreCycles = 4;  // guess
+    finish_scalar(kStoreCycles * (stores_repeat ? P::kInRepeat : P::kInBlock));
+    const int32_t event = fetch_event(Pipe::S, Pipe::V, site);
+    set_flag(Pipe::S, Pipe::V, event, api, site);
+    wait_flag(Pipe::S, Pipe::V, event, api, site);
+
+    start(Pipe::V, api, site);
+    check_destination(dst, lanes);
+    std::vector<T> v(uint64_t(lanes.repeats()) * P::kInRepeat);
+    for (uint64_t i = 0; i < v.size(); ++i) v[i] = p.at(v, i, stored);
+    T* const base = dst.tensor.data();
+    for (uint32_t r = 0; r < lanes.repeats(); ++r)
+        lanes.for_each_stretch(r, P::kInBlock, [&](uint32_t lane, uint32_t n) {
+            std::memcpy(base + layout.offset(r, lane) / sizeof(T), &v[uint64_t(r) * P::kInRepeat + lane],
+                        n * sizeof(T));
+        });
+    constexpr double kAddition = 23;  // each an instruction of one repeat, and a barrier
+    finish_vector(lanes.repeats() + 7, kAddition);
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+template <class T>
+void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
+    npu_sim::own_mask("CreateVecIndex");  // its additions have masks of their own
+    npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst},
+                            npu_sim::Progression<T>(firstValue, T(1), true), npu_sim::Lanes::counted(sizeof(T), count),
+                            false, site);
+}
+template <class T>
+void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask, npu_sim::RepeatTime repeatTime,
+                    npu_sim::Stride<uint16_t> dstBlkStride, npu_sim::Stride<uint8_t> dstRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
+    npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
+                            npu_sim::Progression<T>(firstValue, T(1), true),
+                            npu_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), false, site);
+}
+template <class T>
+void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask[], npu_sim::RepeatTime repeatTime,
+                    npu_sim::Stride<uint16_t> dstBlkStride, npu_sim::Stride<uint8_t> dstRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
+    npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
+                            npu_sim::Progression<T>(firstValue, T(1), true),
+                            npu_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), true, site);
+}
+
+namespace sim_detail {
+inline void vector_then_scalar(npu_sim::Site site) {
+    const int32_t event = npu_sim::fetch_event(npu_sim::Pipe::V, npu_sim::Pipe::S, site);
+    npu_sim::set_flag(npu_sim::Pipe::V, npu_sim::Pipe::S, event, "ArithProgression", site);
+    npu_sim::wait_flag(npu_sim::Pipe::V, npu_sim::Pipe::S, event, "ArithProgression", site);
+}
+}  // namespace sim_detail
+
+template <class T>
+void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T diffValue, const int32_t count,
+                      NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::S, "ArithProgression", site);
+    if (count <= 0) npu_sim::broken(npu_sim::Rule::Count04, "count must be > 0 but got %d.", count);
+    if (diffValue < T(0)) npu_sim::broken(npu_sim::Rule::Count04, "the difference must be >= 0.");
+    constexpr uint32_t kInBlock = npu_sim::Progression<T>::kInBlock;
+    uint32_t written = count > 0 ? uint32_t(count) : 0;
+    // Short ones are scalar stores alone, which wait for the vector unit; longer ones fill whole blocks.
+    if (written > kInBlock)
+        written = (written + kInBlock - 1) / kInBlock * kInBlock;
+    else
+        sim_detail::vector_then_scalar(site);
+    npu_sim::own_mask("ArithProgression");
+    npu_sim::progression_op("ArithProgression", npu_sim::Operand<T>{"dst", dst},
+                            npu_sim::Progression<T>(firstValue, diffValue, false),
+                            npu_sim::Lanes::counted(sizeof(T), written), false, site);
+    npu_sim::barrier(int32_t(npu_sim::Pipe::V), site);
+}
+template <class T>
+void Arange(const LocalTensor<T>& dst, const T firstValue, const T diffValue, const int32_t count, NPU_SIM_SITE) {
+    ArithProgression(dst, firstValue, diffValue, count, site);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,284 @@
+// Which lanes of which repeats a vector instruction works on, for each of the three call forms, and
+// where an operand's lanes lie in UB. Everything that computes goes through for_each_run.
+#pragma once
+
+#include <vector>
+
+#include "ascendc/params.h"
+#include "ascendc/tensor.h"
+
+namespace npu_sim {
+
+constexpr uint32_t kBlockBytes = 32, kRepeatBytes = 256, kBlocksPerRepeat = 8;
+
+// An operand: where it is and how it steps.
+template <class T>
+struct Operand {
+    const char* name;
+    const AscendC::LocalTensor<T>& tensor;
+    uint32_t block_stride = 1, repeat_stride = 8;  // in 32-byte blocks
+};
+template <class T>
+Operand(const char*, const AscendC::LocalTensor<T>&, uint32_t, uint32_t) -> Operand<T>;
+
+// The lanes of an instruction whose widest operand has so many bytes an element.
+class Lanes {
+public:
+    // Count form: `count` elements one after another.
+    static Lanes counted(uint32_t widest_bytes, uint64_t count) {
+        Lanes l(widest_bytes);
+        l.total_ = count;
+        l.repeats_ = uint32_t((count + l.per_repeat_ - 1) / l.per_repeat_);
+        l.count_form_ = true;
+        return l;
+    }
+    // The first `mask` lanes of each repeat.
+    static Lanes first(uint32_t widest_bytes, uint64_t mask, uint64_t repeats) {
+        Lanes l(widest_bytes);
+        if (mask > l.per_repeat_ || (mask == 0 && kIs310p)) {
+            broken(Rule::Mask01, "mask must be %d .. %u but got %llu.", kIs310p ? 1 : 0, l.per_repeat_,
+                   static_cast<unsigned long long>(mask));
+            mask = l.per_repeat_;
+        }
+        l.prefix_ = uint32_t(mask);
+        l.low_ = ones(mask < 64 ? mask : 64);
+        l.high_ = mask <= 64 ? 0 : ones(mask - 64);
+        l.set_repeats(repeats);
+        return l;
+    }
+    // The lanes whose bits are set: {lanes 0-63, lanes 64-127}.
+    static Lanes bits_of(uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats) {
+        Lanes l(widest_bytes);
+        l.low_ = mask[0];
+        l.high_ = widest_bytes >= 4 ? 0 : mask[1];
+        if (widest_bytes == 8 && mask[0] >> 32) broken(Rule::Mask02, "a 64-bit type has 32 lanes a repeat.");
+        const uint32_t lanes = uint32_t(__builtin_popcountll(l.low_) + __builtin_popcountll(l.high_));
+        if (l.low_ == ones(lanes < 64 ? lanes : 64) && l.high_ == ones(lanes < 64 ? 0 : lanes - 64)) l.prefix_ = lanes;
+        if (kIs310p && !l.low_ && !l.high_) broken(Rule::Mask01, "the mask names no lane.");
+        l.set_repeats(repeats);
+        return l;
+    }
+    // What the mask register says (isSetMask = false).
+    static Lanes from_register(uint32_t widest_bytes, uint64_t repeats) {
+        const MaskRegister& m = mask_register();
+        if (m.left_by)
+            broken(Rule::Mask03, "the mask register still holds the mask of %s: SetVectorMask missing.", m.left_by);
+        if (m.counter) return counted(widest_bytes, m.low);
+        const uint64_t both[2] = {widest_bytes == 8 ? m.low & 0xffffffffu : m.low, m.high};
+        return bits_of(widest_bytes, both, repeats);
+    }
+
+    uint32_t repeats() const { return repeats_; }
+    uint32_t per_repeat() const { return per_repeat_; }
+    bool is_count_form() const { return count_form_; }
+    uint64_t count() const { return total_; }  // count form only
+    // All lanes of all repeats are active, or those of a count form: so many lanes one after another.
+    bool is_dense() const { return count_form_ || prefix_ == per_repeat_; }
+    uint64_t dense_lanes() const { return count_form_ ? total_ : uint64_t(repeats_) * per_repeat_; }
+    bool is_active(uint32_t repeat, uint32_t lane) const {
+        if (count_form_) return uint64_t(repeat) * per_repeat_ + lane < total_;
+        return ((lane < 64 ? low_ >> lane : high_ >> (lane - 64)) & 1) != 0;
+    }
+    bool empty() const { return repeats_ == 0 || (!count_form_ && !low_ && !high_); }
+
+    // f(first lane, number of lanes) for each stretch of active lanes of a repeat inside one unit of
+    // `unit` lanes.
+    template <class F>
+    void for_each_stretch(uint32_t repeat, uint32_t unit, F f) const {
+        if (count_form_ || prefix_ != kScattered) {
+            uint32_t n = prefix_;
+            if (count_form_) {
+                const uint64_t left = total_ - uint64_t(repeat) * per_repeat_;
+                n = left < per_repeat_ ? uint32_t(left) : per_repeat_;
+            }
+            for (uint32_t lane = 0; lane < n; lane += unit) f(lane, lane + unit < n ? unit : n - lane);
+            return;
+        }
+        for (uint32_t lane = 0; lane < per_repeat_;) {
+            if (!is_active(repeat, lane)) {
+                ++lane;
+                continue;
+            }
+            const uint32_t begin = lane, stop = (lane / unit + 1) * unit;
+            while (lane < per_repeat_ && lane < stop && is_active(repeat, lane)) ++lane;
+            f(begin, lane - begin);
+        }
+    }
+
+private:
+    static constexpr uint32_t kScattered = ~0u;  // the mask has gaps
+    static constexpr uint64_t ones(uint64_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+    explicit Lanes(uint32_t widest_bytes) : per_repeat_(kRepeatBytes / widest_bytes) {}
+    void set_repeats(uint64_t repeats) {
+        if (repeats > 255 || (repeats == 0 && kIs310p))
+            broken(Rule::Repeat01, "repeatTime must be %d .. 255 but got %llu.", kIs310p ? 1 : 0,
+                   static_cast<unsigned long long>(repeats));
+        repeats_ = uint32_t(repeats > 255 ? 255 : repeats);
+    }
+    uint32_t per_repeat_, repeats_ = 0, prefix_ = kScattered;
+    uint64_t low_ = 0, high_ = 0, total_ = 0;
+    bool count_form_ = false;
+};
+
+// How an operand steps, in bytes.
+struct Layout {
+    uint32_t element, block, repeat;  // element size, block stride, repeat stride
+    uint32_t offset(uint32_t r, uint32_t lane) const {
+        const uint32_t lanes_in_block = kBlockBytes / element;
+        return r * repeat + lane / lanes_in_block * block + lane % lanes_in_block * element;
+    }
+    // Lane follows lane without a gap, through all repeats of so many lanes.
+    bool contiguous(uint32_t per_repeat) const { return block == kBlockBytes && repeat == per_repeat * element; }
+};
+
+// f(byte offsets of the operands, number of lanes) for stretches that lie one after another in all of them.
+template <size_t K, class F>
+void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
+    uint32_t offsets[K];
+    bool all_contiguous = lanes.is_dense(), blocks_adjacent = true;
+    uint32_t widest = 1;
+    for (const Layout& l : layouts) {
+        all_contiguous = all_contiguous && l.contiguous(lanes.per_repeat());
+        blocks_adjacent = blocks_adjacent && l.block == kBlockBytes;
+        widest = l.element > widest ? l.element : widest;
+    }
+    if (all_contiguous) {
+        for (size_t k = 0; k < K; ++k) offsets[k] = 0;
+        if (lanes.dense_lanes()) f(offsets, uint32_t(lanes.dense_lanes()));
+        return;
+    }
+    const uint32_t unit = blocks_adjacent ? lanes.per_repeat() : kBlockBytes / widest;
+    for (uint32_t r = 0; r < lanes.repeats(); ++r)
+        lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
+            for (size_t k = 0; k < K; ++k) offsets[k] = layouts[k].offset(r, lane);
+            f(offsets, n);
+        });
+}
+
+// f(i) for i in [0, n), in a form that compilers vectorise: lanes do not depend on each other.
+#if defined(__clang__)
+#define NPU_SIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define NPU_SIM_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+template <class F>
+inline __attribute__((always_inline)) void each_lane(uint32_t n, F f) {
+    constexpr uint32_t kChunk = 64;  // a constant trip count: -O2 vectorises nothing else
+    uint32_t i = 0;
+    for (; i + kChunk <= n; i += kChunk) {
+        NPU_SIM_INDEPENDENT
+        for (uint32_t k = 0; k < kChunk; ++k) f(i + k);
+    }
+    for (; i < n; ++i) f(i);
+}
+
+// The bytes an operand covers, stretches that touch joined.
+inline const std::vector<Range>& ranges_of(const Lanes& lanes, const Layout& layout, uint32_t addr) {
+    static thread_local std::vector<Range> ranges;
+    ranges.clear();
+    const Layout only[1] = {layout};
+    for_each_run(lanes, only, [&](const uint32_t (&offset)[1], uint32_t n) {
+        const Range r{addr + offset[0], addr + offset[0] + n * layout.element};
+        if (!ranges.empty() && ranges.back().end == r.begin)
+            ranges.back().end = r.end;
+        else if (ranges.empty() || ranges.back().begin != r.begin || ranges.back().end != r.end)
+            ranges.push_back(r);
+    });
+    return ranges;
+}
+
+template <class T>
+Layout layout_of(const Operand<T>& o) {
+    return {uint32_t(sizeof(T)), o.block_stride * kBlockBytes, o.repeat_stride * kBlockBytes};
+}
+
+// A count form's operands are contiguous whatever their width.
+template <class T>
+Layout layout_of(const Operand<T>& o, const Lanes& lanes) {
+    if (!lanes.is_count_form()) return layout_of(o);
+    return {uint32_t(sizeof(T)), kBlockBytes, lanes.per_repeat() * uint32_t(sizeof(T))};
+}
+
+inline void check_aligned(const char* name, uint32_t addr, uint32_t alignment = kBlockBytes,
+                          Rule rule = Rule::Align01) {
+    if (addr % alignment) broken(rule, "`%s` starts at UB byte %u, which is no multiple of %u.", name, addr, alignment);
+}
+
+template <class T>
+void check_source(const Operand<T>& o, const Lanes& lanes) {
+    check_aligned(o.name, o.tensor.view().addr);
+    const auto& r = ranges_of(lanes, layout_of(o, lanes), o.tensor.view().addr);
+    reads(o.name, o.tensor.view(), r.data(), r.size());
+}
+
+template <class T>
+void check_destination(const Operand<T>& o, const Lanes& lanes) {
+    check_aligned(o.name, o.tensor.view().addr);
+    if (o.block_stride == 0 && !lanes.is_count_form()) broken(Rule::Stride02, "`%s` has block stride 0.", o.name);
+    const auto& r = ranges_of(lanes, layout_of(o, lanes), o.tensor.view().addr);
+    writes(o.name, o.tensor.view(), r.data(), r.size());
+}
+
+// Bytes from the operand's first to past its last, at most.
+inline uint64_t extent_of(const Lanes& lanes, const Layout& layout) {
+    if (lanes.empty()) return 0;
+    if (lanes.is_count_form()) return lanes.count() * layout.element;
+    return uint64_t(lanes.repeats() - 1) * layout.repeat + layout.offset(0, lanes.per_repeat() - 1) + layout.element;
+}
+
+// Destination and source: the very same bytes, step by step, or nothing a repeat has yet to read.
+// may_accumulate: dst == src with repeat stride 0, the in-place sum of six binary operations.
+template <class T, class U>
+void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false) {
+    const Layout to = layout_of(dst, lanes), from = layout_of(src, lanes);
+    const uint32_t at = dst.tensor.view().addr, source = src.tensor.view().addr;
+    if (at == source && to.element == from.element && to.block == from.block && to.repeat == from.repeat) {
+        if (to.repeat != 0 || lanes.repeats() <= 1 || may_accumulate) return;
+    } else if (may_accumulate && at == source && to.block == from.block && (to.repeat == 0 || from.repeat == 0)) {
+        return;
+    }
+    if (source + extent_of(lanes, from) <= at || at + extent_of(lanes, to) <= source) return;
+    const auto ranges = ranges_of(lanes, from, source);  // a copy: the list is shared
+    const auto& written = ranges_of(lanes, to, at);
+    if (ranges.empty() || written.empty()) return;
+    uint32_t low = ~0u, high = 0, wlow = ~0u, whigh = 0;
+    for (const Range& r : ranges) low = r.begin < low ? r.begin : low, high = r.end > high ? r.end : high;
+    for (const Range& r : written) wlow = r.begin < wlow ? r.begin : wlow, whigh = r.end > whigh ? r.end : whigh;
+    if (high <= wlow || whigh <= low) return;
+    // They come near each other: look repeat by repeat. last_write[byte - wlow]: repeat that wrote it.
+    static thread_local std::vector<uint32_t> last_write;
+    last_write.assign(whigh - wlow, 0);
+    const Layout both[2] = {to, from};
+    const uint32_t unit = kBlockBytes / (to.element > from.element ? to.element : from.element);
+    for (uint32_t r = 0; r < lanes.repeats(); ++r)
+        lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
+            const uint32_t begin = at + both[0].offset(r, lane) - wlow;
+            for (uint32_t b = begin; b < begin + n * to.element; ++b)
+                if (!last_write[b]) last_write[b] = r + 1;
+        });
+    for (uint32_t r = 0; r < lanes.repeats(); ++r)
+        lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
+            const uint32_t begin = source + both[1].offset(r, lane);
+            for (uint32_t b = begin; b < begin + n * from.element; ++b) {
+                if (b < wlow || b >= whigh || !last_write[b - wlow]) continue;
+                const uint32_t writer = last_write[b - wlow] - 1;
+                if (writer < r)
+                    return broken(Rule::Overlap02, "repeat %u reads UB byte %u of `%s`, which repeat %u wrote as `%s`.",
+                                  r, b, src.name, writer, dst.name);
+                if (writer == r)
+                    return broken(Rule::Overlap01,
+                                  "`%s` and `%s` overlap in repeat %u (UB byte %u) without being the "
+                                  "same memory.",
+                                  dst.name, src.name, r, b);
+            }
+        });
+}
+
+// For APIs that allow no overlap at all.
+inline void check_apart(const char* dst, Range to, const char* src, Range from) {
+    if (to.begin < from.end && from.begin < to.end)
+        broken(Rule::Overlap01, "`%s` (UB bytes [%u, %u)) and `%s` ([%u, %u)) must not overlap.", dst, to.begin, to.end,
+               src, from.begin, from.end);
+}
+
+}  // namespace npu_sim

@@ -1,0 +1,59 @@
+// SetMaskCount, SetMaskNorm, SetVectorMask, ResetMask: the mask register of forms with isSetMask = false.
+//
+// Rules: the register is back to normal mode and all ones before the kernel ends. A mask that another
+// instruction left is not relied on (SIM-MASK-03).
+// Meaning: normal mode: a bit a lane, {high, low} in this order. Counter mode: low is the number of
+// elements of the whole instruction.
+// Cost: one scalar cycle.
+#pragma once
+
+#include "ascendc/arithmetic.h"
+
+namespace npu_sim {
+
+inline void set_mask(const char* api, Site site, const MaskRegister& value) {
+    start(Pipe::S, api, site);
+    mask_register() = value;
+    finish_scalar(1);
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+inline void SetMaskCount(NPU_SIM_SITE) {
+    npu_sim::MaskRegister m = npu_sim::mask_register();
+    m.counter = true;
+    npu_sim::set_mask("SetMaskCount", site, m);
+}
+inline void SetMaskNorm(NPU_SIM_SITE) {
+    npu_sim::MaskRegister m = npu_sim::mask_register();
+    m.counter = false;
+    npu_sim::set_mask("SetMaskNorm", site, m);
+}
+inline void ResetMask(NPU_SIM_SITE) {
+    npu_sim::MaskRegister m;
+    m.counter = npu_sim::mask_register().counter;
+    npu_sim::set_mask("ResetMask", site, m);
+}
+
+template <class T, MaskMode mode = MaskMode::NORMAL>
+void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow, NPU_SIM_SITE) {
+    const bool counter = npu_sim::mask_register().counter;
+    npu_sim::set_mask("SetVectorMask", site, {counter, maskLow, maskHigh});
+    if (counter != (mode == MaskMode::COUNTER))
+        npu_sim::broken_at(npu_sim::Rule::Mask03, "SetVectorMask", site, "the mask is for %s mode but the mode is %s.",
+                           counter ? "normal" : "counter", counter ? "counter" : "normal");
+}
+template <class T, MaskMode mode = MaskMode::NORMAL>
+void SetVectorMask(int32_t len, NPU_SIM_SITE) {
+    if (mode == MaskMode::COUNTER) return SetVectorMask<T, mode>(0, uint64_t(len), site);
+    constexpr int32_t kLanes = int32_t(npu_sim::kRepeatBytes / sizeof(T));
+    if (len < 1 || len > kLanes)
+        npu_sim::broken_at(npu_sim::Rule::Mask01, "SetVectorMask", site, "the mask must be 1 .. %d but got %d.", kLanes,
+                           len);
+    auto ones = [](int32_t n) { return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1; };
+    SetVectorMask<T, mode>(ones(len - 64), ones(len), site);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,186 @@
+// The parameter structs of AscendC, with fields that tell when a value does not fit them.
+#pragma once
+
+#include <limits>
+
+#include "ascendc/types.h"
+
+namespace npu_sim {
+
+// An integer field: what does not fit is reported where it is written, not silently cut off.
+template <class I, Rule rule>
+class Field {
+public:
+    constexpr Field() = default;
+    template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
+    constexpr Field(V value, NPU_SIM_SITE) : value_(I(value)) {
+        if (!fits(value))
+            broken_at(rule, "a parameter struct", site, "the value must be %lld .. %llu but got %lld.",
+                      static_cast<long long>(std::numeric_limits<I>::min()),
+                      static_cast<unsigned long long>(std::numeric_limits<I>::max()), static_cast<long long>(value));
+    }
+    template <class J, Rule other>
+    constexpr Field(const Field<J, other>& value, NPU_SIM_SITE) : Field(J(value), site) {}
+    constexpr operator I() const { return value_; }
+
+private:
+    template <class V>
+    static constexpr bool fits(V value) {
+        using Limits = std::numeric_limits<I>;
+        if constexpr (std::is_signed_v<V> && std::is_unsigned_v<I>)
+            return value >= 0 && static_cast<unsigned long long>(value) <= Limits::max();
+        else if constexpr (std::is_unsigned_v<V>)
+            return value <= static_cast<unsigned long long>(Limits::max());
+        else
+            return value >= Limits::min() && value <= Limits::max();
+    }
+    I value_ = 0;
+};
+
+template <class I>
+using Stride = Field<I, Rule::Stride01>;
+template <class I>
+using CopySize = Field<I, Rule::Count03>;
+
+// A repeatTime argument before it is narrowed to the 8 bits that the hardware has: 256 is reported,
+// not silently 0.
+class RepeatTime {
+public:
+    template <class I, class = std::enable_if_t<std::is_integral_v<I>>>
+    constexpr RepeatTime(I value) : value_(uint64_t(value)) {}
+    template <class I, Rule rule>
+    constexpr RepeatTime(const Field<I, rule>& value) : value_(uint64_t(I(value))) {}
+    constexpr operator uint64_t() const { return value_; }
+
+private:
+    uint64_t value_;
+};
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+// ---- vector instructions: block and repeat strides in 32-byte blocks, from start to start -----------
+
+struct BinaryRepeatParams {
+    BinaryRepeatParams() = default;
+    BinaryRepeatParams(npu_sim::Stride<uint8_t> dstBlk, npu_sim::Stride<uint8_t> src0Blk,
+                       npu_sim::Stride<uint8_t> src1Blk, npu_sim::Stride<uint8_t> dstRep,
+                       npu_sim::Stride<uint8_t> src0Rep, npu_sim::Stride<uint8_t> src1Rep)
+        : dstBlkStride(dstBlk),
+          src0BlkStride(src0Blk),
+          src1BlkStride(src1Blk),
+          dstRepStride(dstRep),
+          src0RepStride(src0Rep),
+          src1RepStride(src1Rep) {}
+    uint32_t blockNumber = DEFAULT_BLK_NUM;
+    npu_sim::Stride<uint8_t> dstBlkStride = 1, src0BlkStride = 1, src1BlkStride = 1;
+    npu_sim::Stride<uint8_t> dstRepStride = 8, src0RepStride = 8, src1RepStride = 8;
+    bool repeatStrideMode = false, strideSizeMode = false;
+};
+
+struct UnaryRepeatParams {
+    UnaryRepeatParams() = default;
+    UnaryRepeatParams(npu_sim::Stride<uint16_t> dstBlk, npu_sim::Stride<uint16_t> srcBlk,
+                      npu_sim::Stride<uint8_t> dstRep, npu_sim::Stride<uint8_t> srcRep, bool half = false)
+        : dstBlkStride(dstBlk), srcBlkStride(srcBlk), dstRepStride(dstRep), srcRepStride(srcRep), halfBlock(half) {}
+    uint32_t blockNumber = DEFAULT_BLK_NUM;
+    npu_sim::Stride<uint16_t> dstBlkStride = 1, srcBlkStride = 1;
+    npu_sim::Stride<uint8_t> dstRepStride = 8, srcRepStride = 8;
+    bool repeatStrideMode = false, strideSizeMode = false, halfBlock = false;
+};
+
+struct CopyRepeatParams {
+    CopyRepeatParams() = default;
+    CopyRepeatParams(npu_sim::Stride<uint16_t> dst, npu_sim::Stride<uint16_t> src, npu_sim::Stride<uint16_t> dstRepeat,
+                     npu_sim::Stride<uint16_t> srcRepeat)
+        : dstStride(dst), srcStride(src), dstRepeatSize(dstRepeat), srcRepeatSize(srcRepeat) {}
+    npu_sim::Stride<uint16_t> dstStride = 0, srcStride = 0;  // set them: 0 is no block stride of a destination
+    npu_sim::Stride<uint16_t> dstRepeatSize = 8, srcRepeatSize = 8;
+};
+
+struct GatherRepeatParams {
+    GatherRepeatParams() = default;
+    GatherRepeatParams(npu_sim::Stride<uint8_t> dstBlk, npu_sim::Stride<uint8_t> dstRep)
+        : dstRepStride(dstRep), dstBlkStride(dstBlk) {}
+    uint32_t blockNumber = DEFAULT_BLK_NUM;
+    npu_sim::Stride<uint16_t> dstRepStride = 8;
+    npu_sim::Stride<uint8_t> dstBlkStride = 1, src0BlkStride = 1, src1BlkStride = 1, src0RepStride = 8,
+                             src1RepStride = 8;
+    bool repeatStrideMode = false, strideSizeMode = false;
+};
+
+struct BrcbRepeatParams {
+    BrcbRepeatParams() = default;
+    BrcbRepeatParams(npu_sim::Stride<uint16_t> dstBlk, npu_sim::Stride<uint16_t> dstRep)
+        : dstBlkStride(dstBlk), dstRepStride(dstRep) {}
+    uint32_t blockNumber = DEFAULT_BLK_NUM;
+    npu_sim::Stride<uint16_t> dstBlkStride = 1, dstRepStride = 8;
+};
+
+struct GatherMaskParams {
+    GatherMaskParams() = default;
+    GatherMaskParams(npu_sim::Stride<uint8_t> src0Block, npu_sim::CopySize<uint16_t> repeats,
+                     npu_sim::Stride<uint16_t> src0Repeat, npu_sim::Stride<uint8_t> src1Repeat)
+        : src0BlockStride(src0Block),
+          repeatTimes(repeats),
+          src0RepeatStride(src0Repeat),
+          src1RepeatStride(src1Repeat) {}
+    npu_sim::Stride<uint8_t> src0BlockStride = 1;
+    npu_sim::CopySize<uint16_t> repeatTimes = 0;
+    npu_sim::Stride<uint16_t> src0RepeatStride = 8;
+    npu_sim::Stride<uint8_t> src1RepeatStride = 8;
+};
+
+// ---- copies: strides are gaps, from end to start ----------------------------------------------------
+
+// Everything in 32-byte blocks for DataCopy. For DataCopyPad blockLen and the gap in GM are bytes.
+struct DataCopyParams {
+    DataCopyParams() = default;
+    DataCopyParams(npu_sim::CopySize<uint16_t> count, npu_sim::CopySize<uint16_t> len,
+                   npu_sim::CopySize<uint16_t> srcGap_, npu_sim::CopySize<uint16_t> dstGap_)
+        : blockCount(count), blockLen(len), srcStride(srcGap_), dstStride(dstGap_) {}
+    npu_sim::CopySize<uint16_t> blockCount = 1, blockLen = 0;
+    union {
+        npu_sim::CopySize<uint16_t> srcStride = 0;
+        npu_sim::CopySize<uint16_t> srcGap;
+    };
+    union {
+        npu_sim::CopySize<uint16_t> dstStride = 0;
+        npu_sim::CopySize<uint16_t> dstGap;
+    };
+};
+
+struct DataCopyPadParams {
+    DataCopyPadParams() = default;
+    DataCopyPadParams(bool pad, npu_sim::CopySize<uint8_t> left, npu_sim::CopySize<uint8_t> right, uint64_t value)
+        : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
+    bool isPad = false;
+    npu_sim::CopySize<uint8_t> leftPadding = 0, rightPadding = 0;
+    uint64_t paddingValue = 0;
+};
+
+// blockLen and the gap in GM in bytes, the gap in UB in 32-byte blocks. Ascend950: gaps may be negative.
+struct DataCopyExtParams {
+    using Gap = npu_sim::CopySize<std::conditional_t<npu_sim::kIs950, int64_t, uint32_t>>;
+    DataCopyExtParams() = default;
+    DataCopyExtParams(npu_sim::CopySize<uint16_t> count, npu_sim::CopySize<uint32_t> len, Gap src, Gap dst,
+                      npu_sim::CopySize<uint32_t> reserved)
+        : blockCount(count), blockLen(len), srcStride(src), dstStride(dst), rsv(reserved) {}
+    npu_sim::CopySize<uint16_t> blockCount = 1;
+    npu_sim::CopySize<uint32_t> blockLen = 0;
+    Gap srcStride = 0, dstStride = 0;
+    npu_sim::CopySize<uint32_t> rsv = 0;
+};
+
+template <class T>
+struct DataCopyPadExtParams {
+    DataCopyPadExtParams() = default;
+    DataCopyPadExtParams(bool pad, npu_sim::CopySize<uint8_t> left, npu_sim::CopySize<uint8_t> right, T value)
+        : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
+    bool isPad = false;
+    npu_sim::CopySize<uint8_t> leftPadding = 0, rightPadding = 0;
+    T paddingValue{};
+};
+
+}  // namespace AscendC

@@ -1,0 +1,158 @@
+// TPipe, TQue, TQueBind, TBuf: who owns which part of UB, and the events that queues set and wait for.
+#pragma once
+
+#include "ascendc/sync.h"
+#include "ascendc/tensor.h"
+
+namespace AscendC {
+
+template <TPosition src, TPosition dst, int32_t depth, auto mask = 0>
+class TQueBind {
+    static constexpr bool kIn = src == TPosition::GM && dst == TPosition::VECIN;
+    static constexpr bool kOut = src == TPosition::VECOUT && dst == TPosition::GM;
+    static constexpr bool kThrough = src == TPosition::VECIN && dst == TPosition::VECOUT;
+    static_assert(kIn || kOut || kThrough, "a vector core has the queues GM-VECIN, VECOUT-GM and VECIN-VECOUT");
+
+public:
+    template <class T>
+    LocalTensor<T> AllocTensor(NPU_SIM_SITE) {
+        return LocalTensor<T>(npu_sim::alloc_tensor(queue_, site), kPosition);
+    }
+    template <class T>
+    void AllocTensor(LocalTensor<T>& tensor, NPU_SIM_SITE) {
+        static_assert(depth == 0, "AllocTensor(tensor) needs a queue of depth 0");
+        tensor = LocalTensor<T>(npu_sim::alloc_tensor(queue_, site), kPosition);
+    }
+    template <class T>
+    bool EnQue(const LocalTensor<T>& tensor, NPU_SIM_SITE) {
+        npu_sim::enqueue(queue_, tensor.view(), site);
+        return true;
+    }
+    template <class T>
+    LocalTensor<T> DeQue(NPU_SIM_SITE) {
+        return LocalTensor<T>(npu_sim::dequeue(queue_, site), kPosition);
+    }
+    template <class T>
+    void DeQue(LocalTensor<T>& tensor, NPU_SIM_SITE) {
+        static_assert(depth == 0, "DeQue(tensor) needs a queue of depth 0");
+        tensor = LocalTensor<T>(npu_sim::dequeue(queue_, site), kPosition);
+    }
+    template <class T>
+    void FreeTensor(LocalTensor<T>& tensor, NPU_SIM_SITE) {
+        npu_sim::free_tensor(queue_, tensor.view(), site);
+    }
+    template <class T>
+    void FreeTensor(const LocalTensor<T>& tensor, NPU_SIM_SITE) {
+        npu_sim::free_tensor(queue_, tensor.view(), site);
+    }
+    bool HasTensorInQue() const { return npu_sim::queued(queue_) > 0; }
+    bool VacantInQue() const { return npu_sim::queued(queue_) < depth; }
+    bool HasIdleBuffer() const { return npu_sim::idle_buffers(queue_) > 0; }
+    int32_t GetTensorCountInQue() const { return npu_sim::queued(queue_); }
+    void FreeAllEvent(NPU_SIM_SITE) { npu_sim::free_all_events(queue_, site); }
+
+private:
+    friend class TPipe;
+    static constexpr TPosition kPosition = kOut ? TPosition::VECOUT : TPosition::VECIN;
+    static constexpr npu_sim::QueueKind kind() {
+        using npu_sim::Pipe;
+        if constexpr (kIn) return {"VECIN", Pipe::MTE2, Pipe::V, depth};
+        if constexpr (kOut) return {"VECOUT", Pipe::V, Pipe::MTE3, depth};
+        return {"VECIN-VECOUT", Pipe::MTE2, Pipe::MTE3, depth};
+    }
+    int32_t queue_ = -1;
+};
+
+namespace sim_detail {
+constexpr TPosition source_of(TPosition p) { return p == TPosition::VECIN ? TPosition::GM : p; }
+constexpr TPosition target_of(TPosition p) { return p == TPosition::VECIN ? p : TPosition::GM; }
+}  // namespace sim_detail
+
+template <TPosition pos, int32_t depth, auto mask = 0>
+class TQue : public TQueBind<sim_detail::source_of(pos), sim_detail::target_of(pos), depth, mask> {};
+
+template <TPosition pos = TPosition::VECCALC>
+class TBuf {
+    static_assert(pos == TPosition::VECIN || pos == TPosition::VECOUT || pos == TPosition::VECCALC,
+                  "a TBuf of a vector core is VECIN, VECOUT or VECCALC");
+
+public:
+    template <class T>
+    LocalTensor<T> Get(NPU_SIM_SITE) {
+        return LocalTensor<T>(npu_sim::buffer_view(buffer_, site), pos);
+    }
+    template <class T>
+    LocalTensor<T> Get(uint32_t elements, NPU_SIM_SITE) {
+        LocalTensor<T> t = Get<T>(site);
+        t.SetSize(elements);
+        return t;
+    }
+    template <class T>
+    LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t offset_bytes, NPU_SIM_SITE) {
+        npu_sim::UbView v = npu_sim::buffer_view(buffer_, site);
+        v.addr += offset_bytes;
+        v.bytes = elements * uint32_t(sizeof(T));
+        return LocalTensor<T>(v, pos);
+    }
+
+private:
+    friend class TPipe;
+    int32_t buffer_ = -1;
+};
+
+class TPipe;
+namespace sim_detail {
+inline thread_local TPipe* current_pipe = nullptr;
+}
+
+class TPipe {
+public:
+    explicit TPipe(NPU_SIM_SITE) {
+        npu_sim::pipe_created(site);
+        sim_detail::current_pipe = this;
+    }
+    ~TPipe() noexcept(false) {
+        sim_detail::current_pipe = nullptr;
+        npu_sim::pipe_destroyed();
+    }
+    TPipe(const TPipe&) = delete;
+    TPipe& operator=(const TPipe&) = delete;
+
+    template <TPosition src, TPosition dst, int32_t depth, auto mask>
+    bool InitBuffer(TQueBind<src, dst, depth, mask>& queue, uint8_t num, uint32_t len, NPU_SIM_SITE) {
+        if (queue.queue_ >= 0) npu_sim::broken_at(npu_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
+        queue.queue_ = npu_sim::init_queue(queue.kind(), num, len, site);
+        return true;
+    }
+    template <TPosition pos>
+    bool InitBuffer(TBuf<pos>& buffer, uint32_t len, NPU_SIM_SITE) {
+        if (buffer.buffer_ >= 0) npu_sim::broken_at(npu_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
+        buffer.buffer_ = npu_sim::init_buffer("TBuf", len, site);
+        return true;
+    }
+    void Reset(NPU_SIM_SITE) { npu_sim::pipe_reset(site); }
+    void Destroy() { npu_sim::pipe_destroyed(); }
+
+    template <HardEvent event>
+    TEventID AllocEventID(NPU_SIM_SITE) {
+        return TEventID(npu_sim::alloc_event(source_pipe(event), target_pipe(event), "AllocEventID", site));
+    }
+    template <HardEvent event>
+    void ReleaseEventID(TEventID id, NPU_SIM_SITE) {
+        npu_sim::release_event(source_pipe(event), target_pipe(event), id, "ReleaseEventID", site);
+    }
+    template <HardEvent event>
+    TEventID FetchEventID(NPU_SIM_SITE) {
+        return FetchEventID(event, site);
+    }
+    TEventID FetchEventID(HardEvent event, NPU_SIM_SITE) {
+        return TEventID(npu_sim::fetch_event(source_pipe(event), target_pipe(event), site));
+    }
+};
+
+inline TPipe* GetTPipePtr(NPU_SIM_SITE) {
+    if (!npu_sim::pipe_alive()) npu_sim::broken_at(npu_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
+    return sim_detail::current_pipe;
+}
+
+}  // namespace AscendC

@@ -1,0 +1,91 @@
+// Adds, Muls, Maxs, Mins: a tensor and a scalar into a tensor. Axpy: dst += scalar * src.
+//
+// Rules: as for binary.h. Axpy takes T = U half or float, or a float destination and a half source:
+// 64 lanes a repeat then, and each operand's strides are its own.
+// Meaning: half in float, rounded once; Axpy rounds the product and then the sum (half sources with a
+// float destination: the product is kept in float).
+// Cost: one cycle a repeat, Axpy two.
+#pragma once
+
+#include "ascendc/arithmetic.h"
+
+namespace AscendC {
+
+// The three call forms. expr: of a (a lane) and s (the scalar).
+#define NPU_SIM_SCALAR(Name, expr)                                                                                \
+    namespace sim_detail {                                                                                        \
+    template <class T>                                                                                            \
+    void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar, const npu_sim::Lanes& lanes, \
+                     const UnaryRepeatParams& p = {}) {                                                           \
+        static_assert(NPU_SIM_ARITHMETIC, #Name ": this SoC does not have it for this type");                     \
+        const auto s = npu_sim::Arithmetic<T>::widen(scalar);                                                     \
+        npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                 \
+                                 npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes, 1,       \
+                                 [s](auto a) { return decltype(a)(expr); });                                      \
+    }                                                                                                             \
+    }                                                                                                             \
+    template <class T, bool isSetMask = true>                                                                     \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count,   \
+              NPU_SIM_SITE) {                                                                                     \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
+        sim_detail::Name##Lanes(dst, src, scalarValue, npu_sim::count_lanes<isSetMask>(sizeof(T), count));        \
+    }                                                                                                             \
+    template <class T, bool isSetMask = true>                                                                     \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,          \
+              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {              \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
+        sim_detail::Name##Lanes(dst, src, scalarValue,                                                            \
+                                npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
+    }                                                                                                             \
+    template <class T, bool isSetMask = true>                                                                     \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[],        \
+              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {              \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
+        sim_detail::Name##Lanes(dst, src, scalarValue,                                                            \
+                                npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
+    }
+
+NPU_SIM_SCALAR(Adds, a + s)
+NPU_SIM_SCALAR(Muls, a* s)
+NPU_SIM_SCALAR(Maxs, a > s ? a : s)
+NPU_SIM_SCALAR(Mins, a < s ? a : s)
+
+namespace sim_detail {
+
+template <class T, class U>
+void AxpyLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src, U scalar, const npu_sim::Lanes& lanes,
+               const UnaryRepeatParams& p) {
+    static_assert((std::is_same_v<T, U> && (NPU_SIM_FLOATING || (npu_sim::kIs950 && npu_sim::kIsBfloat16<T>))) ||
+                      (std::is_same_v<T, float> && std::is_same_v<U, half>),
+                  "Axpy: this SoC does not have it for these types");
+    const float s = npu_sim::Arithmetic<U>::widen(scalar);
+    const npu_sim::Arithmetic<T> type;
+    npu_sim::unary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                            npu_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes, 2,
+                            [=](float a, float d) { return type.widen(type.narrow(a * s)) + d; });
+}
+
+}  // namespace sim_detail
+
+template <class T, class U>
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, const int32_t& count,
+          NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Axpy", site);
+    sim_detail::AxpyLanes(dst, src, scalarValue, npu_sim::count_lanes<true>(npu_sim::kWidest<T, U>, count), {});
+}
+template <class T, class U, bool isSetMask = true>
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, uint64_t mask,
+          const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Axpy", site);
+    sim_detail::AxpyLanes(dst, src, scalarValue,
+                          npu_sim::repeat_lanes<isSetMask>("Axpy", npu_sim::kWidest<T, U>, mask, repeatTime), params);
+}
+template <class T, class U, bool isSetMask = true>
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, uint64_t mask[],
+          const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Axpy", site);
+    sim_detail::AxpyLanes(dst, src, scalarValue,
+                          npu_sim::repeat_lanes<isSetMask>("Axpy", npu_sim::kWidest<T, U>, mask, repeatTime), params);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,51 @@
+// Events and barriers between the pipes of one core, and the core's index.
+#pragma once
+
+#include "ascendc/types.h"
+
+namespace AscendC {
+
+constexpr npu_sim::Pipe source_pipe(HardEvent e) {
+    using npu_sim::Pipe;
+    constexpr Pipe kFrom[] = {Pipe::S,    Pipe::S,    Pipe::S,    Pipe::V,    Pipe::V,    Pipe::V,
+                              Pipe::MTE2, Pipe::MTE2, Pipe::MTE2, Pipe::MTE3, Pipe::MTE3, Pipe::MTE3};
+    return kFrom[int(e)];
+}
+
+constexpr npu_sim::Pipe target_pipe(HardEvent e) {
+    using npu_sim::Pipe;
+    constexpr Pipe kTo[] = {Pipe::V, Pipe::MTE2, Pipe::MTE3, Pipe::S, Pipe::MTE2, Pipe::MTE3,
+                            Pipe::S, Pipe::V,    Pipe::MTE3, Pipe::S, Pipe::V,    Pipe::MTE2};
+    return kTo[int(e)];
+}
+
+// Raised on the source pipe once all its earlier work is done.
+template <HardEvent event>
+void SetFlag(int32_t id, NPU_SIM_SITE) {
+    npu_sim::set_flag(source_pipe(event), target_pipe(event), id, "SetFlag", site);
+}
+
+// Stalls the target pipe until the flag is up, and takes it down.
+template <HardEvent event>
+void WaitFlag(int32_t id, NPU_SIM_SITE) {
+    npu_sim::wait_flag(source_pipe(event), target_pipe(event), id, "WaitFlag", site);
+}
+
+// Earlier work of the pipe is done before later work starts; PIPE_ALL: of all pipes.
+template <pipe_t pipe>
+void PipeBarrier(NPU_SIM_SITE) {
+    static_assert(pipe == PIPE_V || pipe == PIPE_MTE2 || pipe == PIPE_MTE3 || pipe == PIPE_ALL,
+                  "PipeBarrier takes PIPE_V, PIPE_MTE2, PIPE_MTE3 or PIPE_ALL");
+    npu_sim::barrier(pipe == PIPE_ALL ? npu_sim::kAllPipes : int32_t(pipe), site);
+}
+
+// Orders the scalar unit's own memory accesses, which here are in order anyway.
+template <MemDsbT type>
+void DataSyncBarrier() {
+    static_assert(!npu_sim::kIs310p || type > MemDsbT::SEQ, "DataSyncBarrier: Ascend310P does not have it");
+}
+
+inline int64_t GetBlockIdx() { return npu_sim::block_index(); }
+inline int64_t GetBlockNum() { return npu_sim::block_count(); }
+
+}  // namespace AscendC

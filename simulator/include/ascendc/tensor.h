@@ -1,0 +1,131 @@
+// LocalTensor: a typed view of UB. GlobalTensor: a typed view of GM. Scalar accesses run on pipe S.
+#pragma once
+
+#include "ascendc/types.h"
+
+namespace AscendC {
+
+template <class T>
+class LocalTensor {
+public:
+    using PrimType = T;
+    LocalTensor() = default;
+    explicit LocalTensor(const npu_sim::UbView& view, TPosition position = TPosition::VECCALC)
+        : view_(view), position_(position) {}
+
+    LocalTensor operator[](uint32_t offset) const {
+        LocalTensor t = *this;
+        const uint64_t skipped = uint64_t(offset) * sizeof(T);
+        t.view_.addr += uint32_t(skipped);
+        // Past the end: no byte is left, so that any use is reported.
+        t.view_.bytes = skipped <= view_.bytes ? view_.bytes - uint32_t(skipped) : 0;
+        return t;
+    }
+    template <class U>
+    LocalTensor<U> ReinterpretCast() const {
+        return LocalTensor<U>(view_, position_);
+    }
+    uint32_t GetSize() const { return view_.bytes / sizeof(T); }
+    uint32_t GetLength() const { return view_.bytes; }
+    void SetSize(uint32_t elements) { view_.bytes = elements * uint32_t(sizeof(T)); }
+    TPosition GetPosition() const { return position_; }
+    uint64_t GetPhyAddr() const { return view_.addr; }
+    uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + uint64_t(offset) * sizeof(T); }
+
+    T GetValue(uint32_t index, NPU_SIM_SITE) const {
+        npu_sim::start(npu_sim::Pipe::S, "GetValue", site);
+        const npu_sim::Range r = range_of(index);
+        npu_sim::reads("tensor", view_, &r, 1);
+        T value;
+        std::memcpy(&value, npu_sim::ub() + r.begin, sizeof value);
+        npu_sim::finish_scalar(kScalarCycles);
+        return value;
+    }
+    template <class U>
+    void SetValue(uint32_t index, U value, NPU_SIM_SITE) const {
+        npu_sim::start(npu_sim::Pipe::S, "SetValue", site);
+        const npu_sim::Range r = range_of(index);
+        npu_sim::writes("tensor", view_, &r, 1);
+        const T converted = T(value);
+        std::memcpy(npu_sim::ub() + r.begin, &converted, sizeof converted);
+        npu_sim::finish_scalar(kScalarCycles);
+    }
+    // Reads only: what the kernels here need of operator().
+    T operator()(uint32_t index, NPU_SIM_SITE) const { return GetValue(index, site); }
+
+    // The simulator's own.
+    const npu_sim::UbView& view() const { return view_; }
+    T* data() const { return reinterpret_cast<T*>(npu_sim::ub() + view_.addr); }
+
+private:
+    static constexpr double kScalarCycles = 30;
+    npu_sim::Range range_of(uint32_t index) const {
+        const uint32_t begin = view_.addr + index * uint32_t(sizeof(T));
+        return {begin, begin + uint32_t(sizeof(T))};
+    }
+    npu_sim::UbView view_;
+    TPosition position_ = TPosition::VECCALC;
+};
+
+template <class T>
+class GlobalTensor {
+public:
+    using PrimType = T;
+    void SetGlobalBuffer(T* address, uint64_t elements) {
+        address_ = address;
+        elements_ = elements;
+    }
+    void SetGlobalBuffer(T* address) { SetGlobalBuffer(address, 0); }
+    const T* GetPhyAddr() const { return address_; }
+    T* GetPhyAddr(uint64_t offset) const { return address_ + offset; }
+    uint64_t GetSize() const { return elements_; }
+    GlobalTensor operator[](uint64_t offset) const {
+        GlobalTensor t = *this;
+        t.address_ += offset;
+        t.elements_ = elements_ > offset ? elements_ - offset : 0;
+        return t;
+    }
+    template <CacheRwMode mode = CacheRwMode::RW>
+    void SetL2CacheHint(CacheMode) {
+        static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "SetL2CacheHint: Ascend310P does not have it");
+    }
+    T GetValue(uint64_t offset, NPU_SIM_SITE) const {
+        npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::GetValue", site);
+        npu_sim::reads_gm("tensor", uintptr_t(address_ + offset), sizeof(T));
+        T value;
+        std::memcpy(&value, address_ + offset, sizeof value);
+        npu_sim::finish_scalar(kScalarCycles);
+        return value;
+    }
+    T operator()(uint64_t offset, NPU_SIM_SITE) const {
+        static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "GlobalTensor(): Ascend310P does not have it");
+        return GetValue(offset, site);
+    }
+    // Into the scalar unit's cache: DataCacheCleanAndInvalid takes it to GM.
+    void SetValue(uint64_t offset, T value, NPU_SIM_SITE) const {
+        npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::SetValue", site);
+        npu_sim::writes_gm("tensor", uintptr_t(address_ + offset), sizeof(T));
+        npu_sim::write_through_cache(uintptr_t(address_ + offset), sizeof(T));
+        std::memcpy(address_ + offset, &value, sizeof value);
+        npu_sim::finish_scalar(kScalarCycles);
+    }
+    T* data() const { return address_; }
+
+private:
+    static constexpr double kScalarCycles = 60;  // a miss of the scalar cache costs more, a hit less
+    T* address_ = nullptr;
+    uint64_t elements_ = 0;
+};
+
+template <class T, CacheLine line, DcciDst destination>
+void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, NPU_SIM_SITE) {
+    static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>,
+                  "DataCacheCleanAndInvalid: Ascend310P has only the form without DcciDst");
+    npu_sim::clean_cache(uintptr_t(tensor.data()), line == CacheLine::ENTIRE_DATA_CACHE, site);
+}
+template <class T, CacheLine line>
+void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, NPU_SIM_SITE) {
+    npu_sim::clean_cache(uintptr_t(tensor.data()), line == CacheLine::ENTIRE_DATA_CACHE, site);
+}
+
+}  // namespace AscendC

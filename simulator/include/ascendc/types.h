@@ -1,0 +1,148 @@
+// Qualifiers, scalar types and enumerations of AscendC.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "ascendc/runtime.h"
+
+#ifndef __CCE_AICORE__
+#error "__CCE_AICORE__ is not defined: compile kernels as CMake's npu_rope_add_kernel does (220, 200 or 310)"
+#endif
+
+#define __aicore__
+#define __global__ __attribute__((visibility("default")))
+#define __gm__
+#define __ubuf__
+#define GM_ADDR uint8_t*
+
+namespace npu_sim {
+
+constexpr int kArch = __CCE_AICORE__;  // 220: Ascend910B, 910_93; 200: Ascend310P; 310: Ascend950
+constexpr bool kIs910b = kArch == 220, kIs310p = kArch == 200, kIs950 = kArch == 310;
+static_assert(kIs910b || kIs310p || kIs950, "__CCE_AICORE__ must be 220, 200 or 310");
+
+template <class>
+constexpr bool kNever = false;
+
+template <class T, class... Allowed>
+constexpr bool kIsOneOf = (std::is_same_v<T, Allowed> || ...);
+
+// ---- binary16 and bfloat16, bit by bit --------------------------------------------------------
+
+template <class To, class From>
+inline To bits(From from) {
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+inline float half_to_float(uint16_t h) {
+    const uint32_t magnitude = uint32_t(h & 0x7fff) << 13;
+    const float scaled = bits<float>(magnitude) * 0x1p112f;  // exact, subnormals too
+    const uint32_t special = magnitude >= (0x7c00u << 13) ? magnitude | 0x7f800000u : bits<uint32_t>(scaled);
+    return bits<float>(special | uint32_t(h & 0x8000) << 16);
+}
+
+// Round to nearest even; overflow to infinity, NaN stays NaN.
+inline uint16_t float_to_half(float f) {
+    const uint32_t u = bits<uint32_t>(f), magnitude = u & 0x7fffffff, sign = u >> 16 & 0x8000;
+    // Normal results: round off 13 bits and rebias. Subnormal ones: let an addition round.
+    const uint32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
+    const uint32_t small = bits<uint32_t>(bits<float>(magnitude) + 0.5f) - bits<uint32_t>(0.5f);
+    uint32_t h = magnitude < (113u << 23) ? small : normal;
+    h = magnitude >= 0x47800000 ? 0x7c00 : h;
+    h = magnitude > 0x7f800000 ? 0x7e00 : h;
+    return uint16_t(h | sign);
+}
+
+inline float bfloat16_to_float(uint16_t b) { return bits<float>(uint32_t(b) << 16); }
+
+inline uint16_t float_to_bfloat16(float f) {
+    const uint32_t u = bits<uint32_t>(f);
+    const uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    return uint16_t((u & 0x7fffffff) > 0x7f800000 ? (u >> 16 | 0x40) : rounded);
+}
+
+}  // namespace npu_sim
+
+// Storage with conversions: every operation goes through float and rounds once.
+struct half {
+    uint16_t raw;
+    half() = default;
+    half(float f) : raw(npu_sim::float_to_half(f)) {}
+    half(double f) : half(float(f)) {}
+    half(int i) : half(float(i)) {}
+    operator float() const { return npu_sim::half_to_float(raw); }
+};
+static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
+
+#if __CCE_AICORE__ != 200  // Ascend310P has no bfloat16: using it is a compile error, as there
+struct bfloat16_t {
+    uint16_t raw;
+    bfloat16_t() = default;
+    explicit bfloat16_t(float f) : raw(npu_sim::float_to_bfloat16(f)) {}
+    operator float() const { return npu_sim::bfloat16_to_float(raw); }
+};
+static_assert(sizeof(bfloat16_t) == 2);
+#endif
+
+namespace npu_sim {
+template <class>
+constexpr bool kIsBfloat16 = false;
+#if __CCE_AICORE__ != 200
+template <>
+inline constexpr bool kIsBfloat16<bfloat16_t> = true;
+#endif
+}  // namespace npu_sim
+
+enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_FIX, PIPE_ALL };
+
+namespace AscendC {
+
+enum class TPosition : uint8_t { GM, A1, A2, B1, B2, C1, C2, CO1, CO2, VECIN, VECOUT, VECCALC, MAX };
+using QuePosition = TPosition;
+
+enum class HardEvent : uint8_t {
+    S_V,
+    S_MTE2,
+    S_MTE3,
+    V_S,
+    V_MTE2,
+    V_MTE3,
+    MTE2_S,
+    MTE2_V,
+    MTE2_MTE3,
+    MTE3_S,
+    MTE3_V,
+    MTE3_MTE2
+};
+using TEventID = int8_t;
+constexpr int32_t EVENT_ID0 = 0, EVENT_ID1 = 1, EVENT_ID2 = 2, EVENT_ID3 = 3, EVENT_ID4 = 4, EVENT_ID5 = 5,
+                  EVENT_ID6 = 6, EVENT_ID7 = 7;
+
+enum class RoundMode : uint8_t {
+    CAST_NONE,
+    CAST_RINT,
+    CAST_FLOOR,
+    CAST_CEIL,
+    CAST_ROUND,
+    CAST_TRUNC,
+    CAST_ODD,
+    CAST_HYBRID
+};
+enum class CMPMODE : uint8_t { LT, GT, EQ, LE, GE, NE };
+enum class SELMODE : uint8_t { VSEL_CMPMASK_SPR, VSEL_TENSOR_SCALAR_MODE, VSEL_TENSOR_TENSOR_MODE };
+enum class MaskMode : uint8_t { NORMAL, COUNTER };
+enum class CacheLine : uint64_t { SINGLE_CACHE_LINE, ENTIRE_DATA_CACHE };
+enum class DcciDst : uint64_t { CACHELINE_ALL, CACHELINE_UB, CACHELINE_OUT, CACHELINE_ATOMIC };
+enum class CacheMode : uint8_t { CACHE_MODE_DISABLE = 0, CACHE_MODE_NORMAL = 1, CACHE_MODE_PERSISTENT = 4 };
+enum class CacheRwMode : uint8_t { READ = 1, WRITE, RW };
+enum class MemDsbT : uint8_t { ALL, DDR, UB, SEQ };
+
+constexpr uint64_t MASK_PLACEHOLDER = 0;
+constexpr uint32_t DEFAULT_BLK_NUM = 8, DEFAULT_BLK_STRIDE = 1, DEFAULT_REPEAT_STRIDE = 8, ONE_BLK_SIZE = 32;
+
+}  // namespace AscendC

@@ -1,0 +1,20 @@
+// CANN's kernel header, for the simulator: everything a vector kernel may call.
+#pragma once
+
+#include "ascendc/atomic.h"
+#include "ascendc/binary.h"
+#include "ascendc/broadcast.h"
+#include "ascendc/cast.h"
+#include "ascendc/copy.h"
+#include "ascendc/copy_pad.h"
+#include "ascendc/duplicate.h"
+#include "ascendc/gather.h"
+#include "ascendc/gather_mask.h"
+#include "ascendc/index.h"
+#include "ascendc/mask.h"
+#include "ascendc/queue.h"
+#include "ascendc/scalar_binary.h"
+#include "ascendc/shift.h"
+#include "ascendc/sync.h"
+#include "ascendc/tensor.h"
+#include "ascendc/workspace.h"

@@ -1,0 +1,4 @@
+// CANN's helpers of kernels: they come with kernel_operator.h.
+#pragma once
+
+#include "kernel_operator.h"

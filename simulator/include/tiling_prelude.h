@@ -1,0 +1,125 @@
+// What CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types. Force it
+// in (-include tiling_prelude.h), so that a kernel that forgot REGISTER_TILING_DEFAULT fails to compile.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "ascendc/runtime.h"
+
+#ifndef __CCE_AICORE__
+#error "__CCE_AICORE__ is not defined: compile kernels as CMake's npu_rope_add_kernel does (220, 200 or 310)"
+#endif
+#ifndef __NPU_ARCH__
+#if __CCE_AICORE__ == 220
+#define __NPU_ARCH__ 2201
+#elif __CCE_AICORE__ == 200
+#define __NPU_ARCH__ 2002
+#else
+#define __NPU_ARCH__ 3510
+#endif
+#endif
+
+// ---- ge::DataType, as macros: #if ORIG_DTYPE_X == DT_BF16 ----------------------------------------------
+
+#define DT_FLOAT 0
+#define DT_FLOAT16 1
+#define DT_INT8 2
+#define DT_INT32 3
+#define DT_UINT8 4
+#define DT_INT16 6
+#define DT_UINT16 7
+#define DT_UINT32 8
+#define DT_INT64 9
+#define DT_UINT64 10
+#define DT_DOUBLE 11
+#define DT_BOOL 12
+#define DT_BF16 27
+
+// ---- tiling data ---------------------------------------------------------------------------------------
+
+namespace npu_sim {
+
+template <class S>
+constexpr bool check_tiling_struct() {
+    static_assert(std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>,
+                  "a tiling struct is plain data that host and kernel share");
+    static_assert(sizeof(S) % 8 == 0, "a tiling struct's size is a multiple of 8 bytes");
+    return true;
+}
+
+// The kernel's pointer need not be the launch's tiling: then nothing is right.
+template <class S>
+S read_tiling(const void* gm, Site site) {
+    static_assert(check_tiling_struct<S>());
+    S s;
+    copy_tiling(&s, gm, sizeof s, 0, site);
+    return s;
+}
+template <class M>
+M read_tiling_member(const void* gm, uint64_t offset, Site site) {
+    M m;
+    copy_tiling(&m, gm, sizeof m, offset, site);
+    return m;
+}
+
+// TILING_KEY_IS takes a literal: CANN's tools read it from the source.
+constexpr bool starts_with_digit(const char* text) {
+    while (*text == '(' || *text == ' ') ++text;
+    return *text >= '0' && *text <= '9';
+}
+
+}  // namespace npu_sim
+
+#define NPU_SIM_TEXT_OF(x) #x
+#define NPU_SIM_TEXT(x) NPU_SIM_TEXT_OF(x)
+
+// Names S for a later GET_TILING_DATA in the same function.
+#define REGISTER_TILING_DEFAULT(S)                                \
+    using NpuSimDefaultTiling [[maybe_unused]] = S;               \
+    static_assert(::npu_sim::check_tiling_struct<S>(), "tiling"); \
+    ::npu_sim::register_tiling(sizeof(S))
+#define REGISTER_TILING_FOR_TILINGKEY(condition, S) \
+    static_assert(sizeof(condition) > 1 && ::npu_sim::check_tiling_struct<S>(), "tiling")
+#define REGISTER_NONE_TILING static_assert(true, "no tiling")
+
+#define GET_TILING_DATA(name, tiling) \
+    NpuSimDefaultTiling name = ::npu_sim::read_tiling<NpuSimDefaultTiling>(tiling, ::npu_sim::Site::here())
+#define GET_TILING_DATA_WITH_STRUCT(S, name, tiling) S name = ::npu_sim::read_tiling<S>(tiling, ::npu_sim::Site::here())
+#define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                                                \
+    auto name = ::npu_sim::read_tiling_member<decltype(static_cast<S*>(nullptr)->member)>(tiling, offsetof(S, member), \
+                                                                                          ::npu_sim::Site::here())
+#define GET_TILING_DATA_PTR_WITH_STRUCT(S, name, tiling)                              \
+    const S name##_copy = ::npu_sim::read_tiling<S>(tiling, ::npu_sim::Site::here()); \
+    const S* name = &name##_copy
+
+// ---- tiling keys ---------------------------------------------------------------------------------------
+
+#define TILING_KEY_IS(key)                                                                                      \
+    ([] { static_assert(::npu_sim::starts_with_digit(NPU_SIM_TEXT(key)), "TILING_KEY_IS takes a literal"); }(), \
+     ::npu_sim::tiling_key_is(key))
+#define TILING_KEY_LIST(...) static_assert(true, "tiling keys")
+
+// ---- kernel types --------------------------------------------------------------------------------------
+
+enum KernelMetaType {
+    KERNEL_TYPE_AIV_ONLY,
+    KERNEL_TYPE_AIC_ONLY,
+    KERNEL_TYPE_MIX_AIV_1_0,
+    KERNEL_TYPE_MIX_AIC_1_0,
+    KERNEL_TYPE_MIX_AIC_1_1,
+    KERNEL_TYPE_MIX_AIC_1_2,
+    KERNEL_TYPE_AICORE,
+    KERNEL_TYPE_VECTORCORE,
+    KERNEL_TYPE_MIX_AICORE,
+    KERNEL_TYPE_MIX_VECTOR_CORE,
+    KERNEL_TYPE_MAX
+};
+
+// Ascend310P has one kind of core; elsewhere this simulator runs vector cores alone.
+#define KERNEL_TASK_TYPE_DEFAULT(type)                                                                \
+    static_assert(                                                                                    \
+        __CCE_AICORE__ == 200 ? (type) == KERNEL_TYPE_AICORE || (type) == KERNEL_TYPE_MIX_VECTOR_CORE \
+                              : (type) == KERNEL_TYPE_AIV_ONLY,                                       \
+        "kernel type: KERNEL_TYPE_AIV_ONLY, on Ascend310P KERNEL_TYPE_AICORE or KERNEL_TYPE_MIX_VECTOR_CORE")
+#define KERNEL_TASK_TYPE(key, type) KERNEL_TASK_TYPE_DEFAULT(type)
