@@ -1,0 +1,139 @@
+// Which rows a core rotates, in which order, and how a tile's rows lie in GM. Integer arithmetic
+// only: the tiling's test runs the same code on the host.
+#pragma once
+
+#include "../rope_tiling_data.h"
+
+namespace rope_device {
+
+struct Share {
+    int64_t first;
+    int64_t count;
+};
+
+// Share `index` of `parts` nearly equal shares of `total` things, of which groups stay together.
+__aicore__ inline Share ShareOf(int64_t total, int64_t group, int64_t parts, int64_t index) {
+    int64_t groups = (total + group - 1) / group;
+    int64_t each = groups / parts, longer = groups % parts;
+    int64_t first = (index * each + (index < longer ? index : longer)) * group;
+    int64_t last = first + (each + (index < longer ? 1 : 0)) * group;
+    first = first < total ? first : total;
+    last = last < total ? last : total;
+    return Share{first, last - first};
+}
+
+// `tokens` x `heads` rows that are in UB together.
+struct Tile {
+    int64_t batch;
+    int64_t token;  // the first one, inside its batch
+    int32_t tokens;
+    int32_t head;
+    int32_t heads;
+    int32_t table_row;     // of the first token
+    int32_t opens_block;   // 1: the first tile of a block, whose table is to be made
+    int32_t block_tokens;  // of the block this tile belongs to
+};
+
+// A core's tiles, one after another.
+class Tiles {
+public:
+    __aicore__ inline void Init(const RopeTilingData* td, int64_t first_unit, int64_t unit_step) {
+        td_ = td;
+        unit_ = first_unit - unit_step;
+        unit_step_ = unit_step;
+        rows_last_ = block_row_ = block_tokens_ = tile_token_ = 0;
+        head_ = heads_last_ = 0;
+    }
+
+    __aicore__ inline bool Next(Tile* tile) {
+        bool opens = false;
+        if (head_ >= heads_last_) {
+            head_ = heads_first_;
+            tile_token_ += td_->tile_tokens;
+            if (tile_token_ >= block_tokens_) {
+                if (!NextBlock()) return false;
+                opens = true;
+            }
+        }
+        int64_t tokens = block_tokens_ - tile_token_, heads = heads_last_ - head_;
+        tile->batch = block_row_ / td_->seq;
+        tile->token = block_row_ % td_->seq + tile_token_;
+        tile->tokens = static_cast<int32_t>(tokens < td_->tile_tokens ? tokens : td_->tile_tokens);
+        tile->head = static_cast<int32_t>(head_);
+        tile->heads = static_cast<int32_t>(heads < td_->tile_heads ? heads : td_->tile_heads);
+        tile->table_row = static_cast<int32_t>(tile_token_);
+        tile->opens_block = opens ? 1 : 0;
+        tile->block_tokens = static_cast<int32_t>(block_tokens_);
+        head_ += tile->heads;
+        return true;
+    }
+
+private:
+    // Blocks end with the unit's rows and with the batch: a batch's positions have one stride.
+    __aicore__ inline bool NextBlock() {
+        block_row_ += block_tokens_;
+        if (block_row_ >= rows_last_ && !NextUnit()) return false;
+        int64_t left = rows_last_ - block_row_, in_batch = td_->seq - block_row_ % td_->seq;
+        block_tokens_ = left < in_batch ? left : in_batch;
+        if (block_tokens_ > td_->block_tokens) block_tokens_ = td_->block_tokens;
+        tile_token_ = 0;
+        head_ = heads_first_;
+        return true;
+    }
+
+    __aicore__ inline bool NextUnit() {
+        unit_ += unit_step_;
+        if (unit_ >= static_cast<int64_t>(td_->row_parts) * td_->head_parts) return false;
+        Share rows = ShareOf(td_->rows, td_->row_granule, td_->row_parts, unit_ / td_->head_parts);
+        Share heads = ShareOf(td_->heads, 1, td_->head_parts, unit_ % td_->head_parts);
+        block_row_ = rows.first;
+        rows_last_ = rows.first + rows.count;
+        heads_first_ = heads.first;
+        heads_last_ = heads.first + heads.count;
+        return true;
+    }
+
+    const RopeTilingData* td_ = nullptr;
+    int64_t unit_ = 0, unit_step_ = 1;
+    int64_t rows_last_ = 0, heads_first_ = 0, heads_last_ = 0;
+    int64_t block_row_ = 0, block_tokens_ = 0, tile_token_ = 0, head_ = 0;
+};
+
+// A tile's rows in GM, in the order they have in UB: `loops` x `blocks` runs of `run` elements.
+struct RunPlan {
+    int64_t loops;
+    int64_t loop_stride;
+    int64_t blocks;
+    int64_t block_stride;
+    int64_t run;
+    int64_t run_rows;  // head rows in a run
+};
+
+// Rows that lie back to back become one run where `rows_fuse`. stride is {batch, token, head}.
+__aicore__ inline RunPlan PlanRuns(const RopeTilingData* td, const Tile& tile, const int64_t* stride, bool rows_fuse) {
+    bool by_tokens = td->tokens_inner != 0;
+    int64_t outer = by_tokens ? tile.heads : tile.tokens, inner = by_tokens ? tile.tokens : tile.heads;
+    int64_t outer_stride = by_tokens ? stride[2] : stride[1], inner_stride = by_tokens ? stride[1] : stride[2];
+    int64_t run = td->head_size, run_rows = 1;
+    if (rows_fuse && (inner == 1 || inner_stride == run)) {
+        run *= inner;
+        run_rows = inner;
+        inner = 1;
+        if (outer == 1 || outer_stride == run) {
+            run *= outer;
+            run_rows *= outer;
+            outer = 1;
+        }
+    }
+    if (inner == 1) return RunPlan{1, 0, outer, outer_stride, run, run_rows};
+    if (outer == 1) return RunPlan{1, 0, inner, inner_stride, run, run_rows};
+    if (outer_stride == inner * inner_stride) return RunPlan{1, 0, outer * inner, inner_stride, run, run_rows};
+    return RunPlan{outer, outer_stride, inner, inner_stride, run, run_rows};
+}
+
+// Elements from a tensor's first to the tile's first.
+__aicore__ inline int64_t TileOffset(const Tile& tile, const int64_t* stride) {
+    return tile.batch * stride[0] + tile.token * stride[1] + tile.head * stride[2];
+}
+
+}  // namespace rope_device

@@ -1,0 +1,88 @@
+// What rope's tiling hands to its kernel: one plain struct, the same bytes on both sides.
+//
+// The frequencies travel in it, not in a GM table of their own: that would need an allocation, a
+// copy and a cache per set of parameters, and another argument than the specification's. The
+// kernel copies the two vectors from the tiling's GM address to UB by DMA, so their offsets and
+// the size are multiples of 32 bytes.
+#pragma once
+
+#include <cstdint>
+
+constexpr int32_t kRopeMaxHeadSize = 1024;
+constexpr int32_t kRopeMaxPairs = kRopeMaxHeadSize / 2;
+
+// Tiling keys: how a pair's two lanes meet. The kernel says them as literals, which
+// TILING_KEY_IS demands.
+constexpr int32_t kRopeHalves = 1;        // neox, both halves on 32-byte borders: addressed where they are
+constexpr int32_t kRopeSwapByShifts = 2;  // normal, 16-bit: neighbours swapped by 32-bit shifts
+constexpr int32_t kRopeSwapByGather = 3;  // everything else
+
+// How tiles travel between GM and UB.
+constexpr int32_t kRopeIoBurst = 0;   // rows of whole 32-byte blocks, or a DMA that pads
+constexpr int32_t kRopeIoPacked = 1;  // runs as they lie in GM, repacked in UB (no padding DMA)
+constexpr int32_t kRopeIoScalar = 2;  // runs shorter than a DMA's 32 bytes, element by element
+
+// The table and the setup are computed in the work buffer: so much of it, in floats.
+constexpr int32_t kRopeTableTemps = 3;       // of block_tokens x table_width
+constexpr int32_t kRopeTokenTemps = 21;      // of token_slots
+constexpr int32_t kRopeSetupPairTemps = 12;  // of n_dims/2, rounded up to 8
+constexpr int32_t kRopeSetupLaneTemps = 6;   // of setup_lanes
+
+struct RopeTilingData {
+    // Token row r is token r % seq of batch r / seq. Strides count elements.
+    int64_t rows;
+    int64_t seq;
+    int64_t x_stride[3];    // batch, token, head
+    int64_t out_stride[3];  // batch, token, head
+    int64_t pos_stride[2];  // batch, token
+
+    int32_t heads;
+    int32_t head_size;
+    int32_t row_pitch;  // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
+
+    // Lanes [n_offs, n_offs + n_dims) of a head are rotated.
+    int32_t n_offs;
+    int32_t n_dims;
+    int32_t neox;         // 0: pairs (2i, 2i+1); 1: pairs (i, i + n_dims/2)
+    int32_t lane_first;   // table lane 0 belongs to this lane of a head (kRopeHalves: to pair 0)
+    int32_t table_width;  // lanes of one token's table, a multiple of 8
+    int32_t has_factors;
+    float mscale;  // multiplies cos and sin
+
+    // Units of work, dealt to the cores in turn: row_parts x head_parts of them.
+    int32_t row_parts;
+    int32_t row_granule;  // rows that stay together
+    int32_t head_parts;
+
+    // A unit's rows go block by block (one table each), a block tile by tile.
+    int32_t block_tokens;
+    int32_t token_slots;  // block_tokens, rounded up to 32
+    int32_t tile_tokens;
+    int32_t tile_heads;
+    int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head
+    int32_t io;
+    int32_t index_rows;   // head rows that one Gather moves; 0 without Gather
+    int32_t setup_lanes;  // lanes of the setup's widest vector
+
+    // UB, in bytes.
+    int32_t queue_bytes;        // one of the two input buffers, and of the two output buffers
+    int32_t side_offset_bytes;  // kRopeIoPacked: where in it the runs' last 32 bytes lie
+    int32_t work_bytes;         // float32 rows (where there are any) and what is added to them
+    int32_t temp_offset_bytes;  // where in it the latter begins
+    int32_t table_bytes;        // sin and cos
+    int32_t cos_offset_bytes;   // where in it cos begins
+    int32_t lane_bytes;         // the frequencies, lane by lane
+    int32_t position_bytes;
+    int32_t index_bytes;  // 0 without Gather
+
+    int32_t reserved[6];
+
+    // Turns (radians / 2 pi) per position of every pair, as a sum of two float32. Reduced to
+    // [-1/2, 1/2] where there are no freq_factors; negated for the backward rotation.
+    float turns_hi[kRopeMaxPairs];
+    float turns_lo[kRopeMaxPairs];
+};
+
+static_assert(sizeof(RopeTilingData) % 32 == 0, "copied in blocks of 32 bytes");
+static_assert(__builtin_offsetof(RopeTilingData, turns_hi) % 32 == 0, "the source of a DMA");
+static_assert(__builtin_offsetof(RopeTilingData, turns_lo) % 32 == 0, "the source of a DMA");

@@ -1,0 +1,496 @@
+// Rope's tiling, replayed on the host: thousands of random calls are cut by op_host/rope_tiling.cpp
+// and walked through with the schedule the kernel itself runs (op_kernel/common/rope_schedule.h).
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "op_host/dtype.h"
+#include "op_host/rope_frequency.h"
+#include "op_host/rope_tiling.h"
+
+#define __aicore__
+#include "op_kernel/common/rope_schedule.h"
+
+using namespace npu_rope;
+using rope_device::PlanRuns;
+using rope_device::RunPlan;
+using rope_device::Share;
+using rope_device::ShareOf;
+using rope_device::Tile;
+using rope_device::TileOffset;
+using rope_device::Tiles;
+
+namespace {
+
+const char* g_test = "";
+int g_failures = 0;
+
+// One call and how it was cut.
+struct Case {
+    RopeTilingInput in;
+    Platform platform{};
+    RopeTilingData d{};
+    RopeLaunch launch;
+};
+
+void describe(const Case& c) {
+    const RopeTilingInput& i = c.in;
+    std::fprintf(stderr,
+                 "  arch %d cores %d [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+                 "] %s mode %d n_dims %d n_offs %d"
+                 " x %" PRId64 ",%" PRId64 ",%" PRId64 " out %" PRId64 ",%" PRId64 ",%" PRId64
+                 "\n  key %d io %d parts %d x %d granule %d tile %d x %d block %d inner %d work %d queue %d\n",
+                 c.platform.arch, c.platform.cores, i.B, i.S, i.N, i.D, dtype_name(i.dtype), i.params.mode,
+                 i.params.n_dims, i.params.n_offs, i.x_stride[0], i.x_stride[1], i.x_stride[2], i.out_stride[0],
+                 i.out_stride[1], i.out_stride[2], static_cast<int>(c.launch.tiling_key), c.d.io, c.d.row_parts,
+                 c.d.head_parts, c.d.row_granule, c.d.tile_tokens, c.d.tile_heads, c.d.block_tokens, c.d.tokens_inner,
+                 c.d.work_bytes, c.d.queue_bytes);
+}
+
+#define CHECK(c, condition)                                                                  \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, g_test, #condition); \
+            describe(c);                                                                     \
+            if (++g_failures > 10) std::exit(1);                                             \
+        }                                                                                    \
+    } while (0)
+
+// ---- making calls -----------------------------------------------------------------------------
+
+void make_contiguous(RopeTilingInput* in) {
+    for (int64_t* stride : {in->x_stride, in->out_stride}) {
+        stride[2] = in->D;
+        stride[1] = in->N * in->D;
+        stride[0] = in->S * in->N * in->D;
+    }
+    in->pos_stride[0] = 0;
+    in->pos_stride[1] = 1;
+}
+
+RopeTilingInput call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, int32_t mode) {
+    RopeTilingInput in;
+    in.B = B, in.S = S, in.N = N, in.D = D;
+    in.dtype = dtype;
+    make_contiguous(&in);
+    in.params.n_dims = static_cast<int32_t>(D / 2 * 2);
+    in.params.mode = mode;
+    in.params.freq_base = 10000.0;
+    in.params.freq_scale = 1.0;
+    in.params.attn_factor = 1.0;
+    in.params.beta_fast = 32.0;
+    in.params.beta_slow = 1.0;
+    return in;
+}
+
+Case cut(const RopeTilingInput& in, const char* soc) {
+    Case c;
+    c.in = in;
+    c.platform = *find_platform(soc);
+    Check check = rope_tiling(in, c.platform, &c.d, &c.launch);
+    if (!check.ok()) {
+        std::fprintf(stderr, "%s: %s\n", g_test, check.message.c_str());
+        describe(c);
+        std::exit(1);
+    }
+    return c;
+}
+
+class Random {
+public:
+    int64_t up_to(int64_t most) { return std::uniform_int_distribution<int64_t>(0, most)(engine_); }
+    bool chance(int one_in) { return up_to(one_in - 1) == 0; }
+    template <typename T>
+    T of(std::initializer_list<T> all) {
+        return all.begin()[up_to(static_cast<int64_t>(all.size()) - 1)];
+    }
+
+private:
+    std::mt19937_64 engine_{20261120};
+};
+
+// Strides of a permutation of (B, S, N) with gaps and signs; for x some of them 0.
+void random_strides(Random* r, const RopeTilingInput& in, int64_t* stride, bool may_repeat) {
+    int order[3] = {2, 1, 0};
+    if (r->chance(3)) std::swap(order[0], order[1]);
+    if (r->chance(4)) std::swap(order[1], order[2]);
+    const int64_t sizes[3] = {in.B, in.S, in.N};
+    int64_t next = in.D;
+    for (int k : order) {
+        stride[k] = next + (r->chance(4) ? r->up_to(40) : 0);
+        next = stride[k] * sizes[k];
+        if (r->chance(8)) stride[k] = -stride[k];
+        if (may_repeat && r->chance(12)) stride[k] = 0;
+    }
+}
+
+RopeTilingInput random_call(Random* r, int32_t arch) {
+    int64_t D =
+        r->chance(2) ? r->of<int64_t>({64, 80, 96, 128, 192, 256, 576}) : 2 + r->up_to(r->chance(4) ? 1022 : 70);
+    int64_t N = r->of<int64_t>({1, 1, 2, 3, 8, 12, 32, 40, 71, 128, 300});
+    int64_t S = r->of<int64_t>({1, 2, 3, 15, 16, 17, 48, 100, 301});
+    int64_t B = r->of<int64_t>({1, 1, 2, 3, 7});
+    if (r->chance(20)) S = 5000, N = std::min<int64_t>(N, 8), B = 1;
+    int32_t dtype = r->of<int32_t>({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+    if (arch == kArch310p && dtype == NPU_ROPE_BFLOAT16) dtype = NPU_ROPE_FLOAT16;
+    RopeTilingInput in = call(B, S, N, D, dtype, r->of<int32_t>({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX}));
+    if (r->chance(2)) {
+        random_strides(r, in, in.x_stride, true);
+        random_strides(r, in, in.out_stride, false);
+    }
+    if (r->chance(2)) {
+        int64_t width = 1 + r->up_to(D / 2 - 1);
+        in.params.n_dims = static_cast<int32_t>(2 * width);
+        in.params.n_offs = static_cast<int32_t>(r->up_to((D - 2 * width) / 2) * 2);
+        if (r->chance(2)) in.params.n_offs = 0;
+    }
+    in.pos_stride[1] = r->of<int64_t>({1, 1, 2, 0, -1});
+    if (r->chance(2)) in.pos_stride[0] = in.S;
+    in.positions_int64 = r->chance(2);
+    in.has_factors = r->chance(3);
+    in.forward = !r->chance(3);
+    return in;
+}
+
+constexpr const char* kSocs[] = {"Ascend910B1", "Ascend910B3", "Ascend310P3", "Ascend950PR_9599"};
+
+// ---- what must hold of every call -----------------------------------------------------------------
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+int64_t units_of(const RopeTilingData& d) { return int64_t{d.row_parts} * d.head_parts; }
+
+void check_launch(const Case& c) {
+    CHECK(c, c.launch.block_dim >= 1 && c.launch.block_dim <= static_cast<uint32_t>(c.platform.cores));
+    CHECK(c, c.launch.block_dim == units_of(c.d));
+    CHECK(c, c.launch.tiling_key >= 1 && c.launch.tiling_key <= 3);
+    CHECK(c, c.launch.workspace_bytes == 0);
+    CHECK(c, c.d.io == kRopeIoBurst || c.platform.arch == kArch310p);
+    CHECK(c, c.d.io != kRopeIoScalar || c.launch.block_dim == 1);
+}
+
+void check_ub(const Case& c) {
+    const RopeTilingData& d = c.d;
+    int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens} * d.tile_heads, lanes = rows * d.row_pitch;
+    bool packed = d.io == kRopeIoPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
+    int64_t total =
+        int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.position_bytes + d.index_bytes;
+    CHECK(c, total <= (c.platform.arch == kArch910b ? 184 : 248) * 1024);
+    for (int64_t bytes : {d.queue_bytes, d.side_offset_bytes, d.work_bytes, d.temp_offset_bytes, d.table_bytes,
+                          d.cos_offset_bytes, d.lane_bytes, d.position_bytes, d.index_bytes})
+        CHECK(c, bytes % 32 == 0 && bytes >= 0);
+    CHECK(c, d.row_pitch * item % 32 == 0 && d.row_pitch >= d.head_size && (d.row_pitch - d.head_size) * item < 32);
+    CHECK(c, d.queue_bytes >= lanes * item);
+    CHECK(c, (item == 4 && !packed) || d.temp_offset_bytes >= lanes * 4);
+    CHECK(c, d.work_bytes >= d.temp_offset_bytes + lanes * 4);
+    int64_t table = int64_t{d.block_tokens} * d.table_width;
+    CHECK(c, d.work_bytes >= 4 * (3 * table + 21 * d.token_slots));
+    CHECK(c, d.work_bytes >= 4 * (12 * round_up(d.n_dims / 2, 8) + 6 * d.setup_lanes));
+    CHECK(c, d.cos_offset_bytes >= table * 4 && d.table_bytes >= d.cos_offset_bytes + table * 4);
+    CHECK(c, d.lane_bytes == 16 * d.table_width);
+    CHECK(c, d.position_bytes == d.token_slots * (c.in.positions_int64 ? 8 : 4));
+    CHECK(c, d.token_slots >= d.block_tokens && d.token_slots % 32 == 0);
+    int64_t index = int64_t{d.index_rows} * d.row_pitch * 4;
+    CHECK(c, d.index_bytes == (gathers ? index : 0) + (packed ? 2 * index + 64 : 0));
+    CHECK(c, !(gathers || packed) || (d.index_rows >= 1 && d.setup_lanes >= d.index_rows * d.row_pitch));
+    CHECK(c, d.setup_lanes >= d.table_width && d.setup_lanes % 8 == 0);
+}
+
+// What one instruction can say: repeats, strides, blocks.
+void check_instructions(const Case& c) {
+    const RopeTilingData& d = c.d;
+    bool halves = c.launch.tiling_key == kRopeHalves;
+    CHECK(c, d.block_tokens <= 248 && d.block_tokens % d.tile_tokens == 0);
+    CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
+    CHECK(c, int64_t{d.tile_tokens} * d.tile_heads <= 4095);
+    CHECK(c, d.lane_first % 8 == 0 && d.lane_first <= d.n_offs);
+    CHECK(c, !halves || (d.n_offs % 8 == 0 && d.n_dims % 16 == 0 && d.table_width == d.n_dims / 2));
+    CHECK(c, halves ||
+                 (d.lane_first + d.table_width >= d.n_offs + d.n_dims && d.lane_first + d.table_width <= d.row_pitch));
+    CHECK(c, c.launch.tiling_key != kRopeSwapByShifts ||
+                 (c.platform.arch != kArch310p && !d.neox && dtype_bytes(c.in.dtype) == 2));
+}
+
+// Either the heads or the tokens of a tile can be an instruction's repeats.
+void check_repeats(const Case& c, const Tile& tile) {
+    int64_t token_step = int64_t{c.d.tokens_inner ? 1 : tile.heads} * c.d.row_pitch / 8;
+    int64_t head_step = int64_t{c.d.tokens_inner ? tile.tokens : 1} * c.d.row_pitch / 8;
+    CHECK(c, tile.heads == 1 || head_step <= 255 || tile.tokens == 1 || token_step <= 255);
+    CHECK(c, tile.tokens <= 255);
+}
+
+// A tile's runs are its rows in UB's order, each element where x or out has it.
+void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const int64_t* stride, bool fuse) {
+    const RopeTilingData& d = c.d;
+    RunPlan plan = PlanRuns(&d, tile, merged, fuse);
+    int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{tile.tokens} * tile.heads;
+    CHECK(c, plan.loops * plan.blocks * plan.run_rows == rows && plan.run == plan.run_rows * d.head_size);
+    CHECK(c, plan.blocks <= 4095 && plan.run * item <= 2097151);
+    if (c.platform.arch == kArch310p && d.io == kRopeIoBurst) CHECK(c, plan.run * item % 32 == 0);
+    if (d.io == kRopeIoPacked) {
+        int64_t runs = plan.loops * plan.blocks;
+        CHECK(c, plan.run * item >= 32);
+        CHECK(c, runs * round_up(plan.run * item, 32) <= d.side_offset_bytes);
+        CHECK(c, d.side_offset_bytes + runs * 32 <= d.queue_bytes);
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+        int64_t run = row / plan.run_rows;
+        int64_t at = TileOffset(tile, merged) + run / plan.blocks * plan.loop_stride +
+                     run % plan.blocks * plan.block_stride + row % plan.run_rows * d.head_size;
+        int64_t inner = d.tokens_inner ? tile.tokens : tile.heads;
+        int64_t token = d.tokens_inner ? row % inner : row / inner, head = d.tokens_inner ? row / inner : row % inner;
+        // The caller's batch and token, from the merged ones.
+        int64_t flat = tile.batch * d.seq + tile.token + token;
+        int64_t expected = flat / c.in.S * stride[0] + flat % c.in.S * stride[1] + (tile.head + head) * stride[2];
+        if (at != expected) {
+            CHECK(c, at == expected);
+            return;
+        }
+    }
+}
+
+void check_positions(const Case& c, const Tile& tile) {
+    for (int64_t token = 0; token < tile.tokens; ++token) {
+        int64_t flat = tile.batch * c.d.seq + tile.token + token;
+        int64_t expected = flat / c.in.S * c.in.pos_stride[0] + flat % c.in.S * c.in.pos_stride[1];
+        int64_t block_token = tile.token - tile.table_row;  // where the block's positions begin
+        int64_t at = tile.batch * c.d.pos_stride[0] + block_token * c.d.pos_stride[1] +
+                     (tile.table_row + token) * c.d.pos_stride[1];
+        if (c.d.rows > 1) CHECK(c, at == expected);
+    }
+}
+
+// All units' tiles together are every row of every head once, on any number of cores.
+void check_cover(const Case& c, int64_t cores) {
+    const RopeTilingData& d = c.d;
+    std::vector<uint8_t> seen(static_cast<size_t>(d.rows * d.heads), 0);
+    for (int64_t core = 0; core < cores; ++core) {
+        Tiles tiles;
+        tiles.Init(&d, core, cores);
+        Tile tile;
+        int64_t block_left = 0;
+        while (tiles.Next(&tile)) {
+            CHECK(c, tile.tokens >= 1 && tile.tokens <= d.tile_tokens && tile.heads >= 1 && tile.heads <= d.tile_heads);
+            CHECK(c, tile.block_tokens <= d.block_tokens && tile.table_row + tile.tokens <= tile.block_tokens);
+            CHECK(c, tile.token + tile.tokens <= d.seq);
+            CHECK(c, tile.opens_block || block_left > 0);
+            block_left = tile.block_tokens;
+            check_repeats(c, tile);
+            check_positions(c, tile);
+            bool fuse = d.io == kRopeIoPacked || d.row_pitch == d.head_size;
+            check_runs(c, tile, d.x_stride, c.in.x_stride, fuse);
+            check_runs(c, tile, d.out_stride, c.in.out_stride, fuse);
+            for (int64_t t = 0; t < tile.tokens; ++t)
+                for (int64_t h = 0; h < tile.heads; ++h)
+                    ++seen[static_cast<size_t>((tile.batch * d.seq + tile.token + t) * d.heads + tile.head + h)];
+        }
+    }
+    bool once = true;
+    for (uint8_t times : seen) once &= times == 1;
+    CHECK(c, once);
+}
+
+void check_balance(const Case& c) {
+    const RopeTilingData& d = c.d;
+    int64_t least_rows = INT64_MAX, most_rows = 0, least_heads = INT64_MAX, most_heads = 0, rows = 0, heads = 0;
+    for (int64_t part = 0; part < d.row_parts; ++part) {
+        Share share = ShareOf(d.rows, d.row_granule, d.row_parts, part);
+        CHECK(c, share.first == rows && share.count >= 1);
+        rows += share.count;
+        least_rows = std::min(least_rows, share.count);
+        most_rows = std::max(most_rows, share.count);
+    }
+    for (int64_t part = 0; part < d.head_parts; ++part) {
+        Share share = ShareOf(d.heads, 1, d.head_parts, part);
+        CHECK(c, share.first == heads && share.count >= 1);
+        heads += share.count;
+        least_heads = std::min(least_heads, share.count);
+        most_heads = std::max(most_heads, share.count);
+    }
+    CHECK(c, rows == d.rows && heads == d.heads);
+    CHECK(c, most_heads - least_heads <= 1);
+    // The last part also lacks what the last granule lacks.
+    CHECK(c, most_rows - least_rows <= std::max<int64_t>(1, 2 * d.row_granule - 1));
+    CHECK(c, d.head_parts == 1 || least_heads >= 4);
+}
+
+// ---- tests ------------------------------------------------------------------------------------
+
+void random_calls_are_cut_soundly() {
+    Random random;
+    for (int k = 0; k < 6000; ++k) {
+        const char* soc = kSocs[k % 4];
+        RopeTilingInput in = random_call(&random, find_platform(soc)->arch);
+        if (in.B * in.S * in.N > 60000) in.S = std::max<int64_t>(1, 60000 / (in.B * in.N));
+        if (in.x_stride[1] == in.N * in.D && in.x_stride[2] == in.D) make_contiguous(&in);
+        Case c = cut(in, soc);
+        check_launch(c);
+        check_ub(c);
+        check_instructions(c);
+        check_balance(c);
+        check_cover(c, c.launch.block_dim);
+        if (k % 16 == 0) check_cover(c, 3);
+    }
+}
+
+void prefill_uses_every_core_and_long_bursts() {
+    for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX})
+        for (int64_t heads : {8, 32, 40, 64}) {
+            Case c = cut(call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
+            int64_t burst = int64_t{c.d.tile_tokens} * c.d.tile_heads * 128 * 2;
+            CHECK(c, c.launch.block_dim == 48 && c.d.head_parts == 1);
+            CHECK(c, burst >= 16 * 1024 || heads == 40);
+            CHECK(c, burst >= 10 * 1024);
+            CHECK(c, c.d.block_tokens >= 16);
+        }
+}
+
+void decode_shares_heads_but_not_below_four() {
+    Case one = cut(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    CHECK(one, one.launch.block_dim == 8 && one.d.head_parts == 8);
+    Case few = cut(call(4, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    CHECK(few, few.launch.block_dim >= 24);
+    Case grouped = cut(call(1, 1, 4, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    CHECK(grouped, grouped.launch.block_dim == 1);
+    // A batch of single tokens is one sequence: one table for several of them.
+    Case batch = cut(call(256, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    CHECK(batch, batch.d.seq == 256 && batch.launch.block_dim == 48);
+}
+
+void check_large(const Case& c) {
+    check_launch(c);
+    check_ub(c);
+    check_instructions(c);
+    check_balance(c);
+    // Of each unit the first tiles, and of the last unit's last row where it lies.
+    for (int64_t unit = 0; unit < units_of(c.d); ++unit) {
+        Tiles tiles;
+        tiles.Init(&c.d, unit, units_of(c.d));
+        Tile tile;
+        for (int k = 0; k < 40 && tiles.Next(&tile); ++k) {
+            check_runs(c, tile, c.d.x_stride, c.in.x_stride, true);
+            check_runs(c, tile, c.d.out_stride, c.in.out_stride, true);
+        }
+    }
+}
+
+void sizes_beyond_2_to_31_keep_their_offsets() {
+    for (const char* soc : {"Ascend910B1", "Ascend310P3"})
+        for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX}) {
+            Case most = cut(call(1, 1048576, 512, 1024, NPU_ROPE_FLOAT16, mode), soc);
+            check_large(most);
+            Case transposed = most;
+            RopeTilingInput in = most.in;
+            in.x_stride[1] = in.D;
+            in.x_stride[2] = in.S * in.D;
+            transposed = cut(in, soc);
+            check_large(transposed);
+        }
+    Case tokens = cut(call(1, 1048576, 1, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    check_cover(tokens, tokens.launch.block_dim);
+}
+
+void one_row_is_one_tile() {
+    for (const char* soc : kSocs)
+        for (int64_t D : {2, 3, 16, 100, 1024}) {
+            Case c = cut(call(1, 1, 1, D, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NORMAL), soc);
+            Tiles tiles;
+            tiles.Init(&c.d, 0, 1);
+            Tile tile;
+            CHECK(c, tiles.Next(&tile) && tile.tokens == 1 && tile.heads == 1 && !tiles.Next(&tile));
+            check_ub(c);
+        }
+}
+
+void unaligned_rows_of_310p_are_packed_and_cut_at_32_bytes() {
+    Case c = cut(call(1, 5000, 3, 100, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+    CHECK(c, c.d.io == kRopeIoPacked && c.launch.block_dim == 8);
+    for (int64_t part = 1; part < c.d.row_parts; ++part)
+        CHECK(c, ShareOf(c.d.rows, c.d.row_granule, c.d.row_parts, part).first * 3 * 100 * 2 % 32 == 0);
+    Case tiny = cut(call(1, 7, 1, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+    CHECK(tiny, tiny.d.io == kRopeIoScalar);
+    Case whole_tokens = cut(call(1, 7, 4, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+    CHECK(whole_tokens, whole_tokens.d.io == kRopeIoPacked && whole_tokens.d.tile_heads == 4);
+}
+
+void turns_are_the_frequencies() {
+    RopeTilingInput in = call(1, 4, 2, 128, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
+    in.params.freq_base = 500000.0;
+    in.params.ext_factor = 1.0;
+    in.params.freq_scale = 0.25;
+    in.params.n_ctx_orig = 8192;
+    Case c = cut(in, "Ascend910B1");
+    in.forward = false;
+    Case back = cut(in, "Ascend910B1");
+    std::vector<long double> frequencies = rope_frequencies(in.params, nullptr, 0);
+    for (size_t i = 0; i < 64; ++i) {
+        long double turns = static_cast<long double>(c.d.turns_hi[i]) + c.d.turns_lo[i];
+        CHECK(c, fabsl(turns - frequencies[i] / kTwoPi) <= fabsl(turns) * 0x1p-47L);
+        CHECK(back, back.d.turns_hi[i] == -c.d.turns_hi[i] && back.d.turns_lo[i] == -c.d.turns_lo[i]);
+    }
+    CHECK(c, c.d.turns_hi[64] == 0 && c.d.turns_lo[64] == 0);
+    CHECK(c, std::fabs(c.d.mscale - (1 + 0.1 * std::log(4.0))) < 1e-6);
+}
+
+void whole_turns_are_left_out_unless_factors_divide_them() {
+    RopeTilingInput in = call(1, 4, 2, 4, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
+    in.params.freq_scale = 100.0;
+    Case c = cut(in, "Ascend910B1");
+    CHECK(c, std::fabs(c.d.turns_hi[0]) <= 0.5f);
+    in.has_factors = true;
+    Case factors = cut(in, "Ascend910B1");
+    CHECK(factors, std::fabs(factors.d.turns_hi[0] - 100 / 6.2831853f) < 1e-5f && factors.d.has_factors == 1);
+}
+
+void expect_error(const RopeTilingInput& in, const char* soc, const char* text) {
+    Case c;
+    c.in = in;
+    c.platform = *find_platform(soc);
+    Check check = rope_tiling(in, c.platform, &c.d, &c.launch);
+    CHECK(c, check.message == text);
+}
+
+void what_an_npu_does_not_take_is_said() {
+    expect_error(call(1, 4, 2, 64, NPU_ROPE_BFLOAT16, 0), "Ascend310P3",
+                 "[rope] x must be float32 or float16 on Ascend310P but got bfloat16.");
+    expect_error(call(1, 4, 2, 64, NPU_ROPE_FLOAT64, 0), "Ascend910B1",
+                 "[rope] x must be float32, float16 or bfloat16 on an NPU but got float64.");
+    expect_error(call(1, 4, 2, 2048, NPU_ROPE_FLOAT16, 0), "Ascend910B1",
+                 "[rope] x must have a head size of at most 1024 on an NPU but got 2048.");
+    RopeTilingInput fast = call(1, 4, 2, 64, NPU_ROPE_FLOAT16, 0);
+    fast.params.freq_scale = 1e10;
+    expect_error(fast, "Ascend910B1",
+                 "[rope] frequencies must be at most 1e+09 radians per position but got 1e+10 for pair 0.");
+}
+
+struct Test {
+    const char* name;
+    void (*run)();
+};
+#define TEST(function) {#function, function}
+
+constexpr Test kTests[] = {
+    TEST(random_calls_are_cut_soundly),
+    TEST(prefill_uses_every_core_and_long_bursts),
+    TEST(decode_shares_heads_but_not_below_four),
+    TEST(sizes_beyond_2_to_31_keep_their_offsets),
+    TEST(one_row_is_one_tile),
+    TEST(unaligned_rows_of_310p_are_packed_and_cut_at_32_bytes),
+    TEST(turns_are_the_frequencies),
+    TEST(whole_turns_are_left_out_unless_factors_divide_them),
+    TEST(what_an_npu_does_not_take_is_said),
+};
+
+}  // namespace
+
+int main() {
+    for (const Test& test : kTests) {
+        g_test = test.name;
+        test.run();
+    }
+    std::printf("%zu tests, %d failure(s)\n", sizeof kTests / sizeof *kTests, g_failures);
+    return g_failures == 0 ? 0 : 1;
+}
