@@ -5,13 +5,17 @@ What is checked and what a report says is in docs/simulator.md.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as C
+import fcntl
 import hashlib
 import os
+import re
 import shutil
+import stat
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -230,7 +234,10 @@ def build(
     include: Sequence[str | os.PathLike[str]] = (),
     folder: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Compile a kernel source for an SoC into a shared library, once for the same text and flags.
+    """Compile a kernel source for an SoC into a shared library.
+
+    The same flags and the same text of the source and of every header are compiled once in a folder,
+    whichever process comes first.
 
     Args:
         source: the ``.cpp`` file, with one or more entries.
@@ -245,21 +252,58 @@ def build(
     if soc not in AICORE:
         raise bad_value("simulator", f"soc must be one of {', '.join(AICORE)} but got {soc}.")
     sim = native_sim.load()
-    source = Path(source)
+    source = Path(source).resolve()
     command = [*compiler().split(), *FLAGS, f"-D__CCE_AICORE__={AICORE[soc]}"]
     command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     command += [f"-I{root}" for root in (include_root(), *include)]
     command += ["-include", "tiling_prelude.h", str(source), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
-    stamp = [*command, source.read_text(), str(sim.path.stat().st_mtime_ns)]
-    target = Path(folder) if folder is not None else Path(tempfile.gettempdir()) / f"npu_rope-{os.getuid()}"
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    library = target / f"{source.stem}-{soc}-{hashlib.sha256(repr(stamp).encode()).hexdigest()[:16]}.so"
-    if folder is not None and library.is_file():
-        return library
-    done = subprocess.run([*command, "-o", str(library)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise CompileFailed(done.stderr)
+    target = _own_temporary_folder() if folder is None else Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    stem = f"{source.stem}-{soc}-{_digest(repr(command).encode())}"
+    read_by_compiler = target / f"{stem}.d"
+    with _alone(target / f"{stem}.lock"):
+        library = target / f"{stem}-{_digest_of_files(read_by_compiler)}.so"
+        if not library.is_file():
+            unfinished = target / f"{stem}.tmp"
+            written = ["-MD", "-MF", str(read_by_compiler), "-MT", "library", "-o", str(unfinished)]
+            done = subprocess.run([*command, *written], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise CompileFailed(done.stderr)
+            library = target / f"{stem}-{_digest_of_files(read_by_compiler)}.so"
+            unfinished.replace(library)
     return library
+
+
+def _own_temporary_folder() -> Path:
+    """One of this user's alone: code is loaded from there."""
+    folder = Path(tempfile.gettempdir()) / f"npu_rope-{os.getuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise bad_value("simulator", f"{folder} must be a folder that only this user writes; pass folder=.")
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Processes that compile the same kernel do so one after another."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _digest_of_files(dependencies: Path) -> str:
+    """Of the contents of the files that a make rule lists, in its order."""
+    if not dependencies.is_file():
+        return ""
+    text = dependencies.read_text().split(":", 1)[1].replace("\\\n", " ")
+    names = [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", text) if name]
+    present = [Path(name) for name in names if Path(name).is_file()]
+    return _digest(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in present))
 
 
 def compile(
