@@ -1,0 +1,252 @@
+// The frequency of every table lane, once per core: from the tiling's turns, divided by
+// freq_factors where there are some, spread over the lanes and split for the table's products.
+//
+// With w turns per position, a position p = 2048 high + low, |low| <= 1024, |high| <= 2048:
+//     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - its nearest integer,
+// each w as hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact
+// in float32. Included after vector_steps.h.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+constexpr float kHighUnit = 2048.0f;  // of positions
+constexpr float kGrid = 8192.0f;      // hi parts are multiples of its inverse
+constexpr float kVeltkamp = 4097.0f;  // 2^12 + 1 splits float32 into halves of 12 bits
+
+class RopeLanes {
+public:
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingData* td, LocalTensor<float> scratch) {
+        td_ = td;
+        width_ = td->table_width;
+        pairs_ = RoundUp(td->n_dims / 2, kBlockFloats);
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->lane_bytes));
+        Floats lanes(buffer_.Get<float>());
+        w1_hi_ = lanes.Take(width_);
+        w1_lo_ = lanes.Take(width_);
+        w2_hi_ = lanes.Take(width_);
+        w2_lo_ = lanes.Take(width_);
+        Floats temps(scratch);
+        for (int32_t k = 0; k < kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);
+        for (int32_t k = 0; k < kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(td->setup_lanes);
+        arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
+    }
+
+    // Issues the copies that Build() waits for.
+    __aicore__ inline void Load(GM_ADDR tiling, GM_ADDR freq_factors) {
+        LoadTurns(pair_[0], tiling + __builtin_offsetof(RopeTilingData, turns_hi));
+        LoadTurns(pair_[1], tiling + __builtin_offsetof(RopeTilingData, turns_lo));
+        if (td_->has_factors != 0) LoadFactors(pair_[2], freq_factors);
+        AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+    }
+
+    // 0, 1, 2, ..: setup_lanes of them, there from CountLanes() to the end of the setup.
+    __aicore__ inline void CountLanes() { CountUp(lane_[0], td_->setup_lanes); }
+    __aicore__ inline LocalTensor<float> Count() const { return lane_[0]; }
+    __aicore__ inline LocalTensor<float> Temp(int32_t k) const { return lane_[1 + k]; }
+
+    // spread: lanes are those of a head's row; otherwise they are the pairs.
+    __aicore__ inline void Build(AscendC::TPipe* pipe, bool spread) {
+        if (spread) FindPairs();
+        AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+        pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_);
+        if (td_->has_factors != 0) Divide();
+        if (spread) {
+            Spread();
+            Split(lane_[4], lane_[5]);
+        } else {
+            Split(pair_[0], pair_[1]);
+        }
+    }
+
+    // Byte offsets, in rows of row_pitch float32, of each lane's partner: for `rows` head rows.
+    // Lanes outside the window name lanes inside it: nothing unwritten is read for them.
+    __aicore__ inline void BuildPartners(LocalTensor<uint32_t> offsets, int32_t rows) {
+        int32_t count = rows * td_->row_pitch;
+        LocalTensor<float> lane = lane_[1], row = lane_[2], second = lane_[3], temp = lane_[4];
+        FloorDivide(row, Count(), td_->row_pitch, temp, count);
+        Remainder(temp, Count(), row, td_->row_pitch, count);
+        WindowLane(lane, temp, td_->n_offs, count);
+        SecondOfPair(second, lane_[5], lane, temp, count);
+        // lane + step for a pair's first, lane - step for its second
+        float step = static_cast<float>(td_->neox != 0 ? td_->n_dims / 2 : 1);
+        AscendC::Muls(second, second, -2.0f * step, count);
+        AscendC::Muls(row, row, static_cast<float>(td_->row_pitch), count);
+        AscendC::Adds(lane, lane, step + static_cast<float>(td_->n_offs), count);
+        OrderV();
+        AscendC::Add(lane, lane, second, count);
+        OrderV();
+        AscendC::Add(lane, lane, row, count);
+        OrderV();
+        ToOffsets(offsets, lane, sizeof(float), count);
+    }
+
+    __aicore__ inline LocalTensor<float> W1Hi() const { return w1_hi_; }
+    __aicore__ inline LocalTensor<float> W1Lo() const { return w1_lo_; }
+    __aicore__ inline LocalTensor<float> W2Hi() const { return w2_hi_; }
+    __aicore__ inline LocalTensor<float> W2Lo() const { return w2_lo_; }
+
+private:
+    __aicore__ inline void LoadTurns(LocalTensor<float> dst, GM_ADDR turns) {
+        AscendC::GlobalTensor<float> source;
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(turns));
+        AscendC::DataCopy(dst, source, static_cast<uint32_t>(pairs_));
+    }
+
+    // Exactly n_dims/2 of them are surely there; the rest of the last block becomes 1.
+    __aicore__ inline void LoadFactors(LocalTensor<float> dst, GM_ADDR factors) {
+        AscendC::GlobalTensor<float> source;
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(factors));
+        int32_t count = td_->n_dims / 2;
+#if __CCE_AICORE__ == 200
+        int32_t whole = count / kBlockFloats * kBlockFloats;
+        if (whole > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(whole));
+        for (int32_t i = whole; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);
+        HandOver<AscendC::HardEvent::S_V>();
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(float), 0, 0, 0);
+        AscendC::DataCopyPadExtParams<float> pad(true, 0, static_cast<uint8_t>(pairs_ - count), 1.0f);
+        AscendC::DataCopyPad(dst, source, run, pad);
+#endif
+    }
+
+    // (turns_hi + turns_lo) / factor, again as a sum of two, reduced by the nearest integer. The
+    // first quotient's remainder is found without loss: a product's rounding error by Veltkamp's
+    // splitting and Dekker's product, because there is no fused multiply-add.
+    __aicore__ inline void Divide() {
+        LocalTensor<float> hi = pair_[0], lo = pair_[1], factor = pair_[2], quotient = pair_[3];
+        LocalTensor<float> quotient_hi = pair_[4], quotient_lo = pair_[5], factor_hi = pair_[6], factor_lo = pair_[7];
+        LocalTensor<float> product = pair_[8], error = pair_[9], temp = pair_[10];
+        AscendC::Div(quotient, hi, factor, pairs_);
+        OrderV();
+        SplitInHalves(quotient_hi, quotient_lo, quotient, temp);
+        SplitInHalves(factor_hi, factor_lo, factor, temp);
+        AscendC::Mul(product, quotient, factor, pairs_);
+        AscendC::Mul(error, quotient_hi, factor_hi, pairs_);
+        OrderV();
+        AscendC::Sub(error, error, product, pairs_);
+        AddProduct(error, quotient_hi, factor_lo, temp);
+        AddProduct(error, quotient_lo, factor_hi, temp);
+        AddProduct(error, quotient_lo, factor_lo, temp);
+        AscendC::Sub(hi, hi, product, pairs_);
+        OrderV();
+        AscendC::Sub(hi, hi, error, pairs_);
+        OrderV();
+        AscendC::Add(hi, hi, lo, pairs_);
+        OrderV();
+        AscendC::Div(error, hi, factor, pairs_);  // the quotient's lower part
+        Round(temp, quotient, pair_[11], pairs_);
+        AscendC::Sub(quotient, quotient, temp, pairs_);
+        OrderV();
+        AscendC::Add(hi, quotient, error, pairs_);
+        OrderV();
+        AscendC::Sub(temp, hi, quotient, pairs_);
+        OrderV();
+        AscendC::Sub(lo, error, temp, pairs_);
+        OrderV();
+    }
+
+    __aicore__ inline void SplitInHalves(LocalTensor<float> hi, LocalTensor<float> lo, LocalTensor<float> src,
+                                         LocalTensor<float> temp) {
+        AscendC::Muls(temp, src, kVeltkamp, pairs_);
+        OrderV();
+        AscendC::Sub(hi, temp, src, pairs_);
+        OrderV();
+        AscendC::Sub(hi, temp, hi, pairs_);
+        OrderV();
+        AscendC::Sub(lo, src, hi, pairs_);
+        OrderV();
+    }
+
+    // Independent of dst's last writer until the addition.
+    __aicore__ inline void AddProduct(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b,
+                                      LocalTensor<float> temp) {
+        AscendC::Mul(temp, a, b, pairs_);
+        OrderV();
+        AscendC::Add(dst, dst, temp, pairs_);
+        OrderV();
+    }
+
+    // For each lane of a head's row: where its pair's turns are, and their sign. Minus for a
+    // pair's first lane, so that the sine's table brings the rotation's signs along.
+    __aicore__ inline void FindPairs() {
+        LocalTensor<float> lane = lane_[1], sign = lane_[2], pair = lane_[3];
+        WindowLane(lane, Count(), td_->n_offs - td_->lane_first, width_);
+        SecondOfPair(sign, pair, lane, lane_[4], width_);
+        ToOffsets(lane.ReinterpretCast<uint32_t>(), pair, sizeof(float), width_);
+        AscendC::Muls(sign, sign, 2.0f, width_);
+        OrderV();
+        AscendC::Adds(sign, sign, -1.0f, width_);
+        OrderV();
+    }
+
+    __aicore__ inline void Spread() {
+        LocalTensor<uint32_t> offsets = lane_[1].ReinterpretCast<uint32_t>();
+        AscendC::Gather(lane_[4], pair_[0], offsets, 0, static_cast<uint32_t>(width_));
+        AscendC::Gather(lane_[5], pair_[1], offsets, 0, static_cast<uint32_t>(width_));
+        OrderV();
+        AscendC::Mul(lane_[4], lane_[4], lane_[2], width_);
+        AscendC::Mul(lane_[5], lane_[5], lane_[2], width_);
+        OrderV();
+    }
+
+    // Lanes counted from the window's first; those outside become the nearest inside.
+    __aicore__ inline void WindowLane(LocalTensor<float> dst, LocalTensor<float> src, int32_t first, int32_t count) {
+        AscendC::Adds(dst, src, -static_cast<float>(first), count);
+        OrderV();
+        AscendC::Maxs(dst, dst, 0.0f, count);
+        OrderV();
+        AscendC::Mins(dst, dst, static_cast<float>(td_->n_dims - 1), count);
+        OrderV();
+    }
+
+    // Of window lanes: 0 for a pair's first, 1 for its second; and the pair's number.
+    __aicore__ inline void SecondOfPair(LocalTensor<float> second, LocalTensor<float> pair, LocalTensor<float> lane,
+                                        LocalTensor<float> temp, int32_t count) {
+        if (td_->neox != 0) {
+            FloorDivide(second, lane, td_->n_dims / 2, temp, count);
+            Remainder(pair, lane, second, td_->n_dims / 2, count);
+        } else {
+            FloorDivide(pair, lane, 2, temp, count);
+            Remainder(second, lane, pair, 2, count);
+        }
+    }
+
+    __aicore__ inline void Split(LocalTensor<float> hi, LocalTensor<float> lo) {
+        LocalTensor<float> rest = lane_[1], nearest = lane_[2], temp = lane_[3];
+        ToGrid(w1_hi_, hi, temp);
+        AscendC::Sub(w1_lo_, hi, w1_hi_, width_);
+        AscendC::Muls(rest, hi, kHighUnit, width_);
+        OrderV();
+        AscendC::Add(w1_lo_, w1_lo_, lo, width_);
+        Round(nearest, rest, temp, width_);
+        AscendC::Sub(rest, rest, nearest, width_);
+        OrderV();
+        ToGrid(w2_hi_, rest, temp);
+        AscendC::Sub(w2_lo_, rest, w2_hi_, width_);
+        AscendC::Muls(nearest, lo, kHighUnit, width_);
+        OrderV();
+        AscendC::Add(w2_lo_, w2_lo_, nearest, width_);
+        OrderV();
+    }
+
+    __aicore__ inline void ToGrid(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
+        AscendC::Muls(dst, src, kGrid, width_);
+        OrderV();
+        Round(dst, dst, temp, width_);
+        AscendC::Muls(dst, dst, 1.0f / kGrid, width_);
+        OrderV();
+    }
+
+    const RopeTilingData* td_ = nullptr;
+    int32_t width_ = 0;
+    int32_t pairs_ = 0;  // n_dims/2 in whole blocks
+    AscendC::TEventID arrived_ = 0;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+    LocalTensor<float> w1_hi_, w1_lo_, w2_hi_, w2_lo_;
+    LocalTensor<float> pair_[kRopeSetupPairTemps], lane_[kRopeSetupLaneTemps];
+};
+
+}  // namespace rope_device

@@ -1,0 +1,230 @@
+// A block of tokens' table, mscale * sin and mscale * cos of every lane, from its positions.
+//
+// The angle is taken in turns, split as rope_lanes.h says, and reduced to r in [-1/2, 1/2]. With
+// s = sin(pi r) and c2 = 2 cos(pi r) from rope_polynomials.h, sin(2 pi r) = s c2 and
+// cos(2 pi r) = 1 - 2 s^2: no quadrant is ever looked at. Within 2^-20 for |position| < 2^22.
+// Included after vector_steps.h, rope_schedule.h, rope_polynomials.h and rope_lanes.h.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+// Positions of a block of tokens, on their way to UB while the block before is still rotated.
+template <typename P>
+class RopePositions {
+public:
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingData* td, GM_ADDR positions) {
+        td_ = td;
+        source_ = reinterpret_cast<__gm__ P*>(positions);
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->position_bytes));
+        arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
+        free_ = pipe->AllocEventID<AscendC::HardEvent::V_MTE2>();
+        // Whole instructions read beyond the last token: let there be numbers.
+        AscendC::Duplicate(buffer_.Get<int32_t>(), 0, td->position_bytes / static_cast<int32_t>(sizeof(int32_t)));
+        OrderV();
+        AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_);
+    }
+
+    __aicore__ inline void Load(const Tile& tile) {
+        AscendC::GlobalTensor<P> source;
+        source.SetGlobalBuffer(source_ + tile.batch * td_->pos_stride[0] + tile.token * td_->pos_stride[1]);
+        AscendC::WaitFlag<AscendC::HardEvent::V_MTE2>(free_);
+        if (td_->pos_stride[1] == 1) {
+            LoadRun(source, tile.block_tokens);
+        } else {
+            LoadEach(source, 0, tile.block_tokens);
+        }
+        AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+    }
+
+    // As float32, for whole blocks of 8 tokens.
+    __aicore__ inline void Take(LocalTensor<float> dst, LocalTensor<float> temp, int32_t tokens) {
+        LocalTensor<int32_t> raw = buffer_.Get<int32_t>();
+        AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+        if constexpr (sizeof(P) == sizeof(int64_t)) {
+            // The low words: no SoC's Cast is needed, and one has none from int64.
+            constexpr uint8_t kEvenElements = 1;
+            constexpr int32_t kRepeatTokens = 32;
+            AscendC::GatherMaskParams all(1, static_cast<uint16_t>((tokens + kRepeatTokens - 1) / kRepeatTokens), 8, 0);
+            uint64_t kept = 0;
+            AscendC::GatherMask(temp.ReinterpretCast<uint32_t>(), raw.ReinterpretCast<uint32_t>(), kEvenElements, false,
+                                0, all, kept);
+            OrderV();
+            raw = temp.ReinterpretCast<int32_t>();
+        }
+        AscendC::Cast(dst, raw, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(RoundUp(tokens, kBlockFloats)));
+        OrderV();
+        AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_);
+    }
+
+    __aicore__ inline void Finish(AscendC::TPipe* pipe) {
+        AscendC::WaitFlag<AscendC::HardEvent::V_MTE2>(free_);
+        pipe->ReleaseEventID<AscendC::HardEvent::V_MTE2>(free_);
+        pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_);
+    }
+
+private:
+    __aicore__ inline void LoadRun(AscendC::GlobalTensor<P> source, int32_t count) {
+        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(P));
+        LocalTensor<P> dst = buffer_.Get<P>();
+#if __CCE_AICORE__ == 200
+        int32_t whole = count / kBlockItems * kBlockItems;
+        if (whole > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(whole));
+        if (whole < count) LoadEach(source, whole, count);
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(P), 0, 0, 0);
+        auto fill = static_cast<uint8_t>(RoundUp(count, kBlockItems) - count);
+        AscendC::DataCopyPad(dst, source, run, AscendC::DataCopyPadExtParams<P>(true, 0, fill, 0));
+#endif
+    }
+
+    // By the scalar unit, once the vectors are done with the block before.
+    __aicore__ inline void LoadEach(AscendC::GlobalTensor<P> source, int32_t first, int32_t last) {
+        constexpr int32_t kWords = sizeof(P) / sizeof(int32_t);
+        LocalTensor<int32_t> dst = buffer_.Get<int32_t>();
+        HandOver<AscendC::HardEvent::V_S>();
+        for (int32_t i = first; i < last; ++i) {
+            P position = source.GetValue(static_cast<uint64_t>(i * td_->pos_stride[1]));
+            dst.SetValue(static_cast<uint32_t>(i * kWords), static_cast<int32_t>(position));
+        }
+        HandOver<AscendC::HardEvent::S_V>();
+    }
+
+    const RopeTilingData* td_ = nullptr;
+    __gm__ P* source_ = nullptr;
+    AscendC::TEventID arrived_ = 0, free_ = 0;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+};
+
+class RopeTable {
+public:
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingData* td, LocalTensor<float> scratch) {
+        td_ = td;
+        width_ = td->table_width;
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->table_bytes));
+        sin_ = buffer_.Get<float>();
+        cos_ = sin_[td->cos_offset_bytes / static_cast<int32_t>(sizeof(float))];
+        Floats temps(scratch);
+        for (int32_t k = 0; k < kRopeTableTemps; ++k) temp_[k] = temps.Take(td->block_tokens * width_);
+        for (int32_t k = 0; k < kSlotVectors; ++k) slot_[k] = temps.Take(td->token_slots);
+        low_ = temps.Take(td->token_slots * kBlockFloats);
+        high_ = temps.Take(td->token_slots * kBlockFloats);
+    }
+
+    template <typename P>
+    __aicore__ inline void Build(RopePositions<P>* positions, const RopeLanes& lanes, int32_t tokens) {
+        OrderV();
+        positions->Take(slot_[0], slot_[1], tokens);
+        SplitPositions(RoundUp(tokens, kBlockFloats));
+        Turns(lanes, tokens);
+        Reduce(tokens * width_);
+        SinCos(tokens * width_);
+    }
+
+    __aicore__ inline LocalTensor<float> Sin(int32_t row) const { return sin_[row * width_]; }
+    __aicore__ inline LocalTensor<float> Cos(int32_t row) const { return cos_[row * width_]; }
+
+private:
+    static constexpr int32_t kSlotVectors = 5;
+    static_assert(kSlotVectors + 2 * kBlockFloats == kRopeTokenTemps, "the tiling's budget");
+
+    // position = 2048 high + low, each spread over a block of 8 floats for the products.
+    __aicore__ inline void SplitPositions(int32_t count) {
+        LocalTensor<float> position = slot_[0], high = slot_[2], low = slot_[3];
+        AscendC::Muls(high, position, 1.0f / kHighUnit, count);
+        OrderV();
+        Round(high, high, slot_[4], count);
+        AscendC::Muls(low, high, -kHighUnit, count);
+        OrderV();
+        AscendC::Add(low, low, position, count);
+        OrderV();
+        auto blocks = static_cast<uint8_t>(count / kBlockFloats);
+        AscendC::Brcb(low_, low, blocks, AscendC::BrcbRepeatParams(1, kBlockFloats));
+        AscendC::Brcb(high_, high, blocks, AscendC::BrcbRepeatParams(1, kBlockFloats));
+        OrderV();
+    }
+
+    // temp 0 and 1: the exact and the small part of low w1 + high w2; a repeat is a token. Products
+    // and sums apart: how MulAddDst rounds is not documented.
+    __aicore__ inline void Turns(const RopeLanes& lanes, int32_t tokens) {
+        Products(temp_[0], low_, lanes.W1Hi(), tokens);
+        Products(temp_[1], low_, lanes.W1Lo(), tokens);
+        Products(sin_, high_, lanes.W2Hi(), tokens);
+        Products(cos_, high_, lanes.W2Lo(), tokens);
+        OrderV();
+        AscendC::Add(temp_[0], temp_[0], sin_, tokens * width_);
+        AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);
+        OrderV();
+    }
+
+    __aicore__ inline void Products(LocalTensor<float> dst, LocalTensor<float> positions, LocalTensor<float> lanes,
+                                    int32_t tokens) {
+        AscendC::BinaryRepeatParams step(1, 0, 1, static_cast<uint8_t>(width_ / kBlockFloats), 1, 0);
+        for (int32_t first = 0; first < width_; first += kRepeatFloats) {
+            auto mask = static_cast<uint64_t>(Least(kRepeatFloats, width_ - first));
+            AscendC::Mul(dst[first], positions, lanes[first], mask, static_cast<uint8_t>(tokens), step);
+        }
+    }
+
+    // temp 0: r, the turns less their nearest integer.
+    __aicore__ inline void Reduce(int32_t count) {
+        AscendC::Add(temp_[2], temp_[0], temp_[1], count);
+        OrderV();
+        Round(temp_[2], temp_[2], sin_, count);
+        AscendC::Sub(temp_[0], temp_[0], temp_[2], count);
+        OrderV();
+        AscendC::Add(temp_[0], temp_[0], temp_[1], count);
+        OrderV();
+    }
+
+    // One step of both polynomials in z, which do not wait for each other.
+    __aicore__ inline void Horner(float sin_coefficient, float cos_coefficient, LocalTensor<float> z, int32_t count) {
+        AscendC::Adds(sin_, sin_, sin_coefficient, count);
+        AscendC::Adds(cos_, cos_, cos_coefficient, count);
+        OrderV();
+        AscendC::Mul(sin_, sin_, z, count);
+        AscendC::Mul(cos_, cos_, z, count);
+        OrderV();
+    }
+
+    // mscale rides on c2's coefficients.
+    __aicore__ inline void SinCos(int32_t count) {
+        using namespace rope_polynomials;
+        LocalTensor<float> r = temp_[0], z = temp_[1], square = temp_[2];
+        float m = td_->mscale;
+        AscendC::Mul(z, r, r, count);
+        OrderV();
+        AscendC::Muls(sin_, z, kSin4, count);
+        AscendC::Muls(cos_, z, kCos5 * m, count);
+        OrderV();
+        Horner(kSin3, kCos4 * m, z, count);
+        Horner(kSin2, kCos3 * m, z, count);
+        Horner(kSin1, kCos2 * m, z, count);
+        AscendC::Adds(sin_, sin_, kSin0, count);
+        AscendC::Adds(cos_, cos_, kCos1 * m, count);
+        OrderV();
+        AscendC::Mul(sin_, sin_, r, count);
+        AscendC::Mul(cos_, cos_, z, count);
+        OrderV();
+        AscendC::Axpy(sin_, r, 2.0f, count);  // s
+        AscendC::Adds(cos_, cos_, kCos0 * m, count);
+        OrderV();
+        AscendC::Mul(square, sin_, sin_, count);
+        OrderV();
+        AscendC::Mul(sin_, sin_, cos_, count);
+        AscendC::Muls(square, square, -2.0f * m, count);
+        OrderV();
+        AscendC::Adds(cos_, square, m, count);
+        OrderV();
+    }
+
+    const RopeTilingData* td_ = nullptr;
+    int32_t width_ = 0;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+    LocalTensor<float> sin_, cos_, low_, high_;
+    LocalTensor<float> temp_[kRopeTableTemps], slot_[kSlotVectors];
+};
+
+}  // namespace rope_device

@@ -1,0 +1,59 @@
+// Tiles of rows between GM and UB by the scalar unit, where a row is shorter than the 32 bytes of
+// the only DMA there is. Slow. Its cache writes whole 64-byte lines back, so that one core has to
+// own all of out: the tiling makes one unit of work. Included after vector_steps.h,
+// rope_schedule.h and row_bursts.h.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+
+#if __CCE_AICORE__ == 200
+
+namespace rope_device {
+
+template <typename T>
+class ScalarRows {
+public:
+    __aicore__ inline void Init(const RopeTilingData* td) { td_ = td; }
+
+    __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
+        HandOver<AscendC::HardEvent::V_S>();
+        for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
+            AscendC::GlobalTensor<T> source = TensorAt<T>(x, RowOffset(tile, td_->x_stride, row));
+            for (int32_t i = 0; i < td_->row_pitch; ++i)
+                dst.SetValue(static_cast<uint32_t>(row * td_->row_pitch + i),
+                             i < td_->head_size ? source.GetValue(static_cast<uint64_t>(i)) : static_cast<T>(0.0f));
+        }
+        HandOver<AscendC::HardEvent::S_V>();
+    }
+
+    __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
+        HandOver<AscendC::HardEvent::V_S>();
+        for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
+            AscendC::GlobalTensor<T> target = TensorAt<T>(out, RowOffset(tile, td_->out_stride, row));
+            for (int32_t i = 0; i < td_->head_size; ++i)
+                target.SetValue(static_cast<uint64_t>(i),
+                                src.GetValue(static_cast<uint32_t>(row * td_->row_pitch + i)));
+        }
+        HandOver<AscendC::HardEvent::S_V>();
+    }
+
+    // After the last tile: what the cache still holds goes to GM.
+    __aicore__ inline void Finish(GM_ADDR out) {
+        AscendC::DataCacheCleanAndInvalid<T, AscendC::CacheLine::ENTIRE_DATA_CACHE>(TensorAt<T>(out, 0));
+    }
+
+private:
+    __aicore__ inline int64_t RowOffset(const Tile& tile, const int64_t* stride, int32_t row) const {
+        int32_t inner = td_->tokens_inner != 0 ? tile.tokens : tile.heads;
+        int32_t token = td_->tokens_inner != 0 ? row % inner : row / inner;
+        int32_t head = td_->tokens_inner != 0 ? row / inner : row % inner;
+        return TileOffset(tile, stride) + token * stride[1] + head * stride[2];
+    }
+
+    const RopeTilingData* td_ = nullptr;
+};
+
+}  // namespace rope_device
+
+#endif

@@ -1,0 +1,106 @@
+// Steps of vector code that kernels share: order inside and between pipes, rounding, index
+// vectors. Everything is correct without the compiler's automatic synchronisation.
+#pragma once
+
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+using AscendC::LocalTensor;
+
+constexpr int32_t kBlockBytes = 32;
+constexpr int32_t kBlockFloats = 8;
+constexpr int32_t kRepeatFloats = 64;
+constexpr int32_t kMostRepeats = 255;
+
+template <typename A, typename B>
+struct SameType {
+    static constexpr bool value = false;
+};
+template <typename A>
+struct SameType<A, A> {
+    static constexpr bool value = true;
+};
+
+__aicore__ inline int32_t RoundUp(int32_t n, int32_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+__aicore__ inline int32_t Least(int32_t a, int32_t b) { return a < b ? a : b; }
+
+// Vector instructions before it are done before those after it start. Every helper below leaves
+// its results ordered for whatever follows.
+__aicore__ inline void OrderV() { AscendC::PipeBarrier<PIPE_V>(); }
+
+// What was issued before on the event's first pipe is done before what is issued after it on the
+// second.
+template <AscendC::HardEvent event>
+__aicore__ inline void HandOver() {
+    using namespace AscendC;
+    auto id = static_cast<int32_t>(GetTPipePtr()->FetchEventID(event));
+    SetFlag<event>(id);
+    WaitFlag<event>(id);
+}
+
+// To the nearest integer. Through int32, because only that way is there on every SoC.
+__aicore__ inline void Round(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp, int32_t count) {
+    LocalTensor<int32_t> integers = temp.ReinterpretCast<int32_t>();
+    AscendC::Cast(integers, src, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
+    OrderV();
+    AscendC::Cast(dst, integers, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
+    OrderV();
+}
+
+// floor(src / divisor) of small integers: the half step keeps the division's error from mattering.
+__aicore__ inline void FloorDivide(LocalTensor<float> dst, LocalTensor<float> src, int32_t divisor,
+                                   LocalTensor<float> temp, int32_t count) {
+    float scale = 1.0f / static_cast<float>(divisor);
+    AscendC::Muls(dst, src, scale, count);
+    OrderV();
+    AscendC::Adds(dst, dst, 0.5f * scale - 0.5f, count);
+    OrderV();
+    Round(dst, dst, temp, count);
+}
+
+// src - quotient * divisor.
+__aicore__ inline void Remainder(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> quotient,
+                                 int32_t divisor, int32_t count) {
+    AscendC::Muls(dst, quotient, -static_cast<float>(divisor), count);
+    OrderV();
+    AscendC::Add(dst, dst, src, count);
+    OrderV();
+}
+
+// 0, 1, 2, ... The API makes the first 64, mostly by scalar code; doubling makes the rest.
+__aicore__ inline void CountUp(LocalTensor<float> dst, int32_t count) {
+    HandOver<AscendC::HardEvent::V_S>();
+    AscendC::CreateVecIndex(dst, 0.0f, static_cast<uint32_t>(Least(count, kRepeatFloats)));
+    OrderV();
+    for (int32_t done = kRepeatFloats; done < count; done *= 2) {
+        AscendC::Adds(dst[done], dst, static_cast<float>(done), Least(done, count - done));
+        OrderV();
+    }
+}
+
+// Element numbers to the byte offsets that Gather takes.
+__aicore__ inline void ToOffsets(LocalTensor<uint32_t> dst, LocalTensor<float> numbers, int32_t item_bytes,
+                                 int32_t count) {
+    AscendC::Muls(numbers, numbers, static_cast<float>(item_bytes), count);
+    OrderV();
+    AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
+    OrderV();
+}
+
+// Hands out parts of a buffer of floats, each on a 32-byte border.
+class Floats {
+public:
+    __aicore__ inline explicit Floats(LocalTensor<float> all) : all_(all) {}
+    __aicore__ inline LocalTensor<float> Take(int32_t count) {
+        LocalTensor<float> part = all_[used_];
+        used_ += RoundUp(count, kBlockFloats);
+        return part;
+    }
+
+private:
+    LocalTensor<float> all_;
+    int32_t used_ = 0;
+};
+
+}  // namespace rope_device

@@ -1,0 +1,340 @@
+// Rotary position embedding: x [B,S,N,D] rotated by positions into out, angles computed here.
+//
+// A core takes units of token rows x heads. A unit's tokens go block by block: their positions
+// make one table of sines and cosines, which all heads share. A block goes tile by tile, each at
+// most a UB buffer: x comes in while the tile before is rotated and the one before that leaves.
+// 16-bit rows are rotated in float32 and rounded once.
+#include "kernel_operator.h"
+#include "rope_tiling_data.h"
+
+// In the order in which they need each other.
+#include "common/rope_polynomials.h"
+#include "common/rope_schedule.h"
+#include "common/vector_steps.h"
+// clang-format off: the last ones need those above
+#include "common/rope_lanes.h"
+#include "common/rope_table.h"
+#include "common/row_bursts.h"
+#include "common/packed_rows.h"
+#include "common/scalar_rows.h"
+#include "common/row_rotation.h"
+// clang-format on
+
+namespace rope_device {
+
+struct RopeArguments {
+    GM_ADDR x;
+    GM_ADDR positions;
+    GM_ADDR freq_factors;
+    GM_ADDR out;
+    GM_ADDR tiling;
+};
+
+// T: x's type; P: the positions'. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+template <typename T, typename P, int32_t key>
+class RopeKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingData* td, const RopeArguments& arguments) {
+        tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        Tile tile;
+        if (!tiles_.Next(&tile)) return;
+        Init(pipe, td, arguments);
+        lanes_.Load(arguments_.tiling, arguments_.freq_factors);
+        positions_.Load(tile);
+        LoadTile(tile);
+        BuildConstants();
+        for (bool more = true; more;) {
+            if (tile.opens_block != 0) table_.Build(&positions_, lanes_, tile.block_tokens);
+            rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
+            LocalTensor<T> x = in_.template DeQue<T>();
+            Tile next;
+            more = tiles_.Next(&next);
+            if (more) {
+                if (next.opens_block != 0) positions_.Load(next);
+                LoadTile(next);
+            }
+            RotateTile(x, tile);
+            StoreTile(tile);
+            tile = next;
+        }
+        Finish();
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingData* td, const RopeArguments& arguments) {
+        pipe_ = pipe;
+        td_ = td;
+        arguments_ = arguments;
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(td->work_bytes));
+        if (td->index_bytes > 0) pipe->InitBuffer(index_, static_cast<uint32_t>(td->index_bytes));
+        rows_ = work_.template Get<float>();
+        temp_ = rows_[static_cast<uint32_t>(td->temp_offset_bytes) / sizeof(float)];
+        lanes_.Init(pipe, td, rows_);
+        table_.Init(pipe, td, rows_);
+        positions_.Init(pipe, td, arguments.positions);
+        rotation_.Init(td);
+        bursts_.Init(td);
+#if __CCE_AICORE__ == 200
+        if (td->io == kRopeIoPacked) packed_.Init(td, PackedOffsets());
+        scalars_.Init(td);
+#endif
+    }
+
+    // Per core: index vectors first, they need nothing from GM.
+    __aicore__ inline void BuildConstants() {
+        if (key != kRopeHalves || td_->io == kRopeIoPacked) lanes_.CountLanes();
+        if constexpr (key == kRopeSwapByGather) {
+            partners_ = index_.template Get<uint32_t>();
+            lanes_.BuildPartners(partners_, td_->index_rows);
+        }
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) packed_.BuildOffsets(lanes_);
+#endif
+        lanes_.Build(pipe_, key != kRopeHalves);
+    }
+
+    __aicore__ inline void LoadTile(const Tile& tile) {
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) {
+            packed_.Load(x, arguments_.x, tile);
+        } else if (td_->io == kRopeIoScalar) {
+            scalars_.Load(x, arguments_.x, tile);
+        } else {
+            bursts_.Load(x, arguments_.x, tile);
+        }
+#else
+        bursts_.Load(x, arguments_.x, tile);
+#endif
+        in_.EnQue(x);
+    }
+
+    __aicore__ inline void StoreTile(const Tile& tile) {
+        LocalTensor<T> y = out_.template DeQue<T>();
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) {
+            packed_.Store(arguments_.out, y, tile);
+        } else if (td_->io == kRopeIoScalar) {
+            scalars_.Store(arguments_.out, y, tile);
+        } else {
+            bursts_.Store(arguments_.out, y, tile);
+        }
+#else
+        bursts_.Store(arguments_.out, y, tile);
+#endif
+        out_.FreeTensor(y);
+    }
+
+    __aicore__ inline void Finish() {
+        positions_.Finish(pipe_);
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoScalar) scalars_.Finish(arguments_.out);
+#endif
+    }
+
+    __aicore__ inline void RotateTile(LocalTensor<T> x, const Tile& tile) {
+        row_count_ = tile.tokens * tile.heads;
+        count_ = row_count_ * td_->row_pitch;
+        OrderV();
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) {
+            RotatePacked(x, tile);
+            return;
+        }
+#endif
+        if constexpr (kIsFloat) {
+            RotateFloat(x);
+        } else {
+            RotateNarrow(x);
+        }
+    }
+
+    // float32, from the input buffer straight into the output buffer.
+    __aicore__ inline void RotateFloat(LocalTensor<T> x) {
+        LocalTensor<T> y = out_.template AllocTensor<T>();
+        if (!WholeRows()) {
+            AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+            OrderV();
+        }
+        if constexpr (key == kRopeHalves) {
+            rotation_.ProductsOfHalves(y, x, temp_, false);
+        } else {
+            GatherPartners(x);
+            rotation_.ProductsOfSwapped(y, x, temp_);
+        }
+        in_.FreeTensor(x);
+        Sum(y);
+        out_.EnQue(y);
+    }
+
+    // 16 bits, through float32 rows in the work buffer.
+    __aicore__ inline void RotateNarrow(LocalTensor<T> x) {
+        LocalTensor<T> y = out_.template AllocTensor<T>();
+        if (!WholeRows()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+        if constexpr (key == kRopeSwapByShifts) SwapByShifts(x);
+        AscendC::Cast(rows_, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+        OrderV();
+        in_.FreeTensor(x);
+        RotateRows();
+        Narrow(y);
+        out_.EnQue(y);
+    }
+
+    // Float32 rows where they are.
+    __aicore__ inline void RotateRows() {
+        if constexpr (key == kRopeHalves) {
+            rotation_.ProductsOfHalves(rows_, rows_, temp_, true);
+        } else {
+            if constexpr (key == kRopeSwapByGather) GatherPartners(rows_);
+            rotation_.ProductsOfSwapped(rows_, rows_, temp_);
+        }
+        Sum(rows_);
+    }
+
+    __aicore__ inline void Sum(LocalTensor<float> rows) {
+        if constexpr (key == kRopeHalves) {
+            rotation_.SumsOfHalves(rows, temp_);
+        } else {
+            rotation_.SumsOfSwapped(rows, temp_);
+        }
+    }
+
+    // temp = x with the lanes of each pair exchanged.
+    __aicore__ inline void GatherPartners(LocalTensor<float> x) {
+        for (int32_t row = 0; row < row_count_; row += td_->index_rows) {
+            int32_t first = row * td_->row_pitch;
+            int32_t count = Least(td_->index_rows, row_count_ - row) * td_->row_pitch;
+            AscendC::Gather(temp_[first], x, partners_, static_cast<uint32_t>(first) * sizeof(float),
+                            static_cast<uint32_t>(count));
+        }
+        OrderV();
+    }
+
+    // The same for neighbours of 16 bits, widened after: a pair is one 32-bit word, whose halves
+    // two shifts exchange. The float32 rows, which are made next, lend their memory.
+    __aicore__ inline void SwapByShifts(LocalTensor<T> x) {
+#if __CCE_AICORE__ != 200
+        constexpr uint32_t kHalfWord = 16;
+        LocalTensor<uint32_t> pairs = x.template ReinterpretCast<uint32_t>();
+        LocalTensor<uint32_t> up = rows_.ReinterpretCast<uint32_t>(), down = temp_.ReinterpretCast<uint32_t>();
+        AscendC::ShiftLeft(up, pairs, kHalfWord, count_ / 2);
+        AscendC::ShiftRight(down, pairs, kHalfWord, count_ / 2);
+        OrderV();
+        LocalTensor<uint16_t> swapped = rows_.ReinterpretCast<uint16_t>();
+        AscendC::Or(swapped, swapped, temp_.ReinterpretCast<uint16_t>(), count_);
+        OrderV();
+        AscendC::Cast(temp_, rows_.ReinterpretCast<T>(), AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+        OrderV();
+#endif
+    }
+
+    // Rounds the float32 rows to T. Of partly rotated rows the rest is in y already, bit for bit:
+    // a NaN's payload, and in saturating mode an infinity, would not survive the way through
+    // float32.
+    __aicore__ inline void Narrow(LocalTensor<T> y) {
+        constexpr AscendC::RoundMode mode =
+            SameType<T, half>::value ? AscendC::RoundMode::CAST_NONE : AscendC::RoundMode::CAST_RINT;
+        if (WholeRows()) {
+            AscendC::Cast(y, rows_, mode, static_cast<uint32_t>(count_));
+            OrderV();
+            return;
+        }
+        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(T));
+        int32_t first = td_->n_offs / kBlockItems * kBlockItems;
+        Lanes lanes{td_->n_offs - first, td_->n_offs - first + td_->n_dims};
+        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(td_->row_pitch / kBlockItems),
+                                        static_cast<uint8_t>(td_->row_pitch / kBlockFloats));
+        for (int32_t row = 0; row < row_count_; row += kMostRepeats) {
+            auto repeats = static_cast<uint8_t>(Least(row_count_ - row, kMostRepeats));
+            for (int32_t chunk = 0; chunk < lanes.last; chunk += kRepeatFloats) {
+                uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
+                int32_t at = row * td_->row_pitch + first + chunk;
+                AscendC::Cast(y[at], rows_[at], mode, mask, repeats, step);
+            }
+        }
+        OrderV();
+    }
+
+#if __CCE_AICORE__ == 200
+    // Behind the partners', where there are any.
+    __aicore__ inline LocalTensor<uint32_t> PackedOffsets() {
+        int32_t before = key == kRopeSwapByGather ? td_->index_rows * td_->row_pitch : 0;
+        return index_.template Get<uint32_t>()[static_cast<uint32_t>(before)];
+    }
+
+    __aicore__ inline void RotatePacked(LocalTensor<T> x, const Tile& tile) {
+        LocalTensor<T> y = out_.template AllocTensor<T>();
+        if constexpr (kIsFloat) {
+            packed_.Unpack(rows_, x, tile);
+            in_.FreeTensor(x);
+            RotateRows();
+            packed_.Pack(y, rows_, tile);
+        } else {
+            LocalTensor<T> narrow = temp_.template ReinterpretCast<T>();
+            packed_.Unpack(narrow, x, tile);
+            AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+            OrderV();
+            RotateRows();
+            if (!WholeRows()) packed_.Unpack(narrow, x, tile);  // for what is not rotated
+            in_.FreeTensor(x);
+            Narrow(narrow);
+            packed_.Pack(y, narrow, tile);
+        }
+        out_.EnQue(y);
+    }
+#endif
+
+    __aicore__ inline bool WholeRows() const { return td_->n_dims == td_->head_size; }
+
+    AscendC::TPipe* pipe_ = nullptr;
+    const RopeTilingData* td_ = nullptr;
+    RopeArguments arguments_{};
+    Tiles tiles_;
+    RopeLanes lanes_;
+    RopePositions<P> positions_;
+    RopeTable table_;
+    RowRotation rotation_;
+    RowBursts<T> bursts_;
+#if __CCE_AICORE__ == 200
+    PackedRows<T> packed_;
+    ScalarRows<T> scalars_;
+#endif
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, index_;
+    LocalTensor<float> rows_, temp_;
+    LocalTensor<uint32_t> partners_;
+    int32_t row_count_ = 0, count_ = 0;  // of the tile: head rows, and elements with their padding
+};
+
+template <int32_t key>
+__aicore__ inline void RunRope(const RopeTilingData* td, const RopeArguments& arguments) {
+    AscendC::TPipe pipe;
+    RopeKernel<DTYPE_X, DTYPE_POSITIONS, key> kernel;
+    kernel.Run(&pipe, td, arguments);
+}
+
+}  // namespace rope_device
+
+static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather == 3, "as said below");
+
+extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_ADDR freq_factors, GM_ADDR out,
+                                               GM_ADDR workspace, GM_ADDR tiling) {
+    REGISTER_TILING_DEFAULT(RopeTilingData);
+    GET_TILING_DATA(td, tiling);
+#if __CCE_AICORE__ == 220
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+#endif
+    rope_device::RopeArguments arguments{x, positions, freq_factors, out, tiling};
+    if (TILING_KEY_IS(1)) {
+        rope_device::RunRope<kRopeHalves>(&td, arguments);
+    } else if (TILING_KEY_IS(2)) {
+        rope_device::RunRope<kRopeSwapByShifts>(&td, arguments);
+    } else if (TILING_KEY_IS(3)) {
+        rope_device::RunRope<kRopeSwapByGather>(&td, arguments);
+    }
+}
