@@ -115,16 +115,17 @@ inline void own_mask(const char* api) {
 
 // The lanes of a repeat form: the mask given, or the register's where the kernel set it itself.
 template <bool isSetMask>
-Lanes repeat_lanes(const char* api, uint32_t widest_bytes, uint64_t mask, uint64_t repeats) {
+Lanes repeat_lanes(const char* api, uint32_t widest_bytes, uint64_t mask, uint64_t repeats, uint64_t most = 255) {
     if (!isSetMask) return Lanes::from_register(widest_bytes, repeats);
     own_mask(api);
-    return Lanes::first(widest_bytes, mask, repeats);
+    return Lanes::first(widest_bytes, mask, repeats, most);
 }
 template <bool isSetMask>
-Lanes repeat_lanes(const char* api, uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats) {
+Lanes repeat_lanes(const char* api, uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats,
+                   uint64_t most = 255) {
     if (!isSetMask) return Lanes::from_register(widest_bytes, repeats);
     own_mask(api);
-    return Lanes::bits_of(widest_bytes, mask, repeats);
+    return Lanes::bits_of(widest_bytes, mask, repeats, most);
 }
 // A count form; with isSetMask = false the register decides, which must be in counter mode.
 template <bool isSetMask>

@@ -90,7 +90,7 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
     npu_sim::start(npu_sim::Pipe::V, "GatherMask", site);
     constexpr int kLast = npu_sim::kIs310p ? 6 : 7;
     if (src1Pattern < 1 || src1Pattern > kLast)
-        npu_sim::broken(npu_sim::Rule::Count04, "the pattern must be 1 .. %d but got %d.", kLast, int(src1Pattern));
+        npu_sim::broken(npu_sim::Rule::Mode01, "the pattern must be 1 .. %d but got %d.", kLast, int(src1Pattern));
     npu_sim::gather_mask(
         dst, src0, npu_sim::repeat_elements<T>(reduceMode, mask, gatherMaskParams.repeatTimes), gatherMaskParams,
         [=](uint32_t, uint32_t lane) { return npu_sim::pattern_selects(src1Pattern, lane); }, rsvdCnt);

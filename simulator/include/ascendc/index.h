@@ -123,7 +123,7 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
                       NPU_SIM_SITE) {
     npu_sim::start(npu_sim::Pipe::S, "ArithProgression", site);
     if (count <= 0) npu_sim::broken(npu_sim::Rule::Count04, "count must be > 0 but got %d.", count);
-    if (diffValue < T(0)) npu_sim::broken(npu_sim::Rule::Count04, "the difference must be >= 0.");
+    if (diffValue < T(0)) npu_sim::broken(npu_sim::Rule::Mode01, "the difference must be >= 0.");
     constexpr uint32_t kInBlock = npu_sim::Progression<T>::kInBlock;
     uint32_t written = count > 0 ? uint32_t(count) : 0;
     // Short ones are scalar stores alone, which wait for the vector unit; longer ones fill whole blocks.

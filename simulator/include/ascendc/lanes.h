@@ -33,7 +33,7 @@ public:
         return l;
     }
     // The first `mask` lanes of each repeat.
-    static Lanes first(uint32_t widest_bytes, uint64_t mask, uint64_t repeats) {
+    static Lanes first(uint32_t widest_bytes, uint64_t mask, uint64_t repeats, uint64_t most_repeats = 255) {
         Lanes l(widest_bytes);
         if (mask > l.per_repeat_ || (mask == 0 && kIs310p)) {
             broken(Rule::Mask01, "mask must be %d .. %u but got %llu.", kIs310p ? 1 : 0, l.per_repeat_,
@@ -43,11 +43,11 @@ public:
         l.prefix_ = uint32_t(mask);
         l.low_ = ones(mask < 64 ? mask : 64);
         l.high_ = mask <= 64 ? 0 : ones(mask - 64);
-        l.set_repeats(repeats);
+        l.set_repeats(repeats, most_repeats);
         return l;
     }
     // The lanes whose bits are set: {lanes 0-63, lanes 64-127}.
-    static Lanes bits_of(uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats) {
+    static Lanes bits_of(uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats, uint64_t most_repeats = 255) {
         Lanes l(widest_bytes);
         l.low_ = mask[0];
         l.high_ = widest_bytes >= 4 ? 0 : mask[1];
@@ -55,7 +55,7 @@ public:
         const uint32_t lanes = uint32_t(__builtin_popcountll(l.low_) + __builtin_popcountll(l.high_));
         if (l.low_ == ones(lanes < 64 ? lanes : 64) && l.high_ == ones(lanes < 64 ? 0 : lanes - 64)) l.prefix_ = lanes;
         if (kIs310p && !l.low_ && !l.high_) broken(Rule::Mask01, "the mask names no lane.");
-        l.set_repeats(repeats);
+        l.set_repeats(repeats, most_repeats);
         return l;
     }
     // What the mask register says (isSetMask = false).
@@ -109,11 +109,11 @@ private:
     static constexpr uint32_t kScattered = ~0u;  // the mask has gaps
     static constexpr uint64_t ones(uint64_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
     explicit Lanes(uint32_t widest_bytes) : per_repeat_(kRepeatBytes / widest_bytes) {}
-    void set_repeats(uint64_t repeats) {
-        if (repeats > 255 || (repeats == 0 && kIs310p))
-            broken(Rule::Repeat01, "repeatTime must be %d .. 255 but got %llu.", kIs310p ? 1 : 0,
-                   static_cast<unsigned long long>(repeats));
-        repeats_ = uint32_t(repeats > 255 ? 255 : repeats);
+    void set_repeats(uint64_t repeats, uint64_t most) {
+        if (repeats > most || (repeats == 0 && kIs310p))
+            broken(Rule::Repeat01, "repeatTime must be %d .. %llu but got %llu.", kIs310p ? 1 : 0,
+                   static_cast<unsigned long long>(most), static_cast<unsigned long long>(repeats));
+        repeats_ = uint32_t(repeats > most ? most : repeats);
     }
     uint32_t per_repeat_, repeats_ = 0, prefix_ = kScattered;
     uint64_t low_ = 0, high_ = 0, total_ = 0;

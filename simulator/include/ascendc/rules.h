@@ -37,6 +37,7 @@ namespace npu_sim {
     NPU_SIM_RULE(Overlap02, "SIM-OVERLAP-02", "a repeat does not read what an earlier repeat wrote",                   \
                  "address overlap constraints")                                                                        \
     NPU_SIM_RULE(Round01, "SIM-ROUND-01", "the SoC has this round mode for this conversion", "Cast tables")            \
+    NPU_SIM_RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one the instruction has on this SoC", "per API") \
     NPU_SIM_RULE(Queue01, "SIM-QUEUE-01", "a tensor goes Alloc, EnQue, DeQue, Free, each once", "kernel_tquebind")     \
     NPU_SIM_RULE(Queue02, "SIM-QUEUE-02", "at most depth tensors stand in a queue", "TQue")                            \
     NPU_SIM_RULE(Queue03, "SIM-QUEUE-03", "AllocTensor finds a free buffer (the core would wait for ever)",            \

@@ -18,7 +18,7 @@ void shift_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar,
                   "ShiftLeft, ShiftRight: this SoC does not have it for this type");
     constexpr int64_t kBits = int64_t(sizeof(T)) * 8;
     if (int64_t(scalar) < 0 || int64_t(scalar) > kBits)
-        npu_sim::broken(npu_sim::Rule::Count04, "the shift must be 0 .. %lld but got %lld.",
+        npu_sim::broken(npu_sim::Rule::Mode01, "the shift must be 0 .. %lld but got %lld.",
                         static_cast<long long>(kBits), static_cast<long long>(scalar));
     const int by = int(scalar);
     npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},

@@ -1,0 +1,154 @@
+// Compare: two tensors; Compares, CompareScalar: a tensor and a scalar. A bit a lane.
+//
+// Rules: half and float in every mode, int32 with EQ (not on Ascend310P); the result is of int8 or uint8.
+// The count form takes whole repeats: count * sizeof(T) is a multiple of 256. The repeat forms' mask has no
+// effect below Ascend950: whole repeats are read and compared.
+// Meaning: bit i % 8 of byte i / 8 is set where the comparison holds; a repeat's bits follow those of the
+// repeat before.
+// Cost: one cycle a repeat (a guess).
+#pragma once
+
+#include "ascendc/arithmetic.h"
+
+namespace npu_sim {
+
+using AscendC::CMPMODE;
+
+template <class W>
+bool holds(CMPMODE mode, W a, W b) {
+    switch (mode) {
+        case CMPMODE::LT:
+            return a < b;
+        case CMPMODE::GT:
+            return a > b;
+        case CMPMODE::EQ:
+            return a == b;
+        case CMPMODE::LE:
+            return a <= b;
+        case CMPMODE::GE:
+            return a >= b;
+        default:
+            return a != b;
+    }
+}
+
+template <class T, class U>
+void check_compare(CMPMODE mode) {
+    static_assert(kIsOneOf<T, half, float> || (!kIs310p && std::is_same_v<T, int32_t>) ||
+                      (kIs950 && kIsOneOf<T, int16_t, uint16_t, uint32_t>),
+                  "Compare: this SoC does not have it for this type");
+    static_assert(sizeof(U) == 1, "Compare: the result is of uint8_t or int8_t");
+    if (kIs910b && std::is_same_v<T, int32_t> && mode != CMPMODE::EQ)
+        broken(Rule::Mode01, "int32_t is compared with CMPMODE::EQ only.");
+}
+
+// value(lane): the second operand of each lane, by its offset in src1.
+template <class T, class U, class F>
+void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, const Lanes& lanes, CMPMODE mode, F value) {
+    check_source(src0, lanes);
+    const uint32_t to = dst.view().addr, bytes_per_repeat = lanes.per_repeat() / 8;
+    check_aligned("dst", to);
+    const Range written{to, to + lanes.repeats() * bytes_per_repeat};
+    const auto& read = ranges_of(lanes, layout_of(src0, lanes), src0.tensor.view().addr);
+    if (!read.empty()) check_apart("dst", written, "src0", {read.front().begin, read.back().end});
+    writes("dst", dst.view(), &written, lanes.repeats() ? 1 : 0);
+    const Layout layout = layout_of(src0, lanes);
+    constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
+    for (uint32_t r = 0; r < lanes.repeats(); ++r)
+        lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
+            const T* const x = src0.tensor.data() + layout.offset(r, lane) / sizeof(T);
+            for (uint32_t i = 0; i < n; ++i) {
+                uint8_t& byte = ub()[to + r * bytes_per_repeat + (lane + i) / 8];
+                const uint8_t bit = uint8_t(1u << (lane + i) % 8);
+                const bool set = holds(mode, Arithmetic<T>::widen(x[i]), Arithmetic<T>::widen(value(r, lane + i)));
+                byte = uint8_t(set ? byte | bit : byte & ~bit);
+            }
+        });
+    finish_vector(lanes.repeats(), 1, lanes.is_count_form());
+}
+
+template <class T, class U>
+void compare_tensors(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, const Operand<T>& src1,
+                     const Lanes& lanes, CMPMODE mode) {
+    check_compare<T, U>(mode);
+    check_source(src1, lanes);
+    const Layout layout = layout_of(src1, lanes);
+    compare_op(dst, src0, lanes, mode,
+               [&](uint32_t r, uint32_t lane) { return src1.tensor.data()[layout.offset(r, lane) / sizeof(T)]; });
+}
+
+template <class T>
+Lanes compare_count(uint32_t count) {
+    if (uint64_t(count) * sizeof(T) % kRepeatBytes)
+        broken(Rule::Count04, "count must be a multiple of %zu elements (256 bytes) but got %u.",
+               kRepeatBytes / sizeof(T), count);
+    return count_lanes<true>(sizeof(T), count);
+}
+
+// Below Ascend950 a mask changes nothing.
+template <class T, class M>
+Lanes compare_lanes(const char* api, M mask, uint64_t repeats) {
+    if (kIs950) return repeat_lanes<true>(api, sizeof(T), mask, repeats);
+    return Lanes::first(sizeof(T), kRepeatBytes / sizeof(T), repeats);
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+template <class T, class U>
+void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
+             uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Compare", site);
+    npu_sim::compare_tensors(dst, npu_sim::Operand<T>{"src0", src0}, npu_sim::Operand<T>{"src1", src1},
+                             npu_sim::compare_count<T>(count), cmpMode);
+}
+template <class T, class U, bool isSetMask = true>
+void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
+             const uint64_t mask, npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Compare", site);
+    npu_sim::compare_tensors(dst, npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                             npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
+                             npu_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
+}
+template <class T, class U, bool isSetMask = true>
+void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
+             const uint64_t mask[], npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Compare", site);
+    npu_sim::compare_tensors(dst, npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                             npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
+                             npu_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
+}
+
+#define NPU_SIM_COMPARE_SCALAR(Name)                                                                             \
+    template <class T, class U>                                                                                  \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
+              uint32_t count, NPU_SIM_SITE) {                                                                    \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
+        npu_sim::check_compare<T, U>(cmpMode);                                                                   \
+        npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0}, npu_sim::compare_count<T>(count), cmpMode,   \
+                            [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
+    }                                                                                                            \
+    template <class T, class U, bool isSetMask = true>                                                           \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
+              const uint64_t mask, npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) {   \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
+        npu_sim::check_compare<T, U>(cmpMode);                                                                   \
+        npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
+                            npu_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
+                            [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
+    }                                                                                                            \
+    template <class T, class U, bool isSetMask = true>                                                           \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
+              const uint64_t mask[], npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) { \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
+        npu_sim::check_compare<T, U>(cmpMode);                                                                   \
+        npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
+                            npu_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
+                            [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
+    }
+
+NPU_SIM_COMPARE_SCALAR(Compares)
+NPU_SIM_COMPARE_SCALAR(CompareScalar)
+
+}  // namespace AscendC

@@ -1,0 +1,94 @@
+// MulAddDst: dst = src0 * src1 + dst.   FusedMulAdd: dst = src0 * dst + src1.
+//
+// Rules: as for binary.h. half or float; MulAddDst also a float destination with half sources (64 lanes a
+// repeat, each operand's strides its own).
+// Meaning: the product is rounded, then the sum; the product of half sources for a float destination is
+// kept in float.
+// Cost: two cycles a repeat (three reads), one where operands coincide.
+#pragma once
+
+#include "ascendc/arithmetic.h"
+
+namespace AscendC {
+namespace sim_detail {
+
+template <class T, class U>
+double three_read_cycles(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1) {
+    const uint32_t d = dst.view().addr, a = src0.view().addr, b = src1.view().addr;
+    return d == a || d == b || a == b ? 1 : 2;
+}
+
+template <class T, class U>
+void MulAddDstLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,
+                    const npu_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
+    static_assert((std::is_same_v<T, U> && (NPU_SIM_FLOATING || (npu_sim::kIs950 && NPU_SIM_ARITHMETIC))) ||
+                      (std::is_same_v<T, float> && std::is_same_v<U, half>),
+                  "MulAddDst: this SoC does not have it for these types");
+    const npu_sim::Arithmetic<T> type;
+    npu_sim::binary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                             npu_sim::Operand<U>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                             npu_sim::Operand<U>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
+                             npu_sim::Aliasing::Exact, three_read_cycles(dst, src0, src1),
+                             [=](auto a, auto b, auto d) { return decltype(d)(type.widen(type.narrow(a * b)) + d); });
+}
+
+template <class T>
+void FusedMulAddLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                      const npu_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
+    static_assert(NPU_SIM_FLOATING || (npu_sim::kIs950 && npu_sim::kIsBfloat16<T>),
+                  "FusedMulAdd: this SoC does not have it for this type");
+    const npu_sim::Arithmetic<T> type;
+    npu_sim::binary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                             npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                             npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
+                             npu_sim::Aliasing::Exact, three_read_cycles(dst, src0, src1),
+                             [=](float a, float b, float d) { return type.widen(type.narrow(a * d)) + b; });
+}
+
+}  // namespace sim_detail
+
+template <class T, class U>
+void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const int32_t& count,
+               NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "MulAddDst", site);
+    sim_detail::MulAddDstLanes(dst, src0, src1, npu_sim::count_lanes<true>(npu_sim::kWidest<T, U>, count));
+}
+template <class T, class U, bool isSetMask = true>
+void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, uint64_t mask,
+               const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "MulAddDst", site);
+    sim_detail::MulAddDstLanes(dst, src0, src1,
+                               npu_sim::repeat_lanes<isSetMask>("MulAddDst", npu_sim::kWidest<T, U>, mask, repeatTime),
+                               params);
+}
+template <class T, class U, bool isSetMask = true>
+void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const uint64_t mask[],
+               const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "MulAddDst", site);
+    sim_detail::MulAddDstLanes(dst, src0, src1,
+                               npu_sim::repeat_lanes<isSetMask>("MulAddDst", npu_sim::kWidest<T, U>, mask, repeatTime),
+                               params);
+}
+
+template <class T>
+void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                 const int32_t& count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "FusedMulAdd", site);
+    sim_detail::FusedMulAddLanes(dst, src0, src1, npu_sim::count_lanes<true>(sizeof(T), count));
+}
+template <class T, bool isSetMask = true>
+void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,
+                 const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "FusedMulAdd", site);
+    sim_detail::FusedMulAddLanes(dst, src0, src1,
+                                 npu_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
+}
+template <class T, bool isSetMask = true>
+void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[],
+                 const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "FusedMulAdd", site);
+    sim_detail::FusedMulAddLanes(dst, src0, src1,
+                                 npu_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,99 @@
+// Interleave, DeInterleave: two tensors' elements by turns, and back.
+//
+// Rules: Ascend950 only. count is even; operands on 32 bytes, destinations apart from all others.
+// Meaning: with s = src0[0], src1[0], src0[1], src1[1], ...: dst0 is the first count elements of s, dst1 the
+// next. DeInterleave: of src0 and src1 after each other (or src alone) dst0 gets the even elements, dst1 the
+// odd ones.
+// Cost: one cycle for 256 bytes written.
+#pragma once
+
+#include "ascendc/gather.h"
+
+namespace npu_sim {
+
+template <class T>
+uint64_t check_even(int32_t count) {
+    static_assert(kIs950 || kNever<T>, "Interleave, DeInterleave: only Ascend950 has them");
+    const uint64_t n = checked_count(count);
+    if (n % 2) broken(Rule::Count04, "count must be even but got %d.", count);
+    return n;
+}
+
+template <class T>
+Range source_range(const char* name, const AscendC::LocalTensor<T>& t, uint64_t n) {
+    check_aligned(name, t.view().addr);
+    const Range r = view_range(t.view(), n * sizeof(T));
+    reads(name, t.view(), &r, n ? 1 : 0);
+    return r;
+}
+template <class T>
+Range destination_range(const char* name, const AscendC::LocalTensor<T>& t, uint64_t n) {
+    check_aligned(name, t.view().addr);
+    const Range r = view_range(t.view(), n * sizeof(T));
+    writes(name, t.view(), &r, n ? 1 : 0);
+    return r;
+}
+
+template <class T>
+void deinterleave(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalTensor<T>& dst1, const std::vector<T>& s) {
+    for (size_t i = 0; i < s.size() / 2; ++i) {
+        dst0.data()[i] = s[2 * i];
+        dst1.data()[i] = s[2 * i + 1];
+    }
+    finish_vector(uint32_t((s.size() * sizeof(T) + kRepeatBytes - 1) / kRepeatBytes), 1, true);
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+template <class T>
+void Interleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src0,
+                const LocalTensor<T>& src1, const int32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Interleave", site);
+    const uint64_t n = npu_sim::check_even<T>(count);
+    const npu_sim::Range a = npu_sim::source_range("src0", src0, n), b = npu_sim::source_range("src1", src1, n);
+    const npu_sim::Range c = npu_sim::destination_range("dst0", dst0, n),
+                         d = npu_sim::destination_range("dst1", dst1, n);
+    npu_sim::check_apart("dst0", c, "src0", a);
+    npu_sim::check_apart("dst0", c, "src1", b);
+    npu_sim::check_apart("dst1", d, "src0", a);
+    npu_sim::check_apart("dst1", d, "src1", b);
+    npu_sim::check_apart("dst0", c, "dst1", d);
+    for (uint64_t i = 0; i < 2 * n; ++i) (i < n ? dst0 : dst1).data()[i % n] = (i % 2 ? src1 : src0).data()[i / 2];
+    npu_sim::finish_vector(uint32_t((2 * n * sizeof(T) + npu_sim::kRepeatBytes - 1) / npu_sim::kRepeatBytes), 1, true);
+}
+
+template <class T>
+void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src0,
+                  const LocalTensor<T>& src1, const int32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "DeInterleave", site);
+    const uint64_t n = npu_sim::check_even<T>(count);
+    const npu_sim::Range a = npu_sim::source_range("src0", src0, n), b = npu_sim::source_range("src1", src1, n);
+    const npu_sim::Range c = npu_sim::destination_range("dst0", dst0, n),
+                         d = npu_sim::destination_range("dst1", dst1, n);
+    npu_sim::check_apart("dst0", c, "src0", a);
+    npu_sim::check_apart("dst0", c, "src1", b);
+    npu_sim::check_apart("dst1", d, "src0", a);
+    npu_sim::check_apart("dst1", d, "src1", b);
+    npu_sim::check_apart("dst0", c, "dst1", d);
+    std::vector<T> s(src0.data(), src0.data() + n);
+    s.insert(s.end(), src1.data(), src1.data() + n);
+    npu_sim::deinterleave(dst0, dst1, s);
+}
+
+template <class T>
+void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src,
+                  const int32_t srcCount, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "DeInterleave", site);
+    const uint64_t n = npu_sim::check_even<T>(srcCount);
+    const npu_sim::Range a = npu_sim::source_range("src", src, n);
+    const npu_sim::Range c = npu_sim::destination_range("dst0", dst0, n / 2),
+                         d = npu_sim::destination_range("dst1", dst1, n / 2);
+    npu_sim::check_apart("dst0", c, "src", a);
+    npu_sim::check_apart("dst1", d, "src", a);
+    npu_sim::check_apart("dst0", c, "dst1", d);
+    npu_sim::deinterleave(dst0, dst1, std::vector<T>(src.data(), src.data() + n));
+}
+
+}  // namespace AscendC

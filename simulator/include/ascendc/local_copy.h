@@ -1,0 +1,48 @@
+// Copy: lanes within UB, on pipe V.
+//
+// Rules: 16- and 32-bit types; not on Ascend310P. Block strides up to 65535, repeat strides up to 4095, in
+// 32-byte blocks; destination and source the same or apart.
+// Meaning: dst[lane] = src[lane].   Cost: one cycle a repeat.
+#pragma once
+
+#include "ascendc/cast.h"
+
+namespace AscendC {
+namespace sim_detail {
+
+template <class T>
+void copy_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::Lanes& lanes,
+                const CopyRepeatParams& p) {
+    static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "Copy: Ascend310P does not have it");
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || npu_sim::kIs950, "Copy: this SoC does not have it for this type");
+    constexpr uint32_t kMaxRepeatStride = 4095;
+    if (p.dstRepeatSize > kMaxRepeatStride || p.srcRepeatSize > kMaxRepeatStride)
+        npu_sim::broken(npu_sim::Rule::Stride01, "repeat strides must be 0 .. 4095 but got %u and %u.",
+                        unsigned(p.dstRepeatSize), unsigned(p.srcRepeatSize));
+    const npu_sim::Operand<T> to{"dst", dst, p.dstStride, p.dstRepeatSize};
+    const npu_sim::Operand<T> from{"src", src, p.srcStride, p.srcRepeatSize};
+    npu_sim::check_source(from, lanes);
+    npu_sim::check_overlap(to, from, lanes);
+    npu_sim::check_destination(to, lanes);
+    npu_sim::convert_lanes(to, from, lanes, [](T v) { return v; });
+    npu_sim::finish_vector(lanes.repeats(), 1);
+}
+
+}  // namespace sim_detail
+
+template <class T, bool isSetMask = true>
+void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask,
+          const npu_sim::RepeatTime repeatTime, const CopyRepeatParams& repeatParams, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Copy", site);
+    sim_detail::copy_lanes(dst, src, npu_sim::repeat_lanes<isSetMask>("Copy", sizeof(T), mask, repeatTime),
+                           repeatParams);
+}
+template <class T, bool isSetMask = true>
+void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],
+          const npu_sim::RepeatTime repeatTime, const CopyRepeatParams& repeatParams, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Copy", site);
+    sim_detail::copy_lanes(dst, src, npu_sim::repeat_lanes<isSetMask>("Copy", sizeof(T), mask, repeatTime),
+                           repeatParams);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,381 @@
+// WholeReduceSum, BlockReduceSum, PairReduceSum, RepeatReduceSum, ReduceSum: sums of lanes.
+//
+// Rules: half and float. src on 32 bytes; dst on an element for whole repeats, on eight elements for
+// blocks, on 32 bytes for pairs. dst is apart from what the same or a later repeat reads. ReduceSum's work
+// tensor holds one element a repeat, rounded up to 32 bytes, where it is used (all but the count form on
+// Ascend910B, and there it is not touched).
+// Meaning: within a block or a repeat, a binary tree over neighbours, ((e0 + e1) + (e2 + e3)) + ...; half
+// rounds each sum. Masked lanes take no part; where a result has none, dst stays (a block or pair is 0 on
+// Ascend950). ReduceSum then adds the repeats: one after another (count form on Ascend910B), by a second
+// tree, or lane by lane before the tree (Ascend950, count form of 256 .. 1024 bytes).
+// Cost: three cycles a repeat, two for blocks and pairs (guesses). ReduceSum's count form on Ascend910B
+// waits for the vector unit and stores by scalar.
+#pragma once
+
+#include "ascendc/arithmetic.h"
+#include "ascendc/sync.h"
+
+namespace npu_sim {
+
+// The sum of the active lanes among v[0, n), n a power of two, as a tree; false where there is none.
+template <class T, class F>
+bool tree_sum(const T* v, uint32_t n, const Arithmetic<T>& type, F is_active, T* sum) {
+    T values[kRepeatBytes / sizeof(T)];
+    bool active[kRepeatBytes / sizeof(T)];
+    for (uint32_t i = 0; i < n; ++i) {
+        values[i] = v[i];
+        active[i] = is_active(i);
+    }
+    for (; n > 1; n /= 2)
+        for (uint32_t i = 0; i < n / 2; ++i) {
+            const uint32_t a = 2 * i, b = a + 1;
+            if (active[a] && active[b])
+                values[i] = type.narrow(type.widen(values[a]) + type.widen(values[b]));
+            else
+                values[i] = active[a] ? values[a] : values[b];
+            active[i] = active[a] || active[b];
+        }
+    *sum = values[0];
+    return active[0];
+}
+
+// The active lanes of one repeat; the others stay as they are.
+template <class T>
+void load_repeat(const AscendC::LocalTensor<T>& src, const Layout& layout, const Lanes& lanes, uint32_t repeat, T* to) {
+    lanes.for_each_stretch(repeat, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
+        std::memcpy(to + lane, src.data() + layout.offset(repeat, lane) / sizeof(T), n * sizeof(T));
+    });
+}
+
+inline void check_int_stride(const char* name, int64_t value) {
+    if (value < 0 || value > 65535)
+        broken(Rule::Stride01, "%s must be 0 .. 65535 but got %lld.", name, static_cast<long long>(value));
+}
+
+// What repeat r writes must not lie in what it or a later one reads.
+inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
+                                 const std::vector<std::vector<Range>>& written) {
+    for (size_t w = 0; w < written.size(); ++w)
+        for (const Range& to : written[w])
+            for (size_t r = w; r < read.size(); ++r)
+                for (const Range& from : read[r])
+                    if (to.begin < from.end && from.begin < to.end)
+                        return broken(r == w ? Rule::Overlap01 : Rule::Overlap02,
+                                      "repeat %zu writes UB bytes [%u, %u) of `dst`, which repeat %zu reads as `src`.",
+                                      w, to.begin, to.end, r);
+}
+
+// Each repeat's groups of kGroup lanes give an element each; a repeat's results lie together.
+template <uint32_t kGroup, class T>
+void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
+                   int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t alignment, double cycles) {
+    static_assert(NPU_SIM_FLOATING, "reductions: this SoC does not have them for this type");
+    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kGroups = kLanes / kGroup;
+    check_int_stride("dstRepStride", dst_stride);
+    check_int_stride("srcBlkStride", src_block);
+    check_int_stride("srcRepStride", src_repeat);
+    const uint32_t to = dst.view().addr;
+    if (to % alignment) broken(Rule::Align02, "`dst` starts at UB byte %u, which is no multiple of %u.", to, alignment);
+    const Operand<T> from{"src", src, uint32_t(src_block), uint32_t(src_repeat)};
+    const Layout layout = layout_of(from, lanes);
+    check_source(from, lanes);
+    // Which groups have lanes, and where each repeat's results go.
+    constexpr bool kFillsEmpty = kIs950 && kGroup != kLanes;
+    auto has_lanes = [&](uint32_t r, uint32_t group) {
+        if (kFillsEmpty) return true;
+        for (uint32_t i = 0; i < kGroup; ++i)
+            if (lanes.is_active(r, group * kGroup + i)) return true;
+        return false;
+    };
+    auto place = [&](uint32_t r, uint32_t group) {
+        return to + uint32_t((r * dst_stride * kGroups + group) * sizeof(T));
+    };
+    std::vector<std::vector<Range>> read(lanes.repeats()), written(lanes.repeats());
+    std::vector<Range> all;
+    for (uint32_t r = 0; r < lanes.repeats(); ++r) {
+        lanes.for_each_stretch(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
+            const uint32_t begin = src.view().addr + layout.offset(r, lane);
+            read[r].push_back({begin, uint32_t(begin + n * sizeof(T))});
+        });
+        for (uint32_t g = 0; g < kGroups; ++g)
+            if (has_lanes(r, g)) {
+                const uint32_t begin = place(r, g), end = begin + uint32_t(sizeof(T));
+                if (!written[r].empty() && written[r].back().end == begin)
+                    written[r].back().end = end;
+                else
+                    written[r].push_back({begin, end});
+            }
+        for (const Range& w : written[r])
+            if (!all.empty() && all.back().end == w.begin)
+                all.back().end = w.end;
+            else
+                all.push_back(w);
+    }
+    check_reduce_overlap(read, written);
+    writes("dst", dst.view(), all.data(), all.size());
+    const Arithmetic<T> type;
+    for (uint32_t r = 0; r < lanes.repeats(); ++r) {
+        T values[kLanes] = {};
+        load_repeat(src, layout, lanes, r, values);
+        for (uint32_t g = 0; g < kGroups; ++g) {
+            T sum;
+            const bool any = tree_sum(
+                values + g * kGroup, kGroup, type, [&](uint32_t i) { return lanes.is_active(r, g * kGroup + i); },
+                &sum);
+            if (!any && kFillsEmpty) sum = T(0.0f);
+            if (any || kFillsEmpty) std::memcpy(ub() + place(r, g), &sum, sizeof sum);
+        }
+    }
+    finish_vector(lanes.repeats(), cycles, lanes.is_count_form());
+}
+
+template <class T>
+void reduce_whole(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
+                  int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
+    reduce_groups<kRepeatBytes / sizeof(T)>(dst, src, lanes, dst_stride, src_block, src_repeat, sizeof(T), 3);
+}
+template <class T>
+void reduce_blocks(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
+                   int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
+    reduce_groups<kBlockBytes / sizeof(T)>(dst, src, lanes, dst_stride, src_block, src_repeat, 8 * sizeof(T), 2);
+}
+template <class T>
+void reduce_pairs(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
+                  int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
+    reduce_groups<2>(dst, src, lanes, dst_stride, src_block, src_repeat, kBlockBytes, 2);
+}
+
+// ---- ReduceSum: everything into one element ------------------------------------------------------------
+
+enum class RepeatOrder { Sequential, Tree, Lanewise };
+
+// The sums of the repeats, or of one repeat of lanewise sums.
+template <class T>
+std::vector<T> repeat_sums(const AscendC::LocalTensor<T>& src, const Layout& layout, const Lanes& lanes,
+                           bool lanewise) {
+    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T);
+    const Arithmetic<T> type;
+    std::vector<T> sums;
+    T merged[kLanes] = {};
+    bool merged_active[kLanes] = {};
+    for (uint32_t r = 0; r < lanes.repeats(); ++r) {
+        T values[kLanes] = {};
+        load_repeat(src, layout, lanes, r, values);
+        if (lanewise) {
+            for (uint32_t i = 0; i < kLanes; ++i) {
+                if (!lanes.is_active(r, i)) continue;
+                merged[i] = merged_active[i] ? type.narrow(type.widen(merged[i]) + type.widen(values[i])) : values[i];
+                merged_active[i] = true;
+            }
+            continue;
+        }
+        T sum;
+        if (tree_sum(values, kLanes, type, [&](uint32_t i) { return lanes.is_active(r, i); }, &sum))
+            sums.push_back(sum);
+    }
+    T sum;
+    if (lanewise && tree_sum(merged, kLanes, type, [&](uint32_t i) { return merged_active[i]; }, &sum))
+        sums.push_back(sum);
+    return sums;
+}
+
+template <class T>
+T sum_of_sums(std::vector<T> sums, bool sequential) {
+    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T);
+    const Arithmetic<T> type;
+    if (sequential) {
+        for (size_t i = 1; i < sums.size(); ++i) sums[0] = type.narrow(type.widen(sums[0]) + type.widen(sums[i]));
+        return sums[0];
+    }
+    while (sums.size() > 1) {
+        std::vector<T> next;
+        for (size_t first = 0; first < sums.size(); first += kLanes) {
+            T chunk[kLanes] = {}, sum;
+            const uint32_t n = uint32_t(sums.size() - first < kLanes ? sums.size() - first : kLanes);
+            for (uint32_t i = 0; i < n; ++i) chunk[i] = sums[first + i];
+            tree_sum(chunk, kLanes, type, [n](uint32_t i) { return i < n; }, &sum);
+            next.push_back(sum);
+        }
+        sums.swap(next);
+    }
+    return sums[0];
+}
+
+template <class T>
+void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                const AscendC::LocalTensor<T>& work, const Lanes& lanes, uint32_t src_repeat, RepeatOrder order,
+                bool uses_work, Site site) {
+    static_assert(NPU_SIM_FLOATING, "ReduceSum: this SoC does not have it for this type");
+    check_aligned("dst", dst.view().addr, sizeof(T), Rule::Align02);
+    const Operand<T> from{"src", src, 1, src_repeat};
+    const Range result{dst.view().addr, uint32_t(dst.view().addr + sizeof(T))};
+    check_source(from, lanes);
+    if (lanes.empty()) return finish_vector(0, 0);
+    const auto& read = ranges_of(lanes, layout_of(from, lanes), src.view().addr);
+    const Range all{read.front().begin, read.back().end};
+    check_apart("dst", result, "src", all);
+    if (uses_work) {
+        const uint32_t needed = (lanes.repeats() * uint32_t(sizeof(T)) + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+        check_aligned("sharedTmpBuffer", work.view().addr);
+        if (work.view().bytes < needed)
+            broken(Rule::Work01, "`sharedTmpBuffer` must have %u bytes but has %u.", needed, work.view().bytes);
+        const Range used{work.view().addr, uint32_t(work.view().addr + lanes.repeats() * sizeof(T))};
+        check_apart("sharedTmpBuffer", used, "src", all);
+        writes("sharedTmpBuffer", work.view(), &used, 1);
+    }
+    const T sum = sum_of_sums(repeat_sums(src, layout_of(from, lanes), lanes, order == RepeatOrder::Lanewise),
+                              order == RepeatOrder::Sequential);
+    constexpr double kCycles = 3;
+    if (order == RepeatOrder::Sequential) {  // the sum is a register's: a scalar stores it
+        finish_vector(lanes.repeats(), kCycles, true);
+        auto hand_over = [site](Pipe a, Pipe b) {
+            const int32_t event = fetch_event(a, b, site);
+            set_flag(a, b, event, "ReduceSum", site);
+            wait_flag(a, b, event, "ReduceSum", site);
+        };
+        hand_over(Pipe::V, Pipe::S);
+        start(Pipe::S, "ReduceSum", site);
+        writes("dst", dst.view(), &result, 1);
+        std::memcpy(ub() + result.begin, &sum, sizeof sum);
+        constexpr double kStore = 30;  // guess, as GetValue
+        finish_scalar(kStore);
+        hand_over(Pipe::S, Pipe::V);
+        hand_over(Pipe::S, Pipe::MTE3);
+        return;
+    }
+    writes("dst", dst.view(), &result, 1);
+    std::memcpy(ub() + result.begin, &sum, sizeof sum);
+    finish_vector(lanes.repeats() + (lanes.repeats() > 1), kCycles, lanes.is_count_form());
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+// Name(mask, repeat) or Name(repeat, mask): two argument orders, two mask forms.
+#define NPU_SIM_REDUCE(Name, reduce, A, B)                                                                        \
+    template <class T, bool isSetMask = true>                                                                     \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t A, const int32_t B,             \
+              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) { \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
+        npu_sim::reduce(dst, src,                                                                                 \
+                        npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), uint64_t(mask), uint64_t(repeat)),     \
+                        dstRepStride, srcBlkStride, srcRepStride);                                                \
+    }
+
+NPU_SIM_REDUCE(WholeReduceSum, reduce_whole, mask, repeat)
+NPU_SIM_REDUCE(BlockReduceSum, reduce_blocks, repeat, mask)
+NPU_SIM_REDUCE(PairReduceSum, reduce_pairs, repeat, mask)
+
+template <class T, bool isSetMask = true>
+void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeat,
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "WholeReduceSum", site);
+    npu_sim::reduce_whole(dst, src,
+                          npu_sim::repeat_lanes<isSetMask>("WholeReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                          dstRepStride, srcBlkStride, srcRepStride);
+}
+template <class T, bool isSetMask = true>
+void BlockReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "BlockReduceSum", site);
+    npu_sim::reduce_blocks(dst, src,
+                           npu_sim::repeat_lanes<isSetMask>("BlockReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                           dstRepStride, srcBlkStride, srcRepStride);
+}
+template <class T, bool isSetMask = true>
+void PairReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
+                   const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "PairReduceSum", site);
+    npu_sim::reduce_pairs(dst, src,
+                          npu_sim::repeat_lanes<isSetMask>("PairReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                          dstRepStride, srcBlkStride, srcRepStride);
+}
+template <class T, bool isSetMask = true>
+void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat,
+                     const int32_t elemsInOneRepeat, const int32_t /*dstBlkStride*/, const int32_t srcBlkStride,
+                     const int32_t dstRepStride, const int32_t srcRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "RepeatReduceSum", site);
+    npu_sim::reduce_whole(
+        dst, src,
+        npu_sim::repeat_lanes<isSetMask>("RepeatReduceSum", sizeof(T), uint64_t(elemsInOneRepeat), uint64_t(repeat)),
+        dstRepStride, srcBlkStride, srcRepStride);
+}
+
+// The newer names, sums only.
+enum class ReduceType : uint8_t { SUM, MAX, MIN };
+
+#define NPU_SIM_REDUCE_ALIAS(Name, reduce, Mask)                                                                  \
+    template <ReduceType reduceType, class T, class U, bool isSetMask = true>                                     \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Mask, const int32_t repeatTime,         \
+              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) { \
+        static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");   \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
+        npu_sim::reduce(                                                                                          \
+            dst, src,                                                                                             \
+            npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), npu_sim::as_mask(mask), uint64_t(repeatTime)),     \
+            dstRepStride, srcBlkStride, srcRepStride);                                                            \
+    }
+
+}  // namespace AscendC
+
+namespace npu_sim {
+inline uint64_t as_mask(int32_t mask) { return uint64_t(mask); }
+inline const uint64_t* as_mask(const uint64_t* mask) { return mask; }
+}  // namespace npu_sim
+
+namespace AscendC {
+
+NPU_SIM_REDUCE_ALIAS(ReduceRepeat, reduce_whole, int32_t mask)
+NPU_SIM_REDUCE_ALIAS(ReduceRepeat, reduce_whole, uint64_t mask[])
+NPU_SIM_REDUCE_ALIAS(ReduceDataBlock, reduce_blocks, int32_t mask)
+NPU_SIM_REDUCE_ALIAS(ReduceDataBlock, reduce_blocks, uint64_t mask[])
+NPU_SIM_REDUCE_ALIAS(ReducePairElem, reduce_pairs, int32_t mask)
+NPU_SIM_REDUCE_ALIAS(ReducePairElem, reduce_pairs, uint64_t mask[])
+
+template <class T, bool isSetMask = true>
+void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+               const int32_t count, NPU_SIM_SITE) {
+    using npu_sim::RepeatOrder;
+    npu_sim::start(npu_sim::Pipe::V, "ReduceSum", site);
+    const uint64_t bytes = uint64_t(count < 0 ? 0 : count) * sizeof(T);
+    const RepeatOrder order = npu_sim::kIs910b                                   ? RepeatOrder::Sequential
+                              : npu_sim::kIs950 && bytes >= 256 && bytes <= 1024 ? RepeatOrder::Lanewise
+                                                                                 : RepeatOrder::Tree;
+    npu_sim::reduce_sum(dst, src, sharedTmpBuffer, npu_sim::count_lanes<isSetMask>(sizeof(T), count), 8, order,
+                        order == RepeatOrder::Tree, site);
+}
+
+namespace sim_detail {
+
+constexpr uint64_t kMostSumRepeats = 0x7fffffff;  // ReduceSum splits longer ones itself
+
+template <class T>
+void reduce_sum_repeats(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& work,
+                        const npu_sim::Lanes& lanes, int32_t srcRepStride, npu_sim::Site site) {
+    npu_sim::check_int_stride("srcRepStride", srcRepStride);
+    npu_sim::reduce_sum(dst, src, work, lanes, uint32_t(srcRepStride), npu_sim::RepeatOrder::Tree, true, site);
+}
+
+}  // namespace sim_detail
+
+template <class T>
+void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+               const int32_t mask, const int32_t repeatTime, const int32_t srcRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "ReduceSum", site);
+    sim_detail::reduce_sum_repeats(dst, src, sharedTmpBuffer,
+                                   npu_sim::repeat_lanes<true>("ReduceSum", sizeof(T), uint64_t(mask),
+                                                               uint64_t(repeatTime), sim_detail::kMostSumRepeats),
+                                   srcRepStride, site);
+}
+template <class T>
+void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+               const uint64_t mask[], const int32_t repeatTime, const int32_t srcRepStride, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "ReduceSum", site);
+    sim_detail::reduce_sum_repeats(
+        dst, src, sharedTmpBuffer,
+        npu_sim::repeat_lanes<true>("ReduceSum", sizeof(T), mask, uint64_t(repeatTime), sim_detail::kMostSumRepeats),
+        srcRepStride, site);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,110 @@
+// Select: lanes of src0 where the mask's bit is set, of src1 (a tensor or a scalar) where it is not.
+//
+// Rules: half and float; operands on 32 bytes. Modes: 0 (tensors; the first repeat's bits serve every
+// repeat), 1 (scalar) and 2 (tensors), whose bits follow each other, 256 bytes / element of them a repeat.
+// Modes 1 and 2 use the top 8 KiB of UB, but not on Ascend950.
+// Meaning: dst[i] = bit i ? src0[i] : src1[i].   Cost: one cycle a repeat (a guess).
+#pragma once
+
+#include "ascendc/arithmetic.h"
+
+namespace npu_sim {
+
+using AscendC::SELMODE;
+
+// other(run's byte offsets, lane in it): src1's value.
+template <class T, class U, class F>
+void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const Operand<T>& src0, const Lanes& lanes,
+               SELMODE mode, F other) {
+    static_assert(kIsOneOf<T, half, float> || (kIs950 && (sizeof(T) == 2 || sizeof(T) == 4)),
+                  "Select: this SoC does not have it for this type");
+    static_assert(std::is_unsigned_v<U>, "Select: the mask is of uint8_t, uint16_t, uint32_t or uint64_t");
+    const bool each_repeat_anew = mode == SELMODE::VSEL_CMPMASK_SPR;
+    if (!each_repeat_anew && !kIs950) uses_reserved_ub("Select");
+    const uint32_t bits_at = mask.view().addr, bytes_per_repeat = lanes.per_repeat() / 8;
+    check_aligned("selMask", bits_at);
+    uint32_t bytes = each_repeat_anew ? bytes_per_repeat : lanes.repeats() * bytes_per_repeat;
+    if (lanes.is_count_form() && (!each_repeat_anew || lanes.repeats() == 1)) bytes = uint32_t((lanes.count() + 7) / 8);
+    const Range read{bits_at, bits_at + bytes};
+    reads("selMask", mask.view(), &read, lanes.empty() ? 0 : 1);
+    check_source(src0, lanes);
+    check_overlap(dst, src0, lanes);
+    const Layout to = layout_of(dst, lanes), from = layout_of(src0, lanes);
+    if (!lanes.empty())
+        check_apart("dst", {dst.tensor.view().addr, uint32_t(dst.tensor.view().addr + extent_of(lanes, to))}, "selMask",
+                    read);
+    check_destination(dst, lanes);
+    for (uint32_t r = 0; r < lanes.repeats(); ++r) {
+        const uint8_t* const selected = ub() + bits_at + (each_repeat_anew ? 0 : r * bytes_per_repeat);
+        lanes.for_each_stretch(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
+            T* const d = dst.tensor.data() + to.offset(r, lane) / sizeof(T);
+            const T* const s = src0.tensor.data() + from.offset(r, lane) / sizeof(T);
+            for (uint32_t i = 0; i < n; ++i)
+                d[i] = selected[(lane + i) / 8] >> (lane + i) % 8 & 1 ? s[i] : other(r, lane + i);
+        });
+    }
+    finish_vector(lanes.repeats(), 1, lanes.is_count_form());
+}
+
+template <class T, class U>
+void select_tensors(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const Operand<T>& src0,
+                    const Operand<T>& src1, const Lanes& lanes, SELMODE mode) {
+    if (mode == SELMODE::VSEL_TENSOR_SCALAR_MODE) broken(Rule::Mode01, "mode 1 takes a scalar, not a tensor, as src1.");
+    check_source(src1, lanes);
+    check_overlap(dst, src1, lanes);
+    const Layout layout = layout_of(src1, lanes);
+    select_op(dst, mask, src0, lanes, mode,
+              [&](uint32_t r, uint32_t lane) { return src1.tensor.data()[layout.offset(r, lane) / sizeof(T)]; });
+}
+
+template <class T, class U>
+void select_scalar(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const Operand<T>& src0, T src1,
+                   const Lanes& lanes, SELMODE mode) {
+    if (mode != SELMODE::VSEL_TENSOR_SCALAR_MODE)
+        broken(Rule::Mode01, "a scalar src1 needs mode 1 but got %d.", int(mode));
+    select_op(dst, mask, src0, lanes, mode, [=](uint32_t, uint32_t) { return src1; });
+}
+
+}  // namespace npu_sim
+
+namespace AscendC {
+
+template <class T, class U>
+void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
+            const LocalTensor<T>& src1, SELMODE selMode, uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Select", site);
+    npu_sim::select_tensors(npu_sim::Operand<T>{"dst", dst}, selMask, npu_sim::Operand<T>{"src0", src0},
+                            npu_sim::Operand<T>{"src1", src1}, npu_sim::count_lanes<true>(sizeof(T), count), selMode);
+}
+template <class T, class U>
+void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1,
+            SELMODE selMode, uint32_t count, NPU_SIM_SITE) {
+    npu_sim::start(npu_sim::Pipe::V, "Select", site);
+    npu_sim::select_scalar(npu_sim::Operand<T>{"dst", dst}, selMask, npu_sim::Operand<T>{"src0", src0}, src1,
+                           npu_sim::count_lanes<true>(sizeof(T), count), selMode);
+}
+
+#define NPU_SIM_SELECT(Mask)                                                                                        \
+    template <class T, class U, bool isSetMask = true>                                                              \
+    void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,               \
+                const LocalTensor<T>& src1, SELMODE selMode, Mask, npu_sim::RepeatTime repeatTime,                  \
+                const BinaryRepeatParams& p, NPU_SIM_SITE) {                                                        \
+        npu_sim::start(npu_sim::Pipe::V, "Select", site);                                                           \
+        npu_sim::select_tensors(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,           \
+                                npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},                \
+                                npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},                \
+                                npu_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime), selMode);  \
+    }                                                                                                               \
+    template <class T, class U, bool isSetMask = true>                                                              \
+    void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1,       \
+                SELMODE selMode, Mask, npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, NPU_SIM_SITE) { \
+        npu_sim::start(npu_sim::Pipe::V, "Select", site);                                                           \
+        npu_sim::select_scalar(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,            \
+                               npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride}, src1,           \
+                               npu_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime), selMode);   \
+    }
+
+NPU_SIM_SELECT(uint64_t mask)
+NPU_SIM_SELECT(uint64_t mask[])
+
+}  // namespace AscendC
