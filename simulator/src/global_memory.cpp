@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "simulator/src/core.h"
+#include "simulator/src/stretches.h"
 
 namespace npu_sim {
 namespace {
@@ -22,26 +23,50 @@ void for_each_page(uint64_t offset, uint64_t bytes, F f) {
     }
 }
 
-void gm_unordered(const char* verb, const GmTensor& t, const char* operand, uint64_t offset, uint32_t before,
+// Bytes of one tensor.
+struct GmBytes {
+    const GmTensor& tensor;
+    uint64_t begin, end;
+};
+
+void gm_unordered(const char* verb, const GmBytes& bytes, const char* operand, uint32_t before,
                   const char* verb_before) {
     Machine& m = machine();
     const Record old = m.record(before);
     const Pipe now = m.current.pipe;
+    if (m.options.auto_sync && now != old.pipe && (now == Pipe::S || old.pipe == Pipe::S)) {
+        m.clock[int(now)].seen[int(old.pipe)] = std::max(m.clock[int(now)].seen[int(old.pipe)], old.seq);
+        return;
+    }
     const Rule rule = now == old.pipe && now == Pipe::MTE3 ? Rule::Hazard04 : Rule::Hazard05;
-    broken(rule, "%s %s of `%s` (GM `%s`, byte %llu) is not ordered after the %s %s by %s at %s: %s%s%s missing.",
-           pipe_name(now), verb, operand, t.name.c_str(), static_cast<unsigned long long>(offset), pipe_name(old.pipe),
-           verb_before, old.api, where(old.site).c_str(), now == old.pipe ? "PipeBarrier<PIPE_" : pipe_name(old.pipe),
-           now == old.pipe ? pipe_name(now) : "_", now == old.pipe ? ">" : pipe_name(now));
+    const std::string missing = now == old.pipe ? std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">"
+                                                : std::string(pipe_name(old.pipe)) + "_" + pipe_name(now) + " event";
+    broken(rule, "%s %s of `%s` (GM `%s`, bytes [%llu, %llu)) is not ordered after the %s %s by %s at %s: %s missing.",
+           pipe_name(now), verb, operand, bytes.tensor.name.c_str(), static_cast<unsigned long long>(bytes.begin),
+           static_cast<unsigned long long>(bytes.end), pipe_name(old.pipe), verb_before, old.api,
+           where(old.site).c_str(), missing.c_str());
+}
+
+// Reports a rule about what the operand does to bytes of GM, in words such as "which another core wrote".
+void gm_broken(Rule rule, const char* operand, const char* verb, const GmBytes& bytes, const char* words) {
+    broken(rule, "`%s` %s bytes [%llu, %llu) of GM `%s`%s.", operand, verb,
+           static_cast<unsigned long long>(bytes.begin), static_cast<unsigned long long>(bytes.end),
+           bytes.tensor.name.c_str(), words);
+}
+
+uint64_t distance_of(const GmTensor& t, uintptr_t address, uint64_t bytes) {
+    if (address + bytes <= t.base) return t.base - (address + bytes);
+    return address >= t.base + t.bytes ? address - (t.base + t.bytes) : 0;
 }
 
 GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     GmTensor* t = m.find_gm(address, bytes);
     if (t) return t;
+    constexpr uint64_t kFar = 65536;
     const GmTensor* near = nullptr;
     for (const GmTensor& g : m.gm)
-        if (address + bytes > g.base - 65536 && address < g.base + g.bytes + 65536 && (!near || address >= g.base))
-            near = &g;
+        if (distance_of(g, address, bytes) < (near ? distance_of(*near, address, bytes) : kFar)) near = &g;
     if (near)
         broken(Rule::Bounds03, "`%s` touches bytes [%lld, %lld) of GM tensor `%s`, which has %llu.", operand,
                static_cast<long long>(address - near->base), static_cast<long long>(address + bytes - near->base),
@@ -94,23 +119,19 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     const bool starts_empty = t->role != Role::InOut;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
         const uint64_t at = page * kPageBytes;
-        const uint32_t* writer = page_of(t->writer, page);
-        for (uint64_t i = begin; i < end; ++i) {
-            const uint32_t w = writer[i];
-            if (i > begin && w == writer[i - 1]) continue;
+        for_each_stretch(page_of(t->writer, page), begin, end, [&](uint64_t first, uint64_t last, uint32_t w) {
+            const GmBytes touched{*t, at + first, at + last};
             if (!w) {
                 if (starts_empty)
-                    broken(Rule::Init02, "`%s` reads byte %llu of GM `%s` before anything was written there.", operand,
-                           static_cast<unsigned long long>(at + i), t->name.c_str());
+                    gm_broken(Rule::Init02, operand, "reads", touched, " before anything was written there");
             } else if (w < m.core_first) {
-                broken(Rule::Core02, "`%s` reads byte %llu of GM `%s`, which another core writes.", operand,
-                       static_cast<unsigned long long>(at + i), t->name.c_str());
+                gm_broken(Rule::Core02, operand, "reads", touched, ", which another core writes");
             } else if (!m.is_ordered(w)) {
-                gm_unordered("read", *t, operand, at + i, w, "write");
+                gm_unordered("read", touched, operand, w, "write");
             } else if (m.current.pipe == Pipe::S) {
-                check_fresh(*t, at + i, w);
+                check_fresh(*t, at + first, w);
             }
-        }
+        });
         uint32_t* reader = page_of(t->reader, page);
         std::fill(reader + begin, reader + end, m.number);
     });
@@ -131,27 +152,23 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
         const uint64_t at = page * kPageBytes;
         uint32_t* writer = page_of(t->writer, page);
-        for (uint64_t i = begin; i < end; ++i) {
-            const uint32_t w = writer[i];
-            if (!w || (i > begin && w == writer[i - 1]) || adds) continue;
+        for_each_stretch(writer, begin, end, [&](uint64_t first, uint64_t last, uint32_t w) {
+            const GmBytes touched{*t, at + first, at + last};
+            if (!w || adds) return;
             if (w < m.core_first)
-                broken(Rule::Core01, "`%s` writes byte %llu of GM `%s`, which another core wrote.", operand,
-                       static_cast<unsigned long long>(at + i), t->name.c_str());
+                gm_broken(Rule::Core01, operand, "writes", touched, ", which another core wrote");
             else if (!m.is_ordered(w))
-                gm_unordered("write", *t, operand, at + i, w, "write");
-        }
-        if (t->reader[page]) {
-            const uint32_t* reader = t->reader[page].get();
-            for (uint64_t i = begin; i < end; ++i) {
-                const uint32_t r = reader[i];
-                if (!r || (i > begin && r == reader[i - 1])) continue;
+                gm_unordered("write", touched, operand, w, "write");
+        });
+        if (t->reader[page])
+            for_each_stretch(t->reader[page].get(), begin, end, [&](uint64_t first, uint64_t last, uint32_t r) {
+                const GmBytes touched{*t, at + first, at + last};
+                if (!r) return;
                 if (r < m.core_first)
-                    broken(Rule::Core02, "`%s` writes byte %llu of GM `%s`, which another core read.", operand,
-                           static_cast<unsigned long long>(at + i), t->name.c_str());
+                    gm_broken(Rule::Core02, operand, "writes", touched, ", which another core read");
                 else if (!m.is_ordered(r))
-                    gm_unordered("write", *t, operand, at + i, r, "read");
-            }
-        }
+                    gm_unordered("write", touched, operand, r, "read");
+            });
         std::fill(writer + begin, writer + end, m.number);
     });
 }

@@ -2,27 +2,12 @@
 #include <algorithm>
 
 #include "simulator/src/core.h"
+#include "simulator/src/stretches.h"
 
 namespace npu_sim {
 namespace {
 
 constexpr uint32_t kPoisoned = 1;
-
-// Calls f(first, value) for each stretch of equal values in values[begin, end).
-template <class F>
-void for_each_stretch(const uint32_t* values, uint32_t begin, uint32_t end, F f) {
-    constexpr uint32_t kStep = 16;
-    for (uint32_t i = begin; i < end;) {
-        const uint32_t value = values[i], first = i++;
-        for (; i + kStep <= end; i += kStep) {
-            uint32_t differs = 0;
-            for (uint32_t k = 0; k < kStep; ++k) differs |= values[i + k] ^ value;
-            if (differs) break;
-        }
-        while (i < end && values[i] == value) ++i;
-        f(first, value);
-    }
-}
 
 Rule hazard_rule(Pipe now, Pipe before) {
     if (now == Pipe::S || before == Pipe::S) return Rule::Hazard03;
@@ -37,8 +22,8 @@ std::string what_is_missing(Pipe now, Pipe before) {
     return "EnQue/DeQue, FreeTensor/AllocTensor or " + pair + " event";
 }
 
-// The two accesses to UB bytes from `first` on have nothing between them that orders them.
-void unordered(const char* verb, const char* operand, uint32_t first, uint32_t before, const char* verb_before) {
+// The two accesses to these UB bytes have nothing between them that orders them.
+void unordered(const char* verb, const char* operand, Range bytes, uint32_t before, const char* verb_before) {
     Machine& m = machine();
     const Record old = m.record(before);
     const Pipe now = m.current.pipe;
@@ -48,9 +33,9 @@ void unordered(const char* verb, const char* operand, uint32_t first, uint32_t b
         seen = std::max(seen, old.seq);
         return;
     }
-    broken(rule, "%s %s of `%s` (UB byte %u) at %s is not ordered after the %s %s by %s at %s: %s missing.",
-           pipe_name(now), verb, operand, first, where(m.current.site).c_str(), pipe_name(old.pipe), verb_before,
-           old.api, where(old.site).c_str(), what_is_missing(now, old.pipe).c_str());
+    broken(rule, "%s %s of `%s` (UB bytes [%u, %u)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
+           pipe_name(now), verb, operand, bytes.begin, bytes.end, where(m.current.site).c_str(), pipe_name(old.pipe),
+           verb_before, old.api, where(old.site).c_str(), what_is_missing(now, old.pipe).c_str());
 }
 
 void check_ranges(const char* operand, const UbView& view, const Range* ranges, size_t n) {
@@ -85,15 +70,17 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
     const uint32_t valid_from = m.buffers[view.buffer].valid_from;
     uint32_t* reader = m.reader[int(m.current.pipe)].data();
     for (size_t i = 0; i < n; ++i) {
-        for_each_stretch(m.writer.data(), ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t word) {
-            if ((word >> 1) < valid_from || (word & kPoisoned))
-                broken(Rule::Init01, "`%s` is read at UB byte %u (byte %u of the tensor), which %s.", operand, first,
-                       first - view.addr,
-                       (word >> 1) < valid_from ? "was not written since its buffer was allocated"
-                                                : "is filler that a copy left undefined");
-            else if (!m.is_ordered(word >> 1))
-                unordered("read", operand, first, word >> 1, "write");
-        });
+        for_each_stretch(
+            m.writer.data(), ranges[i].begin, ranges[i].end, [&](uint64_t first, uint64_t end, uint32_t word) {
+                const Range bytes{uint32_t(first), uint32_t(end)};
+                if ((word >> 1) < valid_from || (word & kPoisoned))
+                    broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %u of the tensor on): %s.",
+                           operand, bytes.begin, bytes.end, bytes.begin - view.addr,
+                           (word >> 1) < valid_from ? "not written since the buffer was allocated"
+                                                    : "filler that a copy left undefined");
+                else if (!m.is_ordered(word >> 1))
+                    unordered("read", operand, bytes, word >> 1, "write");
+            });
         std::fill(reader + ranges[i].begin, reader + ranges[i].end, m.number);
     }
 }
@@ -103,13 +90,16 @@ void writes(const char* operand, const UbView& view, const Range* ranges, size_t
     check_ranges(operand, view, ranges, n);
     for (size_t i = 0; i < n; ++i) {
         const Range r = ranges[i];
-        for_each_stretch(m.writer.data(), r.begin, r.end, [&](uint32_t first, uint32_t word) {
-            if (!m.is_ordered(word >> 1)) unordered("write", operand, first, word >> 1, "write");
+        for_each_stretch(m.writer.data(), r.begin, r.end, [&](uint64_t first, uint64_t end, uint32_t word) {
+            if (!m.is_ordered(word >> 1))
+                unordered("write", operand, {uint32_t(first), uint32_t(end)}, word >> 1, "write");
         });
         for (Pipe p : {Pipe::S, Pipe::V, Pipe::MTE3})
-            for_each_stretch(m.reader[int(p)].data(), r.begin, r.end, [&](uint32_t first, uint32_t number) {
-                if (!m.is_ordered(number)) unordered("write", operand, first, number, "read");
-            });
+            for_each_stretch(m.reader[int(p)].data(), r.begin, r.end,
+                             [&](uint64_t first, uint64_t end, uint32_t number) {
+                                 if (!m.is_ordered(number))
+                                     unordered("write", operand, {uint32_t(first), uint32_t(end)}, number, "read");
+                             });
         std::fill(m.writer.begin() + r.begin, m.writer.begin() + r.end, m.number << 1);
     }
 }
