@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -136,7 +137,8 @@ struct Machine {
     int64_t blocks = 1;
     uint64_t tiling_key = 0;
     uint64_t registered_tiling = 0;
-    bool key_matched = false, key_asked = false;
+    bool key_matched = false;
+    Site key_asked{nullptr, 0};  // the last TILING_KEY_IS
     std::vector<GmTensor> gm;
     size_t last_gm = 0;
     std::unordered_map<uint64_t, int64_t> scalar_lines;  // 64-byte line -> core that wrote it by scalar
@@ -161,10 +163,12 @@ struct Machine {
     std::vector<Queue> queues;
     uint32_t ub_used = 0;
     const char* reserved_user = nullptr;
+    Site reserved_site{nullptr, 0};
     Atomic atomic = Atomic::None;
     int32_t atomic_type = 0;
+    Site atomic_site{nullptr, 0};
     MaskRegister mask;
-    std::set<uint64_t> dirty_lines;
+    std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines that scalars wrote and nothing cleaned
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
     double pipe_free[kPipes] = {}, pipe_done[kPipes] = {}, gm_free = 0;

@@ -176,7 +176,7 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes) {
 void write_through_cache(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
-        m.dirty_lines.insert(line);
+        m.dirty_lines.emplace(line, m.current.site);
         m.scalar_lines.emplace(line, m.core);
         // Cleaning the cache writes the whole line back, over whatever other cores put there.
         for (GmTensor& t : m.gm) {

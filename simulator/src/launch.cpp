@@ -113,7 +113,8 @@ private:
         m.blocks = l.block_dim;
         m.tiling_key = l.tiling_key;
         m.registered_tiling = 0;
-        m.key_matched = m.key_asked = false;
+        m.key_matched = false;
+        m.key_asked = {nullptr, 0};
         m.scalar_lines.clear();
         m.errors.clear();
         m.warnings.clear();
@@ -187,9 +188,9 @@ private:
         try {
             m.current.site = {"kernel", 0};
             m.running = false;
-            if (m.key_asked && !m.key_matched)
-                broken(Rule::Tiling02, "no TILING_KEY_IS(%llu) branch was taken.",
-                       static_cast<unsigned long long>(m.tiling_key));
+            if (m.key_asked.file && !m.key_matched)
+                broken_at(Rule::Tiling02, "TILING_KEY_IS", m.key_asked, "no TILING_KEY_IS(%llu) branch was taken.",
+                          static_cast<unsigned long long>(m.tiling_key));
             for (size_t i = 0; i < arenas_.size(); ++i)
                 if (const int64_t at = arenas_[i].broken_guard(); at != INT64_MIN)
                     broken(Rule::Bounds04, "byte %lld of GM `%s`, outside of it, changed: a raw pointer wrote it.",
@@ -310,6 +311,14 @@ bool write_trace(const Pass& pass, const Profile& profile, const char* path) {
     return std::fclose(f) == 0;
 }
 
+// Where the mask register was set last.
+Site last_mask_site(const std::vector<Record>& records) {
+    for (auto r = records.rbegin(); r != records.rend(); ++r)
+        for (const char* api : {"SetVectorMask", "SetMaskCount", "SetMaskNorm", "ResetMask"})
+            if (!std::strcmp(r->api, api)) return r->site;
+    return {"kernel", 0};
+}
+
 int32_t bad_call(const std::string& text) {
     Json j;
     j.field("status", "bad call").field("message", text.c_str());
@@ -388,16 +397,18 @@ void Machine::end_core() {
                     broken_at(Rule::Event05, "kernel end", flags[from][to][id].site,
                               "%s_%s event %d, set here, was not waited for.", pipe_name(Pipe(from)),
                               pipe_name(Pipe(to)), id);
-    const Site end{"kernel", 0};
     if (!dirty_lines.empty())
-        broken_at(Rule::Gm02, "kernel end", end, "%zu cache lines of GM that scalars wrote were not cleaned.",
-                  dirty_lines.size());
+        broken_at(Rule::Gm02, "kernel end", dirty_lines.begin()->second,
+                  "what this wrote to GM is still in the scalar cache: DataCacheCleanAndInvalid missing.");
     if (mask.counter || mask.low != ~0ull || mask.high != ~0ull)
-        broken_at(Rule::Mask03, "kernel end", end, "the mask register was not reset (ResetMask, SetMaskNorm).");
-    if (atomic != Atomic::None) broken_at(Rule::State01, "kernel end", end, "atomic mode is still on (SetAtomicNone).");
+        broken_at(Rule::Mask03, "kernel end", last_mask_site(records),
+                  "the mask register, set here, was not reset: ResetMask or SetMaskNorm missing.");
+    if (atomic != Atomic::None)
+        broken_at(Rule::State01, "kernel end", atomic_site,
+                  "atomic mode, set here, is still on: SetAtomicNone missing.");
     if (reserved_user && ub_used > profile->reserved_from)
-        broken_at(Rule::Buffer05, "kernel end", end, "buffers take %u bytes but %s uses UB from byte %u on.", ub_used,
-                  reserved_user, profile->reserved_from);
+        broken_at(Rule::Buffer05, reserved_user, reserved_site,
+                  "uses UB from byte %u on as scratch but buffers take %u bytes.", profile->reserved_from, ub_used);
     for (int p = 0; p < kPipes; ++p) totals.end = std::max({totals.end, pipe_free[p], pipe_done[p]});
 }
 

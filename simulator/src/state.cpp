@@ -11,10 +11,14 @@ namespace npu_sim {
 int64_t block_index() { return machine().core; }
 int64_t block_count() { return machine().blocks; }
 bool saturates() { return machine().options.saturate; }
-void uses_reserved_ub(const char* api) { machine().reserved_user = api; }
+void uses_reserved_ub(const char* api) {
+    machine().reserved_user = api;
+    machine().reserved_site = machine().current.site;
+}
 
-void set_atomic(Atomic mode, int32_t dtype, Site) {
+void set_atomic(Atomic mode, int32_t dtype, Site site) {
     Machine& m = machine();
+    m.atomic_site = site;
     m.atomic = mode;
     m.atomic_type = dtype;
     m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
@@ -23,9 +27,9 @@ Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
 MaskRegister& mask_register() { return machine().mask; }
 
-bool tiling_key_is(uint64_t key) {
+bool tiling_key_is(uint64_t key, Site site) {
     Machine& m = machine();
-    m.key_asked = true;
+    m.key_asked = site;
     m.key_matched = m.key_matched || key == m.tiling_key;
     return key == m.tiling_key;
 }

@@ -127,7 +127,7 @@ NPU_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // ins
 
 // ---- tiling -----------------------------------------------------------------------------------
 
-NPU_SIM_API bool tiling_key_is(uint64_t key);
+NPU_SIM_API bool tiling_key_is(uint64_t key, NPU_SIM_SITE);
 NPU_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, uint64_t offset, Site site);
 NPU_SIM_API void register_tiling(uint64_t bytes);
 
