@@ -1,0 +1,307 @@
+"""Break a kernel in one place at a time and see whether the simulator or a result notices.
+
+Every mutant is the kernel with one statement removed or one number, operand or mode changed. It is
+compiled for each column of element types and run on a list of calls; it is caught where a rule of the
+simulator breaks, a result leaves its bound, or the prefill timeline becomes slower. What is not caught
+must be explained in EQUIVALENT: a mutant that computes the same.
+
+usage: mutate_kernels.py [--op rope] [--jobs N] [--only REGEX] [--list] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+CAUGHT, SURVIVED, STILLBORN, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"
+RUN_SECONDS = 120
+WANTED = 0.95
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: text[begin:end] of a file becomes ``new``."""
+
+    kind: str
+    file: str
+    line: int
+    begin: int
+    end: int
+    old: str
+    new: str
+
+    def label(self) -> str:
+        show = lambda t: " ".join(t.split())[:70]  # noqa: E731
+        return f"{self.file}:{self.line} {self.kind}: {show(self.old)} -> {show(self.new) or '(nothing)'}"
+
+
+@dataclass
+class Outcome:
+    """What became of a mutant."""
+
+    label: str
+    kind: str
+    state: str
+    by: str
+
+
+# ---- reading C++ ----------------------------------------------------------------------------------
+
+
+def code_only(text: str) -> str:
+    """The text with comments and preprocessor lines blanked, at the same offsets."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m.group())  # noqa: E731
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", blank, text, flags=re.DOTALL)
+    return re.sub(r"^[ \t]*#[^\n]*|^static_assert\([^\n]*", blank, text, flags=re.MULTILINE)
+
+
+def closing(text: str, opened: int) -> int:
+    """Offset of the bracket that closes the one at ``opened``."""
+    depth = 0
+    for i in range(opened, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth == 0:
+            return i
+    raise ValueError("unbalanced brackets")
+
+
+def arguments(text: str, opened: int) -> list[tuple[int, int]]:
+    """Offsets of the arguments of the call whose bracket is at ``opened``."""
+    end, depth, begin, spans = closing(text, opened), 0, opened + 1, []
+    for i in range(opened + 1, end):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if text[i] == "," and depth == 0:
+            spans.append((begin, i))
+            begin = i + 1
+    spans.append((begin, end))
+    return [(b + len(text[b:e]) - len(text[b:e].lstrip()), e) for b, e in spans if text[b:e].strip()]
+
+
+# ---- what is changed --------------------------------------------------------------------------------
+
+REMOVED = r"\b(EnQue|FreeTensor|SetFlag|WaitFlag|PipeBarrier|DataCacheCleanAndInvalid|OrderV|ReleaseEventID)\b"
+STATEMENT = re.compile(r"[^;{}]*?" + REMOVED + r"(?:<[^;{}()]*>)?\([^;{}]*;")
+VECTOR_CALL = re.compile(
+    r"\b(?:AscendC::)?(Add|Sub|Mul|Div|Adds|Muls|Maxs|Mins|Axpy|MulAddDst|FusedMulAdd|And|Or|ShiftLeft|ShiftRight|"
+    r"Cast|Gather|GatherMask|Brcb|Duplicate|CreateVecIndex|DataCopy|DataCopyPad|Copy)(?:<[^;(){}]*>)?\("
+)
+ROUNDS = {
+    "CAST_RINT": ("CAST_TRUNC", "CAST_CEIL"),
+    "CAST_FLOOR": ("CAST_CEIL", "CAST_RINT"),
+    "CAST_NONE": ("CAST_TRUNC",),
+    "CAST_ROUND": ("CAST_TRUNC",),
+}
+NUMBERS = re.compile(
+    r"\b(?:const(?:expr)?\s+)?(?:auto|u?int(?:8|16|32|64)_t)\s+\w+\s*=\s*([^;{}]+);"
+)
+
+
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    text = path.read_text()
+    code = code_only(text)
+
+    def make(kind: str, begin: int, end: int, new: str) -> Mutant:
+        line = text.count("\n", 0, begin) + 1
+        return Mutant(kind, str(path.relative_to(ROOT)), line, begin, end, text[begin:end], new)
+
+    for m in STATEMENT.finditer(code):
+        begin = m.start() + len(m.group()) - len(m.group().lstrip())
+        if "__aicore__" in m.group() or re.match(r"(?:if|for|while)\b", m.group().strip()):
+            inner = re.search(r"[\w.:>-]*" + REMOVED, m.group())
+            begin = m.start() + inner.start()
+        yield make(f"remove {m.group(1)}", begin, m.end() - 1, "")
+    for m in re.finditer(r"\bDeQue\b", code):
+        yield make("DeQue becomes AllocTensor", m.start(), m.end(), "AllocTensor")
+    for m in re.finditer(r"InitBuffer\(\w+, (2)\b", code):
+        yield make("one buffer instead of two", m.start(1), m.end(1), "1")
+    for name, others in ROUNDS.items():
+        for m in re.finditer(rf"\b{name}\b", code):
+            for other in others:
+                yield make("rounding mode", m.start(), m.end(), other)
+    for m in VECTOR_CALL.finditer(code):
+        yield from _call_mutants(code, m, make)
+    for m in NUMBERS.finditer(code):
+        begin, end = m.span(1)
+        if re.fullmatch(r"\d+", m.group(1)) or "InitBuffer" in m.group():
+            continue
+        for step in ("+ 1", "- 1"):
+            yield make(f"a number {step}", begin, end, f"({text[begin:end]}) {step}")
+    yield from _names_swapped(code, make)
+    yield from _operators(code, make)
+
+
+def _call_mutants(code: str, m: re.Match[str], make) -> Iterator[Mutant]:
+    spans = arguments(code, m.end() - 1)
+    for b, e in spans:
+        argument = code[b:e]
+        if re.search(r"^\w+(?:\.\w+)*\[", argument):  # an offset into a tensor
+            opened = b + argument.index("[")
+            index = (opened + 1, closing(code, opened))
+            yield make("offset + 32 bytes", *index, f"({code[slice(*index)]}) + 8")
+        elif re.search(r"count|repeats|repeat_|length|bytes|_cast<uint", argument) and "params" not in argument:
+            yield make("count or repeat + 1", b, e, f"({argument}) + 1")
+            yield make("count or repeat - 1", b, e, f"({argument}) - 1")
+        elif re.fullmatch(r"mask", argument.strip()):
+            yield make("mask off by a lane", b, e, "WIDER_MASK(mask)")
+    name = m.group(1)
+    swapped = {"Add": "Sub", "Sub": "Add", "ShiftLeft": "ShiftRight", "ShiftRight": "ShiftLeft", "And": "Or"}
+    if name in swapped:
+        yield make("operation", m.start(1), m.end(1), swapped[name])
+
+
+def _names_swapped(code: str, make) -> Iterator[Mutant]:
+    pairs = [("sin_", "cos_"), ("sin", "cos"), ("Sin", "Cos"), ("kAdd", "kSub"), ("turns_hi", "turns_lo")]
+    for one, other in pairs:
+        for a, b in ((one, other), (other, one)):
+            for m in re.finditer(rf"\b{a}\b", code):
+                line = code[code.rfind("\n", 0, m.start()) + 1 : code.find("\n", m.end())]
+                if not re.search(r"^\s*(?:LocalTensor|Rows|enum|float)\b", line):  # declarations only rename
+                    yield make(f"{a} becomes {b}", m.start(), m.end(), b)
+
+
+def _operators(code: str, make) -> Iterator[Mutant]:
+    for m in re.finditer(r"(?:if|while|for)\s*\(", code):
+        end = closing(code, m.end() - 1)
+        condition = code[m.end() : end]
+        for op, new in ((" < ", " <= "), (" > ", " >= "), (" == ", " != "), (" != ", " == "), (" <= ", " < ")):
+            for hit in re.finditer(re.escape(op), condition):
+                yield make("comparison", m.end() + hit.start(), m.end() + hit.end(), new)
+    for m in re.finditer(r"\? ([\w.()>-]+) : ([\w.()>-]+);", code):
+        yield make("choice swapped", m.start(1), m.end(2), f"{m.group(2)} : {m.group(1)}")
+
+
+# ---- building and running one ------------------------------------------------------------------------
+
+# What a mutant may use beyond the kernel's own names.
+PRELUDE = """
+#define WIDER_MASK(m) ((m)[0] = ((m)[0] << 1 | 1), (m))
+"""
+
+
+def build(kernel, mutant: Mutant | None, folder: Path) -> tuple[list[str], str]:
+    """(libraries, compiler's words) of the kernel with the mutant's change, one library a column."""
+    source = folder / "op_kernel"
+    shutil.copytree(ROOT / "op_kernel", source)
+    if mutant is not None:
+        path = folder / mutant.file
+        text = path.read_text()
+        assert text[mutant.begin : mutant.end] == mutant.old
+        path.write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
+    (folder / "mutant.h").write_text(PRELUDE)
+    libraries = []
+    for column in kernel.columns:
+        library = folder / f"{column.symbol}.so"
+        done = subprocess.run(kernel.command(column, folder, library), capture_output=True, text=True)
+        if done.returncode != 0:
+            return [], done.stderr
+        libraries.append(str(library))
+    return libraries, ""
+
+
+def run(kernel, libraries: list[str]) -> tuple[bool, str]:
+    """(noticed, by what)."""
+    environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": ":".join(libraries), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__).resolve().parent / kernel.judge)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)
+    except subprocess.TimeoutExpired:
+        return True, f"no end within {RUN_SECONDS} s"
+    if done.returncode == 0:
+        return False, ""
+    if done.returncode < 0:
+        return True, f"signal {-done.returncode}"
+    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    return True, said[-1][:200] if said else f"exit {done.returncode}"
+
+
+def judge(kernel, mutant: Mutant, equivalent: dict[str, str]) -> Outcome:
+    with tempfile.TemporaryDirectory() as name:
+        libraries, refused = build(kernel, mutant, Path(name))
+        if refused:
+            return Outcome(mutant.label(), mutant.kind, STILLBORN, refused.strip().splitlines()[0][:160])
+        noticed, by = run(kernel, libraries)
+    if noticed:
+        return Outcome(mutant.label(), mutant.kind, CAUGHT, by)
+    why = equivalent.get(key_of(mutant))
+    return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
+
+
+def key_of(mutant: Mutant) -> str:
+    """Names a mutant independently of line numbers."""
+    squeeze = lambda t: " ".join(t.split())  # noqa: E731
+    return f"{Path(mutant.file).name} | {mutant.kind} | {squeeze(mutant.old)} -> {squeeze(mutant.new)}"
+
+
+def report(outcomes: list[Outcome]) -> int:
+    alive = [o for o in outcomes if o.state != STILLBORN]
+    caught = sum(o.state == CAUGHT for o in alive)
+    print()
+    for kind in dict.fromkeys(o.kind for o in outcomes):
+        count = Counter(o.state for o in outcomes if o.kind == kind)
+        print(f"{kind:34} " + ", ".join(f"{n} {state}" for state, n in count.items()))
+    for title, state in (("equivalent", EXPLAINED), ("survived", SURVIVED)):
+        print(f"\n{title}:")
+        for o in outcomes:
+            if o.state == state:
+                print(f"  {o.label}" + (f"\n      {o.by}" if o.by else ""))
+    share = caught / max(len(alive), 1)
+    print(
+        f"\n{caught} of {len(alive)} mutants caught ({share:.1%});"
+        f" {sum(o.state == EXPLAINED for o in alive)} equivalent,"
+        f" {sum(o.state == SURVIVED for o in alive)} survived unexplained;"
+        f" {len(outcomes) - len(alive)} more do not compile"
+    )
+    return 0 if share >= WANTED and not any(o.state == SURVIVED for o in alive) else 1
+
+
+def main() -> int:
+    import mutation_rope
+
+    kernels = {"rope": mutation_rope}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--op", default="rope", choices=kernels, help="which kernel")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
+    parser.add_argument("--only", default="", help="mutants whose label matches this")
+    parser.add_argument("--list", action="store_true", help="print them and stop")
+    parser.add_argument("--json", type=Path, help="write every outcome here")
+    options = parser.parse_args()
+    kernel = kernels[options.op]
+    mutants = [m for path in kernel.sources() for m in mutants_of(path) if re.search(options.only, m.label())]
+    if options.list:
+        print("\n".join(m.label() for m in mutants))
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        libraries, refused = build(kernel, None, Path(name))
+        noticed, by = run(kernel, libraries) if libraries else (True, refused)
+    if noticed:
+        print(f"the unchanged kernel is not clean: {by}", file=sys.stderr)
+        return 2
+    begin, outcomes = time.monotonic(), []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for outcome in pool.map(lambda m: judge(kernel, m, kernel.EQUIVALENT), mutants):
+            outcomes.append(outcome)
+            left = (time.monotonic() - begin) / len(outcomes) * (len(mutants) - len(outcomes))
+            print(f"[{len(outcomes)}/{len(mutants)}, {left / 60:.0f} min left] {outcome.state:16} {outcome.label}")
+            sys.stdout.flush()
+    if options.json:
+        options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
+    return report(outcomes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
