@@ -136,7 +136,7 @@ struct GatherMaskParams {
 
 // Everything in 32-byte blocks for DataCopy. For DataCopyPad blockLen and the gap in GM are bytes.
 struct DataCopyParams {
-    DataCopyParams() = default;
+    DataCopyParams() {}  // not defaulted: of a union with such members that would be deleted
     DataCopyParams(npu_sim::CopySize<uint16_t> count, npu_sim::CopySize<uint16_t> len,
                    npu_sim::CopySize<uint16_t> srcGap_, npu_sim::CopySize<uint16_t> dstGap_)
         : blockCount(count), blockLen(len), srcStride(srcGap_), dstStride(dstGap_) {}
