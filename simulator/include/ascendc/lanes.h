@@ -259,13 +259,14 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
         lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
             const uint32_t begin = source + both[1].offset(r, lane);
+            const bool same = begin == at + both[0].offset(r, lane) && to.element == from.element;
             for (uint32_t b = begin; b < begin + n * from.element; ++b) {
                 if (b < wlow || b >= whigh || !last_write[b - wlow]) continue;
                 const uint32_t writer = last_write[b - wlow] - 1;
                 if (writer < r)
                     return broken(Rule::Overlap02, "repeat %u reads UB byte %u of `%s`, which repeat %u wrote as `%s`.",
                                   r, b, src.name, writer, dst.name);
-                if (writer == r)
+                if (writer == r && !same)
                     return broken(Rule::Overlap01,
                                   "`%s` and `%s` overlap in repeat %u (UB byte %u) without being the "
                                   "same memory.",
