@@ -58,6 +58,7 @@ struct Record {
     uint32_t seq;  // within its pipe
     const char* api;
     Site site;
+    bool adds = false;  // an atomic copy
 };
 
 // What a trace keeps.

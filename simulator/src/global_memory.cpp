@@ -149,12 +149,19 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     }
     check_line_owner(address, bytes);
     const bool adds = m.atomic != Atomic::None && m.current.pipe == Pipe::MTE3;
+    const bool starts_empty = t->role != Role::InOut;
+    m.records.back().adds = adds;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
         const uint64_t at = page * kPageBytes;
         uint32_t* writer = page_of(t->writer, page);
         for_each_stretch(writer, begin, end, [&](uint64_t first, uint64_t last, uint32_t w) {
             const GmBytes touched{*t, at + first, at + last};
-            if (!w || adds) return;
+            if (!w) {
+                if (adds && starts_empty)
+                    gm_broken(Rule::Init02, operand, "adds to", touched, " before anything was written there");
+                return;
+            }
+            if (adds && (w < m.core_first || m.record(w).adds)) return;  // sums may come in any order
             if (w < m.core_first)
                 gm_broken(Rule::Core01, operand, "writes", touched, ", which another core wrote");
             else if (!m.is_ordered(w))
