@@ -80,6 +80,7 @@ struct Buffer {
     uint32_t addr = 0, bytes = 0;
     int32_t queue = -1;  // -1: a TBuf
     BufferState state = BufferState::Free;
+    bool given_back = false;  // its TPipe was reset or is gone
     uint32_t generation = 0;
     uint32_t valid_from = 0;    // bytes written by earlier instructions count as uninitialised
     int32_t filled_event = -1;  // set by EnQue, waited for by DeQue
@@ -162,7 +163,8 @@ struct Machine {
     bool pipe_alive = false, pipe_ever = false;
     std::vector<Buffer> buffers;
     std::vector<Queue> queues;
-    uint32_t ub_used = 0;
+    uint32_t ub_used = 0, ub_peak = 0;
+    size_t live_buffers = 0;
     const char* reserved_user = nullptr;
     Site reserved_site{nullptr, 0};
     Atomic atomic = Atomic::None;

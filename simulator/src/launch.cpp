@@ -372,7 +372,8 @@ void Machine::begin_core(int64_t index) {
     pipe_alive = pipe_ever = false;
     buffers.clear();
     queues.clear();
-    ub_used = 0;
+    ub_used = ub_peak = 0;
+    live_buffers = 0;
     reserved_user = nullptr;
     atomic = Atomic::None;
     mask = {};
@@ -406,9 +407,9 @@ void Machine::end_core() {
     if (atomic != Atomic::None)
         broken_at(Rule::State01, "kernel end", atomic_site,
                   "atomic mode, set here, is still on: SetAtomicNone missing.");
-    if (reserved_user && ub_used > profile->reserved_from)
+    if (reserved_user && ub_peak > profile->reserved_from)
         broken_at(Rule::Buffer05, reserved_user, reserved_site,
-                  "uses UB from byte %u on as scratch but buffers take %u bytes.", profile->reserved_from, ub_used);
+                  "uses UB from byte %u on as scratch but buffers take %u bytes.", profile->reserved_from, ub_peak);
     for (int p = 0; p < kPipes; ++p) totals.end = std::max({totals.end, pipe_free[p], pipe_done[p]});
 }
 

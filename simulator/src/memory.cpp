@@ -43,6 +43,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
         return broken(Rule::Bounds02, "`%s` is no tensor of this core's buffers.", operand);
     const Buffer& b = m.buffers[view.buffer];
+    if (b.given_back && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
     if (view.addr < b.addr || view.addr + view.bytes > b.addr + b.bytes)
         broken(Rule::Bounds02, "`%s` covers UB bytes [%u, %u) but its buffer is [%u, %u).", operand, view.addr,

@@ -17,7 +17,7 @@ const char* state_name(BufferState s) {
 int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     Machine& m = machine();
     if (!m.pipe_alive) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
-    if (m.buffers.size() >= kMaxBuffers)
+    if (m.live_buffers >= kMaxBuffers)
         broken_at(Rule::Buffer03, "InitBuffer", site, "more than %zu buffers.", kMaxBuffers);
     const uint64_t rounded = (bytes + 31) / 32 * 32;
     if (bytes == 0) broken_at(Rule::Buffer01, "InitBuffer", site, "length must be > 0 but got 0.");
@@ -33,6 +33,8 @@ int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     b.valid_from = m.next_number;
     b.taken = site;
     m.ub_used += uint32_t(rounded);
+    m.ub_peak = std::max(m.ub_peak, m.ub_used);
+    m.live_buffers++;
     std::fill_n(m.ub.get() + b.addr, b.bytes, uint8_t(0xFF));  // NaN in every floating type
     m.buffers.push_back(b);
     return int32_t(m.buffers.size()) - 1;
@@ -45,7 +47,7 @@ UbView view_of(int32_t index) {
 
 Queue& require_queue(int32_t queue, const char* api, Site site) {
     Machine& m = machine();
-    if (queue < 0) {
+    if (!has_buffers(queue)) {
         broken_at(Rule::Buffer01, api, site, "the queue has no buffers: InitBuffer missing.");
         throw Stop{};
     }
@@ -69,6 +71,22 @@ void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) 
     b.freed_event = -1;
 }
 
+// UB and the buffers' number are the next InitBuffer's again.
+void give_back_all(Machine& m, const char* api, const Site* site) {
+    for (Buffer& b : m.buffers) {
+        if (b.given_back) continue;
+        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, api, site ? *site : b.taken);
+        b.given_back = true;
+        b.generation++;
+    }
+    for (Queue& q : m.queues) {
+        q.buffers.clear();
+        q.waiting.clear();
+    }
+    m.ub_used = 0;
+    m.live_buffers = 0;
+}
+
 }  // namespace
 
 void pipe_created(Site site) {
@@ -80,22 +98,17 @@ void pipe_created(Site site) {
 void pipe_destroyed() {
     Machine& m = machine();
     m.pipe_alive = false;
-    if (std::uncaught_exceptions()) return;
-    for (Buffer& b : m.buffers)
-        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, "~TPipe", b.taken);
+    if (!std::uncaught_exceptions()) give_back_all(m, "~TPipe", nullptr);
 }
 
 bool pipe_alive() { return machine().pipe_alive; }
 
 void pipe_reset(Site site) {
     Machine& m = machine();
-    for (Buffer& b : m.buffers) {
-        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, "Reset", site);
-        if (b.queue >= 0 && b.state != BufferState::Free)
+    for (const Buffer& b : m.buffers)
+        if (!b.given_back && b.queue >= 0 && b.state != BufferState::Free)
             broken_at(Rule::Queue04, "Reset", site, "a tensor allocated at %s was not freed.", where(b.taken).c_str());
-        b.generation++;
-    }
-    m.ub_used = 0;
+    give_back_all(m, "Reset", &site);
 }
 
 int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site) {
@@ -115,6 +128,15 @@ int32_t init_buffer(const char*, uint64_t bytes, Site site) {
     const int32_t b = add_buffer(-1, bytes, site);
     if (b >= 0) machine().buffers[b].state = BufferState::Occupied;
     return b;
+}
+
+bool has_buffers(int32_t queue) {
+    const Machine& m = machine();
+    return queue >= 0 && queue < int32_t(m.queues.size()) && !m.queues[queue].buffers.empty();
+}
+bool has_memory(int32_t buffer) {
+    const Machine& m = machine();
+    return buffer >= 0 && buffer < int32_t(m.buffers.size()) && !m.buffers[buffer].given_back;
 }
 
 UbView alloc_tensor(int32_t queue, Site site) {
@@ -199,7 +221,7 @@ int32_t idle_buffers(int32_t queue) {
 }
 
 UbView buffer_view(int32_t buffer, Site site) {
-    if (buffer < 0) {
+    if (!has_memory(buffer)) {
         broken_at(Rule::Buffer01, "Get", site, "the TBuf has no memory: InitBuffer missing.");
         throw Stop{};
     }

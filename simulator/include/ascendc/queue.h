@@ -111,27 +111,30 @@ public:
         npu_sim::pipe_created(site);
         sim_detail::current_pipe = this;
     }
-    ~TPipe() noexcept(false) {
-        sim_detail::current_pipe = nullptr;
-        npu_sim::pipe_destroyed();
-    }
+    ~TPipe() noexcept(false) { Destroy(); }
     TPipe(const TPipe&) = delete;
     TPipe& operator=(const TPipe&) = delete;
 
     template <TPosition src, TPosition dst, int32_t depth, auto mask>
     bool InitBuffer(TQueBind<src, dst, depth, mask>& queue, uint8_t num, uint32_t len, NPU_SIM_SITE) {
-        if (queue.queue_ >= 0) npu_sim::broken_at(npu_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
+        if (npu_sim::has_buffers(queue.queue_))
+            npu_sim::broken_at(npu_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
         queue.queue_ = npu_sim::init_queue(queue.kind(), num, len, site);
         return true;
     }
     template <TPosition pos>
     bool InitBuffer(TBuf<pos>& buffer, uint32_t len, NPU_SIM_SITE) {
-        if (buffer.buffer_ >= 0) npu_sim::broken_at(npu_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
+        if (npu_sim::has_memory(buffer.buffer_))
+            npu_sim::broken_at(npu_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
         buffer.buffer_ = npu_sim::init_buffer("TBuf", len, site);
         return true;
     }
     void Reset(NPU_SIM_SITE) { npu_sim::pipe_reset(site); }
-    void Destroy() { npu_sim::pipe_destroyed(); }
+    void Destroy() {
+        if (sim_detail::current_pipe != this) return;
+        sim_detail::current_pipe = nullptr;
+        npu_sim::pipe_destroyed();
+    }
 
     template <HardEvent event>
     TEventID AllocEventID(NPU_SIM_SITE) {

@@ -93,6 +93,8 @@ struct QueueKind {
 };
 NPU_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site);
 NPU_SIM_API int32_t init_buffer(const char* position, uint64_t bytes, Site site);  // a TBuf
+NPU_SIM_API bool has_buffers(int32_t queue);  // InitBuffer was called, and no TPipe::Reset since
+NPU_SIM_API bool has_memory(int32_t buffer);
 NPU_SIM_API UbView alloc_tensor(int32_t queue, Site site);
 NPU_SIM_API void enqueue(int32_t queue, const UbView& view, Site site);
 NPU_SIM_API UbView dequeue(int32_t queue, Site site);
