@@ -88,6 +88,15 @@ void check_fresh(const GmTensor& t, uint64_t offset, uint32_t writer) {
                static_cast<unsigned long long>(offset), t.name.c_str(), where(m.record(writer).site).c_str());
 }
 
+// A copy reads GM, and not what a scalar write left in the cache.
+void check_clean(const char* operand, uintptr_t address, uint64_t bytes) {
+    const auto& dirty = machine().dirty_lines;
+    const auto line = dirty.lower_bound(address / kLineBytes);
+    if (line != dirty.end() && line->first * kLineBytes < address + bytes)
+        broken(Rule::Gm02, "`%s` reads what the write at %s left in the cache: DataCacheCleanAndInvalid missing.",
+               operand, where(line->second).c_str());
+}
+
 void check_line_owner(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     if (m.scalar_lines.empty()) return;
@@ -116,6 +125,7 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     if (!t) return;
     if (m.current.pipe != Pipe::S) m.totals.bytes_read += bytes;
     if (t->role == Role::In || t->role == Role::Tiling) return;
+    if (m.current.pipe != Pipe::S) check_clean(operand, address, bytes);
     const bool starts_empty = t->role != Role::InOut;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
         const uint64_t at = page * kPageBytes;

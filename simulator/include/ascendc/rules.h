@@ -76,7 +76,7 @@ namespace npu_sim {
     NPU_SIM_RULE(Core04, "SIM-CORE-04", "the result does not depend on the order of the cores", "project rule")        \
     NPU_SIM_RULE(Core05, "SIM-CORE-05", "the block count is 1 .. 65535", "block dim")                                  \
     NPU_SIM_RULE(Gm01, "SIM-GM-01", "an input is not written", "project rule")                                         \
-    NPU_SIM_RULE(Gm02, "SIM-GM-02", "scalar writes to GM are cleaned out of the cache before the kernel ends",         \
+    NPU_SIM_RULE(Gm02, "SIM-GM-02", "scalar writes to GM leave the cache before a copy reads them and before the end", \
                  "DataCacheCleanAndInvalid")                                                                           \
     NPU_SIM_RULE(Gm03, "SIM-GM-03", "a scalar reads GM that changed only after invalidating the cache",                \
                  "DataCacheCleanAndInvalid")                                                                           \
