@@ -13,6 +13,7 @@
 
 #include "simulator/include/ascendc/runtime.h"
 #include "simulator/src/profile.h"
+#include "simulator/src/shadow.h"
 
 namespace npu_sim {
 
@@ -150,8 +151,8 @@ struct Machine {
 
     // UB and its shadow, kept from core to core: an instruction's number tells whose it was.
     std::unique_ptr<uint8_t[]> ub;
-    std::vector<uint32_t> writer;                      // number << 1 | poisoned
-    std::array<std::vector<uint32_t>, kPipes> reader;  // number << 1
+    Shadow writer;                      // number << 1 | poisoned
+    std::array<Shadow, kPipes> reader;  // number
     uint32_t next_number = 1, core_first = 1;
 
     // The running core.

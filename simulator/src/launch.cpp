@@ -129,8 +129,8 @@ private:
     static void reset_shadow(Machine& m) {
         constexpr size_t kLargestUb = 262144;
         m.ub.reset(static_cast<uint8_t*>(::operator new[](kLargestUb, std::align_val_t(64))));
-        m.writer.assign(kLargestUb, 0);
-        for (auto& r : m.reader) r.assign(kLargestUb, 0);
+        m.writer.reset(kLargestUb);
+        for (Shadow& r : m.reader) r.reset(kLargestUb);
         m.next_number = m.core_first = 1;
     }
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "simulator/src/core.h"
-#include "simulator/src/stretches.h"
 
 namespace npu_sim {
 namespace {
@@ -69,20 +68,18 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
     Machine& m = machine();
     check_ranges(operand, view, ranges, n);
     const uint32_t valid_from = m.buffers[view.buffer].valid_from;
-    uint32_t* reader = m.reader[int(m.current.pipe)].data();
+    Shadow& reader = m.reader[int(m.current.pipe)];
     for (size_t i = 0; i < n; ++i) {
-        for_each_stretch(
-            m.writer.data(), ranges[i].begin, ranges[i].end, [&](uint64_t first, uint64_t end, uint32_t word) {
-                const Range bytes{uint32_t(first), uint32_t(end)};
-                if ((word >> 1) < valid_from || (word & kPoisoned))
-                    broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %u of the tensor on): %s.",
-                           operand, bytes.begin, bytes.end, bytes.begin - view.addr,
-                           (word >> 1) < valid_from ? "not written since the buffer was allocated"
-                                                    : "filler that a copy left undefined");
-                else if (!m.is_ordered(word >> 1))
-                    unordered("read", operand, bytes, word >> 1, "write");
-            });
-        std::fill(reader + ranges[i].begin, reader + ranges[i].end, m.number);
+        m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
+            if ((word >> 1) < valid_from || (word & kPoisoned))
+                broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %u of the tensor on): %s.", operand,
+                       first, end, first - view.addr,
+                       (word >> 1) < valid_from ? "not written since the buffer was allocated"
+                                                : "filler that a copy left undefined");
+            else if (!m.is_ordered(word >> 1))
+                unordered("read", operand, {first, end}, word >> 1, "write");
+        });
+        reader.fill(ranges[i].begin, ranges[i].end, m.number);
     }
 }
 
@@ -91,23 +88,20 @@ void writes(const char* operand, const UbView& view, const Range* ranges, size_t
     check_ranges(operand, view, ranges, n);
     for (size_t i = 0; i < n; ++i) {
         const Range r = ranges[i];
-        for_each_stretch(m.writer.data(), r.begin, r.end, [&](uint64_t first, uint64_t end, uint32_t word) {
-            if (!m.is_ordered(word >> 1))
-                unordered("write", operand, {uint32_t(first), uint32_t(end)}, word >> 1, "write");
+        m.writer.for_each(r.begin, r.end, [&](uint32_t first, uint32_t end, uint32_t word) {
+            if (!m.is_ordered(word >> 1)) unordered("write", operand, {first, end}, word >> 1, "write");
         });
         for (Pipe p : {Pipe::S, Pipe::V, Pipe::MTE3})
-            for_each_stretch(m.reader[int(p)].data(), r.begin, r.end,
-                             [&](uint64_t first, uint64_t end, uint32_t number) {
-                                 if (!m.is_ordered(number))
-                                     unordered("write", operand, {uint32_t(first), uint32_t(end)}, number, "read");
-                             });
-        std::fill(m.writer.begin() + r.begin, m.writer.begin() + r.end, m.number << 1);
+            m.reader[int(p)].for_each(r.begin, r.end, [&](uint32_t first, uint32_t end, uint32_t number) {
+                if (!m.is_ordered(number)) unordered("write", operand, {first, end}, number, "read");
+            });
+        m.writer.fill(r.begin, r.end, m.number << 1);
     }
 }
 
 void poison(const Range& range) {
     Machine& m = machine();
-    std::fill(m.writer.begin() + range.begin, m.writer.begin() + range.end, m.number << 1 | kPoisoned);
+    m.writer.fill(range.begin, range.end, m.number << 1 | kPoisoned);
 }
 
 uint8_t* ub() { return machine().ub.get(); }

@@ -1,0 +1,71 @@
+// A word for every byte of UB. Nearly every access covers whole 32-byte blocks, so a block whose
+// bytes share one word keeps it once; bytes of their own come only with the first odd access.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "simulator/src/stretches.h"
+
+namespace npu_sim {
+
+class Shadow {
+public:
+    void reset(uint32_t bytes) {
+        block_.assign(bytes / kBlock, 0);
+        mixed_.assign(bytes / kBlock, 0);
+        byte_.assign(bytes, 0);
+    }
+
+    void fill(uint32_t begin, uint32_t end, uint32_t word) {
+        const uint32_t first = (begin + kBlock - 1) / kBlock, last = end / kBlock;
+        if (first > last || begin % kBlock) fill_part(begin, std::min(end, first * kBlock), word);
+        if (first < last) {
+            std::fill(block_.begin() + first, block_.begin() + last, word);
+            std::fill(mixed_.begin() + first, mixed_.begin() + last, uint8_t(0));
+        }
+        if (end % kBlock && last >= first) fill_part(std::max(begin, last * kBlock), end, word);
+    }
+
+    // f(begin, end, word) for stretches of bytes with one word; a long one may come in parts.
+    template <class F>
+    void for_each(uint32_t begin, uint32_t end, F f) const {
+        for (uint32_t at = begin; at < end;) {
+            const uint32_t block = at / kBlock;
+            if (mixed_[block]) {
+                const uint32_t stop = std::min(end, (block + 1) * kBlock);
+                for_each_stretch(byte_.data(), at, stop,
+                                 [&](uint64_t b, uint64_t e, uint32_t word) { f(uint32_t(b), uint32_t(e), word); });
+                at = stop;
+                continue;
+            }
+            const uint32_t word = block_[block], most = (end + kBlock - 1) / kBlock;
+            uint32_t next = block + 1;
+            while (next < most && block_[next] == word && !mixed_[next]) ++next;
+            const uint32_t stop = std::min(end, next * kBlock);
+            f(at, stop, word);
+            at = stop;
+        }
+    }
+
+private:
+    static constexpr uint32_t kBlock = 32;
+
+    // Inside one block.
+    void fill_part(uint32_t begin, uint32_t end, uint32_t word) {
+        if (begin >= end) return;
+        const uint32_t block = begin / kBlock;
+        if (!mixed_[block]) {
+            if (block_[block] == word) return;
+            std::fill_n(byte_.begin() + block * kBlock, kBlock, block_[block]);
+            mixed_[block] = 1;
+        }
+        std::fill(byte_.begin() + begin, byte_.begin() + end, word);
+    }
+
+    std::vector<uint32_t> block_, byte_;
+    std::vector<uint8_t> mixed_;
+};
+
+}  // namespace npu_sim
