@@ -232,6 +232,7 @@ def build(
     soc: str = native_sim.DEFAULT_SOC,
     defines: Mapping[str, str] | None = None,
     include: Sequence[str | os.PathLike[str]] = (),
+    flags: Sequence[str] = (),
     folder: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Compile a kernel source for an SoC into a shared library.
@@ -244,6 +245,7 @@ def build(
         soc: ``"ascend910b"``, ``"ascend310p"`` or ``"ascend950"``: what it lacks does not compile.
         defines: macros, such as ``{"DTYPE_X": "half", "ORIG_DTYPE_X": "DT_FLOAT16"}``.
         include: more include folders.
+        flags: more flags for the compiler, such as ``("-g", "-O0")`` for a debugger.
         folder: where the library goes; a temporary folder by default.
 
     Raises:
@@ -253,7 +255,7 @@ def build(
         raise bad_value("simulator", f"soc must be one of {', '.join(AICORE)} but got {soc}.")
     sim = native_sim.load()
     source = Path(source).resolve()
-    command = [*compiler().split(), *FLAGS, f"-D__CCE_AICORE__={AICORE[soc]}"]
+    command = [*compiler().split(), *FLAGS, *flags, f"-D__CCE_AICORE__={AICORE[soc]}"]
     command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     command += [f"-I{root}" for root in (include_root(), *include)]
     command += ["-include", "tiling_prelude.h", str(source), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
@@ -313,6 +315,7 @@ def compile(
     soc: str = native_sim.DEFAULT_SOC,
     defines: Mapping[str, str] | None = None,
     include: Sequence[str | os.PathLike[str]] = (),
+    flags: Sequence[str] = (),
     folder: str | os.PathLike[str] | None = None,
 ) -> Kernel:
     """:func:`build`, then the entry of that name.
@@ -320,7 +323,8 @@ def compile(
     >>> kernel = compile("add.cpp", "add")  # doctest: +SKIP
     >>> kernel.run(In(x), In(y), Out(z), block_dim=8)  # doctest: +SKIP
     """
-    return Kernel(build(source, soc=soc, defines=defines, include=include, folder=folder), entry, soc)
+    library = build(source, soc=soc, defines=defines, include=include, flags=flags, folder=folder)
+    return Kernel(library, entry, soc)
 
 
 __all__ = ["CompileFailed", "In", "InOut", "Kernel", "KernelBroken", "Out", "Report", "build", "compile"]
