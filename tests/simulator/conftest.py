@@ -1,0 +1,27 @@
+"""Kernels compiled for the simulator: each file once for each SoC, whichever worker comes first."""
+
+from __future__ import annotations
+
+import mini_kernels
+import pytest
+
+from npu_rope import simulator
+
+
+@pytest.fixture(scope="session")
+def kernel_folder(tmp_path_factory, worker_id):
+    """Where compiled kernels go: one folder for all workers of a session."""
+    base = tmp_path_factory.getbasetemp()
+    return (base if worker_id == "master" else base.parent) / "kernels"
+
+
+@pytest.fixture(scope="session")
+def compiled(kernel_folder):
+    """The entry of kernels/<stem>.cpp, compiled on first use."""
+
+    def entry_of(stem, entry, soc="ascend910b"):
+        return simulator.compile(
+            mini_kernels.source(stem), entry, soc=soc, flags=["-O0"], folder=kernel_folder
+        )
+
+    return entry_of

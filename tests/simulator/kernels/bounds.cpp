@@ -1,0 +1,134 @@
+// How far an instruction reaches: its tensor, the tensor's buffer, a tensor of GM, GM's guard zones.
+#include "mini.h"
+
+KERNEL(add_up_to_the_tensors_end) {
+    Ub ub(1024);
+    Add(ub.at<float>(512, 64), ub.at<float>(0, 60), ub.at<float>(256, 64), 60);  // keeps SIM-BOUNDS-01
+}
+
+KERNEL(add_past_the_tensors_end) {
+    Ub ub(1024);
+    Add(ub.at<float>(512, 64), ub.at<float>(0, 60), ub.at<float>(256, 64), 61);  // breaks SIM-BOUNDS-01: `src0` is touched at UB bytes [0, 244) but covers [0, 240): 4 bytes too far
+}
+
+KERNEL(repeats_up_to_the_tensors_end) {
+    Ub ub(4096);
+    Adds(ub.at<float>(2048, 64 * 3), ub.at<float>(0, 64 * 2 + 32), 1.0f, 32, 3, {1, 1, 8, 8});  // keeps SIM-BOUNDS-01
+}
+
+KERNEL(repeats_past_the_tensors_end) {
+    Ub ub(4096);
+    Adds(ub.at<float>(2048, 64 * 3), ub.at<float>(0, 64 * 2 + 32), 1.0f, 33, 3, {1, 1, 8, 8});  // breaks SIM-BOUNDS-01: `src`
+}
+
+KERNEL(block_stride_past_the_tensors_end) {
+    Ub ub(8192);
+    Adds(ub.at<float>(4096, 64), ub.at<float>(0, 64 * 2), 1.0f, 64, 1, {1, 3, 8, 8});  // breaks SIM-BOUNDS-01: `src`
+}
+
+KERNEL(copy_past_the_tensors_end) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x), 72);  // breaks SIM-BOUNDS-01: `dst`
+}
+
+KERNEL(scalar_at_the_tensors_end) {
+    Ub ub(1024);
+    ub.at<float>(0, 64).SetValue(63, 1.0f);  // keeps SIM-BOUNDS-01
+}
+
+KERNEL(scalar_past_the_tensors_end) {
+    Ub ub(1024);
+    ub.at<float>(0, 64).SetValue(64, 1.0f);  // breaks SIM-BOUNDS-01: UB bytes [256, 260)
+}
+
+KERNEL(offset_past_the_tensors_end) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    Duplicate(t[72], 1.0f, 8);  // breaks SIM-BOUNDS-01: `dst`
+}
+
+KERNEL(tensor_inside_its_buffer) {
+    Ub ub(1024);
+    Duplicate(ub.at<float>(512, 128), 1.0f, 8);  // keeps SIM-BOUNDS-02
+}
+
+KERNEL(tensor_longer_than_its_buffer) {
+    Ub ub(1024);
+    Duplicate(ub.at<float>(512, 129), 1.0f, 8);  // breaks SIM-BOUNDS-02: `dst` covers UB bytes [512, 1028) but its buffer is [0, 1024)
+}
+
+KERNEL(size_set_past_the_buffer) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    t.SetSize(300);
+    Duplicate(t, 1.0f, 8);  // breaks SIM-BOUNDS-02: `dst`
+}
+
+KERNEL(tensor_without_a_buffer) {
+    Ub ub(1024);
+    LocalTensor<float> t;
+    Duplicate(t, 1.0f, 8);  // breaks SIM-BOUNDS-02: `dst` is no tensor
+}
+
+KERNEL(copy_in_up_to_the_end) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x)[kBytes / 4 - 8], 8);  // keeps SIM-BOUNDS-03
+}
+
+KERNEL(copy_in_past_the_end) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x)[kBytes / 4 - 8], 16);  // breaks SIM-BOUNDS-03: bytes [16352, 16416) of GM tensor `x`, which has 16384
+}
+
+KERNEL(copy_in_from_before_the_start) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x - 32), 16);  // breaks SIM-BOUNDS-03: bytes [-32, 32) of GM tensor `x`
+}
+
+KERNEL(copy_out_past_the_end) {
+    Ub ub(1024);
+    DataCopy(global<float>(y)[kBytes / 4 - 8], ub.at<float>(0, 64), 16);  // breaks SIM-BOUNDS-03: GM tensor `y`
+}
+
+KERNEL(copy_out_to_nowhere) {
+    Ub ub(1024);
+    DataCopy(global<float>((GM_ADDR)64), ub.at<float>(0, 64), 16);  // breaks SIM-BOUNDS-03: belong to no tensor
+}
+
+// A plain DataCopy reads whole blocks; of a padded one only its bytes are read.
+KERNEL(padded_copy_up_to_the_end) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x)[kBytes / 4 - 3], {1, 12, 0, 0, 0}, {false, 0, 0, 0});  // keeps SIM-BOUNDS-03
+}
+
+KERNEL(padded_copy_past_the_end) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x)[kBytes / 4 - 3], {1, 16, 0, 0, 0}, {false, 0, 0, 0});  // breaks SIM-BOUNDS-03: GM tensor `x`
+}
+
+KERNEL(gm_gap_past_the_end) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x), {2, 1, kBytes / 32 - 1, 0});  // breaks SIM-BOUNDS-03: GM tensor `x`
+}
+
+KERNEL(gm_gap_up_to_the_end) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x), {2, 1, kBytes / 32 - 2, 0});  // keeps SIM-BOUNDS-03
+}
+
+KERNEL(scalar_read_past_the_end) {
+    float value = global<float>(x).GetValue(kBytes / 4);  // breaks SIM-BOUNDS-03: bytes [16384, 16388)
+    (void)value;
+}
+
+KERNEL(raw_pointer_at_the_end) {
+    y[kBytes - 1] = 1;  // keeps SIM-BOUNDS-04
+}
+
+KERNEL(raw_pointer_past_the_end) {
+    y[kBytes] = 1;  // breaks SIM-BOUNDS-04 (no line): byte 16384 of GM `y`
+}
+
+KERNEL(raw_pointer_before_the_start) {
+    y[-1] = 1;  // breaks SIM-BOUNDS-04 (no line): byte -1 of GM `y`
+}

@@ -1,0 +1,42 @@
+// Conversions and their round modes. What is not convertible at all does not compile.
+#include "mini.h"
+
+KERNEL(bfloat16_to_nearest) {
+    Ub ub(4096);
+    Cast(ub.at<bfloat16_t>(2048, 64), ub.at<float>(0, 64), RoundMode::CAST_RINT, 64);  // keeps SIM-ROUND-01
+}
+
+KERNEL(bfloat16_without_a_mode) {
+    Ub ub(4096);
+    Cast(ub.at<bfloat16_t>(2048, 64), ub.at<float>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-ROUND-01
+}
+
+KERNEL(exact_without_a_mode) {
+    Ub ub(4096);
+    Cast(ub.at<float>(2048, 64), ub.at<half>(0, 64), RoundMode::CAST_NONE, 64);  // keeps SIM-ROUND-01
+}
+
+KERNEL(exact_with_a_mode) {
+    Ub ub(4096);
+    Cast(ub.at<float>(2048, 64), ub.at<half>(0, 64), RoundMode::CAST_RINT, 64);  // breaks SIM-ROUND-01
+}
+
+KERNEL(integer_without_a_mode) {
+    Ub ub(4096);
+    Cast(ub.at<int32_t>(2048, 64), ub.at<float>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-ROUND-01
+}
+
+KERNEL(integer_floor) {
+    Ub ub(4096);
+    Cast(ub.at<int32_t>(2048, 64), ub.at<float>(0, 64), RoundMode::CAST_FLOOR, 64);  // keeps SIM-ROUND-01
+}
+
+KERNEL(half_to_odd) {
+    Ub ub(4096);
+    Cast(ub.at<half>(2048, 64), ub.at<float>(0, 64), RoundMode::CAST_ODD, 64);  // keeps SIM-ROUND-01
+}
+
+KERNEL(integer_to_odd) {
+    Ub ub(4096);
+    Cast(ub.at<int32_t>(2048, 64), ub.at<float>(0, 64), RoundMode::CAST_ODD, 64);  // breaks SIM-ROUND-01
+}

@@ -1,0 +1,109 @@
+// How much: whole blocks, fields of the copy structs, element counts, padding.
+#include "mini.h"
+
+KERNEL(copy_of_whole_blocks) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x), 16);  // keeps SIM-COUNT-01
+}
+
+KERNEL(copy_of_a_block_and_a_half) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x), 12);  // breaks SIM-COUNT-01: 12 elements of 4 bytes are no whole 32-byte blocks: the last 16 bytes are not copied
+}
+
+KERNEL(copy_out_of_less_than_a_block) {
+    Ub ub(1024);
+    DataCopy(global<float>(y), ub.at<float>(0, 64), 4);  // breaks SIM-COUNT-01: 4 elements of 4 bytes
+}
+
+KERNEL(most_blocks) {
+    Ub ub(131072);
+    DataCopy(ub.at<float>(0, 32768), global<float>(x, 32768), {4095, 1, 0, 0});  // keeps SIM-COUNT-03
+}
+
+KERNEL(one_block_too_many) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x), {4096, 1, 0, 0});  // breaks SIM-COUNT-03: 4096
+}
+
+KERNEL(length_beyond_its_field) {
+    Ub ub(1024);
+    const uint32_t blocks = 65537;
+    DataCopyParams params(1, blocks, 0, 0);  // breaks SIM-COUNT-03: 65537
+    DataCopy(ub.at<float>(0, 64), global<float>(x), params);
+}
+
+KERNEL(gap_beyond_its_field) {
+    Ub ub(1024);
+    DataCopyParams params;
+    params.srcStride = 65536u;  // breaks SIM-COUNT-03: 65536
+    DataCopy(ub.at<float>(0, 64), global<float>(x), params);
+}
+
+KERNEL(negative_gap) {
+    Ub ub(1024);
+    const int32_t gap = -1;
+    DataCopyParams params(2, 1, gap, 0);  // breaks SIM-COUNT-03: -1
+    DataCopy(ub.at<float>(0, 64), global<float>(x), params);
+}
+
+KERNEL(padded_block_too_long) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 2097152, 0, 0, 0}, {false, 0, 0, 0});  // breaks SIM-COUNT-03: 2097152
+}
+
+KERNEL(padded_block_of_a_part_of_an_element) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 10, 0, 0, 0}, {false, 0, 0, 0});  // breaks SIM-COUNT-03: 10
+}
+
+KERNEL(padded_block_of_whole_elements) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 8, 0, 0, 0}, {false, 0, 0, 0});  // keeps SIM-COUNT-03
+}
+
+KERNEL(zero_elements) {
+    Ub ub(1024);
+    Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), 0);  // keeps SIM-COUNT-04
+}
+
+KERNEL(negative_elements) {
+    Ub ub(1024);
+    const int32_t n = -8;
+    Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), n);  // breaks SIM-COUNT-04: -8
+}
+
+KERNEL(compare_of_whole_repeats) {
+    Ub ub(2048);
+    Compare(ub.at<uint8_t>(1024, 32), ub.at<float>(0, 128), ub.at<float>(512, 128), CMPMODE::LT, 128);  // keeps SIM-COUNT-04
+}
+
+KERNEL(compare_of_a_repeat_and_a_half) {
+    Ub ub(2048);
+    Compare(ub.at<uint8_t>(1024, 32), ub.at<float>(0, 128), ub.at<float>(512, 128), CMPMODE::LT, 96);  // breaks SIM-COUNT-04: 96
+}
+
+KERNEL(padding_of_a_block) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 5, 2.0f});  // keeps SIM-PAD-01
+}
+
+KERNEL(padding_of_more_than_a_block) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 9, 0, 2.0f});  // breaks SIM-PAD-01: 9
+}
+
+KERNEL(padding_of_more_than_a_block_behind) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 9, 2.0f});  // breaks SIM-PAD-01: 9
+}
+
+KERNEL(zero_padding_of_64_bits) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<int64_t>(0, 32), global<int64_t>(x), {1, 8, 0, 0, 0}, {true, 0, 3, 0});  // keeps SIM-PAD-01
+}
+
+KERNEL(padding_of_64_bits) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<int64_t>(0, 32), global<int64_t>(x), {1, 8, 0, 0, 0}, {true, 0, 3, 1});  // breaks SIM-PAD-01
+}

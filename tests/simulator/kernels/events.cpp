@@ -1,0 +1,120 @@
+// Flags between pipes, set by hand.
+#include "mini.h"
+
+KERNEL(set_wait_set_wait) {
+    TPipe pipe;
+    SetFlag<HardEvent::MTE2_V>(EVENT_ID0);
+    WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
+    SetFlag<HardEvent::MTE2_V>(EVENT_ID0);  // keeps SIM-EVENT-01
+    WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
+}
+
+KERNEL(set_twice) {
+    TPipe pipe;
+    SetFlag<HardEvent::MTE2_V>(EVENT_ID0);
+    SetFlag<HardEvent::MTE2_V>(EVENT_ID0);  // breaks SIM-EVENT-01: MTE2_V event 0 is set at @-1 already
+    WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
+}
+
+KERNEL(wait_for_what_was_set) {
+    TPipe pipe;
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID2);
+    WaitFlag<HardEvent::V_MTE3>(EVENT_ID2);  // keeps SIM-EVENT-02
+}
+
+KERNEL(wait_for_another_id) {
+    TPipe pipe;
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID2);
+    WaitFlag<HardEvent::V_MTE3>(EVENT_ID1);  // breaks SIM-EVENT-02: waits for V_MTE3 event 1, which nobody set
+}
+
+KERNEL(wait_for_another_kind) {
+    TPipe pipe;
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID2);
+    WaitFlag<HardEvent::V_MTE2>(EVENT_ID2);  // breaks SIM-EVENT-02: V_MTE2 event 2
+}
+
+KERNEL(wait_twice) {
+    TPipe pipe;
+    SetFlag<HardEvent::S_V>(EVENT_ID0);
+    WaitFlag<HardEvent::S_V>(EVENT_ID0);
+    WaitFlag<HardEvent::S_V>(EVENT_ID0);  // breaks SIM-EVENT-02: S_V event 0
+}
+
+KERNEL(last_id) {
+    TPipe pipe;
+    SetFlag<HardEvent::V_S>(7);  // keeps SIM-EVENT-03
+    WaitFlag<HardEvent::V_S>(7);
+}
+
+KERNEL(id_past_the_last) {
+    TPipe pipe;
+    SetFlag<HardEvent::V_S>(8);  // breaks SIM-EVENT-03: event id must be 0 .. 7 but got 8
+}
+
+KERNEL(negative_id) {
+    TPipe pipe;
+    WaitFlag<HardEvent::V_S>(-1);  // breaks SIM-EVENT-03: -1
+}
+
+KERNEL(release_of_an_allocated_id) {
+    TPipe pipe;
+    const TEventID id = pipe.AllocEventID<HardEvent::V_S>();
+    pipe.ReleaseEventID<HardEvent::V_S>(id);  // keeps SIM-EVENT-03
+}
+
+KERNEL(release_of_another_id) {
+    TPipe pipe;
+    const TEventID id = pipe.AllocEventID<HardEvent::V_S>();
+    pipe.ReleaseEventID<HardEvent::V_S>(id + 1);  // breaks SIM-EVENT-03: V_S event 1 was not allocated
+}
+
+KERNEL(eight_events) {
+    TPipe pipe;
+    for (int32_t i = 0; i < 8; ++i) pipe.AllocEventID<HardEvent::V_S>();  // keeps SIM-EVENT-04
+}
+
+KERNEL(nine_events) {
+    TPipe pipe;
+    for (int32_t i = 0; i < 9; ++i) pipe.AllocEventID<HardEvent::V_S>();  // breaks SIM-EVENT-04: all eight V_S events
+}
+
+KERNEL(eight_events_of_another_kind) {
+    TPipe pipe;
+    for (int32_t i = 0; i < 8; ++i) pipe.AllocEventID<HardEvent::V_S>();
+    pipe.AllocEventID<HardEvent::S_V>();  // keeps SIM-EVENT-04
+}
+
+// FreeTensor holds an event of the queue's kind until its buffer is taken again.
+KERNEL(nine_freed_buffers) {
+    TPipe pipe;
+    TQue<TPosition::VECIN, 1> q;
+    pipe.InitBuffer(q, 9, 256);
+    for (int32_t i = 0; i < 9; ++i) {
+        LocalTensor<float> a = q.AllocTensor<float>();
+        DataCopy(a, global<float>(x), 64);
+        q.FreeTensor(a);  // breaks SIM-EVENT-04: all eight V_MTE2 events
+    }
+}
+
+KERNEL(flag_waited_for) {
+    TPipe pipe;
+    SetFlag<HardEvent::MTE3_V>(EVENT_ID0);
+    WaitFlag<HardEvent::MTE3_V>(EVENT_ID0);  // keeps SIM-EVENT-05
+}
+
+KERNEL(flag_left_set) {
+    TPipe pipe;
+    SetFlag<HardEvent::MTE3_V>(EVENT_ID0);  // breaks SIM-EVENT-05: MTE3_V event 0, set here, was not waited for
+}
+
+KERNEL(event_of_two_pipes) {
+    TPipe pipe;
+    order<HardEvent::S_MTE3>();  // keeps SIM-EVENT-06
+}
+
+// The compiler refuses every such call of AscendC's own; this one goes around it.
+KERNEL(event_of_one_pipe) {
+    TPipe pipe;
+    npu_sim::set_flag(npu_sim::Pipe::V, npu_sim::Pipe::V, 0, "SetFlag", npu_sim::Site::here());  // breaks SIM-EVENT-06: V_V is no event
+}

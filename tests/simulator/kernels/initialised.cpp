@@ -1,0 +1,120 @@
+// Reading what nobody wrote.
+#include "mini.h"
+
+KERNEL(add_of_written_memory) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    LocalTensor<float> t = buffer.Get<float>();
+    Duplicate(t, 1.0f, 64);
+    PipeBarrier<PIPE_V>();
+    Add(t, t, t, 64);  // keeps SIM-INIT-01
+}
+
+KERNEL(add_of_unwritten_memory) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    LocalTensor<float> t = buffer.Get<float>();
+    Duplicate(t, 1.0f, 63);
+    PipeBarrier<PIPE_V>();
+    Add(t, t, t, 64);  // breaks SIM-INIT-01: `src0` is read at UB bytes [252, 256) (from byte 252 of the tensor on): not written
+}
+
+KERNEL(copy_out_of_unwritten_memory) {
+    Queues<> q;
+    LocalTensor<float> a = q.out.AllocTensor<float>();
+    q.out.EnQue(a);
+    LocalTensor<float> b = q.out.DeQue<float>();
+    DataCopy(global<float>(y), b, 64);  // breaks SIM-INIT-01: `src`
+    q.out.FreeTensor(b);
+}
+
+KERNEL(scalar_of_unwritten_memory) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    float value = buffer.Get<float>().GetValue(3);  // breaks SIM-INIT-01: UB bytes [12, 16)
+    (void)value;
+}
+
+// A buffer taken again holds nothing, whatever was in it before.
+KERNEL(memory_of_the_tensor_before) {
+    Queues<> q(1);
+    LocalTensor<float> a = q.out.AllocTensor<float>();
+    Duplicate(a, 1.0f, 64);
+    q.out.FreeTensor(a);
+    LocalTensor<float> b = q.out.AllocTensor<float>();
+    PipeBarrier<PIPE_V>();
+    Add(b, b, b, 64);  // breaks SIM-INIT-01: `src0`
+    q.out.FreeTensor(b);
+}
+
+KERNEL(dequeued_memory) {
+    Queues<> q(1);
+    LocalTensor<float> a = q.in.AllocTensor<float>();
+    DataCopy(a, global<float>(x), 64);
+    q.in.EnQue(a);
+    LocalTensor<float> b = q.in.DeQue<float>();
+    Add(b, b, b, 64);  // keeps SIM-INIT-01
+    q.in.FreeTensor(b);
+}
+
+KERNEL(filler_of_a_padded_copy) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    order<HardEvent::MTE2_V>();
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): filler that a copy left undefined
+}
+
+KERNEL(padding_of_a_padded_copy) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 5, 0.0f});
+    order<HardEvent::MTE2_V>();
+    Add(t[32], t, t, 8);  // keeps SIM-INIT-01
+}
+
+// Lanes that the mask leaves out are not read.
+KERNEL(filler_behind_the_mask) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    order<HardEvent::MTE2_V>();
+    Add(t[32], t, t, 3, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-INIT-01
+}
+
+KERNEL(output_read_after_its_write) {
+    Ub ub(512);
+    DataCopy(global<float>(y), ub.at<float>(0, 8), 8);
+    order<HardEvent::MTE3_MTE2>();
+    DataCopy(ub.at<float>(256, 8), global<float>(y), 8);  // keeps SIM-INIT-02
+}
+
+KERNEL(output_read_before_its_write) {
+    Ub ub(512);
+    DataCopy(ub.at<float>(256, 8), global<float>(y), 8);  // breaks SIM-INIT-02: `src` reads bytes [0, 32) of GM `y` before anything was written there
+}
+
+KERNEL(workspace_read_before_its_write) {
+    Ub ub(512);
+    DataCopy(ub.at<float>(256, 8), global<float>(workspace), 8);  // breaks SIM-INIT-02: bytes [0, 32) of GM `workspace`
+}
+
+// An atomic sum reads what it adds to.
+KERNEL(output_added_to_before_its_write) {
+    Ub ub(512);
+    SetAtomicAdd<float>();
+    DataCopy(global<float>(y), ub.at<float>(0, 8), 8);  // breaks SIM-INIT-02: GM `y`
+    SetAtomicNone();
+}
+
+KERNEL(output_added_to_after_its_write) {
+    Ub ub(512);
+    DataCopy(global<float>(y), ub.at<float>(0, 8), 8);
+    PipeBarrier<PIPE_MTE3>();
+    SetAtomicAdd<float>();
+    DataCopy(global<float>(y), ub.at<float>(0, 8), 8);  // keeps SIM-INIT-02
+    SetAtomicNone();
+}

@@ -1,0 +1,143 @@
+// Repeats, strides and masks.
+#include "mini.h"
+
+KERNEL(most_repeats) {
+    Ub ub(131072);
+    Adds(ub.at<float>(65536, 64 * 255), ub.at<float>(0, 64 * 255), 1.0f, 64, 255, {1, 1, 8, 8});  // keeps SIM-REPEAT-01
+}
+
+KERNEL(one_repeat_too_many) {
+    Ub ub(131072);
+    Adds(ub.at<float>(65536, 64 * 256), ub.at<float>(0, 64 * 256), 1.0f, 64, 256, {1, 1, 8, 8});  // breaks SIM-REPEAT-01: repeatTime must be 0 .. 255 but got 256
+}
+
+KERNEL(no_repeat) {
+    Ub ub(1024);
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // keeps SIM-REPEAT-01
+}
+
+KERNEL(widest_stride) {
+    Ub ub(32768);
+    LocalTensor<float> t = ub.at<float>(0, 8192);
+    const uint32_t stride = 255;
+    Add(t, t, t, 64, 2, {1, 1, 1, stride, stride, stride});  // keeps SIM-STRIDE-01
+}
+
+KERNEL(stride_beyond_its_field) {
+    Ub ub(32768);
+    LocalTensor<float> t = ub.at<float>(0, 8192);
+    const uint32_t stride = 256;
+    BinaryRepeatParams params(1, 1, 1, stride, 8, 8);  // breaks SIM-STRIDE-01: 256
+    Add(t, t, t, 64, 2, params);
+}
+
+KERNEL(stride_set_beyond_its_field) {
+    Ub ub(32768);
+    LocalTensor<float> t = ub.at<float>(0, 8192);
+    UnaryRepeatParams params;
+    params.srcRepStride = 300;  // breaks SIM-STRIDE-01: 300
+    Adds(t, t, 1.0f, 64, 2, params);
+}
+
+KERNEL(copy_stride_beyond_its_limit) {
+    Ub ub(32768);
+    LocalTensor<float> t = ub.at<float>(0, 8192);
+    Copy(t, t[4096], 64, 1, {1, 1, 4096, 8});  // breaks SIM-STRIDE-01: 4096
+}
+
+KERNEL(source_blocks_read_again) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    Add(t[256], t, t[64], 64, 1, {1, 0, 1, 8, 8, 8});  // keeps SIM-STRIDE-02
+}
+
+KERNEL(destination_blocks_written_again) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    Add(t[256], t, t[64], 64, 1, {0, 1, 1, 8, 8, 8});  // breaks SIM-STRIDE-02: `dst` has block stride 0
+}
+
+KERNEL(mask_of_a_repeat) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    Add(t[256], t, t[64], 64, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-MASK-01
+}
+
+KERNEL(mask_of_more_than_a_repeat) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    Add(t[256], t, t[64], 65, 1, {1, 1, 1, 8, 8, 8});  // breaks SIM-MASK-01: mask must be 0 .. 64 but got 65
+}
+
+KERNEL(mask_of_a_half_repeat) {
+    Ub ub(2048);
+    LocalTensor<half> t = ub.at<half>(0, 1024);
+    Add(t[512], t, t[128], 128, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-MASK-01
+}
+
+// A conversion has as many lanes as its wider type.
+KERNEL(mask_of_a_wider_source) {
+    Ub ub(2048);
+    Cast(ub.at<half>(1024, 512), ub.at<float>(0, 256), RoundMode::CAST_RINT, 128, 1, {1, 1, 8, 8});  // breaks SIM-MASK-01: 128
+}
+
+KERNEL(lanes_of_64_bits) {
+    Ub ub(2048);
+    uint64_t mask[2] = {0xffffffff, 0};
+    Cast(ub.at<float>(1024, 64), ub.at<int64_t>(0, 32), RoundMode::CAST_RINT, mask, 1, {1, 1, 4, 8});  // keeps SIM-MASK-02
+}
+
+KERNEL(lanes_beyond_64_bits) {
+    Ub ub(2048);
+    uint64_t mask[2] = {0x1ffffffff, 0};
+    Cast(ub.at<float>(1024, 64), ub.at<int64_t>(0, 32), RoundMode::CAST_RINT, mask, 1, {1, 1, 4, 8});  // breaks SIM-MASK-02
+}
+
+// Of a 32-bit type the mask may be one word: a second one is not looked at.
+KERNEL(lanes_of_32_bits) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    uint64_t mask[1] = {0xffffffffffffffff};
+    Add(t[256], t, t[64], mask, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-MASK-02
+}
+
+KERNEL(mask_register_reset) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    SetVectorMask<float>(0, 0xff);
+    Add<float, false>(t[256], t, t[64], MASK_PLACEHOLDER, 1, {1, 1, 1, 8, 8, 8});
+    ResetMask();  // keeps SIM-MASK-03
+}
+
+KERNEL(mask_register_left) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    SetVectorMask<float>(0, 0xff);  // breaks SIM-MASK-03
+    Add<float, false>(t[256], t, t[64], MASK_PLACEHOLDER, 1, {1, 1, 1, 8, 8, 8});
+}
+
+// The instruction between leaves its own mask in the register.
+KERNEL(mask_register_after_another_mask) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    SetVectorMask<float>(0, 0xff);
+    Add(t[256], t, t[64], 32, 1, {1, 1, 1, 8, 8, 8});
+    Add<float, false>(t[320], t, t[64], MASK_PLACEHOLDER, 1, {1, 1, 1, 8, 8, 8});  // breaks SIM-MASK-03: Add
+    ResetMask();
+}
+
+KERNEL(counter_mode_reset) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    SetMaskCount();
+    SetVectorMask<float, MaskMode::COUNTER>(0, 100);
+    Add<float, false>(t[256], t, t[128], MASK_PLACEHOLDER, 1, {1, 1, 1, 8, 8, 8});
+    SetMaskNorm();
+    ResetMask();  // keeps SIM-MASK-03
+}
+
+KERNEL(counter_mode_left) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    SetMaskCount();  // breaks SIM-MASK-03
+}

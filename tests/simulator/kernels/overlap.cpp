@@ -1,0 +1,76 @@
+// Destination and source in the same memory.
+#include "mini.h"
+
+KERNEL(add_in_place) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 1024);
+    Add(t, t, t[512], 256);  // keeps SIM-OVERLAP-01
+}
+
+KERNEL(add_onto_a_part_of_its_source) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 1024);
+    Add(t[8], t, t[512], 64, 1, {1, 1, 1, 8, 8, 8});  // breaks SIM-OVERLAP-01: `dst` and `src0` overlap in repeat 0
+}
+
+KERNEL(add_behind_its_source) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 1024);
+    Add(t[64], t, t[512], 64, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-01
+}
+
+// Narrow to wide in place: a repeat's results lie where its own sources are.
+KERNEL(widen_in_place) {
+    Ub ub(4096);
+    Cast(ub.at<float>(0, 512), ub.at<half>(0, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`
+}
+
+KERNEL(gather_in_place) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    LocalTensor<int32_t> offsets = ub.at<int32_t>(1024, 64);
+    Duplicate(offsets, 0, 64);
+    PipeBarrier<PIPE_V>();
+    Gather(t, t, offsets.ReinterpretCast<uint32_t>(), 0, 64);  // breaks SIM-OVERLAP-01
+}
+
+KERNEL(gather_apart) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    LocalTensor<int32_t> offsets = ub.at<int32_t>(1024, 64);
+    Duplicate(offsets, 0, 64);
+    PipeBarrier<PIPE_V>();
+    Gather(ub.at<float>(2048, 64), t, offsets.ReinterpretCast<uint32_t>(), 0, 64);  // keeps SIM-OVERLAP-01
+}
+
+KERNEL(repeats_that_do_not_meet) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 1024);
+    Add(t[128], t, t[512], 64, 2, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-02
+}
+
+KERNEL(repeat_reads_an_earlier_result) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 1024);
+    Add(t[64], t, t[512], 64, 2, {1, 1, 1, 8, 8, 8});  // breaks SIM-OVERLAP-02: repeat 1 reads UB byte 256 of `src0`, which repeat 0 wrote as `dst`
+}
+
+// An earlier repeat has read what a later one overwrites.
+KERNEL(repeat_overwrites_an_earlier_source) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 1024);
+    Add(t, t[64], t[512], 64, 2, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-02
+}
+
+// dst == src1 with repeat stride 0 is the sum that Add documents; Div has none.
+KERNEL(sum_in_place) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 1024);
+    Add(t, t[512], t, 64, 4, {1, 1, 1, 0, 8, 0});  // keeps SIM-OVERLAP-02
+}
+
+KERNEL(quotient_in_place) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 1024);
+    Div(t, t[512], t, 64, 4, {1, 1, 1, 0, 8, 0});  // breaks SIM-OVERLAP-02: `src1`
+}

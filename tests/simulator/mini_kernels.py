@@ -1,0 +1,65 @@
+"""The mini kernels of kernels/*.cpp and what their comments claim.
+
+A line that ends in ``// breaks SIM-ALIGN-01: words`` is where the simulator must report that rule, with
+these words; ``// keeps SIM-ALIGN-01`` marks the same place of a twin that must pass. In the words, ``@``
+is the line itself as a report names it, ``@-1`` the line before; ``(no line)`` says that the report
+cannot name one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("kernels")
+SOC = {"ascend310p": "ascend310p", "ascend950": "ascend950"}  # by file; all others are ascend910b
+
+ENTRY = re.compile(r"^KERNEL\((\w+)\)")
+CLAIM = re.compile(r"// (breaks|keeps) (SIM-\w+-\d+)( \(no line\))?(?:: (.*))?$")
+PLACE = re.compile(r"@(-\d+)?")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one marked line of an entry says."""
+
+    stem: str
+    entry: str
+    breaks: bool
+    rule: str
+    line: int  # 0: the report cannot name one
+    words: str
+
+    @property
+    def soc(self) -> str:
+        return SOC.get(self.stem, "ascend910b")
+
+    def __str__(self) -> str:
+        return f"{self.rule}-{self.stem}-{self.entry}"
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    return tuple(claim for path in sorted(FOLDER.glob("*.cpp")) for claim in _claims_of(path))
+
+
+def source(stem: str) -> Path:
+    return FOLDER / f"{stem}.cpp"
+
+
+def _claims_of(path: Path) -> list[Claim]:
+    found, entry = [], ""
+    for number, text in enumerate(path.read_text().splitlines(), 1):
+        if start := ENTRY.match(text):
+            entry = start[1]
+        if claim := CLAIM.search(text):
+            verb, rule, no_line, words = claim.groups()
+            line, words = 0 if no_line else number, _with_places(words or "", path.name, number)
+            found.append(Claim(path.stem, entry, verb == "breaks", rule, line, words))
+    return found
+
+
+def _with_places(words: str, name: str, line: int) -> str:
+    return PLACE.sub(lambda match: f"{name}:{line + int(match[1] or 0)}", words)

@@ -1,0 +1,75 @@
+"""Every rule by a kernel that breaks it and one that keeps it, on by default, at the line it says."""
+
+from __future__ import annotations
+
+import mini_kernels
+import numpy as np
+import pytest
+from mini_kernels import claims
+
+from npu_rope import native_sim
+from npu_rope.simulator import In, InOut, Out
+
+BYTES = 16384
+
+# Entries that are not launched on one core with an input x and an output y of BYTES bytes.
+LAUNCHES = {
+    "each_core_writes_its_own": {"block_dim": 2},
+    "cores_write_over_each_other": {"block_dim": 2},
+    "cores_add_to_the_same": {"block_dim": 2, "y": InOut},
+    "cores_copy_in_turn": {"block_dim": 2, "y": InOut},
+    "cores_read_their_neighbour": {"block_dim": 2, "y": InOut},
+    "core_reads_what_another_wrote": {"block_dim": 2, "y": InOut},
+    "core_writes_what_another_read": {"block_dim": 2, "y": InOut},
+    "scalars_of_two_cores_in_two_lines": {"block_dim": 2},
+    "scalars_of_two_cores_in_one_line": {"block_dim": 2},
+    "scalar_beside_a_copy_of_another_core": {"block_dim": 2},
+    "float_sum_of_three_cores": {"block_dim": 3, "y": InOut},
+    "exact_sum_of_three_cores": {"block_dim": 3, "y": InOut},
+    "as_many_cores_as_there_may_be": {"block_dim": 65535},
+    "more_cores_than_there_may_be": {"block_dim": 65536},
+    "no_core": {"block_dim": 0},
+    "written_after_the_read": {"y": InOut},
+    "written_during_the_read": {"y": InOut},
+    "most_blocks": {"bytes": 131072},
+    "key_with_a_branch": {"tiling_key": 2},
+    "key_without_a_branch": {"tiling_key": 2},
+}
+
+
+def launch(compiled, claim, **options):
+    """The report on the entry, run as LAUNCHES says."""
+    settings = dict(LAUNCHES.get(claim.entry, {}))
+    count = settings.pop("bytes", BYTES) // 4
+    y = settings.pop("y", Out)
+    return compiled(claim.stem, claim.entry, claim.soc).run(
+        In(np.arange(count, dtype=np.float32), "x"),
+        y(np.zeros(BYTES // 4, np.float32), "y"),
+        check=False,
+        **{"tiling": bytes(16), "workspace_bytes": BYTES, **settings},
+        **options,
+    )
+
+
+@pytest.mark.parametrize("claim", [c for c in claims() if c.breaks], ids=str)
+def test_breaking_it_is_caught_at_its_line(compiled, claim):
+    report = launch(compiled, claim)
+    assert [e["rule"] for e in report.errors] == [claim.rule], report
+    (error,) = report.errors
+    assert error["line"] == claim.line, error
+    assert claim.words in error["text"]
+    if claim.line:
+        assert error["file"] == str(mini_kernels.source(claim.stem))
+        assert error["text"].startswith(f"{claim.rule} {claim.stem}.cpp:{claim.line}, core {error['core']}, ")
+
+
+@pytest.mark.parametrize("claim", [c for c in claims() if not c.breaks], ids=str)
+def test_keeping_it_passes(compiled, claim):
+    report = launch(compiled, claim)
+    assert (report.errors, report.warnings) == ([], [])
+
+
+def test_every_rule_has_a_kernel_that_breaks_it_and_one_that_keeps_it():
+    rules = {rule["rule"] for rule in native_sim.load().rules()}
+    assert {c.rule for c in claims() if c.breaks} == rules
+    assert {c.rule for c in claims() if not c.breaks} == rules
