@@ -105,6 +105,7 @@ inline I clamp_to(float f) {
 template <class I, class J>
 inline I clamp_integer(J value) {
     using Limits = std::numeric_limits<I>;
+    if constexpr (sizeof(I) >= sizeof(J)) return I(value);
     return value > J(Limits::max()) ? Limits::max() : value < J(Limits::min()) ? Limits::min() : I(value);
 }
 

@@ -32,14 +32,12 @@ constexpr bool kIsOneOf = (std::is_same_v<T, Allowed> || ...);
 // ---- binary16 and bfloat16, bit by bit --------------------------------------------------------
 
 template <class To, class From>
-inline To bits(From from) {
+constexpr To bits(From from) {
     static_assert(sizeof(To) == sizeof(From));
-    To to;
-    std::memcpy(&to, &from, sizeof to);
-    return to;
+    return __builtin_bit_cast(To, from);
 }
 
-inline float half_to_float(uint16_t h) {
+constexpr float half_to_float(uint16_t h) {
     const uint32_t magnitude = uint32_t(h & 0x7fff) << 13;
     const float scaled = bits<float>(magnitude) * 0x1p112f;  // exact, subnormals too
     const uint32_t special = magnitude >= (0x7c00u << 13) ? magnitude | 0x7f800000u : bits<uint32_t>(scaled);
@@ -47,7 +45,7 @@ inline float half_to_float(uint16_t h) {
 }
 
 // Round to nearest even; overflow to infinity, NaN stays NaN.
-inline uint16_t float_to_half(float f) {
+constexpr uint16_t float_to_half(float f) {
     const uint32_t u = bits<uint32_t>(f), magnitude = u & 0x7fffffff, sign = u >> 16 & 0x8000;
     // Normal results: round off 13 bits and rebias. Subnormal ones: let an addition round.
     const uint32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
@@ -58,9 +56,9 @@ inline uint16_t float_to_half(float f) {
     return uint16_t(h | sign);
 }
 
-inline float bfloat16_to_float(uint16_t b) { return bits<float>(uint32_t(b) << 16); }
+constexpr float bfloat16_to_float(uint16_t b) { return bits<float>(uint32_t(b) << 16); }
 
-inline uint16_t float_to_bfloat16(float f) {
+constexpr uint16_t float_to_bfloat16(float f) {
     const uint32_t u = bits<uint32_t>(f);
     const uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
     return uint16_t((u & 0x7fffffff) > 0x7f800000 ? (u >> 16 | 0x40) : rounded);
@@ -72,10 +70,9 @@ inline uint16_t float_to_bfloat16(float f) {
 struct half {
     uint16_t raw;
     half() = default;
-    half(float f) : raw(npu_sim::float_to_half(f)) {}
-    half(double f) : half(float(f)) {}
-    half(int i) : half(float(i)) {}
-    operator float() const { return npu_sim::half_to_float(raw); }
+    template <class A, class = std::enable_if_t<std::is_arithmetic_v<A>>>
+    constexpr half(A value) : raw(npu_sim::float_to_half(float(value))) {}
+    constexpr operator float() const { return npu_sim::half_to_float(raw); }
 };
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 
@@ -83,8 +80,9 @@ static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 struct bfloat16_t {
     uint16_t raw;
     bfloat16_t() = default;
-    explicit bfloat16_t(float f) : raw(npu_sim::float_to_bfloat16(f)) {}
-    operator float() const { return npu_sim::bfloat16_to_float(raw); }
+    template <class A, class = std::enable_if_t<std::is_arithmetic_v<A>>>
+    explicit constexpr bfloat16_t(A value) : raw(npu_sim::float_to_bfloat16(float(value))) {}
+    constexpr operator float() const { return npu_sim::bfloat16_to_float(raw); }
 };
 static_assert(sizeof(bfloat16_t) == 2);
 #endif

@@ -2,7 +2,7 @@
 //
 // Rules: as for binary.h. half and float; Relu also int32; Not int16 and uint16; Neg on Ascend950 only.
 // Meaning: in float (Exp and Ln in double), rounded once. Rsqrt and Reciprocal are approximations: the
-// documents promise no more than about 1e-4 in float, 1e-3 in half, so they come with 12 and 9 bits here.
+// documents promise no more than about 1e-4 in float, 1e-3 in half, so they come with 13 and 10 bits here.
 // Cost: one cycle a repeat; Exp, Ln, Sqrt, Rsqrt and Reciprocal four (a guess).
 #pragma once
 
@@ -22,7 +22,7 @@ inline float leading_bits(float f) {
 }
 template <class T>
 inline float approximately(float f) {
-    return std::is_same_v<T, half> ? leading_bits<9>(f) : leading_bits<12>(f);
+    return std::is_same_v<T, half> ? leading_bits<10>(f) : leading_bits<13>(f);
 }
 
 }  // namespace npu_sim
