@@ -41,22 +41,27 @@ endfunction()
 #
 # Compiles op_kernel/npu_<stem>.cpp as CANN does: once for the SoC and each column of element types
 # (one type an argument), with DTYPE_<NAME> and ORIG_DTYPE_<NAME>, the tiling prelude included by
-# force, and the entry renamed to npu_<stem>__<soc>__<type>_<type>...
+# force, and the entry renamed to npu_<stem>__<soc>__<type>_<type>... Each is a library of its own,
+# npu_rope_sim_kernels/<entry>.so: every compile gives the same names to other code (inline functions
+# and templates that look at the macros), and one library would keep one of each.
 function(npu_rope_add_kernel stem)
   cmake_parse_arguments(k "" "SOC" "ARGUMENTS;COLUMNS" ${ARGN})
   foreach(column IN LISTS k_COLUMNS)
     string(REPLACE "," ";" types "${column}")
     string(REPLACE "," "_" suffix "${column}")
-    set(object npu_${stem}__${k_SOC}__${suffix})
-    add_library(${object} OBJECT op_kernel/npu_${stem}.cpp)
-    target_compile_definitions(${object} PRIVATE __CCE_AICORE__=${NPU_ROPE_AICORE_${k_SOC}} npu_${stem}=${object})
+    set(entry npu_${stem}__${k_SOC}__${suffix})
+    add_library(${entry} MODULE op_kernel/npu_${stem}.cpp)
+    target_compile_definitions(${entry} PRIVATE __CCE_AICORE__=${NPU_ROPE_AICORE_${k_SOC}} npu_${stem}=${entry})
     foreach(name type IN ZIP_LISTS k_ARGUMENTS types)
-      target_compile_definitions(${object} PRIVATE DTYPE_${name}=${type} ORIG_DTYPE_${name}=${NPU_ROPE_DT_${type}})
+      target_compile_definitions(${entry} PRIVATE DTYPE_${name}=${type} ORIG_DTYPE_${name}=${NPU_ROPE_DT_${type}})
     endforeach()
-    target_include_directories(${object} PRIVATE simulator/include op_kernel)
-    target_compile_options(${object} PRIVATE
+    target_include_directories(${entry} PRIVATE simulator/include op_kernel)
+    target_compile_options(${entry} PRIVATE
       -include tiling_prelude.h -O2 -ffp-contract=off -fno-strict-aliasing -fwrapv -Wno-unused-parameter)
-    target_link_libraries(${object} PRIVATE npu_rope_options)
-    target_sources(npu_rope_sim PRIVATE $<TARGET_OBJECTS:${object}>)
+    target_link_libraries(${entry} PRIVATE npu_rope_options npu_rope_sim)
+    set_target_properties(${entry} PROPERTIES
+      PREFIX "" SUFFIX ".so" LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/npu_rope_sim_kernels"
+      INSTALL_RPATH "\$ORIGIN/..")
+    set_property(GLOBAL APPEND PROPERTY NPU_ROPE_SIM_KERNELS ${entry})
   endforeach()
 endfunction()

@@ -46,16 +46,18 @@ void* find_override(const std::string& symbol) {
     return nullptr;
 }
 
-// A compiled kernel in this very library, whichever way it was loaded.
+// Where cmake/NpuRopeSim.cmake puts a kernel: in a library of its own, beside this one.
+std::string kernel_path(const std::string& symbol) {
+    Dl_info info = {};
+    dladdr(reinterpret_cast<void*>(&kernel_path), &info);
+    const std::string self = info.dli_fname ? info.dli_fname : "";
+    return self.substr(0, self.rfind('/') + 1) + "npu_rope_sim_kernels/" + symbol + ".so";
+}
+
 void* find_kernel(const std::string& symbol) {
     if (void* entry = find_override(symbol)) return entry;
-    Dl_info info;
-    if (!dladdr(reinterpret_cast<void*>(&find_kernel), &info)) return nullptr;
-    void* self = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
-    if (!self) return nullptr;
-    void* entry = dlsym(self, symbol.c_str());
-    dlclose(self);
-    return entry;
+    void* library = dlopen(kernel_path(symbol).c_str(), RTLD_LAZY | RTLD_LOCAL);
+    return library ? dlsym(library, symbol.c_str()) : nullptr;
 }
 
 // The first error's sentence out of the report.
@@ -93,8 +95,11 @@ void SimLaunch::add_again(int32_t earlier) {
 Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_sim_options& options, uint32_t block_dim,
                      uint64_t tiling_key, const void* tiling, uint64_t tiling_bytes, uint64_t workspace_bytes) {
     void* entry = find_kernel(kernel);
-    if (!entry)
-        return bad_value(op, "soc must be one that has this kernel but got %s (no %s).", options.soc, kernel.c_str());
+    if (!entry) {
+        const char* why = dlerror();
+        return bad_value(op, "soc must be one that has this kernel but got %s (%s).", options.soc,
+                         why ? why : kernel.c_str());
+    }
     npu_sim_launch launch = {};
     launch.soc = options.soc;
     launch.block_dim = block_dim;
