@@ -32,6 +32,7 @@ struct Stop {};
 
 const char* rule_id(Rule rule);
 const char* rule_text(Rule rule);
+bool is_rule(const std::string& id);
 
 // ---- order: vector clocks over the four pipes -----------------------------------------------------
 
@@ -101,6 +102,7 @@ struct Queue {
 enum class Role : int32_t { In, Out, InOut, Workspace, Tiling };
 
 constexpr uint64_t kPageBytes = 4096, kLineBytes = 64;
+constexpr uint64_t kGuardBytes = 4096;  // around each tensor of GM
 
 struct GmTensor {
     std::string name;

@@ -40,19 +40,23 @@ void unordered(const char* verb, const char* operand, Range bytes, uint32_t befo
 void check_ranges(const char* operand, const UbView& view, const Range* ranges, size_t n) {
     Machine& m = machine();
     if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
-        return broken(Rule::Bounds02, "`%s` is no tensor of this core's buffers.", operand);
+        stuck_at(Rule::Bounds02, m.current.api, m.current.site, "`%s` is no tensor of this core's buffers.", operand);
     const Buffer& b = m.buffers[view.buffer];
     if (b.given_back && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
     if (view.addr < b.addr || view.addr + view.bytes > b.addr + b.bytes)
         broken(Rule::Bounds02, "`%s` covers UB bytes [%u, %u) but its buffer is [%u, %u).", operand, view.addr,
                view.addr + view.bytes, b.addr, b.addr + b.bytes);
-    for (size_t i = 0; i < n; ++i)
-        if (ranges[i].begin < view.addr || ranges[i].end > view.addr + view.bytes)
-            broken(Rule::Bounds01, "`%s` is touched at UB bytes [%u, %u) but covers [%u, %u): %u bytes too far.",
-                   operand, ranges[i].begin, ranges[i].end, view.addr, view.addr + view.bytes,
-                   ranges[i].end > view.addr + view.bytes ? ranges[i].end - view.addr - view.bytes
-                                                          : view.addr - ranges[i].begin);
+    for (size_t i = 0; i < n; ++i) {
+        const Range& r = ranges[i];
+        if (r.begin >= view.addr && r.end <= view.addr + view.bytes && r.end <= m.profile->ub_bytes) continue;
+        constexpr const char* kText = "`%s` is touched at UB bytes [%u, %u) but covers [%u, %u): %u bytes too far.";
+        const uint32_t end = view.addr + view.bytes, too_far = r.end > end ? r.end - end : view.addr - r.begin;
+        if (r.end > m.profile->ub_bytes || r.begin > r.end)  // no such memory
+            stuck_at(Rule::Bounds01, m.current.api, m.current.site, kText, operand, r.begin, r.end, view.addr, end,
+                     too_far);
+        broken(Rule::Bounds01, kText, operand, r.begin, r.end, view.addr, end, too_far);
+    }
 }
 
 }  // namespace

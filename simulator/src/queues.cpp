@@ -47,10 +47,7 @@ UbView view_of(int32_t index) {
 
 Queue& require_queue(int32_t queue, const char* api, Site site) {
     Machine& m = machine();
-    if (!has_buffers(queue)) {
-        broken_at(Rule::Buffer01, api, site, "the queue has no buffers: InitBuffer missing.");
-        throw Stop{};
-    }
+    if (!has_buffers(queue)) stuck_at(Rule::Buffer01, api, site, "the queue has no buffers: InitBuffer missing.");
     return m.queues[queue];
 }
 
@@ -152,10 +149,9 @@ UbView alloc_tensor(int32_t queue, Site site) {
         b.taken = site;
         return view_of(index);
     }
-    broken_at(Rule::Queue03, "AllocTensor", site,
-              "all %zu buffers are taken, one since %s: FreeTensor missing, the core would wait for ever.",
-              q.buffers.size(), q.buffers.empty() ? "?" : where(m.buffers[q.buffers[0]].taken).c_str());
-    throw Stop{};
+    stuck_at(Rule::Queue03, "AllocTensor", site,
+             "all %zu buffers are taken, one since %s: FreeTensor missing, the core would wait for ever.",
+             q.buffers.size(), q.buffers.empty() ? "?" : where(m.buffers[q.buffers[0]].taken).c_str());
 }
 
 void enqueue(int32_t queue, const UbView& view, Site site) {
@@ -177,10 +173,7 @@ void enqueue(int32_t queue, const UbView& view, Site site) {
 UbView dequeue(int32_t queue, Site site) {
     Machine& m = machine();
     Queue& q = require_queue(queue, "DeQue", site);
-    if (q.waiting.empty()) {
-        broken_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
-        throw Stop{};
-    }
+    if (q.waiting.empty()) stuck_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
     const int32_t index = q.waiting.front();
     q.waiting.erase(q.waiting.begin());
     Buffer& b = m.buffers[index];
@@ -221,10 +214,7 @@ int32_t idle_buffers(int32_t queue) {
 }
 
 UbView buffer_view(int32_t buffer, Site site) {
-    if (!has_memory(buffer)) {
-        broken_at(Rule::Buffer01, "Get", site, "the TBuf has no memory: InitBuffer missing.");
-        throw Stop{};
-    }
+    if (!has_memory(buffer)) stuck_at(Rule::Buffer01, "Get", site, "the TBuf has no memory: InitBuffer missing.");
     return view_of(buffer);
 }
 

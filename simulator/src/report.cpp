@@ -1,4 +1,5 @@
 // Broken rules in words.
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -18,7 +19,7 @@ constexpr RuleRow kRules[] = {
 #undef NPU_SIM_RULE
 };
 
-void keep(Rule rule, const char* api, Site site, const char* format, va_list args) {
+void keep(Rule rule, const char* api, Site site, bool can_go_on, const char* format, va_list args) {
     char text[1024];
     std::vsnprintf(text, sizeof text, format, args);
     Machine& m = machine();
@@ -26,7 +27,7 @@ void keep(Rule rule, const char* api, Site site, const char* format, va_list arg
         rule,
         std::string(rule_id(rule)) + " " + where(site) + ", core " + std::to_string(m.core) + ", " + api + ": " + text,
         site.file, site.line, m.core};
-    if (!m.options.lenient.count(rule_id(rule)) && !m.options.lenient.count("all")) {
+    if (!can_go_on || (!m.options.lenient.count(rule_id(rule)) && !m.options.lenient.count("all"))) {
         m.errors.push_back(std::move(report));
         throw Stop{};
     }
@@ -39,6 +40,9 @@ void keep(Rule rule, const char* api, Site site, const char* format, va_list arg
 
 const char* rule_id(Rule rule) { return kRules[int(rule)].id; }
 const char* rule_text(Rule rule) { return kRules[int(rule)].text; }
+bool is_rule(const std::string& id) {
+    return std::any_of(std::begin(kRules), std::end(kRules), [&](const RuleRow& row) { return id == row.id; });
+}
 
 const char* pipe_name(Pipe pipe) {
     constexpr const char* kNames[kPipes] = {"S", "V", "MTE2", "MTE3"};
@@ -55,15 +59,23 @@ void broken(Rule rule, const char* format, ...) {
     va_list args;
     va_start(args, format);
     // va_end is not reached where keep throws; on the platforms this builds for it does nothing.
-    keep(rule, m.running ? m.current.api : "kernel", m.current.site, format, args);
+    keep(rule, m.running ? m.current.api : "kernel", m.current.site, true, format, args);
     va_end(args);
 }
 
 void broken_at(Rule rule, const char* api, Site site, const char* format, ...) {
     va_list args;
     va_start(args, format);
-    keep(rule, api, site, format, args);
+    keep(rule, api, site, true, format, args);
     va_end(args);
+}
+
+void stuck_at(Rule rule, const char* api, Site site, const char* format, ...) {
+    va_list args;
+    va_start(args, format);
+    keep(rule, api, site, false, format, args);
+    va_end(args);
+    throw Stop{};  // not reached: keep has thrown
 }
 
 }  // namespace npu_sim

@@ -39,12 +39,16 @@ void register_tiling(uint64_t bytes) { machine().registered_tiling = bytes; }
 void copy_tiling(void* to, const void* gm, uint64_t bytes, uint64_t offset, Site site) {
     Machine& m = machine();
     const GmTensor& tiling = m.gm.back();
+    std::memset(to, 0, bytes);
+    if (gm != reinterpret_cast<const void*>(tiling.base)) {
+        broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the pointer is not the kernel's tiling argument.");
+        return;
+    }
     if (offset + bytes > tiling.bytes) {
         broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the struct ends at byte %llu but the host passed %llu.",
                   static_cast<unsigned long long>(offset + bytes), static_cast<unsigned long long>(tiling.bytes));
         return;
     }
-    // The kernel may hand on a pointer of its own; the host's data is what counts.
     std::memcpy(to, static_cast<const uint8_t*>(gm) + offset, bytes);
     m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles * double((bytes + 7) / 8);
 }

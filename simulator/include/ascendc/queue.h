@@ -157,6 +157,6 @@ public:
 
 // In the global namespace, as CANN has it.
 inline AscendC::TPipe* GetTPipePtr(NPU_SIM_SITE) {
-    if (!npu_sim::pipe_alive()) npu_sim::broken_at(npu_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
+    if (!npu_sim::pipe_alive()) npu_sim::stuck_at(npu_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
     return AscendC::sim_detail::current_pipe;
 }

@@ -67,6 +67,9 @@ NPU_SIM_API uint8_t* ub();  // the core's Unified Buffer
 NPU_SIM_API void broken(Rule rule, const char* format, ...) __attribute__((format(printf, 2, 3)));
 NPU_SIM_API void broken_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
+// The same where the core cannot go on: an error also where the launch is lenient.
+[[noreturn]] NPU_SIM_API void stuck_at(Rule rule, const char* api, Site site, const char* format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 // ---- order ------------------------------------------------------------------------------------
 
