@@ -15,11 +15,13 @@ constexpr const char* kOp = "rope";
 
 constexpr int64_t kBlock = 32;                 // bytes a DMA and a vector operand are aligned to
 constexpr int64_t kTileBytes = 16 * 1024;      // a burst that uses the memory's bandwidth
+constexpr int64_t kRunBytes = 8 * 1024;        // of one head's tokens, where those lie back to back
 constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller ones only where nothing else fits
 constexpr int64_t kLeastCoreBytes = 1024;      // of x: less is not worth a core
 constexpr int64_t kLeastHeads = 4;             // a token's table is worth some heads
 constexpr int64_t kTableHeads = 2;             // so many, in time
 constexpr int64_t kBlockTokens = 16;           // tokens a table is made for, so that instructions are long
+constexpr int64_t kBlockRows = 256;            // head rows that share a table, where heads are few
 constexpr int64_t kMostTokens = 248;           // a repeat each, in whole blocks of 8
 constexpr int64_t kMostRows = 4095;            // blocks of one DMA instruction
 constexpr int64_t kBankGroups = 512;           // bytes after which UB's bank groups come again
@@ -28,6 +30,8 @@ constexpr int64_t kTilesPerCore = 4;           // so that copies and vectors ove
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 int32_t i32(int64_t n) { return static_cast<int32_t>(n); }
+// One of the most even parts of n that are not below `least`.
+int64_t even_share(int64_t n, int64_t least) { return ceil_div(n, std::max<int64_t>(1, n / least)); }
 
 Check check_supported(const RopeTilingInput& in, const Platform& p) {
     if (in.dtype != NPU_ROPE_FLOAT32 && in.dtype != NPU_ROPE_FLOAT16 && in.dtype != NPU_ROPE_BFLOAT16)
@@ -50,7 +54,7 @@ bool follows(int64_t outer, int64_t size, int64_t inner) {
 }
 
 // Batches become tokens where one stride leads through both: a block's table may then span them.
-void merge_batches(const RopeTilingInput& in, RopeTilingData* d) {
+void merge_batches(const RopeTilingInput& in, RopeTilingHead* d) {
     auto follow = [&](const int64_t* stride) { return follows(stride[0], in.S, stride[1]); };
     bool merged = in.B == 1 || in.S == 1 || (follow(in.x_stride) && follow(in.out_stride) && follow(in.pos_stride));
     int token = in.S == 1 ? 0 : 1;  // whose stride is the merged one
@@ -70,7 +74,7 @@ void merge_batches(const RopeTilingInput& in, RopeTilingData* d) {
 class Tiling {
 public:
     Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data)
-        : in_(in), platform_(platform), d_(*data), item_bytes_(dtype_bytes(in.dtype)) {}
+        : in_(in), platform_(platform), data_(*data), d_(data->head), item_bytes_(dtype_bytes(in.dtype)) {}
 
     Check run(RopeLaunch* launch) {
         merge_batches(in_, &d_);
@@ -168,7 +172,9 @@ private:
         double share = static_cast<double>(part_rows) * static_cast<double>(heads_most_ * head_bytes());
         auto target = static_cast<int64_t>(std::min<double>(kTileBytes, share / kTilesPerCore));
         target = std::max(target, kLeastTileBytes);
-        for (int64_t tokens = kBlockTokens; tokens >= 1; tokens /= 2) {
+        // Few heads leave much of the time to the table: longer instructions for it then.
+        int64_t most_tokens = std::clamp(kBlockRows / heads_most_, kBlockTokens, 4 * kBlockTokens);
+        for (int64_t tokens = most_tokens; tokens >= 1; tokens /= 2) {
             int64_t least = tokens == 1 ? 0 : kLeastTileBytes;
             if (d_.tokens_inner ? fit_token_runs(target, least, tokens) : fit_token_rows(target, least, tokens))
                 return true;
@@ -194,12 +200,13 @@ private:
         return false;
     }
 
-    // One head's tokens, several heads' where they are few.
+    // Runs of one head's tokens, of as many heads as make the target.
     bool fit_token_runs(int64_t target, int64_t least, int64_t block_tokens) {
+        int64_t run = even_share(tokens_most_, std::max(block_tokens, kRunBytes / row_bytes()));
         int64_t most = std::max<int64_t>(1, target / row_bytes());
         for (int64_t rows = most; rows >= 1; rows = rows * 3 / 4) {
             if (rows < most && rows * row_bytes() < least) return false;
-            int64_t tokens = std::min(rows, tokens_most_);
+            int64_t tokens = std::min(rows, run);
             if (fits(tokens, std::min(heads_most_, rows / tokens), block_tokens)) return true;
         }
         return false;
@@ -216,7 +223,8 @@ private:
         if (tokens * heads > kMostRows || !runs_are_enough(heads)) return false;
         d_.tile_tokens = i32(tokens);
         d_.tile_heads = i32(heads);
-        d_.block_tokens = i32(tokens * ceil_div(std::min(block_tokens, tokens_most_), tokens));
+        int64_t block = round_up(even_share(tokens_most_, std::max(block_tokens, tokens)), tokens);
+        d_.block_tokens = i32(std::min(block, kMostTokens / tokens * tokens));
         d_.token_slots = i32(round_up(d_.block_tokens, 32));
         set_buffers(tokens * heads);
         return ub_bytes() <= ub_budget_bytes(platform_);
@@ -262,15 +270,16 @@ private:
             // Whole turns mean nothing, unless a factor is still to divide them.
             if (!in_.has_factors) turns -= rintl(turns);
             if (!in_.forward) turns = -turns;
-            d_.turns_hi[i] = static_cast<float>(turns);
-            d_.turns_lo[i] = static_cast<float>(turns - static_cast<long double>(d_.turns_hi[i]));
+            data_.turns_hi[i] = static_cast<float>(turns);
+            data_.turns_lo[i] = static_cast<float>(turns - static_cast<long double>(data_.turns_hi[i]));
         }
         return {};
     }
 
     const RopeTilingInput& in_;
     const Platform& platform_;
-    RopeTilingData& d_;
+    RopeTilingData& data_;
+    RopeTilingHead& d_;
     int64_t item_bytes_;
     int32_t key_ = 0;
     int64_t heads_most_ = 0, tokens_most_ = 0;  // of any unit

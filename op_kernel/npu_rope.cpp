@@ -34,36 +34,39 @@ struct RopeArguments {
 template <typename T, typename P, int32_t key>
 class RopeKernel {
 public:
-    __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingData* td, const RopeArguments& arguments) {
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments) {
         tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-        Tile tile;
+        Tile tile{};
         if (!tiles_.Next(&tile)) return;
         Init(pipe, td, arguments);
         lanes_.Load(arguments_.tiling, arguments_.freq_factors);
         positions_.Load(tile);
         LoadTile(tile);
         BuildConstants();
-        for (bool more = true; more;) {
-            if (tile.opens_block != 0) table_.Build(&positions_, lanes_, tile.block_tokens);
-            rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
+        table_.Build(&positions_, lanes_, tile.block_tokens);
+        // A tile's store is issued behind the load after the next: loads are what everything waits for.
+        Tile stored{}, next{};
+        for (bool first = true, more = true; more; first = false) {
             LocalTensor<T> x = in_.template DeQue<T>();
-            Tile next;
             more = tiles_.Next(&next);
             if (more) {
                 if (next.opens_block != 0) positions_.Load(next);
                 LoadTile(next);
             }
+            if (!first) StoreTile(stored);
             RotateTile(x, tile);
-            StoreTile(tile);
+            if (more && next.opens_block != 0) table_.Build(&positions_, lanes_, next.block_tokens);
+            stored = tile;
             tile = next;
         }
+        StoreTile(stored);
         Finish();
     }
 
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingData* td, const RopeArguments& arguments) {
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments) {
         pipe_ = pipe;
         td_ = td;
         arguments_ = arguments;
@@ -137,6 +140,7 @@ private:
     }
 
     __aicore__ inline void RotateTile(LocalTensor<T> x, const Tile& tile) {
+        rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
         row_count_ = tile.tokens * tile.heads;
         count_ = row_count_ * td_->row_pitch;
         OrderV();
@@ -291,7 +295,7 @@ private:
     __aicore__ inline bool WholeRows() const { return td_->n_dims == td_->head_size; }
 
     AscendC::TPipe* pipe_ = nullptr;
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
     RopeArguments arguments_{};
     Tiles tiles_;
     RopeLanes lanes_;
@@ -312,7 +316,7 @@ private:
 };
 
 template <int32_t key>
-__aicore__ inline void RunRope(const RopeTilingData* td, const RopeArguments& arguments) {
+__aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments) {
     AscendC::TPipe pipe;
     RopeKernel<DTYPE_X, DTYPE_POSITIONS, key> kernel;
     kernel.Run(&pipe, td, arguments);
@@ -325,16 +329,17 @@ static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather ==
 extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_ADDR freq_factors, GM_ADDR out,
                                                GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
-    GET_TILING_DATA(td, tiling);
+    // Without the turns, which go to UB by DMA.
+    GET_TILING_DATA_MEMBER(RopeTilingData, head, head, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rope_device::RopeArguments arguments{x, positions, freq_factors, out, tiling};
     if (TILING_KEY_IS(1)) {
-        rope_device::RunRope<kRopeHalves>(&td, arguments);
+        rope_device::RunRope<kRopeHalves>(&head, arguments);
     } else if (TILING_KEY_IS(2)) {
-        rope_device::RunRope<kRopeSwapByShifts>(&td, arguments);
+        rope_device::RunRope<kRopeSwapByShifts>(&head, arguments);
     } else if (TILING_KEY_IS(3)) {
-        rope_device::RunRope<kRopeSwapByGather>(&td, arguments);
+        rope_device::RunRope<kRopeSwapByGather>(&head, arguments);
     }
 }

@@ -2,8 +2,8 @@
 //
 // The frequencies travel in it, not in a GM table of their own: that would need an allocation, a
 // copy and a cache per set of parameters, and another argument than the specification's. The
-// kernel copies the two vectors from the tiling's GM address to UB by DMA, so their offsets and
-// the size are multiples of 32 bytes.
+// scalar unit reads the head alone; the two vectors go from the tiling's GM address to UB by DMA,
+// so their offsets and the size are multiples of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ constexpr int32_t kRopeTokenTemps = 21;      // of token_slots
 constexpr int32_t kRopeSetupPairTemps = 12;  // of n_dims/2, rounded up to 8
 constexpr int32_t kRopeSetupLaneTemps = 6;   // of setup_lanes
 
-struct RopeTilingData {
+struct RopeTilingHead {
     // Token row r is token r % seq of batch r / seq. Strides count elements.
     int64_t rows;
     int64_t seq;
@@ -76,6 +76,10 @@ struct RopeTilingData {
     int32_t index_bytes;  // 0 without Gather
 
     int32_t reserved[6];
+};
+
+struct RopeTilingData {
+    RopeTilingHead head;
 
     // Turns (radians / 2 pi) per position of every pair, as a sum of two float32. Reduced to
     // [-1/2, 1/2] where there are no freq_factors; negated for the backward rotation.

@@ -17,7 +17,7 @@ template <typename T>
 class PackedRows {
 public:
     // count, temps: vectors of setup_lanes, the first one 0, 1, 2, ...
-    __aicore__ inline void Init(const RopeTilingData* td, LocalTensor<uint32_t> offsets) {
+    __aicore__ inline void Init(const RopeTilingHead* td, LocalTensor<uint32_t> offsets) {
         td_ = td;
         lanes_ = td->index_rows * td->row_pitch;
         to_rows_ = offsets;
@@ -133,7 +133,7 @@ private:
         return TileOffset(tile, stride) + i / plan.blocks * plan.loop_stride + i % plan.blocks * plan.block_stride;
     }
 
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
     int32_t lanes_ = 0;
     int32_t side_ = 0;
     LocalTensor<uint32_t> to_rows_, to_runs_, ascending_;

@@ -18,7 +18,7 @@ constexpr float kVeltkamp = 4097.0f;  // 2^12 + 1 splits float32 into halves of 
 
 class RopeLanes {
 public:
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingData* td, LocalTensor<float> scratch) {
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, LocalTensor<float> scratch) {
         td_ = td;
         width_ = td->table_width;
         pairs_ = RoundUp(td->n_dims / 2, kBlockFloats);
@@ -240,7 +240,7 @@ private:
         OrderV();
     }
 
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
     int32_t width_ = 0;
     int32_t pairs_ = 0;  // n_dims/2 in whole blocks
     AscendC::TEventID arrived_ = 0;

@@ -37,7 +37,7 @@ struct Tile {
 // A core's tiles, one after another.
 class Tiles {
 public:
-    __aicore__ inline void Init(const RopeTilingData* td, int64_t first_unit, int64_t unit_step) {
+    __aicore__ inline void Init(const RopeTilingHead* td, int64_t first_unit, int64_t unit_step) {
         td_ = td;
         unit_ = first_unit - unit_step;
         unit_step_ = unit_step;
@@ -93,7 +93,7 @@ private:
         return true;
     }
 
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
     int64_t unit_ = 0, unit_step_ = 1;
     int64_t rows_last_ = 0, heads_first_ = 0, heads_last_ = 0;
     int64_t block_row_ = 0, block_tokens_ = 0, tile_token_ = 0, head_ = 0;
@@ -110,7 +110,7 @@ struct RunPlan {
 };
 
 // Rows that lie back to back become one run where `rows_fuse`. stride is {batch, token, head}.
-__aicore__ inline RunPlan PlanRuns(const RopeTilingData* td, const Tile& tile, const int64_t* stride, bool rows_fuse) {
+__aicore__ inline RunPlan PlanRuns(const RopeTilingHead* td, const Tile& tile, const int64_t* stride, bool rows_fuse) {
     bool by_tokens = td->tokens_inner != 0;
     int64_t outer = by_tokens ? tile.heads : tile.tokens, inner = by_tokens ? tile.tokens : tile.heads;
     int64_t outer_stride = by_tokens ? stride[2] : stride[1], inner_stride = by_tokens ? stride[1] : stride[2];

@@ -15,7 +15,7 @@ namespace rope_device {
 template <typename P>
 class RopePositions {
 public:
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingData* td, GM_ADDR positions) {
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, GM_ADDR positions) {
         td_ = td;
         source_ = reinterpret_cast<__gm__ P*>(positions);
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->position_bytes));
@@ -92,7 +92,7 @@ private:
         HandOver<AscendC::HardEvent::S_V>();
     }
 
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
     __gm__ P* source_ = nullptr;
     AscendC::TEventID arrived_ = 0, free_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
@@ -100,7 +100,7 @@ private:
 
 class RopeTable {
 public:
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingData* td, LocalTensor<float> scratch) {
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, LocalTensor<float> scratch) {
         td_ = td;
         width_ = td->table_width;
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->table_bytes));
@@ -220,7 +220,7 @@ private:
         OrderV();
     }
 
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
     int32_t width_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     LocalTensor<float> sin_, cos_, low_, high_;

@@ -18,7 +18,7 @@ __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t elemen
 template <typename T>
 class RowBursts {
 public:
-    __aicore__ inline void Init(const RopeTilingData* td) {
+    __aicore__ inline void Init(const RopeTilingHead* td) {
         td_ = td;
         item_bytes_ = static_cast<int64_t>(sizeof(T));
         padded_ = td->row_pitch != td->head_size;
@@ -117,7 +117,7 @@ private:
     }
 #endif
 
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
     int64_t item_bytes_ = 0;
     bool padded_ = false;
 };

@@ -11,12 +11,11 @@ namespace rope_device {
 
 enum class RowOp { kMul, kAdd, kSub };
 
-// Rows of a tile, or of its table: element [token, head, lane] is at
-// token * token_step + head * head_step + lane.
+// Rows in two levels: [outer, inner, lane] is at outer * outer_step + inner * inner_step + lane.
 struct Rows {
     LocalTensor<float> data;
-    int32_t token_step;
-    int32_t head_step;
+    int32_t outer_step;
+    int32_t inner_step;
 };
 
 // Lanes [first, last) of a row.
@@ -35,7 +34,7 @@ __aicore__ inline uint64_t MaskOf(const Lanes& lanes, int32_t chunk) {
 
 class RowRotation {
 public:
-    __aicore__ inline void Init(const RopeTilingData* td) { td_ = td; }
+    __aicore__ inline void Init(const RopeTilingHead* td) { td_ = td; }
 
     __aicore__ inline void Begin(const Tile& tile, LocalTensor<float> sin, LocalTensor<float> cos) {
         tokens_ = tile.tokens;
@@ -43,9 +42,8 @@ public:
         bool by_tokens = td_->tokens_inner != 0;
         token_step_ = (by_tokens ? 1 : heads_) * td_->row_pitch;
         head_step_ = (by_tokens ? tokens_ : 1) * td_->row_pitch;
-        sin_ = Rows{sin, td_->table_width, 0};
-        cos_ = Rows{cos, td_->table_width, 0};
-        repeat_heads_ = RepeatHeads();
+        sin_ = sin;
+        cos_ = cos;
     }
 
     // First stages, halves where they are: temp = (x1 s, x2 s), dst = (x1 c, x2 c). dst may be src.
@@ -53,32 +51,34 @@ public:
                                             bool in_place) {
         int32_t half = td_->n_dims / 2;
         Lanes lanes{0, half};
-        for (int32_t k = 0; k < 2; ++k)
-            ForRows<RowOp::kMul>(RowsOf(temp, First(k)), RowsOf(src, First(k)), sin_, lanes);
+        // A row that is nothing but its two halves is two rows, for one instruction.
+        bool as_rows = td_->n_dims == td_->row_pitch && td_->tokens_inner == 0;
+        int32_t instructions = as_rows ? 1 : 2, heads = as_rows ? 2 * heads_ : heads_;
+        int32_t step = as_rows ? half : head_step_;
+        for (int32_t k = 0; k < instructions; ++k) TimesTable(temp[First(k)], src[First(k)], sin_, heads, step, lanes);
         if (in_place) OrderV();
-        for (int32_t k = 0; k < 2; ++k) ForRows<RowOp::kMul>(RowsOf(dst, First(k)), RowsOf(src, First(k)), cos_, lanes);
+        for (int32_t k = 0; k < instructions; ++k) TimesTable(dst[First(k)], src[First(k)], cos_, heads, step, lanes);
         OrderV();
     }
 
     // Last stage.
     __aicore__ inline void SumsOfHalves(LocalTensor<float> dst, LocalTensor<float> temp) {
         Lanes lanes{0, td_->n_dims / 2};
-        ForRows<RowOp::kSub>(RowsOf(dst, First(0)), RowsOf(dst, First(0)), RowsOf(temp, First(1)), lanes);
-        ForRows<RowOp::kAdd>(RowsOf(dst, First(1)), RowsOf(dst, First(1)), RowsOf(temp, First(0)), lanes);
+        PlusRows<RowOp::kSub>(dst[First(0)], temp[First(1)], lanes);
+        PlusRows<RowOp::kAdd>(dst[First(1)], temp[First(0)], lanes);
         OrderV();
     }
 
     // The same with temp = swap(x), each lane's partner: the sine's table has the signs.
     __aicore__ inline void ProductsOfSwapped(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
-        Rows partners = RowsOf(temp, td_->lane_first);
-        ForRows<RowOp::kMul>(RowsOf(dst, td_->lane_first), RowsOf(src, td_->lane_first), cos_, Window());
-        ForRows<RowOp::kMul>(partners, partners, sin_, Window());
+        int32_t lane = td_->lane_first;
+        TimesTable(dst[lane], src[lane], cos_, heads_, head_step_, Window());
+        TimesTable(temp[lane], temp[lane], sin_, heads_, head_step_, Window());
         OrderV();
     }
 
     __aicore__ inline void SumsOfSwapped(LocalTensor<float> dst, LocalTensor<float> temp) {
-        Rows sums = RowsOf(dst, td_->lane_first);
-        ForRows<RowOp::kAdd>(sums, sums, RowsOf(temp, td_->lane_first), Window());
+        PlusRows<RowOp::kAdd>(dst[td_->lane_first], temp[td_->lane_first], Window());
         OrderV();
     }
 
@@ -88,24 +88,41 @@ private:
         int32_t first = td_->n_offs - td_->lane_first;
         return Lanes{first, first + td_->n_dims};
     }
-    __aicore__ inline Rows RowsOf(LocalTensor<float> data, int32_t lane) const {
-        return Rows{data[lane], token_step_, head_step_};
+
+    // dst = src * the token's table row, which all its heads share. Of tokens and heads an
+    // instruction repeats over one and the other is a loop: what needs fewer instructions, among
+    // those whose strides an instruction can hold.
+    __aicore__ inline void TimesTable(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> table,
+                                      int32_t heads, int32_t head_step, const Lanes& lanes) {
+        int32_t width = td_->table_width;
+        if (RepeatHeads(heads, head_step)) {
+            ForRows<RowOp::kMul>(Rows{dst, token_step_, head_step}, Rows{src, token_step_, head_step},
+                                 Rows{table, width, 0}, tokens_, heads, lanes);
+        } else {
+            ForRows<RowOp::kMul>(Rows{dst, head_step, token_step_}, Rows{src, head_step, token_step_},
+                                 Rows{table, 0, width}, heads, tokens_, lanes);
+        }
     }
 
-    // Which of the two an instruction repeats over, the other being a loop: what needs fewer
-    // instructions among those whose strides an instruction can hold.
-    __aicore__ inline bool RepeatHeads() const {
+    __aicore__ inline bool RepeatHeads(int32_t heads, int32_t head_step) const {
         constexpr int32_t kLargestStride = 255 * kBlockFloats;
-        if (heads_ > 1 && head_step_ > kLargestStride) return false;
+        if (heads > 1 && head_step > kLargestStride) return false;
         if (tokens_ > 1 && token_step_ > kLargestStride) return true;
-        int32_t over_heads = tokens_ * ((heads_ + kMostRepeats - 1) / kMostRepeats);
-        int32_t over_tokens = heads_ * ((tokens_ + kMostRepeats - 1) / kMostRepeats);
+        int32_t over_heads = tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats);
+        int32_t over_tokens = heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats);
         return over_heads <= over_tokens;
     }
 
+    // dst += or -= src, which needs no table: all rows are alike.
     template <RowOp op>
-    __aicore__ inline void ForRows(const Rows& dst, const Rows& a, const Rows& b, const Lanes& lanes) {
-        int32_t outer = repeat_heads_ ? tokens_ : heads_, inner = repeat_heads_ ? heads_ : tokens_;
+    __aicore__ inline void PlusRows(LocalTensor<float> dst, LocalTensor<float> src, const Lanes& lanes) {
+        Rows sums{dst, 0, td_->row_pitch};
+        ForRows<op>(sums, sums, Rows{src, 0, td_->row_pitch}, 1, tokens_ * heads_, lanes);
+    }
+
+    template <RowOp op>
+    __aicore__ inline void ForRows(const Rows& dst, const Rows& a, const Rows& b, int32_t outer, int32_t inner,
+                                   const Lanes& lanes) {
         AscendC::BinaryRepeatParams step(1, 1, 1, Stride(dst, inner), Stride(a, inner), Stride(b, inner));
         for (int32_t o = 0; o < outer; ++o) {
             for (int32_t i = 0; i < inner; i += kMostRepeats) {
@@ -120,14 +137,12 @@ private:
     }
 
     __aicore__ inline int32_t At(const Rows& rows, int32_t outer, int32_t inner) const {
-        return repeat_heads_ ? outer * rows.token_step + inner * rows.head_step
-                             : outer * rows.head_step + inner * rows.token_step;
+        return outer * rows.outer_step + inner * rows.inner_step;
     }
 
     // In blocks; a single repeat has none.
     __aicore__ inline uint8_t Stride(const Rows& rows, int32_t repeats) const {
-        int32_t step = repeat_heads_ ? rows.head_step : rows.token_step;
-        return repeats == 1 ? 0 : static_cast<uint8_t>(step / kBlockFloats);
+        return repeats == 1 ? 0 : static_cast<uint8_t>(rows.inner_step / kBlockFloats);
     }
 
     template <RowOp op>
@@ -142,10 +157,9 @@ private:
         }
     }
 
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
     int32_t tokens_ = 0, heads_ = 0, token_step_ = 0, head_step_ = 0;
-    bool repeat_heads_ = true;
-    Rows sin_{}, cos_{};
+    LocalTensor<float> sin_, cos_;
 };
 
 }  // namespace rope_device

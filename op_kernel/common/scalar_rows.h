@@ -14,7 +14,7 @@ namespace rope_device {
 template <typename T>
 class ScalarRows {
 public:
-    __aicore__ inline void Init(const RopeTilingData* td) { td_ = td; }
+    __aicore__ inline void Init(const RopeTilingHead* td) { td_ = td; }
 
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
         HandOver<AscendC::HardEvent::V_S>();
@@ -51,7 +51,7 @@ private:
         return TileOffset(tile, stride) + token * stride[1] + head * stride[2];
     }
 
-    const RopeTilingData* td_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
 };
 
 }  // namespace rope_device
