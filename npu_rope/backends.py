@@ -197,8 +197,11 @@ def _as_arrays(positions: Any, freq_factors: Any) -> tuple[Any, Any]:
 
 def _check_plain_tensors(backend: str, x: Any, **others: Any) -> None:
     """torch tensors of the CPU through which no gradient flows."""
-    if torch.is_grad_enabled() and x.requires_grad:
-        raise bad_value("rope", f"x must not need a gradient for backend {backend} but got requires_grad.")
+    for name, t in {"x": x, "out": others.get("out")}.items():
+        if torch.is_grad_enabled() and _is_tensor(t) and t.requires_grad:
+            raise bad_value(
+                "rope", f"{name} must not need a gradient for backend {backend} but got requires_grad."
+            )
     if torch.autograd.forward_ad._current_level >= 0:
         raise bad_value("rope", f"x must be outside a dual level for backend {backend} but got one inside.")
     for name, t in {"x": x, **others}.items():
@@ -396,6 +399,9 @@ def rope_sim(
         describe(result),
         options,
     )
+    if is_tensor and out is not None:
+        # Who saved this tensor for a gradient must learn that it changed.
+        torch.autograd.graph.increment_version(out)
     return result
 
 

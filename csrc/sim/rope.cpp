@@ -1,9 +1,11 @@
 // rope on the simulator: the checks of every native path, the real tiling, the real kernel.
 #include <cmath>
+#include <vector>
 
 #include "csrc/sim/common.h"
 #include "op_host/dtype.h"
 #include "op_host/rope_check.h"
+#include "op_host/rope_frequency.h"
 #include "op_host/rope_tiling.h"
 
 namespace npu_rope {
@@ -39,6 +41,25 @@ Check check_device_dtype(const npu_rope_tensor& x, const Platform& platform, con
     return {};
 }
 
+// The limit that the CPU keeps, where the factors' values are at hand.
+Check check_frequencies(const npu_rope_params& params, const std::vector<float>& factors) {
+    const std::vector<long double> frequencies =
+        rope_frequencies(params, factors.empty() ? nullptr : factors.data(), 1);
+    for (size_t i = 0; i < frequencies.size(); ++i)
+        if (Check c = check_rope_frequency(std::fabs(static_cast<double>(frequencies[i])), static_cast<int64_t>(i));
+            !c.ok())
+            return c;
+    return {};
+}
+
+// Exactly what the kernel may read of them, back to back, whatever their stride is here.
+std::vector<float> read_factors(const npu_rope_tensor* t, int32_t pairs) {
+    std::vector<float> factors(t ? pairs : 0);
+    for (size_t i = 0; i < factors.size(); ++i)
+        factors[i] = static_cast<const float*>(t->data)[static_cast<int64_t>(i) * t->stride[0]];
+    return factors;
+}
+
 const char* column_type(int32_t dtype) {
     constexpr const char* kNames[] = {"float", "half", "bfloat16_t", "double", "int32_t", "int64_t"};
     return kNames[dtype];
@@ -60,6 +81,8 @@ Check rope_on_sim(const npu_rope_tensor* x, const npu_rope_tensor* positions, co
         return bad_value(kOp, "angle must be exact (0) on backend sim but got %s.",
                          angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");
     if (Check c = check_device_dtype(*x, platform, options->soc); !c.ok()) return c;
+    std::vector<float> factors = read_factors(freq_factors, params->n_dims / 2);
+    if (Check c = check_frequencies(*params, factors); !c.ok()) return c;
     if (shape.B * shape.S * shape.N * shape.D == 0) return {};
     if (Check c = check_device_positions(*positions); !c.ok()) return c;
 
@@ -86,7 +109,8 @@ Check rope_on_sim(const npu_rope_tensor* x, const npu_rope_tensor* positions, co
     SimLaunch sim;
     sim.add("x", x, NPU_SIM_IN);
     sim.add("positions", positions, NPU_SIM_IN);
-    sim.add("freq_factors", freq_factors, NPU_SIM_IN);
+    npu_rope_tensor packed_factors = {factors.data(), NPU_ROPE_FLOAT32, 1, {int64_t(factors.size())}, {1}};
+    sim.add("freq_factors", freq_factors ? &packed_factors : nullptr, NPU_SIM_IN);
     if (shape.in_place)
         sim.add_again(0);
     else
