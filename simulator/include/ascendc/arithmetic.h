@@ -8,12 +8,12 @@ namespace npu_sim {
 
 // A rounded half, clamped where the core saturates: infinities to the largest value, NaN to 0.
 inline uint16_t clamp_half(uint16_t h, bool saturate) {
-    const uint16_t clamped = h & 0x3ff ? uint16_t(0) : uint16_t((h & 0x8000) | 0x7bff);
-    return saturate && (h & 0x7c00) == 0x7c00 ? clamped : h;
+    const int32_t clamped = pick((h & 0x3ff) != 0, 0, (h & 0x8000) | 0x7bff);
+    return uint16_t(pick(saturate & ((h & 0x7c00) == 0x7c00), clamped, h));
 }
 inline uint16_t clamp_bfloat16(uint16_t b, bool saturate) {
-    const uint16_t clamped = b & 0x7f ? uint16_t(0) : uint16_t((b & 0x8000) | 0x7f7f);
-    return saturate && (b & 0x7f80) == 0x7f80 ? clamped : b;
+    const int32_t clamped = pick((b & 0x7f) != 0, 0, (b & 0x8000) | 0x7f7f);
+    return uint16_t(pick(saturate & ((b & 0x7f80) == 0x7f80), clamped, b));
 }
 
 // Made once an instruction.
@@ -72,7 +72,7 @@ void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& 
     for_each_run(lanes, layouts, [&](const uint32_t (&o)[3], uint32_t n) {
         D* const to = d + o[0] / sizeof(D);
         const S *const x = a + o[1] / sizeof(S), *const y = b + o[2] / sizeof(S);
-        each_lane(n, [=](uint32_t i) {
+        each_lane(n, [=](size_t i) {
             if constexpr (kReadsDst)
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), Arithmetic<S>::widen(y[i]), type.widen(to[i])));
             else
@@ -96,7 +96,7 @@ void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, 
     for_each_run(lanes, layouts, [&](const uint32_t (&o)[2], uint32_t n) {
         D* const to = d + o[0] / sizeof(D);
         const S* const x = s + o[1] / sizeof(S);
-        each_lane(n, [=](uint32_t i) {
+        each_lane(n, [=](size_t i) {
             if constexpr (kReadsDst)
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), type.widen(to[i])));
             else

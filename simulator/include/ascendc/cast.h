@@ -88,7 +88,7 @@ void convert_lanes(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
     for_each_run(lanes, layouts, [&](const uint32_t (&o)[2], uint32_t n) {
         T* const to = d + o[0] / sizeof(T);
         const U* const from = s + o[1] / sizeof(U);
-        each_lane(n, [=](uint32_t i) { to[i] = f(from[i]); });
+        each_lane(n, [=](size_t i) { to[i] = f(from[i]); });
     });
 }
 

@@ -73,22 +73,22 @@ inline float int_to_float(int64_t value, RoundMode mode) {
 // rounds to nearest even, from which the other modes step.
 template <RoundMode mode>
 inline float round_float(float f) {
-    const float a = bits<float>(bits<uint32_t>(f) & 0x7fffffff);
-    const uint32_t sign = bits<uint32_t>(f) & 0x80000000;
+    const int32_t u = bits<int32_t>(f), sign = int32_t(uint32_t(u) & 0x80000000u);
+    const float a = bits<float>(u & 0x7fffffff);
     const float nearest = (a + 0x1p23f) - 0x1p23f;
+    // 1.0f where the condition holds.
+    auto one_if = [](bool condition) { return bits<float>(0x3f800000 & -int32_t(condition)); };
     float r = nearest;
     if constexpr (mode == RoundMode::CAST_TRUNC || mode == RoundMode::CAST_ROUND) {
-        r = nearest > a ? nearest - 1.0f : nearest;
-        if constexpr (mode == RoundMode::CAST_ROUND) r = a - r >= 0.5f ? r + 1.0f : r;
-    } else if constexpr (mode == RoundMode::CAST_FLOOR) {
-        const bool up = sign ? nearest < a : false, down = sign ? false : nearest > a;
-        r = up ? nearest + 1.0f : down ? nearest - 1.0f : nearest;
+        r -= one_if(nearest > a);
+        if constexpr (mode == RoundMode::CAST_ROUND) r += one_if(a - r >= 0.5f);
+    } else if constexpr (mode == RoundMode::CAST_FLOOR) {  // of a negative number: away from 0
+        r += one_if((u < 0) & (nearest < a)) - one_if((u >= 0) & (nearest > a));
     } else if constexpr (mode == RoundMode::CAST_CEIL) {
-        const bool up = sign ? false : nearest < a, down = sign ? nearest > a : false;
-        r = up ? nearest + 1.0f : down ? nearest - 1.0f : nearest;
+        r += one_if((u >= 0) & (nearest < a)) - one_if((u < 0) & (nearest > a));
     }
-    r = a < 0x1p23f ? r : a;  // larger ones are integers already, infinities and NaN stay
-    return bits<float>(bits<uint32_t>(r) | sign);
+    // Larger ones are integers already, infinities and NaN stay.
+    return bits<float>(pick(a < 0x1p23f, bits<int32_t>(r), u & 0x7fffffff) | sign);
 }
 
 // An integral float to an integer: clamped, NaN gives 0.
@@ -97,9 +97,15 @@ inline I clamp_to(float f) {
     using Limits = std::numeric_limits<I>;
     constexpr float kPast = sizeof(I) == 8 ? 0x1p63f : float(uint64_t(Limits::max()) + 1);
     constexpr float kLow = float(Limits::min());
-    const bool inside = f >= kLow && f < kPast;
-    const I converted = I(inside ? f : 0.0f);
-    return f >= kPast ? Limits::max() : f < kLow ? Limits::min() : converted;
+    const bool past = f >= kPast, inside = (f >= kLow) & (f < kPast);
+    const float safe = bits<float>(bits<int32_t>(f) & -int32_t(inside));
+    if constexpr (sizeof(I) == 8) {
+        const I low_or_nan = f < kLow ? Limits::min() : I(safe);
+        return past ? Limits::max() : low_or_nan;
+    } else {
+        const int32_t converted = pick(f < kLow, int32_t(Limits::min()), int32_t(safe));
+        return I(pick(past, int32_t(Limits::max()), converted));
+    }
 }
 
 template <class I, class J>

@@ -21,7 +21,7 @@ void duplicate_lanes(const LocalTensor<T>& dst, T value, const npu_sim::Lanes& l
     T* const base = dst.data();
     npu_sim::for_each_run(lanes, layouts, [&](const uint32_t (&o)[1], uint32_t n) {
         T* const lane = base + o[0] / sizeof(T);
-        npu_sim::each_lane(n, [=](uint32_t i) { lane[i] = value; });
+        npu_sim::each_lane(n, [=](size_t i) { lane[i] = value; });
     });
     npu_sim::finish_vector(lanes.repeats(), 1, lanes.is_count_form());
 }

@@ -162,12 +162,12 @@ void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
 #define NPU_SIM_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 template <class F>
-inline __attribute__((always_inline)) void each_lane(uint32_t n, F f) {
-    constexpr uint32_t kChunk = 64;  // a constant trip count: -O2 vectorises nothing else
-    uint32_t i = 0;
+__attribute__((noinline, flatten)) void each_lane(size_t n, F f) {
+    constexpr size_t kChunk = 64;  // a constant trip count: -O2 vectorises nothing else
+    size_t i = 0;
     for (; i + kChunk <= n; i += kChunk) {
         NPU_SIM_INDEPENDENT
-        for (uint32_t k = 0; k < kChunk; ++k) f(i + k);
+        for (size_t k = 0; k < kChunk; ++k) f(i + k);
     }
     for (; i < n; ++i) f(i);
 }

@@ -37,23 +37,31 @@ constexpr To bits(From from) {
     return __builtin_bit_cast(To, from);
 }
 
+// condition ? a : b without a branch, so that loops over it are vectorised. Conditions here compare signed
+// integers or floats: what every vector unit has.
+constexpr int32_t pick(bool condition, int32_t a, int32_t b) {
+    const int32_t all = -int32_t(condition);
+    return (a & all) | (b & ~all);
+}
+
 constexpr float half_to_float(uint16_t h) {
-    const uint32_t magnitude = uint32_t(h & 0x7fff) << 13;
+    const int32_t magnitude = int32_t(h & 0x7fff) << 13;
     const float scaled = bits<float>(magnitude) * 0x1p112f;  // exact, subnormals too
-    const uint32_t special = magnitude >= (0x7c00u << 13) ? magnitude | 0x7f800000u : bits<uint32_t>(scaled);
-    return bits<float>(special | uint32_t(h & 0x8000) << 16);
+    const int32_t special = pick(magnitude >= (0x7c00 << 13), magnitude | 0x7f800000, bits<int32_t>(scaled));
+    return bits<float>(special | int32_t(uint32_t(h & 0x8000) << 16));
 }
 
 // Round to nearest even; overflow to infinity, NaN stays NaN.
 constexpr uint16_t float_to_half(float f) {
-    const uint32_t u = bits<uint32_t>(f), magnitude = u & 0x7fffffff, sign = u >> 16 & 0x8000;
-    // Normal results: round off 13 bits and rebias. Subnormal ones: let an addition round.
-    const uint32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
-    const uint32_t small = bits<uint32_t>(bits<float>(magnitude) + 0.5f) - bits<uint32_t>(0.5f);
-    uint32_t h = magnitude < (113u << 23) ? small : normal;
-    h = magnitude >= 0x47800000 ? 0x7c00 : h;
-    h = magnitude > 0x7f800000 ? 0x7e00 : h;
-    return uint16_t(h | sign);
+    const int32_t u = bits<int32_t>(f), magnitude = u & 0x7fffffff;
+    // Up and down again: what is too large becomes infinite. Then an addition rounds: of a number so much
+    // larger that ten bits are left, or that the last bit stands for 2^-24.
+    const float scaled = (bits<float>(magnitude) * 0x1p112f) * 0x1p-110f;
+    const int32_t exponent = magnitude & 0x7f800000;
+    const int32_t large = pick(exponent > 0x38800000, exponent, 0x38800000) + 0x07800000;
+    const int32_t sum = bits<int32_t>(scaled + bits<float>(large));
+    const int32_t h = (sum >> 13 & 0x7c00) + (sum & 0xfff);
+    return uint16_t(pick(magnitude > 0x7f800000, 0x7e00, h) | (u >> 16 & 0x8000));
 }
 
 constexpr float bfloat16_to_float(uint16_t b) { return bits<float>(uint32_t(b) << 16); }
@@ -61,7 +69,7 @@ constexpr float bfloat16_to_float(uint16_t b) { return bits<float>(uint32_t(b) <
 constexpr uint16_t float_to_bfloat16(float f) {
     const uint32_t u = bits<uint32_t>(f);
     const uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    return uint16_t((u & 0x7fffffff) > 0x7f800000 ? (u >> 16 | 0x40) : rounded);
+    return uint16_t(pick(int32_t(u & 0x7fffffff) > 0x7f800000, int32_t(u >> 16 | 0x40), int32_t(rounded)));
 }
 
 }  // namespace npu_sim
