@@ -330,16 +330,16 @@ extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_
                                                GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
     // Without the turns, which go to UB by DMA.
-    GET_TILING_DATA_MEMBER(RopeTilingData, head, head, tiling);
+    GET_TILING_DATA_MEMBER(RopeTilingData, head, td, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rope_device::RopeArguments arguments{x, positions, freq_factors, out, tiling};
     if (TILING_KEY_IS(1)) {
-        rope_device::RunRope<kRopeHalves>(&head, arguments);
+        rope_device::RunRope<kRopeHalves>(&td, arguments);
     } else if (TILING_KEY_IS(2)) {
-        rope_device::RunRope<kRopeSwapByShifts>(&head, arguments);
+        rope_device::RunRope<kRopeSwapByShifts>(&td, arguments);
     } else if (TILING_KEY_IS(3)) {
-        rope_device::RunRope<kRopeSwapByGather>(&head, arguments);
+        rope_device::RunRope<kRopeSwapByGather>(&td, arguments);
     }
 }
