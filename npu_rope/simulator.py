@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from npu_rope import native_sim
@@ -122,6 +123,9 @@ class _Launch(C.Structure):
     ]
 
 
+_Placed = tuple[In | Out | InOut, int]  # and the memory it is in
+
+
 class Kernel:
     """A compiled kernel: one entry function of a source file, for one SoC."""
 
@@ -133,6 +137,10 @@ class Kernel:
             self._address = C.cast(getattr(self._library, entry), C.c_void_p)
         except AttributeError:
             raise bad_value("simulator", f"entry must be a __global__ function but got {entry}.") from None
+
+    def _arch_of(self, chip: str) -> int | None:
+        """__CCE_AICORE__ of a chip or SoC; None where the library does not know it and will say so."""
+        return next((int(p["arch"]) for p in self._sim.profiles() if chip in (p["name"], p["soc"])), None)
 
     def run(
         self,
@@ -148,7 +156,8 @@ class Kernel:
 
         Args:
             arguments: the kernel's GM arguments before workspace and tiling; None is a null pointer.
-                Arrays must be contiguous; outputs are written only where no rule was broken.
+                Arrays must be contiguous and apart; a kernel that works in place gets InOut of the same
+                array twice. Outputs are written only where no rule was broken.
             block_dim: how many cores.
             tiling: the tiling struct's bytes.
             tiling_key: what TILING_KEY_IS compares with.
@@ -159,25 +168,11 @@ class Kernel:
 
         Raises:
             KernelBroken: the kernel broke a rule.
+            ValueError: an array is not contiguous or overlaps another, or there is no such chip or rule.
         """
-        memories: list[_Memory] = []
-        args: list[_Arg] = []
-        for index, argument in enumerate(arguments):
-            if argument is None:
-                args.append(_Arg(-1, 0))
-                continue
-            array = argument.array
-            if not array.flags.c_contiguous:
-                raise bad_value(
-                    "simulator", f"argument {index} must be contiguous but got strides {array.strides}."
-                )
-            if argument.role and not array.flags.writeable:
-                raise bad_value("simulator", f"argument {index} must be writeable but got a read-only array.")
-            name = (argument.name or f"argument {index}").encode()
-            args.append(_Arg(len(memories), 0))
-            memories.append(_Memory(name, array.ctypes.data, array.nbytes, argument.role))
+        memories, args = _memories_of(arguments)
         o = options or native_sim.SimOptions(soc=self.soc)
-        if AICORE.get(o.soc, AICORE[self.soc]) != AICORE[self.soc]:
+        if self._arch_of(o.soc) not in (None, AICORE[self.soc]):
             raise bad_value("simulator", f"options.soc must run code of {self.soc} but got {o.soc}.")
         c = o.as_c()
         launch = _Launch(
@@ -199,6 +194,47 @@ class Kernel:
         if check and report.errors:
             raise KernelBroken(report)
         return report
+
+
+def _memories_of(arguments: Sequence[Argument]) -> tuple[list[_Memory], list[_Arg]]:
+    memories: list[_Memory] = []
+    args: list[_Arg] = []
+    seen: list[_Placed] = []
+    for index, argument in enumerate(arguments):
+        if argument is None:
+            args.append(_Arg(-1, 0))
+            continue
+        array = argument.array
+        if not array.flags.c_contiguous:
+            raise bad_value(
+                "simulator", f"argument {index} must be contiguous but got strides {array.strides}."
+            )
+        if argument.role and not array.flags.writeable:
+            raise bad_value("simulator", f"argument {index} must be writeable but got a read-only array.")
+        memory = _shared_memory(argument, index, seen)
+        if memory is None:
+            memory = len(memories)
+            name = (argument.name or f"argument {index}").encode()
+            memories.append(_Memory(name, array.ctypes.data, array.nbytes, argument.role))
+        args.append(_Arg(memory, 0))
+        seen.append((argument, memory))
+    return memories, args
+
+
+def _shared_memory(argument: In | Out | InOut, index: int, seen: list[_Placed]) -> int | None:
+    """The memory of an earlier argument that is the very same; one that overlaps is refused."""
+    array = argument.array
+    for other, memory in seen:
+        if not (argument.role or other.role) or not np.may_share_memory(array, other.array):
+            continue
+        same = (array.ctypes.data, array.nbytes) == (other.array.ctypes.data, other.array.nbytes)
+        if same and argument.role == other.role == InOut.role:
+            return memory
+        raise bad_value(
+            "simulator",
+            f"argument {index} must be apart from earlier ones but got an array that overlaps one.",
+        )
+    return None
 
 
 def include_root() -> Path:
