@@ -54,7 +54,7 @@ public:
             OrderV();
             raw = temp.ReinterpretCast<int32_t>();
         }
-        AscendC::Cast(dst, raw, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(RoundUp(tokens, kBlockFloats)));
+        AscendC::Cast(dst, raw, kExactToFloat, static_cast<uint32_t>(RoundUp(tokens, kBlockFloats)));
         OrderV();
         AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_);
     }

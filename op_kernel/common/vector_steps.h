@@ -13,6 +13,13 @@ constexpr int32_t kBlockFloats = 8;
 constexpr int32_t kRepeatFloats = 64;
 constexpr int32_t kMostRepeats = 255;
 
+// From int32 to float32, of integers that float32 holds: the mode says nothing, but is checked.
+#if __CCE_AICORE__ == 200
+constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::CAST_NONE;
+#else
+constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::CAST_RINT;
+#endif
+
 template <typename A, typename B>
 struct SameType {
     static constexpr bool value = false;
@@ -44,7 +51,7 @@ __aicore__ inline void Round(LocalTensor<float> dst, LocalTensor<float> src, Loc
     LocalTensor<int32_t> integers = temp.ReinterpretCast<int32_t>();
     AscendC::Cast(integers, src, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
     OrderV();
-    AscendC::Cast(dst, integers, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
+    AscendC::Cast(dst, integers, kExactToFloat, static_cast<uint32_t>(count));
     OrderV();
 }
 
