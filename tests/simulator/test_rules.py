@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import mini_kernels
 import numpy as np
 import pytest
@@ -11,6 +13,10 @@ from npu_rope import native_sim
 from npu_rope.simulator import In, InOut, Out
 
 BYTES = 16384
+# Rule, where in the kernel, which core, which instruction, and a sentence.
+REPORT = re.compile(
+    r"(?P<rule>SIM-[A-Z]+-\d\d) (?:(?P<place>\w+\.cpp:\d+), core \d+, [~\w:. ]+: )?\S.*[^ .]\."
+)
 
 # Entries that are not launched on one core with an input x and an output y of BYTES bytes.
 LAUNCHES = {
@@ -58,9 +64,11 @@ def test_breaking_it_is_caught_at_its_line(compiled, claim):
     (error,) = report.errors
     assert error["line"] == claim.line, error
     assert claim.words in error["text"]
+    said = REPORT.fullmatch(error["text"])
+    assert said["rule"] == claim.rule
     if claim.line:
         assert error["file"] == str(mini_kernels.source(claim.stem))
-        assert error["text"].startswith(f"{claim.rule} {claim.stem}.cpp:{claim.line}, core {error['core']}, ")
+        assert said["place"] == f"{claim.stem}.cpp:{claim.line}"
 
 
 @pytest.mark.parametrize("claim", [c for c in claims() if not c.breaks], ids=str)

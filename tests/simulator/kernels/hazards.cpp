@@ -530,7 +530,7 @@ KERNEL(written_during_the_read) {
 
 KERNEL(read_of_what_a_scalar_writes) {
     Ub ub(1024);
-    global<float>(y).SetValue(0, 1.0f);
+    for (int32_t i = 0; i < 8; ++i) global<float>(y).SetValue(i, 1.0f);
     DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(global<float>(y));
     DataCopy(ub.at<float>(0, 8), global<float>(y), 8);  // breaks SIM-HAZARD-05: S_MTE2 event missing
 }

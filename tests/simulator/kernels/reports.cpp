@@ -14,3 +14,61 @@ KERNEL(copy_with_a_tail) {
     order<HardEvent::MTE2_MTE3>();
     DataCopy(global<float>(y), t, 12);
 }
+
+// y is written, and then something is wrong.
+KERNEL(broken_after_its_output) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    DataCopy(global<float>(y), t, 64);
+    SetFlag<HardEvent::MTE3_S>(EVENT_ID0);
+}
+
+// Only the third core breaks a rule.
+KERNEL(broken_on_core_two) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    if (GetBlockIdx() == 2) t = t[4];
+    Adds(t, t, 1.0f, 8);
+}
+
+// Two mistakes: the launch ends with the first.
+KERNEL(broken_twice) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    Adds(t[12], t, 1.0f, 8);
+    Adds(t[36], t, 1.0f, 8);
+}
+
+// Half ends at 65504.
+KERNEL(half_overflow) {
+    Ub ub(1024);
+    LocalTensor<half> t = ub.at<half>(0, 128);
+    Duplicate(t, half(40000.0f), 128);
+    PipeBarrier<PIPE_V>();
+    Muls(t, t, half(-2.0f), 64);
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<half>(y), t, 128);
+}
+
+// y[core] = core + 1, a block each.
+KERNEL(number_of_each_core) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 8);
+    Duplicate(t, float(GetBlockIdx() + 1), 8);
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<float>(y, GetBlockNum() * 8)[GetBlockIdx() * 8], t, 8);
+}
+
+// y = x + x of a tile in three steps that only a compiler's own barriers order.
+KERNEL(written_for_auto_sync) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 192);
+    DataCopy(t, global<float>(x), 64);
+    order<HardEvent::MTE2_V>();
+    Muls(t[64], t, 0.5f, 64);
+    Add(t[128], t[64], t, 64);
+    Add(t[128], t[128], t[64], 64);
+    t[128].SetValue(0, t[128].GetValue(1) + 100.0f);
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<float>(y), t[128], 64);
+}

@@ -1,0 +1,135 @@
+"""A launch: its cores, its orders, its switches, and what becomes of its outputs."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from mini_kernels import claims
+from test_rules import launch
+
+from npu_rope import native_sim
+from npu_rope.simulator import In, InOut, KernelBroken, Out
+
+HAZARDS = [c for c in claims() if c.breaks and c.stem == "hazards" and c.rule.startswith("SIM-HAZARD")]
+
+
+def floats(value=0.0, count=4096):
+    return np.full(count, value, np.float32)
+
+
+def options(**given):
+    return native_sim.SimOptions(**given)
+
+
+# ---- cores and orders ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_dim", [1, 2, 47, 48, 49, 200])
+def test_every_core_runs_also_where_there_are_more_blocks_than_cores(compiled, block_dim):
+    y = floats(count=8 * block_dim)
+    compiled("reports", "number_of_each_core").run(In(floats()), Out(y), block_dim=block_dim)
+    assert np.array_equal(y, np.repeat(np.arange(block_dim) + 1, 8))
+
+
+def test_one_order_does_not_see_that_the_result_depends_on_it(compiled):
+    kernel = compiled("cores", "float_sum_of_three_cores")
+    y = floats()
+    kernel.run(In(floats()), InOut(y), block_dim=3, options=options(one_order=True))
+    assert (y[:9] == [1] * 8 + [0]).all()  # ascending: (1e8 - 1e8) + 1
+    with pytest.raises(KernelBroken, match="SIM-CORE-04"):
+        kernel.run(In(floats()), InOut(y), block_dim=3)
+
+
+def test_launches_do_not_see_each_other(compiled):
+    kernel = compiled("initialised", "memory_of_the_tensor_before")
+    for _ in range(2):
+        with pytest.raises(KernelBroken, match="SIM-INIT-01"):
+            kernel.run(In(floats()), Out(floats()))
+    compiled("initialised", "add_of_written_memory").run(In(floats()), Out(floats()))
+
+
+# ---- outputs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", [Out, InOut])
+def test_a_broken_rule_leaves_outputs_as_they_were(compiled, role):
+    y = floats(7)
+    with pytest.raises(KernelBroken, match="SIM-EVENT-05"):
+        compiled("reports", "broken_after_its_output").run(In(floats()), role(y))
+    assert (y == 7).all()
+
+
+def test_what_a_kernel_does_not_write_stays(compiled):
+    y = floats(7)
+    compiled("reports", "number_of_each_core").run(In(floats()), Out(y))
+    assert y[:9].tolist() == [1] * 8 + [7]
+
+
+def test_inputs_never_change(compiled):
+    x, y = floats(1), floats()
+    launched = compiled("scalar_gm", "input_written").run(
+        In(x), Out(y), check=False, options=options(lenient=("SIM-GM-01",))
+    )
+    assert launched.errors == []
+    assert (x == 1).all()
+
+
+# ---- tiling and workspace ------------------------------------------------------------------------------
+
+
+def test_the_tiling_struct_arrives(compiled):
+    y = floats()
+    compiled("tiling", "fill_by_tiling").run(In(floats()), Out(y), tiling=struct.pack("<If", 40, 2.5))
+    assert (y[:41] == [2.5] * 40 + [0]).all()
+
+
+def test_a_tiling_struct_may_be_shorter_than_what_the_host_passed_but_not_longer(compiled):
+    kernel = compiled("tiling", "fill_by_tiling")
+    kernel.run(In(floats()), Out(floats()), tiling=struct.pack("<If", 8, 1) + bytes(56))
+    for short in (b"", bytes(7)):
+        with pytest.raises(
+            KernelBroken, match=rf"SIM-TILING-01 .* ends at byte 8 but the host passed {len(short)}\."
+        ):
+            kernel.run(In(floats()), Out(floats()), tiling=short)
+
+
+def test_the_workspace_is_the_launch_s(compiled):
+    y = floats()
+    kernel = compiled("tiling", "through_the_workspace")
+    kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=4 * 32)
+    assert (y[:32] == np.repeat(np.arange(4), 8)).all()
+    with pytest.raises(
+        KernelBroken, match=r"SIM-BOUNDS-03 .* \[96, 128\) of GM tensor `workspace`, which has 96\."
+    ):
+        kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=96)
+
+
+# ---- switches --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claim", HAZARDS, ids=str)
+def test_auto_sync_inserts_what_the_compiler_would_and_no_more(compiled, claim):
+    inserted = (
+        claim.rule in {"SIM-HAZARD-02", "SIM-HAZARD-03"} or claim.entry == "read_of_what_a_scalar_writes"
+    )
+    report = launch(compiled, claim, options=options(auto_sync=True))
+    assert [e["rule"] for e in report.errors] == ([] if inserted else [claim.rule])
+
+
+def test_what_auto_sync_orders_is_computed(compiled):
+    x, y = np.arange(4096, dtype=np.float32), floats()
+    kernel = compiled("reports", "written_for_auto_sync")
+    kernel.run(In(x), Out(y), options=options(auto_sync=True))
+    assert y[:64].tolist() == [102, *range(2, 128, 2)]
+    with pytest.raises(KernelBroken, match="SIM-HAZARD-02"):
+        kernel.run(In(x), Out(y))
+
+
+@pytest.mark.parametrize(("saturate", "end"), [(False, -np.inf), (True, -65504)])
+def test_half_overflows_or_saturates(compiled, saturate, end):
+    y = np.zeros(8192, np.float16)
+    compiled("reports", "half_overflow").run(In(floats()), Out(y), options=options(saturate=saturate))
+    assert (y[:64] == end).all()
+    assert (y[64:128] == 40000).all()
