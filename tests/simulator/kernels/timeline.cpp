@@ -1,0 +1,80 @@
+// Kernels whose time the tests compare. The tiling says how much.
+#include "mini.h"
+
+struct Amounts {
+    uint32_t count;    // floats of a tile, or repeats
+    uint32_t tiles;
+    uint32_t buffers;  // of each queue
+    uint32_t skipped;  // floats of GM before the first
+};
+
+#define READ_AMOUNTS                  \
+    REGISTER_TILING_DEFAULT(Amounts); \
+    GET_TILING_DATA(amounts, tiling)
+
+// One copy of `count` floats.
+KERNEL(copy_in) {
+    READ_AMOUNTS;
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, amounts.count * 4);
+    DataCopy(buffer.Get<float>(), global<float>(x, 1 << 20)[amounts.skipped], amounts.count);
+}
+
+// `tiles` bursts of `count` floats in one copy.
+KERNEL(copy_in_bursts) {
+    READ_AMOUNTS;
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, amounts.tiles * amounts.count * 4);
+    DataCopy(buffer.Get<float>(), global<float>(x, 1 << 20),
+             {uint16_t(amounts.tiles), uint16_t(amounts.count / 8), 8, 0});
+}
+
+// One Adds of `count` repeats.
+KERNEL(add_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Adds(t, t, 1.0f, 64, uint8_t(amounts.count), {1, 1, 8, 8});
+}
+
+// One Adds of `count` floats.
+KERNEL(add_count) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Adds(t, t, 1.0f, int32_t(amounts.count));
+}
+
+// One MulAddDst, which reads its destination too, of `count` repeats.
+KERNEL(multiply_and_add_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    MulAddDst(t, t[8192], t[4096], 64, uint8_t(amounts.count), {1, 1, 1, 8, 8, 8});
+}
+
+// Every core: y = x + 1 in `tiles` tiles of `count` floats through queues of `buffers` buffers.
+KERNEL(add_tiles) {
+    READ_AMOUNTS;
+    TPipe pipe;
+    TQue<TPosition::VECIN, 1> in;
+    TQue<TPosition::VECOUT, 1> out;
+    pipe.InitBuffer(in, uint8_t(amounts.buffers), amounts.count * 4);
+    pipe.InitBuffer(out, uint8_t(amounts.buffers), amounts.count * 4);
+    for (uint32_t tile = 0; tile < amounts.tiles; ++tile) {
+        const uint64_t at = (uint64_t(GetBlockIdx()) * amounts.tiles + tile) * amounts.count;
+        LocalTensor<float> a = in.AllocTensor<float>();
+        DataCopy(a, global<float>(x, 1 << 20)[at], amounts.count);
+        in.EnQue(a);
+        LocalTensor<float> b = in.DeQue<float>();
+        LocalTensor<float> c = out.AllocTensor<float>();
+        Adds(c, b, 1.0f, int32_t(amounts.count));
+        in.FreeTensor(b);
+        out.EnQue(c);
+        LocalTensor<float> d = out.DeQue<float>();
+        DataCopy(global<float>(y, 1 << 20)[at], d, amounts.count);
+        out.FreeTensor(d);
+    }
+}

@@ -1,0 +1,181 @@
+"""The timeline: what costs more, what runs side by side, and totals that are exact."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from npu_rope import native_sim
+from npu_rope.simulator import In, Out
+
+FLOATS = 1 << 18
+# Cycles before an instruction's work, from docs/simulator.md.
+VECTOR, COPY, COUNT_FORM, READ_LATENCY = 22, 20, 4, 240
+
+
+def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, soc="ascend910b", **options):
+    """The summary of kernels/timeline.cpp's entry."""
+    kernel = compiled("timeline", entry, soc)
+    report = kernel.run(
+        In(np.ones(FLOATS, np.float32), "x"),
+        Out(np.zeros(FLOATS, np.float32), "y"),
+        tiling=struct.pack("<4I", count, tiles, buffers, skipped),
+        block_dim=block_dim,
+        options=native_sim.SimOptions(soc=soc, **options),
+    )
+    assert report.warnings == []
+    return report.summary
+
+
+def profile(soc="ascend910b"):
+    return next(p for p in native_sim.load().profiles() if p["soc"] == soc)
+
+
+def cycles_of(summary, api):
+    (total,) = [t for t in summary["apis"] if t["api"] == api]
+    return total["cycles"]
+
+
+# ---- vector instructions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 64, 128])
+def test_a_vector_instruction_costs_its_issue_and_a_cycle_a_repeat(compiled, repeats):
+    assert cycles_of(run(compiled, "add_repeats", count=repeats), "Adds") == VECTOR + repeats
+
+
+@pytest.mark.parametrize(("count", "repeats"), [(1, 1), (64, 1), (65, 2), (4096, 64)])
+def test_a_count_form_costs_its_masks_too(compiled, count, repeats):
+    assert cycles_of(run(compiled, "add_count", count=count), "Adds") == VECTOR + repeats + COUNT_FORM
+
+
+def test_reading_the_destination_takes_two_cycles_a_repeat(compiled):
+    summary = run(compiled, "multiply_and_add_repeats", count=32)
+    assert cycles_of(summary, "MulAddDst") == VECTOR + 2 * 32
+
+
+# ---- copies ----------------------------------------------------------------------------------------------
+
+
+def test_a_copy_costs_its_bytes_over_the_core_s_port(compiled):
+    few, many = (run(compiled, "copy_in", count=n)["busy_MTE2"] for n in (1024, 5120))
+    assert few > COPY
+    assert many - few == pytest.approx(4096 * 4 / profile()["core_gm_bytes_per_cycle"])
+
+
+def test_a_copy_is_not_done_before_its_latency(compiled):
+    summary = run(compiled, "copy_in", count=1024)
+    assert summary["cycles"] - summary["busy_MTE2"] >= READ_LATENCY
+
+
+def test_short_bursts_cost_more_than_one_long_one(compiled):
+    short, long = (run(compiled, "copy_in_bursts", count=n, tiles=512 // n) for n in (8, 512))
+    assert short["bytes_read"] == long["bytes_read"] == 2048
+    assert short["busy_MTE2"] > 1.3 * long["busy_MTE2"]
+
+
+def test_an_address_off_512_bytes_costs_more(compiled):
+    at, off, next_line = (run(compiled, "copy_in", count=4096, skipped=n)["busy_MTE2"] for n in (0, 8, 128))
+    assert off > at == next_line
+
+
+@pytest.mark.parametrize("cores", [1, 2, 32, 48])
+def test_cores_share_the_memory_s_bandwidth(compiled, cores):
+    chip = profile()
+    rate = min(chip["core_gm_bytes_per_cycle"], chip["gm_bytes_per_cycle"] / cores)
+    few, many = (run(compiled, "copy_in", count=n, block_dim=cores)["busy_MTE2"] for n in (1024, 5120))
+    assert many - few == pytest.approx(4096 * 4 / rate)
+
+
+def test_chips_have_their_own_rates(compiled):
+    here, there = (
+        run(compiled, "copy_in", count=8192, soc=soc)["cycles"] for soc in ("ascend910b", "ascend310p")
+    )
+    assert there > 1.3 * here
+
+
+# ---- a whole kernel ----------------------------------------------------------------------------------------
+
+
+def test_more_bytes_cost_more(compiled):
+    cycles = [run(compiled, "add_tiles", count=n, tiles=4)["cycles"] for n in (64, 256, 1024, 4096)]
+    assert cycles == sorted(set(cycles))
+
+
+def test_two_buffers_are_faster_than_one(compiled):
+    one, two = (run(compiled, "add_tiles", count=2048, tiles=8, buffers=n) for n in (1, 2))
+    assert two["bytes_read"] == one["bytes_read"]
+    assert two["cycles"] < 0.8 * one["cycles"]
+
+
+def test_more_blocks_than_cores_come_in_waves(compiled):
+    one, two = (run(compiled, "add_tiles", count=64, tiles=2, block_dim=n)["cycles"] for n in (48, 96))
+    assert two == pytest.approx(2 * one)
+
+
+def test_totals_are_exact(compiled):
+    summary = run(compiled, "add_tiles", count=250 // 8 * 8, tiles=3, buffers=2, block_dim=4)
+    assert summary["bytes_read"] == summary["bytes_written"] == 4 * 3 * 248 * 4
+    assert [summary[f"instructions_{pipe}"] for pipe in ("S", "MTE2", "V", "MTE3")] == [0, 12, 12, 12]
+    assert summary["vector_repeats"] == 4 * 3 * 4
+    assert summary["cores"] == 4
+    assert summary["memory_roofline_cycles"] == 2 * 4 * 3 * 248 * 4 / profile()["gm_bytes_per_cycle"]
+    assert summary["microseconds"] == pytest.approx(summary["cycles"] / profile()["clock_ghz"] / 1000)
+    assert [(t["api"], t["pipe"], t["count"], t["bytes"], t["repeats"]) for t in summary["apis"]] == [
+        ("DataCopy", "MTE2", 3, 3 * 248 * 4, 0),
+        ("Adds", "V", 3, 0, 3 * 4),
+        ("DataCopy", "MTE3", 3, 3 * 248 * 4, 0),
+    ]
+    assert summary["busy_V"] == 3 * (VECTOR + 4 + COUNT_FORM)
+
+
+# ---- the trace ------------------------------------------------------------------------------------------
+
+
+def traced(compiled, tmp_path, **options):
+    path = tmp_path / "trace.json"
+    summary = run(compiled, "add_tiles", count=512, tiles=5, trace_path=str(path), **options)
+    spans = defaultdict(list)
+    for event in json.loads(path.read_text())["traceEvents"]:
+        if event["ph"] == "X":
+            spans[event["pid"], event["tid"]].append(event)
+    return summary, spans
+
+
+def test_a_trace_has_every_instruction_and_those_of_a_pipe_one_after_another(compiled, tmp_path):
+    summary, spans = traced(compiled, tmp_path, buffers=2, block_dim=3)
+    assert sum(map(len, spans.values())) == 3 * 5 * 3
+    assert len(spans) == 3 * 3
+    rounding = 1e-4
+    for of_one_pipe in spans.values():
+        for before, after in itertools.pairwise(of_one_pipe):
+            assert after["ts"] >= before["ts"] + before["dur"] - rounding
+    last = max(span["ts"] + span["dur"] for of_one_pipe in spans.values() for span in of_one_pipe)
+    assert last <= summary["microseconds"] + rounding
+
+
+def test_a_trace_shows_that_an_instruction_waits_for_its_data(compiled, tmp_path):
+    _, spans = traced(compiled, tmp_path)
+    by_name = {pipe: spans[0, pipe] for pipe in range(4)}
+    copy, add, store = by_name[2][0], by_name[1][0], by_name[3][0]
+    assert (copy["name"], add["name"], store["name"]) == ("DataCopy", "Adds", "DataCopy")
+    microsecond = 1000 * profile()["clock_ghz"]
+    assert (add["ts"] - copy["ts"] - copy["dur"]) * microsecond >= READ_LATENCY
+    assert store["ts"] >= add["ts"] + add["dur"]
+    assert add["args"]["line"].startswith("timeline.cpp:")
+    assert (copy["args"]["bytes"], add["args"]["repeats"]) == (2048, 8)
+
+
+def test_a_trace_of_the_first_cores_only(compiled, tmp_path):
+    _, spans = traced(compiled, tmp_path, block_dim=4, trace_cores=2)
+    assert {core for core, _ in spans} == {0, 1}
+
+
+def test_a_trace_that_cannot_be_written_is_refused(compiled, tmp_path):
+    with pytest.raises(ValueError, match="launch must be possible but got cannot write"):
+        run(compiled, "copy_in", count=64, trace_path=str(tmp_path / "nowhere" / "trace.json"))
