@@ -191,11 +191,11 @@ private:
             if (tokens < most && tokens * heads_most_ * row_bytes() < least) return false;
             if (fits(tokens, heads_most_, block_tokens)) return true;
         }
-        for (int64_t chunks = 2; chunks < 2 * heads_most_; ++chunks) {
-            int64_t heads = ceil_div(heads_most_, chunks);
+        int64_t chunks = std::max<int64_t>(2, heads_most_ * row_bytes() / (kTileBytes + row_bytes()));
+        for (int64_t heads = heads_most_; heads > 1; ++chunks) {
+            heads = ceil_div(heads_most_, chunks);
             if (heads * row_bytes() < std::min(least, heads_most_ * row_bytes())) return false;
-            if (heads * row_bytes() <= kTileBytes + row_bytes() && fits(1, heads, block_tokens)) return true;
-            if (heads == 1) return false;
+            if (fits(1, heads, block_tokens)) return true;
         }
         return false;
     }

@@ -21,7 +21,7 @@ struct RopeTilingInput {
     int32_t dtype = NPU_ROPE_FLOAT16;
     bool positions_int64 = false;
     bool has_factors = false;
-    bool in_place = false;
+    bool in_place = false;  // changes nothing: a tile is read before it is written, by one core
     bool forward = true;
     npu_rope_params params = {};
 };
