@@ -1,0 +1,110 @@
+// What an SoC, or every one, does not have, a function each: a line that says `not on` must not compile
+// there and must elsewhere; all others must compile everywhere. Only the syntax is checked, nothing runs.
+#include "kernel_operator.h"
+
+using namespace AscendC;
+
+template <class T>
+const LocalTensor<T>& ub();
+template <class T>
+const GlobalTensor<T>& gm();
+
+struct Plain {
+    uint32_t a, b;
+};
+struct Odd {
+    uint32_t a;
+};
+struct Virtual {
+    virtual ~Virtual();
+    uint64_t a;
+};
+constexpr int kKey = 1;
+
+// ---- types -------------------------------------------------------------------------------------------
+
+void bfloat16_there_is() { DataCopy(ub<bfloat16_t>(), gm<bfloat16_t>(), 16); }  // not on ascend310p
+void half_everywhere() { DataCopy(ub<half>(), gm<half>(), 16); }
+void copy_of_two_types() { DataCopy(ub<half>(), gm<float>(), 16); }  // not on any: no matching function
+
+// ---- arithmetic --------------------------------------------------------------------------------------
+
+void add_half() { Add(ub<half>(), ub<half>(), ub<half>(), 16); }
+void add_int16() { Add(ub<int16_t>(), ub<int16_t>(), ub<int16_t>(), 16); }
+void add_bfloat16() { Add(ub<bfloat16_t>(), ub<bfloat16_t>(), ub<bfloat16_t>(), 16); }  // not on ascend910b, ascend310p
+void muls_bfloat16() { Muls(ub<bfloat16_t>(), ub<bfloat16_t>(), bfloat16_t(1.0f), 16); }  // not on ascend910b, ascend310p
+void add_int8() { Add(ub<int8_t>(), ub<int8_t>(), ub<int8_t>(), 32); }  // not on any: Add: this SoC does not have it for this type
+void div_float() { Div(ub<float>(), ub<float>(), ub<float>(), 16); }
+void and_uint16() { And(ub<uint16_t>(), ub<uint16_t>(), ub<uint16_t>(), 16); }
+void and_float() { And(ub<float>(), ub<float>(), ub<float>(), 16); }  // not on any: And: this SoC
+void axpy_widens() { Axpy(ub<float>(), ub<half>(), half(2.0f), 16); }
+void axpy_narrows() { Axpy(ub<half>(), ub<float>(), 2.0f, 16); }  // not on any: Axpy: this SoC
+void fused_bfloat16() { FusedMulAdd(ub<bfloat16_t>(), ub<bfloat16_t>(), ub<bfloat16_t>(), 16); }  // not on ascend910b, ascend310p
+void sqrt_float() { Sqrt(ub<float>(), ub<float>(), 16); }
+void sqrt_int32() { Sqrt(ub<int32_t>(), ub<int32_t>(), 16); }  // not on any: Sqrt: this SoC
+void neg_float() { Neg(ub<float>(), ub<float>(), 16); }  // not on ascend910b, ascend310p
+void minus_one_times() { Muls(ub<float>(), ub<float>(), -1.0f, 16); }
+void shift_left() { ShiftLeft(ub<uint32_t>(), ub<uint32_t>(), uint32_t(1), 16); }  // not on ascend310p
+void shift_right() { ShiftRight(ub<int32_t>(), ub<int32_t>(), int32_t(1), 16); }  // not on ascend310p
+
+// ---- moving ------------------------------------------------------------------------------------------
+
+void pad_in() { DataCopyPad(ub<float>(), gm<float>(), {1, 4, 0, 0, 0}, {false, 0, 0, 0}); }  // not on ascend310p
+void pad_out() { DataCopyPad(gm<half>(), ub<half>(), {1, 4, 0, 0, 0}); }  // not on ascend310p
+void pad_compact() { DataCopyPad<int32_t, PaddingMode::Compact>(gm<int32_t>(), ub<int32_t>(), DataCopyExtParams(1, 4, 0, 0, 0)); }  // not on ascend910b, ascend310p
+void copy_in_ub() { Copy(ub<float>(), ub<float>(), 64, 1, {1, 1, 8, 8}); }  // not on ascend310p
+void data_copy_in_ub() { DataCopy(ub<float>(), ub<float>(), 64); }
+void duplicate_half() { Duplicate(ub<half>(), half(1.0f), 16); }
+void duplicate_int8() { Duplicate(ub<int8_t>(), int8_t(1), 32); }  // not on ascend910b, ascend310p
+void gather_half() { Gather(ub<half>(), ub<half>(), ub<uint32_t>(), 0, 64); }
+void gather_int8() { Gather(ub<int8_t>(), ub<int8_t>(), ub<uint32_t>(), 0, 64); }  // not on any: Gather, Scatter: this SoC
+void gather_blocks() { Gatherb(ub<uint16_t>(), ub<uint16_t>(), ub<uint32_t>(), 1, {1, 8}); }  // not on ascend310p
+void scatter_float() { Scatter(ub<float>(), ub<float>(), ub<uint32_t>(), 0, 64); }  // not on ascend910b
+void interleave_half() { Interleave(ub<half>(), ub<half>(), ub<half>(), ub<half>(), 64); }  // not on ascend910b, ascend310p
+void atomic_float() { SetAtomicAdd<float>(); }
+void atomic_int32() { SetAtomicAdd<int32_t>(); }  // not on ascend310p
+void atomic_uint32() { SetAtomicAdd<uint32_t>(); }  // not on any: SetAtomicAdd: this SoC
+
+// ---- conversions and reductions ---------------------------------------------------------------------
+
+void cast_half_to_float() { Cast(ub<float>(), ub<half>(), RoundMode::CAST_NONE, 64); }
+void cast_float_to_float() { Cast(ub<float>(), ub<float>(), RoundMode::CAST_RINT, 64); }  // not on ascend310p
+void cast_int16_to_float() { Cast(ub<float>(), ub<int16_t>(), RoundMode::CAST_NONE, 64); }  // not on ascend310p
+void cast_int64_to_float() { Cast(ub<float>(), ub<int64_t>(), RoundMode::CAST_RINT, 64); }  // not on ascend310p
+void cast_bfloat16_to_half() { Cast(ub<half>(), ub<bfloat16_t>(), RoundMode::CAST_RINT, 64); }  // not on ascend910b, ascend310p
+void cast_double_to_float() { Cast(ub<float>(), ub<double>(), RoundMode::CAST_RINT, 64); }  // not on any: Cast: this SoC
+void sum_float() { WholeReduceSum<float>(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
+void sum_int32() { WholeReduceSum<int32_t>(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on any: reductions: this SoC
+void compare_half() { Compare(ub<uint8_t>(), ub<half>(), ub<half>(), CMPMODE::LT, 128); }
+void compare_int32() { Compare(ub<uint8_t>(), ub<int32_t>(), ub<int32_t>(), CMPMODE::EQ, 64); }  // not on ascend310p
+void select_float() { Select(ub<float>(), ub<uint8_t>(), ub<float>(), 1.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64); }
+void select_by_signed_bits() { Select(ub<float>(), ub<int8_t>(), ub<float>(), 1.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64); }  // not on any: Select: the mask is of
+
+// ---- order, memory and scalars ------------------------------------------------------------------------
+
+void barrier_of_v() { PipeBarrier<PIPE_V>(); }
+void barrier_of_s() { PipeBarrier<PIPE_S>(); }  // not on any: PipeBarrier takes
+void event_of_one_pipe() { SetFlag<HardEvent::V_V>(0); }  // not on any: V_V
+void data_sync() { DataSyncBarrier<MemDsbT::DDR>(); }  // not on ascend310p
+void clean_a_line() { DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(gm<float>()); }
+void clean_a_line_out() { DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(gm<float>()); }  // not on ascend310p
+void read_gm() { (void)gm<float>().GetValue(0); }
+void read_gm_by_parentheses() { (void)gm<float>()(0); }  // not on ascend310p
+void hint_the_cache(GlobalTensor<int32_t> t) { t.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE); }  // not on ascend310p
+void queue_in() { TQue<TPosition::VECIN, 1> q; }
+void queue_of_the_cube() { TQue<TPosition::A1, 1> q; }  // not on any: a vector core has the queues
+void buffer_of_the_cube() { TBuf<TPosition::CO1> b; }  // not on any: a TBuf of a vector core
+void in_place_alloc(TQue<TPosition::VECIN, 0> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }
+void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }  // not on any: needs a queue of depth 0
+
+// ---- tiling ------------------------------------------------------------------------------------------
+
+void tiling_registered(GM_ADDR tiling) { REGISTER_TILING_DEFAULT(Plain); GET_TILING_DATA(data, tiling); (void)data; }
+void tiling_not_registered(GM_ADDR tiling) { GET_TILING_DATA(data, tiling); (void)data; }  // not on any: NpuSimDefaultTiling
+void tiling_of_odd_size() { REGISTER_TILING_DEFAULT(Odd); }  // not on any: multiple of 8 bytes
+void tiling_that_is_no_plain_data() { REGISTER_TILING_DEFAULT(Virtual); }  // not on any: plain data that host and kernel share
+bool key_that_is_a_number() { return TILING_KEY_IS(1); }
+bool key_that_is_a_name() { return TILING_KEY_IS(kKey); }  // not on any: TILING_KEY_IS takes a literal
+void vector_cores_only() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }  // not on ascend310p
+void ai_cores() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AICORE); }  // not on ascend910b, ascend950
+void cube_too() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2); }  // not on any: kernel type

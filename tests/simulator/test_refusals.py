@@ -1,0 +1,55 @@
+"""What an SoC lacks does not compile there: line by line, in one pass of the compiler for each SoC."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from npu_rope import simulator
+
+SOURCE = Path(__file__).with_name("refusals") / "refusals.cpp"
+SOCS = ("ascend910b", "ascend910_93", "ascend310p", "ascend950")
+MARK = re.compile(r"// not on (?P<socs>any|[\w, ]+?)(?:: (?P<words>.*))?$")
+
+
+# g++ names a line of the source in the error, as where a template came from, or as a macro's.
+COMPLAINT = re.compile(
+    rf"^(?:.*/)?{SOURCE.name}:(\d+):\d+: +(?:error:|required from|note: in expansion of macro)", re.MULTILINE
+)
+
+
+def marked(soc):
+    """Line -> what the compiler must say, of the lines that must not compile."""
+    same_core = {"ascend910_93": "ascend910b"}.get(soc, soc)
+    lines = {}
+    for number, line in enumerate(SOURCE.read_text().splitlines(), 1):
+        mark = MARK.search(line)
+        if mark and (mark["socs"] == "any" or same_core in mark["socs"].split(", ")):
+            lines[number] = mark["words"] or ""
+    return lines
+
+
+def refused(soc):
+    """Lines the compiler complains about, and everything it says."""
+    command = [*simulator.compiler().split(), *simulator.FLAGS, "-fsyntax-only", "-fmax-errors=0", "-w"]
+    command += [f"-D__CCE_AICORE__={simulator.AICORE[soc]}", f"-I{simulator.include_root()}"]
+    command += ["-include", "tiling_prelude.h", str(SOURCE)]
+    said = subprocess.run(command, capture_output=True, text=True).stderr
+    return {int(line) for line in COMPLAINT.findall(said)}, said
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_what_an_soc_lacks_does_not_compile_and_nothing_else(soc):
+    lines, said = refused(soc)
+    wanted = marked(soc)
+    assert sorted(lines) == sorted(wanted)
+    assert [words for words in wanted.values() if words not in said] == []
+
+
+def test_every_soc_lacks_something_else():
+    tables = [tuple(marked(soc)) for soc in ("ascend910b", "ascend310p", "ascend950")]
+    assert len(set(tables)) == 3
+    assert all(tables)
