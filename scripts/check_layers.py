@@ -114,7 +114,7 @@ PYTHON_LAYERS = (
         ("npu_rope/native.py", "npu_rope/native_sim.py"),
         (PY_STD, "numpy", "npu_rope", "npu_rope.native", *PURE),
     ),
-    Layer(("npu_rope/simulator.py",), (PY_STD, "numpy", "npu_rope.native_sim", *PURE)),
+    Layer(("npu_rope/simulator.py",), (PY_STD, "numpy", "npu_rope.native", "npu_rope.native_sim", *PURE)),
     Layer(
         ("npu_rope/ops/*",),
         (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.backends", *PURE, "npu_rope.executors"),

@@ -94,21 +94,22 @@ def arguments(text: str, opened: int) -> list[tuple[int, int]]:
 
 # ---- what is changed --------------------------------------------------------------------------------
 
-REMOVED = r"\b(EnQue|FreeTensor|SetFlag|WaitFlag|PipeBarrier|DataCacheCleanAndInvalid|OrderV|ReleaseEventID)\b"
+REMOVED = (
+    r"\b(EnQue|FreeTensor|SetFlag|WaitFlag|PipeBarrier|DataCacheCleanAndInvalid|OrderV|ReleaseEventID)\b"
+)
 STATEMENT = re.compile(r"[^;{}]*?" + REMOVED + r"(?:<[^;{}()]*>)?\([^;{}]*;")
 VECTOR_CALL = re.compile(
     r"\b(?:AscendC::)?(Add|Sub|Mul|Div|Adds|Muls|Maxs|Mins|Axpy|MulAddDst|FusedMulAdd|And|Or|ShiftLeft|ShiftRight|"
     r"Cast|Gather|GatherMask|Brcb|Duplicate|CreateVecIndex|DataCopy|DataCopyPad|Copy)(?:<[^;(){}]*>)?\("
 )
+OTHER_COMPARISON = {" < ": " <= ", " > ": " >= ", " == ": " != ", " != ": " == ", " <= ": " < "}
 ROUNDS = {
     "CAST_RINT": ("CAST_TRUNC", "CAST_CEIL"),
     "CAST_FLOOR": ("CAST_CEIL", "CAST_RINT"),
     "CAST_NONE": ("CAST_TRUNC",),
     "CAST_ROUND": ("CAST_TRUNC",),
 }
-NUMBERS = re.compile(
-    r"\b(?:const(?:expr)?\s+)?(?:auto|u?int(?:8|16|32|64)_t)\s+\w+\s*=\s*([^;{}]+);"
-)
+NUMBERS = re.compile(r"\b(?:const(?:expr)?\s+)?(?:auto|u?int(?:8|16|32|64)_t)\s+\w+\s*=\s*([^;{}]+);")
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
@@ -153,7 +154,9 @@ def _call_mutants(code: str, m: re.Match[str], make) -> Iterator[Mutant]:
             opened = b + argument.index("[")
             index = (opened + 1, closing(code, opened))
             yield make("offset + 32 bytes", *index, f"({code[slice(*index)]}) + 8")
-        elif re.search(r"count|repeats|repeat_|length|bytes|_cast<uint", argument) and "params" not in argument:
+        elif (
+            re.search(r"count|repeats|repeat_|length|bytes|_cast<uint", argument) and "params" not in argument
+        ):
             yield make("count or repeat + 1", b, e, f"({argument}) + 1")
             yield make("count or repeat - 1", b, e, f"({argument}) - 1")
         elif re.fullmatch(r"mask", argument.strip()):
@@ -178,7 +181,13 @@ def _operators(code: str, make) -> Iterator[Mutant]:
     for m in re.finditer(r"(?:if|while|for)\s*\(", code):
         end = closing(code, m.end() - 1)
         condition = code[m.end() : end]
-        for op, new in ((" < ", " <= "), (" > ", " >= "), (" == ", " != "), (" != ", " == "), (" <= ", " < ")):
+        for op, new in (
+            (" < ", " <= "),
+            (" > ", " >= "),
+            (" == ", " != "),
+            (" != ", " == "),
+            (" <= ", " < "),
+        ):
             for hit in re.finditer(re.escape(op), condition):
                 yield make("comparison", m.end() + hit.start(), m.end() + hit.end(), new)
     for m in re.finditer(r"\? ([\w.()>-]+) : ([\w.()>-]+);", code):
@@ -193,50 +202,50 @@ PRELUDE = """
 """
 
 
-def build(kernel, mutant: Mutant | None, folder: Path) -> tuple[list[str], str]:
-    """(libraries, compiler's words) of the kernel with the mutant's change, one library a column."""
-    source = folder / "op_kernel"
-    shutil.copytree(ROOT / "op_kernel", source)
-    if mutant is not None:
-        path = folder / mutant.file
-        text = path.read_text()
-        assert text[mutant.begin : mutant.end] == mutant.old
-        path.write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
+def change(mutant: Mutant | None, folder: Path) -> None:
+    """The kernels' sources with the mutant's change, below ``folder``."""
+    shutil.copytree(ROOT / "op_kernel", folder / "op_kernel")
     (folder / "mutant.h").write_text(PRELUDE)
-    libraries = []
-    for column in kernel.columns:
-        library = folder / f"{column.symbol}.so"
-        done = subprocess.run(kernel.command(column, folder, library), capture_output=True, text=True)
-        if done.returncode != 0:
-            return [], done.stderr
-        libraries.append(str(library))
-    return libraries, ""
+    if mutant is None:
+        return
+    path = folder / mutant.file
+    text = path.read_text()
+    assert text[mutant.begin : mutant.end] == mutant.old
+    path.write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
 
 
-def run(kernel, libraries: list[str]) -> tuple[bool, str]:
-    """(noticed, by what)."""
-    environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": ":".join(libraries), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__).resolve().parent / kernel.judge)]
+def try_column(kernel, column, folder: Path) -> tuple[str, str]:
+    """(state, by what) of one column of element types: compiled, then run on its calls."""
+    library = folder / f"{column.symbol}.so"
+    done = subprocess.run(kernel.command(column, folder, library), capture_output=True, text=True)
+    if done.returncode != 0:
+        return STILLBORN, done.stderr.strip().splitlines()[0][:160]
+    environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__).resolve().parent / kernel.judge), column.soc, column.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)
     except subprocess.TimeoutExpired:
-        return True, f"no end within {RUN_SECONDS} s"
+        return CAUGHT, f"no end within {RUN_SECONDS} s"
     if done.returncode == 0:
-        return False, ""
+        return SURVIVED, ""
     if done.returncode < 0:
-        return True, f"signal {-done.returncode}"
+        return CAUGHT, f"signal {-done.returncode}"
     said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    return True, said[-1][:200] if said else f"exit {done.returncode}"
+    return CAUGHT, said[-1][:200] if said else f"exit {done.returncode}"
 
 
 def judge(kernel, mutant: Mutant, equivalent: dict[str, str]) -> Outcome:
+    """Column after column until something is noticed."""
+    states = set()
     with tempfile.TemporaryDirectory() as name:
-        libraries, refused = build(kernel, mutant, Path(name))
-        if refused:
-            return Outcome(mutant.label(), mutant.kind, STILLBORN, refused.strip().splitlines()[0][:160])
-        noticed, by = run(kernel, libraries)
-    if noticed:
-        return Outcome(mutant.label(), mutant.kind, CAUGHT, by)
+        change(mutant, Path(name))
+        for column in kernel.columns_for(mutant.file):
+            state, by = try_column(kernel, column, Path(name))
+            if state == CAUGHT:
+                return Outcome(mutant.label(), mutant.kind, CAUGHT, by)
+            states.add(state)
+    if states == {STILLBORN}:
+        return Outcome(mutant.label(), mutant.kind, STILLBORN, by)
     why = equivalent.get(key_of(mutant))
     return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
 
@@ -273,7 +282,9 @@ def main() -> int:
     import mutation_rope
 
     kernels = {"rope": mutation_rope}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--op", default="rope", choices=kernels, help="which kernel")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
     parser.add_argument("--only", default="", help="mutants whose label matches this")
@@ -286,17 +297,19 @@ def main() -> int:
         print("\n".join(m.label() for m in mutants))
         return 0
     with tempfile.TemporaryDirectory() as name:
-        libraries, refused = build(kernel, None, Path(name))
-        noticed, by = run(kernel, libraries) if libraries else (True, refused)
-    if noticed:
-        print(f"the unchanged kernel is not clean: {by}", file=sys.stderr)
-        return 2
+        change(None, Path(name))
+        for column in kernel.columns:
+            state, by = try_column(kernel, column, Path(name))
+            if state != SURVIVED:
+                print(f"the unchanged kernel is not clean ({column.symbol}): {by}", file=sys.stderr)
+                return 2
     begin, outcomes = time.monotonic(), []
     with ThreadPoolExecutor(options.jobs) as pool:
         for outcome in pool.map(lambda m: judge(kernel, m, kernel.EQUIVALENT), mutants):
             outcomes.append(outcome)
             left = (time.monotonic() - begin) / len(outcomes) * (len(mutants) - len(outcomes))
-            print(f"[{len(outcomes)}/{len(mutants)}, {left / 60:.0f} min left] {outcome.state:16} {outcome.label}")
+            place = f"[{len(outcomes)}/{len(mutants)}, {left / 60:.0f} min left]"
+            print(f"{place} {outcome.state:16} {outcome.label} | {outcome.by}")
             sys.stdout.flush()
     if options.json:
         options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))

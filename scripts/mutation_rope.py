@@ -21,6 +21,11 @@ class Column:
     positions: str
 
     @property
+    def name(self) -> str:
+        """x's dtype, as the calls name it."""
+        return {"bfloat16_t": "bfloat16", "half": "float16", "float": "float32"}[self.x]
+
+    @property
     def symbol(self) -> str:
         """As cmake/NpuRopeSim.cmake names it."""
         return f"npu_rope__{self.soc}__{self.x}_{self.positions}_float_{self.x}"
@@ -33,6 +38,12 @@ columns = (
     Column("ascend310p", 200, "half", "DT_FLOAT16", "int32_t"),
     Column("ascend310p", 200, "float", "DT_FLOAT", "int64_t"),
 )
+
+
+def columns_for(file: str) -> list[Column]:
+    """All of them; those first that run most of the file."""
+    without_padding = file.endswith(("packed_rows.h", "scalar_rows.h"))
+    return sorted(columns, key=lambda c: (c.soc == "ascend310p") != without_padding)
 
 
 def sources() -> list[Path]:
@@ -59,12 +70,11 @@ def command(column: Column, folder: Path, library: Path) -> list[str]:
     defines = [f"-DDTYPE_{name}={c}" for name, (c, _) in types.items()]
     defines += [f"-DORIG_DTYPE_{name}={dt}" for name, (_, dt) in types.items()]
     flags = [f for f in simulator.FLAGS if not f.startswith(("-O", "-W"))]
-    return [
-        simulator.compiler(), *flags, "-O1", f"-D__CCE_AICORE__={column.aicore}", f"-Dnpu_rope={column.symbol}",
-        *defines, f"-I{simulator.include_root()}", f"-I{folder / 'op_kernel'}", "-include", "tiling_prelude.h",
-        "-include", str(folder / "mutant.h"), str(folder / "op_kernel" / "npu_rope.cpp"), str(_simulator()),
-        "-o", str(library),
-    ]  # fmt: skip
+    places = [f"-I{simulator.include_root()}", f"-I{folder / 'op_kernel'}"]
+    forced = ["-include", "tiling_prelude.h", "-include", str(folder / "mutant.h")]
+    named = [f"-D__CCE_AICORE__={column.aicore}", f"-Dnpu_rope={column.symbol}"]
+    what = [str(folder / "op_kernel" / "npu_rope.cpp"), str(_simulator()), "-o", str(library)]
+    return [simulator.compiler(), *flags, "-O1", *named, *defines, *places, *forced, *what]
 
 
 # Mutants that compute the same, and why.
