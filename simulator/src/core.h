@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -152,7 +153,10 @@ struct Machine {
     std::vector<Totals> per_core;
 
     // UB and its shadow, kept from core to core: an instruction's number tells whose it was.
-    std::unique_ptr<uint8_t[]> ub;
+    struct AlignedDelete {
+        void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
+    };
+    std::unique_ptr<uint8_t[], AlignedDelete> ub;
     Shadow writer;                      // number << 1 | poisoned
     std::array<Shadow, kPipes> reader;  // number
     uint32_t next_number = 1, core_first = 1;

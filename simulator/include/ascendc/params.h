@@ -7,20 +7,23 @@
 
 namespace npu_sim {
 
-// An integer field: what does not fit is reported where it is written, not silently cut off.
 template <class I, Rule rule>
-class Field {
+class Field;
+
+// An integer on its way into a field: what does not fit is reported where it is written, not silently
+// cut off.
+template <class I, Rule rule>
+class Fitting {
 public:
-    constexpr Field() = default;
     template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
-    constexpr Field(V value, NPU_SIM_SITE) : value_(I(value)) {
+    constexpr Fitting(V value, NPU_SIM_SITE) : value_(I(value)) {
         if (!fits(value))
             broken_at(rule, "a parameter struct", site, "the value must be %lld .. %llu but got %lld.",
                       static_cast<long long>(std::numeric_limits<I>::min()),
                       static_cast<unsigned long long>(std::numeric_limits<I>::max()), static_cast<long long>(value));
     }
     template <class J, Rule other>
-    constexpr Field(const Field<J, other>& value, NPU_SIM_SITE) : Field(J(value), site) {}
+    constexpr Fitting(const Field<J, other>& value, NPU_SIM_SITE) : Fitting(J(value), site) {}
     constexpr operator I() const { return value_; }
 
 private:
@@ -34,13 +37,33 @@ private:
         else
             return value >= Limits::min() && value <= Limits::max();
     }
+    I value_;
+};
+
+// The field: an integer that is assigned through Fitting.
+template <class I, Rule rule>
+class Field {
+public:
+    constexpr Field() = default;
+    constexpr explicit Field(const Fitting<I, rule>& value) : value_(value) {}
+    constexpr Field& operator=(const Fitting<I, rule>& value) {
+        value_ = value;
+        return *this;
+    }
+    constexpr operator I() const { return value_; }
+
+private:
     I value_ = 0;
 };
 
 template <class I>
-using Stride = Field<I, Rule::Stride01>;
+using Stride = Fitting<I, Rule::Stride01>;
 template <class I>
-using CopySize = Field<I, Rule::Count03>;
+using StrideField = Field<I, Rule::Stride01>;
+template <class I>
+using CopySize = Fitting<I, Rule::Count03>;
+template <class I>
+using CopySizeField = Field<I, Rule::Count03>;
 
 // A repeatTime argument before it is narrowed to the 8 bits that the hardware has: 256 is reported,
 // not silently 0.
@@ -74,8 +97,8 @@ struct BinaryRepeatParams {
           src0RepStride(src0Rep),
           src1RepStride(src1Rep) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    npu_sim::Stride<uint8_t> dstBlkStride = 1, src0BlkStride = 1, src1BlkStride = 1;
-    npu_sim::Stride<uint8_t> dstRepStride = 8, src0RepStride = 8, src1RepStride = 8;
+    npu_sim::StrideField<uint8_t> dstBlkStride{1}, src0BlkStride{1}, src1BlkStride{1};
+    npu_sim::StrideField<uint8_t> dstRepStride{8}, src0RepStride{8}, src1RepStride{8};
     bool repeatStrideMode = false, strideSizeMode = false;
 };
 
@@ -85,8 +108,8 @@ struct UnaryRepeatParams {
                       npu_sim::Stride<uint8_t> dstRep, npu_sim::Stride<uint8_t> srcRep, bool half = false)
         : dstBlkStride(dstBlk), srcBlkStride(srcBlk), dstRepStride(dstRep), srcRepStride(srcRep), halfBlock(half) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    npu_sim::Stride<uint16_t> dstBlkStride = 1, srcBlkStride = 1;
-    npu_sim::Stride<uint8_t> dstRepStride = 8, srcRepStride = 8;
+    npu_sim::StrideField<uint16_t> dstBlkStride{1}, srcBlkStride{1};
+    npu_sim::StrideField<uint8_t> dstRepStride{8}, srcRepStride{8};
     bool repeatStrideMode = false, strideSizeMode = false, halfBlock = false;
 };
 
@@ -95,18 +118,18 @@ struct CopyRepeatParams {
     CopyRepeatParams(npu_sim::Stride<uint16_t> dst, npu_sim::Stride<uint16_t> src, npu_sim::Stride<uint16_t> dstRepeat,
                      npu_sim::Stride<uint16_t> srcRepeat)
         : dstStride(dst), srcStride(src), dstRepeatSize(dstRepeat), srcRepeatSize(srcRepeat) {}
-    npu_sim::Stride<uint16_t> dstStride = 0, srcStride = 0;  // set them: 0 is no block stride of a destination
-    npu_sim::Stride<uint16_t> dstRepeatSize = 8, srcRepeatSize = 8;
+    npu_sim::StrideField<uint16_t> dstStride{0}, srcStride{0};  // set them: 0 is no block stride of a destination
+    npu_sim::StrideField<uint16_t> dstRepeatSize{8}, srcRepeatSize{8};
 };
 
 struct GatherRepeatParams {
     GatherRepeatParams() = default;
     GatherRepeatParams(npu_sim::Stride<uint8_t> dstBlk, npu_sim::Stride<uint8_t> dstRep)
-        : dstRepStride(dstRep), dstBlkStride(dstBlk) {}
+        : dstRepStride(uint8_t(dstRep)), dstBlkStride(dstBlk) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    npu_sim::Stride<uint16_t> dstRepStride = 8;
-    npu_sim::Stride<uint8_t> dstBlkStride = 1, src0BlkStride = 1, src1BlkStride = 1, src0RepStride = 8,
-                             src1RepStride = 8;
+    npu_sim::StrideField<uint16_t> dstRepStride{8};
+    npu_sim::StrideField<uint8_t> dstBlkStride{1}, src0BlkStride{1}, src1BlkStride{1};
+    npu_sim::StrideField<uint8_t> src0RepStride{8}, src1RepStride{8};
     bool repeatStrideMode = false, strideSizeMode = false;
 };
 
@@ -115,7 +138,7 @@ struct BrcbRepeatParams {
     BrcbRepeatParams(npu_sim::Stride<uint16_t> dstBlk, npu_sim::Stride<uint16_t> dstRep)
         : dstBlkStride(dstBlk), dstRepStride(dstRep) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    npu_sim::Stride<uint16_t> dstBlkStride = 1, dstRepStride = 8;
+    npu_sim::StrideField<uint16_t> dstBlkStride{1}, dstRepStride{8};
 };
 
 struct GatherMaskParams {
@@ -126,10 +149,10 @@ struct GatherMaskParams {
           repeatTimes(repeats),
           src0RepeatStride(src0Repeat),
           src1RepeatStride(src1Repeat) {}
-    npu_sim::Stride<uint8_t> src0BlockStride = 1;
-    npu_sim::CopySize<uint16_t> repeatTimes = 0;
-    npu_sim::Stride<uint16_t> src0RepeatStride = 8;
-    npu_sim::Stride<uint8_t> src1RepeatStride = 8;
+    npu_sim::StrideField<uint8_t> src0BlockStride{1};
+    npu_sim::CopySizeField<uint16_t> repeatTimes{0};
+    npu_sim::StrideField<uint16_t> src0RepeatStride{8};
+    npu_sim::StrideField<uint8_t> src1RepeatStride{8};
 };
 
 // ---- copies: strides are gaps, from end to start ----------------------------------------------------
@@ -140,14 +163,14 @@ struct DataCopyParams {
     DataCopyParams(npu_sim::CopySize<uint16_t> count, npu_sim::CopySize<uint16_t> len,
                    npu_sim::CopySize<uint16_t> srcGap_, npu_sim::CopySize<uint16_t> dstGap_)
         : blockCount(count), blockLen(len), srcStride(srcGap_), dstStride(dstGap_) {}
-    npu_sim::CopySize<uint16_t> blockCount = 1, blockLen = 0;
+    npu_sim::CopySizeField<uint16_t> blockCount{1}, blockLen{0};
     union {
-        npu_sim::CopySize<uint16_t> srcStride = 0;
-        npu_sim::CopySize<uint16_t> srcGap;
+        npu_sim::CopySizeField<uint16_t> srcStride{0};
+        npu_sim::CopySizeField<uint16_t> srcGap;
     };
     union {
-        npu_sim::CopySize<uint16_t> dstStride = 0;
-        npu_sim::CopySize<uint16_t> dstGap;
+        npu_sim::CopySizeField<uint16_t> dstStride{0};
+        npu_sim::CopySizeField<uint16_t> dstGap;
     };
 };
 
@@ -156,21 +179,22 @@ struct DataCopyPadParams {
     DataCopyPadParams(bool pad, npu_sim::CopySize<uint8_t> left, npu_sim::CopySize<uint8_t> right, uint64_t value)
         : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
     bool isPad = false;
-    npu_sim::CopySize<uint8_t> leftPadding = 0, rightPadding = 0;
+    npu_sim::CopySizeField<uint8_t> leftPadding{0}, rightPadding{0};
     uint64_t paddingValue = 0;
 };
 
 // blockLen and the gap in GM in bytes, the gap in UB in 32-byte blocks. Ascend950: gaps may be negative.
 struct DataCopyExtParams {
-    using Gap = npu_sim::CopySize<std::conditional_t<npu_sim::kIs950, int64_t, uint32_t>>;
+    using GapInteger = std::conditional_t<npu_sim::kIs950, int64_t, uint32_t>;
+    using Gap = npu_sim::CopySize<GapInteger>;
     DataCopyExtParams() = default;
     DataCopyExtParams(npu_sim::CopySize<uint16_t> count, npu_sim::CopySize<uint32_t> len, Gap src, Gap dst,
                       npu_sim::CopySize<uint32_t> reserved)
         : blockCount(count), blockLen(len), srcStride(src), dstStride(dst), rsv(reserved) {}
-    npu_sim::CopySize<uint16_t> blockCount = 1;
-    npu_sim::CopySize<uint32_t> blockLen = 0;
-    Gap srcStride = 0, dstStride = 0;
-    npu_sim::CopySize<uint32_t> rsv = 0;
+    npu_sim::CopySizeField<uint16_t> blockCount{1};
+    npu_sim::CopySizeField<uint32_t> blockLen{0};
+    npu_sim::CopySizeField<GapInteger> srcStride{0}, dstStride{0};
+    npu_sim::CopySizeField<uint32_t> rsv{0};
 };
 
 template <class T>
@@ -179,7 +203,7 @@ struct DataCopyPadExtParams {
     DataCopyPadExtParams(bool pad, npu_sim::CopySize<uint8_t> left, npu_sim::CopySize<uint8_t> right, T value)
         : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
     bool isPad = false;
-    npu_sim::CopySize<uint8_t> leftPadding = 0, rightPadding = 0;
+    npu_sim::CopySizeField<uint8_t> leftPadding{0}, rightPadding{0};
     T paddingValue{};
 };
 
