@@ -166,7 +166,7 @@ int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {
     Machine& m = machine();
     for (int32_t id = 0; id < kEvents; ++id) {
         Flag& flag = m.flags[int(from)][int(to)][id];
-        if (flag.allocated || flag.set) continue;
+        if (flag.allocated) continue;  // a flag that is only set, the core's own bookkeeping does not know
         flag.allocated = true;
         return id;
     }

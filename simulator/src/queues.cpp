@@ -192,6 +192,8 @@ void free_tensor(int32_t queue, const UbView& view, Site site) {
         broken_at(Rule::Queue01, "FreeTensor", site, "the tensor was freed already.");
         return;
     }
+    if (b->state == BufferState::Enqueued)
+        broken_at(Rule::Queue01, "FreeTensor", site, "the tensor still stands in the queue: DeQue missing.");
     b->freed_event = alloc_event(q.kind.consumer, q.kind.producer, "FreeTensor", site);
     set_flag(q.kind.consumer, q.kind.producer, b->freed_event, "FreeTensor", site);
     b->state = BufferState::Free;

@@ -16,6 +16,40 @@ KERNEL(set_twice) {
     WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
 }
 
+// FetchEventID tells a free id and does not take it.
+KERNEL(two_fetched_ids_at_a_time) {
+    TPipe pipe;
+    const TEventID a = pipe.FetchEventID(HardEvent::MTE2_V);
+    SetFlag<HardEvent::MTE2_V>(a);
+    const TEventID b = pipe.FetchEventID(HardEvent::MTE2_V);
+    SetFlag<HardEvent::MTE2_V>(b);  // breaks SIM-EVENT-01: MTE2_V event 0 is set at @-2 already
+    WaitFlag<HardEvent::MTE2_V>(a);
+    WaitFlag<HardEvent::MTE2_V>(b);
+}
+
+KERNEL(two_allocated_ids_at_a_time) {
+    TPipe pipe;
+    const TEventID a = pipe.AllocEventID<HardEvent::MTE2_V>();
+    SetFlag<HardEvent::MTE2_V>(a);
+    const TEventID b = pipe.AllocEventID<HardEvent::MTE2_V>();
+    SetFlag<HardEvent::MTE2_V>(b);  // keeps SIM-EVENT-01
+    WaitFlag<HardEvent::MTE2_V>(a);
+    WaitFlag<HardEvent::MTE2_V>(b);
+    pipe.ReleaseEventID<HardEvent::MTE2_V>(a);
+    pipe.ReleaseEventID<HardEvent::MTE2_V>(b);
+}
+
+// The queue takes the first id that nobody allocated.
+KERNEL(number_of_its_own_beside_a_queue) {
+    Queues<> q;
+    LocalTensor<float> a = q.in.AllocTensor<float>();
+    SetFlag<HardEvent::MTE2_V>(EVENT_ID0);
+    q.in.EnQue(a);  // breaks SIM-EVENT-01: EnQue: MTE2_V event 0 is set at @-1 already
+    WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
+    LocalTensor<float> b = q.in.DeQue<float>();
+    q.in.FreeTensor(b);
+}
+
 KERNEL(wait_for_what_was_set) {
     TPipe pipe;
     SetFlag<HardEvent::V_MTE3>(EVENT_ID2);

@@ -39,6 +39,26 @@ KERNEL(free_twice) {
     q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: freed already
 }
 
+KERNEL(free_of_an_enqueued_tensor) {
+    Queues<> q;
+    LocalTensor<float> a = q.in.AllocTensor<float>();
+    DataCopy(a, global<float>(x), 64);
+    q.in.EnQue(a);
+    q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: still stands in the queue: DeQue missing
+}
+
+// A queue of depth 0 hands out into a tensor that is there.
+KERNEL(alloc_and_deque_into_a_tensor) {
+    Queues<0> q;
+    LocalTensor<float> a, b;
+    q.in.AllocTensor<float>(a);
+    DataCopy(a, global<float>(x), 64);
+    q.in.EnQue(a);
+    q.in.DeQue<float>(b);
+    Add(b, b, b, 64);
+    q.in.FreeTensor(b);  // keeps SIM-QUEUE-01
+}
+
 // The in-place way: enqueued again after a step of its own.
 KERNEL(enque_of_a_dequeued_tensor) {
     Queues<> q;
