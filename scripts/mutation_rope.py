@@ -61,7 +61,7 @@ def _simulator() -> Path:
 
 
 def command(column: Column, folder: Path, library: Path) -> list[str]:
-    """The compiler's command line, as cmake/NpuRopeSim.cmake has it (less optimised: it runs once)."""
+    """The compiler's command line, as cmake/NpuRopeSim.cmake has it (not optimised: it runs once)."""
     from npu_rope import simulator
 
     types = {"X": (column.x, column.x_dtype), "OUT": (column.x, column.x_dtype)}
@@ -74,7 +74,7 @@ def command(column: Column, folder: Path, library: Path) -> list[str]:
     forced = ["-include", "tiling_prelude.h", "-include", str(folder / "mutant.h")]
     named = [f"-D__CCE_AICORE__={column.aicore}", f"-Dnpu_rope={column.symbol}"]
     what = [str(folder / "op_kernel" / "npu_rope.cpp"), str(_simulator()), "-o", str(library)]
-    return [simulator.compiler(), *flags, "-O1", *named, *defines, *places, *forced, *what]
+    return [simulator.compiler(), *flags, "-O0", *named, *defines, *places, *forced, *what]
 
 
 # Mutants that compute the same, and why.
