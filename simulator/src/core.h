@@ -110,7 +110,8 @@ struct GmTensor {
     uintptr_t base = 0;
     uint64_t bytes = 0;
     Role role = Role::In;
-    std::vector<std::unique_ptr<uint32_t[]>> writer, reader;  // instruction by byte, a page at a time
+    using Pages = std::vector<std::unique_ptr<uint32_t[]>>;  // instruction by byte, a page at a time
+    Pages writer, copy_reader, scalar_reader;
 };
 
 // ---- totals --------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes) {
                 check_fresh(*t, at + first, w);
             }
         });
-        uint32_t* reader = page_of(t->reader, page);
+        uint32_t* reader = page_of(m.current.pipe == Pipe::S ? t->scalar_reader : t->copy_reader, page);
         std::fill(reader + begin, reader + end, m.number);
     });
 }
@@ -182,8 +182,9 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes) {
             else if (!m.is_ordered(w))
                 gm_unordered("write", touched, operand, w, "write");
         });
-        if (t->reader[page])
-            for_each_stretch(t->reader[page].get(), begin, end, [&](uint64_t first, uint64_t last, uint32_t r) {
+        for (const auto* readers : {&t->copy_reader, &t->scalar_reader}) {
+            if (!(*readers)[page]) continue;
+            for_each_stretch((*readers)[page].get(), begin, end, [&](uint64_t first, uint64_t last, uint32_t r) {
                 const GmBytes touched{*t, at + first, at + last};
                 if (!r) return;
                 if (r < m.core_first)
@@ -191,6 +192,7 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes) {
                 else if (!m.is_ordered(r))
                     gm_unordered("write", touched, operand, r, "read");
             });
+        }
         std::fill(writer + begin, writer + end, m.number);
     });
 }

@@ -172,7 +172,8 @@ private:
         t.role = role;
         const size_t pages = bytes / kPageBytes + 1;
         t.writer.resize(pages);
-        t.reader.resize(pages);
+        t.copy_reader.resize(pages);
+        t.scalar_reader.resize(pages);
         m.gm.push_back(std::move(t));
     }
 

@@ -37,6 +37,7 @@ LAUNCHES = {
     "no_core": {"block_dim": 0},
     "written_after_the_read": {"y": InOut},
     "written_during_the_read": {"y": InOut},
+    "written_during_the_copy_and_after_the_scalar_read": {"y": InOut},
     "most_blocks": {"bytes": 131072},
     "key_with_a_branch": {"tiling_key": 2},
     "key_without_a_branch": {"tiling_key": 2},

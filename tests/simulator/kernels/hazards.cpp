@@ -528,6 +528,16 @@ KERNEL(written_during_the_read) {
     DataCopy(global<float>(y), t[64], 64);  // breaks SIM-HAZARD-05: MTE2_MTE3 event missing
 }
 
+KERNEL(written_during_the_copy_and_after_the_scalar_read) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    DataCopy(t, global<float>(y), 64);
+    float value = global<float>(y).GetValue(0);
+    (void)value;
+    order<HardEvent::S_MTE3>();
+    DataCopy(global<float>(y), t[64], 64);  // breaks SIM-HAZARD-05: MTE2_MTE3 event missing
+}
+
 KERNEL(read_of_what_a_scalar_writes) {
     Ub ub(1024);
     for (int32_t i = 0; i < 8; ++i) global<float>(y).SetValue(i, 1.0f);
