@@ -120,7 +120,7 @@ void check_repeat_forms() {
         Adds<float, false>(e(ed), e(ex), 1.0f, MASK_PLACEHOLDER, 3, {1, 1, 8, 8});
         SetMaskCount();
         SetVectorMask<float, MaskMode::COUNTER>(0, 150);
-        Adds<float, false>(e(ec), e(ex), 1.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
+        Adds<float, false>(e(ec), e(ex), 1.0f, MASK_PLACEHOLDER, 1, {1, 1, 16, 8});
         SetMaskNorm();
         ResetMask();
     }),
@@ -130,7 +130,7 @@ void check_repeat_forms() {
         for (uint32_t l = 0; l < 16; ++l) want[r * 64 + l] = x[r * 64 + l] + 1.0f;
     expect("isSetMask = false", e.get(ed), want);
     want = before;
-    for (uint32_t i = 0; i < 150; ++i) want[i] = x[i] + 1.0f;
+    for (uint32_t i = 0; i < 150; ++i) want[i / 64 * 128 + i % 64] = x[i] + 1.0f;  // strides hold, repeatTime does not
     expect("counter mode", e.get(ec), want);
 }
 

@@ -26,10 +26,16 @@ class Lanes {
 public:
     // Count form: `count` elements one after another.
     static Lanes counted(uint32_t widest_bytes, uint64_t count) {
+        Lanes l = limited(widest_bytes, count);
+        l.count_form_ = true;
+        return l;
+    }
+    // Counter mode: the first `count` lanes of as many repeats as they take, each with its strides.
+    static Lanes limited(uint32_t widest_bytes, uint64_t count) {
         Lanes l(widest_bytes);
         l.total_ = count;
         l.repeats_ = uint32_t((count + l.per_repeat_ - 1) / l.per_repeat_);
-        l.count_form_ = true;
+        l.limited_ = true;
         return l;
     }
     // The first `mask` lanes of each repeat.
@@ -63,7 +69,7 @@ public:
         const MaskRegister& m = mask_register();
         if (m.left_by)
             broken(Rule::Mask03, "the mask register still holds the mask of %s: SetVectorMask missing.", m.left_by);
-        if (m.counter) return counted(widest_bytes, m.low);
+        if (m.counter) return limited(widest_bytes, m.low);
         const uint64_t both[2] = {widest_bytes == 8 ? m.low & 0xffffffffu : m.low, m.high};
         return bits_of(widest_bytes, both, repeats);
     }
@@ -73,21 +79,21 @@ public:
     bool is_count_form() const { return count_form_; }
     uint64_t count() const { return total_; }  // count form only
     // All lanes of all repeats are active, or those of a count form: so many lanes one after another.
-    bool is_dense() const { return count_form_ || prefix_ == per_repeat_; }
-    uint64_t dense_lanes() const { return count_form_ ? total_ : uint64_t(repeats_) * per_repeat_; }
+    bool is_dense() const { return limited_ || prefix_ == per_repeat_; }
+    uint64_t dense_lanes() const { return limited_ ? total_ : uint64_t(repeats_) * per_repeat_; }
     bool is_active(uint32_t repeat, uint32_t lane) const {
-        if (count_form_) return uint64_t(repeat) * per_repeat_ + lane < total_;
+        if (limited_) return uint64_t(repeat) * per_repeat_ + lane < total_;
         return ((lane < 64 ? low_ >> lane : high_ >> (lane - 64)) & 1) != 0;
     }
-    bool empty() const { return repeats_ == 0 || (!count_form_ && !low_ && !high_); }
+    bool empty() const { return repeats_ == 0 || (!limited_ && !low_ && !high_); }
 
     // f(first lane, number of lanes) for each stretch of active lanes of a repeat inside one unit of
     // `unit` lanes.
     template <class F>
     void for_each_stretch(uint32_t repeat, uint32_t unit, F f) const {
-        if (count_form_ || prefix_ != kScattered) {
+        if (limited_ || prefix_ != kScattered) {
             uint32_t n = prefix_;
-            if (count_form_) {
+            if (limited_) {
                 const uint64_t left = total_ - uint64_t(repeat) * per_repeat_;
                 n = left < per_repeat_ ? uint32_t(left) : per_repeat_;
             }
@@ -117,7 +123,7 @@ private:
     }
     uint32_t per_repeat_, repeats_ = 0, prefix_ = kScattered;
     uint64_t low_ = 0, high_ = 0, total_ = 0;
-    bool count_form_ = false;
+    bool count_form_ = false, limited_ = false;
 };
 
 // How an operand steps, in bytes.
