@@ -126,9 +126,13 @@ class NativeSim:
             C.byref(out),
             C.byref(options.as_c()),
         )
-        if status != 0:
-            text = self.lib.npu_rope_sim_last_error().decode()
-            raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(text)
+        self._raise_on(status)
+
+    def _raise_on(self, status: int) -> None:
+        if status == 0:
+            return
+        text = self.lib.npu_rope_sim_last_error().decode()
+        raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(text)
 
 
 _loaded: NativeSim | BackendUnavailable | None = None

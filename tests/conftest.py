@@ -17,7 +17,7 @@ settings.register_profile("ci", parent=settings.get_profile("default"), derandom
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 FORCED = os.environ.get("NPU_ROPE_TEST_BACKEND")
-BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu"]
+BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu", "sim", "sim:ascend310p"]
 
 
 @pytest.fixture(params=BACKENDS)

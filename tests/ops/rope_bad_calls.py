@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from rope_cases import to_torch
 
-from npu_rope import RopeParams, native, rope
+from npu_rope import RopeParams, native, native_sim, rope
 from npu_rope.native import CParams, c_tensor
 
 SENTINEL = 99.0
@@ -91,14 +91,23 @@ def c_view(array):
     return c_tensor(array.ctypes.data, array.dtype.name, array.shape, strides)
 
 
-def through_c(call):
+def c_arguments(call):
     a = call.attributes
     params = CParams(**{**a, "sections": (C.c_int32 * 4)(*a["sections"])})
-    tensors = [c_view(t) for t in (call.x, call.positions, call.out)]
+    x, positions, out = (C.byref(c_view(t)) for t in (call.x, call.positions, call.out))
     factors = None if call.factors is None else C.byref(c_view(call.factors))
+    return x, positions, factors, C.byref(params), 1, call.angle, out
+
+
+def through_c(call):
     library = native.load()
-    x, positions, out = (C.byref(t) for t in tensors)
-    library._raise_on(library._rope(x, positions, factors, C.byref(params), 1, call.angle, out))
+    library._raise_on(library._rope(*c_arguments(call)))
+
+
+def through_c_simulated(call):
+    library = native_sim.load()
+    options = native_sim.SimOptions().as_c()
+    library._raise_on(library._rope(*c_arguments(call), C.byref(options)))
 
 
 PATHS: dict[str, Callable[[Call], None]] = {
@@ -107,12 +116,16 @@ PATHS: dict[str, Callable[[Call], None]] = {
     "torch-reference": through_python("reference", tensor_of),
     "torch-cpu": through_python("cpu", tensor_of),
     "torch-default": through_python(None, tensor_of),
+    "numpy-sim": through_python("sim", lambda a: a),
+    "torch-sim": through_python("sim", tensor_of),
+    "numpy-sim:ascend310p": through_python("sim:ascend310p", lambda a: a),
     "torch-ops": through_torch_ops,
     "c": through_c,
+    "c-sim": through_c_simulated,
 }
-PYTHON = tuple(p for p in PATHS if p.startswith(("numpy", "torch-")) and p != "torch-ops")
-NUMPY = ("numpy-reference", "numpy-cpu")
-TORCH = ("torch-reference", "torch-cpu", "torch-default", "torch-ops")
+C_PATHS = ("c", "c-sim")
+PYTHON = tuple(p for p in PATHS if p not in ("torch-ops", *C_PATHS))
+NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
 
 
 # ---- the table -----------------------------------------------------------------------------------
@@ -211,7 +224,7 @@ P_TYPE = "positions must be int32 or int64 but got"
 P_RANGE = "positions must be in the int32 range but got"
 F_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
 F_VALUE = "freq_factors must be positive and finite but got"
-NAMED = tuple(p for p in PATHS if p not in ("c", "torch-ops"))  # paths that know every dtype's name
+NAMED = PYTHON  # paths that know every dtype's name
 
 
 def factors(*values, dtype=np.float32):
@@ -347,7 +360,7 @@ OUTPUTS = [
         "out-backwards",
         f"out {UNIT} -1.",
         out=lambda: sentinels((B, S, N, D))[..., ::-1],
-        paths=(*NUMPY, "c"),
+        paths=(*NUMPY, *C_PATHS),
     ),
     argument("out-all-one", f"out {UNIT} 0.", out=out_view((B, S, N, D), (48, 16, 8, 0))),
     argument(

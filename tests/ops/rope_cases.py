@@ -6,11 +6,13 @@ from dataclasses import dataclass, fields, replace
 
 import ml_dtypes
 import numpy as np
+import pytest
 import torch
 
 from npu_rope import RopeParams, rope
 from npu_rope.reference import rope as reference
-from npu_rope.testing.bounds import E_ANGLE_HOST, rotation_bound, worst_ratio
+from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST, rotation_bound, worst_ratio
+from npu_rope.testing.judge import is_simulated, soc_of
 
 NUMPY_DTYPES = {
     "float32": np.dtype(np.float32),
@@ -19,6 +21,7 @@ NUMPY_DTYPES = {
     "float64": np.dtype(np.float64),
 }
 INT32_MAX = 2**31 - 1
+DEVICE_REACH = 2**22  # positions of the device's kernels are smaller than this
 YARN = {"n_ctx_orig": 4096, "freq_scale": 0.25, "ext_factor": 1.0}
 
 
@@ -171,18 +174,77 @@ def values_of(result):
     return np.asarray(result).astype(np.float64)
 
 
-def expected_and_bound(x, positions, params, factors, *, dtype, forward=True, angle="exact"):
+def dtype_name(t):
+    return str(t.dtype).removeprefix("torch.")
+
+
+# ---- what a backend cannot by nature ---------------------------------------------------------------
+
+
+def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1):
+    """(class, message) of the error where a backend cannot run such a call by nature, else None."""
+    if not is_simulated(backend):
+        return None
+    soc = soc_of(backend)
+    if angle != "exact":
+        return ValueError, f"[rope] angle must be exact (0) on backend sim but got {angle}."
+    if dtype == "float64":
+        return TypeError, f"[rope] x must be float32, float16 or bfloat16 on {soc} but got float64."
+    if dtype == "bfloat16" and soc == "ascend310p":
+        return TypeError, f"[rope] x must be float32 or float16 on {soc} but got bfloat16."
+    far = [int(p) for p in np.ravel(positions) if not -DEVICE_REACH < p < DEVICE_REACH]
+    if far and size:
+        rule = "positions must be between -4194303 and 4194303 on the device"
+        return ValueError, f"[rope] {rule} but got {far[0]}."
+    return None
+
+
+def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
+    """What rope returns. None where the backend cannot run the call by nature; then the error was
+    the one that says so, and nothing was written."""
+
+    def run():
+        return rope(x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle)
+
+    wrong = refusal(backend, dtype_name(x), positions=positions, angle=angle, size=np.prod(x.shape))
+    if wrong is None:
+        return run()
+    kind, text = wrong
+    watched = [t for t in (x, out) if t is not None]
+    before = [values_of(t).tobytes() for t in watched]
+    with pytest.raises(kind) as caught:
+        run()
+    assert str(caught.value) == text
+    assert [values_of(t).tobytes() for t in watched] == before
+    return None
+
+
+# ---- what is right ---------------------------------------------------------------------------------
+
+
+def e_angle_of(backend):
+    """The backend's cos and sin error."""
+    return E_ANGLE_DEVICE if is_simulated(backend) else E_ANGLE_HOST
+
+
+def expected_and_bound(
+    x, positions, params, factors, *, dtype, forward=True, angle="exact", e_angle=E_ANGLE_HOST
+):
     """The float64 result and how far each element may lie from it."""
     c, s = reference.cos_sin(positions, params, factors, forward=forward, policy=angle)
     c, s = c[..., None, :], s[..., None, :]
     wide = np.asarray(x).astype(np.float64)
     expected = reference.rotate(wide, c, s, params)
-    return expected, rotation_bound(wide, c, s, expected, params, dtype, E_ANGLE_HOST)
+    return expected, rotation_bound(wide, c, s, expected, params, dtype, e_angle)
 
 
-def assert_within(got, x, positions, params, factors=None, *, dtype, forward=True, angle="exact"):
+def assert_within(
+    got, x, positions, params, factors=None, *, dtype, forward=True, angle="exact", backend="cpu"
+):
+    """got is what the backend may give."""
+    e_angle = e_angle_of(backend)
     expected, bound = expected_and_bound(
-        x, positions, params, factors, dtype=dtype, forward=forward, angle=angle
+        x, positions, params, factors, dtype=dtype, forward=forward, angle=angle, e_angle=e_angle
     )
     ratio, at = worst_ratio(values_of(got), expected, bound)
     assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"
@@ -239,7 +301,7 @@ def call(case, inputs, backend):
         t = to_torch(x)
         out = t if out is x else to_torch(out)
         x, positions, factors = t, to_torch(positions), to_torch(factors)
-    return rope(
+    return try_rope(
         x,
         positions,
         inputs.params,
@@ -256,6 +318,9 @@ def run_and_judge(case, backend, guarded, seed=0):
     inputs = make_inputs(case, guarded, seed)
     before = inputs.x.copy()
     got = call(case, inputs, backend)
+    if got is None:
+        guarded.check()
+        return
     if inputs.out is not None:
         written = to_torch(inputs.out) if case.framework == "torch" else inputs.out
         assert np.array_equal(values_of(got), values_of(written), equal_nan=True)
@@ -268,6 +333,7 @@ def run_and_judge(case, backend, guarded, seed=0):
         dtype=case.dtype,
         forward=case.forward,
         angle=case.angle,
+        backend=backend,
     )
     guarded.check()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as C
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from rope_bad_calls import (
 )
 from rope_cases import to_torch
 
-from npu_rope import BackendUnavailable, RopeMode, RopeParams, native, rope, rope_
+from npu_rope import BackendUnavailable, RopeMode, RopeParams, native, native_sim, rope, rope_
 from npu_rope.native import CParams, c_tensor
 
 TABLE = [(bad, path) for bad in (*ATTRIBUTES, *INPUTS, *OUTPUTS) for path in bad.paths]
@@ -62,8 +63,13 @@ def test_back_to_back_memory_is_no_overlap(path):
 # ---- what only C can say ----------------------------------------------------------------------------
 
 
-def c_call(x_shape=(3, 2, 8), **changed):
-    """A correct call's C structs, each replaceable."""
+@pytest.fixture(params=["cpu", "sim"])
+def c_call(request):
+    """What a correct call's C structs, each replaceable, come to: status, words, out."""
+    return partial(_c_call, request.param)
+
+
+def _c_call(library_name, x_shape=(3, 2, 8), **changed):
     data = np.ones(48, np.float32)
     positions, out = np.arange(3, dtype=np.int32), sentinels(48)
     structs = {
@@ -75,23 +81,26 @@ def c_call(x_shape=(3, 2, 8), **changed):
         **changed,
     }
     pointers = [None if s is None else C.byref(s) for s in structs.values()]
-    library = native.load()
-    status = library._rope(*pointers[:4], 1, 0, pointers[4])
-    return status, library.lib.npu_rope_last_error().decode(), out
+    call = (*pointers[:4], 1, 0, pointers[4])
+    if library_name == "cpu":
+        library = native.load()
+        return library._rope(*call), library.lib.npu_rope_last_error().decode(), out
+    library, options = native_sim.load(), native_sim.SimOptions().as_c()
+    return library._rope(*call, C.byref(options)), library.lib.npu_rope_sim_last_error().decode(), out
 
 
 @pytest.mark.parametrize(
     ("name", "what"),
     [("x", "a tensor"), ("positions", "a tensor"), ("params", "a struct"), ("out", "a tensor")],
 )
-def test_null_arguments_are_named(name, what):
+def test_null_arguments_are_named(name, what, c_call):
     status, said, out = c_call(**{name: None})
     assert (status, said) == (1, f"[rope] {name} must be {what} but got NULL.")
     assert np.all(out == SENTINEL)
 
 
 @pytest.mark.parametrize("name", ["x", "positions", "freq_factors", "out"])
-def test_null_data_is_refused_unless_there_is_none(name):
+def test_null_data_is_refused_unless_there_is_none(name, c_call):
     shapes = {"x": (3, 2, 8), "positions": (3,), "freq_factors": (4,), "out": (3, 2, 8)}
     shape = shapes[name]
     strides = (16, 8, 1)[-len(shape) :] if len(shape) > 1 else (1,)
@@ -101,7 +110,7 @@ def test_null_data_is_refused_unless_there_is_none(name):
     assert np.all(out == SENTINEL)
 
 
-def test_null_data_of_empty_tensors_is_fine():
+def test_null_data_of_empty_tensors_is_fine(c_call):
     nothing = c_tensor(0, "float32", (0, 2, 8), (16, 8, 1))
     status, _, _ = c_call((0, 2, 8), out=nothing, positions=c_tensor(0, "int32", (0,), (1,)))
     assert status == 0
@@ -120,21 +129,21 @@ BIG = 2**31
         ((2, 1, 8), (2**61, 0, 1)),  # reach in bytes
     ],
 )
-def test_sizes_and_strides_that_overflow_are_refused(shape, strides):
+def test_sizes_and_strides_that_overflow_are_refused(shape, strides, c_call):
     data = np.ones(64, np.float32)
     status, said, out = c_call(x=c_tensor(data.ctypes.data, "float32", shape, strides))
     assert (status, said) == (1, f"[rope] x must have fewer than 2^63 bytes but got shape {list(shape)}.")
     assert np.all(out == SENTINEL)
 
 
-def test_negative_sizes_are_refused():
+def test_negative_sizes_are_refused(c_call):
     data = np.ones(64, np.float32)
     status, said, _ = c_call(x=c_tensor(data.ctypes.data, "float32", (-3, 2, 8), (16, 8, 1)))
     assert (status, said) == (1, "[rope] x must have sizes >= 0 but got [-3, 2, 8].")
 
 
 @pytest.mark.parametrize("ndim", [-1, 0, 5, 99])
-def test_ranks_the_struct_cannot_hold_are_refused(ndim):
+def test_ranks_the_struct_cannot_hold_are_refused(ndim, c_call):
     x = c_tensor(0, "float32", (3, 2, 8), (16, 8, 1))
     x.ndim = ndim
     status, said, _ = c_call(x=x)
@@ -149,7 +158,7 @@ def test_ranks_the_struct_cannot_hold_are_refused(ndim):
 
 
 @pytest.mark.parametrize("name", ["x", "positions", "freq_factors", "out"])
-def test_unknown_dtypes_are_type_errors(name):
+def test_unknown_dtypes_are_type_errors(name, c_call):
     struct = c_tensor(0, "complex64", (3, 2, 8), (16, 8, 1))
     status, said, _ = c_call(**{name: struct})
     assert status == 2
@@ -158,7 +167,7 @@ def test_unknown_dtypes_are_type_errors(name):
 
 
 @pytest.mark.parametrize(("name", "dtype", "size"), [("x", "float32", 4), ("positions", "int64", 8)])
-def test_unaligned_data_is_refused(name, dtype, size):
+def test_unaligned_data_is_refused(name, dtype, size, c_call):
     raw = np.zeros(400, np.uint8)
     address = raw.ctypes.data + (-raw.ctypes.data) % 8 + size // 2
     shape, strides = ((3, 2, 8), (16, 8, 1)) if name == "x" else ((3,), (1,))
@@ -192,9 +201,15 @@ def test_unknown_backend_names_the_known_ones(framework):
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize(
     ("name", "piece"),
-    [("sim", "simulator"), ("sim:ascend910b", "simulator"), ("npu", "npu_rope's NPU kernels")],
+    [
+        ("sim", "its library libnpu_rope_sim was not found in "),
+        ("sim:ascend310p", "its library libnpu_rope_sim was not found in "),
+        ("npu", "npu_rope's NPU kernels"),
+    ],
 )
-def test_an_absent_backend_says_what_is_missing_and_how_to_get_it(name, piece, framework):
+def test_an_absent_backend_says_what_is_missing_and_how_to_get_it(name, piece, framework, monkeypatch):
+    monkeypatch.setattr(native_sim, "_loaded", None)
+    monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
     with pytest.raises(BackendUnavailable) as caught:
         rope(*ones(framework), RopeParams(8), backend=name)
     assert caught.value.backend == name
@@ -204,7 +219,7 @@ def test_an_absent_backend_says_what_is_missing_and_how_to_get_it(name, piece, f
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-@pytest.mark.parametrize("backend_name", ["reference", "cpu", None])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 @pytest.mark.parametrize("wrong", [None, {"n_dims": 8}, 8])
 def test_params_must_be_rope_params(framework, backend_name, wrong):
     text = rf"^\[rope\] params must be a RopeParams but got {type(wrong).__name__}\.$"
@@ -216,14 +231,14 @@ def test_params_must_be_rope_params(framework, backend_name, wrong):
             rope(x.requires_grad_(), positions, wrong, backend=backend_name)
 
 
-@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
 def test_x_must_be_an_array_or_a_tensor(backend_name):
     text = r"^\[rope\] x must be a torch tensor or a NumPy array but got list\.$"
     with pytest.raises(TypeError, match=text):
         rope([[[1.0, 2.0]]], [0], RopeParams(2), backend=backend_name)
 
 
-@pytest.mark.parametrize("backend_name", ["reference", "cpu", None])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 @pytest.mark.parametrize("name", ["positions", "freq_factors", "out"])
 def test_arrays_beside_a_tensor_are_refused(name, backend_name):
     x, positions = ones("torch")
@@ -241,21 +256,21 @@ def test_arrays_beside_a_tensor_are_refused(name, backend_name):
         )
 
 
-@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
 def test_a_tensor_as_out_of_an_array_is_refused(backend_name):
     x, positions = ones("numpy")
     with pytest.raises(TypeError, match=r"^\[rope\] out must be a NumPy array like x but got Tensor\.$"):
         rope(x, positions, RopeParams(8), out=torch.empty(x.shape), backend=backend_name)
 
 
-@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
 def test_a_tensor_on_another_device_is_refused(backend_name):
     x = torch.ones(S, N, D, device="meta")
     with pytest.raises(ValueError, match=r"^\[rope\] x must be on device cpu for .* but got meta\.$"):
         rope(x, torch.arange(S), RopeParams(8), backend=backend_name)
 
 
-@pytest.mark.parametrize("backend_name", ["reference", "cpu"])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
 def test_rope_in_place_refuses_a_read_only_array(backend_name):
     x, positions = ones("numpy")
     x.flags.writeable = False
