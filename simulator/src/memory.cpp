@@ -64,6 +64,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
 bool Machine::is_ordered(uint32_t instruction) const {
     if (instruction < core_first || instruction == number) return true;
     const Record& old = record(instruction);
+    if (old.pipe == Pipe::S && current.pipe == Pipe::S) return true;
     if (old.pipe == Pipe::V && current.pipe == Pipe::V && profile->arch == 310) return true;
     return clock[int(current.pipe)].seen[int(old.pipe)] >= old.seq;
 }

@@ -54,13 +54,7 @@ void start(Pipe pipe, const char* api, Site site) {
     m.number = m.next_number++;
     m.records.push_back(m.current);
     m.running = true;
-    // Issued by the scalar unit, hence after all that it has waited for; its own stores are another matter.
-    const uint32_t own_stores = m.clock[p].seen[int(Pipe::S)];
-    m.clock[p].join(m.clock[int(Pipe::S)]);
-    if (pipe == Pipe::S)
-        m.clock[p].seen[p] = m.current.seq - 1;
-    else
-        m.clock[p].seen[int(Pipe::S)] = own_stores;
+    m.clock[p].join(m.clock[int(Pipe::S)]);  // issued by the scalar unit, hence after all that it has waited for
     m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
     m.issue_time = m.pipe_free[int(Pipe::S)];
 }
@@ -116,11 +110,7 @@ void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     flag.set = true;
     flag.site = site;
     flag.clock = m.clock[int(from)];
-    if (from != Pipe::S) {
-        const uint32_t own_stores = flag.clock.seen[int(Pipe::S)];
-        flag.clock.join(m.clock[int(Pipe::S)]);  // the flag, too, is issued by the scalar unit
-        flag.clock.seen[int(Pipe::S)] = own_stores;
-    }
+    flag.clock.join(m.clock[int(Pipe::S)]);  // the flag, too, is issued by the scalar unit
     flag.clock.seen[int(from)] = m.issued[int(from)];
     flag.time = std::max(m.pipe_done[int(from)], m.pipe_free[int(Pipe::S)]);
 }
