@@ -185,13 +185,16 @@ struct Machine {
     double pipe_free[kPipes] = {}, pipe_done[kPipes] = {}, gm_free = 0;
     Totals totals;
 
-    // The running instruction.
+    // The running instruction. What it reads is marked in the shadow when it is over: until then the
+    // shadow tells what others read.
+    std::vector<Range> reads;
     Record current{};
     uint32_t number = 0;
     bool running = false;
     double issue_time = 0;
 
     void begin_core(int64_t index);
+    void mark_reads();
     void end_core();
     const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
     // The instruction's work is known to be complete where the running one starts.

@@ -388,6 +388,7 @@ void Machine::begin_core(int64_t index) {
     cleaned_all = 0;
     totals = {};
     running = false;
+    reads.clear();
     current = {Pipe::S, 0, "kernel", {"kernel", 0}};
 }
 

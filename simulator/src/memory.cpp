@@ -69,11 +69,15 @@ bool Machine::is_ordered(uint32_t instruction) const {
     return clock[int(current.pipe)].seen[int(old.pipe)] >= old.seq;
 }
 
+void Machine::mark_reads() {
+    for (const Range& r : reads) reader[int(current.pipe)].fill(r.begin, r.end, number);
+    reads.clear();
+}
+
 void reads(const char* operand, const UbView& view, const Range* ranges, size_t n) {
     Machine& m = machine();
     check_ranges(operand, view, ranges, n);
     const uint32_t valid_from = m.buffers[view.buffer].valid_from;
-    Shadow& reader = m.reader[int(m.current.pipe)];
     for (size_t i = 0; i < n; ++i) {
         m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
             if ((word >> 1) < valid_from || (word & kPoisoned))
@@ -84,8 +88,8 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
             else if (!m.is_ordered(word >> 1))
                 unordered("read", operand, {first, end}, word >> 1, "write");
         });
-        reader.fill(ranges[i].begin, ranges[i].end, m.number);
     }
+    m.reads.insert(m.reads.end(), ranges, ranges + n);
 }
 
 void writes(const char* operand, const UbView& view, const Range* ranges, size_t n) {

@@ -50,6 +50,7 @@ void keep_span(double begin, double end, uint64_t bytes, uint32_t repeats) {
 void start(Pipe pipe, const char* api, Site site) {
     Machine& m = machine();
     const int p = int(pipe);
+    m.mark_reads();
     m.current = {pipe, ++m.issued[p], api, site};
     m.number = m.next_number++;
     m.records.push_back(m.current);
