@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import mini_kernels
 import pytest
 
@@ -19,9 +21,12 @@ def kernel_folder(tmp_path_factory, worker_id):
 def compiled(kernel_folder):
     """The entry of kernels/<stem>.cpp, compiled on first use."""
 
+    @cache
+    def library_of(stem, soc):
+        return simulator.build(mini_kernels.source(stem), soc=soc, flags=["-O0"], folder=kernel_folder)
+
+    @cache
     def entry_of(stem, entry, soc="ascend910b"):
-        return simulator.compile(
-            mini_kernels.source(stem), entry, soc=soc, flags=["-O0"], folder=kernel_folder
-        )
+        return simulator.Kernel(library_of(stem, soc), entry, soc)
 
     return entry_of

@@ -314,6 +314,14 @@ KERNEL(v_writes_what_v_reads) {
     Adds(t, t[128], 1.0f, 64);  // breaks SIM-HAZARD-02: V read by Adds
 }
 
+// What the second reads itself does not hide what the first reads.
+KERNEL(v_in_place_over_what_v_reads) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    Adds(t[64], t, 1.0f, 64);
+    Adds(t, t, 1.0f, 64);  // breaks SIM-HAZARD-02: V write of `dst` (UB bytes [0, 256)) at @ is not ordered after the V read by Adds at @-1
+}
+
 KERNEL(v_beside_v) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -435,6 +443,17 @@ KERNEL(scalar_reads_what_a_scalar_wrote) {
     t.SetValue(0, 2.0f);
     float value = t.GetValue(0);  // keeps SIM-HAZARD-03
     (void)value;
+}
+
+// The copy is issued after the scalar unit has seen what the vector unit did after its store.
+KERNEL(mte3_after_what_waited_for_a_scalar) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    t.SetValue(0, 2.0f);
+    order<HardEvent::S_V>();
+    Adds(t[64], t, 1.0f, 64);
+    order<HardEvent::V_S>();
+    DataCopy(global<float>(y), t, 64);  // keeps SIM-HAZARD-03
 }
 
 // ---- copies of one pipe ------------------------------------------------------------------------------
