@@ -238,7 +238,7 @@ def _array_of(t: Any) -> npt.NDArray[Any]:
     if not _is_tensor(t):
         array: npt.NDArray[Any] = t
         return array
-    t = t.detach()
+    t = t.detach().resolve_neg()
     if t.dtype == torch.bfloat16:
         bits: npt.NDArray[np.uint16] = t.contiguous().view(torch.int16).numpy().view(np.uint16)
         return bfloat16_values(bits)
@@ -377,6 +377,8 @@ def rope_sim(
         positions, freq_factors = _as_arrays(positions, freq_factors)
     if out is not None:
         _check_out_kind(out, x)
+        if is_tensor and out.is_neg():
+            raise bad_value("rope", "out must hold its own values but got a view that negates them.")
         if not is_tensor and not _in_whole_elements(out):
             check_aligned("out", _view_of(out))
     # What the C library cannot say of foreign dtypes and shapes is checked first.
@@ -413,8 +415,9 @@ def _readable_any(t: Any, *, unit_stride: bool = True) -> Any:
     """An array or tensor the kernels can read, copied where they could not."""
     if not _is_tensor(t):
         return _readable(t, unit_stride=unit_stride)
+    t = t.detach().resolve_neg()
     unit = not unit_stride or t.dim() == 0 or t.shape[-1] <= 1 or t.stride(-1) == 1
-    return t.detach() if unit else t.detach().contiguous()
+    return t if unit else t.contiguous()
 
 
 def _rope_on(soc: str) -> RopeFunction:

@@ -1,6 +1,7 @@
 #include "csrc/sim/common.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -74,6 +75,15 @@ std::string first_error(const char* report) {
     return s;
 }
 
+// Before anything is run: an existing file, or one in an existing folder.
+bool may_write(const char* path) {
+    if (access(path, F_OK) == 0) return access(path, W_OK) == 0;
+    const std::string file = path;
+    const size_t slash = file.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash + 1);
+    return access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
 }  // namespace
 
 void SimLaunch::add(const char* name, const npu_rope_tensor* t, npu_sim_role role) {
@@ -100,6 +110,8 @@ Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_s
         return bad_value(op, "soc must be one that has this kernel but got %s (%s).", options.soc,
                          why ? why : kernel.c_str());
     }
+    if (options.trace_path && !may_write(options.trace_path))
+        return bad_value(op, "trace_path must be a file one may write but got %s.", options.trace_path);
     npu_sim_launch launch = {};
     launch.soc = options.soc;
     launch.block_dim = block_dim;
@@ -116,6 +128,8 @@ Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_s
     const int32_t status =
         npu_sim_run(entry, memories_.data(), int32_t(memories_.size()), args_.data(), int32_t(args_.size()), &launch);
     if (status == NPU_SIM_OK) return {};
+    if (status == NPU_SIM_BAD_CALL)
+        return bad_value(op, "options must make a launch possible but got %s.", first_error(npu_sim_report()).c_str());
     return {Check::kInternal, "[" + std::string(op) + "] kernel must keep the simulator's rules but got " +
                                   first_error(npu_sim_report())};
 }

@@ -1,0 +1,293 @@
+"""What only the device has: its refusals, its memory traffic, its overflow. Cases: test_rope.py."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from rope_bad_calls import SENTINEL, sentinels
+from rope_cases import NUMPY_DTYPES, assert_within, layout_strides, to_torch, values_of
+
+from npu_rope import RopeParams, native, native_sim, rope, rope_
+from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp
+from npu_rope.testing.judge import soc_of
+
+DEVICES = ["sim", "sim:ascend310p"]
+SHAPE = (2, 3, 2, 8)
+PARAMS = RopeParams(8)
+
+on_each_device = pytest.mark.parametrize("device", DEVICES)
+in_each_framework = pytest.mark.parametrize("framework", ["numpy", "torch"])
+
+
+def normal(shape, dtype="float32", seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
+
+
+# ---- refusals --------------------------------------------------------------------------------------
+
+REACH = "[rope] positions must be between -4194303 and 4194303 on the device but got"
+POLICY = "[rope] angle must be exact (0) on backend sim but got"
+# name: what differs from a correct call, the error's class, its words (with the SoC), which devices refuse
+REFUSALS = {
+    "position above": ({"positions": np.int32([0, 1, 2**22])}, ValueError, f"{REACH} 4194304.", DEVICES),
+    "position below": ({"positions": np.int32([0, -(2**22), 9])}, ValueError, f"{REACH} -4194304.", DEVICES),
+    "int64 position": (
+        {"positions": np.int64([2**31 - 1, 0, 0])}, ValueError, f"{REACH} 2147483647.", DEVICES,
+    ),
+    "position of a batch": (
+        {"positions": np.int32([[0, 1, 2], [0, 1, 5_000_000]])}, ValueError, f"{REACH} 5000000.", DEVICES,
+    ),
+    "float64": (
+        {"dtype": "float64"}, TypeError,
+        "[rope] x must be float32, float16 or bfloat16 on {soc} but got float64.", DEVICES,
+    ),
+    "bfloat16": (
+        {"dtype": "bfloat16"}, TypeError,
+        "[rope] x must be float32 or float16 on ascend310p but got bfloat16.", DEVICES[1:],
+    ),
+    "policy f32": ({"angle": "f32"}, ValueError, f"{POLICY} f32.", DEVICES),
+    "policy ggml": ({"angle": "ggml"}, ValueError, f"{POLICY} ggml.", DEVICES),
+    "head size": (
+        {"shape": (2, 3, 2, 1026)}, ValueError,
+        "[rope] x must have a head size of at most 1024 on an NPU but got 1026.", DEVICES,
+    ),
+    "factors too small": (
+        {"factors": np.float32([1e-10, 1, 1, 1])}, ValueError,
+        "[rope] frequencies must be at most 1e+09 radians per position but got 1e+10 for pair 0.",
+        ["cpu", *DEVICES],
+    ),
+}  # fmt: skip
+
+
+@in_each_framework
+@pytest.mark.parametrize(
+    ("name", "device"), [(name, device) for name, (*_, devices) in REFUSALS.items() for device in devices]
+)
+def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(name, device, framework):
+    changed, kind, text, _ = REFUSALS[name]
+    changed = {"shape": SHAPE, "dtype": "float32", "positions": np.arange(3), "factors": None, **changed}
+    shape, dtype = changed["shape"], NUMPY_DTYPES[changed["dtype"]]
+    x, out = np.ones(shape, dtype), sentinels(shape, dtype)
+    convert = to_torch if framework == "torch" else lambda a: a
+    for target in (out, None):
+        with pytest.raises(kind) as caught:
+            rope(
+                convert(x), convert(changed["positions"]), PARAMS, convert(changed["factors"]),
+                backend=device, out=convert(target), angle=changed.get("angle", "exact"),
+            )  # fmt: skip
+        assert str(caught.value) == text.format(soc=soc_of(device))
+    assert np.all(out == SENTINEL)
+    assert np.all(x == 1)
+
+
+@on_each_device
+def test_the_outermost_positions_are_taken(device):
+    x = normal((2, 3, 1, 64))
+    positions = np.int64([[4194303, -4194303, 0], [-1, 4194302, 7]])
+    params = RopeParams(64, "neox")
+    for given in (positions, positions.astype(np.int32)):
+        y = rope(x, given, params, backend=device)
+        assert_within(y, x, positions, params, dtype="float32", backend=device)
+
+
+@on_each_device
+@pytest.mark.parametrize("shape", [(0, 3, 2, 8), (2, 0, 2, 8), (2, 3, 0, 8)])
+def test_of_nothing_there_is_no_position_to_refuse(device, shape):
+    positions = np.full(shape[1], 2**30)
+    assert rope(np.ones(shape, np.float32), positions, PARAMS, backend=device).shape == shape
+
+
+def launch(x, out, **options):
+    tensors = (native.describe(x), native.describe(np.arange(x.shape[-3])), None)
+    settings = (native.c_params(RopeParams(x.shape[-1])), True, "exact", native.describe(out))
+    native_sim.load().rope(*tensors, *settings, native_sim.SimOptions(**options))
+
+
+SOCS = "ascend910b, ascend910b2, ascend910b3, ascend910b4, ascend910_93, ascend310p, ascend950"
+BAD_OPTIONS = {
+    "soc": ({"soc": "ascend999"}, rf"^\[rope\] soc must be one of {SOCS} but got ascend999\.$"),
+    "no soc": ({"soc": ""}, rf"^\[rope\] soc must be one of {SOCS} but got \.$"),
+    "soc without kernels": (
+        {"soc": "ascend950"},
+        r"^\[rope\] soc must be one that has this kernel but got ascend950 \(.*npu_rope__ascend950__.*\)\.$",
+    ),
+    "rule": (
+        {"lenient": ("SIM-NONE-01",)},
+        r"^\[rope\] options must make a launch possible but got no rule SIM-NONE-01\.$",
+    ),
+    "trace": (
+        {"trace_path": "/nonexistent/x.json"},
+        r"^\[rope\] trace_path must be a file one may write but got /nonexistent/x.json\.$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_OPTIONS)
+def test_bad_options_are_refused_and_nothing_is_written(name):
+    options, text = BAD_OPTIONS[name]
+    x, out = np.ones(SHAPE, np.float32), sentinels(SHAPE)
+    with pytest.raises(ValueError, match=text):
+        launch(x, out, **options)
+    assert np.all(out == SENTINEL)
+
+
+def test_every_chip_of_an_soc_gives_the_same_bits():
+    """Sizes and cores differ from chip to chip, the arithmetic does not."""
+    x, results = normal((2, 70, 5, 64)), []
+    for soc in ("ascend910b", "ascend910b2", "ascend910b3", "Ascend910B4", "ascend910_93"):
+        results.append(np.empty_like(x))
+        launch(x, results[-1], soc=soc)
+    for name in ("sim", "sim:ascend910b", "sim:ascend910_93"):
+        results.append(rope(x, np.arange(70), RopeParams(64), backend=name))
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+# ---- torch's own -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["reference", *DEVICES])
+@pytest.mark.parametrize("name", ["x", "out"])
+def test_gradients_are_refused_and_nothing_is_written(name, device):
+    tensors = {"x": torch.ones(SHAPE), "out": torch.full(SHAPE, SENTINEL)}
+    tensors[name].requires_grad_()
+    text = rf"^\[rope\] {name} must not need a gradient for backend {device} but got requires_grad\.$"
+    with pytest.raises(ValueError, match=text):
+        rope(tensors["x"], torch.arange(3), PARAMS, backend=device, out=tensors["out"])
+    assert torch.all(tensors["out"] == SENTINEL)
+    with torch.no_grad():
+        rope(tensors["x"], torch.arange(3), PARAMS, backend=device, out=tensors["out"])
+    assert not torch.any(tensors["out"] == SENTINEL)
+
+
+@pytest.mark.parametrize("device", ["reference", *DEVICES])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+def test_dual_levels_are_refused(device):
+    text = rf"^\[rope\] x must be outside a dual level for backend {device} but got one inside\.$"
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(ValueError, match=text):
+        rope(torch.ones(SHAPE), torch.arange(3), PARAMS, backend=device)
+
+
+@pytest.mark.parametrize("device", ["reference", *DEVICES])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_write_is_seen_by_whoever_saved_the_tensor(in_place, device):
+    w = torch.ones(SHAPE, requires_grad=True)
+    saved = w.exp()  # exp keeps its result for the gradient
+    with torch.no_grad():
+        source = saved if in_place else torch.ones(SHAPE)
+        rope(source, torch.arange(3), PARAMS, backend=device, out=saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu", *DEVICES])
+def test_a_view_that_negates_is_read_as_the_values_it_stands_for(device):
+    x = to_torch(normal(SHAPE))
+    y = rope(torch._neg_view(x), torch.arange(3), PARAMS, backend=device)
+    assert torch.equal(y, rope(-x, torch.arange(3), PARAMS, backend=device))
+
+
+@on_each_device
+def test_a_view_that_negates_is_not_written(device):
+    out = torch.full(SHAPE, SENTINEL)
+    text = r"^\[rope\] out must hold its own values but got a view that negates them\.$"
+    with pytest.raises(ValueError, match=text):
+        rope(torch.ones(SHAPE), torch.arange(3), PARAMS, backend=device, out=torch._neg_view(out))
+    with pytest.raises(ValueError, match=text):
+        rope_(torch._neg_view(out), torch.arange(3), PARAMS, backend=device)
+    assert torch.all(out == SENTINEL)
+
+
+# ---- memory ------------------------------------------------------------------------------------------
+
+
+@on_each_device
+@in_each_framework
+def test_unit_last_stride_reaches_the_kernel_uncopied(framework, device, monkeypatch):
+    """x's own memory with x's own strides, and out's."""
+    seen = []
+    original = native_sim.NativeSim.rope
+
+    def watched(self, x, positions, factors, params, forward, angle, out, options):
+        seen.append([(t.data, list(t.stride)) for t in (x, out)])
+        return original(self, x, positions, factors, params, forward, angle, out, options)
+
+    monkeypatch.setattr(native_sim.NativeSim, "rope", watched)
+    x = normal((2, 3, 6, 40)).transpose(0, 2, 1, 3)
+    out = np.empty((2, 6, 3, 80), np.float32)[..., 40:]
+    convert = to_torch if framework == "torch" else lambda a: a
+    rope(convert(x), convert(np.arange(6)), RopeParams(40), backend=device, out=convert(out))
+    assert seen == [[(x.ctypes.data, [720, 40, 240, 1]), (out.ctypes.data, [1440, 240, 80, 1])]]
+
+
+@on_each_device
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("D", [128, 80, 70])
+@pytest.mark.parametrize("layout", ["contiguous", "bnsd", "fused-qkv", "gaps"])
+def test_every_byte_is_moved_once(layout, D, dtype, device, guarded):
+    """x and the positions are read once and out is written once, whatever their strides. Besides, each
+    core reads the frequencies, and Ascend310P, whose copies know whole blocks of 32 bytes, may move a
+    row's last block twice."""
+    shape = (1, 130, 6, D)
+    x = guarded.input(normal(shape, dtype), layout_strides(layout, shape))
+    out = guarded.empty(shape, x.dtype, layout_strides(layout, shape))
+    positions = np.arange(130, dtype=np.int32)
+    rope(x, positions, RopeParams(D, "neox"), backend=device, out=out)
+    summary = native_sim.load().report()["summary"]
+    frequencies = summary["cores"] * 2 * (D // 2 + 8) * 4
+    of_x = x.size * x.itemsize
+    tails = 130 * 6 * 32 if device == "sim:ascend310p" and D * x.itemsize % 32 else 0
+    assert of_x <= summary["bytes_written"] <= of_x + tails
+    shared_blocks_of_positions = summary["cores"] * 32
+    least = of_x + positions.nbytes
+    assert least <= summary["bytes_read"] <= least + tails + frequencies + shared_blocks_of_positions
+
+
+@on_each_device
+def test_launches_on_several_threads_do_not_meet(device):
+    """Each thread has its own report and its own last error."""
+    params = RopeParams(32, "neox")
+
+    def one(seed):
+        x = normal((1, 20 + seed, 3, 32), "float16", seed)
+        y = rope(x, np.arange(20 + seed), params, backend=device)
+        moved = native_sim.load().report()["summary"]["bytes_written"]
+        with pytest.raises(ValueError, match=f"but got {2**22 + seed}"):
+            rope(x, np.full(20 + seed, 2**22 + seed), params, backend=device)
+        return x, y, moved
+
+    with ThreadPoolExecutor(4) as pool:
+        for x, y, moved in pool.map(one, range(24)):
+            assert_within(y, x, np.arange(x.shape[1]), params, dtype="float16", backend=device)
+            assert moved == x.nbytes
+
+
+# ---- arithmetic ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"), [("sim", "float16"), ("sim", "bfloat16"), ("sim:ascend310p", "float16")]
+)
+@pytest.mark.parametrize("mode", ["normal", "neox"])
+def test_16_bit_results_are_the_cpus_but_for_few_ulps(mode, device, dtype):
+    x = normal((1, 200, 8, 128), dtype)
+    positions = np.random.default_rng(1).integers(0, 2**22, 200)
+    params = RopeParams(128, mode, freq_base=500000.0)
+    on_device, on_cpu = (rope(x, positions, params, backend=b) for b in (device, "cpu"))
+    share = within_one_ulp(on_device, on_cpu, dtype)
+    assert share >= DEVICE_NEAR_CPU
+
+
+@pytest.mark.parametrize("soc", ["ascend910b", "ascend310p"])
+@pytest.mark.parametrize(("saturate", "most"), [(False, np.inf), (True, 65504.0)])
+def test_half_overflows_to_infinity_or_clamps_as_asked(saturate, most, soc):
+    """Frameworks run the cores in either mode; without a word it is infinity."""
+    x = np.full((1, 1, 64), 65504, np.float16)
+    params = RopeParams(64, freq_scale=np.pi / 4, freq_base=1.0)  # 45 degrees
+    out = np.empty_like(x)
+    tensors = (native.describe(x), native.describe(np.int32([1])), None, native.c_params(params))
+    options = native_sim.SimOptions(soc, saturate=saturate)
+    native_sim.load().rope(*tensors, True, "exact", native.describe(out), options)
+    assert np.all(values_of(out)[0, 0, 1::2] == most)
