@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 import mini_kernels
@@ -11,10 +12,10 @@ from npu_rope import simulator
 
 
 @pytest.fixture(scope="session")
-def kernel_folder(tmp_path_factory, worker_id):
+def kernel_folder(tmp_path_factory):
     """Where compiled kernels go: one folder for all workers of a session."""
     base = tmp_path_factory.getbasetemp()
-    return (base if worker_id == "master" else base.parent) / "kernels"
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -48,6 +49,20 @@ def test_launches_do_not_see_each_other(compiled):
         with pytest.raises(KernelBroken, match="SIM-INIT-01"):
             kernel.run(In(floats()), Out(floats()))
     compiled("initialised", "add_of_written_memory").run(In(floats()), Out(floats()))
+
+
+def test_threads_launch_side_by_side_and_each_gets_its_own_report(compiled):
+    good, bad = compiled("reports", "number_of_each_core"), compiled("reports", "broken_on_core_two")
+
+    def one(n):
+        y = floats(count=8 * 64)
+        if n % 2:
+            return bad.run(In(floats()), Out(y), block_dim=3 + n, check=False).errors[0]["core"] == 2
+        good.run(In(floats()), Out(y), block_dim=1 + n)
+        return (y[: 8 * (1 + n)] == np.repeat(np.arange(1 + n) + 1, 8)).all()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(one, range(40)))
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------

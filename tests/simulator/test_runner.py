@@ -151,6 +151,11 @@ def test_arrays_that_overlap_are_refused(scale, pair):
         scale.run(pair[0](x), pair[1](x))
 
 
+def test_a_launch_has_at_most_22_arguments(scale):
+    with pytest.raises(ValueError, match="launch must be possible but got too many arguments"):
+        scale.run(*[In(ones())] * 23)
+
+
 def test_a_null_pointer_is_none(scale):
     scale.run(In(ones()), None)
 
