@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import changed_kernel as changed
 import guarded_memory
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,3 +42,12 @@ def library():
     loaded = native.load()
     yield loaded
     loaded.force_isa(None)
+
+
+@pytest.fixture(scope="session")
+def changed_kernel(tmp_path_factory):
+    """A library with rope's kernel broken as changed_kernel.CHANGES names it; compiled on first use."""
+    base = tmp_path_factory.getbasetemp()  # of this worker; its parent is all workers'
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "changed-kernels"
+    folder.mkdir(exist_ok=True)
+    return lambda name, **column: changed.build(folder, name, **column)

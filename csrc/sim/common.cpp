@@ -30,6 +30,11 @@ void span_of(const npu_rope_tensor& t, int64_t* low, int64_t* high) {
     }
 }
 
+// What CMakeLists.txt compiles kernels for. Other profiles are there for kernels of one's own.
+constexpr const char* kSocs = "ascend910b,ascend910_93,ascend310p";
+
+bool has_kernels(const npu_sim::Profile& p) { return p.arch == 220 || p.arch == 200; }
+
 // Libraries of kernels that stand for the built-in ones: a changed kernel is tried without a
 // rebuild. Paths, separated by colons.
 constexpr const char* kOverride = "NPU_ROPE_SIM_KERNELS";
@@ -145,10 +150,10 @@ std::string kernel_soc(const char* soc) {
 
 Check platform_of(const char* op, const char* soc, Platform* platform) {
     const npu_sim::Profile* p = npu_sim::find_profile(soc ? soc : "");
-    if (!p) {
+    if (!p || !has_kernels(*p)) {
         std::string names;
         for (int32_t i = 0; const npu_sim::Profile* q = npu_sim::profile_at(i); ++i)
-            names += (i ? ", " : "") + std::string(q->soc);
+            if (has_kernels(*q)) names += (names.empty() ? "" : ", ") + std::string(q->soc);
         return bad_value(op, "soc must be one of %s but got %s.", names.c_str(), soc ? soc : "NULL");
     }
     platform->arch = p->arch;
@@ -167,6 +172,6 @@ npu_rope_status report_sim(const Check& check) {
 extern "C" {
 
 const char* npu_rope_sim_last_error(void) { return npu_rope::g_sim_error.c_str(); }
-const char* npu_rope_sim_socs(void) { return "ascend910b,ascend910_93,ascend310p"; }
+const char* npu_rope_sim_socs(void) { return npu_rope::kSocs; }
 
 }  // extern "C"

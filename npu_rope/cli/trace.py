@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,16 +13,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from npu_rope import native, native_sim
 from npu_rope.cli import trace_plot
 from npu_rope.cli.files import replacing, unwritable
 from npu_rope.dtypes import bfloat16_bits
-from npu_rope.errors import BackendUnavailable
+from npu_rope.errors import BackendUnavailable, bad_value
 from npu_rope.params import RopeParams
 
-USAGE_ERROR = 2
+RULE_BROKEN, USAGE_ERROR = 1, 2
 PIPES = ("S", "V", "MTE2", "MTE3")
 NOT_HARDWARE = "Simulated: a model of published rates, never fitted to hardware."
 
@@ -64,16 +64,20 @@ def _group() -> None:
 @app.command()
 def rope(
     shape: Annotated[str, typer.Option(help="B,S,N,D of x.")] = "1,4096,32,128",
-    dtype: Annotated[Dtype, typer.Option(help="x's element type.")] = Dtype.BF16,
+    dtype: Annotated[
+        Dtype | None, typer.Option(help="x's element type; default bf16, f16 on Ascend310P.")
+    ] = None,
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
     n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
     layout: Annotated[
         Layout, typer.Option(help="bnsd: heads before tokens in memory, handed over as a view.")
     ] = Layout.BSND,
-    backward: Annotated[bool, typer.Option(help="Rotate by minus the angle.")] = False,
-    freq_factors: Annotated[bool, typer.Option(help="With factors, divided on the device.")] = False,
-    in_place: Annotated[bool, typer.Option(help="Write over x.")] = False,
+    backward: Annotated[bool, typer.Option("--backward", help="Rotate by minus the angle.")] = False,
+    freq_factors: Annotated[
+        bool, typer.Option("--freq-factors", help="With factors, divided on the device.")
+    ] = False,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Write over x.")] = False,
     soc: Annotated[
         str, typer.Option(help="ascend910b, ascend310p, or a chip such as Ascend910B4.")
     ] = "ascend910b",
@@ -87,9 +91,12 @@ def rope(
 ) -> None:
     """Run rope's kernel once and say where its cycles go.
 
-    The kernel and its tiling are the real ones; the time comes from a model: each instruction costs its
-    issue and its repeats or bytes, the four pipes of a core overlap as far as the kernel's events allow,
-    and the cores share the bandwidth of global memory. Nobody has compared it with hardware.
+    The kernel and its tiling are the real ones; the time comes from a model:
+    each instruction costs its issue and its repeats or bytes, the four pipes of
+    a core overlap as far as the kernel's events allow, and the cores share the
+    bandwidth of global memory. Nobody has compared it with hardware.
+
+    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
 
     Examples:
 
@@ -105,18 +112,29 @@ def rope(
     for name, target in (("output", output), ("plot", plot)):
         if target is not None and (must := unwritable(target)):
             raise _usage_error(f"[trace] {name} {must}")
+    if output is not None and output == plot:
+        raise _usage_error(f"[trace] plot must differ from output but got {plot}.")
     if plot is not None and (must := trace_plot.refusal(plot)):
         raise _usage_error(f"[trace] plot {must}")
     try:
-        params = RopeParams(n_dims or sizes[3], mode.value, n_offs=n_offs)
-        with _spans(output, plot) as path:
+        dtype = dtype or _default_dtype(soc)
+        params = RopeParams(sizes[3] if n_dims is None else n_dims, mode.value, n_offs=n_offs)
+        with tempfile.TemporaryDirectory() as folder:
+            spans = Path(folder) / "trace.json"
+            path = None if output is None and plot is None else str(spans)
             options = native_sim.SimOptions(soc=soc, trace_path=path, trace_cores=cores, one_order=True)
             run = _run(sizes, dtype, params, layout, not backward, freq_factors, in_place, options)
-            if plot is not None and path is not None:
+            if output is not None:
+                with spans.open("rb") as source, replacing(output, "wb") as stream:
+                    shutil.copyfileobj(source, stream)
+            if plot is not None:
                 with replacing(plot, "wb") as stream:
-                    trace_plot.draw(Path(path), run, stream, plot.suffix[1:])
+                    trace_plot.draw(spans, run, stream, plot.suffix[1:])
     except (ValueError, TypeError, BackendUnavailable) as error:
         raise _usage_error(str(error)) from None
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(RULE_BROKEN) from None
     if json_:
         print(json.dumps(run, indent=1))
     else:
@@ -139,16 +157,19 @@ def _sizes(text: str) -> tuple[int, int, int, int]:
     return b, s, n, d
 
 
-@contextmanager
-def _spans(output: Path | None, plot: Path | None) -> Iterator[str | None]:
-    """Where the spans are written: the output, a file that goes away after the plot, or nowhere."""
-    if output is not None:
-        yield str(output)
-    elif plot is None:
-        yield None
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            yield str(Path(folder) / "trace.json")
+def _default_dtype(soc: str) -> Dtype:
+    """bfloat16, where the chip has it."""
+    chips = native_sim.load().profiles()
+    lacking = {name.lower() for p in chips if p["arch"] == 200 for name in (p["soc"], p["name"])}
+    return Dtype.F16 if soc.lower() in lacking else Dtype.BF16
+
+
+def _values(sizes: tuple[int, ...]) -> Any:
+    try:
+        return np.random.default_rng(0).standard_normal(sizes, dtype=np.float32)
+    except (ValueError, MemoryError):
+        text = ",".join(str(size) for size in sizes)
+        raise bad_value("trace", f"shape must fit into memory but got {text}.") from None
 
 
 def _run(
@@ -162,15 +183,13 @@ def _run(
     options: native_sim.SimOptions,
 ) -> dict[str, Any]:
     b, s, n, d = sizes
-    rng = np.random.default_rng(0)
-    memory = (b, n, s, d) if layout is Layout.BNSD else sizes
-    values = rng.standard_normal(memory, dtype=np.float32)
+    values = _values((b, n, s, d) if layout is Layout.BNSD else sizes)
     x: Any = values
     if dtype is not Dtype.F32:
         x = values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
     out = x if in_place else np.empty_like(x)
     positions = np.arange(s, dtype=np.int32)
-    factors = rng.uniform(1, 8, params.n_dims // 2).astype(np.float32) if with_factors else None
+    factors = np.linspace(1, 8, params.n_dims // 2, dtype=np.float32) if with_factors else None
     simulator = native_sim.load()
 
     def tensor(a: Any) -> native.CTensor:
@@ -198,6 +217,12 @@ def _run(
         "shape": list(sizes),
         "dtype": dtype.value,
         "mode": params.rope_mode.name.lower(),
+        "n_dims": params.n_dims,
+        "n_offs": params.n_offs,
+        "layout": layout.value,
+        "forward": forward,
+        "freq_factors": with_factors,
+        "in_place": in_place,
         **summary,
         "least_bytes": least,
         "roofline_cycles": roofline,
@@ -209,48 +234,58 @@ def _run(
 # ---- what is printed -----------------------------------------------------------------------------
 
 
+def _bandwidth(run: dict[str, Any]) -> str:
+    gigabytes = (run["bytes_read"] + run["bytes_written"]) / max(run["microseconds"], 1e-9) / 1e3
+    return f"{gigabytes / 1e3:.2f} TB/s" if gigabytes >= 100 else f"{gigabytes:.2f} GB/s"
+
+
 def _print(run: dict[str, Any], output: Path | None, plot: Path | None) -> None:
     console = Console(highlight=False)
-    shape = ",".join(str(size) for size in run["shape"])
-    console.print(
-        f"[bold]rope [{shape}] {run['dtype']} {run['mode']} on {run['soc']}[/], simulated", markup=True
-    )
-    console.print(f"[dim]{NOT_HARDWARE}[/]")
     moved = run["bytes_read"] + run["bytes_written"]
-    per_second = moved / max(run["microseconds"], 1e-9) / 1e6
-    console.print(
-        f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself"
-    )
-    console.print(
-        f"memory    {moved:,.0f} bytes moved ({moved / run['least_bytes']:.3f} x the least),"
-        f" {per_second:.2f} TB/s; {run['roofline_share']:.1%} of the memory roofline"
-    )
-    console.print(
-        f"cores     {run['cores']:.0f}, the slowest is core {run['slowest_core']:.0f}; of its time:"
-    )
+    excess = moved / run["least_bytes"]
+    slowest = f"the slowest is core {run['slowest_core']:.0f}, below" if run["cores"] > 1 else "below"
+    for line in (
+        f"[bold]{trace_plot.call_of(run)}[/] on {run['soc']}, simulated",
+        f"[dim]{NOT_HARDWARE}[/]",
+        "",
+        f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",
+        f"memory    {moved:,.0f} bytes moved ({excess:.3f} x the least), {_bandwidth(run)}",
+        f"roofline  {run['roofline_share']:.1%} of what the memory allows",
+        f"cores     {run['cores']:.0f}; {slowest}",
+        "",
+    ):
+        console.print(line, soft_wrap=True)
+    console.print(_pipes(run))
+    console.print()
+    console.print(_instructions(run))
+    if output or plot:
+        console.print()
+    for what, path in (("timeline", output), ("plot", plot)):
+        if path is not None:
+            console.print(f"{what} written to {escape(str(path))}", soft_wrap=True)
+
+
+def _table(*titles: str, left: tuple[str, ...]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for title in ("pipe", "busy cycles", "share", "instructions (all cores)"):
-        table.add_column(title, justify="left" if title == "pipe" else "right")
+    for title in titles:
+        table.add_column(title, justify="left" if title in left else "right", no_wrap=True)
+    return table
+
+
+def _pipes(run: dict[str, Any]) -> Table:
+    table = _table("pipe", "busy cycles", "of its time", "instructions of all cores", left=("pipe",))
     for pipe in PIPES:
         busy = run[f"busy_{pipe}"]
         share = busy / max(run["cycles"], 1e-9)
         table.add_row(pipe, f"{busy:,.0f}", f"{share:.1%}", f"{run[f'instructions_{pipe}']:,.0f}")
-    console.print(table)
-    table = Table(box=None, pad_edge=False)
-    for title in ("instruction", "pipe", "count", "repeats", "bytes", "cycles", "share"):
-        table.add_column(title, justify="left" if title in ("instruction", "pipe") else "right")
+    return table
+
+
+def _instructions(run: dict[str, Any]) -> Table:
+    titles = ("instruction", "pipe", "count", "repeats", "bytes", "cycles", "of its time")
+    table = _table(*titles, left=("instruction", "pipe"))
     for api in sorted(run["apis"], key=lambda a: -float(a["cycles"])):
         share = api["cycles"] / max(run["cycles"], 1e-9)
-        table.add_row(
-            api["api"],
-            api["pipe"],
-            f"{api['count']:,.0f}",
-            f"{api['repeats']:,.0f}",
-            f"{api['bytes']:,.0f}",
-            f"{api['cycles']:,.0f}",
-            f"{share:.1%}",
-        )
-    console.print(table)
-    for what, path in (("timeline", output), ("plot", plot)):
-        if path is not None:
-            console.print(f"{what} written to {path}", soft_wrap=True)
+        numbers = [f"{api[name]:,.0f}" for name in ("count", "repeats", "bytes", "cycles")]
+        table.add_row(api["api"], api["pipe"], *numbers, f"{share:.1%}")
+    return table

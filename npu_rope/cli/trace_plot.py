@@ -1,4 +1,4 @@
-"""A timeline as a picture: a row for each pipe of a core, a bar for each instruction."""
+"""A timeline as a picture: a row for each pipe of a core, bars where it is busy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 PIPES = ("S", "V", "MTE2", "MTE3")
 COLOURS = {"S": "#9a9a9a", "V": "#0b3c8c", "MTE2": "#2f8f5b", "MTE3": "#d9801a"}
 INK = "#1a1a1a"
+PIXELS = 1500  # across; a shorter pause cannot be seen, and would be drawn as a seam here and there
 
 
 def refusal(path: Path) -> str | None:
@@ -24,6 +25,27 @@ def refusal(path: Path) -> str | None:
     return None
 
 
+def call_of(run: dict[str, Any]) -> str:
+    """Operator, shape, types, and what is not as it is by default."""
+    b, s, n, d = run["shape"]
+    said = [] if run["n_dims"] == d else [f"n_dims {run['n_dims']} from {run['n_offs']}"]
+    said += [] if run["layout"] == "bsnd" else [run["layout"]]
+    said += [] if run["forward"] else ["backward"]
+    said += [name for name in ("freq_factors", "in_place") if run[name]]
+    return ", ".join([f"{run['op']} [{b},{s},{n},{d}] {run['dtype']} {run['mode']}", *said])
+
+
+def _without_seams(spans: list[tuple[float, float]], shortest: float) -> list[tuple[float, float]]:
+    """The spans joined where the pause between two is shorter than that."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if joined and begin - joined[-1][1] < shortest:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
 def draw(spans: Path, run: dict[str, Any], stream: IO[bytes], kind: str) -> None:
     """Write the timeline of the trace's cores as png, svg or pdf."""
     matplotlib: Any = importlib.import_module("matplotlib")
@@ -32,25 +54,27 @@ def draw(spans: Path, run: dict[str, Any], stream: IO[bytes], kind: str) -> None
     events = json.loads(spans.read_text())["traceEvents"]
     events = [e for e in events if e["ph"] == "X"]
     cores = sorted({e["pid"] for e in events})
-    height = 1.1 * len(cores) + 1.2
-    canvas, axes = plt.subplots(len(cores), 1, figsize=(12, height), sharex=True, squeeze=False)
+    each = min(1.1, max(0.75, 24 / len(cores)))  # inches
+    size = (12, each * len(cores) + 1.0)
+    canvas, axes = plt.subplots(len(cores), 1, figsize=size, sharex=True, squeeze=False, layout="constrained")
     for axis, core in zip(axes[:, 0], cores, strict=True):
         for row, pipe in enumerate(PIPES):
-            own = [(e["ts"], e["dur"]) for e in events if e["pid"] == core and e["tid"] == row]
-            axis.broken_barh(own, (len(PIPES) - 1 - row - 0.4, 0.8), facecolors=COLOURS[pipe], linewidth=0)
-        axis.set_yticks(range(len(PIPES)), PIPES[::-1], fontsize=8)
+            own = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["pid"] == core and e["tid"] == row]
+            bars = [(begin, end - begin) for begin, end in _without_seams(own, run["microseconds"] / PIXELS)]
+            axis.broken_barh(bars, (len(PIPES) - 1 - row - 0.4, 0.8), facecolors=COLOURS[pipe], linewidth=0)
+        axis.set_yticks(range(len(PIPES)), PIPES[::-1], fontsize=7)
         axis.set_ylabel(f"core {core}", fontsize=9, color=INK)
         axis.set_ylim(-0.6, len(PIPES) - 0.4)
+        axis.set_xlim(0, run["microseconds"])
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
     axes[-1, 0].set_xlabel("microseconds (simulated, without the launch itself)", fontsize=9, color=INK)
-    shape = ",".join(str(size) for size in run["shape"])
-    canvas.suptitle(
-        f"{run['op']} [{shape}] {run['dtype']} {run['mode']} on {run['soc']}, simulated:"
-        f" {run['microseconds']:.1f} us, {run['roofline_share']:.0%} of the memory roofline",
+    axes[0, 0].set_title(
+        f"{call_of(run)} on {run['soc']}, simulated:"
+        f" {run['microseconds']:.1f} us, {run['roofline_share']:.1%} of the memory roofline",
         fontsize=11,
         color=INK,
+        pad=10,
     )
-    canvas.tight_layout()
     canvas.savefig(stream, format=kind, dpi=130, facecolor="white")
     plt.close(canvas)

@@ -74,14 +74,17 @@ def validate(
 ) -> None:
     """Compare npu_rope with a float64 reference and with a real ggml, case by case.
 
-    Exact: every back end against float64; cos and sin may be off by 2^-23 (2^-20 on the simulated
-    Ascend cores, sim and sim:ascend310p), the rest is rounding.
+    Exact: every back end against float64; cos and sin may be off by 2^-23
+    (2^-20 on the simulated Ascend cores, sim and sim:ascend310p), the rest is
+    rounding.
 
-    ggml: policy 'ggml' and the real ggml library, each against ggml's own float32 angles, where only
-    the rotation may round. 'bits' is the share of elements equal to the last bit, 'from exact' how far
-    ggml itself is from float64.
+    ggml: policy 'ggml' and the real ggml library, each against ggml's own
+    float32 angles, where only the rotation may round. 'bits' is the share of
+    elements equal to the last bit, 'from exact' how far ggml itself is from
+    float64.
 
-    Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced back end absent.
+    Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced
+    back end absent.
 
     Examples:
 

@@ -1,0 +1,58 @@
+"""rope's kernel broken on purpose: a text of its sources replaced, compiled as the build compiles it.
+
+``NPU_ROPE_SIM_KERNELS`` names the library; the simulator then runs it instead of the built-in one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from npu_rope import simulator
+
+KERNELS = Path(__file__).parents[1] / "op_kernel"
+VARIABLE = "NPU_ROPE_SIM_KERNELS"
+DT = {
+    "float": "DT_FLOAT",
+    "half": "DT_FLOAT16",
+    "bfloat16_t": "DT_BF16",
+    "int32_t": "DT_INT32",
+    "int64_t": "DT_INT64",
+}
+SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
+
+# name: (file, text, what replaces it)
+CHANGES = {
+    "nothing": ("npu_rope.cpp", "namespace rope_device {\n", "namespace rope_device {\n"),
+    "no order of vector instructions": ("common/vector_steps.h", "AscendC::PipeBarrier<PIPE_V>();", ""),
+    "sine's sign": (
+        "common/rope_table.h",
+        SINE,
+        SINE + " OrderV(); AscendC::Muls(sin_, sin_, -1.0f, count);",
+    ),
+}
+
+
+def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):
+    """The library of one column of element types, below folder; made once, whoever comes first."""
+    sources = Path(folder) / name.replace(" ", "-").replace("'", "")
+    if not sources.exists():
+        _copy(sources, *CHANGES[name])
+    types = {"X": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "OUT": x}
+    defines = {"npu_rope": "npu_rope__{}__{}_{}_{}_{}".format(soc, *types.values())}
+    for argument, kind in types.items():
+        defines |= {f"DTYPE_{argument}": kind, f"ORIG_DTYPE_{argument}": DT[kind]}
+    return simulator.build(sources / "npu_rope.cpp", soc=soc, defines=defines, folder=folder)
+
+
+def _copy(target, file, text, replacement):
+    unfinished = Path(tempfile.mkdtemp(dir=target.parent)) / "op_kernel"
+    shutil.copytree(KERNELS, unfinished)
+    original = (unfinished / file).read_text()
+    assert original.count(text) == 1, f"{file} must hold {text!r} once; mend tests/changed_kernel.py"
+    (unfinished / file).write_text(original.replace(text, replacement))
+    try:
+        unfinished.rename(target)
+    except OSError:  # another worker was first
+        shutil.rmtree(unfinished)

@@ -1,0 +1,260 @@
+"""npu-rope trace as a user runs it: what it prints, what it writes, how it refuses."""
+
+import json
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import changed_kernel as changed
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from npu_rope import native_sim
+from npu_rope.cli import trace_plot
+from npu_rope.cli.app import app
+
+SMALL = ["--shape", "1,40,6,64"]
+FLOAT = [*SMALL, "--dtype", "f32"]
+
+
+def run(*arguments, width=80):
+    return CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["trace", "rope", *arguments])
+
+
+def summary(*arguments):
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# ---- what is printed ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("shape", ["1,1,1,2", "1,300,32,128"])
+def test_no_line_is_wider_than_the_terminal_or_wraps(shape, width):
+    done = run("--shape", shape, width=width)
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    starts = r"rope|Simulated|time|memory|roofline|cores|pipe|S|V|MTE2|MTE3|instruction|\w+(::\w+)?  |$"
+    assert all(re.match(starts, line) for line in lines), done.stdout
+
+
+def test_what_is_printed_says_that_it_is_simulated_and_what_was_run():
+    done = run(*SMALL, "--mode", "normal", "--n-dims", "20", "--n-offs", "6", "--in-place", "--backward")
+    first, second, *_ = done.stdout.splitlines()
+    assert first.startswith(
+        "rope [1,40,6,64] bf16 normal, n_dims 20 from 6, backward, in_place on Ascend910B"
+    )
+    assert first.endswith(", simulated")
+    assert "never fitted to hardware" in second
+
+
+def test_the_shares_are_of_the_slowest_cores_time():
+    found = summary(*SMALL)
+    for line in run(*SMALL).stdout.splitlines():
+        if match := re.match(r"(MTE2|MTE3|V) +([\d,]+) +([\d.]+)% ", line):
+            pipe, busy, share = match.groups()
+            assert int(busy.replace(",", "")) == round(found[f"busy_{pipe}"])
+            assert float(share) == pytest.approx(100 * found[f"busy_{pipe}"] / found["cycles"], abs=0.06)
+
+
+def test_json_is_the_summary_of_the_launch():
+    found = summary(*SMALL, "--freq-factors")
+    assert (found["op"], found["shape"], found["dtype"]) == ("rope", [1, 40, 6, 64], "bf16")
+    assert found["freq_factors"] is True
+    assert found["bytes_written"] == 40 * 6 * 64 * 2
+    assert found["least_bytes"] == 2 * found["bytes_written"] + 4 * 40 + 4 * 32
+    assert 0 < found["roofline_share"] <= 1
+    assert found["cycles"] == pytest.approx(found["microseconds"] * 1e3 * found["clock_ghz"])
+    assert sum(api["bytes"] for api in found["apis"]) > 0
+    assert "never fitted to hardware" in found["note"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--dtype", "f16"],
+        ["--mode", "normal"],
+        ["--n-dims", "32", "--n-offs", "16"],
+        ["--layout", "bnsd"],
+        ["--backward"],
+        ["--freq-factors"],
+        ["--in-place"],
+        ["--in-place", "--layout", "bnsd"],
+        ["--soc", "ascend310p"],
+        ["--soc", "Ascend910B4"],
+        ["--cores", "0"],
+    ],
+    ids=" ".join,
+)
+def test_every_option_runs_and_shows_in_the_summary(more):
+    found, plain = summary(*SMALL, *more), summary(*SMALL)
+    told = {k: v for k, v in found.items() if plain.get(k) != v}
+    assert bool(told) == (more != ["--cores", "0"])
+    assert found["bytes_written"] == plain["bytes_written"] or "--n-dims" in more
+
+
+def test_the_default_type_is_one_that_the_chip_has():
+    assert summary(*SMALL)["dtype"] == "bf16"
+    for soc in ("ascend310p", "Ascend310P3"):
+        assert summary(*SMALL, "--soc", soc)["dtype"] == "f16"
+
+
+# ---- what is written -----------------------------------------------------------------------------------
+
+
+def spans_of(path):
+    return [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+
+
+def test_the_timeline_is_chrome_trace_json(tmp_path):
+    path = tmp_path / "t.json"
+    done = run(*SMALL, "-o", str(path), "--cores", "2")
+    assert done.exit_code == 0, done.stderr
+    assert f"timeline written to {path}" in done.stdout
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {(e["pid"], e.get("tid")): e["args"]["name"] for e in events if e["ph"] == "M"}
+    assert {names[core, tid] for core in (0, 1) for tid in range(4)} == {"S", "V", "MTE2", "MTE3"}
+    assert [names[core, None] for core in (0, 1)] == ["core 0", "core 1"]
+    spans = spans_of(path)
+    assert {e["pid"] for e in spans} == {0, 1}
+    assert all(e["dur"] > 0 and e["ts"] >= 0 and e["name"] and e["args"]["line"] for e in spans)
+    end = max(e["ts"] + e["dur"] for e in spans)
+    assert end <= summary(*SMALL)["microseconds"] * 1.001
+
+
+def test_instructions_of_one_pipe_do_not_overlap(tmp_path):
+    run(*SMALL, "-o", str(tmp_path / "t.json"))
+    rows = {}
+    for e in spans_of(tmp_path / "t.json"):
+        rows.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+    for row in rows.values():
+        row.sort()
+        assert all(after[0] >= before[1] - 2e-3 for before, after in pairwise(row))
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_plot_is_a_picture_of_its_kind(suffix, magic, tmp_path):
+    path = tmp_path / f"t.{suffix}"
+    done = run(*SMALL, "--plot", str(path))
+    assert done.exit_code == 0, done.stderr
+    assert f"plot written to {path}" in done.stdout
+    assert path.read_bytes().startswith(magic)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_plot_has_bars_of_every_pipe_that_works(tmp_path):
+    """Colours, in a picture read back: those of the pipes, and white."""
+    import matplotlib.image
+
+    run(*SMALL, "--plot", str(tmp_path / "t.png"), "--cores", "3")
+    pixels = matplotlib.image.imread(tmp_path / "t.png")[..., :3]
+    for pipe, wanted in trace_plot.COLOURS.items():
+        colour = [int(wanted[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        drawn = np.count_nonzero(np.abs(pixels - colour).max(-1) < 0.01)
+        assert drawn > 500 or pipe == "S"  # the scalar unit may have nothing to do
+
+
+def test_pauses_that_no_one_sees_are_not_drawn_as_seams():
+    spans = [(5.0, 6.0), (0.0, 1.0), (1.0001, 2.0), (3.0, 4.0), (3.5, 3.7)]
+    assert trace_plot._without_seams(spans, 0.01) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+
+
+def test_timeline_and_plot_at_once(tmp_path):
+    done = run(*SMALL, "-o", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.svg"))
+    assert done.exit_code == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"a.json", "a.svg"}
+
+
+# ---- how it refuses ------------------------------------------------------------------------------------
+
+SHAPE = "[trace] shape must be four positive numbers B,S,N,D but got"
+FOLDER = "must be a file in an existing folder but got"
+BAD = {
+    "three sizes": (["--shape", "1,2,3"], f"{SHAPE} 1,2,3."),
+    "a word": (["--shape", "1,2,3,x"], f"{SHAPE} 1,2,3,x."),
+    "zero": (["--shape", "1,0,3,8"], f"{SHAPE} 1,0,3,8."),
+    "huge": (
+        ["--shape", "999999,999999,9999,8"],
+        "[trace] shape must fit into memory but got 999999,999999,9999,8.",
+    ),
+    "odd head": (["--shape", "1,2,3,7"], "[rope] n_dims must be a positive even number but got 7."),
+    "wide head": (
+        ["--shape", "1,2,3,2048"],
+        "[rope] x must have a head size of at most 1024 on an NPU but got 2048.",
+    ),
+    "n_dims 0": (["--n-dims", "0"], "[rope] n_dims must be a positive even number but got 0."),
+    "window": (["--n-dims", "200"], "[rope] n_dims must be at most the head size 64 but got 200."),
+    "n_offs": (["--n-offs", "3"], "[rope] n_offs must be an even number >= 0 but got 3."),
+    "soc": (["--soc", "ascend1"], "[rope] soc must be one of ascend910b, "),
+    "soc without kernels": (["--soc", "ascend950"], "[rope] soc must be one of ascend910b, "),
+    "bfloat16": (
+        ["--soc", "ascend310p", "--dtype", "bf16"],
+        "[rope] x must be float32 or float16 on ascend310p but got bfloat16.",
+    ),
+    "dtype": (["--dtype", "f64"], "'f64' is not one of"),
+    "cores": (["--cores", "-1"], "Invalid value for '--cores'"),
+    "output": (["-o", "/nonexistent/t.json"], f"[trace] output {FOLDER} /nonexistent/t.json."),
+    "folder": (["-o", "/"], f"[trace] output {FOLDER} /."),
+    "plot": (["--plot", "/nonexistent/t.png"], f"[trace] plot {FOLDER} /nonexistent/t.png."),
+    "suffix": (["--plot", "t.gif"], "[trace] plot must end in .png, .svg, .pdf but got t.gif."),
+    "one file": (["--plot", "t.png", "-o", "t.png"], "[trace] plot must differ from output but got t.png."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_usage_exits_2_with_one_line_and_writes_nothing(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, said = BAD[name]
+    files = [] if "-o" in arguments else ["-o", "new.json"]
+    files += [] if "--plot" in arguments else ["--plot", "new.png"]
+    done = run(*SMALL, *files, *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    if said.startswith("["):
+        assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_simulator_exits_2_and_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(native_sim, "_loaded", None)
+    monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
+    done = run(*SMALL)
+    assert done.exit_code == 2
+    assert "[sim] backend must be available but its library libnpu_rope_sim was not found" in done.stderr
+    assert "Build it with" in done.stderr
+
+
+def test_a_missing_matplotlib_is_named_before_anything_is_run(tmp_path):
+    code = "import sys; sys.modules['matplotlib'] = None; from npu_rope.cli import main; main()"
+    command = [sys.executable, "-c", code, "trace", "rope", *SMALL, "--plot", str(tmp_path / "t.png")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "[trace] plot must have matplotlib but got none: pip install 'npu-rope[plot]'\n"
+
+
+def test_a_kernel_that_breaks_a_rule_exits_1_with_the_rule_and_keeps_the_earlier_file(
+    changed_kernel, monkeypatch, tmp_path
+):
+    monkeypatch.setenv(changed.VARIABLE, str(changed_kernel("no order of vector instructions")))
+    path = tmp_path / "t.json"
+    path.write_text("earlier")
+    done = run(*FLOAT, "-o", str(path))
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert re.match(r"\[rope\] kernel must keep the simulator's rules but got SIM-HAZARD-02 ", done.stderr)
+    assert path.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unchanged_kernel_on_the_same_way_runs(changed_kernel, monkeypatch):
+    before = summary(*FLOAT)
+    library = Path(changed_kernel("nothing"))
+    monkeypatch.setenv(changed.VARIABLE, f"/nonexistent.so:{library}")
+    assert summary(*FLOAT) == before
