@@ -84,6 +84,11 @@ class NativeSim:
         self._rope.argtypes = [tensor, tensor, tensor, C.POINTER(CParams), C.c_int32, C.c_int32, tensor]
         self._rope.argtypes += [C.POINTER(CSimOptions)]
 
+    @property
+    def kernel_folder(self) -> Path:
+        """Where the operators' kernels lie, each a library of its own."""
+        return self.path.parent / "npu_rope_sim_kernels"
+
     def socs(self) -> list[str]:
         """The SoCs that the operators' kernels were compiled for."""
         return str(self.lib.npu_rope_sim_socs().decode()).split(",")

@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -109,6 +110,7 @@ def _simulator() -> list[Finding]:
     findings = [
         Finding(group, "library", True, str(library.path)),
         Finding(group, "kernels for", None, ", ".join(library.socs())),
+        _kernels(library.kernel_folder),
         Finding(group, "chips", None, ", ".join(str(p["name"]) for p in library.profiles())),
         Finding(group, "rules", None, f"{len(library.rules())}, all on"),
     ]
@@ -117,6 +119,13 @@ def _simulator() -> list[Finding]:
     except BackendUnavailable as error:
         findings.append(Finding(group, "kernel headers", False, error.missing, error.remedy))
     return findings
+
+
+def _kernels(folder: Path) -> Finding:
+    count = len(list(folder.glob("npu_*.so")))
+    if count:
+        return Finding("simulator", "kernels", True, f"{count} in {folder}")
+    return Finding("simulator", "kernels", False, f"none in {folder}", "Reinstall npu-rope.")
 
 
 def _torch() -> list[Finding]:

@@ -1,14 +1,28 @@
 """npu-rope doctor reports what is here and how to get what is not."""
 
 import json
+import os
 import subprocess
 import sys
+from functools import cache
+
+from npu_rope import native
+from npu_rope.cli import doctor
 
 
-def run(*arguments):
+def run(*arguments, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "npu_rope.cli", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "npu_rope.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
     )
+
+
+@cache
+def findings():
+    return json.loads(run("doctor", "--json").stdout)
 
 
 def test_doctor_exits_0_and_names_every_back_end():
@@ -19,22 +33,56 @@ def test_doctor_exits_0_and_names_every_back_end():
 
 
 def test_absent_pieces_come_with_a_remedy():
-    findings = json.loads(run("doctor", "--json").stdout)
-    absent = [f for f in findings if f["present"] is False and f["group"] in ("back ends", "NPU", "peers")]
+    absent = [f for f in findings() if f["present"] is False and f["group"] in ("back ends", "NPU", "peers")]
     assert absent
     assert all(f["remedy"] for f in absent)
 
 
 def test_the_library_in_use_is_named():
-    findings = {(f["group"], f["piece"]): f for f in json.loads(run("doctor", "--json").stdout)}
-    assert findings["npu_rope", "C library"]["present"] is True
-    assert findings["npu_rope", "instruction set"]["detail"].split()[0] in (
+    told = {(f["group"], f["piece"]): f for f in findings()}
+    assert told["npu_rope", "C library"]["present"] is True
+    assert told["npu_rope", "instruction set"]["detail"].split()[0] in (
         "avx512_bf16",
         "avx512",
         "avx2",
         "baseline",
         "neon",
     )
+
+
+def test_the_simulator_is_described():
+    found = {f["piece"]: f for f in findings() if f["group"] == "simulator"}
+    assert found["library"]["present"] is True
+    assert "libnpu_rope_sim" in found["library"]["detail"]
+    assert found["kernels for"]["detail"] == "ascend910b, ascend910_93, ascend310p"
+    assert found["kernels"]["present"] is True
+    assert found["kernels"]["detail"].startswith("10 in ")
+    assert {"Ascend910B1", "Ascend310P3"} <= set(found["chips"]["detail"].split(", "))
+    assert int(found["rules"]["detail"].split(",")[0]) > 40
+    assert found["kernel headers"]["present"] is True
+
+
+def test_a_missing_simulator_comes_with_a_remedy(tmp_path):
+    """Its library alone is taken away."""
+    (tmp_path / "libnpu_rope.so").symlink_to(native.load().path)
+    found = json.loads(run("doctor", "--json", NPU_ROPE_LIB_DIR=str(tmp_path)).stdout)
+    told = {(f["group"], f["piece"]): f for f in found}
+    for group, piece in (
+        ("back ends", "sim"),
+        ("back ends", "sim:ascend310p"),
+        ("simulator", "library"),
+    ):
+        finding = told[group, piece]
+        assert finding["present"] is False
+        assert finding["detail"] == f"its library libnpu_rope_sim was not found in {tmp_path}"
+        assert "pip install" in finding["remedy"]
+    assert told["back ends", "cpu"]["present"] is True
+
+
+def test_missing_kernels_are_noticed(tmp_path):
+    finding = doctor._kernels(tmp_path)
+    assert (finding.present, finding.detail) == (False, f"none in {tmp_path}")
+    assert finding.remedy
 
 
 def test_no_arguments_print_help():

@@ -4,15 +4,18 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import changed_kernel as changed
 import pytest
 from typer.testing import CliRunner
 
 import npu_rope
+from npu_rope import native_sim
 from npu_rope.cli import validate as command
 from npu_rope.cli.app import app
 from npu_rope.cli.report import _summary_line as summary_line
@@ -60,7 +63,7 @@ def test_without_ggml_the_summary_says_so():
     ("arguments", "said"),
     [
         (["--backend", "npu"], "missing: the torch_npu package"),
-        (["--backend", "sim"], "the Ascend simulator and its kernels are not part of this version"),
+        (["--backend", "sim:ascend950"], "backend must be one of reference, cpu"),
         (["--backend", "gpu"], "backend must be one of reference, cpu"),
         (["--filter", "no such case"], "filter must match a case"),
         (["--filter", "no such [case"], "filter must be a text or a regex"),
@@ -139,14 +142,15 @@ def test_json_has_every_judgement(tmp_path):
     assert document["failed"] == 0
     (case,) = document["cases"]
     executors = {j["backend_name"]: j for j in case["judgements"]}
-    assert {"reference", "cpu", "cpu:ggml"} <= set(executors)
+    assert {"reference", "cpu", "cpu:ggml", "sim", "sim:ascend310p"} <= set(executors)
     assert 0 < executors["cpu"]["error_over_bound"] <= 1
 
 
 def test_csv_rows_have_test_backend_ops_columns():
     done = run("validate", "--format", "csv", "--no-ggml", *FEW)
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert {r["backend_name"] for r in rows} == {"reference", "cpu", "cpu:ggml"}
+    named = {r["backend_name"] for r in rows}
+    assert named == {"reference", "cpu", "cpu:ggml", "sim", "sim:ascend310p"}
     assert all(r["op_params"].startswith("type=f32,ne_a=[128,32,2,1]") for r in rows)
     assert {r["passed"] for r in rows} == {"True"}
 
@@ -154,7 +158,7 @@ def test_csv_rows_have_test_backend_ops_columns():
 def test_junit_counts_its_cases():
     done = run("validate", "--format", "junit", "--no-ggml", *ONE)
     root = ElementTree.fromstring(done.stdout)
-    assert root.get("tests") == str(len(root.findall("testcase"))) == "3"
+    assert root.get("tests") == str(len(root.findall("testcase"))) == "5"
     assert root.get("failures") == "0"
 
 
@@ -179,3 +183,123 @@ def test_a_wrong_result_exits_1_with_its_worst_element_and_a_reproducer(monkeypa
     assert "worst element" in outcome.output
     assert "position" in outcome.output
     assert "reproduce: npu-rope validate --suite models --op 'llama-3.1-8b/decode" in outcome.output
+
+
+# ---- simulated devices -----------------------------------------------------------------------------
+
+DEVICES = ["--backend", "sim", "--backend", "sim:ascend310p", "--no-ggml", "--suite", "models"]
+LLAMA = [*DEVICES, "--filter", r"llama-3.1-8b/(decode|prefill\(type=f16)"]  # float32, float16, bfloat16
+NO_BFLOAT16 = "Ascend310P has no bfloat16"
+
+
+def invoke(*arguments):
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["validate", *arguments])
+
+
+def test_console_shows_both_devices_and_what_one_cannot():
+    done = invoke(*LLAMA)
+    assert done.exit_code == 0, done.output
+    lines = {line.split("/")[-1]: line for line in done.stdout.splitlines() if line.startswith("ok ")}
+    assert len(lines) == 3
+    for name, line in lines.items():
+        assert ("unsupported" in line) == ("type=bf16" in name)
+    on_910b, on_310p = (line for line in done.stdout.splitlines() if line.startswith("sim"))
+    assert on_910b.startswith("sim (Ascend910B, simulated) vs float64 (exact): 3 of 3 within bounds")
+    assert on_310p.startswith("sim:ascend310p (simulated) vs float64 (exact): 2 of 2 within bounds")
+    for line in (on_910b, on_310p):
+        assert re.search(r"; 9\d\.\d+%|; 100\.000% of 16-bit elements within one ulp of cpu's", line)
+    assert f"1 unsupported ({NO_BFLOAT16})" in on_310p
+    assert "unsupported" not in on_910b
+
+
+def test_json_tells_the_devices_apart_and_how_near_the_cpu_they_are():
+    document = json.loads(invoke(*LLAMA, "--format", "json").stdout)
+    assert (document["total"], document["failed"]) == (3, 0)
+    for case in document["cases"]:
+        on_910b, on_310p = case["judgements"]
+        assert (on_910b["backend_name"], on_310p["backend_name"]) == ("sim", "sim:ascend310p")
+        assert on_910b["verdict"] == "ok"
+        assert 0 < on_910b["error_over_bound"] <= 1
+        assert on_910b["angle_policy"] == "exact"
+        assert (on_910b["near_cpu_share"] is None) == (case["dtype"] == "float32")
+        assert case["dtype"] == "float32" or on_910b["near_cpu_share"] >= 0.995
+        supported = case["dtype"] != "bfloat16"
+        assert on_310p["supported"] is supported
+        assert (on_310p["verdict"], on_310p["error_message"]) == (
+            ("ok", "") if supported else ("unsupported", NO_BFLOAT16)
+        )
+
+
+def test_csv_has_the_share_near_the_cpu_and_the_reason():
+    rows = list(csv.DictReader(io.StringIO(invoke(*LLAMA, "--format", "csv").stdout)))
+    assert [r["backend_name"] for r in rows] == ["sim", "sim:ascend310p"] * 3
+    for r in rows:
+        bfloat16 = "type=bf16" in r["op_params"]
+        unsupported = bfloat16 and r["backend_name"] == "sim:ascend310p"
+        assert r["supported"] == str(not unsupported)
+        assert r["error_message"] == (NO_BFLOAT16 if unsupported else "")
+        judged_near = not unsupported and "type=f32" not in r["op_params"]
+        assert bool(r["near_cpu_share"]) == judged_near
+
+
+def test_junit_skips_what_a_device_cannot():
+    root = ElementTree.fromstring(invoke(*LLAMA, "--format", "junit").stdout)
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("6", "0", "1")
+    (skipped,) = (case for case in root.findall("testcase") if case.find("skipped") is not None)
+    assert skipped.get("classname") == "models.sim:ascend310p"
+    assert skipped.find("skipped").get("message") == NO_BFLOAT16
+
+
+@pytest.fixture
+def broken(changed_kernel, monkeypatch):
+    """Makes the simulator run rope's float32 kernel broken so."""
+    return lambda name: monkeypatch.setenv(changed.VARIABLE, str(changed_kernel(name)))
+
+
+DECODE = [*DEVICES[:2], *DEVICES[4:], "--filter", "llama-3.1-8b/decode(type=f32"]
+RULE = "[rope] kernel must keep the simulator's rules but got SIM-HAZARD-02 "
+
+
+@pytest.mark.parametrize("format_", ["console", "json", "csv", "junit"])
+def test_a_kernel_that_breaks_a_rule_fails_with_the_rule(format_, broken):
+    broken("no order of vector instructions")
+    done = invoke(*DECODE, "--format", format_)
+    assert done.exit_code == 1
+    if format_ == "console":
+        assert f"  sim: {RULE}" in done.stdout
+        assert "sim (Ascend910B, simulated) vs float64 (exact): 0 of 1 within bounds" in done.stdout
+        assert "reproduce: npu-rope validate --suite models --op 'llama-3.1-8b/decode" in done.stdout
+        assert "FAIL: 0 of 1 cases within their bounds" in done.stdout
+    elif format_ == "json":
+        (judgement,) = json.loads(done.stdout)["cases"][0]["judgements"]
+        assert judgement["verdict"] == FAIL
+        assert judgement["error_message"].startswith(RULE)
+        assert judgement["supported"] is True
+    elif format_ == "csv":
+        (row,) = csv.DictReader(io.StringIO(done.stdout))
+        assert row["passed"] == "False"
+        assert row["error_message"].startswith(RULE)
+    else:
+        root = ElementTree.fromstring(done.stdout)
+        assert root.get("failures") == "1"
+        assert root.find("testcase/failure").get("message").startswith(RULE)
+
+
+def test_a_kernel_with_a_wrong_sign_fails_with_its_worst_element(broken):
+    broken("sine's sign")
+    done = invoke(*DECODE)
+    assert done.exit_code == 1
+    assert re.search(r"  sim: error \S+, worst element \S+ times its bound at \(b, s, n, d\) = ", done.stdout)
+    broken("nothing")
+    assert invoke(*DECODE).exit_code == 0
+
+
+def test_a_missing_simulator_exits_2_where_it_is_forced(tmp_path, monkeypatch):
+    monkeypatch.setattr(native_sim, "_loaded", None)
+    monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
+    done = invoke(*DECODE)
+    assert done.exit_code == 2
+    assert "[sim] backend must be available but its library libnpu_rope_sim was not found in" in done.stderr
+    few = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
+    assert few.exit_code == 0
+    assert "simulated" not in few.stdout
