@@ -47,7 +47,7 @@ class Workshop:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             self.source.mkdir(exist_ok=True)
             copy(ROOT / name, self.source / name)
-        options = ["-DNPU_ROPE_TORCH=OFF", "-DCMAKE_BUILD_TYPE=Release"]
+        options = ["-DNPU_ROPE_TORCH=OFF", "-DNPU_ROPE_SIM=OFF", "-DCMAKE_BUILD_TYPE=Release"]
         self._run("cmake", "-S", str(self.source), "-B", str(self.build), *options)
         self.compile()
 
