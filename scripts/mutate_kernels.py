@@ -92,6 +92,16 @@ def arguments(text: str, opened: int) -> list[tuple[int, int]]:
     return [(b + len(text[b:e]) - len(text[b:e].lstrip()), e) for b, e in spans if text[b:e].strip()]
 
 
+def first_of_list(text: str, begin: int, end: int) -> int:
+    """Where the first of several declarators in text[begin:end] ends."""
+    depth = 0
+    for i in range(begin, end):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if text[i] == "," and depth == 0:
+            return i
+    return end
+
+
 # ---- what is changed --------------------------------------------------------------------------------
 
 REMOVED = (
@@ -137,8 +147,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     for m in VECTOR_CALL.finditer(code):
         yield from _call_mutants(code, m, make)
     for m in NUMBERS.finditer(code):
-        begin, end = m.span(1)
-        if re.fullmatch(r"\d+", m.group(1)) or "InitBuffer" in m.group():
+        begin, end = m.start(1), first_of_list(code, *m.span(1))
+        if re.fullmatch(r"\d+", code[begin:end]) or "InitBuffer" in m.group():
             continue
         for step in ("+ 1", "- 1"):
             yield make(f"a number {step}", begin, end, f"({text[begin:end]}) {step}")
@@ -236,16 +246,12 @@ def try_column(kernel, column, folder: Path) -> tuple[str, str]:
 
 def judge(kernel, mutant: Mutant, equivalent: dict[str, str]) -> Outcome:
     """Column after column until something is noticed."""
-    states = set()
     with tempfile.TemporaryDirectory() as name:
         change(mutant, Path(name))
         for column in kernel.columns_for(mutant.file):
             state, by = try_column(kernel, column, Path(name))
-            if state == CAUGHT:
-                return Outcome(mutant.label(), mutant.kind, CAUGHT, by)
-            states.add(state)
-    if states == {STILLBORN}:
-        return Outcome(mutant.label(), mutant.kind, STILLBORN, by)
+            if state != SURVIVED:  # what one column refuses to compile cannot be shipped either
+                return Outcome(mutant.label(), mutant.kind, state, by)
     why = equivalent.get(key_of(mutant))
     return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
 
