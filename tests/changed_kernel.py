@@ -20,18 +20,29 @@ DT = {
     "int32_t": "DT_INT32",
     "int64_t": "DT_INT64",
 }
+TABLE, LANES, BURSTS = "common/rope_table.h", "common/rope_lanes.h", "common/row_bursts.h"
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
+COSINE = "AscendC::Adds(cos_, square, m, count);"
+SMALL_PART = "AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);"
+HIGH = "AscendC::Muls(high, position, 1.0f / kHighUnit, count);"
+RUNS = "AscendC::DataCopyExtParams(static_cast<uint16_t>(count), RunBytes(plan)"
 
 # name: (file, text, what replaces it)
 CHANGES = {
     "nothing": ("npu_rope.cpp", "namespace rope_device {\n", "namespace rope_device {\n"),
     "no order of vector instructions": ("common/vector_steps.h", "AscendC::PipeBarrier<PIPE_V>();", ""),
-    "sine's sign": (
-        "common/rope_table.h",
-        SINE,
-        SINE + " OrderV(); AscendC::Muls(sin_, sin_, -1.0f, count);",
+    "sine's sign": (TABLE, SINE, SINE + " OrderV(); AscendC::Muls(sin_, sin_, -1.0f, count);"),
+    "mscale forgotten": (TABLE, COSINE, COSINE.replace("m, count", "1.0f, count")),
+    "one position off": (TABLE, HIGH, "AscendC::Adds(position, position, 1.0f, count); OrderV(); " + HIGH),
+    "small part of the angle dropped": (TABLE, SMALL_PART, ""),
+    "freq_factors ignored": (LANES, "if (td_->has_factors != 0) Divide();", ""),
+    "element too many written": (BURSTS, RUNS, RUNS + " + 4"),
+    "rest of the head not copied": (
+        "npu_rope.cpp",
+        "            AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));\n            OrderV();\n",
+        "",
     ),
-}
+}  # fmt: skip
 
 
 def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):

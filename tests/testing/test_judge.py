@@ -1,13 +1,16 @@
 """The judge must reject what is wrong and say where."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
 
 import npu_rope
+from npu_rope.reference import rope as reference
+from npu_rope.testing import judge as module
 from npu_rope.testing.cases import RopeCase, ggml_cases, model_cases
-from npu_rope.testing.judge import FAIL, OK, execute, judge, make_data
+from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, execute, judge, make_data
 from npu_rope.testing.models import MODELS
 
 RIGHT = npu_rope.rope
@@ -29,21 +32,17 @@ def _with_params(**changes):
 
 
 def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_factors=lambda f: f, flip=False):
-    def rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
-        if backend != "cpu":
-            return RIGHT(
-                x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle
+    """rope in which one backend, the first argument, makes a mistake."""
+
+    def rope(target, x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
+        if backend == target:
+            positions, params, factors = (
+                change_positions(positions),
+                change_params(params),
+                change_factors(factors),
             )
-        return RIGHT(
-            x,
-            change_positions(positions),
-            change_params(params),
-            change_factors(factors),
-            backend="cpu",
-            out=out,
-            forward=forward ^ flip,
-            angle=angle,
-        )
+            forward ^= flip
+        return RIGHT(x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle)
 
     return rope
 
@@ -68,13 +67,15 @@ MISTAKES = {
 
 
 def test_the_right_result_passes_every_small_case():
-    assert {judge(c, ["reference", "cpu"], None).verdict for c in CASES} == {OK}
+    backends = ["reference", "cpu", "sim", "sim:ascend310p"]
+    assert {judge(c, backends, None).verdict for c in CASES} == {OK}
 
 
+@pytest.mark.parametrize("backend_name", ["cpu", "sim", "sim:ascend310p"])
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistake_is_caught(monkeypatch, mistake):
-    monkeypatch.setattr(npu_rope, "rope", MISTAKES[mistake])
-    results = [judge(c, ["cpu"], None) for c in CASES]
+def test_mistake_is_caught(monkeypatch, mistake, backend_name):
+    monkeypatch.setattr(npu_rope, "rope", functools.partial(MISTAKES[mistake], backend_name))
+    results = [judge(c, [backend_name], None) for c in CASES]
     failed = [r for r in results if r.verdict == FAIL]
     assert failed
     worst = next(j.worst for r in failed for j in r.judgements if j.verdict == FAIL)
@@ -129,3 +130,71 @@ def test_mistake_in_the_reference_alone_is_caught(monkeypatch, mistake):
     failed = [r for r in (judge(c, ["reference"], None) for c in CASES) if r.verdict == FAIL]
     assert failed
     assert "must follow the specification" in failed[0].by("reference").message
+
+
+# ---- simulated devices ---------------------------------------------------------------------------
+
+
+def _with_angle_error(e):
+    """rope whose cosines are off by e, otherwise right."""
+
+    def rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
+        c, s = reference.cos_sin(positions, params, factors, forward=forward, policy=angle)
+        y = reference.rotate(x, c[..., None, :] + e, s[..., None, :], params).astype(x.dtype)
+        if out is None:
+            return y
+        out[...] = y
+        return out
+
+    return rope
+
+
+PLAIN = [c for c in CASES if c.params.mscale() == 1]
+
+
+@pytest.mark.parametrize(
+    ("e_angle", "on_device", "on_host"),
+    [(2.0**-25, OK, OK), (2.0**-21, OK, FAIL), (0.95 * 2.0**-20, OK, FAIL), (2.0**-18, FAIL, FAIL)],
+)
+def test_a_device_may_have_a_coarser_table_than_the_host_but_no_coarser_than_said(
+    monkeypatch, e_angle, on_device, on_host
+):
+    monkeypatch.setattr(npu_rope, "rope", _with_angle_error(e_angle))
+    for name, expected in {"sim": on_device, "sim:ascend310p": on_device, "cpu": on_host}.items():
+        verdicts = {c.name: judge(c, [name], None).by(name).verdict for c in PLAIN}
+        assert set(verdicts.values()) == {expected}
+
+
+HALF = next(c for c in ggml_cases() if c.dtype == "float16" and c.shape[1] <= 4)
+
+
+def test_16_bit_results_must_also_be_near_the_cpus(monkeypatch):
+    assert judge(HALF, ["sim"], None).by("sim").near_cpu > 0.999
+    monkeypatch.setattr(module, "within_one_ulp", lambda *a: 0.9949)
+    judgement = judge(HALF, ["sim"], None).by("sim")
+    assert (judgement.verdict, judgement.near_cpu) == (FAIL, 0.9949)
+    assert judgement.message == "99.5% of the elements must be within one ulp of cpu's but 99.49% are"
+    assert judge(HALF, ["cpu"], None).by("cpu").verdict == OK
+
+
+def test_what_a_device_has_not_is_unsupported_by_name():
+    for dtype, backend_name, why in (
+        ("float64", "sim", "no Ascend vector core computes in float64"),
+        ("float64", "sim:ascend310p", "no Ascend vector core computes in float64"),
+        ("bfloat16", "sim:ascend310p", "Ascend310P has no bfloat16"),
+    ):
+        case = dataclasses.replace(HALF, dtype=dtype)
+        judgement = judge(case, [backend_name], None).by(backend_name)
+        assert (judgement.verdict, judgement.message) == (UNSUPPORTED, why)
+    bfloat16 = dataclasses.replace(HALF, dtype="bfloat16")
+    assert judge(bfloat16, ["sim"], None).by("sim").verdict == OK
+
+
+def test_a_broken_rule_is_a_failure_with_its_words(monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("[rope] kernel must keep the simulator's rules but got SIM-ALIGN-01 x.h:3")
+
+    monkeypatch.setattr(npu_rope, "rope", broken)
+    judgement = judge(CASES[0], ["sim"], None).by("sim")
+    assert judgement.verdict == FAIL
+    assert "SIM-ALIGN-01 x.h:3" in judgement.message

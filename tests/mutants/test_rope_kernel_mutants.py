@@ -1,0 +1,37 @@
+"""Breaks the AscendC kernel on purpose, one mistake at a time: the operator's tests must see it.
+
+``scripts/mutate_kernels.py`` breaks it everywhere, against calls of its own; here it is the tests that
+every change runs that are put to the proof.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import changed_kernel as changed
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+def operator_tests(library: Path) -> subprocess.CompletedProcess:
+    """One factor changed at a time, and the angles, on Ascend910B with the kernel of float32."""
+    environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", changed.VARIABLE: str(library)}
+    tests = [str(ROOT / "tests/ops" / name) for name in ("test_rope.py", "test_rope_angles.py")]
+    chosen = ["-k", "one_factor or cos_and_sin", "-x", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *tests, *chosen]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=ROOT)
+
+
+def test_the_unbroken_kernel_passes(changed_kernel):
+    done = operator_tests(changed_kernel("nothing"))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", [name for name in changed.CHANGES if name != "nothing"])
+def test_mutant_is_caught(changed_kernel, name):
+    done = operator_tests(changed_kernel(name))
+    assert done.returncode == 1, done.stdout
