@@ -1,4 +1,4 @@
-"""The wheel: what it holds, and that it works unpacked, with and without the torch registration."""
+"""The wheel: what it holds, and that it works unpacked: with NumPy alone, and with torch over ctypes."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ import textwrap
 import zipfile
 from pathlib import Path
 
+import numpy
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -53,18 +54,43 @@ def run(site, code):
     )
 
 
+def files(site):
+    return {str(p.relative_to(site)) for p in site.rglob("*") if p.is_file()}
+
+
 def test_wheel_holds_the_library_its_header_and_the_licence(unpacked):
-    names = {str(p.relative_to(unpacked)) for p in unpacked.rglob("*") if p.is_file()}
+    names = files(unpacked)
     assert {"npu_rope/lib/libnpu_rope.so", "npu_rope/include/npu_rope.h", "npu_rope/ops/rope.py"} <= names
     assert any(n.endswith("dist-info/licenses/LICENSE") for n in names)
     assert not any("libnpu_rope_torch" in n for n in names)
 
 
-def test_library_needs_neither_torch_nor_python(unpacked):
-    library = unpacked / "npu_rope/lib/libnpu_rope.so"
-    needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
-    assert "torch" not in needed
-    assert "python" not in needed
+def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
+    names = files(unpacked)
+    assert {"npu_rope/lib/libnpu_rope_sim.so", "npu_rope/include/npu_rope_sim.h"} <= names
+    headers = {
+        str(p.relative_to(ROOT / "simulator/include")) for p in (ROOT / "simulator/include").rglob("*.h")
+    }
+    assert {"kernel_operator.h", "tiling_prelude.h", "npu_sim.h", "ascendc/tensor.h"} <= headers
+    assert {f"npu_rope/include/simulator/{name}" for name in headers} <= names
+    columns = {
+        "ascend910b": [(x, p) for x in ("half", "bfloat16_t", "float") for p in ("int32_t", "int64_t")],
+        "ascend310p": [(x, p) for x in ("half", "float") for p in ("int32_t", "int64_t")],
+    }
+    kernels = {f"npu_rope__{soc}__{x}_{p}_float_{x}.so" for soc in columns for x, p in columns[soc]}
+    folder = "npu_rope/lib/npu_rope_sim_kernels/"
+    assert {n.removeprefix(folder) for n in names if n.startswith(folder)} == kernels
+
+
+def test_libraries_need_neither_torch_nor_python_and_find_each_other(unpacked):
+    libraries = list((unpacked / "npu_rope/lib").rglob("*.so"))
+    assert len(libraries) == 12
+    for library in libraries:
+        needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
+        for absent in ("torch", "python", "not found"):
+            assert absent not in needed
+        if library.parent.name == "npu_rope_sim_kernels":
+            assert f"{unpacked}/npu_rope/lib/" in needed
 
 
 def test_numpy_works_without_torch(unpacked):
@@ -80,6 +106,140 @@ def test_numpy_works_without_torch(unpacked):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(unpacked), "[[[1.0,", "1.0]]]"]
+
+
+# ---- an environment of its own, in which there is NumPy and nothing else -----------------------------
+
+
+@pytest.fixture(scope="module")
+def numpy_only(unpacked, tmp_path_factory):
+    """The Python of a virtual environment with the wheel and NumPy in it."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    packages = folder / "packages"
+    packages.mkdir()
+    installed = Path(numpy.__file__).parents[1]
+    for name in ("numpy", "numpy.libs"):
+        if (installed / name).exists():
+            (packages / name).symlink_to(installed / name)
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    (site / "wheel.pth").write_text(f"{unpacked}\n{packages}\n")
+    return folder / "venv/bin/python"
+
+
+def run_in(python, code, folder):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NPU_ROPE_", "PYTHON"))}
+    environment["TMPDIR"] = str(folder)
+    done = subprocess.run(
+        [str(python), "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=folder,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_environment_has_numpy_alone(numpy_only, unpacked, tmp_path):
+    said = run_in(
+        numpy_only,
+        """
+        import importlib.util as u, npu_rope
+        others = ("torch", "typer", "rich", "matplotlib", "ml_dtypes", "pytest")
+        print(npu_rope.__path__, [name for name in others if u.find_spec(name)])
+        """,
+        tmp_path,
+    )
+    assert said == f"['{unpacked}/npu_rope'] []\n"
+
+
+def test_simulated_devices_run_with_numpy_alone(numpy_only, tmp_path):
+    said = run_in(
+        numpy_only,
+        """
+        import numpy as np, npu_rope
+        from npu_rope import backends
+        assert backends.available() == ["reference", "cpu", "sim", "sim:ascend310p"]
+        params = npu_rope.RopeParams(64, "neox", freq_base=500000.0)
+        for dtype in (np.float32, np.float16):
+            x = np.random.default_rng(0).standard_normal((2, 9, 3, 80)).astype(dtype)
+            for positions in (np.arange(9, dtype=np.int32), np.arange(18).reshape(2, 9)):
+                right = npu_rope.rope(x, positions, params, backend="reference").astype(float)
+                for name in ("cpu", "sim", "sim:ascend310p"):
+                    y = npu_rope.rope(x, positions, params, backend=name).astype(float)
+                    assert np.abs(y - right).max() < (1e-5 if dtype is np.float32 else 5e-3), name
+        try:
+            npu_rope.rope(x, positions + 2**22, params, backend="sim")
+        except ValueError as error:
+            print(error)
+        """,
+        tmp_path,
+    )
+    assert said.startswith("[rope] positions must be between -4194303 and 4194303 on the device but got ")
+
+
+KERNEL = """
+#include "kernel_operator.h"
+using namespace AscendC;
+
+extern "C" __global__ __aicore__ void twice(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
+    GlobalTensor<float> in, out;
+    in.SetGlobalBuffer((__gm__ float*)x + GetBlockIdx() * 64, 64);
+    out.SetGlobalBuffer((__gm__ float*)y + GetBlockIdx() * 64, 64);
+    TPipe pipe;
+    TQue<TPosition::VECIN, 1> arriving;
+    TQue<TPosition::VECOUT, 1> leaving;
+    pipe.InitBuffer(arriving, 1, 256);
+    pipe.InitBuffer(leaving, 1, 256);
+    LocalTensor<float> a = arriving.AllocTensor<float>();
+    DataCopy(a, in, 64);
+    arriving.EnQue(a);
+    a = arriving.DeQue<float>();
+    LocalTensor<float> b = leaving.AllocTensor<float>();
+    Add(b, a, a, 64);
+    arriving.FreeTensor(a);
+    leaving.EnQue(b);
+    b = leaving.DeQue<float>();
+    DataCopy(out, b, 64);
+    leaving.FreeTensor(b);
+}
+"""
+
+
+@pytest.mark.parametrize("soc", ["ascend910b", "ascend310p", "ascend950"])
+def test_a_kernel_of_ones_own_compiles_and_runs_with_numpy_alone(soc, numpy_only, tmp_path):
+    (tmp_path / "twice.cpp").write_text(KERNEL)
+    order = "    arriving.EnQue(a);\n    a = arriving.DeQue<float>();\n"
+    assert order in KERNEL
+    (tmp_path / "broken.cpp").write_text(KERNEL.replace(order, ""))
+    said = run_in(
+        numpy_only,
+        f"""
+        import numpy as np
+        from npu_rope import simulator
+        x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+        kernel = simulator.compile("twice.cpp", "twice", soc="{soc}")
+        report = kernel.run(simulator.In(x), simulator.Out(y), block_dim=4)
+        assert np.array_equal(y, 2 * x)
+        print(report.summary["bytes_read"], end=" ")
+        y[:] = 7
+        try:
+            simulator.compile("broken.cpp", "twice", soc="{soc}").run(
+                simulator.In(x), simulator.Out(y), block_dim=4
+            )
+        except simulator.KernelBroken as error:
+            print(error.rule, end=" ")
+        assert np.all(y == 7)
+        try:
+            simulator.compile("nonsense.cpp", "twice", soc="{soc}")
+        except simulator.CompileFailed as error:
+            print("nonsense.cpp" in str(error))
+        """,
+        tmp_path,
+    )
+    assert said == "1024 SIM-HAZARD-01 True\n"
 
 
 def test_torch_works_over_ctypes_where_the_registration_was_not_built(unpacked):
