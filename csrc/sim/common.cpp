@@ -1,9 +1,9 @@
 #include "csrc/sim/common.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -80,13 +80,15 @@ std::string first_error(const char* report) {
     return s;
 }
 
-// Before anything is run: an existing file, or one in an existing folder.
+// Found out before anything is run; no file is left that was not there.
 bool may_write(const char* path) {
-    if (access(path, F_OK) == 0) return access(path, W_OK) == 0;
-    const std::string file = path;
-    const size_t slash = file.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash + 1);
-    return access(folder.c_str(), W_OK | X_OK) == 0;
+    std::FILE* before = std::fopen(path, "rb");
+    if (before) std::fclose(before);
+    std::FILE* file = std::fopen(path, "ab");
+    if (!file) return false;
+    std::fclose(file);
+    if (!before) std::remove(path);
+    return true;
 }
 
 }  // namespace
