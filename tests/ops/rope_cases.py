@@ -199,6 +199,10 @@ def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1):
     return None
 
 
+def bytes_of(t):
+    return (values_of(t) if isinstance(t, torch.Tensor) else t).tobytes()
+
+
 def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
     """What rope returns. None where the backend cannot run the call by nature; then the error was
     the one that says so, and nothing was written."""
@@ -211,11 +215,11 @@ def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=T
         return run()
     kind, text = wrong
     watched = [t for t in (x, out) if t is not None]
-    before = [values_of(t).tobytes() for t in watched]
+    before = [bytes_of(t) for t in watched]
     with pytest.raises(kind) as caught:
         run()
     assert str(caught.value) == text
-    assert [values_of(t).tobytes() for t in watched] == before
+    assert [bytes_of(t) for t in watched] == before
     return None
 
 

@@ -257,6 +257,26 @@ def test_nan_outside_the_window_is_copied_bit_for_bit(dtype, backend):
     assert y is None or y[..., rest].tobytes() == x[..., rest].tobytes()
 
 
+@pytest.mark.parametrize("D", [64, 70, 6])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_bit_pattern_outside_the_window_comes_through(dtype, mode, D, backend, guarded):
+    """NaNs of any payload, subnormals, both zeros: what is not rotated is copied, not computed with."""
+    patterns = np.arange(65536, dtype=np.uint16)
+    if backend == "reference":  # its float64 makes signalling NaNs quiet
+        patterns[np.isnan(patterns.view(NUMPY_DTYPES[dtype]).astype(np.float32))] |= 0x240
+    rows = -(-patterns.size // (D - 2))
+    bits = np.full((1, rows, 1, D), 0x3C00, np.uint16)
+    outside = [d for d in range(D) if d not in (2, 3)]
+    bits[..., outside] = np.resize(patterns, rows * (D - 2)).reshape(1, rows, 1, D - 2)
+    for strides in (None, (0, D + 5, D, 1)):
+        x = guarded.input(bits.view(NUMPY_DTYPES[dtype]), strides)
+        out = guarded.empty(x.shape, x.dtype, strides)
+        params = RopeParams(2, mode, n_offs=2)
+        if try_rope(x, np.arange(rows), params, backend=backend, out=out) is not None:
+            assert np.array_equal(out.view(np.uint16)[..., outside], bits[..., outside])
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_overflow_of_the_result_gives_infinity(dtype, backend):
     """Both halves of the pair at the type's largest: at 45 degrees one sum is 1.41 times that."""

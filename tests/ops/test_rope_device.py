@@ -10,7 +10,7 @@ import torch
 from rope_bad_calls import SENTINEL, sentinels
 from rope_cases import NUMPY_DTYPES, assert_within, layout_strides, to_torch, values_of
 
-from npu_rope import RopeParams, native, native_sim, rope, rope_
+from npu_rope import RopeParams, backends, native, native_sim, rope, rope_
 from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp
 from npu_rope.testing.judge import soc_of
 
@@ -143,6 +143,18 @@ def test_every_chip_of_an_soc_gives_the_same_bits():
     for name in ("sim", "sim:ascend910b", "sim:ascend910_93"):
         results.append(rope(x, np.arange(70), RopeParams(64), backend=name))
     assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+@on_each_device
+@in_each_framework
+def test_the_default_backend_may_be_a_device(framework, device, monkeypatch):
+    convert = to_torch if framework == "torch" else lambda a: a
+    call = (convert(normal(SHAPE)), convert(np.arange(3)), PARAMS)
+    named = rope(*call, backend=device)
+    monkeypatch.setattr(backends, "default_backend", device)
+    assert np.array_equal(values_of(rope(*call)), values_of(named))
+    with pytest.raises(ValueError, match="on backend sim but got f32"):
+        rope(*call, angle="f32")
 
 
 # ---- torch's own -------------------------------------------------------------------------------------
