@@ -65,7 +65,7 @@ struct Attributes {
 
 // An argument of type Tensor?.
 class Optional {
-   public:
+public:
     explicit Optional(StableIValue v) {
         auto* box = to<StableIValue*>(v);
         if (!box) return;
@@ -80,7 +80,7 @@ class Optional {
     AtenTensorHandle get() const { return handle_; }
     const AtenTensorHandle* get_or_null() const { return handle_ ? &handle_ : nullptr; }
 
-   private:
+private:
     AtenTensorHandle handle_ = nullptr;
 };
 
