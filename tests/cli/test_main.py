@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -38,8 +37,8 @@ def test_a_closed_pipe_is_quiet_and_exits_141(arguments):
 def test_ctrl_c_exits_130_with_one_line():
     command = [*COMMAND, "validate", "--no-ggml"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline()  # it has begun
-        time.sleep(0.1)
+        # Into the cases: while Python still imports, it may lose an interrupt.
+        assert any(line.startswith("ok") for line in iter(process.stdout.readline, ""))
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
