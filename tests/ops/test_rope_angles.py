@@ -183,6 +183,7 @@ MANY = {
         np.geomspace(64, 0.5, 48),
     ),
     "half scaled up": (RopeParams(64, freq_base=160.0, freq_scale=7.0), None),
+    "factors of 1/16": (RopeParams(16, freq_base=1.3), np.full(8, 1 / 16)),  # sixteen radians a position
     "frequencies near 1": (RopeParams(32, freq_base=1.5), np.linspace(0.9, 1.1, 16)),
 }
 
