@@ -143,7 +143,6 @@ private:
         rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
         row_count_ = tile.tokens * tile.heads;
         count_ = row_count_ * td_->row_pitch;
-        OrderV();
 #if __CCE_AICORE__ == 200
         if (td_->io == kRopeIoPacked) {
             RotatePacked(x, tile);

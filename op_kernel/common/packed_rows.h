@@ -115,7 +115,6 @@ public:
         int32_t tail = static_cast<int32_t>(plan.run) - kBlock;
         for (int32_t i = 0; i < Runs(plan); ++i)
             AscendC::Gather(runs[side_ + i * kBlock], runs, ascending_, Bytes(i * pitch + tail), kBlock);
-        OrderV();
     }
 
 private:
