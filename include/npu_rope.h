@@ -54,9 +54,9 @@ typedef struct npu_rope_tensor {
 typedef enum npu_rope_mode {
     NPU_ROPE_MODE_NORMAL = 0, /* pairs (x[2i], x[2i+1]) */
     NPU_ROPE_MODE_NEOX = 2,   /* pairs (x[i], x[i + n_dims/2]) */
-    NPU_ROPE_MODE_MROPE = 8,  /* this and the two below: named, not yet implemented */
-    NPU_ROPE_MODE_VISION = 24,
-    NPU_ROPE_MODE_IMROPE = 40
+    NPU_ROPE_MODE_MROPE = 8,  /* as NEOX; sections of the pairs turn by a position of their own */
+    NPU_ROPE_MODE_VISION = 24, /* pairs (x[i], x[i + n_dims]), n_dims = D/2; sections count anew */
+    NPU_ROPE_MODE_IMROPE = 40  /* as MROPE, the axes alternating from pair to pair */
 } npu_rope_mode;
 
 /* How the angle is computed. */
@@ -68,17 +68,18 @@ typedef enum npu_rope_angle {
 
 /* Attributes of rope, named as in ggml's rope_ext. Start from npu_rope_default_params(). */
 typedef struct npu_rope_params {
-    int32_t n_dims;     /* rotated width: even, 2 .. head size */
+    int32_t n_dims;     /* rotated width: even, 2 .. head size; VISION: half the head size */
     int32_t mode;       /* npu_rope_mode */
     int32_t n_ctx_orig; /* context length the model was trained with; needed by YaRN only */
-    int32_t n_offs;     /* where the rotated window starts inside the head: even, >= 0 */
+    int32_t n_offs;     /* where the rotated window starts inside the head: even, >= 0; VISION: 0 */
     double freq_base;   /* > 0 */
     double freq_scale;  /* > 0; 1/factor of linear scaling and of YaRN */
     double ext_factor;  /* 0 = no YaRN */
     double attn_factor; /* multiplies cos and sin */
     double beta_fast;   /* YaRN ramp limits, in rotations over n_ctx_orig */
     double beta_slow;
-    int32_t sections[4]; /* multimodal modes only */
+    int32_t sections[4]; /* MROPE, VISION, IMROPE: pairs that time, height, width and an extra
+                            position turn, repeated over all pairs; one of the first three > 0 */
 } npu_rope_params;
 
 /* The NPU_ROPE_ABI_VERSION the library was built with. */
@@ -118,8 +119,10 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *
  *   x             [B,S,N,D] or [S,N,D]; float32, float16, bfloat16 or float64; any strides in
  *                 B, S and N, unit stride in D
- *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones too
- *   freq_factors  NULL, or [F] float32, F >= n_dims/2, positive and finite: pair i's frequency
+ *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones too;
+ *                 MROPE, VISION, IMROPE: time, height, width and extra as [4,S], flat [4*S] or
+ *                 [4,B,S]; or the first three, [3,S] or [3,B,S], the fourth then being the first
+ *   freq_factors  NULL, or [F] float32, F >= the pairs, positive and finite: pair i's frequency
  *                 is divided by freq_factors[i]
  *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)
  *   out           shape and dtype of x, unit stride in D; either x itself (same data, same
@@ -130,6 +133,25 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
 NPU_ROPE_API npu_rope_status npu_rope_rope(const npu_rope_tensor *x, const npu_rope_tensor *positions,
                                            const npu_rope_tensor *freq_factors, const npu_rope_params *params,
                                            int32_t forward, npu_rope_angle angle, const npu_rope_tensor *out);
+
+/* rope on queries and keys at once, with one table of cos and sin: q [B,S,Nq,D] or [S,Nq,D], k the
+ * same but for its number of heads. q_out and k_out as out above; neither may touch the other's
+ * tensors. */
+NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
+                                              const npu_rope_tensor *positions, const npu_rope_tensor *freq_factors,
+                                              const npu_rope_params *params, int32_t forward, npu_rope_angle angle,
+                                              const npu_rope_tensor *q_out, const npu_rope_tensor *k_out);
+
+/* rope into rows of a cache: token t's heads, rotated, become cache[rows[t]].
+ *
+ *   rows    [S] (where B is 1) or [B,S]; int32 or int64; each a row of the cache, no two the
+ *           same, or -1: that token is skipped
+ *   cache   [R,N,D], unit stride in D; x's dtype, or float16 or bfloat16 for float32 x. Other rows
+ *           keep what they hold. Shares no memory with the inputs. */
+NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, const npu_rope_tensor *positions,
+                                                    const npu_rope_tensor *rows, const npu_rope_tensor *freq_factors,
+                                                    const npu_rope_params *params, int32_t forward,
+                                                    npu_rope_angle angle, const npu_rope_tensor *cache);
 
 #ifdef __cplusplus
 }

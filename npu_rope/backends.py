@@ -19,8 +19,8 @@ from npu_rope import native, native_sim
 from npu_rope.checks import (
     TensorSpec,
     check_aligned,
+    check_angle,
     check_freq_factors,
-    check_mode_and_angle,
     check_out,
     check_out_memory,
     check_positions,
@@ -173,9 +173,9 @@ def _check_call(
 ) -> None:
     """Every rule that needs no element's value."""
     spec = _spec_of(x)
-    check_mode_and_angle(params, angle)
+    check_angle(angle)
     check_x(spec, params, unit_stride=out is x)
-    check_positions(_spec_of(positions), spec)
+    check_positions(_spec_of(positions), spec, params)
     if freq_factors is not None:
         check_freq_factors(_spec_of(freq_factors), params)
     if out is None:

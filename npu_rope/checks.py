@@ -19,7 +19,6 @@ from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
 INDEX_DTYPES = ("int32", "int64")
-EXECUTED_MODES = (RopeMode.NORMAL, RopeMode.NEOX)
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,8 @@ class TensorSpec:
         return str(list(self.shape))
 
 
-def check_mode_and_angle(params: RopeParams, angle: str) -> None:
-    """Refuse what no executor does yet, by name."""
-    if params.rope_mode not in EXECUTED_MODES:
-        mode = params.rope_mode
-        raise bad_value(
-            "rope", f"mode must be normal (0) or neox (2) but got {mode.name.lower()} ({mode.value})."
-        )
+def check_angle(angle: str) -> None:
+    """One of the angle policies."""
     if angle not in ANGLE_POLICIES:
         raise bad_value("rope", f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
 
@@ -58,6 +52,16 @@ def check_x(x: TensorSpec, params: RopeParams, *, unit_stride: bool) -> None:
     if params.n_offs + params.n_dims > head:
         end = params.n_offs + params.n_dims
         raise bad_value("rope", f"n_offs + n_dims must be at most the head size {head} but got {end}.")
+    if params.rope_mode is RopeMode.VISION and 2 * params.n_dims != head:
+        raise bad_value(
+            "rope",
+            f"n_dims must be half the head size in mode vision but got {params.n_dims} of {head}.",
+        )
+    if sum(params.sections) > head:
+        raise bad_value(
+            "rope",
+            f"sections must add up to at most the head size {head} but got {list(params.sections)}.",
+        )
     if unit_stride:
         check_unit_stride("x", x)
 
@@ -70,16 +74,26 @@ def check_unit_stride(name: str, t: TensorSpec) -> None:
         )
 
 
-def check_positions(positions: TensorSpec, x: TensorSpec) -> None:
-    """``[S]``, or ``[B,S]`` where x has a batch; int32 or int64."""
+def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams) -> None:
+    """int32 or int64; ``[S]``, or ``[B,S]`` where x has a batch. In the modes with sections four of
+    each or three behind each other: ``[4,S]``, flat ``[4*S]``, ``[3,S]``, ``[4,B,S]`` or ``[3,B,S]``."""
     if positions.dtype not in INDEX_DTYPES:
         raise bad_type("rope", f"positions must be int32 or int64 but got {positions.dtype}.")
-    tokens = x.shape[-3]
-    allowed: Sequence[tuple[int, ...]] = [(tokens,)]
-    rule = f"[S] = [{tokens}]"
-    if len(x.shape) == 4:
-        allowed = [(tokens,), (x.shape[0], tokens)]
-        rule += f" or [B, S] = [{x.shape[0]}, {tokens}]"
+    batch, tokens = x.shape[0] if len(x.shape) == 4 else 0, x.shape[-3]
+    allowed: Sequence[tuple[int, ...]]
+    if params.rope_mode.has_sections:
+        allowed = [(4 * tokens,), (4, tokens), (3, tokens)]
+        rule = f"[4,S] = [4, {tokens}], [4*S], [3,S]"
+        if len(x.shape) == 4:
+            allowed += [(4, batch, tokens), (3, batch, tokens)]
+            rule = f"[4,S] = [4, {tokens}], [4*S], [3,S], [4,B,S] = [4, {batch}, {tokens}] or [3,B,S]"
+        rule += f" in mode {params.rope_mode.name.lower()}"
+    elif len(x.shape) == 4:
+        allowed = [(tokens,), (batch, tokens)]
+        rule = f"[S] = [{tokens}] or [B, S] = [{batch}, {tokens}]"
+    else:
+        allowed = [(tokens,)]
+        rule = f"[S] = [{tokens}]"
     if positions.shape not in allowed:
         raise bad_value("rope", f"positions must have shape {rule} but got {positions.text()}.")
 
@@ -92,21 +106,25 @@ def check_position_values(positions: npt.NDArray[np.integer]) -> None:
 
 
 def check_freq_factors(factors: TensorSpec, params: RopeParams) -> None:
-    """``[>= n_dims/2]`` float32."""
+    """``[>= pairs]`` float32."""
     if factors.dtype != "float32":
         raise bad_type("rope", f"freq_factors must be float32 but got {factors.dtype}.")
-    pairs = params.n_dims // 2
+    pairs = params.pairs
     if len(factors.shape) != 1 or factors.shape[0] < pairs:
         raise bad_value(
             "rope",
-            f"freq_factors must have one dimension of at least n_dims/2 = {pairs} elements"
+            f"freq_factors must have one dimension of at least {_pairs_rule(params)} elements"
             f" but got shape {factors.text()}.",
         )
 
 
+def _pairs_rule(params: RopeParams) -> str:
+    return f"n_dims{'' if params.pairs == params.n_dims else '/2'} = {params.pairs}"
+
+
 def check_freq_factor_values(factors: npt.NDArray[np.float32], params: RopeParams) -> None:
     """The factors that are read must be positive and finite, and so must what follows from them."""
-    used = np.asarray(factors[: params.n_dims // 2], np.float64)
+    used = np.asarray(factors[: params.pairs], np.float64)
     wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
     if wrong.size:
         at = int(wrong[0])

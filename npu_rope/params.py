@@ -31,8 +31,20 @@ class RopeMode(IntEnum):
     NEOX = 2
     """Pairs ``(x[i], x[i + n_dims/2])``."""
     MROPE = 8
+    """Pairs as in NEOX; sections of them turn by one of a token's four positions each."""
     VISION = 24
+    """Pairs ``(x[i], x[i + n_dims])``, n_dims = D/2 of them; a section restarts its frequencies."""
     IMROPE = 40
+    """As MROPE, but height, width and time alternate from pair to pair."""
+
+    @property
+    def has_sections(self) -> bool:
+        """Whether a token has several positions: mrope, vision, imrope."""
+        return bool(self.value & RopeMode.MROPE.value)
+
+
+# A token's positions in the modes with sections: time, height, width, extra.
+AXES = 4
 
 
 def _integer(name: str, value: Any) -> int:
@@ -105,8 +117,11 @@ class RopeParams:
         ext_factor: weight of YaRN's extrapolation; 0 switches YaRN off.
         attn_factor: multiplies cos and sin.
         beta_fast, beta_slow: ends of YaRN's ramp, in rotations over ``n_ctx_orig``.
-        sections: four section widths, for the multimodal modes only.
-        n_offs: first rotated dimension: even, ``n_offs + n_dims`` at most the head size.
+        sections: widths, in pairs, of what time, height, width and an extra position turn; only in
+            the modes mrope, vision and imrope, where one of the first three must be positive. They
+            repeat where they do not cover all pairs.
+        n_offs: first rotated dimension: even, ``n_offs + n_dims`` at most the head size; 0 in mode
+            vision.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -148,6 +163,8 @@ class RopeParams:
         put("n_offs", _integer("n_offs", self.n_offs))
         if self.n_offs < 0 or self.n_offs % 2:
             raise bad_value("rope", f"n_offs must be an even number >= 0 but got {self.n_offs}.")
+        if self.n_offs and self.rope_mode is RopeMode.VISION:
+            raise bad_value("rope", f"n_offs must be 0 in mode vision but got {self.n_offs}.")
 
     def _check_numbers(self) -> None:
         _require_positive("freq_base", self.freq_base)
@@ -169,14 +186,64 @@ class RopeParams:
         given = list(self.sections)
         if any(s < 0 for s in given):
             raise bad_value("rope", f"sections must be four numbers >= 0 but got {given}.")
-        if any(given) and self.rope_mode in (RopeMode.NORMAL, RopeMode.NEOX):
-            name = self.rope_mode.name.lower()
+        name = self.rope_mode.name.lower()
+        if any(given) and not self.rope_mode.has_sections:
             raise bad_value("rope", f"sections must be [0, 0, 0, 0] in mode {name} but got {given}.")
+        if self.rope_mode.has_sections and not any(given[:3]):
+            raise bad_value(
+                "rope", f"sections must name time, height or width in mode {name} but got {given}."
+            )
 
     @property
     def rope_mode(self) -> RopeMode:
         """``mode`` as a :class:`RopeMode`."""
         return RopeMode(self.mode)  # type: ignore[arg-type]
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that turn: ``n_dims/2``, and ``n_dims`` in mode vision."""
+        return self.n_dims if self.rope_mode is RopeMode.VISION else self.n_dims // 2
+
+    def pair_lanes(self) -> tuple[slice, slice]:
+        """Where a head's pairs have their first and their second elements (section 7)."""
+        start, end = self.n_offs, self.n_offs + 2 * self.pairs
+        if self.rope_mode is RopeMode.NORMAL:
+            return slice(start, end, 2), slice(start + 1, end, 2)
+        return slice(start, start + self.pairs), slice(start + self.pairs, end)
+
+    def axes(self) -> npt.NDArray[np.int64]:
+        """Which of a token's positions (0 time, 1 height, 2 width, 3 extra) turns each pair.
+
+        ``[pairs]``; zeros in the modes without sections. Source: ggml_mrope_cache_init in the
+        specification's CPU code; imrope's rule is ggml's of today.
+        """
+        sector = np.arange(self.pairs)
+        if not self.rope_mode.has_sections:
+            return np.zeros_like(sector)
+        time, height, width, extra = self.sections
+        sector = sector % (time + height + width + extra)
+        if self.rope_mode is RopeMode.IMROPE:
+            inside = sector < 3 * np.array([time, height, width])[sector % 3]
+            return np.where(inside, sector % 3, 3)
+        return np.searchsorted(np.cumsum([time, height, width]), sector, side="right")
+
+    def exponents(self) -> npt.NDArray[np.int64]:
+        """The power of :attr:`theta_scale` in each pair's frequency, ``[pairs]``.
+
+        The pair's number, but in mode vision each axis counts anew where its section begins. (An
+        axis whose section begins where an earlier one's does, an empty one, goes on counting.)
+        """
+        if self.rope_mode is not RopeMode.VISION:
+            return np.arange(self.pairs)
+        starts = [0, *np.cumsum(self.sections[:3])]
+        counted, exponents = [0] * AXES, []
+        for pair, axis in enumerate(self.axes()):
+            sector = pair % sum(self.sections)
+            if sector in starts:
+                counted[starts.index(sector)] = 0
+            exponents.append(counted[axis])
+            counted = [n + 1 for n in counted]
+        return np.array(exponents)
 
     @property
     def theta_scale(self) -> float:
@@ -223,10 +290,10 @@ class RopeParams:
             policy: ``exact`` gives float64; ``f32`` the same rounded to float32; ``ggml`` ggml's
                 float32 recurrence at position 1 (at other positions ggml's angle is not exactly
                 this times the position: it rounds after every step).
-            freq_factors: ``[>= n_dims/2]``; pair i's frequency is divided by ``freq_factors[i]``.
+            freq_factors: ``[>= pairs]``; pair i's frequency is divided by ``freq_factors[i]``.
 
         Returns:
-            ``[n_dims/2]``, float64 or float32.
+            ``[pairs]``, float64 or float32.
 
         Raises:
             ValueError: the policy is unknown, or factors are too few, not positive or not finite.
@@ -237,7 +304,8 @@ class RopeParams:
             from npu_rope.reference.rope import ggml_angles
 
             freq_factors = self._checked_factors(freq_factors)
-            at_one: npt.NDArray[np.float32] = ggml_angles(np.array([1]), self, freq_factors)[0]
+            ones = np.ones((AXES, 1) if self.rope_mode.has_sections else 1, np.int64)
+            at_one: npt.NDArray[np.float32] = ggml_angles(ones, self, freq_factors)[0]
             return at_one
         frequency = self.extended_frequencies(self._checked_factors(freq_factors))
         with np.errstate(over="ignore", under="ignore"):
@@ -260,9 +328,9 @@ class RopeParams:
 
         A far position multiplies a frequency's error: 2**-53 of a radian is 2**-22 at 2**31.
         """
-        wide, pairs = np.longdouble, self.n_dims // 2
+        wide, pairs = np.longdouble, self.pairs
         with np.errstate(over="ignore"):
-            own = wide(self.freq_base) ** (wide(-2) * np.arange(pairs) / self.n_dims)
+            own = wide(self.freq_base) ** (wide(-2) * self.exponents() / self.n_dims)
         if freq_factors is not None:
             own = own / np.asarray(freq_factors, wide)[:pairs]
         frequency = own * wide(self.freq_scale)

@@ -1,14 +1,17 @@
 #include "op_host/rope_check.h"
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "op_host/dtype.h"
+#include "op_host/rope_frequency.h"
 #include "op_host/strided.h"
 
 namespace npu_rope {
 namespace {
 
-constexpr const char* kOp = "rope";
+constexpr const char* kParamsOp = "rope";  // parameters are checked before it is known who takes them
 
 bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
 bool is_index(int32_t d) { return d == NPU_ROPE_INT32 || d == NPU_ROPE_INT64; }
@@ -27,12 +30,12 @@ struct Number {
 Check check_positive(const char* name, double v, const char* when = "") {
     float f = static_cast<float>(v);
     if (std::isfinite(f) && f > 0) return {};
-    return bad_value(kOp, "%s must be positive and finite%s but got %s.", name, when, Number(v).text);
+    return bad_value(kParamsOp, "%s must be positive and finite%s but got %s.", name, when, Number(v).text);
 }
 
 Check check_finite(const char* name, double v) {
     if (std::isfinite(static_cast<float>(v))) return {};
-    return bad_value(kOp, "%s must be finite but got %s.", name, Number(v).text);
+    return bad_value(kParamsOp, "%s must be finite but got %s.", name, Number(v).text);
 }
 
 Check check_sections(const npu_rope_params& p) {
@@ -43,18 +46,21 @@ Check check_sections(const npu_rope_params& p) {
     }
     const int32_t* s = p.sections;
     if (negative)
-        return bad_value(kOp, "sections must be four numbers >= 0 but got [%d, %d, %d, %d].", s[0], s[1], s[2], s[3]);
-    if (any && (p.mode == NPU_ROPE_MODE_NORMAL || p.mode == NPU_ROPE_MODE_NEOX))
-        return bad_value(kOp, "sections must be [0, 0, 0, 0] in mode %s but got [%d, %d, %d, %d].", mode_name(p.mode),
+        return bad_value(kParamsOp, "sections must be four numbers >= 0 but got [%d, %d, %d, %d].", s[0], s[1], s[2], s[3]);
+    if (any && !rope_has_sections(p.mode))
+        return bad_value(kParamsOp, "sections must be [0, 0, 0, 0] in mode %s but got [%d, %d, %d, %d].", mode_name(p.mode),
                          s[0], s[1], s[2], s[3]);
+    if (rope_has_sections(p.mode) && s[0] == 0 && s[1] == 0 && s[2] == 0)
+        return bad_value(kParamsOp, "sections must name time, height or width in mode %s but got [%d, %d, %d, %d].",
+                         mode_name(p.mode), s[0], s[1], s[2], s[3]);
     return {};
 }
 
 Check check_yarn(const npu_rope_params& p) {
     const char* when = " when ext_factor is not 0";
-    if (p.n_ctx_orig <= 0) return bad_value(kOp, "n_ctx_orig must be positive%s but got %d.", when, p.n_ctx_orig);
+    if (p.n_ctx_orig <= 0) return bad_value(kParamsOp, "n_ctx_orig must be positive%s but got %d.", when, p.n_ctx_orig);
     if (static_cast<float>(p.freq_base) == 1.0f)
-        return bad_value(kOp, "freq_base must differ from 1%s but got 1.", when);
+        return bad_value(kParamsOp, "freq_base must differ from 1%s but got 1.", when);
     if (Check c = check_positive("beta_fast", p.beta_fast, when); !c.ok()) return c;
     return check_positive("beta_slow", p.beta_slow, when);
 }
@@ -105,110 +111,16 @@ bool fits(const npu_rope_tensor& t) {
     return !__builtin_mul_overflow(reach, kDtypes[t.dtype].bytes, &reach);
 }
 
-Check check_memory(const char* name, const npu_rope_tensor& t) {
-    for (int k = 0; k < t.ndim; ++k)
-        if (t.shape[k] < 0)
-            return bad_value(kOp, "%s must have sizes >= 0 but got %s.", name, shape_text(t.shape, t.ndim).c_str());
-    if (!fits(t))
-        return bad_value(kOp, "%s must have fewer than 2^63 bytes but got shape %s.", name,
-                         shape_text(t.shape, t.ndim).c_str());
-    if (view_of(t).empty()) return {};
-    if (t.data == nullptr) return bad_value(kOp, "%s must have data but got NULL.", name);
-    int64_t bytes = kDtypes[t.dtype].bytes;
-    if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) != 0)
-        return bad_value(kOp, "%s must be aligned to its %lld-byte elements but got an address that is not.", name,
-                         static_cast<long long>(bytes));
-    return {};
+// Sizes but the heads', which lie before the last.
+bool same_but_heads(const npu_rope_tensor& a, const npu_rope_tensor& b) {
+    if (a.ndim != b.ndim) return false;
+    for (int k = 0; k < a.ndim; ++k)
+        if (k != a.ndim - 2 && a.shape[k] != b.shape[k]) return false;
+    return true;
 }
 
-Check check_unit_stride(const char* name, const npu_rope_tensor& t) {
-    if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || view_of(t).empty()) return {};
-    return bad_value(kOp, "%s must have unit stride in its last dimension but got %lld.", name,
-                     static_cast<long long>(t.stride[t.ndim - 1]));
-}
-
-Check check_x(const npu_rope_tensor& x, const npu_rope_params& p) {
-    if (!is_float(x.dtype))
-        return bad_type(kOp, "x must be float32, float16, bfloat16 or float64 but got %s.", dtype_name(x.dtype));
-    if (x.ndim != 3 && x.ndim != 4)
-        return bad_value(kOp, "x must have shape [B,S,N,D] or [S,N,D] but got %s.", got_shape(x).c_str());
-    if (Check c = check_memory("x", x); !c.ok()) return c;
-    auto D = static_cast<long long>(x.shape[x.ndim - 1]);
-    if (p.n_dims > D) return bad_value(kOp, "n_dims must be at most the head size %lld but got %d.", D, p.n_dims);
-    if (int64_t{p.n_offs} + p.n_dims > D)
-        return bad_value(kOp, "n_offs + n_dims must be at most the head size %lld but got %lld.", D,
-                         static_cast<long long>(p.n_offs) + p.n_dims);
-    return check_unit_stride("x", x);
-}
-
-template <typename T>
-Check check_position_values(const npu_rope_tensor& t, const RopeShape& s) {
-    auto* p = static_cast<const T*>(t.data);
-    int64_t batches = s.pos_stride[0] == 0 ? (s.B > 0) : s.B;
-    for (int64_t b = 0; b < batches; ++b)
-        for (int64_t i = 0; i < s.S; ++i) {
-            int64_t v = p[b * s.pos_stride[0] + i * s.pos_stride[1]];
-            if (v < INT32_MIN || v > INT32_MAX)
-                return bad_value(kOp, "positions must be in the int32 range but got %lld.", static_cast<long long>(v));
-        }
-    return {};
-}
-
-Check check_positions(const npu_rope_tensor& t, const npu_rope_tensor& x, RopeShape* s) {
-    if (!is_index(t.dtype)) return bad_type(kOp, "positions must be int32 or int64 but got %s.", dtype_name(t.dtype));
-    bool by_token = t.ndim == 1 && t.shape[0] == s->S;
-    bool by_batch = x.ndim == 4 && t.ndim == 2 && t.shape[0] == s->B && t.shape[1] == s->S;
-    if (!by_token && !by_batch) {
-        auto S = static_cast<long long>(s->S), B = static_cast<long long>(s->B);
-        std::string got = got_shape(t);
-        if (x.ndim == 3) return bad_value(kOp, "positions must have shape [S] = [%lld] but got %s.", S, got.c_str());
-        return bad_value(kOp, "positions must have shape [S] = [%lld] or [B, S] = [%lld, %lld] but got %s.", S, B, S,
-                         got.c_str());
-    }
-    if (Check c = check_memory("positions", t); !c.ok()) return c;
-    s->pos_stride[0] = by_batch && s->B > 1 ? t.stride[0] : 0;
-    s->pos_stride[1] = s->S > 1 ? t.stride[t.ndim - 1] : 0;
-    return t.dtype == NPU_ROPE_INT64 ? check_position_values<int64_t>(t, *s) : Check{};
-}
-
-Check check_freq_factors(const npu_rope_tensor& t, const npu_rope_params& p) {
-    if (t.dtype != NPU_ROPE_FLOAT32)
-        return bad_type(kOp, "freq_factors must be float32 but got %s.", dtype_name(t.dtype));
-    int pairs = p.n_dims / 2;
-    if (t.ndim != 1 || t.shape[0] < pairs)
-        return bad_value(kOp,
-                         "freq_factors must have one dimension of at least n_dims/2 = %d elements but got shape %s.",
-                         pairs, got_shape(t).c_str());
-    if (Check c = check_memory("freq_factors", t); !c.ok()) return c;
-    auto* f = static_cast<const float*>(t.data);
-    for (int i = 0; i < pairs; ++i) {
-        double v = f[i * t.stride[0]];
-        if (!(std::isfinite(v) && v > 0))
-            return bad_value(kOp, "freq_factors must be positive and finite but got %s at index %d.", Number(v).text,
-                             i);
-    }
-    return {};
-}
-
-Check check_out(const npu_rope_tensor& out, const npu_rope_tensor& x, const npu_rope_tensor& positions,
-                const npu_rope_tensor* freq_factors, RopeShape* s) {
-    if (out.dtype != x.dtype)
-        return bad_type(kOp, "out must have x's dtype %s but got %s.", dtype_name(x.dtype), dtype_name(out.dtype));
-    if (out.ndim < 0 || out.ndim > NPU_ROPE_MAX_NDIM || !same_shape(out, x))
-        return bad_value(kOp, "out must have x's shape %s but got %s.", shape_text(x.shape, x.ndim).c_str(),
-                         got_shape(out).c_str());
-    if (Check c = check_memory("out", out); !c.ok()) return c;
-    if (Check c = check_unit_stride("out", out); !c.ok()) return c;
-    StridedView vo = view_of(out), vx = view_of(x);
-    if (!is_injective(vo))
-        return bad_value(kOp, "out must not overlap itself but got strides %s.",
-                         shape_text(out.stride, out.ndim).c_str());
-    s->in_place = is_same_view(vo, vx);
-    const char* rule = "out must be x itself or share no memory with %s but got memory shared in part.";
-    if (!s->in_place && may_share_memory(vo, vx)) return bad_value(kOp, rule, "x");
-    if (may_share_memory(vo, view_of(positions))) return bad_value(kOp, rule, "positions");
-    if (freq_factors && may_share_memory(vo, view_of(*freq_factors))) return bad_value(kOp, rule, "freq_factors");
-    return {};
+bool has_shape(const npu_rope_tensor& t, std::initializer_list<int64_t> shape) {
+    return t.ndim == static_cast<int32_t>(shape.size()) && std::equal(shape.begin(), shape.end(), t.shape);
 }
 
 void fill_strides(const npu_rope_tensor& t, int64_t* stride) {
@@ -217,6 +129,293 @@ void fill_strides(const npu_rope_tensor& t, int64_t* stride) {
     stride[1] = stride_that_matters(t, batched + 0);
     stride[2] = stride_that_matters(t, batched + 1);
 }
+
+// The rules of one call's tensors. Every message begins with the operator's name.
+class Rules {
+public:
+    Rules(const RopeTensors& t, const npu_rope_params& p, RopeShape* s) : op_(t.op), t_(t), p_(p), s_(*s) {}
+
+    Check all() {
+        if (Check c = check_xs(); !c.ok()) return c;
+        if (Check c = check_positions(*t_.positions); !c.ok()) return c;
+        if (t_.rows)
+            if (Check c = check_rows(*t_.rows); !c.ok()) return c;
+        if (t_.freq_factors)
+            if (Check c = check_freq_factors(*t_.freq_factors); !c.ok()) return c;
+        for (int k = 0; k < t_.sides; ++k)
+            if (Check c = t_.rows ? check_cache() : check_out(k); !c.ok()) return c;
+        return {};
+    }
+
+private:
+    Check check_memory(const char* name, const npu_rope_tensor& t) {
+        for (int k = 0; k < t.ndim; ++k)
+            if (t.shape[k] < 0)
+                return bad_value(op_, "%s must have sizes >= 0 but got %s.", name,
+                                 shape_text(t.shape, t.ndim).c_str());
+        if (!fits(t))
+            return bad_value(op_, "%s must have fewer than 2^63 bytes but got shape %s.", name,
+                             shape_text(t.shape, t.ndim).c_str());
+        if (view_of(t).empty()) return {};
+        if (t.data == nullptr) return bad_value(op_, "%s must have data but got NULL.", name);
+        int64_t bytes = kDtypes[t.dtype].bytes;
+        if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) != 0)
+            return bad_value(op_, "%s must be aligned to its %lld-byte elements but got an address that is not.", name,
+                             static_cast<long long>(bytes));
+        return {};
+    }
+
+    Check check_unit_stride(const char* name, const npu_rope_tensor& t) {
+        if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || view_of(t).empty()) return {};
+        return bad_value(op_, "%s must have unit stride in its last dimension but got %lld.", name,
+                         static_cast<long long>(t.stride[t.ndim - 1]));
+    }
+
+    Check check_xs() {
+        for (int k = 0; k < t_.sides; ++k)
+            if (Check c = check_x(k); !c.ok()) return c;
+        return {};
+    }
+
+    Check check_x(int side) {
+        const npu_rope_tensor &x = *t_.x[side], &first = *t_.x[0];
+        const char *name = t_.x_name[side], *first_name = t_.x_name[0];
+        if (!is_float(x.dtype))
+            return bad_type(op_, "%s must be float32, float16, bfloat16 or float64 but got %s.", name,
+                            dtype_name(x.dtype));
+        if (x.ndim != 3 && x.ndim != 4)
+            return bad_value(op_, "%s must have shape [B,S,N,D] or [S,N,D] but got %s.", name, got_shape(x).c_str());
+        if (side > 0 && x.dtype != first.dtype)
+            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, first_name, dtype_name(first.dtype),
+                            dtype_name(x.dtype));
+        if (side > 0 && !same_but_heads(x, first))
+            return bad_value(op_, "%s must have %s's shape %s except for the heads but got %s.", name, first_name,
+                             shape_text(first.shape, first.ndim).c_str(), shape_text(x.shape, x.ndim).c_str());
+        if (Check c = check_memory(name, x); !c.ok()) return c;
+        bool batched = x.ndim == 4;
+        s_.B = batched ? x.shape[0] : 1;
+        s_.S = x.shape[batched + 0];
+        s_.D = x.shape[batched + 2];
+        s_.side[side].N = x.shape[batched + 1];
+        fill_strides(x, s_.side[side].x_stride);
+        if (Check c = check_window(); !c.ok()) return c;
+        return check_unit_stride(name, x);
+    }
+
+    // The rotated window and the sections have room in a head.
+    Check check_window() {
+        auto D = static_cast<long long>(s_.D);
+        if (p_.n_dims > D)
+            return bad_value(op_, "n_dims must be at most the head size %lld but got %d.", D, p_.n_dims);
+        if (int64_t{p_.n_offs} + p_.n_dims > D)
+            return bad_value(op_, "n_offs + n_dims must be at most the head size %lld but got %lld.", D,
+                             static_cast<long long>(p_.n_offs) + p_.n_dims);
+        if (p_.mode == NPU_ROPE_MODE_VISION && int64_t{2} * p_.n_dims != D)
+            return bad_value(op_, "n_dims must be half the head size in mode vision but got %d of %lld.", p_.n_dims,
+                             D);
+        const int32_t* s = p_.sections;
+        if (int64_t{s[0]} + s[1] + s[2] + s[3] > D)
+            return bad_value(op_, "sections must add up to at most the head size %lld but got [%d, %d, %d, %d].", D,
+                             s[0], s[1], s[2], s[3]);
+        return {};
+    }
+
+    Check check_position_values(const npu_rope_tensor& t) {
+        constexpr int kMostDims = 3;
+        int64_t size[kMostDims] = {1, 1, 1}, stride[kMostDims] = {};
+        for (int k = 0, at = kMostDims - t.ndim; k < t.ndim && at >= 0; ++k, ++at) {
+            size[at] = t.shape[k];
+            stride[at] = t.stride[k];
+        }
+        for (int64_t i = 0; i < size[0]; ++i)
+            for (int64_t j = 0; j < size[1]; ++j)
+                for (int64_t k = 0; k < size[2]; ++k) {
+                    int64_t v = static_cast<const int64_t*>(t.data)[i * stride[0] + j * stride[1] + k * stride[2]];
+                    if (v < INT32_MIN || v > INT32_MAX)
+                        return bad_value(op_, "positions must be in the int32 range but got %lld.",
+                                         static_cast<long long>(v));
+                }
+        return {};
+    }
+
+    Check check_positions(const npu_rope_tensor& t) {
+        if (!is_index(t.dtype))
+            return bad_type(op_, "positions must be int32 or int64 but got %s.", dtype_name(t.dtype));
+        if (Check c = rope_has_sections(p_.mode) ? place_four_positions(t) : place_positions(t); !c.ok()) return c;
+        return t.dtype == NPU_ROPE_INT64 ? check_position_values(t) : Check{};
+    }
+
+    Check place_positions(const npu_rope_tensor& t) {
+        bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});
+        if (!has_shape(t, {s_.S}) && !by_batch) return wrong_shape("positions", t, batched);
+        if (Check c = check_memory("positions", t); !c.ok()) return c;
+        s_.pos_stride[0] = by_batch && s_.B > 1 ? t.stride[0] : 0;
+        s_.pos_stride[1] = s_.S > 1 ? t.stride[t.ndim - 1] : 0;
+        return {};
+    }
+
+    // Of a token, four or three behind each other; the fourth of three is the first.
+    Check place_four_positions(const npu_rope_tensor& t) {
+        bool batched = t_.x[0]->ndim == 4;
+        bool flat = has_shape(t, {4 * s_.S});
+        bool by_token = has_shape(t, {4, s_.S}) || has_shape(t, {3, s_.S});
+        bool by_batch = batched && (has_shape(t, {4, s_.B, s_.S}) || has_shape(t, {3, s_.B, s_.S}));
+        if (!flat && !by_token && !by_batch) {
+            auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
+            std::string got = got_shape(t);
+            if (!batched)
+                return bad_value(op_, "positions must have shape [4,S] = [4, %lld], [4*S], [3,S] in mode %s but got %s.",
+                                 S, mode_name(p_.mode), got.c_str());
+            return bad_value(op_,
+                             "positions must have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld] or "
+                             "[3,B,S] in mode %s but got %s.",
+                             S, B, S, mode_name(p_.mode), got.c_str());
+        }
+        if (Check c = check_memory("positions", t); !c.ok()) return c;
+        s_.pos_stride[0] = by_batch && s_.B > 1 ? t.stride[1] : 0;
+        s_.pos_stride[1] = s_.S > 1 ? t.stride[t.ndim - 1] : 0;
+        int64_t step = flat ? s_.S * t.stride[0] : t.stride[0];
+        for (int axis = 0; axis < kRopeAxes; ++axis) s_.pos_axis[axis] = flat || axis < t.shape[0] ? axis * step : 0;
+        return {};
+    }
+
+    Check wrong_shape(const char* name, const npu_rope_tensor& t, bool batched) {
+        auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
+        std::string got = got_shape(t);
+        if (!batched) return bad_value(op_, "%s must have shape [S] = [%lld] but got %s.", name, S, got.c_str());
+        return bad_value(op_, "%s must have shape [S] = [%lld] or [B, S] = [%lld, %lld] but got %s.", name, S, B, S,
+                         got.c_str());
+    }
+
+    Check check_freq_factors(const npu_rope_tensor& t) {
+        if (t.dtype != NPU_ROPE_FLOAT32)
+            return bad_type(op_, "freq_factors must be float32 but got %s.", dtype_name(t.dtype));
+        int pairs = rope_pairs(p_);
+        if (t.ndim != 1 || t.shape[0] < pairs)
+            return bad_value(op_,
+                             "freq_factors must have one dimension of at least n_dims%s = %d elements but got shape %s.",
+                             pairs == p_.n_dims ? "" : "/2", pairs, got_shape(t).c_str());
+        if (Check c = check_memory("freq_factors", t); !c.ok()) return c;
+        auto* f = static_cast<const float*>(t.data);
+        for (int i = 0; i < pairs; ++i) {
+            double v = f[i * t.stride[0]];
+            if (!(std::isfinite(v) && v > 0))
+                return bad_value(op_, "freq_factors must be positive and finite but got %s at index %d.",
+                                 Number(v).text, i);
+        }
+        return {};
+    }
+
+    Check check_out(int side) {
+        const npu_rope_tensor &out = *t_.out[side], &x = *t_.x[side];
+        const char *name = t_.out_name[side], *x_name = t_.x_name[side];
+        if (out.dtype != x.dtype)
+            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, x_name, dtype_name(x.dtype),
+                            dtype_name(out.dtype));
+        if (out.ndim < 0 || out.ndim > NPU_ROPE_MAX_NDIM || !same_shape(out, x))
+            return bad_value(op_, "%s must have %s's shape %s but got %s.", name, x_name,
+                             shape_text(x.shape, x.ndim).c_str(), got_shape(out).c_str());
+        if (Check c = check_written(name, out); !c.ok()) return c;
+        fill_strides(out, s_.side[side].out_stride);
+        s_.side[side].in_place = is_same_view(view_of(out), view_of(x));
+        return check_apart(side);
+    }
+
+    Check check_written(const char* name, const npu_rope_tensor& out) {
+        if (Check c = check_memory(name, out); !c.ok()) return c;
+        if (Check c = check_unit_stride(name, out); !c.ok()) return c;
+        if (is_injective(view_of(out))) return {};
+        return bad_value(op_, "%s must not overlap itself but got strides %s.", name,
+                         shape_text(out.stride, out.ndim).c_str());
+    }
+
+    // What is written is its own input or apart from every input and every other output.
+    Check check_apart(int side) {
+        StridedView out = view_of(*t_.out[side]);
+        auto shares = [&](const npu_rope_tensor* t) { return t && may_share_memory(out, view_of(*t)); };
+        const char* name = nullptr;
+        if (!s_.side[side].in_place && shares(t_.x[side])) name = t_.x_name[side];
+        for (int k = 0; k < t_.sides && !name; ++k) {
+            if (k == side) continue;
+            if (shares(t_.x[k])) name = t_.x_name[k];
+            if (k < side && shares(t_.out[k])) name = t_.out_name[k];
+        }
+        if (!name && shares(t_.positions)) name = "positions";
+        if (!name && shares(t_.rows)) name = "rows";
+        if (!name && shares(t_.freq_factors)) name = "freq_factors";
+        if (!name) return {};
+        if (t_.rows)
+            return bad_value(op_, "%s must share no memory with %s but got memory shared in part.", t_.out_name[side],
+                             name);
+        return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory shared in part.",
+                         t_.out_name[side], t_.x_name[side], name);
+    }
+
+    // A token's row in the cache, -1 for none. They are all seen here, and must differ.
+    Check check_rows(const npu_rope_tensor& t) {
+        if (!is_index(t.dtype)) return bad_type(op_, "rows must be int32 or int64 but got %s.", dtype_name(t.dtype));
+        bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});
+        if (!(has_shape(t, {s_.S}) && s_.B == 1) && !by_batch) {
+            auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
+            if (!batched)
+                return bad_value(op_, "rows must have shape [S] = [%lld] but got %s.", S, got_shape(t).c_str());
+            return bad_value(op_, "rows must have shape [B, S] = [%lld, %lld] but got %s.", B, S, got_shape(t).c_str());
+        }
+        if (Check c = check_memory("rows", t); !c.ok()) return c;
+        s_.row_stride[0] = by_batch && s_.B > 1 ? t.stride[0] : 0;
+        s_.row_stride[1] = s_.S > 1 ? t.stride[t.ndim - 1] : 0;
+        return {};
+    }
+
+    Check check_cache() {
+        const npu_rope_tensor &cache = *t_.out[0], &x = *t_.x[0];
+        bool narrows = x.dtype == NPU_ROPE_FLOAT32 &&
+                       (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
+        if (cache.dtype != x.dtype && !narrows)
+            return bad_type(op_, "cache must have x's dtype %s%s but got %s.", dtype_name(x.dtype),
+                            x.dtype == NPU_ROPE_FLOAT32 ? ", float16 or bfloat16" : "", dtype_name(cache.dtype));
+        auto N = static_cast<long long>(s_.side[0].N), D = static_cast<long long>(s_.D);
+        if (cache.ndim != 3 || cache.shape[1] != N || cache.shape[2] != D)
+            return bad_value(op_, "cache must have shape [R,N,D] = [R, %lld, %lld] but got %s.", N, D,
+                             got_shape(cache).c_str());
+        if (Check c = check_written("cache", cache); !c.ok()) return c;
+        s_.cache_rows = cache.shape[0];
+        s_.side[0].out_stride[0] = 0;
+        s_.side[0].out_stride[1] = stride_that_matters(cache, 0);
+        s_.side[0].out_stride[2] = stride_that_matters(cache, 1);
+        if (Check c = check_apart(0); !c.ok()) return c;
+        return check_row_values();
+    }
+
+    Check check_row_values() {
+        const npu_rope_tensor& t = *t_.rows;
+        std::vector<int64_t> seen;
+        seen.reserve(static_cast<size_t>(s_.B * s_.S));
+        bool rising = true;
+        for (int64_t b = 0; b < s_.B; ++b)
+            for (int64_t i = 0; i < s_.S; ++i) {
+                int64_t at = b * s_.row_stride[0] + i * s_.row_stride[1];
+                int64_t row = t.dtype == NPU_ROPE_INT64 ? static_cast<const int64_t*>(t.data)[at]
+                                                        : static_cast<const int32_t*>(t.data)[at];
+                if (row < -1 || row >= s_.cache_rows)
+                    return bad_value(op_, "rows must be -1 or a row of the cache's %lld but got %lld.",
+                                     static_cast<long long>(s_.cache_rows), static_cast<long long>(row));
+                if (row < 0) continue;
+                rising = rising && (seen.empty() || seen.back() < row);
+                seen.push_back(row);
+            }
+        if (rising) return {};
+        std::sort(seen.begin(), seen.end());
+        auto twice = std::adjacent_find(seen.begin(), seen.end());
+        if (twice == seen.end()) return {};
+        return bad_value(op_, "rows must differ from each other but got %lld twice.", static_cast<long long>(*twice));
+    }
+
+    const char* op_;
+    const RopeTensors& t_;
+    const npu_rope_params& p_;
+    RopeShape& s_;
+};
 
 }  // namespace
 
@@ -238,11 +437,11 @@ const char* mode_name(int32_t mode) {
 
 Check check_rope_params(const npu_rope_params& p) {
     if (p.n_dims <= 0 || p.n_dims % 2 != 0)
-        return bad_value(kOp, "n_dims must be a positive even number but got %d.", p.n_dims);
+        return bad_value(kParamsOp, "n_dims must be a positive even number but got %d.", p.n_dims);
     if (!mode_name(p.mode))
         return bad_value(
-            kOp, "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got %d.", p.mode);
-    if (p.n_ctx_orig < 0) return bad_value(kOp, "n_ctx_orig must be >= 0 but got %d.", p.n_ctx_orig);
+            kParamsOp, "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got %d.", p.mode);
+    if (p.n_ctx_orig < 0) return bad_value(kParamsOp, "n_ctx_orig must be >= 0 but got %d.", p.n_ctx_orig);
     if (Check c = check_positive("freq_base", p.freq_base); !c.ok()) return c;
     if (Check c = check_positive("freq_scale", p.freq_scale); !c.ok()) return c;
     if (Check c = check_finite("ext_factor", p.ext_factor); !c.ok()) return c;
@@ -251,36 +450,59 @@ Check check_rope_params(const npu_rope_params& p) {
         if (Check c = check_yarn(p); !c.ok()) return c;
     if (Check c = check_sections(p); !c.ok()) return c;
     if (p.n_offs < 0 || p.n_offs % 2 != 0)
-        return bad_value(kOp, "n_offs must be an even number >= 0 but got %d.", p.n_offs);
+        return bad_value(kParamsOp, "n_offs must be an even number >= 0 but got %d.", p.n_offs);
+    if (p.n_offs != 0 && p.mode == NPU_ROPE_MODE_VISION)
+        return bad_value(kParamsOp, "n_offs must be 0 in mode vision but got %d.", p.n_offs);
     return {};
 }
 
-Check check_rope_frequency(double largest, int64_t pair) {
-    if (largest <= kMaxFrequency) return {};
-    return bad_value(kOp, "frequencies must be at most 1e+09 radians per position but got %s for pair %lld.",
-                     Number(largest).text, static_cast<long long>(pair));
+Check check_rope_frequencies(const std::vector<long double>& frequencies) {
+    for (size_t i = 0; i < frequencies.size(); ++i) {
+        double radians = std::fabs(static_cast<double>(frequencies[i]));
+        if (radians <= kMaxFrequency) continue;
+        return bad_value(kParamsOp, "frequencies must be at most 1e+09 radians per position but got %s for pair %lld.",
+                         Number(radians).text, static_cast<long long>(i));
+    }
+    return {};
 }
 
-Check check_rope(const npu_rope_tensor& x, const npu_rope_tensor& positions, const npu_rope_tensor* freq_factors,
-                 const npu_rope_params& p, int32_t angle, const npu_rope_tensor& out, RopeShape* shape) {
-    if (Check c = check_rope_params(p); !c.ok()) return c;
-    if (p.mode != NPU_ROPE_MODE_NORMAL && p.mode != NPU_ROPE_MODE_NEOX)
-        return bad_value(kOp, "mode must be normal (0) or neox (2) but got %s (%d).", mode_name(p.mode), p.mode);
+RopeTensors rope_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,
+                         const npu_rope_tensor* freq_factors, const npu_rope_tensor* out) {
+    return {"rope", 1, {"x", nullptr}, {x, nullptr}, {"out", nullptr}, {out, nullptr}, positions, freq_factors, false,
+            nullptr};
+}
+
+RopeTensors rope_qk_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* positions,
+                            const npu_rope_tensor* freq_factors, const npu_rope_tensor* q_out,
+                            const npu_rope_tensor* k_out) {
+    return {"rope_qk", 2, {"q", "k"}, {q, k}, {"q_out", "k_out"}, {q_out, k_out}, positions, freq_factors, false,
+            nullptr};
+}
+
+RopeTensors rope_set_rows_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,
+                                  const npu_rope_tensor* rows, const npu_rope_tensor* freq_factors,
+                                  const npu_rope_tensor* cache) {
+    return {"rope_set_rows", 1, {"x", nullptr}, {x, nullptr}, {"cache", nullptr}, {cache, nullptr}, positions,
+            freq_factors, true, rows};
+}
+
+Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape) {
+    auto missing = [&](const char* name, const char* kind) {
+        return bad_value(t.op, "%s must be a %s but got NULL.", name, kind);
+    };
+    for (int k = 0; k < t.sides; ++k)
+        if (!t.x[k]) return missing(t.x_name[k], "tensor");
+    if (!t.positions) return missing("positions", "tensor");
+    if (t.scatters && !t.rows) return missing("rows", "tensor");
+    if (!p) return missing("params", "struct");
+    for (int k = 0; k < t.sides; ++k)
+        if (!t.out[k]) return missing(t.out_name[k], "tensor");
+    if (Check c = check_rope_params(*p); !c.ok()) return c;
     if (angle < NPU_ROPE_ANGLE_EXACT || angle > NPU_ROPE_ANGLE_GGML)
-        return bad_value(kOp, "angle must be exact (0), f32 (1) or ggml (2) but got %d.", angle);
-    if (Check c = check_x(x, p); !c.ok()) return c;
-    bool batched = x.ndim == 4;
-    shape->B = batched ? x.shape[0] : 1;
-    shape->S = x.shape[batched + 0];
-    shape->N = x.shape[batched + 1];
-    shape->D = x.shape[batched + 2];
-    if (Check c = check_positions(positions, x, shape); !c.ok()) return c;
-    if (freq_factors)
-        if (Check c = check_freq_factors(*freq_factors, p); !c.ok()) return c;
-    if (Check c = check_out(out, x, positions, freq_factors, shape); !c.ok()) return c;
-    fill_strides(x, shape->x_stride);
-    fill_strides(out, shape->out_stride);
-    return {};
+        return bad_value(t.op, "angle must be exact (0), f32 (1) or ggml (2) but got %d.", angle);
+    *shape = RopeShape{};
+    shape->sides = t.sides;
+    return Rules(t, *p, shape).all();
 }
 
 }  // namespace npu_rope

@@ -3,32 +3,69 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "include/npu_rope.h"
 #include "op_host/check.h"
 
 namespace npu_rope {
 
-// x's sizes; a [S,N,D] tensor has B = 1. Strides in elements.
-struct RopeShape {
-    int64_t B = 1, S = 0, N = 0, D = 0;
+// A tensor whose heads turn, and where they go. Strides in elements.
+struct RopeSide {
+    int64_t N = 0;
     int64_t x_stride[3] = {};    // B, S, N
-    int64_t out_stride[3] = {};  // B, S, N
-    int64_t pos_stride[2] = {};  // B, S
+    int64_t out_stride[3] = {};  // B, S, N; of a cache: -, row, N
     bool in_place = false;
 };
+
+// The sizes of a call; a [S,N,D] tensor has B = 1. Strides in elements.
+struct RopeShape {
+    int64_t B = 1, S = 0, D = 0;
+    int sides = 1;  // 2: queries and keys
+    RopeSide side[2];
+    int64_t pos_stride[2] = {};  // B, S
+    // Where each axis's positions begin; all at 0 in the modes without sections.
+    int64_t pos_axis[4] = {};
+    int64_t row_stride[2] = {};  // of the cache rows' indices: B, S
+    int64_t cache_rows = 0;
+    int64_t heads() const { return side[0].N + side[1].N; }
+    bool empty() const { return B * S * heads() * D == 0; }
+};
+
+// One call's tensors, as its caller gave them, and the names its messages give them.
+struct RopeTensors {
+    const char* op;
+    int sides;
+    const char* x_name[2];
+    const npu_rope_tensor* x[2];
+    const char* out_name[2];
+    const npu_rope_tensor* out[2];
+    const npu_rope_tensor* positions;
+    const npu_rope_tensor* freq_factors;  // may be NULL
+    bool scatters;                        // out is a cache, rows say which of its rows
+    const npu_rope_tensor* rows;
+};
+
+RopeTensors rope_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,
+                         const npu_rope_tensor* freq_factors, const npu_rope_tensor* out);
+RopeTensors rope_qk_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* positions,
+                            const npu_rope_tensor* freq_factors, const npu_rope_tensor* q_out,
+                            const npu_rope_tensor* k_out);
+RopeTensors rope_set_rows_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,
+                                  const npu_rope_tensor* rows, const npu_rope_tensor* freq_factors,
+                                  const npu_rope_tensor* cache);
 
 // Radians per position beyond which the fractional turn of a far position loses its accuracy.
 constexpr double kMaxFrequency = 1e9;
 
 Check check_rope_params(const npu_rope_params& p);
 
-// Shapes, dtypes, strides, overlap, positions' and freq_factors' values. Fills *shape.
-Check check_rope(const npu_rope_tensor& x, const npu_rope_tensor& positions, const npu_rope_tensor* freq_factors,
-                 const npu_rope_params& p, int32_t angle, const npu_rope_tensor& out, RopeShape* shape);
+// Everything but the parameters' consequences: NULLs, shapes, dtypes, strides, overlap, the values of
+// positions, rows and freq_factors. Fills *shape.
+Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape);
 
-// Frequencies (radians per position) after freq_factors.
-Check check_rope_frequency(double largest, int64_t pair);
+// Radians per position, after freq_factors.
+Check check_rope_frequencies(const std::vector<long double>& frequencies);
 
 const char* mode_name(int32_t mode);
 

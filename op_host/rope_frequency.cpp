@@ -1,13 +1,58 @@
 #include "op_host/rope_frequency.h"
 
 namespace npu_rope {
+namespace {
+
+int32_t axis_of(const npu_rope_params& p, int32_t sector) {
+    const int32_t* s = p.sections;
+    if (p.mode == NPU_ROPE_MODE_IMROPE) {
+        int32_t turn = sector % 3;
+        return sector < int64_t{3} * s[turn] ? turn : 3;
+    }
+    int64_t end = 0;
+    for (int32_t axis = 0; axis < 3; ++axis)
+        if (sector < (end += s[axis])) return axis;
+    return 3;
+}
+
+// The first axis whose section begins at this sector.
+int32_t axis_that_begins(const npu_rope_params& p, int32_t sector) {
+    int64_t begin = 0;
+    for (int32_t axis = 0; axis < kRopeAxes; begin += p.sections[axis++])
+        if (sector == begin) return axis;
+    return -1;
+}
+
+}  // namespace
+
+std::vector<RopePairRule> rope_pair_rules(const npu_rope_params& p) {
+    int32_t count = rope_pairs(p);
+    std::vector<RopePairRule> rules(static_cast<size_t>(count));
+    int64_t width = 0;
+    for (int32_t s : p.sections) width += s;
+    int32_t counted[kRopeAxes] = {};
+    for (int32_t i = 0; i < count; ++i) {
+        if (!rope_has_sections(p.mode)) {
+            rules[i] = {0, i, -1};
+            continue;
+        }
+        auto sector = static_cast<int32_t>(i % width);
+        int32_t axis = axis_of(p, sector);
+        int32_t restarts = p.mode == NPU_ROPE_MODE_VISION ? axis_that_begins(p, sector) : -1;
+        if (restarts >= 0) counted[restarts] = 0;
+        rules[i] = {axis, counted[axis], restarts};
+        for (int32_t& n : counted) ++n;
+    }
+    return rules;
+}
 
 std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride) {
     double low = 0, high = 0;
     if (p.ext_factor != 0) rope_corr_dims(p, &low, &high);
-    std::vector<long double> freq(p.n_dims / 2);
-    for (int i = 0; i < p.n_dims / 2; ++i) {
-        long double own = powl(p.freq_base, -2.0L * i / p.n_dims);
+    std::vector<RopePairRule> rules = rope_pair_rules(p);
+    std::vector<long double> freq(rules.size());
+    for (int i = 0; i < static_cast<int>(rules.size()); ++i) {
+        long double own = powl(p.freq_base, -2.0L * rules[i].power / p.n_dims);
         if (freq_factors) own /= freq_factors[i * factor_stride];
         long double interpolated = own * p.freq_scale;
         double mix = p.ext_factor != 0 ? rope_ramp(low, high, i) * p.ext_factor : 0;

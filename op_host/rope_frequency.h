@@ -14,6 +14,25 @@ namespace npu_rope {
 // 2 pi to the width of long double.
 constexpr long double kTwoPi = 6.283185307179586476925286766559005768L;
 
+// Modes in which a token has four positions (time, height, width, extra) and sections name whose turn
+// a pair is.
+constexpr int kRopeAxes = 4;
+inline bool rope_has_sections(int32_t mode) { return (mode & NPU_ROPE_MODE_MROPE) != 0; }
+
+// Pairs of a head that turn.
+inline int32_t rope_pairs(const npu_rope_params& p) {
+    return p.mode == NPU_ROPE_MODE_VISION ? p.n_dims : p.n_dims / 2;
+}
+
+// What turns each pair: the position's axis, and the power of theta_scale in its frequency.
+// Formula: ggml_mrope_cache_init in the specification's CPU source; imrope's rule is today's ggml's.
+struct RopePairRule {
+    int32_t axis;
+    int32_t power;
+    int32_t restarts;  // the axis that counts anew at this pair; -1: none (mode vision)
+};
+std::vector<RopePairRule> rope_pair_rules(const npu_rope_params& p);
+
 // Radians per position of every pair. freq_factors may be null; pairs apart by factor_stride elements.
 std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride);
 

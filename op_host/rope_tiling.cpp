@@ -11,8 +11,6 @@
 namespace npu_rope {
 namespace {
 
-constexpr const char* kOp = "rope";
-
 constexpr int64_t kBlock = 32;                 // bytes a DMA and a vector operand are aligned to
 constexpr int64_t kTileBytes = 16 * 1024;      // a burst that uses the memory's bandwidth
 constexpr int64_t kRunBytes = 8 * 1024;        // of one head's tokens, where those lie back to back
@@ -35,15 +33,18 @@ int64_t even_share(int64_t n, int64_t least) { return ceil_div(n, std::max<int64
 
 Check check_supported(const RopeTilingInput& in, const Platform& p) {
     if (in.dtype != NPU_ROPE_FLOAT32 && in.dtype != NPU_ROPE_FLOAT16 && in.dtype != NPU_ROPE_BFLOAT16)
-        return bad_type(kOp, "x must be float32, float16 or bfloat16 on an NPU but got %s.", dtype_name(in.dtype));
+        return bad_type(in.op, "%s must be float32, float16 or bfloat16 on an NPU but got %s.", in.x_name,
+                        dtype_name(in.dtype));
     if (p.arch == kArch310p && in.dtype == NPU_ROPE_BFLOAT16)
-        return bad_type(kOp, "x must be float32 or float16 on Ascend310P but got bfloat16.");
-    if (in.D > kRopeMaxHeadSize)
-        return bad_value(kOp, "x must have a head size of at most %d on an NPU but got %lld.", kRopeMaxHeadSize,
-                         static_cast<long long>(in.D));
-    if (in.N > INT32_MAX)
-        return bad_value(kOp, "x must have at most %d heads on an NPU but got %lld.", INT32_MAX,
-                         static_cast<long long>(in.N));
+        return bad_type(in.op, "%s must be float32 or float16 on Ascend310P but got bfloat16.", in.x_name);
+    if (in.out_dtype == NPU_ROPE_BFLOAT16 && p.arch == kArch310p)
+        return bad_type(in.op, "cache must be float32 or float16 on Ascend310P but got bfloat16.");
+    if (in.shape.D > kRopeMaxHeadSize)
+        return bad_value(in.op, "%s must have a head size of at most %d on an NPU but got %lld.", in.x_name, kRopeMaxHeadSize,
+                         static_cast<long long>(in.shape.D));
+    if (in.shape.heads() > INT32_MAX)
+        return bad_value(in.op, "%s must have at most %d heads on an NPU but got %lld.", in.x_name, INT32_MAX,
+                         static_cast<long long>(in.shape.heads()));
     return {};
 }
 
@@ -55,26 +56,40 @@ bool follows(int64_t outer, int64_t size, int64_t inner) {
 
 // Batches become tokens where one stride leads through both: a block's table may then span them.
 void merge_batches(const RopeTilingInput& in, RopeTilingHead* d) {
-    auto follow = [&](const int64_t* stride) { return follows(stride[0], in.S, stride[1]); };
-    bool merged = in.B == 1 || in.S == 1 || (follow(in.x_stride) && follow(in.out_stride) && follow(in.pos_stride));
-    int token = in.S == 1 ? 0 : 1;  // whose stride is the merged one
-    d->rows = in.B * in.S;
-    d->seq = merged ? d->rows : in.S;
-    for (int k = 0; k < 3; ++k) d->x_stride[k] = in.x_stride[k];
-    for (int k = 0; k < 3; ++k) d->out_stride[k] = in.out_stride[k];
-    for (int k = 0; k < 2; ++k) d->pos_stride[k] = in.pos_stride[k];
-    for (int64_t* stride : {d->x_stride, d->out_stride, d->pos_stride}) {
-        stride[1] = d->seq == 1 ? 0 : stride[token];
+    const RopeShape& s = in.shape;
+    d->rows = s.B * s.S;
+    auto copy = [](auto& to, const auto& from) { std::copy(std::begin(from), std::end(from), std::begin(to)); };
+    copy(d->pos_stride, s.pos_stride);
+    copy(d->index_stride, s.row_stride);
+    std::vector<int64_t*> of_tokens = {d->pos_stride, d->index_stride};  // strides of batch and token
+    for (int k = 0; k < s.sides; ++k) {
+        copy(d->side[k].x_stride, s.side[k].x_stride);
+        copy(d->side[k].out_stride, s.side[k].out_stride);
+        if (s.side[k].N == 1) d->side[k].x_stride[2] = d->side[k].out_stride[2] = s.D;
+        of_tokens.push_back(d->side[k].x_stride);
+        if (!in.scatters) of_tokens.push_back(d->side[k].out_stride);
+    }
+    bool merged = s.B == 1 || s.S == 1 || std::all_of(of_tokens.begin(), of_tokens.end(), [&](const int64_t* stride) {
+                      return follows(stride[0], s.S, stride[1]);
+                  });
+    d->seq = merged ? d->rows : s.S;
+    for (int64_t* stride : of_tokens) {
+        stride[1] = d->seq == 1 ? 0 : stride[s.S == 1 ? 0 : 1];
         if (merged) stride[0] = 0;
     }
-    if (in.N == 1) d->x_stride[2] = d->out_stride[2] = in.D;
     if (d->seq == 1) d->pos_stride[1] = 1;
 }
 
 class Tiling {
 public:
     Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data)
-        : in_(in), platform_(platform), data_(*data), d_(data->head), item_bytes_(dtype_bytes(in.dtype)) {}
+        : in_(in),
+          shape_(in.shape),
+          platform_(platform),
+          data_(*data),
+          d_(data->head),
+          item_bytes_(dtype_bytes(in.dtype)),
+          out_bytes_(dtype_bytes(in.out_dtype)) {}
 
     Check run(RopeLaunch* launch) {
         merge_batches(in_, &d_);
@@ -82,10 +97,10 @@ public:
         set_io();
         split();
         if (!set_tile()) {
-            if (d_.io != kRopeIoPacked) return {Check::kInternal, "[rope] no tile fits into UB."};
+            if (d_.io != kRopeIoPacked) return no_tile();
             d_.io = kRopeIoScalar;
             split();
-            if (!set_tile()) return {Check::kInternal, "[rope] no tile fits into UB."};
+            if (!set_tile()) return no_tile();
         }
         launch->block_dim = static_cast<uint32_t>(d_.row_parts * d_.head_parts);
         launch->tiling_key = static_cast<uint64_t>(key_);
@@ -94,49 +109,101 @@ public:
     }
 
 private:
+    Check no_tile() const { return {Check::kInternal, "[" + std::string(in_.op) + "] no tile fits into UB."}; }
+
     void set_shape() {
         const npu_rope_params& p = in_.params;
-        int64_t half = p.n_dims / 2;
-        bool neox = p.mode == NPU_ROPE_MODE_NEOX;
-        d_.heads = i32(in_.N);
-        d_.head_size = i32(in_.D);
-        d_.row_pitch = i32(round_up(in_.D, kBlock / item_bytes_));
+        int64_t pairs = rope_pairs(p);
+        bool halves = p.mode != NPU_ROPE_MODE_NORMAL;
+        d_.heads = i32(shape_.heads());
+        d_.first_heads = i32(shape_.side[0].N);
+        d_.head_size = i32(shape_.D);
+        d_.row_pitch = i32(round_up(shape_.D, kBlock / item_bytes_));
+        d_.out_pitch = i32(round_up(shape_.D, kBlock / out_bytes_));
         d_.n_offs = p.n_offs;
-        d_.n_dims = p.n_dims;
-        d_.neox = neox;
+        d_.n_dims = i32(2 * pairs);
+        d_.halves = halves;
         d_.has_factors = in_.has_factors;
-        if (neox && p.n_offs % 8 == 0 && half % 8 == 0) {
+        d_.cache_rows = shape_.cache_rows;
+        d_.index_words = in_.rows_int64 ? 2 : 1;
+        if (halves && p.n_offs % 8 == 0 && pairs % 8 == 0) {
             key_ = kRopeHalves;
-        } else if (!neox && item_bytes_ == 2 && platform_.arch != kArch310p) {
+        } else if (!halves && item_bytes_ == 2 && platform_.arch != kArch310p) {
             key_ = kRopeSwapByShifts;
         } else {
             key_ = kRopeSwapByGather;
         }
         d_.lane_first = key_ == kRopeHalves ? 0 : p.n_offs / 8 * 8;
-        d_.table_width = key_ == kRopeHalves ? i32(half) : i32(round_up(p.n_offs + p.n_dims, 8)) - d_.lane_first;
-        // Rows are kept in UB in the order in which more of them lie back to back in GM.
-        int heads_meet = (d_.x_stride[2] == in_.D) + (d_.out_stride[2] == in_.D);
-        int tokens_meet = (d_.x_stride[1] == in_.D) + (d_.out_stride[1] == in_.D);
-        d_.tokens_inner = tokens_meet > heads_meet;
+        d_.table_width = key_ == kRopeHalves ? i32(pairs) : i32(round_up(p.n_offs + d_.n_dims, 8)) - d_.lane_first;
+        set_planes();
+        // Rows are kept in UB in the order in which more of them lie back to back in GM; those of a
+        // cache token by token.
+        int heads_meet = 0, tokens_meet = 0;
+        for (int k = 0; k < shape_.sides; ++k)
+            for (const int64_t* stride : {d_.side[k].x_stride, d_.side[k].out_stride}) {
+                heads_meet += stride[2] == shape_.D;
+                tokens_meet += stride[1] == shape_.D;
+            }
+        d_.tokens_inner = !in_.scatters && tokens_meet > heads_meet;
     }
 
-    bool heads_meet() const { return d_.x_stride[2] == in_.D && d_.out_stride[2] == in_.D; }
-    int64_t head_bytes() const { return in_.D * item_bytes_; }
+    // The positions that the lanes are turned by: axes whose positions lie in one place are one plane,
+    // axes that turn no pair are none.
+    void set_planes() {
+        d_.planes = 1;
+        if (!rope_has_sections(in_.params.mode)) return;
+        std::vector<RopePairRule> rules = rope_pair_rules(in_.params);
+        int plane_of[kRopeAxes];
+        d_.planes = 0;
+        for (int axis = 0; axis < kRopeAxes; ++axis) {
+            plane_of[axis] = -1;
+            bool turns = std::any_of(rules.begin(), rules.end(), [&](const RopePairRule& r) { return r.axis == axis; });
+            if (!turns) continue;
+            int64_t offset = shape_.pos_axis[axis];
+            int64_t* known = std::find(d_.plane_offset, d_.plane_offset + d_.planes, offset);
+            plane_of[axis] = static_cast<int>(known - d_.plane_offset);
+            if (plane_of[axis] == d_.planes) d_.plane_offset[d_.planes++] = offset;
+        }
+        for (int32_t lane = 0; lane < d_.table_width; ++lane)
+            data_.plane_lanes[plane_of[rules[pair_of_lane(lane)].axis]][lane / 64] |= uint64_t{1} << lane % 64;
+    }
+
+    // Of a table lane; those outside the window stand for the nearest inside, as in the kernel.
+    size_t pair_of_lane(int32_t lane) const {
+        if (key_ == kRopeHalves) return static_cast<size_t>(lane);
+        int32_t inside = std::clamp(lane + d_.lane_first - d_.n_offs, 0, d_.n_dims - 1);
+        return static_cast<size_t>(d_.halves ? inside % (d_.n_dims / 2) : inside / 2);
+    }
+
+    bool heads_meet() const {
+        bool meet = true;
+        for (int k = 0; k < shape_.sides; ++k)
+            meet = meet && d_.side[k].x_stride[2] == shape_.D && d_.side[k].out_stride[2] == shape_.D;
+        return meet;
+    }
+    int64_t head_bytes() const { return shape_.D * item_bytes_; }
+    int64_t heads() const { return d_.heads; }
 
     void set_io() {
         d_.io = kRopeIoBurst;
-        if (platform_.arch != kArch310p || head_bytes() % kBlock == 0) return;
+        bool whole_blocks = head_bytes() % kBlock == 0 && shape_.D * out_bytes_ % kBlock == 0;
+        if (platform_.arch != kArch310p || whole_blocks) return;
         // Whole heads of a token are a run then, however short a head.
-        bool run_is_enough = head_bytes() >= kBlock || (heads_meet() && in_.N * head_bytes() >= kBlock);
-        d_.io = run_is_enough ? kRopeIoPacked : kRopeIoScalar;
+        int64_t fewest = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
+        bool run_is_enough = head_bytes() >= kBlock || (heads_meet() && fewest * head_bytes() >= kBlock);
+        d_.io = run_is_enough && !in_.scatters ? kRopeIoPacked : kRopeIoScalar;
         if (head_bytes() < kBlock) d_.tokens_inner = 0;
     }
 
     // Rows whose bytes are together a multiple of 32, where out's rows lie back to back and are not.
     int64_t granule() const {
-        int64_t row_bytes = in_.N * head_bytes();
-        if (d_.io != kRopeIoPacked || !heads_meet() || d_.out_stride[1] != in_.N * in_.D) return 1;
-        return kBlock / std::gcd(kBlock, row_bytes);
+        int64_t granule = 1;
+        for (int k = 0; k < shape_.sides && d_.io == kRopeIoPacked && heads_meet(); ++k) {
+            int64_t row = shape_.side[k].N * shape_.D;
+            if (d_.side[k].out_stride[1] == row)
+                granule = std::max(granule, kBlock / std::gcd(kBlock, row * item_bytes_));
+        }
+        return granule;
     }
 
     // The split whose busiest core has the least to do; a token's table counts as some heads.
@@ -145,16 +212,16 @@ private:
         d_.row_parts = d_.head_parts = 1;
         if (d_.io == kRopeIoScalar) return;  // the scalar cache's lines must have one owner
         int64_t groups = ceil_div(d_.rows, d_.row_granule);
-        double bytes = static_cast<double>(d_.rows) * static_cast<double>(in_.N * head_bytes());
+        double bytes = static_cast<double>(d_.rows) * static_cast<double>(heads() * head_bytes());
         auto parts = static_cast<int64_t>(
             std::max(1.0, std::min(static_cast<double>(platform_.cores), bytes / kLeastCoreBytes)));
         int64_t most_head_parts =
-            d_.io == kRopeIoPacked ? 1 : std::max<int64_t>(1, std::min(parts, in_.N / kLeastHeads));
+            d_.io == kRopeIoPacked ? 1 : std::max<int64_t>(1, std::min(parts, heads() / kLeastHeads));
         double least = 0;
         for (int64_t head_parts = 1; head_parts <= most_head_parts; ++head_parts) {
             int64_t row_parts = std::min(groups, parts / head_parts);
             double work = static_cast<double>(ceil_div(groups, row_parts) * d_.row_granule) *
-                          static_cast<double>(ceil_div(in_.N, head_parts) + kTableHeads);
+                          static_cast<double>(ceil_div(heads(), head_parts) + kTableHeads);
             if (head_parts > 1 && work >= least) continue;
             least = work;
             d_.row_parts = i32(row_parts);
@@ -167,7 +234,7 @@ private:
     bool set_tile() {
         int64_t part_rows =
             std::min(d_.rows, ceil_div(ceil_div(d_.rows, d_.row_granule), d_.row_parts) * d_.row_granule);
-        heads_most_ = ceil_div(in_.N, d_.head_parts);
+        heads_most_ = ceil_div(heads(), d_.head_parts);
         tokens_most_ = std::min({part_rows, d_.seq, kMostTokens});
         double share = static_cast<double>(part_rows) * static_cast<double>(heads_most_ * head_bytes());
         auto target = static_cast<int64_t>(std::min<double>(kTileBytes, share / kTilesPerCore));
@@ -213,10 +280,13 @@ private:
     }
 
     // Every run of a packed tile, the last heads' too, must have a DMA's 32 bytes.
-    bool runs_are_enough(int64_t heads) const {
+    bool runs_are_enough(int64_t tile_heads) const {
         if (d_.io != kRopeIoPacked || head_bytes() >= kBlock) return true;
-        int64_t last = in_.N % heads == 0 ? heads : in_.N % heads;
-        return std::min(heads, last) * head_bytes() >= kBlock;
+        for (int k = 0; k < shape_.sides; ++k) {
+            int64_t heads = shape_.side[k].N, last = heads % tile_heads == 0 ? tile_heads : heads % tile_heads;
+            if (std::min(tile_heads, last) * head_bytes() < kBlock) return false;
+        }
+        return true;
     }
 
     bool fits(int64_t tokens, int64_t heads, int64_t block_tokens) {
@@ -236,7 +306,7 @@ private:
         d_.side_offset_bytes = i32(lanes * item_bytes_);
         d_.queue_bytes = i32(lanes * item_bytes_ + (packed ? rows * kBlock : 0));
         // What two operands of an instruction are is half a turn of the bank groups apart.
-        bool float_rows = item_bytes_ == 2 || packed;
+        bool float_rows = item_bytes_ == 2 || out_bytes_ == 2 || packed;
         d_.temp_offset_bytes = float_rows ? i32(round_up(lanes * 4, kBankGroups) + kBankGroups / 2) : 0;
         int64_t most_index_lanes = d_.row_pitch <= 256 ? 2048 : 1024;
         d_.index_rows = gathers || packed ? i32(std::clamp<int64_t>(most_index_lanes / d_.row_pitch, 1, rows)) : 0;
@@ -252,7 +322,7 @@ private:
         d_.cos_offset_bytes = i32(round_up(one_table, kBankGroups) + kBankGroups / 2);
         d_.table_bytes = i32(d_.cos_offset_bytes + one_table);
         d_.lane_bytes = i32(4 * width * 4);
-        d_.position_bytes = i32(slots * (in_.positions_int64 ? 8 : 4));
+        d_.position_bytes = i32(slots * d_.planes * (in_.positions_int64 ? 8 : 4));
     }
 
     int64_t ub_bytes() const {
@@ -263,9 +333,8 @@ private:
     Check set_frequencies() {
         d_.mscale = static_cast<float>(rope_mscale(in_.params));
         std::vector<long double> frequencies = rope_frequencies(in_.params, nullptr, 0);
+        if (Check c = check_rope_frequencies(frequencies); !c.ok()) return c;
         for (size_t i = 0; i < frequencies.size(); ++i) {
-            double radians = std::fabs(static_cast<double>(frequencies[i]));
-            if (Check c = check_rope_frequency(radians, static_cast<int64_t>(i)); !c.ok()) return c;
             long double turns = frequencies[i] / kTwoPi;
             // Whole turns mean nothing, unless a factor is still to divide them.
             if (!in_.has_factors) turns -= rintl(turns);
@@ -277,10 +346,11 @@ private:
     }
 
     const RopeTilingInput& in_;
+    const RopeShape& shape_;
     const Platform& platform_;
     RopeTilingData& data_;
     RopeTilingHead& d_;
-    int64_t item_bytes_;
+    int64_t item_bytes_, out_bytes_;
     int32_t key_ = 0;
     int64_t heads_most_ = 0, tokens_most_ = 0;  // of any unit
 };

@@ -1,4 +1,4 @@
-// Rope's tiling: how the kernel op_kernel/npu_rope.cpp cuts one call among cores and UB. Pure: sizes,
+// Rope's tiling: how the kernel op_kernel/common/rope_kernel.h cuts one call among cores and UB. Pure: sizes,
 // strides and the chip in; the kernel's struct and the launch out.
 #pragma once
 
@@ -7,21 +7,23 @@
 #include "include/npu_rope.h"
 #include "op_host/check.h"
 #include "op_host/platform.h"
+#include "op_host/rope_check.h"
 #include "op_kernel/rope_tiling_data.h"
 
 namespace npu_rope {
 
-// A call whose arguments check_rope has accepted; no size is 0. Strides count elements; x and out
-// have unit stride in D; dimensions of size 1 may have any stride.
+// A call whose arguments check_rope has accepted; no size is 0. Dimensions of size 1 may have any
+// stride.
 struct RopeTilingInput {
-    int64_t B = 1, S = 1, N = 1, D = 0;
-    int64_t x_stride[3] = {};    // B, S, N
-    int64_t out_stride[3] = {};  // B, S, N
-    int64_t pos_stride[2] = {};  // B, S
+    const char* op = "rope";  // whose call it is, and what that calls x, for messages
+    const char* x_name = "x";
+    RopeShape shape;
     int32_t dtype = NPU_ROPE_FLOAT16;
+    int32_t out_dtype = NPU_ROPE_FLOAT16;  // another one only where it scatters
     bool positions_int64 = false;
     bool has_factors = false;
-    bool in_place = false;  // changes nothing: a tile is read before it is written, by one core
+    bool scatters = false;  // out is a cache, side[0].out_stride[1] the stride of its rows
+    bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
 };

@@ -10,6 +10,8 @@
 
 constexpr int32_t kRopeMaxHeadSize = 1024;
 constexpr int32_t kRopeMaxPairs = kRopeMaxHeadSize / 2;
+constexpr int32_t kRopeMaxPlanes = 4;  // of positions: time, height, width, extra
+constexpr int32_t kRopeMaxChunks = kRopeMaxHeadSize / 64;  // of table lanes, a vector repeat each
 
 // Tiling keys: how a pair's two lanes meet. The kernel says them as literals, which
 // TILING_KEY_IS demands.
@@ -28,22 +30,34 @@ constexpr int32_t kRopeTokenTemps = 21;      // of token_slots
 constexpr int32_t kRopeSetupPairTemps = 12;  // of n_dims/2, rounded up to 8
 constexpr int32_t kRopeSetupLaneTemps = 6;   // of setup_lanes
 
+// One of the tensors that a launch rotates.
+struct RopeSideTiling {
+    int64_t x_stride[3];    // batch, token, head
+    int64_t out_stride[3];  // the same; of a cache: -, row, head
+};
+
 struct RopeTilingHead {
     // Token row r is token r % seq of batch r / seq. Strides count elements.
     int64_t rows;
     int64_t seq;
-    int64_t x_stride[3];    // batch, token, head
-    int64_t out_stride[3];  // batch, token, head
-    int64_t pos_stride[2];  // batch, token
+    int64_t pos_stride[2];                // batch, token
+    int64_t plane_offset[kRopeMaxPlanes];  // where the positions of each plane begin
+    RopeSideTiling side[2];
+    int64_t index_stride[2];  // of the tokens' rows in a cache: batch, token
+    int64_t cache_rows;
 
-    int32_t heads;
+    int32_t heads;       // of both sides
+    int32_t first_heads;  // of side 0, which come first
     int32_t head_size;
     int32_t row_pitch;  // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
+    int32_t out_pitch;  // the same of out's type
+    int32_t planes;     // kinds of positions that turn the table's lanes; 1: all lanes alike
+    int32_t index_words;  // 32-bit words of an index of a cache row
 
     // Lanes [n_offs, n_offs + n_dims) of a head are rotated.
     int32_t n_offs;
     int32_t n_dims;
-    int32_t neox;         // 0: pairs (2i, 2i+1); 1: pairs (i, i + n_dims/2)
+    int32_t halves;       // 0: pairs (2i, 2i+1); 1: pairs (i, i + n_dims/2)
     int32_t lane_first;   // table lane 0 belongs to this lane of a head (kRopeHalves: to pair 0)
     int32_t table_width;  // lanes of one token's table, a multiple of 8
     int32_t has_factors;
@@ -74,8 +88,6 @@ struct RopeTilingHead {
     int32_t lane_bytes;         // the frequencies, lane by lane
     int32_t position_bytes;
     int32_t index_bytes;  // 0 without Gather
-
-    int32_t reserved[6];
 };
 
 struct RopeTilingData {
@@ -85,6 +97,9 @@ struct RopeTilingData {
     // [-1/2, 1/2] where there are no freq_factors; negated for the backward rotation.
     float turns_hi[kRopeMaxPairs];
     float turns_lo[kRopeMaxPairs];
+
+    // With more than one plane of positions: the lanes that each turns, a bit each.
+    uint64_t plane_lanes[kRopeMaxPlanes][kRopeMaxChunks];
 };
 
 static_assert(sizeof(RopeTilingData) % 32 == 0, "copied in blocks of 32 bytes");

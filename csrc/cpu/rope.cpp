@@ -7,11 +7,29 @@
 #include <vector>
 
 #include "csrc/cpu/parallel.h"
+#include "csrc/cpu/rope_angle.h"
 #include "csrc/cpu/rope_kernels.h"
 #include "op_host/dtype.h"
 
 namespace npu_rope {
 namespace {
+
+// A checked call.
+struct RopeCall {
+    const void* x[2];  // of each side
+    void* out[2];      // with rows: the cache
+    const void* positions;
+    bool positions_are_int64;
+    const void* rows;  // NULL, or each token's row in the cache
+    bool rows_are_int64;
+    int32_t dtype;      // npu_rope_dtype of x
+    int32_t out_dtype;  // the same, or with rows what float32 is rounded to
+    int32_t mode;
+    int32_t n_offs;
+    bool forward;
+    RopeShape shape;
+    const RopeAngles* angles;
+};
 
 // Below this many elements a second thread costs more than it saves (a team's fork and join is
 // a few microseconds; one core rotates 64 Ki elements in about as long).
@@ -37,20 +55,44 @@ struct Job {
     Pairing pairing;
     int64_t chunks_per_row;
     int64_t head_groups;
-    int64_t item_bytes;
-    bool stream;
+    int64_t item_bytes, out_bytes;
+    bool stream[2];
 };
 
 // Output that will not be found in the caches anyway is written past them, which saves reading
 // it first. Only where every rotated row is whole cache lines.
-bool should_stream(const RopeCall& c, int64_t item_bytes) {
+bool should_stream(const RopeCall& c, int side, int64_t item_bytes) {
     const RopeShape& s = c.shape;
-    int64_t bytes = s.B * s.S * s.N * s.D * item_bytes;
-    if (s.in_place || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove) return false;
-    int64_t window = reinterpret_cast<intptr_t>(c.out) + c.n_offs * item_bytes;
-    int64_t odd = window | (c.n_dims / 2 * item_bytes);
-    for (int64_t stride : s.out_stride) odd |= stride * item_bytes;
+    int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
+    if (s.side[side].in_place || c.rows || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove) return false;
+    int64_t window = reinterpret_cast<intptr_t>(c.out[side]) + c.n_offs * item_bytes;
+    int64_t odd = window | (c.angles->pairs * item_bytes);
+    for (int64_t stride : s.side[side].out_stride) odd |= stride * item_bytes;
     return odd % kStreamAlign == 0;
+}
+
+// A token's positions: one on every axis, the same one in the modes without sections.
+struct Place {
+    int64_t at[kRopeAxes];
+    bool operator==(const Place& o) const { return std::equal(at, at + kRopeAxes, o.at); }
+};
+
+// From one token's place to the next one's.
+Place operator-(const Place& a, const Place& b) {
+    Place d;
+    for (int k = 0; k < kRopeAxes; ++k) d.at[k] = a.at[k] - b.at[k];
+    return d;
+}
+
+// A step that tables are turned by, because it is likely to come again: none of an image's and a
+// text's axes goes back, some go on by one.
+bool is_stride(const Place& d) {
+    int64_t moved = 0;
+    for (int64_t n : d.at) {
+        if (n != 0 && n != 1) return false;
+        moved |= n;
+    }
+    return moved != 0;
 }
 
 // One thread's tables, kept between calls.
@@ -58,6 +100,12 @@ struct Scratch {
     std::vector<double> doubles;
     std::vector<float> floats;
 };
+
+// Heads on their way to another type.
+std::vector<float>& row_scratch() {
+    thread_local std::vector<float> rows;
+    return rows;
+}
 
 // A token's tables, in the order its kernel reads.
 class TokenTable {
@@ -79,15 +127,15 @@ public:
         may_step_ = false;
     }
 
-    void fill(int64_t position) {
-        if (!filled_ || position != position_) {
+    void fill(const Place& place) {
+        if (!filled_ || !(place == place_)) {
             if (job_.call.dtype == NPU_ROPE_FLOAT64)
-                fill_doubles(position);
+                fill_doubles(place);
             else
-                fill_floats(position);
+                fill_floats(place);
         }
         filled_ = may_step_ = true;
-        position_ = position;
+        place_ = place;
     }
 
     const void* cos_table() const { return cos_; }
@@ -96,64 +144,72 @@ public:
 private:
     double sin_scale() const { return job_.call.forward ? a_.mscale : -a_.mscale; }
 
-    TableJob table_job(int64_t position) {
+    // Each pair's own position where they differ; under policy f32 the whole angle.
+    TableJob table_job(const Place& place) {
         TableJob t;
         t.turns_hi = a_.turns_hi.data();
         t.turns_lo = a_.turns_lo.data();
         t.count = static_cast<int>(a_.turns_hi.size());
-        t.m = static_cast<double>(position);
+        t.m = static_cast<double>(place.at[0]);
         t.m_each = nullptr;
         t.cos_scale = a_.mscale;
         t.sin_scale = sin_scale();
-        if (a_.policy == NPU_ROPE_ANGLE_F32) {
-            for (int i = 0; i < t.count; ++i) each_[i] = double(static_cast<float>(position) * a_.freq_f32[i]);
-            t.m_each = each_;
+        bool f32 = a_.policy == NPU_ROPE_ANGLE_F32;
+        if (!f32 && !rope_has_sections(job_.call.mode)) return t;
+        for (int i = 0; i < a_.pairs; ++i) {
+            int64_t position = place.at[a_.rules[i].axis];
+            each_[i] = f32 ? double(static_cast<float>(position) * a_.freq_f32[i]) : static_cast<double>(position);
         }
+        std::fill(each_ + a_.pairs, each_ + t.count, 0.0);
+        t.m_each = each_;
         return t;
     }
 
-    void unscaled(int64_t position, double* c, double* s) {
-        TableJob t = table_job(position);
+    void unscaled(const Place& place, double* c, double* s) {
+        TableJob t = table_job(place);
         t.cos_scale = t.sin_scale = 1;
         job_.kernels.table_f64(t, c, s);
     }
 
     // The first token comes from scratch; once a second one follows it, the float64 state is
-    // made and every next position is one step.
-    void fill_exact(int64_t position) {
-        bool follows = may_step_ && position == position_ + 1;
-        if (follows && !stepping_) {
-            if (!has_step_) unscaled(1, step_c_, step_s_);
+    // made and every next token by the same stride is one step.
+    void fill_exact(const Place& place) {
+        Place stride = place - place_;
+        bool follows = may_step_ && is_stride(stride);
+        bool same_step = has_step_ && stride == step_;
+        if (follows && !(stepping_ && same_step)) {
+            if (!same_step) unscaled(stride, step_c_, step_s_);
             has_step_ = true;
-            unscaled(position_, c_, s_);
+            step_ = stride;
+            unscaled(place_, c_, s_);
         }
         stepping_ = follows;
-        if (!follows) return job_.kernels.table_f32(table_job(position), natural_c_, natural_s_);
+        if (!follows) return job_.kernels.table_f32(table_job(place), natural_c_, natural_s_);
         StepJob step{c_, s_, step_c_, step_s_, static_cast<int>(a_.turns_hi.size()), a_.mscale, sin_scale()};
         job_.kernels.step(step, natural_c_, natural_s_);
     }
 
-    void fill_natural(int64_t position) {
-        if (a_.policy == NPU_ROPE_ANGLE_EXACT) return fill_exact(position);
-        if (a_.policy == NPU_ROPE_ANGLE_F32) return job_.kernels.table_f32(table_job(position), natural_c_, natural_s_);
-        ggml_cos_sin(a_, position, natural_c_, natural_s_);
+    void fill_natural(const Place& place) {
+        if (a_.policy == NPU_ROPE_ANGLE_EXACT) return fill_exact(place);
+        if (a_.policy == NPU_ROPE_ANGLE_F32) return job_.kernels.table_f32(table_job(place), natural_c_, natural_s_);
+        ggml_cos_sin(a_, place.at, natural_c_, natural_s_);
         if (!job_.call.forward)
             for (int i = 0; i < a_.pairs; ++i) natural_s_[i] = -natural_s_[i];
     }
 
-    void fill_floats(int64_t position) {
-        fill_natural(position);
+    void fill_floats(const Place& place) {
+        fill_natural(place);
         TableOrder order = job_.kernels.order[job_.pairing][job_.call.dtype];
         cos_ = order == kNatural ? natural_c_ : ordered_c_;
         sin_ = order == kNatural ? natural_s_ : ordered_s_;
         if (order != kNatural) job_.kernels.reorder(order, a_.pairs, natural_c_, natural_s_, ordered_c_, ordered_s_);
     }
 
-    void fill_doubles(int64_t position) {
+    void fill_doubles(const Place& place) {
         cos_ = c_;
         sin_ = s_;
-        if (a_.policy != NPU_ROPE_ANGLE_GGML) return job_.kernels.table_f64(table_job(position), c_, s_);
-        fill_natural(position);
+        if (a_.policy != NPU_ROPE_ANGLE_GGML) return job_.kernels.table_f64(table_job(place), c_, s_);
+        fill_natural(place);
         std::copy(natural_c_, natural_c_ + a_.pairs, c_);
         std::copy(natural_s_, natural_s_ + a_.pairs, s_);
     }
@@ -163,50 +219,111 @@ private:
     float *natural_c_, *natural_s_, *ordered_c_, *ordered_s_;
     double *c_, *s_, *step_c_, *step_s_, *each_;
     const void *cos_ = nullptr, *sin_ = nullptr;
-    int64_t position_ = 0;
+    Place place_ = {}, step_ = {};
     bool filled_ = false, may_step_ = false, stepping_ = false, has_step_ = false;
 };
 
-int64_t position_at(const RopeCall& c, int64_t b, int64_t s) {
-    int64_t at = b * c.shape.pos_stride[0] + s * c.shape.pos_stride[1];
-    return c.positions_are_int64 ? static_cast<const int64_t*>(c.positions)[at]
-                                 : static_cast<const int32_t*>(c.positions)[at];
+int64_t integer_at(const void* data, bool is_int64, int64_t at) {
+    return is_int64 ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
 }
 
+Place place_at(const RopeCall& c, int64_t b, int64_t s) {
+    const RopeShape& sh = c.shape;
+    int64_t at = b * sh.pos_stride[0] + s * sh.pos_stride[1];
+    Place place;
+    place.at[0] = integer_at(c.positions, c.positions_are_int64, at);
+    bool four = rope_has_sections(c.mode);
+    for (int k = 1; k < kRopeAxes; ++k)
+        place.at[k] = four ? integer_at(c.positions, c.positions_are_int64, at + sh.pos_axis[k]) : place.at[0];
+    return place;
+}
+
+// Some heads of one token; strides in elements.
+struct Heads {
+    const char* x;
+    char* y;
+    int64_t count, x_stride, y_stride;
+};
+
 // The dimensions outside the rotated window.
-void copy_rest(const Job& job, const char* x, char* y, int64_t heads) {
+void copy_rest(const Job& job, const Heads& heads) {
     const RopeCall& c = job.call;
-    int64_t before = c.n_offs * job.item_bytes, from = (c.n_offs + c.n_dims) * job.item_bytes;
+    int64_t before = c.n_offs * job.item_bytes, from = before + 2 * c.angles->pairs * job.item_bytes;
     int64_t after = c.shape.D * job.item_bytes - from;
-    int64_t x_step = c.shape.x_stride[2] * job.item_bytes, y_step = c.shape.out_stride[2] * job.item_bytes;
-    for (int64_t h = 0; h < heads; ++h, x += x_step, y += y_step) {
+    int64_t x_step = heads.x_stride * job.item_bytes, y_step = heads.y_stride * job.item_bytes;
+    const char* x = heads.x;
+    char* y = heads.y;
+    for (int64_t h = 0; h < heads.count; ++h, x += x_step, y += y_step) {
         if (before) std::memcpy(y, x, static_cast<size_t>(before));
         if (after) std::memcpy(y + from, x + from, static_cast<size_t>(after));
     }
 }
 
+void rotate_heads(const Job& job, const TokenTable& table, const Heads& heads, bool in_place, bool stream) {
+    const RopeCall& c = job.call;
+    if (!in_place && 2 * c.angles->pairs < c.shape.D) copy_rest(job, heads);
+    HeadsJob h;
+    h.x = heads.x + c.n_offs * job.item_bytes;
+    h.y = heads.y + c.n_offs * job.item_bytes;
+    h.x_stride = heads.x_stride;
+    h.y_stride = heads.y_stride;
+    h.heads = heads.count;
+    h.pairs = c.angles->pairs;
+    h.cos_table = table.cos_table();
+    h.sin_table = table.sin_table();
+    h.stream = stream;
+    job.kernels.rotate[job.pairing][c.dtype](h);
+}
+
+// Into the cache, by way of float32 rows that stay in the caches where the type changes.
+void scatter_heads(const Job& job, const TokenTable& table, Heads heads, int64_t row) {
+    const RopeCall& c = job.call;
+    heads.y += row * c.shape.side[0].out_stride[1] * job.out_bytes;
+    if (c.out_dtype == c.dtype) return rotate_heads(job, table, heads, false, false);
+    std::vector<float>& rows = row_scratch();
+    int64_t D = c.shape.D;
+    if (static_cast<int64_t>(rows.size()) < D) rows.resize(static_cast<size_t>(D));
+    for (int64_t h = 0; h < heads.count; ++h) {
+        Heads one{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(rows.data()), 1, D, D};
+        rotate_heads(job, table, one, false, false);
+        job.kernels.narrow[c.out_dtype](rows.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
+    }
+}
+
+// Heads [first, last) of one side.
+void rotate_side(const Job& job, const TokenTable& table, int side, int64_t b, int64_t s, int64_t first, int64_t last) {
+    if (first >= last) return;
+    const RopeCall& c = job.call;
+    const RopeSide& sd = c.shape.side[side];
+    Heads heads;
+    heads.x = static_cast<const char*>(c.x[side]) +
+              (b * sd.x_stride[0] + s * sd.x_stride[1] + first * sd.x_stride[2]) * job.item_bytes;
+    heads.y = static_cast<char*>(c.out[side]) + first * sd.out_stride[2] * job.out_bytes;
+    heads.count = last - first;
+    heads.x_stride = sd.x_stride[2];
+    heads.y_stride = sd.out_stride[2];
+    if (c.rows) {
+        int64_t at = b * c.shape.row_stride[0] + s * c.shape.row_stride[1];
+        return scatter_heads(job, table, heads, integer_at(c.rows, c.rows_are_int64, at));
+    }
+    heads.y += (b * sd.out_stride[0] + s * sd.out_stride[1]) * job.out_bytes;
+    rotate_heads(job, table, heads, sd.in_place, job.stream[side]);
+}
+
+bool is_skipped(const RopeCall& c, int64_t b, int64_t s) {
+    return c.rows && integer_at(c.rows, c.rows_are_int64,
+                                b * c.shape.row_stride[0] + s * c.shape.row_stride[1]) < 0;
+}
+
+// One group of a token's heads, which count through both sides.
 void rotate_token(const Job& job, TokenTable& table, int64_t b, int64_t s, int64_t group) {
     const RopeCall& c = job.call;
-    const RopeShape& sh = c.shape;
-    int64_t first = sh.N * group / job.head_groups, last = sh.N * (group + 1) / job.head_groups;
-    if (first == last) return;
-    table.fill(position_at(c, b, s));
-    const char* x = static_cast<const char*>(c.x) +
-                    (b * sh.x_stride[0] + s * sh.x_stride[1] + first * sh.x_stride[2]) * job.item_bytes;
-    char* y = static_cast<char*>(c.out) +
-              (b * sh.out_stride[0] + s * sh.out_stride[1] + first * sh.out_stride[2]) * job.item_bytes;
-    if (!sh.in_place && c.n_dims < sh.D) copy_rest(job, x, y, last - first);
-    HeadsJob heads;
-    heads.x = x + c.n_offs * job.item_bytes;
-    heads.y = y + c.n_offs * job.item_bytes;
-    heads.x_stride = sh.x_stride[2];
-    heads.y_stride = sh.out_stride[2];
-    heads.heads = last - first;
-    heads.pairs = c.n_dims / 2;
-    heads.cos_table = table.cos_table();
-    heads.sin_table = table.sin_table();
-    heads.stream = job.stream;
-    job.kernels.rotate[job.pairing][c.dtype](heads);
+    int64_t all = c.shape.heads(), split = c.shape.side[0].N;
+    int64_t first = all * group / job.head_groups, last = all * (group + 1) / job.head_groups;
+    if (first == last || is_skipped(c, b, s)) return;
+    table.fill(place_at(c, b, s));
+    rotate_side(job, table, 0, b, s, first, std::min(last, split));
+    rotate_side(job, table, 1, b, s, std::max(first, split) - split, last - split);
 }
 
 void run_range(int64_t begin, int64_t end, void* ctx) {
@@ -221,25 +338,55 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
     }
 }
 
-}  // namespace
+Check make_call(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle,
+                RopeCall* call) {
+    if (Check c = check_rope(t, params, angle, &call->shape); !c.ok()) return c;
+    const npu_rope_tensor* f = t.freq_factors;
+    const float* factors = f ? static_cast<const float*>(f->data) : nullptr;
+    if (Check c = cached_rope_angles(*params, factors, f ? f->stride[0] : 0, angle, &call->angles); !c.ok()) return c;
+    for (int k = 0; k < t.sides; ++k) {
+        call->x[k] = t.x[k]->data;
+        call->out[k] = t.out[k]->data;
+    }
+    call->positions = t.positions->data;
+    call->positions_are_int64 = t.positions->dtype == NPU_ROPE_INT64;
+    call->rows = t.rows ? t.rows->data : nullptr;
+    call->rows_are_int64 = t.rows && t.rows->dtype == NPU_ROPE_INT64;
+    call->dtype = t.x[0]->dtype;
+    call->out_dtype = t.out[0]->dtype;
+    call->mode = params->mode;
+    call->n_offs = params->n_offs;
+    call->forward = forward != 0;
+    return {};
+}
 
-void rope_cpu(const RopeCall& call) {
+void run(const RopeCall& call) {
     const RopeShape& s = call.shape;
-    int64_t elements = s.B * s.S * s.N * s.D;
-    if (elements == 0) return;
+    if (s.empty()) return;
+    int64_t elements = s.B * s.S * s.heads() * s.D;
     int64_t useful = elements / kElementsPerThread;
     int threads = useful <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful));
     int64_t chunks_per_row = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_row;
-    int64_t groups = chunks >= kChunksPerThread * threads ? 1 : std::min<int64_t>(s.N, threads);
+    int64_t groups = chunks >= kChunksPerThread * threads ? 1 : std::min<int64_t>(s.heads(), threads);
     int64_t item_bytes = dtype_bytes(call.dtype);
     Job job{call,
             active_kernels(),
-            call.mode == NPU_ROPE_MODE_NEOX ? kHalf : kInterleaved,
+            call.mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf,
             chunks_per_row,
             groups,
             item_bytes,
-            should_stream(call, item_bytes)};
+            dtype_bytes(call.out_dtype),
+            {should_stream(call, 0, item_bytes), s.sides == 2 && should_stream(call, 1, item_bytes)}};
     parallel_ranges(chunks * groups, threads, run_range, &job);
+}
+
+}  // namespace
+
+Check run_rope_cpu(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle) {
+    RopeCall call;
+    if (Check c = make_call(t, params, forward, angle, &call); !c.ok()) return c;
+    run(call);
+    return {};
 }
 
 }  // namespace npu_rope

@@ -1,26 +1,13 @@
-// rope on the CPU. All arguments were checked by op_host/rope_check.h.
+// rope, rope_qk and rope_set_rows on the CPU.
 #pragma once
 
 #include <cstdint>
 
-#include "csrc/cpu/rope_angle.h"
 #include "op_host/rope_check.h"
 
 namespace npu_rope {
 
-struct RopeCall {
-    const void* x;
-    void* out;
-    const void* positions;
-    bool positions_are_int64;
-    int32_t dtype;  // npu_rope_dtype of x and out
-    int32_t mode;
-    int32_t n_dims, n_offs;
-    bool forward;
-    RopeShape shape;
-    const RopeAngles* angles;
-};
-
-void rope_cpu(const RopeCall& call);
+// Checks the call and computes it; nothing is written where a check fails.
+Check run_rope_cpu(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle);
 
 }  // namespace npu_rope

@@ -50,7 +50,8 @@ struct CacheEntry {
 bool same_params(const npu_rope_params& a, const npu_rope_params& b) {
     return a.n_dims == b.n_dims && a.mode == b.mode && a.n_ctx_orig == b.n_ctx_orig && a.freq_base == b.freq_base &&
            a.freq_scale == b.freq_scale && a.ext_factor == b.ext_factor && a.attn_factor == b.attn_factor &&
-           a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow;
+           a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow &&
+           std::equal(a.sections, a.sections + 4, b.sections);
 }
 
 bool matches(const CacheEntry& e, const npu_rope_params& p, const float* factors, int64_t stride, int32_t policy) {
@@ -67,12 +68,12 @@ Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int6
                        RopeAngles* a) {
     *a = RopeAngles{};
     a->policy = policy;
-    a->pairs = p.n_dims / 2;
+    a->pairs = rope_pairs(p);
+    a->rules = rope_pair_rules(p);
     a->mscale = rope_mscale(p);
 
     std::vector<long double> freq = rope_frequencies(p, freq_factors, factor_stride);
-    for (int i = 0; i < a->pairs; ++i)
-        if (Check c = check_rope_frequency(std::fabs(static_cast<double>(freq[i])), i); !c.ok()) return c;
+    if (Check c = check_rope_frequencies(freq); !c.ok()) return c;
 
     int padded = (a->pairs + kAnglePad - 1) / kAnglePad * kAnglePad;
     a->turns_hi.assign(padded, 0.0);
@@ -104,16 +105,19 @@ Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, in
     if (Check c = make_rope_angles(p, freq_factors, factor_stride, policy, &e.angles); !c.ok()) return c;
     e.key = {p, policy, freq_factors != nullptr};
     e.factors.clear();
-    for (int i = 0; freq_factors && i < p.n_dims / 2; ++i) e.factors.push_back(freq_factors[i * factor_stride]);
+    for (int i = 0; freq_factors && i < rope_pairs(p); ++i) e.factors.push_back(freq_factors[i * factor_stride]);
     e.used = true;
     *angles = &e.angles;
     return {};
 }
 
-void ggml_cos_sin(const RopeAngles& a, int64_t position, float* cos_table, float* sin_table) {
-    float theta = static_cast<float>(position);
+void ggml_cos_sin(const RopeAngles& a, const int64_t* positions, float* cos_table, float* sin_table) {
+    float base[kRopeAxes], theta[kRopeAxes];
+    for (int k = 0; k < kRopeAxes; ++k) theta[k] = base[k] = static_cast<float>(positions[k]);
     for (int i = 0; i < a.pairs; ++i) {
-        float extrapolated = theta / a.freq_factors[i];
+        const RopePairRule& rule = a.rules[i];
+        if (rule.restarts >= 0) theta[rule.restarts] = base[rule.restarts];
+        float extrapolated = theta[rule.axis] / a.freq_factors[i];
         float angle = a.freq_scale * extrapolated;
         if (a.ext_factor != 0) {
             float mix = rope_ramp(a.corr_low, a.corr_high, i) * a.ext_factor;
@@ -121,7 +125,7 @@ void ggml_cos_sin(const RopeAngles& a, int64_t position, float* cos_table, float
         }
         cos_table[i] = cosf(angle) * a.mscale_f32;
         sin_table[i] = sinf(angle) * a.mscale_f32;
-        theta *= a.theta_scale;
+        for (float& t : theta) t *= a.theta_scale;
     }
 }
 

@@ -29,6 +29,8 @@ struct HeadsJob {
     bool stream;  // store past the caches; y and y_stride are then aligned to 64 bytes
 };
 using RotateFn = void (*)(const HeadsJob&);
+// count floats rounded to 16 bits.
+using NarrowFn = void (*)(const float* src, void* dst, int64_t count);
 
 // frac(m * (hi + lo)) of a turn -> cos and sin times scale. m is one number (a position) or, with
 // m_each, one per pair. count is a multiple of kAnglePad.
@@ -60,6 +62,7 @@ struct KernelSet {
     void (*reorder)(TableOrder, int pairs, const float* c, const float* s, float* c_out, float* s_out);
     TableOrder order[kPairings][4];  // by npu_rope_dtype
     RotateFn rotate[kPairings][4];
+    NarrowFn narrow[4];  // nullptr but for the 16-bit types
 };
 
 const KernelSet& kernels_baseline();

@@ -290,6 +290,24 @@ void rotate_f64(const HeadsJob& j) {
         }
 }
 
+void narrow_f16(const float* src, void* dst, int64_t count) {
+    auto* to = static_cast<uint16_t*>(dst);
+    int64_t i = 0;
+    for (; i + W <= count; i += W) store_f16<false>(to + i, load<VF>(src + i));
+    for (; i < count; ++i) to[i] = float_to_f16(src[i]);
+}
+
+void narrow_bf16(const float* src, void* dst, int64_t count) {
+    auto* to = static_cast<uint16_t*>(dst);
+    int64_t i = 0;
+    for (; i + 2 * W <= count; i += 2 * W) {
+        VF even, odd;
+        deinterleave(load<VF>(src + i), load<VF>(src + i + W), &even, &odd);
+        store(to + i, pack_bf16(even, odd));
+    }
+    for (; i < count; ++i) to[i] = float_to_bf16(src[i]);
+}
+
 }  // namespace
 
 const KernelSet& NPU_ROPE_KERNELS() {
@@ -306,6 +324,7 @@ const KernelSet& NPU_ROPE_KERNELS() {
           rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
          {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
           rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
+        {nullptr, narrow_f16, narrow_bf16, nullptr},
     };
     return set;
 }

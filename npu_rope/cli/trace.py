@@ -189,7 +189,7 @@ def _run(
         x = values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
     out = x if in_place else np.empty_like(x)
     positions = np.arange(s, dtype=np.int32)
-    factors = np.linspace(1, 8, params.n_dims // 2, dtype=np.float32) if with_factors else None
+    factors = np.linspace(1, 8, params.pairs, dtype=np.float32) if with_factors else None
     simulator = native_sim.load()
 
     def tensor(a: Any) -> native.CTensor:

@@ -12,8 +12,8 @@ from typing import Any
 from npu_rope import backends
 from npu_rope.checks import (
     TensorSpec,
+    check_angle,
     check_freq_factors,
-    check_mode_and_angle,
     check_out,
     check_positions,
     check_x,
@@ -256,10 +256,10 @@ def _check_tensors(
 ) -> None:
     """Every rule that needs no element's value, on tensors real or fake."""
     _check_devices(x, positions, freq_factors, out)
-    check_mode_and_angle(params, angle)
+    check_angle(angle)
     spec = backends.spec_of_tensor(x)
     check_x(spec, params, unit_stride=out is x)
-    check_positions(backends.spec_of_tensor(positions), spec)
+    check_positions(backends.spec_of_tensor(positions), spec, params)
     if freq_factors is not None:
         check_freq_factors(backends.spec_of_tensor(freq_factors), params)
     if out is not None:

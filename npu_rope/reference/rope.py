@@ -3,8 +3,9 @@
     theta(p, i) = p * freq(i)
     (y1, y2)    = (x1*c - x2*s, x1*s + x2*c),   c = mscale*cos(theta), s = +-mscale*sin(theta)
 
-with (x1, x2) = (x[2i], x[2i+1]) in mode normal and (x[i], x[i + n_dims/2]) in mode neox, counted
-from n_offs. Everything outside the rotated window passes through.
+with (x1, x2) = (x[2i], x[2i+1]) in mode normal and (x[i], x[i + pairs]) in the others, counted from
+n_offs. Everything outside the rotated window passes through. In the modes with sections p is the
+one of a token's positions that ``RopeParams.axes`` names for the pair.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from npu_rope.checks import (
     check_freq_factor_values,
     check_freq_factors,
     check_frequencies,
-    check_mode_and_angle,
+    check_angle,
     check_position_values,
     check_positions,
     check_x,
 )
-from npu_rope.params import AnglePolicy, RopeMode, RopeParams
+from npu_rope.params import AXES, AnglePolicy, RopeParams
 
 Array = npt.NDArray[Any]
 
@@ -34,19 +35,26 @@ def ggml_angles(
 ) -> npt.NDArray[np.float32]:
     """ggml's float32 angles, operation by operation (section 5 and the CPU source's order).
 
-    ``[..., n_dims/2]`` for positions of any shape. ``fused`` rounds YaRN's last sum of products
-    as one fused multiply-add, as a compiler may.
+    ``[..., pairs]`` for positions of any shape, behind a first axis of the four of a token in the
+    modes with sections. ``fused`` rounds YaRN's last sum of products as one fused multiply-add, as
+    a compiler may.
     """
     f = np.float32
-    pairs = params.n_dims // 2
+    pairs, axes, exponents = params.pairs, params.axes(), params.exponents()
     factors = np.ones(pairs, f) if freq_factors is None else np.asarray(freq_factors, f)
     theta_scale = f(np.float64(f(params.freq_base)) ** np.float64(f(-2) / f(params.n_dims)))
     freq_scale, ext_factor = f(params.freq_scale), f(params.ext_factor)
     low, high = ggml_corr_dims(params) if ext_factor != 0 else (f(0), f(0))
 
-    theta = np.asarray(positions).astype(f)
-    angles = np.empty((*theta.shape, pairs), f)
+    bases = np.asarray(positions).astype(f)
+    if not params.rope_mode.has_sections:
+        bases = bases[None]
+    angles = np.empty((*bases.shape[1:], pairs), f)
+    powers = [bases]  # bases * theta_scale, multiplied one step at a time
+    while len(powers) <= exponents.max(initial=0):
+        powers.append(powers[-1] * theta_scale)
     for i in range(pairs):
+        theta = powers[exponents[i]][axes[i]]
         extrapolated = theta / factors[i]
         angle = freq_scale * extrapolated
         if ext_factor != 0:
@@ -58,7 +66,6 @@ def ggml_angles(
             else:
                 angle = angle * (f(1) - mix) + extrapolated * mix
         angles[..., i] = angle
-        theta = theta * theta_scale
     return angles
 
 
@@ -81,7 +88,7 @@ def angles(
     freq_factors: npt.ArrayLike | None = None,
     policy: AnglePolicy = "exact",
 ) -> Array:
-    """theta in radians, ``[..., n_dims/2]``: float32 for ``f32`` and ``ggml``; NumPy's widest float for
+    """theta in radians, ``[..., pairs]``: float32 for ``f32`` and ``ggml``; NumPy's widest float for
     ``exact``, since a far position's float64 angle has few bits left for the fraction of its turn."""
     positions = np.asarray(positions)
     if policy == "ggml":
@@ -90,8 +97,27 @@ def angles(
         frequencies = params.extended_frequencies(freq_factors)
     else:
         frequencies = params.frequencies(policy, freq_factors)
-    theta: Array = positions.astype(frequencies.dtype)[..., None] * frequencies
+    theta: Array = pair_positions(positions, params).astype(frequencies.dtype) * frequencies
     return theta
+
+
+def pair_positions(positions: Array, params: RopeParams) -> Array:
+    """The position that turns each pair, broadcastable to ``[..., pairs]``."""
+    if not params.rope_mode.has_sections:
+        return positions[..., None]
+    return np.moveaxis(positions[params.axes()], 0, -1)
+
+
+def position_planes(positions: npt.ArrayLike, params: RopeParams) -> Array:
+    """Positions as the functions here take them: ``[S]`` or ``[B,S]``; in the modes with sections
+    ``[4,S]`` or ``[4,B,S]``, from ggml's flat ``[4*S]`` or from three planes, whose fourth is time's.
+    """
+    positions = np.asarray(positions)
+    if not params.rope_mode.has_sections:
+        return positions
+    if positions.ndim == 1:
+        return positions.reshape(AXES, positions.size // AXES)
+    return positions if len(positions) == AXES else np.concatenate([positions, positions[:1]])
 
 
 def cos_sin(
@@ -102,7 +128,7 @@ def cos_sin(
     forward: bool = True,
     policy: AnglePolicy = "exact",
 ) -> tuple[Array, Array]:
-    """The table (cos, sin), mscale and sign applied, ``[..., n_dims/2]`` float64.
+    """The table (cos, sin), mscale and sign applied, ``[..., pairs]`` float64.
 
     Under policy ``ggml`` the entries are the float32 values that ggml rotates with (each step
     rounded to float32: cos, then the product with mscale).
@@ -121,14 +147,10 @@ def cos_sin(
 
 
 def rotate(x: Array, c: Array, s: Array, params: RopeParams) -> npt.NDArray[np.float64]:
-    """Section 7. x ``[B,S,N,D]``; c, s broadcastable to ``[B,S,1,n_dims/2]``."""
+    """Section 7. x ``[B,S,N,D]``; c, s broadcastable to ``[B,S,1,pairs]``."""
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         y = x.astype(np.float64)
-    half, start, end = params.n_dims // 2, params.n_offs, params.n_offs + params.n_dims
-    if params.rope_mode is RopeMode.NEOX:
-        first, second = slice(start, start + half), slice(start + half, end)
-    else:
-        first, second = slice(start, end, 2), slice(start + 1, end, 2)
+    first, second = params.pair_lanes()
     x1, x2 = y[..., first].copy(), y[..., second].copy()
     with np.errstate(invalid="ignore", over="ignore"):  # 0 * inf and inf - inf are NaN, as they should be
         y[..., first] = x1 * c - x2 * s
@@ -149,9 +171,10 @@ def rope(
 
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``, float32, float16, bfloat16 (ml_dtypes) or float64.
-        positions: ``[S]`` or ``[B,S]``, int32 or int64.
+        positions: ``[S]`` or ``[B,S]``, int32 or int64; in the modes mrope, vision and imrope ``[4,S]``,
+            its flat form ``[4*S]``, ``[3,S]``, ``[3,B,S]`` or ``[4,B,S]``.
         params: the attributes.
-        freq_factors: ``[>= n_dims/2]`` float32, or None.
+        freq_factors: ``[>= pairs]`` float32, or None.
         forward: False rotates back (the gradient).
         angle: the angle policy.
 
@@ -164,15 +187,16 @@ def rope(
     """
     x, positions = np.asarray(x), np.asarray(positions)
     factors = None if freq_factors is None else np.asarray(freq_factors)
-    check_mode_and_angle(params, angle)
+    check_angle(angle)
     check_x(_spec(x), params, unit_stride=False)
-    check_positions(_spec(positions), _spec(x))
+    check_positions(_spec(positions), _spec(x), params)
     check_position_values(positions)
     if factors is not None:
         check_freq_factors(_spec(factors), params)
         check_freq_factor_values(factors, params)
     check_frequencies(params.frequencies("exact", factors))
-    c, s = cos_sin(positions, params, factors, forward=forward, policy=angle)
+    planes = position_planes(positions, params)
+    c, s = cos_sin(planes, params, factors, forward=forward, policy=angle)
     return rotate(x, c[..., None, :], s[..., None, :], params)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.dtypes import bfloat16_bits
-from npu_rope.params import RopeMode, RopeParams
+from npu_rope.params import RopeParams
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}
@@ -59,7 +59,7 @@ def rotation_bound(
 
     Args:
         x: the input, ``[B,S,N,D]`` or ``[S,N,D]``, as float64 or anything exact in it.
-        c, s: the reference's table, broadcastable to ``[..., 1, n_dims/2]``.
+        c, s: the reference's table, broadcastable to ``[..., 1, pairs]``.
         expected: the reference's float64 result, x's shape.
         params: the attributes.
         dtype: name of the result's dtype.
@@ -71,11 +71,7 @@ def rotation_bound(
     u_out = UNIT_ROUNDOFF[dtype]
     u_compute = UNIT_ROUNDOFF["float64" if dtype == "float64" else "float32"]
     e_angle = e_angle * max(1.0, abs(params.mscale()))
-    half, start, end = params.n_dims // 2, params.n_offs, params.n_offs + params.n_dims
-    if params.rope_mode is RopeMode.NEOX:
-        first, second = slice(start, start + half), slice(start + half, end)
-    else:
-        first, second = slice(start, end, 2), slice(start + 1, end, 2)
+    first, second = params.pair_lanes()
     wide = np.abs(x.astype(np.float64))
     x1, x2, c, s = wide[..., first], wide[..., second], np.abs(c), np.abs(s)
     bound = np.zeros(x.shape, np.float64)

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import npu_rope
 from npu_rope import native, native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.params import AnglePolicy
+from npu_rope.params import AnglePolicy, RopeMode
 from npu_rope.reference import rope as reference
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import (
@@ -114,14 +114,15 @@ _cosf, _sinf = _libm_function("cosf"), _libm_function("sinf")
 
 
 def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, Array]:
-    """ggml's (cos, sin) for the case's positions, ``[..., n_dims/2]``, float32 held in float64."""
-    flat, inverse = np.unique(data.positions, return_inverse=True)
-    theta = reference.ggml_angles(flat, case.params, data.freq_factors, fused=fused)
+    """ggml's (cos, sin) for the case's positions, ``[..., pairs]``, float32 held in float64."""
+    planes = reference.position_planes(data.positions, case.params)
+    theta = reference.ggml_angles(planes, case.params, data.freq_factors, fused=fused)
     mscale = np.float32(case.params.mscale("ggml"))
+    distinct, inverse = np.unique(theta, return_inverse=True)
 
     def table(function: Callable[[Array], Array]) -> Array:
-        rows: Array = (function(theta) * mscale)[inverse]
-        return rows.reshape(*data.positions.shape, -1).astype(np.float64)
+        values: Array = (function(distinct) * mscale)[inverse]
+        return values.reshape(theta.shape).astype(np.float64)
 
     c, s = table(_cosf), table(_sinf)
     return c, (s if case.forward else -s)
@@ -133,6 +134,17 @@ def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float) 
     return Expectation(value, rotation_bound(data.x, c, s, value, case.params, case.dtype, e_angle))
 
 
+def token_positions(case: RopeCase, data: CaseData, b: int, s: int) -> list[int]:
+    """A token's positions: one, or four in the modes with sections."""
+    planes = reference.position_planes(data.positions, case.params)
+    planes = planes if case.params.rope_mode.has_sections else planes[None]
+    return [int(plane[b, s] if plane.ndim == 2 else plane[s]) for plane in planes]
+
+
+def _text(positions: list[int]) -> str:
+    return str(positions[0] if len(positions) == 1 else positions)
+
+
 # Elements of the reference that are compared with the specification's formula, case by case.
 SPEC_SAMPLE = 48
 
@@ -142,20 +154,21 @@ def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -
     rng = np.random.default_rng(len(case.name))
     for flat in rng.integers(0, data.x.size, SPEC_SAMPLE):
         b, s, n, d = (int(i) for i in np.unravel_index(int(flat), data.x.shape))
-        position = int(data.positions[b, s] if data.positions.ndim == 2 else data.positions[s])
+        position = token_positions(case, data, b, s)
         right = spec.element(case.params, data.x[b, s, n], position, data.freq_factors, d, case.forward)
         got, bound = float(expected.value[b, s, n, d]), float(expected.bound[b, s, n, d])
         if not abs(got - right) <= bound:
             return (
                 f"the float64 reference must follow the specification but at (b, s, n, d) = {(b, s, n, d)},"
-                f" position {position}, it gives {got:.9g} instead of {right:.9g}"
+                f" position {_text(position)}, it gives {got:.9g} instead of {right:.9g}"
             )
     return ""
 
 
 def exact_expectation(case: RopeCase, data: CaseData, e_angle: float = E_ANGLE_HOST) -> Expectation:
     """The float64 reference and policy exact's bound (the host's, unless another is given)."""
-    c, s = reference.cos_sin(data.positions, case.params, data.freq_factors, forward=case.forward)
+    planes = reference.position_planes(data.positions, case.params)
+    c, s = reference.cos_sin(planes, case.params, data.freq_factors, forward=case.forward)
     return _expect(case, data, c, s, e_angle)
 
 
@@ -260,12 +273,11 @@ def _describe_worst(
     case: RopeCase, data: CaseData, got: Array, expected: Array, at: tuple[int, ...]
 ) -> Worst:
     p = case.params
-    position = int(data.positions[at[:2]] if data.positions.ndim == 2 else data.positions[at[1]])
-    inside = at[3] - p.n_offs
-    half = p.n_dims // 2
-    pair = inside % half if p.rope_mode.name == "NEOX" else inside // 2
-    angle = float("nan")
-    if 0 <= inside < p.n_dims:
+    positions, angle = token_positions(case, data, *at[:2]), float("nan")
+    position, inside = positions[0], at[3] - p.n_offs
+    if 0 <= inside < 2 * p.pairs:
+        pair = inside // 2 if p.rope_mode is RopeMode.NORMAL else inside % p.pairs
+        position = positions[p.axes()[pair]]
         angle = float(position * p.frequencies("exact", data.freq_factors)[pair])
     return Worst(at, position, angle, float(got[at]), float(expected[at]))
 

@@ -16,9 +16,48 @@ def corr_dim(p: RopeParams, beta: float) -> float:
     return p.n_dims / (2 * math.log(p.freq_base)) * math.log(p.n_ctx_orig / (2 * math.pi * beta))
 
 
-def theta(p: RopeParams, position: int, pair: int, factor: float) -> tuple[float, float]:
+def axis_and_power(p: RopeParams, pair: int) -> tuple[int, int]:
+    """Section 6, from the CPU source: which of a token's positions turns a pair, and the power of
+    theta_scale in its angle. Counts from pair 0 on, as the source does."""
+    mode, (time, height, width, extra) = int(p.rope_mode), p.sections
+    if not mode & 8:
+        return 0, pair
+    power, axis = [0, 0, 0, 0], 0
+    for i in range(pair + 1):
+        sector = i % (time + height + width + extra)
+        if mode == 24:  # vision: an axis starts again where its section does
+            if sector == 0:
+                power[0] = 0
+            elif sector == time:
+                power[1] = 0
+            elif sector == time + height:
+                power[2] = 0
+            elif sector == time + height + width:
+                power[3] = 0
+        if mode == 40:  # imrope
+            axis = 3
+            if sector % 3 == 0 and sector < 3 * time:
+                axis = 0
+            if sector % 3 == 1 and sector < 3 * height:
+                axis = 1
+            if sector % 3 == 2 and sector < 3 * width:
+                axis = 2
+        elif sector < time:
+            axis = 0
+        elif sector < time + height:
+            axis = 1
+        elif sector < time + height + width:
+            axis = 2
+        else:
+            axis = 3
+        if i < pair:
+            power = [n + 1 for n in power]
+    return axis, power[axis]
+
+
+def theta(p: RopeParams, position: int, pair: int, power: int, factor: float) -> tuple[float, float]:
     """Section 5: the angle of one pair in radians, and what multiplies its cos and sin."""
-    extrapolated = position * math.pow(p.freq_base, -2.0 * pair / p.n_dims) / factor
+    extrapolated = position * math.pow(p.freq_base, -2.0 * power / p.n_dims) / factor
     interpolated = p.freq_scale * extrapolated
     if p.ext_factor == 0:
         return interpolated, p.attn_factor
@@ -31,19 +70,23 @@ def theta(p: RopeParams, position: int, pair: int, factor: float) -> tuple[float
 
 
 def element(
-    p: RopeParams, head: Sequence[Any] | Any, position: int, factors: Any, at: int, forward: bool
+    p: RopeParams, head: Sequence[Any] | Any, positions: Sequence[int], factors: Any, at: int, forward: bool
 ) -> float:
-    """Section 7: dimension ``at`` of one rotated head; ``head`` is the whole head's input."""
+    """Section 7: dimension ``at`` of one rotated head; ``head`` is the whole head's input,
+    ``positions`` the token's, one or four."""
     inside = at - p.n_offs
-    if not 0 <= inside < p.n_dims:
+    half = p.n_dims if int(p.rope_mode) == 24 else p.n_dims // 2
+    if not 0 <= inside < 2 * half:
         return float(head[at])
     if int(p.rope_mode) == 0:  # normal: (x[2i], x[2i+1])
         pair, is_second = divmod(inside, 2)
         first, second = 2 * pair, 2 * pair + 1
-    else:  # neox: (x[i], x[i + n/2])
-        is_second, pair = divmod(inside, p.n_dims // 2)
-        first, second = pair, pair + p.n_dims // 2
-    angle, scale = theta(p, position, pair, 1.0 if factors is None else float(factors[pair]))
+    else:  # the others: (x[i], x[i + half])
+        is_second, pair = divmod(inside, half)
+        first, second = pair, pair + half
+    axis, power = axis_and_power(p, pair)
+    factor = 1.0 if factors is None else float(factors[pair])
+    angle, scale = theta(p, int(positions[axis]), pair, power, factor)
     c, s = math.cos(angle) * scale, math.sin(angle) * scale * (1 if forward else -1)
     x1, x2 = float(head[p.n_offs + first]), float(head[p.n_offs + second])
     return x1 * s + x2 * c if is_second else x1 * c - x2 * s

@@ -53,10 +53,10 @@ public:
     }
 
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
-        RunPlan plan = PlanRuns(td_, tile, td_->x_stride, true);
+        RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].x_stride, true);
         int32_t whole = Whole(plan), pitch = Pitch(plan);
         for (int32_t i = 0; i < Runs(plan); ++i) {
-            int64_t first = RunOffset(tile, td_->x_stride, plan, i);
+            int64_t first = RunOffset(tile, td_->side[tile.side].x_stride, plan, i);
             AscendC::DataCopy(dst[i * pitch], TensorAt<T>(x, first), static_cast<uint32_t>(whole));
             if (whole < plan.run)
                 AscendC::DataCopy(dst[side_ + i * kBlock], TensorAt<T>(x, first + plan.run - kBlock), kBlock);
@@ -64,22 +64,22 @@ public:
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
-        RunPlan plan = PlanRuns(td_, tile, td_->out_stride, true);
+        RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].out_stride, true);
         int32_t whole = Whole(plan), pitch = Pitch(plan);
         for (int32_t i = 0; i < Runs(plan); ++i)
-            AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->out_stride, plan, i)), src[i * pitch],
+            AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i)), src[i * pitch],
                               static_cast<uint32_t>(whole));
         if (whole == plan.run) return;
         // The same values once more where the two overlap, but never at the same time.
         AscendC::PipeBarrier<PIPE_MTE3>();
         for (int32_t i = 0; i < Runs(plan); ++i)
-            AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->out_stride, plan, i) + plan.run - kBlock),
+            AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i) + plan.run - kBlock),
                               src[side_ + i * kBlock], kBlock);
     }
 
     // Rows of row_pitch from what Load() brought, which it completes.
     __aicore__ inline void Unpack(LocalTensor<T> rows, LocalTensor<T> runs, const Tile& tile) {
-        RunPlan plan = PlanRuns(td_, tile, td_->x_stride, true);
+        RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].x_stride, true);
         int32_t whole = Whole(plan), pitch = Pitch(plan), rest = static_cast<int32_t>(plan.run) - whole;
         if (rest > 0) {
             for (int32_t i = 0; i < Runs(plan); ++i)
@@ -100,7 +100,7 @@ public:
 
     // What Store() takes, from rows of row_pitch.
     __aicore__ inline void Pack(LocalTensor<T> runs, LocalTensor<T> rows, const Tile& tile) {
-        RunPlan plan = PlanRuns(td_, tile, td_->out_stride, true);
+        RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].out_stride, true);
         int32_t run_rows = static_cast<int32_t>(plan.run_rows), pitch = Pitch(plan);
         for (int32_t i = 0; i < Runs(plan); ++i) {
             for (int32_t row = 0; row < run_rows; row += td_->index_rows) {

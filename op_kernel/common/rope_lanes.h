@@ -71,7 +71,7 @@ public:
         WindowLane(lane, temp, td_->n_offs, count);
         SecondOfPair(second, lane_[5], lane, temp, count);
         // lane + step for a pair's first, lane - step for its second
-        float step = static_cast<float>(td_->neox != 0 ? td_->n_dims / 2 : 1);
+        float step = static_cast<float>(td_->halves != 0 ? td_->n_dims / 2 : 1);
         AscendC::Muls(second, second, -2.0f * step, count);
         AscendC::Muls(row, row, static_cast<float>(td_->row_pitch), count);
         AscendC::Adds(lane, lane, step + static_cast<float>(td_->n_offs), count);
@@ -205,7 +205,7 @@ private:
     // Of window lanes: 0 for a pair's first, 1 for its second; and the pair's number.
     __aicore__ inline void SecondOfPair(LocalTensor<float> second, LocalTensor<float> pair, LocalTensor<float> lane,
                                         LocalTensor<float> temp, int32_t count) {
-        if (td_->neox != 0) {
+        if (td_->halves != 0) {
             FloorDivide(second, lane, td_->n_dims / 2, temp, count);
             Remainder(pair, lane, second, td_->n_dims / 2, count);
         } else {

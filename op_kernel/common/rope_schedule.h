@@ -22,11 +22,12 @@ __aicore__ inline Share ShareOf(int64_t total, int64_t group, int64_t parts, int
     return Share{first, last - first};
 }
 
-// `tokens` x `heads` rows that are in UB together.
+// `tokens` x `heads` rows of one tensor that are in UB together.
 struct Tile {
     int64_t batch;
     int64_t token;  // the first one, inside its batch
     int32_t tokens;
+    int32_t side;  // which tensor
     int32_t head;
     int32_t heads;
     int32_t table_row;     // of the first token
@@ -55,11 +56,16 @@ public:
                 opens = true;
             }
         }
-        int64_t tokens = block_tokens_ - tile_token_, heads = heads_last_ - head_;
+        // Heads count through both sides; a tile ends with its side.
+        int32_t side = head_ >= td_->first_heads ? 1 : 0;
+        int64_t side_first = side != 0 ? td_->first_heads : 0;
+        int64_t side_last = side != 0 || heads_last_ < td_->first_heads ? heads_last_ : td_->first_heads;
+        int64_t tokens = block_tokens_ - tile_token_, heads = side_last - head_;
         tile->batch = block_row_ / td_->seq;
         tile->token = block_row_ % td_->seq + tile_token_;
         tile->tokens = static_cast<int32_t>(tokens < td_->tile_tokens ? tokens : td_->tile_tokens);
-        tile->head = static_cast<int32_t>(head_);
+        tile->side = side;
+        tile->head = static_cast<int32_t>(head_ - side_first);
         tile->heads = static_cast<int32_t>(heads < td_->tile_heads ? heads : td_->tile_heads);
         tile->table_row = static_cast<int32_t>(tile_token_);
         tile->opens_block = opens ? 1 : 0;

@@ -11,7 +11,8 @@
 
 namespace rope_device {
 
-// Positions of a block of tokens, on their way to UB while the block before is still rotated.
+// Positions of a block of tokens, plane by plane, on their way to UB while the block before is still
+// rotated.
 template <typename P>
 class RopePositions {
 public:
@@ -28,21 +29,27 @@ public:
     }
 
     __aicore__ inline void Load(const Tile& tile) {
-        AscendC::GlobalTensor<P> source;
-        source.SetGlobalBuffer(source_ + tile.batch * td_->pos_stride[0] + tile.token * td_->pos_stride[1]);
+        int64_t first = tile.batch * td_->pos_stride[0] + tile.token * td_->pos_stride[1];
         AscendC::WaitFlag<AscendC::HardEvent::V_MTE2>(free_);
-        if (td_->pos_stride[1] == 1) {
-            LoadRun(source, tile.block_tokens);
-        } else {
-            LoadEach(source, 0, tile.block_tokens);
+        for (int32_t plane = 0; plane < td_->planes; ++plane) {
+            AscendC::GlobalTensor<P> source;
+            source.SetGlobalBuffer(source_ + first + td_->plane_offset[plane]);
+            if (td_->pos_stride[1] == 1) {
+                LoadRun(source, plane, tile.block_tokens);
+            } else {
+                LoadEach(source, plane, 0, tile.block_tokens);
+            }
         }
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
     }
 
-    // As float32, for whole blocks of 8 tokens.
-    __aicore__ inline void Take(LocalTensor<float> dst, LocalTensor<float> temp, int32_t tokens) {
-        LocalTensor<int32_t> raw = buffer_.Get<int32_t>();
-        AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+    // Before a block's first Take(), and after its last.
+    __aicore__ inline void Open() { AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_); }
+    __aicore__ inline void Close() { AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_); }
+
+    // A plane's, as float32, for whole blocks of 8 tokens.
+    __aicore__ inline void Take(LocalTensor<float> dst, LocalTensor<float> temp, int32_t plane, int32_t tokens) {
+        LocalTensor<int32_t> raw = Plane(plane);
         if constexpr (sizeof(P) == sizeof(int64_t)) {
             // The low words: no SoC's Cast is needed, and one has none from int64.
             constexpr uint8_t kEvenElements = 1;
@@ -56,7 +63,6 @@ public:
         }
         AscendC::Cast(dst, raw, kExactToFloat, static_cast<uint32_t>(RoundUp(tokens, kBlockFloats)));
         OrderV();
-        AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_);
     }
 
     __aicore__ inline void Finish(AscendC::TPipe* pipe) {
@@ -66,13 +72,19 @@ public:
     }
 
 private:
-    __aicore__ inline void LoadRun(AscendC::GlobalTensor<P> source, int32_t count) {
+    static constexpr int32_t kWords = sizeof(P) / sizeof(int32_t);
+
+    __aicore__ inline LocalTensor<int32_t> Plane(int32_t plane) {
+        return buffer_.Get<int32_t>()[static_cast<uint32_t>(plane * td_->token_slots * kWords)];
+    }
+
+    __aicore__ inline void LoadRun(AscendC::GlobalTensor<P> source, int32_t plane, int32_t count) {
         constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(P));
-        LocalTensor<P> dst = buffer_.Get<P>();
+        LocalTensor<P> dst = Plane(plane).template ReinterpretCast<P>();
 #if __CCE_AICORE__ == 200
         int32_t whole = count / kBlockItems * kBlockItems;
         if (whole > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(whole));
-        if (whole < count) LoadEach(source, whole, count);
+        if (whole < count) LoadEach(source, plane, whole, count);
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(P), 0, 0, 0);
         auto fill = static_cast<uint8_t>(RoundUp(count, kBlockItems) - count);
@@ -81,9 +93,8 @@ private:
     }
 
     // By the scalar unit, once the vectors are done with the block before.
-    __aicore__ inline void LoadEach(AscendC::GlobalTensor<P> source, int32_t first, int32_t last) {
-        constexpr int32_t kWords = sizeof(P) / sizeof(int32_t);
-        LocalTensor<int32_t> dst = buffer_.Get<int32_t>();
+    __aicore__ inline void LoadEach(AscendC::GlobalTensor<P> source, int32_t plane, int32_t first, int32_t last) {
+        LocalTensor<int32_t> dst = Plane(plane);
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t i = first; i < last; ++i) {
             P position = source.GetValue(static_cast<uint64_t>(i * td_->pos_stride[1]));
@@ -100,7 +111,8 @@ private:
 
 class RopeTable {
 public:
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, LocalTensor<float> scratch) {
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, LocalTensor<float> scratch,
+                                GM_ADDR tiling) {
         td_ = td;
         width_ = td->table_width;
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->table_bytes));
@@ -111,14 +123,23 @@ public:
         for (int32_t k = 0; k < kSlotVectors; ++k) slot_[k] = temps.Take(td->token_slots);
         low_ = temps.Take(td->token_slots * kBlockFloats);
         high_ = temps.Take(td->token_slots * kBlockFloats);
+        if (td->planes > 1) ReadPlaneLanes(tiling);
     }
 
     template <typename P>
     __aicore__ inline void Build(RopePositions<P>* positions, const RopeLanes& lanes, int32_t tokens) {
         OrderV();
-        positions->Take(slot_[0], slot_[1], tokens);
-        SplitPositions(RoundUp(tokens, kBlockFloats));
-        Turns(lanes, tokens);
+        positions->Open();
+        for (int32_t plane = 0; plane < td_->planes; ++plane) {
+            positions->Take(slot_[0], slot_[1], plane, tokens);
+            SplitPositions(RoundUp(tokens, kBlockFloats));
+            Turns(lanes, plane, tokens);
+        }
+        positions->Close();
+        OrderV();
+        AscendC::Add(temp_[0], temp_[0], sin_, tokens * width_);
+        AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);
+        OrderV();
         Reduce(tokens * width_);
         SinCos(tokens * width_);
     }
@@ -146,25 +167,36 @@ private:
         OrderV();
     }
 
-    // temp 0 and 1: the exact and the small part of low w1 + high w2; a repeat is a token. Products
-    // and sums apart: how MulAddDst rounds is not documented.
-    __aicore__ inline void Turns(const RopeLanes& lanes, int32_t tokens) {
-        Products(temp_[0], low_, lanes.W1Hi(), tokens);
-        Products(temp_[1], low_, lanes.W1Lo(), tokens);
-        Products(sin_, high_, lanes.W2Hi(), tokens);
-        Products(cos_, high_, lanes.W2Lo(), tokens);
-        OrderV();
-        AscendC::Add(temp_[0], temp_[0], sin_, tokens * width_);
-        AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);
-        OrderV();
+    __aicore__ inline void ReadPlaneLanes(GM_ADDR tiling) {
+        AscendC::GlobalTensor<uint64_t> source;
+        source.SetGlobalBuffer(
+            reinterpret_cast<__gm__ uint64_t*>(tiling + __builtin_offsetof(RopeTilingData, plane_lanes)));
+        int32_t chunks = (width_ + kRepeatFloats - 1) / kRepeatFloats;
+        for (int32_t plane = 0; plane < td_->planes; ++plane)
+            for (int32_t chunk = 0; chunk < chunks; ++chunk)
+                plane_lanes_[plane][chunk] =
+                    source.GetValue(static_cast<uint64_t>(plane * kRopeMaxChunks + chunk));
     }
 
+    // The four products of low w1 + high w2 in the plane's lanes: temp 0 and sin_ hold the exact
+    // parts, temp 1 and cos_ the small ones. Products and sums apart: how MulAddDst rounds is not
+    // documented.
+    __aicore__ inline void Turns(const RopeLanes& lanes, int32_t plane, int32_t tokens) {
+        Products(temp_[0], low_, lanes.W1Hi(), plane, tokens);
+        Products(temp_[1], low_, lanes.W1Lo(), plane, tokens);
+        Products(sin_, high_, lanes.W2Hi(), plane, tokens);
+        Products(cos_, high_, lanes.W2Lo(), plane, tokens);
+    }
+
+    // A repeat is a token.
     __aicore__ inline void Products(LocalTensor<float> dst, LocalTensor<float> positions, LocalTensor<float> lanes,
-                                    int32_t tokens) {
+                                    int32_t plane, int32_t tokens) {
         AscendC::BinaryRepeatParams step(1, 0, 1, static_cast<uint8_t>(width_ / kBlockFloats), 1, 0);
         for (int32_t first = 0; first < width_; first += kRepeatFloats) {
-            auto mask = static_cast<uint64_t>(Least(kRepeatFloats, width_ - first));
-            AscendC::Mul(dst[first], positions, lanes[first], mask, static_cast<uint8_t>(tokens), step);
+            uint64_t mask[2] = {MaskOf(Lanes{0, width_}, first), 0};
+            if (td_->planes > 1) mask[0] = plane_lanes_[plane][first / kRepeatFloats];
+            if (mask[0] != 0)
+                AscendC::Mul(dst[first], positions, lanes[first], mask, static_cast<uint8_t>(tokens), step);
         }
     }
 
@@ -225,6 +257,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     LocalTensor<float> sin_, cos_, low_, high_;
     LocalTensor<float> temp_[kRopeTableTemps], slot_[kSlotVectors];
+    uint64_t plane_lanes_[kRopeMaxPlanes][kRopeMaxChunks];
 };
 
 }  // namespace rope_device

@@ -18,50 +18,44 @@ __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t elemen
 template <typename T>
 class RowBursts {
 public:
-    __aicore__ inline void Init(const RopeTilingHead* td) {
+    // pitch: elements of T from a row to the next in UB.
+    __aicore__ inline void Init(const RopeTilingHead* td, int32_t pitch) {
         td_ = td;
-        item_bytes_ = static_cast<int64_t>(sizeof(T));
-        padded_ = td->row_pitch != td->head_size;
+        pitch_ = pitch;
+        padded_ = pitch != td->head_size;
     }
 
-    __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
-        RunPlan plan = PlanRuns(td_, tile, td_->x_stride, !padded_);
-        int64_t pitch = UbPitch(plan);
-        for (int64_t loop = 0; loop < plan.loops; ++loop) {
-            int64_t first = TileOffset(tile, td_->x_stride) + loop * plan.loop_stride;
-            LocalTensor<T> rows = dst[static_cast<uint32_t>(loop * plan.blocks * pitch)];
-            if (OneInstruction(plan)) {
-                LoadRuns(rows, TensorAt<T>(x, first), plan.blocks, plan);
-                continue;
-            }
-            for (int64_t i = 0; i < plan.blocks; ++i)
-                LoadRuns(rows[static_cast<uint32_t>(i * pitch)], TensorAt<T>(x, first + i * plan.block_stride), 1,
-                         plan);
-        }
+    __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR x, const Tile& tile) {
+        Move<true>(rows, x, tile, td_->side[tile.side].x_stride);
     }
 
-    __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
-        RunPlan plan = PlanRuns(td_, tile, td_->out_stride, !padded_);
-        int64_t pitch = UbPitch(plan);
-        for (int64_t loop = 0; loop < plan.loops; ++loop) {
-            int64_t first = TileOffset(tile, td_->out_stride) + loop * plan.loop_stride;
-            LocalTensor<T> rows = src[static_cast<uint32_t>(loop * plan.blocks * pitch)];
-            if (OneInstruction(plan)) {
-                StoreRuns(TensorAt<T>(out, first), rows, plan.blocks, plan);
-                continue;
-            }
-            for (int64_t i = 0; i < plan.blocks; ++i)
-                StoreRuns(TensorAt<T>(out, first + i * plan.block_stride), rows[static_cast<uint32_t>(i * pitch)], 1,
-                          plan);
-        }
+    __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> rows, const Tile& tile) {
+        Move<false>(rows, out, tile, td_->side[tile.side].out_stride);
     }
 
 private:
-    __aicore__ inline int64_t UbPitch(const RunPlan& plan) const { return plan.run_rows * td_->row_pitch; }
+    template <bool loads>
+    __aicore__ inline void Move(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile, const int64_t* stride) {
+        RunPlan plan = PlanRuns(td_, tile, stride, !padded_);
+        int64_t pitch = UbPitch(plan);
+        for (int64_t loop = 0; loop < plan.loops; ++loop) {
+            int64_t first = TileOffset(tile, stride) + loop * plan.loop_stride;
+            LocalTensor<T> part = rows[static_cast<uint32_t>(loop * plan.blocks * pitch)];
+            if (OneInstruction(plan)) {
+                MoveRuns<loads>(part, TensorAt<T>(memory, first), plan.blocks, plan);
+                continue;
+            }
+            for (int64_t i = 0; i < plan.blocks; ++i)
+                MoveRuns<loads>(part[static_cast<uint32_t>(i * pitch)],
+                                TensorAt<T>(memory, first + i * plan.block_stride), 1, plan);
+        }
+    }
+
+    __aicore__ inline int64_t UbPitch(const RunPlan& plan) const { return plan.run_rows * pitch_; }
 
     // Bytes from a run's end to the next one's start.
     __aicore__ inline int64_t GapBytes(const RunPlan& plan) const {
-        return plan.blocks == 1 ? 0 : (plan.block_stride - plan.run) * item_bytes_;
+        return plan.blocks == 1 ? 0 : (plan.block_stride - plan.run) * kItemBytes;
     }
 
 #if __CCE_AICORE__ == 200
@@ -71,21 +65,21 @@ private:
         return gap >= 0 && gap % kBlockBytes == 0 && gap / kBlockBytes <= kLargestGapBlocks;
     }
 
-    __aicore__ inline void LoadRuns(LocalTensor<T> dst, AscendC::GlobalTensor<T> src, int64_t count,
+    template <bool loads>
+    __aicore__ inline void MoveRuns(LocalTensor<T> rows, AscendC::GlobalTensor<T> memory, int64_t count,
                                     const RunPlan& plan) {
-        AscendC::DataCopy(dst, src, Params(count, plan, GapBytes(plan), 0));
-    }
-
-    __aicore__ inline void StoreRuns(AscendC::GlobalTensor<T> dst, LocalTensor<T> src, int64_t count,
-                                     const RunPlan& plan) {
-        AscendC::DataCopy(dst, src, Params(count, plan, 0, GapBytes(plan)));
+        if constexpr (loads) {
+            AscendC::DataCopy(rows, memory, Params(count, plan, GapBytes(plan), 0));
+        } else {
+            AscendC::DataCopy(memory, rows, Params(count, plan, 0, GapBytes(plan)));
+        }
     }
 
     __aicore__ inline AscendC::DataCopyParams Params(int64_t count, const RunPlan& plan, int64_t src_gap_bytes,
                                                      int64_t dst_gap_bytes) const {
         if (count == 1) src_gap_bytes = dst_gap_bytes = 0;
         return AscendC::DataCopyParams(
-            static_cast<uint16_t>(count), static_cast<uint16_t>(plan.run * item_bytes_ / kBlockBytes),
+            static_cast<uint16_t>(count), static_cast<uint16_t>(plan.run * kItemBytes / kBlockBytes),
             static_cast<uint16_t>(src_gap_bytes / kBlockBytes), static_cast<uint16_t>(dst_gap_bytes / kBlockBytes));
     }
 #else
@@ -95,30 +89,31 @@ private:
         return gap >= 0 && gap <= kLargestGapBytes;
     }
 
-    __aicore__ inline void LoadRuns(LocalTensor<T> dst, AscendC::GlobalTensor<T> src, int64_t count,
+    template <bool loads>
+    __aicore__ inline void MoveRuns(LocalTensor<T> rows, AscendC::GlobalTensor<T> memory, int64_t count,
                                     const RunPlan& plan) {
         uint32_t gap = count == 1 ? 0 : static_cast<uint32_t>(GapBytes(plan));
-        AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), gap, 0, 0);
-        AscendC::DataCopyPadExtParams<T> pad;
-        pad.isPad = padded_;
-        pad.rightPadding = static_cast<uint8_t>(UbPitch(plan) - plan.run);
-        AscendC::DataCopyPad(dst, src, runs, pad);
-    }
-
-    __aicore__ inline void StoreRuns(AscendC::GlobalTensor<T> dst, LocalTensor<T> src, int64_t count,
-                                     const RunPlan& plan) {
-        uint32_t gap = count == 1 ? 0 : static_cast<uint32_t>(GapBytes(plan));
-        AscendC::DataCopyPad(dst, src,
-                             AscendC::DataCopyExtParams(static_cast<uint16_t>(count), RunBytes(plan), 0, gap, 0));
+        if constexpr (loads) {
+            AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), gap, 0, 0);
+            AscendC::DataCopyPadExtParams<T> pad;
+            pad.isPad = padded_;
+            pad.rightPadding = static_cast<uint8_t>(UbPitch(plan) - plan.run);
+            AscendC::DataCopyPad(rows, memory, runs, pad);
+        } else {
+            AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), 0, gap, 0);
+            AscendC::DataCopyPad(memory, rows, runs);
+        }
     }
 
     __aicore__ inline uint32_t RunBytes(const RunPlan& plan) const {
-        return static_cast<uint32_t>(plan.run * item_bytes_);
+        return static_cast<uint32_t>(plan.run * kItemBytes);
     }
 #endif
 
+    static constexpr int64_t kItemBytes = sizeof(T);
+
     const RopeTilingHead* td_ = nullptr;
-    int64_t item_bytes_ = 0;
+    int32_t pitch_ = 0;
     bool padded_ = false;
 };
 

@@ -18,20 +18,6 @@ struct Rows {
     int32_t inner_step;
 };
 
-// Lanes [first, last) of a row.
-struct Lanes {
-    int32_t first;
-    int32_t last;
-};
-
-// Those of the 64 lanes from `chunk` on that are in the window.
-__aicore__ inline uint64_t MaskOf(const Lanes& lanes, int32_t chunk) {
-    int32_t from = lanes.first > chunk ? lanes.first - chunk : 0;
-    int32_t to = Least(lanes.last - chunk, kRepeatFloats);
-    uint64_t below_to = to == kRepeatFloats ? ~uint64_t{0} : (uint64_t{1} << to) - 1;
-    return below_to & ~((uint64_t{1} << from) - 1);
-}
-
 class RowRotation {
 public:
     __aicore__ inline void Init(const RopeTilingHead* td) { td_ = td; }

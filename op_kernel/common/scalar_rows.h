@@ -14,14 +14,18 @@ namespace rope_device {
 template <typename T>
 class ScalarRows {
 public:
-    __aicore__ inline void Init(const RopeTilingHead* td) { td_ = td; }
+    // pitch: elements of T from a row to the next in UB.
+    __aicore__ inline void Init(const RopeTilingHead* td, int32_t pitch) {
+        td_ = td;
+        pitch_ = pitch;
+    }
 
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
-            AscendC::GlobalTensor<T> source = TensorAt<T>(x, RowOffset(tile, td_->x_stride, row));
-            for (int32_t i = 0; i < td_->row_pitch; ++i)
-                dst.SetValue(static_cast<uint32_t>(row * td_->row_pitch + i),
+            AscendC::GlobalTensor<T> source = TensorAt<T>(x, RowOffset(tile, td_->side[tile.side].x_stride, row));
+            for (int32_t i = 0; i < pitch_; ++i)
+                dst.SetValue(static_cast<uint32_t>(row * pitch_ + i),
                              i < td_->head_size ? source.GetValue(static_cast<uint64_t>(i)) : static_cast<T>(0.0f));
         }
         HandOver<AscendC::HardEvent::S_V>();
@@ -30,15 +34,15 @@ public:
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
-            AscendC::GlobalTensor<T> target = TensorAt<T>(out, RowOffset(tile, td_->out_stride, row));
+            AscendC::GlobalTensor<T> target = TensorAt<T>(out, RowOffset(tile, td_->side[tile.side].out_stride, row));
             for (int32_t i = 0; i < td_->head_size; ++i)
                 target.SetValue(static_cast<uint64_t>(i),
-                                src.GetValue(static_cast<uint32_t>(row * td_->row_pitch + i)));
+                                src.GetValue(static_cast<uint32_t>(row * pitch_ + i)));
         }
         HandOver<AscendC::HardEvent::S_V>();
     }
 
-    // After the last tile: what the cache still holds goes to GM.
+    // After the last tile: what the scalar unit's cache still holds goes to GM.
     __aicore__ inline void Finish(GM_ADDR out) {
         AscendC::DataCacheCleanAndInvalid<T, AscendC::CacheLine::ENTIRE_DATA_CACHE>(TensorAt<T>(out, 0));
     }
@@ -52,6 +56,7 @@ private:
     }
 
     const RopeTilingHead* td_ = nullptr;
+    int32_t pitch_ = 0;
 };
 
 }  // namespace rope_device

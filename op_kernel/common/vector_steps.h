@@ -95,6 +95,20 @@ __aicore__ inline void ToOffsets(LocalTensor<uint32_t> dst, LocalTensor<float> n
     OrderV();
 }
 
+// Lanes [first, last) of a row of 32-bit elements.
+struct Lanes {
+    int32_t first;
+    int32_t last;
+};
+
+// Those of the 64 lanes from `chunk` on that are in the window.
+__aicore__ inline uint64_t MaskOf(const Lanes& lanes, int32_t chunk) {
+    int32_t from = lanes.first > chunk ? lanes.first - chunk : 0;
+    int32_t to = Least(lanes.last - chunk, kRepeatFloats);
+    uint64_t below_to = to == kRepeatFloats ? ~uint64_t{0} : (uint64_t{1} << to) - 1;
+    return below_to & ~((uint64_t{1} << from) - 1);
+}
+
 // Hands out parts of a buffer of floats, each on a 32-byte border.
 class Floats {
 public:

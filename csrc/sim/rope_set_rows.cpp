@@ -1,0 +1,11 @@
+#include "csrc/sim/rope.h"
+
+extern "C" npu_rope_status npu_rope_sim_rope_set_rows(const npu_rope_tensor* x, const npu_rope_tensor* positions,
+                                                      const npu_rope_tensor* rows, const npu_rope_tensor* freq_factors,
+                                                      const npu_rope_params* params, int32_t forward,
+                                                      npu_rope_angle angle, const npu_rope_tensor* cache,
+                                                      const npu_rope_sim_options* options) {
+    using namespace npu_rope;
+    return rope_sim_entry(rope_set_rows_tensors(x, positions, rows, freq_factors, cache), params, forward, angle,
+                          options);
+}

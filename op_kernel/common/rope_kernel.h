@@ -1,0 +1,374 @@
+// Rotary position embedding, the kernel of rope, rope_qk and rope_set_rows: rows [B,S,N,D] of one or
+// two tensors rotated by positions, angles computed here, into tensors of the same sizes or into the
+// rows of a cache.
+//
+// A core takes units of token rows x heads. A unit's tokens go block by block: their positions
+// make one table of sines and cosines, which all heads share. A block goes tile by tile, each at
+// most a UB buffer: x comes in while the tile before is rotated and the one before that leaves.
+// 16-bit rows are rotated in float32 and rounded once.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+
+// In the order in which they need each other.
+#include "rope_polynomials.h"
+#include "rope_schedule.h"
+#include "vector_steps.h"
+// clang-format off: the last ones need those above
+#include "rope_lanes.h"
+#include "rope_table.h"
+#include "row_bursts.h"
+#include "packed_rows.h"
+#include "scalar_rows.h"
+#include "cache_rows.h"
+#include "row_rotation.h"
+// clang-format on
+
+namespace rope_device {
+
+struct RopeArguments {
+    GM_ADDR x[2];    // of each side
+    GM_ADDR out[2];  // the same; of a scattering launch: the cache
+    GM_ADDR positions;
+    GM_ADDR freq_factors;
+    GM_ADDR indices;  // of a scattering launch: each token's row in the cache
+    GM_ADDR tiling;
+};
+
+// T: x's type; U: out's, T or, from float, a 16-bit one; P: the positions'. key: kRopeHalves,
+// kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache.
+template <typename T, typename U, typename P, int32_t key, bool scatters>
+class RopeKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments) {
+        tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        Tile tile{};
+        if (!tiles_.Next(&tile)) return;
+        Init(pipe, td, arguments);
+        lanes_.Load(arguments_.tiling, arguments_.freq_factors);
+        positions_.Load(tile);
+        LoadTile(tile);
+        BuildConstants();
+        table_.Build(&positions_, lanes_, tile.block_tokens);
+        // A tile's store is issued behind the load after the next: loads are what everything waits for.
+        Tile stored{}, next{};
+        for (bool first = true, more = true; more; first = false) {
+            LocalTensor<T> x = in_.template DeQue<T>();
+            more = tiles_.Next(&next);
+            if (more) {
+                if (next.opens_block != 0) positions_.Load(next);
+                LoadTile(next);
+            }
+            if (!first) StoreTile(stored);
+            RotateTile(x, tile);
+            if (more && next.opens_block != 0) table_.Build(&positions_, lanes_, next.block_tokens);
+            stored = tile;
+            tile = next;
+        }
+        StoreTile(stored);
+        Finish();
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+    static constexpr bool kNarrows = sizeof(U) < sizeof(T);
+    static constexpr AscendC::RoundMode kNarrowMode =
+        SameType<U, half>::value ? AscendC::RoundMode::CAST_NONE : AscendC::RoundMode::CAST_RINT;
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments) {
+        pipe_ = pipe;
+        td_ = td;
+        arguments_ = arguments;
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(td->work_bytes));
+        if (td->index_bytes > 0) pipe->InitBuffer(index_, static_cast<uint32_t>(td->index_bytes));
+        rows_ = work_.template Get<float>();
+        temp_ = rows_[static_cast<uint32_t>(td->temp_offset_bytes) / sizeof(float)];
+        lanes_.Init(pipe, td, rows_);
+        table_.Init(pipe, td, rows_, arguments.tiling);
+        positions_.Init(pipe, td, arguments.positions);
+        rotation_.Init(td);
+        bursts_.Init(td, td->row_pitch);
+        out_bursts_.Init(td, td->out_pitch);
+        if constexpr (scatters) cache_.Init(td, arguments.indices);
+#if __CCE_AICORE__ == 200
+        if (td->io == kRopeIoPacked) packed_.Init(td, PackedOffsets());
+        scalars_.Init(td, td->row_pitch);
+        out_scalars_.Init(td, td->out_pitch);
+#endif
+    }
+
+    // Per core: index vectors first, they need nothing from GM.
+    __aicore__ inline void BuildConstants() {
+        if (key != kRopeHalves || td_->io == kRopeIoPacked) lanes_.CountLanes();
+        if constexpr (key == kRopeSwapByGather) {
+            partners_ = index_.template Get<uint32_t>();
+            lanes_.BuildPartners(partners_, td_->index_rows);
+        }
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) packed_.BuildOffsets(lanes_);
+#endif
+        lanes_.Build(pipe_, key != kRopeHalves);
+    }
+
+    __aicore__ inline void LoadTile(const Tile& tile) {
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        GM_ADDR memory = arguments_.x[tile.side];
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) packed_.Load(x, memory, tile);
+        if (td_->io == kRopeIoScalar) scalars_.Load(x, memory, tile);
+        if (td_->io == kRopeIoBurst)
+#endif
+            bursts_.Load(x, memory, tile);
+        in_.EnQue(x);
+    }
+
+    __aicore__ inline void StoreTile(const Tile& tile) {
+        LocalTensor<U> y = out_.template DeQue<U>();
+        GM_ADDR memory = arguments_.out[tile.side];
+#if __CCE_AICORE__ == 200
+        if constexpr (!scatters)
+            if (td_->io == kRopeIoPacked) packed_.Store(memory, y, tile);
+        if (td_->io == kRopeIoScalar) Store(&out_scalars_, memory, y, tile);
+        if (td_->io == kRopeIoBurst)
+#endif
+            Store(&out_bursts_, memory, y, tile);
+        out_.FreeTensor(y);
+    }
+
+    template <typename Mover>
+    __aicore__ inline void Store(Mover* mover, GM_ADDR memory, LocalTensor<U> y, const Tile& tile) {
+        if constexpr (scatters) {
+            cache_.Store(mover, memory, y, tile);
+        } else {
+            mover->Store(memory, y, tile);
+        }
+    }
+
+    __aicore__ inline void Finish() {
+        positions_.Finish(pipe_);
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoScalar) out_scalars_.Finish(arguments_.out[0]);
+#endif
+    }
+
+    __aicore__ inline void RotateTile(LocalTensor<T> x, const Tile& tile) {
+        rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
+        row_count_ = tile.tokens * tile.heads;
+        count_ = row_count_ * td_->row_pitch;
+#if __CCE_AICORE__ == 200
+        if constexpr (!scatters)
+            if (td_->io == kRopeIoPacked) {
+                RotatePacked(x, tile);
+                return;
+            }
+#endif
+        if constexpr (kNarrows) {
+            RotateAndNarrow(x);
+        } else if constexpr (kIsFloat) {
+            RotateFloat(x);
+        } else {
+            RotateNarrow(x);
+        }
+    }
+
+    // float32, from the input buffer straight into the output buffer.
+    __aicore__ inline void RotateFloat(LocalTensor<T> x) {
+        LocalTensor<U> y = out_.template AllocTensor<U>();
+        if (!WholeRows()) {
+            AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+            OrderV();
+        }
+        if constexpr (key == kRopeHalves) {
+            rotation_.ProductsOfHalves(y, x, temp_, false);
+        } else {
+            GatherPartners(x);
+            rotation_.ProductsOfSwapped(y, x, temp_);
+        }
+        in_.FreeTensor(x);
+        Sum(y);
+        out_.EnQue(y);
+    }
+
+    // float32 in, 16 bits out: whole rows, what is not rotated too, are rounded on their way.
+    __aicore__ inline void RotateAndNarrow(LocalTensor<T> x) {
+        LocalTensor<U> y = out_.template AllocTensor<U>();
+        if (!WholeRows()) {
+            AscendC::DataCopy(rows_, x, static_cast<uint32_t>(count_));
+            OrderV();
+        }
+        if constexpr (key == kRopeHalves) {
+            rotation_.ProductsOfHalves(rows_, x, temp_, false);
+        } else {
+            GatherPartners(x);
+            rotation_.ProductsOfSwapped(rows_, x, temp_);
+        }
+        in_.FreeTensor(x);
+        Sum(rows_);
+        if (td_->out_pitch == td_->row_pitch) {
+            AscendC::Cast(y, rows_, kNarrowMode, static_cast<uint32_t>(count_));
+        } else {
+            NarrowLanes(y, 0, Lanes{0, td_->head_size});
+        }
+        OrderV();
+        out_.EnQue(y);
+    }
+
+    // 16 bits, through float32 rows in the work buffer.
+    __aicore__ inline void RotateNarrow(LocalTensor<T> x) {
+        LocalTensor<U> y = out_.template AllocTensor<U>();
+        if (!WholeRows()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+        if constexpr (key == kRopeSwapByShifts) SwapByShifts(x);
+        AscendC::Cast(rows_, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+        OrderV();
+        in_.FreeTensor(x);
+        RotateRows();
+        Narrow(y);
+        out_.EnQue(y);
+    }
+
+    // Float32 rows where they are.
+    __aicore__ inline void RotateRows() {
+        if constexpr (key == kRopeHalves) {
+            rotation_.ProductsOfHalves(rows_, rows_, temp_, true);
+        } else {
+            if constexpr (key == kRopeSwapByGather) GatherPartners(rows_);
+            rotation_.ProductsOfSwapped(rows_, rows_, temp_);
+        }
+        Sum(rows_);
+    }
+
+    __aicore__ inline void Sum(LocalTensor<float> rows) {
+        if constexpr (key == kRopeHalves) {
+            rotation_.SumsOfHalves(rows, temp_);
+        } else {
+            rotation_.SumsOfSwapped(rows, temp_);
+        }
+    }
+
+    // temp = x with the lanes of each pair exchanged.
+    __aicore__ inline void GatherPartners(LocalTensor<float> x) {
+        for (int32_t row = 0; row < row_count_; row += td_->index_rows) {
+            int32_t first = row * td_->row_pitch;
+            int32_t count = Least(td_->index_rows, row_count_ - row) * td_->row_pitch;
+            AscendC::Gather(temp_[first], x, partners_, static_cast<uint32_t>(first) * sizeof(float),
+                            static_cast<uint32_t>(count));
+        }
+        OrderV();
+    }
+
+    // The same for neighbours of 16 bits, widened after: a pair is one 32-bit word, whose halves
+    // two shifts exchange. The float32 rows, which are made next, lend their memory.
+    __aicore__ inline void SwapByShifts(LocalTensor<T> x) {
+#if __CCE_AICORE__ != 200
+        constexpr uint32_t kHalfWord = 16;
+        LocalTensor<uint32_t> pairs = x.template ReinterpretCast<uint32_t>();
+        LocalTensor<uint32_t> up = rows_.ReinterpretCast<uint32_t>(), down = temp_.ReinterpretCast<uint32_t>();
+        AscendC::ShiftLeft(up, pairs, kHalfWord, count_ / 2);
+        AscendC::ShiftRight(down, pairs, kHalfWord, count_ / 2);
+        OrderV();
+        LocalTensor<uint16_t> swapped = rows_.ReinterpretCast<uint16_t>();
+        AscendC::Or(swapped, swapped, temp_.ReinterpretCast<uint16_t>(), count_);
+        OrderV();
+        AscendC::Cast(temp_, rows_.ReinterpretCast<T>(), AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+        OrderV();
+#endif
+    }
+
+    // Rounds the float32 rows to T. Of partly rotated rows the rest is in y already, bit for bit:
+    // a NaN's payload, and in saturating mode an infinity, would not survive the way through
+    // float32.
+    __aicore__ inline void Narrow(LocalTensor<U> y) {
+        if (WholeRows()) {
+            AscendC::Cast(y, rows_, kNarrowMode, static_cast<uint32_t>(count_));
+        } else {
+            constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
+            int32_t first = td_->n_offs / kBlockItems * kBlockItems;
+            NarrowLanes(y, first, Lanes{td_->n_offs - first, td_->n_offs - first + td_->n_dims});
+        }
+        OrderV();
+    }
+
+    // Only those lanes of every row, counted from lane `first`.
+    __aicore__ inline void NarrowLanes(LocalTensor<U> y, int32_t first, const Lanes& lanes) {
+        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
+        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(td_->out_pitch / kBlockItems),
+                                        static_cast<uint8_t>(td_->row_pitch / kBlockFloats));
+        for (int32_t row = 0; row < row_count_; row += kMostRepeats) {
+            auto repeats = static_cast<uint8_t>(Least(row_count_ - row, kMostRepeats));
+            for (int32_t chunk = 0; chunk < lanes.last; chunk += kRepeatFloats) {
+                uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
+                AscendC::Cast(y[row * td_->out_pitch + first + chunk], rows_[row * td_->row_pitch + first + chunk],
+                              kNarrowMode, mask, repeats, step);
+            }
+        }
+    }
+
+#if __CCE_AICORE__ == 200
+    // Behind the partners', where there are any.
+    __aicore__ inline LocalTensor<uint32_t> PackedOffsets() {
+        int32_t before = key == kRopeSwapByGather ? td_->index_rows * td_->row_pitch : 0;
+        return index_.template Get<uint32_t>()[static_cast<uint32_t>(before)];
+    }
+
+    __aicore__ inline void RotatePacked(LocalTensor<T> x, const Tile& tile) {
+        LocalTensor<T> y = out_.template AllocTensor<T>();
+        if constexpr (kIsFloat) {
+            packed_.Unpack(rows_, x, tile);
+            in_.FreeTensor(x);
+            RotateRows();
+            packed_.Pack(y, rows_, tile);
+        } else {
+            LocalTensor<T> narrow = temp_.template ReinterpretCast<T>();
+            packed_.Unpack(narrow, x, tile);
+            AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+            OrderV();
+            RotateRows();
+            if (!WholeRows()) packed_.Unpack(narrow, x, tile);  // for what is not rotated
+            in_.FreeTensor(x);
+            Narrow(narrow);
+            packed_.Pack(y, narrow, tile);
+        }
+        out_.EnQue(y);
+    }
+#endif
+
+    __aicore__ inline bool WholeRows() const { return td_->n_dims == td_->head_size; }
+
+    AscendC::TPipe* pipe_ = nullptr;
+    const RopeTilingHead* td_ = nullptr;
+    RopeArguments arguments_{};
+    Tiles tiles_;
+    RopeLanes lanes_;
+    RopePositions<P> positions_;
+    RopeTable table_;
+    RowRotation rotation_;
+    RowBursts<T> bursts_;
+    RowBursts<U> out_bursts_;
+    CacheRows cache_;
+#if __CCE_AICORE__ == 200
+    PackedRows<T> packed_;
+    ScalarRows<T> scalars_;
+    ScalarRows<U> out_scalars_;
+#endif
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, index_;
+    LocalTensor<float> rows_, temp_;
+    LocalTensor<uint32_t> partners_;
+    int32_t row_count_ = 0, count_ = 0;  // of the tile: head rows, and elements with their padding
+};
+
+// The launch's tiling key says how a pair's two lanes meet.
+template <typename T, typename U, typename P, bool scatters, int32_t key>
+__aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments) {
+    AscendC::TPipe pipe;
+    RopeKernel<T, U, P, key, scatters> kernel;
+    kernel.Run(&pipe, td, arguments);
+}
+
+static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather == 3, "the entries say them as literals");
+
+}  // namespace rope_device

@@ -1,0 +1,26 @@
+// Rotary position embedding of queries [B,S,Nq,D] and keys [B,S,Nk,D] by the same positions: one
+// launch, and one table of sines and cosines for both.
+#include "kernel_operator.h"
+#include "rope_tiling_data.h"
+// clang-format off: the first include decides what the others see
+#include "common/rope_kernel.h"
+// clang-format on
+
+extern "C" __global__ __aicore__ void npu_rope_qk(GM_ADDR q, GM_ADDR k, GM_ADDR positions, GM_ADDR freq_factors,
+                                                  GM_ADDR q_out, GM_ADDR k_out, GM_ADDR workspace, GM_ADDR tiling) {
+    REGISTER_TILING_DEFAULT(RopeTilingData);
+    // Without the turns, which go to UB by DMA.
+    GET_TILING_DATA_MEMBER(RopeTilingData, head, td, tiling);
+#if __CCE_AICORE__ == 220
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+#endif
+    using namespace rope_device;
+    RopeArguments arguments{{q, k}, {q_out, k_out}, positions, freq_factors, nullptr, tiling};
+    if (TILING_KEY_IS(1)) {
+        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeHalves>(&td, arguments);
+    } else if (TILING_KEY_IS(2)) {
+        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeSwapByShifts>(&td, arguments);
+    } else if (TILING_KEY_IS(3)) {
+        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeSwapByGather>(&td, arguments);
+    }
+}

@@ -1,0 +1,26 @@
+// Rotary position embedding of x [B,S,N,D] into rows of a cache [R,N,D]: token t becomes row rows[t].
+#include "kernel_operator.h"
+#include "rope_tiling_data.h"
+// clang-format off: the first include decides what the others see
+#include "common/rope_kernel.h"
+// clang-format on
+
+extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR positions, GM_ADDR rows,
+                                                        GM_ADDR freq_factors, GM_ADDR cache, GM_ADDR workspace,
+                                                        GM_ADDR tiling) {
+    REGISTER_TILING_DEFAULT(RopeTilingData);
+    // Without the turns, which go to UB by DMA.
+    GET_TILING_DATA_MEMBER(RopeTilingData, head, td, tiling);
+#if __CCE_AICORE__ == 220
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+#endif
+    using namespace rope_device;
+    RopeArguments arguments{{x, nullptr}, {cache, nullptr}, positions, freq_factors, rows, tiling};
+    if (TILING_KEY_IS(1)) {
+        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeHalves>(&td, arguments);
+    } else if (TILING_KEY_IS(2)) {
+        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeSwapByShifts>(&td, arguments);
+    } else if (TILING_KEY_IS(3)) {
+        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeSwapByGather>(&td, arguments);
+    }
+}
