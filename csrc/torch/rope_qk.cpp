@@ -1,1 +1,1 @@
-// placeholder
+// Registration of rope_qk with torch.

@@ -1,1 +1,1 @@
-// placeholder
+// Registration of rope_set_rows with torch.
