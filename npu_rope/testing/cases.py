@@ -1,9 +1,9 @@
 """The cases ``npu-rope validate`` runs, as data.
 
-Suite ``ggml``: the normal and NeoX cases of ROPE and ROPE_BACK in ggml's own test-backend-ops,
-under its names. Suite ``models``: real models' parameters (models.py) at prefill and decode
-shapes and far positions. Positions and values are drawn from a generator seeded by the case's
-name, so that a case is the same on every machine.
+Suite ``ggml``: every case of ROPE, ROPE_BACK and ROPE_SET_ROWS in ggml's own test-backend-ops,
+under its names and in its order. Suite ``models``: real models' parameters (models.py) at prefill
+and decode shapes and far positions. Positions and values are drawn from a generator seeded by the
+case's name, so that a case is the same on every machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.params import RopeMode, RopeParams
+from npu_rope.params import AXES, RopeMode, RopeParams
 from npu_rope.testing.models import MODELS, ModelRope
 
 Suite = Literal["ggml", "models"]
@@ -35,10 +35,11 @@ _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f6
 
 @dataclass(frozen=True)
 class RopeCase:
-    """One call of rope.
+    """One call of rope, or of rope_set_rows where ``cache_rows`` is not 0.
 
     Attributes:
         name: unique within its suite; for ``ggml`` the string test-backend-ops prints.
+        dtype: of x.
         shape: ``(B, S, N, D)``.
         params: what npu_rope runs with.
         ggml_n_ctx_orig: what ggml gets as n_ctx_orig (its tests pass 0 with YaRN on, which we
@@ -46,6 +47,9 @@ class RopeCase:
         factors: None, a tuple, or ``"random"`` for values in [0.9, 1.1).
         positions: how they are drawn.
         view: 0 contiguous; 1 a corner of a larger tensor; 2 the second half of wider rows.
+        cache_rows: R of the cache ``[R,N,D]`` that the tokens are scattered into; 0: none is.
+        cache_dtype: of the cache.
+        rows: the type of the row indices, a shuffle of the tokens' numbers (as ggml's test draws).
     """
 
     suite: Suite
@@ -60,11 +64,21 @@ class RopeCase:
     forward: bool = True
     inplace: bool = False
     view: int = 0
+    cache_rows: int = 0
+    cache_dtype: str = ""
+    rows: Literal["int64", "int32"] = "int64"
 
     @property
     def op(self) -> str:
         """ggml's name of the operation."""
+        if self.cache_rows:
+            return "ROPE_SET_ROWS"
         return "ROPE" if self.forward else "ROPE_BACK"
+
+    @property
+    def result_dtype(self) -> str:
+        """What the rotated values are rounded to: the cache's dtype, else x's."""
+        return self.cache_dtype or self.dtype
 
     @property
     def last_position(self) -> int:
@@ -74,14 +88,24 @@ class RopeCase:
 
 @dataclass
 class CaseData:
-    """A case's arrays. ``parent`` is the buffer that ``x`` is a view of; ``x`` holds the values
-    in float32 or float64 where NumPy has no bfloat16 (exact), ``bits`` then its bfloat16 bits.
+    """A case's arrays.
+
+    Attributes:
+        x: ``[B,S,N,D]``, a view of ``parent``; float32 where NumPy has no such dtype (bfloat16,
+            whose values are exact in it).
+        parent: the buffer that x is a view of.
+        positions: ``[S]`` or ``[B,S]``; ``[4,S]`` or ``[4,B,S]`` in the modes with sections.
+        freq_factors: ``[pairs]`` or None.
+        rows: ``[S]``, the cache row of each token, or None.
+        cache: ``[R,N,D]`` before the call, or None.
     """
 
     x: npt.NDArray[Any]
     parent: npt.NDArray[Any]
     positions: npt.NDArray[np.int32]
     freq_factors: npt.NDArray[np.float32] | None
+    rows: npt.NDArray[np.integer[Any]] | None = None
+    cache: npt.NDArray[Any] | None = None
 
 
 def view_of(parent: npt.NDArray[Any], case: RopeCase) -> npt.NDArray[Any]:
@@ -101,24 +125,41 @@ def parent_shape(case: RopeCase) -> tuple[int, int, int, int]:
 def make_data(case: RopeCase) -> CaseData:
     """The case's input. Values uniform in [-1, 1), rounded to the case's dtype."""
     rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
-    values = rng.random(parent_shape(case), np.float32) * 2 - 1
-    if case.dtype == "bfloat16":
-        parent: npt.NDArray[Any] = bfloat16_values(bfloat16_bits(values))
-    else:
-        parent = values.astype(case.dtype)
+    parent = _values(rng, parent_shape(case), case.dtype)
     factors = _factors(case, rng)
-    return CaseData(view_of(parent, case), parent, _positions(case, rng), factors)
+    data = CaseData(view_of(parent, case), parent, _positions(case, rng), factors)
+    if case.cache_rows:
+        data.rows = rng.permutation(case.shape[1]).astype(case.rows)
+        data.cache = _values(rng, (case.cache_rows, *case.shape[2:]), case.cache_dtype)
+    return data
+
+
+def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    values = rng.random(shape, np.float32) * 2 - 1
+    if dtype == "bfloat16":
+        return bfloat16_values(bfloat16_bits(values))
+    return values.astype(dtype)
 
 
 def _factors(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.float32] | None:
     if case.factors is None:
         return None
     if case.factors == "random":
-        return rng.uniform(0.9, 1.1, case.params.n_dims // 2).astype(np.float32)
+        return rng.uniform(0.9, 1.1, case.params.pairs).astype(np.float32)
     return np.array(case.factors, np.float32)
 
 
 def _positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+    time = _axis_positions(case, rng)
+    if not case.params.rope_mode.has_sections:
+        return time
+    if case.positions == "random":
+        return np.stack([time, *(_axis_positions(case, rng) for _ in range(AXES - 1))])
+    # The other axes have the same positions in an order of their own.
+    return np.stack([time, *(rng.permutation(time.reshape(-1)).reshape(time.shape) for _ in range(AXES - 1))])
+
+
+def _axis_positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.int32]:
     batch, tokens = case.shape[:2]
     if case.positions == "random":
         return rng.integers(0, GGML_N_CTX, tokens).astype(np.int32)
@@ -136,61 +177,129 @@ def _positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.int32
 # ---- ggml's matrix -------------------------------------------------------------------------------
 
 
+Ne = tuple[int, int, int, int]  # ggml's order: D, N, S, B
+_NORMAL, _NEOX, _MROPE, _VISION, _IMROPE = (
+    RopeMode.NORMAL,
+    RopeMode.NEOX,
+    RopeMode.MROPE,
+    RopeMode.VISION,
+    RopeMode.IMROPE,
+)
+_MODES = (_NORMAL, _NEOX, _MROPE, _IMROPE, _VISION)
+# fs, ef, af where a case takes one scaling only.
+_SCALED = (1.4245, 0.7465, 1.4245)
+
+# What the first scaling runs in float32 beyond what every scaling runs: (ne, n_dims, mode).
+_FIRST_SCALING: tuple[tuple[Ne, int, RopeMode], ...] = (
+    ((128, 40, 2, 1), 128, _NORMAL),
+    ((128, 52, 2, 1), 128, _NORMAL),
+    ((128, 64, 2, 1), 128, _NORMAL),
+    ((16, 16, 8192, 1), 16, _NORMAL),
+    ((64, 1, 2, 1), 64, _NEOX),
+    ((64, 71, 2, 1), 64, _NEOX),
+    ((64, 8, 2, 1), 64, _NEOX),
+    ((80, 32, 2, 1), 20, _NORMAL),
+    ((80, 32, 2, 1), 32, _NORMAL),
+    ((80, 32, 4, 1), 32, _NORMAL),
+    ((80, 32, 2, 1), 20, _NEOX),
+    ((80, 32, 2, 1), 32, _NEOX),
+    ((80, 32, 4, 1), 32, _NEOX),
+    ((16, 16, 8192, 1), 16, _NEOX),
+    ((128, 12, 2, 1), 128, _MROPE),
+    ((128, 28, 2, 1), 128, _MROPE),
+    ((128, 12, 2, 1), 20, _MROPE),
+    ((128, 28, 2, 1), 32, _MROPE),
+    ((128, 12, 2, 1), 128, _IMROPE),
+    ((128, 28, 2, 1), 128, _IMROPE),
+    ((128, 12, 2, 1), 20, _IMROPE),
+    ((128, 28, 2, 1), 32, _IMROPE),
+    ((80, 16, 2, 1), 80, _VISION),
+    ((128, 16, 2, 1), 128, _IMROPE),
+    ((16, 16, 8192, 1), 16, _IMROPE),
+)
+
+
 def ggml_cases() -> Iterator[RopeCase]:
-    """The normal and NeoX part of test_rope in ggml's tests/test-backend-ops.cpp.
+    """test_rope_set_rows and test_rope of ggml's tests/test-backend-ops.cpp (snapshot d99724f).
 
     ggml passes n_ctx_orig = 0 and beta_fast = beta_slow = 1: with log(0) = -inf both ramp limits
     clamp so that only pair 0 is extrapolated. n_ctx_orig = 1 clamps to the same (its d(beta) is
     negative for every n_dims), and is what npu_rope runs with, since it refuses 0 with YaRN on.
     """
-    normal, neox = RopeMode.NORMAL, RopeMode.NEOX
-    first_only: tuple[tuple[tuple[int, int, int, int], int, RopeMode], ...] = (
-        ((128, 40, 2, 1), 128, normal),
-        ((128, 52, 2, 1), 128, normal),
-        ((128, 64, 2, 1), 128, normal),
-        ((16, 16, 8192, 1), 16, normal),
-        ((64, 1, 2, 1), 64, neox),
-        ((64, 71, 2, 1), 64, neox),
-        ((64, 8, 2, 1), 64, neox),
-        ((80, 32, 2, 1), 20, normal),
-        ((80, 32, 2, 1), 32, normal),
-        ((80, 32, 4, 1), 32, normal),
-        ((80, 32, 2, 1), 20, neox),
-        ((80, 32, 2, 1), 32, neox),
-        ((80, 32, 4, 1), 32, neox),
-        ((16, 16, 8192, 1), 16, neox),
-    )
+    yield from _ggml_set_rows_cases()
     scales = itertools.product((1.0, 1.4245), (0.0, 0.7465), (1.0, 1.4245))
-    for forward, (fs, ef, af), dtype in itertools.product(
-        (True, False), tuple(scales), ("float32", "float16")
-    ):
-        everything = (fs, ef, af, dtype) == (1.0, 0.0, 1.0, "float32")
+    for forward, scaling, dtype in itertools.product((True, False), tuple(scales), ("float32", "float16")):
+        first = scaling == (1.0, 0.0, 1.0) and dtype == "float32"
         for ff in (False, True):
             for v in (0, 1):
-                yield _ggml(dtype, (128, 32, 2, 1), 128, normal, fs, ef, af, ff, v, forward)
-                for ne, n_dims, mode in first_only if everything else ():
-                    yield _ggml(dtype, ne, n_dims, mode, fs, ef, af, ff, v, forward)
-                yield _ggml(dtype, (64, 128, 2, 1), 64, neox, fs, ef, af, ff, v, forward)
-            for mode in (normal, neox):
-                yield _ggml(dtype, (36, 16, 2457, 1), 36, mode, fs, ef, af, ff, 2, forward)
-    for dtype, mode, ff in itertools.product(("float32", "float16"), (normal, neox), (False, True)):
+                yield _ggml(dtype, (128, 32, 2, 1), 128, _NORMAL, *scaling, ff, v, forward)
+                for ne, n_dims, mode in _FIRST_SCALING if first else ():
+                    yield _ggml(dtype, ne, n_dims, mode, *scaling, ff, v, forward)
+                yield _ggml(dtype, (64, 128, 2, 1), 64, _NEOX, *scaling, ff, v, forward)
+            for mode in _MODES:
+                yield _ggml(dtype, (36, 16, 2457, 1), 36, mode, *scaling, ff, 2, forward)
+    for dtype, mode, ff in itertools.product(("float32", "float16"), _MODES, (False, True)):
         for ne, v in (((128, 32, 2, 1), 0), ((128, 32, 2, 1), 1), ((128, 32, 2, 3), 1)):
-            yield _ggml(dtype, ne, 128, mode, 1.4245, 0.7465, 1.4245, ff, v, True, inplace=True)
+            yield _ggml(dtype, ne, 128, mode, *_SCALED, ff, v, True, inplace=True)
     yield from _ggml_offset_cases()
 
 
 def _ggml_offset_cases() -> Iterator[RopeCase]:
-    ne, scaling = (128, 32, 2, 1), (1.4245, 0.7465, 1.4245)
+    wide, narrow = (128, 32, 2, 1), (128, 12, 2, 1)
+    windows = ((wide, 32, _NORMAL), (wide, 32, _NEOX), (narrow, 24, _MROPE), (narrow, 24, _IMROPE))
     for dtype in ("float32", "float16"):
         for forward, ff in itertools.product((True, False), (False, True)):
-            for mode in (RopeMode.NORMAL, RopeMode.NEOX):
-                yield _ggml(dtype, ne, 32, mode, *scaling, ff, 0, forward, n_offs=32)
-        yield _ggml(dtype, ne, 32, RopeMode.NEOX, *scaling, False, 0, True, inplace=True, n_offs=32)
+            for ne, n_dims, mode in windows:
+                yield _ggml(dtype, ne, n_dims, mode, *_SCALED, ff, 0, forward, n_offs=32)
+        yield _ggml(dtype, wide, 32, _NEOX, *_SCALED, False, 0, True, inplace=True, n_offs=32)
+
+
+def _ggml_set_rows_cases() -> Iterator[RopeCase]:
+    for mode, cache_dtype, tokens, ne3 in itertools.product(
+        (_NORMAL, _NEOX, _MROPE, _VISION), ("float16", "float32"), (1, 8, 512), (1, 3)
+    ):
+        # ne3 lengthens the cache alone: x has no batch. Only the modes with sections are scaled.
+        scaling = _SCALED if mode.has_sections else (1.0, 0.0, 1.0)
+        yield RopeCase(
+            suite="ggml",
+            name=f"ROPE_SET_ROWS(type={_SHORT[cache_dtype]},type_idx=i64,ne_a=[128,32,{tokens},{ne3}],"
+            f"mode={mode.value})",
+            dtype="float32",
+            shape=(1, tokens, 32, 128),
+            params=_ggml_params(128, mode, *scaling),
+            ggml_n_ctx_orig=0,
+            positions="random",
+            source="ggml tests/test-backend-ops.cpp, test_rope_set_rows",
+            cache_rows=tokens * ne3,
+            cache_dtype=cache_dtype,
+        )
+
+
+def _ggml_params(n_dims: int, mode: RopeMode, fs: float, ef: float, af: float, n_offs: int = 0) -> RopeParams:
+    """What test_rope hands to ggml for the n_dims of its name; in mode vision that is the head size,
+    of which ggml gets half."""
+    sections = (0, 0, 0, 0)
+    if mode is _VISION:
+        sections, n_dims = (n_dims // 4, n_dims // 4, 0, 0), n_dims // 2
+    elif mode.has_sections:
+        sections = (n_dims // 3, n_dims // 3, n_dims // 3, 0)
+    return RopeParams(
+        n_dims,
+        mode,
+        n_ctx_orig=1 if ef else 0,
+        freq_scale=fs,
+        ext_factor=ef,
+        attn_factor=af,
+        beta_fast=1.0,
+        beta_slow=1.0,
+        sections=sections,
+        n_offs=n_offs,
+    )
 
 
 def _ggml(
     dtype: str,
-    ne: tuple[int, int, int, int],
+    ne: Ne,
     n_dims: int,
     mode: RopeMode,
     fs: float,
@@ -208,23 +317,12 @@ def _ggml(
         f"n_ctx={GGML_N_CTX},fs={fs:.6f},ef={ef:.6f},af={af:.6f},ff={ff:d},v={v},"
         f"inplace={inplace:d},n_offs={n_offs}"
     )
-    params = RopeParams(
-        n_dims,
-        mode,
-        n_ctx_orig=1 if ef else 0,
-        freq_scale=fs,
-        ext_factor=ef,
-        attn_factor=af,
-        beta_fast=1.0,
-        beta_slow=1.0,
-        n_offs=n_offs,
-    )
     return RopeCase(
         suite="ggml",
         name=f"{'ROPE' if forward else 'ROPE_BACK'}({variables})",
         dtype=dtype,
         shape=(ne[3], ne[2], ne[1], ne[0]),
-        params=params,
+        params=_ggml_params(n_dims, mode, fs, ef, af, n_offs),
         ggml_n_ctx_orig=0,
         positions="random",
         source="ggml tests/test-backend-ops.cpp, test_rope",

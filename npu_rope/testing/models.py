@@ -135,6 +135,8 @@ _MLA_NOTE = (
     "cos and sin unscaled and scales its softmax instead. "
 )
 
+_MROPE_NOTE = "A text token's positions are equal; an image's are its frame, row and column."
+
 MODELS: tuple[ModelRope, ...] = (
     ModelRope(
         name="llama-2-7b",
@@ -394,5 +396,50 @@ MODELS: tuple[ModelRope, ...] = (
         context=163840,
         note=_MLA_NOTE + "mscale 1.0. transformers reads interleaved pairs and writes halves, in Q and K "
         "alike; the dot products are the same.",
+    ),
+    ModelRope(
+        name="qwen2-vl-7b",
+        source="huggingface.co/Qwen/Qwen2-VL-7B-Instruct: theta, sections and context are the defaults of "
+        "transformers' Qwen2VLTextConfig and Qwen2VLRotaryEmbedding, made for that checkpoint; heads follow "
+        "from the widths of q_proj and k_proj, read as the model's modules are printed",
+        n_heads=28,
+        n_kv_heads=4,
+        head_dim=128,
+        params=RopeParams(128, "mrope", freq_base=1e6, sections=(16, 24, 24, 0)),
+        context=32768,
+        note=_MROPE_NOTE,
+    ),
+    ModelRope(
+        name="qwen2.5-vl-7b",
+        source="huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct, read as for Qwen2-VL; context is "
+        "transformers' default",
+        n_heads=28,
+        n_kv_heads=4,
+        head_dim=128,
+        params=RopeParams(128, "mrope", freq_base=1e6, sections=(16, 24, 24, 0)),
+        context=32768,
+        note=_MROPE_NOTE,
+    ),
+    ModelRope(
+        name="qwen3-vl-4b",
+        source="huggingface.co/Qwen/Qwen3-VL-4B-Instruct config.json, read as a training script quotes it",
+        n_heads=32,
+        n_kv_heads=8,
+        head_dim=128,
+        params=RopeParams(128, "imrope", freq_base=5e6, sections=(24, 20, 20, 0)),
+        context=262144,
+        note="The sections leave pairs 61 and 62 to the fourth position, which transformers takes from "
+        "time; llama.cpp gives text 0 there.",
+    ),
+    ModelRope(
+        name="qwen2-vl-vision",
+        source="huggingface.co/Qwen/Qwen2-VL-7B-Instruct vision_config, as transformers' Qwen2VLVisionConfig "
+        "defaults have it; theta is its default for axial rope; context from its image processor's limits",
+        n_heads=16,
+        n_kv_heads=16,
+        head_dim=80,
+        params=RopeParams(40, "vision", sections=(20, 20, 0, 0)),
+        context=1012,
+        note="Positions are a patch's row and column: the longest side of 5120 patches at 200 to 1.",
     ),
 )

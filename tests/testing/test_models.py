@@ -38,7 +38,7 @@ def test_the_rotated_window_lies_in_the_head(model: ModelRope) -> None:
 
 def test_there_is_one_factor_a_pair(model: ModelRope) -> None:
     if model.freq_factors is not None:
-        assert len(model.freq_factors) == model.params.n_dims // 2
+        assert len(model.freq_factors) == model.params.pairs
         assert min(model.freq_factors) >= 1.0
         assert list(model.freq_factors) == sorted(model.freq_factors)
 
@@ -50,7 +50,7 @@ def test_heads_divide_and_the_context_is_positive(model: ModelRope) -> None:
 
 
 def test_the_table_covers_what_differs_between_models() -> None:
-    assert {model.params.rope_mode for model in MODELS} == {RopeMode.NORMAL, RopeMode.NEOX}
+    assert {model.params.rope_mode for model in MODELS} == set(RopeMode)
     assert any(model.params.n_dims < model.head_dim for model in MODELS)
     assert any(model.params.ext_factor != 0 for model in MODELS)
     assert any(model.params.ext_factor == 0 and model.params.freq_scale != 1 for model in MODELS)
@@ -83,6 +83,11 @@ class Peer:
         module = importlib.import_module(f"transformers.models.{self.module}.configuration_{self.module}")
         return getattr(module, self.config_class or f"{self.stem}Config")(**self.config)
 
+    def head_dim(self) -> int:
+        config = self.make_config()
+        hidden = getattr(config, "embed_dim", config.hidden_size)
+        return getattr(config, "head_dim", None) or hidden // config.num_attention_heads
+
     def code(self) -> Any:
         return importlib.import_module(f"transformers.models.{self.module}.modeling_{self.module}")
 
@@ -98,6 +103,9 @@ class Peer:
         rope_parameters = config.rope_parameters[self.layer_type] if layer else config.rope_parameters
         if rope_parameters["rope_type"] == "default":
             inv_freq, factor = self.rotary().compute_default_rope_parameters(config, **layer)
+        elif rope_parameters["rope_type"] == "axial":  # row and column, each with the same frequencies
+            inv_freq, factor = self.rotary().compute_axial_rope_parameters(config)
+            inv_freq = inv_freq.repeat(2)
         else:
             compute = ROPE_INIT_FUNCTIONS[rope_parameters["rope_type"]]
             inv_freq, factor = compute(config, seq_len=config.max_position_embeddings, **layer)
@@ -218,6 +226,12 @@ PEERS = {
     "deepseek-v3": Peer(
         "deepseek_v3", "DeepseekV3", sizes(7168, 128, 128, 163840, rope_parameters=deepseek_yarn(1.0))
     ),
+    "qwen2-vl-7b": Peer("qwen2_vl", "Qwen2VL", sizes(3584, 28, 4, 32768), "Qwen2VLTextConfig"),
+    "qwen2.5-vl-7b": Peer("qwen2_5_vl", "Qwen2_5_VL", sizes(3584, 28, 4, 32768), "Qwen2_5_VLTextConfig"),
+    "qwen3-vl-4b": Peer(
+        "qwen3_vl", "Qwen3VLText", sizes(2560, 32, 8, 262144, head_dim=128, rope_parameters=plain(5e6))
+    ),
+    "qwen2-vl-vision": Peer("qwen2_vl", "Qwen2VLVision"),
 }
 # GPT-J's transformers code has neither rope parameters nor an embedding class: it has its own test.
 WITHOUT_PEER = {"gpt-j-6b"}
@@ -248,8 +262,7 @@ def test_frequencies_and_attention_factor_are_those_of_transformers(peered: tupl
 def test_heads_are_those_of_the_transformers_config(peered: tuple[ModelRope, Peer]) -> None:
     model, peer = peered
     config = peer.make_config()
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    assert (model.n_heads, model.head_dim) == (config.num_attention_heads, head_dim)
+    assert (model.n_heads, model.head_dim) == (config.num_attention_heads, peer.head_dim())
     if model.name not in MLA and hasattr(config, "num_key_value_heads"):
         assert model.n_kv_heads == config.num_key_value_heads
 
@@ -258,14 +271,31 @@ def test_heads_are_those_of_the_transformers_config(peered: tuple[ModelRope, Pee
 # because a float32 angle is exact enough only there.
 POSITIONS = (0, 1, 2, 3, 5000)
 COMPARED = 4
+# Height and width of the same tokens, for models that have them. Time is also the fourth position.
+HEIGHTS = (2, 0, 3, 1, 7)
+WIDTHS = (1, 3, 0, 2, 11)
+
+
+def positions_of(model: ModelRope) -> np.ndarray:
+    """``[S]``, or ``[4,S]`` in the modes with sections; a vision tower's are height and width."""
+    if model.params.rope_mode is RopeMode.VISION:
+        return np.array([HEIGHTS, WIDTHS, HEIGHTS, WIDTHS])
+    planes = np.array([POSITIONS, HEIGHTS, WIDTHS, POSITIONS])
+    return planes if model.params.rope_mode.has_sections else planes[0]
 
 
 def rotated_by_transformers(model: ModelRope, peer: Peer, x: np.ndarray) -> np.ndarray:
-    """x ``[1, N, S, n_dims]`` rotated by the model's own functions."""
+    """x ``[1, N, S, 2*pairs]`` rotated by the model's own functions."""
     import torch
 
     code, rotary = peer.code(), peer.rotary()(peer.make_config())
     q, positions = torch.from_numpy(x), torch.tensor([POSITIONS])
+    if model.params.rope_mode is RopeMode.VISION:
+        tokens = q[0].transpose(0, 1)
+        turned = rotary(tokens, torch.tensor([HEIGHTS, WIDTHS]).T)
+        return code.apply_rotary_pos_emb_vision(tokens, tokens, *turned)[0].transpose(0, 1)[None].numpy()
+    if model.params.rope_mode.has_sections:
+        positions = torch.tensor([POSITIONS, HEIGHTS, WIDTHS])[:, None]
     layer = {} if peer.layer_type is None else {"layer_type": peer.layer_type}
     turned = rotary(q, positions, **layer)
     if model.name == "deepseek-v2-lite":
@@ -277,8 +307,8 @@ def rotated_by_transformers(model: ModelRope, peer: Peer, x: np.ndarray) -> np.n
 
 
 def assert_rotated(model: ModelRope, x: np.ndarray, got: np.ndarray) -> None:
-    """x and got ``[1, S, N, n_dims]``."""
-    positions = np.array(POSITIONS[:COMPARED])
+    """x and got ``[1, S, N, 2*pairs]``."""
+    positions = positions_of(model)[..., :COMPARED]
     factors = None if model.freq_factors is None else np.array(model.freq_factors, np.float32)
     expected = rope(x, positions, model.params, factors)
     c, s = cos_sin(positions, model.params, factors)
@@ -292,7 +322,7 @@ def assert_rotated(model: ModelRope, x: np.ndarray, got: np.ndarray) -> None:
 def test_dimensions_pair_up_as_in_transformers(peered: tuple[ModelRope, Peer]) -> None:
     model, peer = peered
     rng = np.random.default_rng(7)
-    x = rng.standard_normal((1, len(POSITIONS), 2, model.params.n_dims), np.float32)
+    x = rng.standard_normal((1, len(POSITIONS), 2, 2 * model.params.pairs), np.float32)
     got = rotated_by_transformers(model, peer, np.ascontiguousarray(x.swapaxes(1, 2))).swapaxes(1, 2)
     assert_rotated(model, x[:, :COMPARED], got[:, :COMPARED])
 
