@@ -1,5 +1,6 @@
 // Rope's tiling, replayed on the host: thousands of random calls are cut by op_host/rope_tiling.cpp
 // and walked through with the schedule the kernel itself runs (op_kernel/common/rope_schedule.h).
+#include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -40,14 +41,16 @@ struct Case {
 
 void describe(const Case& c) {
     const RopeTilingInput& i = c.in;
+    const RopeSide& s = i.shape.side[0];
     std::fprintf(stderr,
-                 "  arch %d cores %d [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-                 "] %s mode %d n_dims %d n_offs %d"
+                 "  arch %d cores %d [%" PRId64 ",%" PRId64 ",%" PRId64 "+%" PRId64 ",%" PRId64
+                 "] %s to %s mode %d n_dims %d n_offs %d"
                  " x %" PRId64 ",%" PRId64 ",%" PRId64 " out %" PRId64 ",%" PRId64 ",%" PRId64
                  "\n  key %d io %d parts %d x %d granule %d tile %d x %d block %d inner %d work %d queue %d\n",
-                 c.platform.arch, c.platform.cores, i.B, i.S, i.N, i.D, dtype_name(i.dtype), i.params.mode,
-                 i.params.n_dims, i.params.n_offs, i.x_stride[0], i.x_stride[1], i.x_stride[2], i.out_stride[0],
-                 i.out_stride[1], i.out_stride[2], static_cast<int>(c.launch.tiling_key), c.d.io, c.d.row_parts,
+                 c.platform.arch, c.platform.cores, i.shape.B, i.shape.S, s.N, i.shape.side[1].N, i.shape.D,
+                 dtype_name(i.dtype), dtype_name(i.out_dtype), i.params.mode, i.params.n_dims, i.params.n_offs,
+                 s.x_stride[0], s.x_stride[1], s.x_stride[2], s.out_stride[0], s.out_stride[1], s.out_stride[2],
+                 static_cast<int>(c.launch.tiling_key), c.d.io, c.d.row_parts,
                  c.d.head_parts, c.d.row_granule, c.d.tile_tokens, c.d.tile_heads, c.d.block_tokens, c.d.tokens_inner,
                  c.d.work_bytes, c.d.queue_bytes);
 }
@@ -63,23 +66,36 @@ void describe(const Case& c) {
 
 // ---- making calls -----------------------------------------------------------------------------
 
-void make_contiguous(RopeTilingInput* in) {
-    for (int64_t* stride : {in->x_stride, in->out_stride}) {
-        stride[2] = in->D;
-        stride[1] = in->N * in->D;
-        stride[0] = in->S * in->N * in->D;
-    }
-    in->pos_stride[0] = 0;
-    in->pos_stride[1] = 1;
+void make_contiguous(RopeShape* s) {
+    for (int k = 0; k < s->sides; ++k)
+        for (int64_t* stride : {s->side[k].x_stride, s->side[k].out_stride}) {
+            stride[2] = s->D;
+            stride[1] = s->side[k].N * s->D;
+            stride[0] = s->S * s->side[k].N * s->D;
+        }
+    s->pos_stride[0] = 0;
+    s->pos_stride[1] = 1;
 }
 
-RopeTilingInput call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, int32_t mode) {
+void set_mode(RopeTilingInput* in, int32_t mode) {
+    RopeShape& s = in->shape;
+    in->params.mode = mode;
+    in->params.n_dims = static_cast<int32_t>(mode == NPU_ROPE_MODE_VISION ? s.D / 2 : s.D / 2 * 2);
+    if (!rope_has_sections(mode)) return;
+    const int32_t sections[4] = {2, 1, 1, 0};
+    std::copy(sections, sections + 4, in->params.sections);
+    for (int axis = 0; axis < 4; ++axis) s.pos_axis[axis] = axis * s.S;
+}
+
+RopeTilingInput call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, int32_t mode, int64_t keys = 0) {
     RopeTilingInput in;
-    in.B = B, in.S = S, in.N = N, in.D = D;
-    in.dtype = dtype;
-    make_contiguous(&in);
-    in.params.n_dims = static_cast<int32_t>(D / 2 * 2);
-    in.params.mode = mode;
+    in.shape.B = B, in.shape.S = S, in.shape.D = D;
+    in.shape.sides = keys > 0 ? 2 : 1;
+    in.shape.side[0].N = N;
+    in.shape.side[1].N = keys;
+    in.dtype = in.out_dtype = dtype;
+    make_contiguous(&in.shape);
+    set_mode(&in, mode);
     in.params.freq_base = 10000.0;
     in.params.freq_scale = 1.0;
     in.params.attn_factor = 1.0;
@@ -116,18 +132,47 @@ private:
 };
 
 // Strides of a permutation of (B, S, N) with gaps and signs; for x some of them 0.
-void random_strides(Random* r, const RopeTilingInput& in, int64_t* stride, bool may_repeat) {
+void random_strides(Random* r, const RopeShape& s, int64_t heads, int64_t* stride, bool may_repeat) {
     int order[3] = {2, 1, 0};
     if (r->chance(3)) std::swap(order[0], order[1]);
     if (r->chance(4)) std::swap(order[1], order[2]);
-    const int64_t sizes[3] = {in.B, in.S, in.N};
-    int64_t next = in.D;
+    const int64_t sizes[3] = {s.B, s.S, heads};
+    int64_t next = s.D;
     for (int k : order) {
         stride[k] = next + (r->chance(4) ? r->up_to(40) : 0);
         next = stride[k] * sizes[k];
         if (r->chance(8)) stride[k] = -stride[k];
         if (may_repeat && r->chance(12)) stride[k] = 0;
     }
+}
+
+// Sections of all kinds: empty ones, more than there are pairs, a single one.
+void random_sections(Random* r, RopeTilingInput* in) {
+    RopeShape& s = in->shape;
+    int32_t* sections = in->params.sections;
+    for (int axis = 0; axis < 4; ++axis)
+        sections[axis] = r->chance(4) ? 0 : static_cast<int32_t>(r->up_to(std::min<int64_t>(s.D / 4, 40)));
+    if (sections[0] + sections[1] + sections[2] == 0) sections[r->up_to(2)] = 1;
+    // Planes behind each other, four or three, in any order of memory.
+    int64_t step = r->of<int64_t>({s.S, s.B * s.S, -s.S, 1000});
+    bool three = r->chance(3);
+    for (int axis = 0; axis < 4; ++axis) s.pos_axis[axis] = three && axis == 3 ? 0 : axis * step;
+}
+
+// rope into rows of a cache, of x's type or a narrower one.
+void make_scattering(Random* r, RopeTilingInput* in) {
+    RopeShape& s = in->shape;
+    RopeSide& side = s.side[0];
+    in->scatters = true;
+    s.cache_rows = s.B * s.S + r->up_to(100);
+    int64_t head_step = s.D + (r->chance(3) ? r->up_to(20) : 0);
+    side.out_stride[0] = 0;
+    side.out_stride[1] = side.N * head_step + (r->chance(3) ? r->up_to(40) : 0);
+    side.out_stride[2] = head_step;
+    s.row_stride[0] = r->chance(2) ? s.S : 0;
+    s.row_stride[1] = r->of<int64_t>({1, 1, 2, -1});
+    in->rows_int64 = r->chance(2);
+    if (in->dtype == NPU_ROPE_FLOAT32 && r->chance(2)) in->out_dtype = NPU_ROPE_FLOAT16;
 }
 
 RopeTilingInput random_call(Random* r, int32_t arch) {
@@ -139,19 +184,27 @@ RopeTilingInput random_call(Random* r, int32_t arch) {
     if (r->chance(20)) S = 5000, N = std::min<int64_t>(N, 8), B = 1;
     int32_t dtype = r->of<int32_t>({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
     if (arch == kArch310p && dtype == NPU_ROPE_BFLOAT16) dtype = NPU_ROPE_FLOAT16;
-    RopeTilingInput in = call(B, S, N, D, dtype, r->of<int32_t>({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX}));
-    if (r->chance(2)) {
-        random_strides(r, in, in.x_stride, true);
-        random_strides(r, in, in.out_stride, false);
-    }
-    if (r->chance(2)) {
+    int32_t mode = r->of<int32_t>({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_NEOX,
+                                   NPU_ROPE_MODE_MROPE, NPU_ROPE_MODE_IMROPE, NPU_ROPE_MODE_VISION});
+    if (mode == NPU_ROPE_MODE_VISION) D = (D + 3) / 4 * 4;
+    int64_t keys = r->chance(3) ? r->of<int64_t>({1, 2, 8, 33}) : 0;
+    RopeTilingInput in = call(B, S, N, D, dtype, mode, keys);
+    RopeShape& s = in.shape;
+    for (int k = 0; k < s.sides; ++k)
+        if (r->chance(2)) {
+            random_strides(r, s, s.side[k].N, s.side[k].x_stride, true);
+            random_strides(r, s, s.side[k].N, s.side[k].out_stride, false);
+        }
+    if (mode != NPU_ROPE_MODE_VISION && r->chance(2)) {
         int64_t width = 1 + r->up_to(D / 2 - 1);
         in.params.n_dims = static_cast<int32_t>(2 * width);
         in.params.n_offs = static_cast<int32_t>(r->up_to((D - 2 * width) / 2) * 2);
         if (r->chance(2)) in.params.n_offs = 0;
     }
-    in.pos_stride[1] = r->of<int64_t>({1, 1, 2, 0, -1});
-    if (r->chance(2)) in.pos_stride[0] = in.S;
+    if (rope_has_sections(mode)) random_sections(r, &in);
+    s.pos_stride[1] = r->of<int64_t>({1, 1, 2, 0, -1});
+    if (r->chance(2)) s.pos_stride[0] = S;
+    if (keys == 0 && r->chance(5)) make_scattering(r, &in);
     in.positions_int64 = r->chance(2);
     in.has_factors = r->chance(3);
     in.forward = !r->chance(3);
@@ -177,6 +230,7 @@ void check_launch(const Case& c) {
 void check_ub(const Case& c) {
     const RopeTilingHead& d = c.d;
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens} * d.tile_heads, lanes = rows * d.row_pitch;
+    int64_t out_item = dtype_bytes(c.in.out_dtype);
     bool packed = d.io == kRopeIoPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
     int64_t total =
         int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.position_bytes + d.index_bytes;
@@ -185,15 +239,17 @@ void check_ub(const Case& c) {
                           d.cos_offset_bytes, d.lane_bytes, d.position_bytes, d.index_bytes})
         CHECK(c, bytes % 32 == 0 && bytes >= 0);
     CHECK(c, d.row_pitch * item % 32 == 0 && d.row_pitch >= d.head_size && (d.row_pitch - d.head_size) * item < 32);
-    CHECK(c, d.queue_bytes >= lanes * item);
-    CHECK(c, (item == 4 && !packed) || d.temp_offset_bytes >= lanes * 4);
+    CHECK(c, d.out_pitch * out_item % 32 == 0 && d.out_pitch >= d.head_size);
+    CHECK(c, (d.out_pitch - d.head_size) * out_item < 32);
+    CHECK(c, d.queue_bytes >= lanes * item && d.queue_bytes >= rows * d.out_pitch * out_item);
+    CHECK(c, (item == 4 && out_item == 4 && !packed) || d.temp_offset_bytes >= lanes * 4);
     CHECK(c, d.work_bytes >= d.temp_offset_bytes + lanes * 4);
     int64_t table = int64_t{d.block_tokens} * d.table_width;
     CHECK(c, d.work_bytes >= 4 * (3 * table + 21 * d.token_slots));
     CHECK(c, d.work_bytes >= 4 * (12 * round_up(d.n_dims / 2, 8) + 6 * d.setup_lanes));
     CHECK(c, d.cos_offset_bytes >= table * 4 && d.table_bytes >= d.cos_offset_bytes + table * 4);
     CHECK(c, d.lane_bytes == 16 * d.table_width);
-    CHECK(c, d.position_bytes == d.token_slots * (c.in.positions_int64 ? 8 : 4));
+    CHECK(c, d.position_bytes == d.planes * d.token_slots * (c.in.positions_int64 ? 8 : 4));
     CHECK(c, d.token_slots >= d.block_tokens && d.token_slots % 32 == 0);
     int64_t index = int64_t{d.index_rows} * d.row_pitch * 4;
     CHECK(c, d.index_bytes == (gathers ? index : 0) + (packed ? 2 * index + 64 : 0));
@@ -213,7 +269,7 @@ void check_instructions(const Case& c) {
     CHECK(c, halves ||
                  (d.lane_first + d.table_width >= d.n_offs + d.n_dims && d.lane_first + d.table_width <= d.row_pitch));
     CHECK(c, c.launch.tiling_key != kRopeSwapByShifts ||
-                 (c.platform.arch != kArch310p && !d.neox && dtype_bytes(c.in.dtype) == 2));
+                 (c.platform.arch != kArch310p && !d.halves && dtype_bytes(c.in.dtype) == 2));
 }
 
 // Either the heads or the tokens of a tile can be an instruction's repeats.
@@ -246,7 +302,8 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
         int64_t token = d.tokens_inner ? row % inner : row / inner, head = d.tokens_inner ? row / inner : row % inner;
         // The caller's batch and token, from the merged ones.
         int64_t flat = tile.batch * d.seq + tile.token + token;
-        int64_t expected = flat / c.in.S * stride[0] + flat % c.in.S * stride[1] + (tile.head + head) * stride[2];
+        int64_t S = c.in.shape.S;
+        int64_t expected = flat / S * stride[0] + flat % S * stride[1] + (tile.head + head) * stride[2];
         if (at != expected) {
             CHECK(c, at == expected);
             return;
@@ -257,12 +314,53 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
 void check_positions(const Case& c, const Tile& tile) {
     for (int64_t token = 0; token < tile.tokens; ++token) {
         int64_t flat = tile.batch * c.d.seq + tile.token + token;
-        int64_t expected = flat / c.in.S * c.in.pos_stride[0] + flat % c.in.S * c.in.pos_stride[1];
+        const RopeShape& s = c.in.shape;
+        int64_t expected = flat / s.S * s.pos_stride[0] + flat % s.S * s.pos_stride[1];
         int64_t block_token = tile.token - tile.table_row;  // where the block's positions begin
         int64_t at = tile.batch * c.d.pos_stride[0] + block_token * c.d.pos_stride[1] +
                      (tile.table_row + token) * c.d.pos_stride[1];
         if (c.d.rows > 1) CHECK(c, at == expected);
+        if (!c.in.scatters) continue;
+        int64_t index = flat / s.S * s.row_stride[0] + flat % s.S * s.row_stride[1];
+        int64_t found = tile.batch * c.d.index_stride[0] + (tile.token + token) * c.d.index_stride[1];
+        if (c.d.rows > 1) CHECK(c, found == index);
     }
+}
+
+// A tile's rows where they come from and, unless they are scattered, where they go.
+void check_memory(const Case& c, const Tile& tile, bool fuse) {
+    const RopeSide& side = c.in.shape.side[tile.side];
+    const RopeSideTiling& d = c.d.side[tile.side];
+    CHECK(c, tile.side < c.in.shape.sides && tile.head + tile.heads <= side.N);
+    check_runs(c, tile, d.x_stride, side.x_stride, fuse);
+    if (!c.in.scatters) return check_runs(c, tile, d.out_stride, side.out_stride, fuse);
+    CHECK(c, !c.d.tokens_inner && c.d.io != kRopeIoPacked && c.d.cache_rows == c.in.shape.cache_rows);
+    CHECK(c, d.out_stride[1] == side.out_stride[1]);
+    CHECK(c, d.out_stride[2] == side.out_stride[2] || side.N == 1);
+}
+
+// Each lane of the table is turned by one plane of positions, its axis's.
+void check_planes(const Case& c) {
+    const RopeTilingHead& d = c.d;
+    if (!rope_has_sections(c.in.params.mode)) {
+        CHECK(c, d.planes == 1 && d.plane_offset[0] == 0);
+        return;
+    }
+    std::vector<RopePairRule> rules = rope_pair_rules(c.in.params);
+    CHECK(c, d.planes >= 1 && d.planes <= 4 && rules.size() == static_cast<size_t>(d.n_dims / 2));
+    bool halves = c.launch.tiling_key == kRopeHalves;
+    for (int32_t lane = 0; lane < d.table_width; ++lane) {
+        int32_t inside = lane + d.lane_first - d.n_offs;
+        int32_t pair = halves ? lane : inside % (d.n_dims / 2);
+        int planes = 0, plane = 0;
+        for (int k = 0; k < 4; ++k)
+            if (c.data.plane_lanes[k][lane / 64] >> lane % 64 & 1) ++planes, plane = k;
+        CHECK(c, planes == 1 && plane < d.planes);
+        if (!halves && (inside < 0 || inside >= d.n_dims)) continue;
+        CHECK(c, d.plane_offset[plane] == c.in.shape.pos_axis[rules[static_cast<size_t>(pair)].axis]);
+    }
+    for (int k = 0; k < d.planes; ++k)
+        for (int j = 0; j < k; ++j) CHECK(c, d.plane_offset[k] != d.plane_offset[j]);
 }
 
 // All units' tiles together are every row of every head once, on any number of cores.
@@ -283,11 +381,11 @@ void check_cover(const Case& c, int64_t cores) {
             check_repeats(c, tile);
             check_positions(c, tile);
             bool fuse = d.io == kRopeIoPacked || d.row_pitch == d.head_size;
-            check_runs(c, tile, d.x_stride, c.in.x_stride, fuse);
-            check_runs(c, tile, d.out_stride, c.in.out_stride, fuse);
+            check_memory(c, tile, fuse);
+            int64_t first = (tile.side ? d.first_heads : 0) + tile.head;
             for (int64_t t = 0; t < tile.tokens; ++t)
                 for (int64_t h = 0; h < tile.heads; ++h)
-                    ++seen[static_cast<size_t>((tile.batch * d.seq + tile.token + t) * d.heads + tile.head + h)];
+                    ++seen[static_cast<size_t>((tile.batch * d.seq + tile.token + t) * d.heads + first + h)];
         }
     }
     bool once = true;
@@ -326,12 +424,15 @@ void random_calls_are_cut_soundly() {
     for (int k = 0; k < 6000; ++k) {
         const char* soc = kSocs[k % 4];
         RopeTilingInput in = random_call(&random, find_platform(soc)->arch);
-        if (in.B * in.S * in.N > 60000) in.S = std::max<int64_t>(1, 60000 / (in.B * in.N));
-        if (in.x_stride[1] == in.N * in.D && in.x_stride[2] == in.D) make_contiguous(&in);
+        RopeShape& s = in.shape;
+        if (s.B * s.S * s.heads() > 60000) s.S = std::max<int64_t>(1, 60000 / (s.B * s.heads()));
+        const int64_t* x = s.side[0].x_stride;
+        if (!in.scatters && x[1] == s.side[0].N * s.D && x[2] == s.D) make_contiguous(&s);
         Case c = cut(in, soc);
         check_launch(c);
         check_ub(c);
         check_instructions(c);
+        check_planes(c);
         check_balance(c);
         check_cover(c, c.launch.block_dim);
         if (k % 16 == 0) check_cover(c, 3);
@@ -373,24 +474,24 @@ void check_large(const Case& c) {
         tiles.Init(&c.d, unit, units_of(c.d));
         Tile tile;
         for (int k = 0; k < 40 && tiles.Next(&tile); ++k) {
-            check_runs(c, tile, c.d.x_stride, c.in.x_stride, true);
-            check_runs(c, tile, c.d.out_stride, c.in.out_stride, true);
+            check_memory(c, tile, true);
         }
     }
 }
 
 void sizes_beyond_2_to_31_keep_their_offsets() {
     for (const char* soc : {"Ascend910B1", "Ascend310P3"})
-        for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX}) {
+        for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_IMROPE}) {
             Case most = cut(call(1, 1048576, 512, 1024, NPU_ROPE_FLOAT16, mode), soc);
             check_large(most);
             Case transposed = most;
             RopeTilingInput in = most.in;
-            in.x_stride[1] = in.D;
-            in.x_stride[2] = in.S * in.D;
+            in.shape.side[0].x_stride[1] = in.shape.D;
+            in.shape.side[0].x_stride[2] = in.shape.S * in.shape.D;
             transposed = cut(in, soc);
             check_large(transposed);
         }
+    check_large(cut(call(1, 1048576, 64, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_MROPE, 8), "Ascend910B1"));
     Case tokens = cut(call(1, 1048576, 1, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     check_cover(tokens, tokens.launch.block_dim);
 }
@@ -416,6 +517,27 @@ void unaligned_rows_of_310p_are_packed_and_cut_at_32_bytes() {
     CHECK(tiny, tiny.d.io == kRopeIoScalar);
     Case whole_tokens = cut(call(1, 7, 4, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
     CHECK(whole_tokens, whole_tokens.d.io == kRopeIoPacked && whole_tokens.d.tile_heads == 4);
+}
+
+void axes_whose_positions_lie_together_are_one_plane() {
+    RopeTilingInput in = call(1, 5, 2, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_MROPE);  // sections 2, 1, 1, 0
+    Case three = cut(in, "Ascend910B1");
+    CHECK(three, three.d.planes == 3 && three.data.plane_lanes[0][0] == 0x33333333);
+    CHECK(three, three.data.plane_lanes[1][0] == 0x44444444 && three.data.plane_lanes[2][0] == 0x88888888);
+    in.params.sections[3] = 4;
+    in.shape.pos_axis[3] = 0;  // as time's
+    Case same = cut(in, "Ascend910B1");
+    CHECK(same, same.d.planes == 3 && same.data.plane_lanes[0][0] == 0xf3f3f3f3);
+    in.params.sections[1] = in.params.sections[2] = 0;
+    Case one = cut(in, "Ascend910B1");
+    CHECK(one, one.d.planes == 1 && one.data.plane_lanes[0][0] == 0xffffffff);
+}
+
+void two_tensors_share_a_cores_table() {
+    Case decode = cut(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
+    CHECK(decode, decode.d.heads == 40 && decode.d.first_heads == 32 && decode.d.head_parts >= 8);
+    Case prefill = cut(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
+    CHECK(prefill, prefill.launch.block_dim == 48 && prefill.d.head_parts == 1 && prefill.d.tile_heads >= 32);
 }
 
 void turns_are_the_frequencies() {
@@ -481,6 +603,8 @@ constexpr Test kTests[] = {
     TEST(sizes_beyond_2_to_31_keep_their_offsets),
     TEST(one_row_is_one_tile),
     TEST(unaligned_rows_of_310p_are_packed_and_cut_at_32_bytes),
+    TEST(axes_whose_positions_lie_together_are_one_plane),
+    TEST(two_tensors_share_a_cores_table),
     TEST(turns_are_the_frequencies),
     TEST(whole_turns_are_left_out_unless_factors_divide_them),
     TEST(what_an_npu_does_not_take_is_said),
