@@ -54,6 +54,9 @@ typedef struct npu_sim_launch {
 NPU_SIM_EXPORT int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_count,
                                    const npu_sim_arg* args, int32_t arg_count, const npu_sim_launch* launch);
 
+/* How many kernels this thread has launched so far. */
+NPU_SIM_EXPORT uint64_t npu_sim_launches(void);
+
 /* JSON of this thread's last launch; valid until its next one. */
 NPU_SIM_EXPORT const char* npu_sim_report(void);
 

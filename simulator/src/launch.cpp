@@ -18,6 +18,7 @@ constexpr uint32_t kNumbersWrap = 1u << 30;
 
 thread_local Machine* g_machine = nullptr;
 thread_local std::string g_report;
+thread_local uint64_t g_launches = 0;
 
 // ---- memory --------------------------------------------------------------------------------------
 
@@ -443,8 +444,11 @@ int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_
         g_report = j.done();
         return NPU_SIM_BROKEN_RULE;
     }
+    ++g_launches;
     return run(job);
 }
+
+uint64_t npu_sim_launches(void) { return npu_sim::g_launches; }
 
 const char* npu_sim_report(void) { return npu_sim::g_report.c_str(); }
 

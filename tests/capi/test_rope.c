@@ -192,7 +192,8 @@ static void test_attribute_errors(void) {
     BAD(c.params.n_offs = 4, VALUE, "[rope] n_offs + n_dims must be at most the head size 6 but got 8.");
     BAD(c.params.mode = 5, VALUE,
         "[rope] mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got 5.");
-    BAD(c.params.mode = NPU_ROPE_MODE_MROPE, VALUE, "[rope] mode must be normal (0) or neox (2) but got mrope (8).");
+    BAD(c.params.mode = NPU_ROPE_MODE_MROPE, VALUE,
+        "[rope] sections must name time, height or width in mode mrope but got [0, 0, 0, 0].");
     BAD(c.params.freq_base = 0, VALUE, "[rope] freq_base must be positive and finite but got 0.");
     BAD(c.params.freq_base = -NAN, VALUE, "[rope] freq_base must be positive and finite but got nan.");
     BAD(c.params.freq_scale = -1, VALUE, "[rope] freq_scale must be positive and finite but got -1.");

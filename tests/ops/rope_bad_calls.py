@@ -154,8 +154,33 @@ YARN = {"ext_factor": 1.0, "n_ctx_orig": 4096}
 EVEN = "n_dims must be a positive even number but got"
 OFFS = "n_offs must be an even number >= 0 but got"
 MODES = "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got"
-EXECUTED = "mode must be normal (0) or neox (2) but got"
+NO_SECTIONS = "sections must name time, height or width in mode"
+F_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
+F_VISION = "freq_factors must have one dimension of at least n_dims = 4 elements but got shape"
+FOUR = (
+    "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3] or [3,B,S]"
+)
 WHEN = "when ext_factor is not 0"
+
+
+
+def sectioned(*shape, factors=None, mode=8, n_dims=8):
+    """A call in a mode with sections, its positions of that shape."""
+
+    def make():
+        given = None if factors is None else np.ones(factors, np.float32)
+        call = Call(positions=np.ones(shape, np.int32), factors=given)
+        return call.with_attributes(mode=mode, sections=(1, 1, 1, 0), n_dims=n_dims)
+
+    return make
+
+
+def far_plane():
+    call = sectioned(4, S)()
+    call.positions = np.ones((4, S), np.int64)
+    call.positions[2, 1] = 2**31
+    return call
+
 
 ATTRIBUTES = [
     attribute("n_dims-odd", f"{EVEN} 7.", n_dims=7),
@@ -169,9 +194,36 @@ ATTRIBUTES = [
         "n_offs-huge", "n_offs + n_dims must be at most the head size 8 but got 2147483654.", n_offs=2**31 - 2
     ),
     attribute("mode-unknown", f"{MODES} 3.", mode=3),
-    attribute("mode-mrope", f"{EXECUTED} mrope (8).", mode=8),
-    attribute("mode-vision", f"{EXECUTED} vision (24).", mode=24),
-    attribute("mode-imrope", f"{EXECUTED} imrope (40).", mode=40),
+    attribute("sections-none", f"{NO_SECTIONS} mrope but got [0, 0, 0, 0].", mode=8),
+    attribute("sections-extra", f"{NO_SECTIONS} imrope but got [0, 0, 0, 4].", mode=40, sections=(0, 0, 0, 4)),
+    attribute(
+        "sections-too-wide",
+        "sections must add up to at most the head size 8 but got [3, 3, 3, 0].",
+        mode=8,
+        sections=(3, 3, 3, 0),
+    ),
+    attribute(
+        "vision-n_dims",
+        "n_dims must be half the head size in mode vision but got 6 of 8.",
+        mode=24,
+        sections=(1, 1, 0, 0),
+        n_dims=6,
+    ),
+    attribute(
+        "vision-n_offs",
+        "n_offs must be 0 in mode vision but got 2.",
+        mode=24,
+        sections=(1, 1, 0, 0),
+        n_dims=4,
+        n_offs=2,
+    ),
+    Bad("mrope-positions", sectioned(S), f"{FOUR} in mode mrope but got [3]."),
+    Bad("mrope-positions-2", sectioned(2, S), f"{FOUR} in mode mrope but got [2, 3]."),
+    Bad("mrope-positions-flat", sectioned(3 * S), f"{FOUR} in mode mrope but got [9]."),
+    Bad("mrope-positions-batch", sectioned(4, 1, S), f"{FOUR} in mode mrope but got [4, 1, 3]."),
+    Bad("mrope-factors", sectioned(4, S, factors=3), f"{F_SHAPE} [3]."),
+    Bad("vision-factors", sectioned(4, S, factors=3, mode=24, n_dims=4), f"{F_VISION} [3]."),
+    Bad("mrope-far", far_plane, "positions must be in the int32 range but got 2147483648."),
     attribute("freq_base-zero", "freq_base must be positive and finite but got 0.", freq_base=0.0),
     attribute("freq_base-negative", "freq_base must be positive and finite but got -2.5.", freq_base=-2.5),
     attribute("freq_base-nan", "freq_base must be positive and finite but got nan.", freq_base=float("nan")),
@@ -222,7 +274,6 @@ X_SHAPE = "x must have shape [B,S,N,D] or [S,N,D] but got"
 P_SHAPE = "positions must have shape [S] = [3] or [B, S] = [2, 3] but got"
 P_TYPE = "positions must be int32 or int64 but got"
 P_RANGE = "positions must be in the int32 range but got"
-F_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
 F_VALUE = "freq_factors must be positive and finite but got"
 NAMED = PYTHON  # paths that know every dtype's name
 

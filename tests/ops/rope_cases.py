@@ -35,6 +35,8 @@ class Case:
     sizes: tuple[int, int, int, int] = (2, 5, 3, 64)  # B, S, N, D; B = 0 in rank 3 means no batch
     rank: int = 4
     window: str = "full"  # which part of the head is rotated
+    sections: str = "cover"  # of the modes that have some
+    planes: str = "four"  # how those modes' positions come
     freq_factors: str = "none"
     scaling: str = "none"
     attn_factor: float = 1.0
@@ -54,10 +56,12 @@ class Case:
 
 FACTORS = {
     "dtype": ["float32", "float16", "bfloat16", "float64"],
-    "mode": ["normal", "neox"],
+    "mode": ["normal", "neox", "mrope", "imrope", "vision"],
     "framework": ["numpy", "torch"],
     "rank": [4, 3],
     "window": ["full", "front", "middle", "back"],
+    "sections": ["cover", "repeat", "beyond", "empty", "no-time", "only-time"],
+    "planes": ["four", "three", "flat"],
     "freq_factors": ["none", "given", "longer", "strided"],
     "scaling": ["none", "linear", "yarn", "half-yarn"],
     "attn_factor": [1.0, 1.3, -0.7],
@@ -75,6 +79,13 @@ def possible(case):
     if case.framework == "torch" and "reversed" in (case.x_layout, case.positions):
         return False
     if case.out == "in-place" and case.x_layout in ("shared-batch", "non-unit"):
+        return False
+    if case.mode == "vision" and (case.window != "full" or case.sizes[3] % 4):
+        return False
+    if case.mode in ("normal", "neox") and (case.sections, case.planes) != ("cover", "four"):
+        return False
+    # Flat positions are a token's, whatever its batch, and of one stride.
+    if case.planes == "flat" and case.positions in ("per-batch", "shared", "strided"):
         return False
     return case.x_layout == "contiguous" or case.out != "beside-x"
 
@@ -95,9 +106,12 @@ def params_of(case):
         "yarn": YARN,
         "half-yarn": {**YARN, "ext_factor": 0.5, "beta_fast": 16.0, "beta_slow": 2.0},
     }[case.scaling]
+    if case.mode == "vision":
+        n_dims //= 2
     return RopeParams(
         n_dims,
         case.mode,
+        sections=sections_of(case, n_dims),
         freq_base=case.freq_base,
         attn_factor=case.attn_factor,
         n_offs=n_offs,
@@ -105,7 +119,36 @@ def params_of(case):
     )
 
 
+def sections_of(case, n_dims):
+    """Time, height, width, extra, in pairs: with two empty ones, more of them than pairs, and so on."""
+    if case.mode in ("normal", "neox"):
+        return None
+    pairs = n_dims if case.mode == "vision" else n_dims // 2
+    third, fifth = max(1, pairs // 3), max(1, pairs // 5)
+    return {
+        "cover": (pairs - 2 * third, third, third, 0) if pairs >= 3 else (1, 0, 0, 0),
+        "repeat": (fifth, fifth, 1, 1),
+        "beyond": (third, pairs, 1, 0) if pairs >= 4 else (0, 1, 0, 0),
+        "empty": (third, 0, third, 0),
+        "no-time": (0, fifth, third, fifth),
+        "only-time": (3 if n_dims >= 4 else 1, 0, 0, 0),
+    }[case.sections]
+
+
 def positions_of(case, rng):
+    """As the call takes them."""
+    if case.mode in ("normal", "neox"):
+        return plain_positions(case, rng)
+    planes = [plain_positions(case, rng) + (3 * k if case.positions != "extreme" else 0) for k in range(4)]
+    if case.positions == "strided":  # each plane lies strided in memory
+        spread = np.zeros((4, 2 * planes[0].size), planes[0].dtype)[:, ::2]
+        spread[...] = planes
+        return spread[:3] if case.planes == "three" else spread
+    stacked = np.stack(planes)
+    return {"four": stacked, "three": stacked[:3], "flat": stacked.reshape(-1)}[case.planes]
+
+
+def plain_positions(case, rng):
     B, S = case.sizes[:2]
     ascending = np.arange(S, dtype=np.int32) + 1000
     batched = case.rank == 4
@@ -126,7 +169,7 @@ def positions_of(case, rng):
 def factors_of(case, params, rng):
     if case.freq_factors == "none":
         return None
-    pairs = params.n_dims // 2
+    pairs = params.pairs
     n = pairs + 7 if case.freq_factors == "longer" else pairs
     factors = rng.uniform(0.8, 40, n).astype(np.float32)
     if case.freq_factors == "strided":
@@ -235,7 +278,8 @@ def expected_and_bound(
     x, positions, params, factors, *, dtype, forward=True, angle="exact", e_angle=E_ANGLE_HOST
 ):
     """The float64 result and how far each element may lie from it."""
-    c, s = reference.cos_sin(positions, params, factors, forward=forward, policy=angle)
+    planes = reference.position_planes(positions, params)
+    c, s = reference.cos_sin(planes, params, factors, forward=forward, policy=angle)
     c, s = c[..., None, :], s[..., None, :]
     wide = np.asarray(x).astype(np.float64)
     expected = reference.rotate(wide, c, s, params)

@@ -29,9 +29,11 @@ from npu_rope import RopeParams, rope_
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
 
 DTYPES = FACTORS["dtype"]
-MODES = FACTORS["mode"]
-WIDE = {"dtype": DTYPES, "mode": MODES, "framework": FACTORS["framework"]}
+MODES, SECTIONED = FACTORS["mode"][:2], FACTORS["mode"][2:]
+WIDE = {"dtype": DTYPES, "mode": FACTORS["mode"], "framework": FACTORS["framework"]}
 BASES = [Case(dtype=d, mode=m, framework=f) for d in DTYPES for m in MODES for f in WIDE["framework"]]
+BASES += [Case(mode=m) for m in SECTIONED]
+BASES += [Case(d, m, f) for d, m, f in zip(DTYPES[1:], SECTIONED, ("numpy", "torch", "numpy"), strict=True)]
 ONE_FACTOR = BASES + [
     replace(base, **{name: value})
     for base in BASES
@@ -122,8 +124,10 @@ SIZES = {
     "S": [1, 2, 37, 300],
     "B": [1, 3],
     "dtype": DTYPES,
-    "mode": MODES,
+    "mode": FACTORS["mode"],
     "window": FACTORS["window"],
+    "sections": FACTORS["sections"],
+    "planes": FACTORS["planes"],
     "x_layout": FACTORS["x_layout"][:4],
     "out": FACTORS["out"],
     "freq_factors": ["none", "given"],
@@ -146,7 +150,7 @@ DECODE_AND_PREFILL = [(1, 1, 32, 128), (64, 1, 8, 128), (3, 1, 128, 192), (1, 70
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, "imrope"])
 @pytest.mark.parametrize("sizes", DECODE_AND_PREFILL, ids=str)
 def test_decode_and_prefill_meet_the_bound(sizes, mode, dtype, backend, guarded):
     case = Case(dtype=dtype, mode=mode, sizes=sizes, window="back" if sizes[3] == 576 else "full")
@@ -179,6 +183,62 @@ def test_modes_pair_the_dimensions_they_are_defined_to(mode, pairs, backend):
         bound = rotation_bound(x, COS, SIN, expected, params, dtype, e_angle_of(backend))
         y = try_rope(x.astype(NUMPY_DTYPES[dtype]), np.array([2]), params, backend=backend)
         assert y is None or worst_ratio(y, expected, bound)[0] <= 1
+
+
+def test_a_mode_with_sections_turns_each_pair_by_its_axis(backend):
+    """Positions 2, 3, 5, 7 of time, height, width and extra; pairs of angle position * 1."""
+    x, ones = np.zeros((1, 1, 16)), np.ones(8)
+    x[..., :8] = 1
+    positions = np.array([[2], [3], [5], [7]], np.int32)
+    turned = {
+        ("mrope", (1, 2, 1, 2)): [2, 3, 3, 5, 7, 7, 2, 3],
+        ("mrope", (0, 0, 3, 0)): [5] * 8,
+        ("imrope", (3, 2, 1, 2)): [2, 3, 5, 2, 3, 7, 2, 7],
+        ("vision", (2, 1, 0, 1)): [2, 2, 3, 7, 2, 2, 3, 7],
+    }
+    for (mode, sections), angles in turned.items():
+        n_dims = 8 if mode == "vision" else 16
+        params = RopeParams(n_dims, mode, sections=sections, freq_base=1.0)
+        y = try_rope(x.astype(np.float32), positions, params, backend=backend)
+        expected = np.concatenate([np.cos(angles), np.sin(angles)]) * np.tile(ones, 2)
+        assert np.abs(y[0, 0] - expected).max() <= 2 * e_angle_of(backend)
+
+
+def test_vision_counts_frequencies_anew_where_a_section_begins(backend):
+    """Frequencies are powers of 0.01. An empty section begins where its neighbour does; only the
+    first of the two counts anew there (ggml's rule)."""
+    x = np.zeros((1, 1, 16), np.float32)
+    x[..., :8] = 1
+    positions = np.ones((4, 1), np.int32)
+    powers_of = {
+        (2, 2, 0, 0): [0, 1, 0, 1, 0, 1, 0, 1],
+        (3, 1, 4, 0): [0, 1, 2, 0, 0, 1, 2, 3],
+        (2, 0, 2, 0): [0, 1, 2, 3, 0, 1, 6, 7],
+        (0, 2, 1, 1): [0, 1, 0, 0, 4, 5, 0, 0],
+    }
+    for sections, powers in powers_of.items():
+        params = RopeParams(8, "vision", sections=sections, freq_base=1e8)
+        y = try_rope(x, positions, params, backend=backend)
+        angles = 0.01 ** np.array(powers, float)
+        expected = np.concatenate([np.cos(angles), np.sin(angles)])
+        assert np.abs(y[0, 0] - expected).max() <= 2 * e_angle_of(backend)
+
+
+@pytest.mark.parametrize("mode", SECTIONED)
+def test_positions_of_all_forms_mean_the_same(mode, backend, guarded):
+    """Four planes, flat, by batch; and three, whose fourth is time's."""
+    rng = np.random.default_rng(5)
+    x, planes = rng.standard_normal((2, 7, 2, 32)).astype(np.float32), rng.integers(0, 999, (4, 7))
+    params = RopeParams(16 if mode == "vision" else 32, mode, sections=(4, 2, 2, 3))
+
+    def run(positions):
+        return try_rope(x, positions, params, backend=backend)
+
+    batched = np.broadcast_to(planes[:, None], (4, 2, 7))
+    for same in (planes.reshape(-1), planes.astype(np.int32), batched, np.asfortranarray(planes)):
+        assert np.array_equal(run(same), run(planes))
+    assert np.array_equal(run(planes[:3]), run(planes[[0, 1, 2, 0]]))
+    assert np.array_equal(run(batched[:3]), run(planes[[0, 1, 2, 0]]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

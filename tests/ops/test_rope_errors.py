@@ -276,10 +276,3 @@ def test_rope_in_place_refuses_a_read_only_array(backend_name):
     x.flags.writeable = False
     with pytest.raises(ValueError, match="out must be writeable but got a read-only array"):
         rope_(x, positions, RopeParams(8), backend=backend_name)
-
-
-def test_every_mode_that_is_not_executed_is_refused_by_name(backend):
-    for mode in (RopeMode.MROPE, RopeMode.VISION, RopeMode.IMROPE):
-        x, positions = ones("numpy")
-        with pytest.raises(ValueError, match=rf"but got {mode.name.lower()} \({mode.value}\)\.$"):
-            rope(x, positions, RopeParams(8, mode, sections=(1, 1, 1, 1)), backend=backend)
