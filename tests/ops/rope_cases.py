@@ -125,6 +125,8 @@ def sections_of(case, n_dims):
         return None
     pairs = n_dims if case.mode == "vision" else n_dims // 2
     third, fifth = max(1, pairs // 3), max(1, pairs // 5)
+    if case.sizes[3] < 16:
+        return (1, 0, 0, 0)
     return {
         "cover": (pairs - 2 * third, third, third, 0) if pairs >= 3 else (1, 0, 0, 0),
         "repeat": (fifth, fifth, 1, 1),
