@@ -48,16 +48,29 @@ def is_same_view(a: StridedView, b: StridedView) -> bool:
 
 
 def may_share_memory(a: StridedView, b: StridedView) -> bool:
-    """A common byte is possible. Exact for two views with the same nested strides."""
+    """A common byte is possible. Exact for two views whose strides nest when taken together (slices
+    of one buffer, of any sizes)."""
     if a.is_empty() or b.is_empty():
         return False
     (first_a, end_a), (first_b, end_b) = a.span(), b.span()
     if end_a <= first_b or end_b <= first_a:
         return False
-    same = a.dims() == b.dims() and a.item_bytes == b.item_bytes
-    if not same or not _nested(a.dims(), a.item_bytes):
+    if a.item_bytes != b.item_bytes:
         return True
-    return _reachable(a.dims(), first_b - first_a, a.item_bytes)
+    both = _merged(a.dims(), b.dims())
+    if not _nested([(max(m, n), stride) for stride, m, n in both], a.item_bytes):
+        return True
+    return _reachable(both, first_b - first_a, a.item_bytes)
+
+
+def _merged(a: list[Dim], b: list[Dim]) -> list[tuple[int, int, int]]:
+    """The strides of both, widest first: (stride, a's size, b's size)."""
+    both, a, b = [], list(a), list(b)
+    while a or b:
+        stride = max(dims[0][1] for dims in (a, b) if dims)
+        sizes = [dims.pop(0)[0] if dims and dims[0][1] == stride else 1 for dims in (a, b)]
+        both.append((stride, sizes[0], sizes[1]))
+    return both
 
 
 def _nested(dims: list[Dim], item_bytes: int) -> bool:
@@ -70,12 +83,12 @@ def _nested(dims: list[Dim], item_bytes: int) -> bool:
     return True
 
 
-def _reachable(dims: list[Dim], delta: int, item_bytes: int) -> bool:
-    """Some difference of two indices leads delta bytes further, give or take an element."""
+def _reachable(dims: list[tuple[int, int, int]], delta: int, item_bytes: int) -> bool:
+    """Some difference of an index of a and one of b leads delta bytes further, give or take an element."""
     if not dims:
         return abs(delta) < item_bytes
-    (size, stride), inner = dims[0], dims[1:]
+    (stride, size_a, size_b), inner = dims[0], dims[1:]
     near = delta // stride
     return any(
-        _reachable(inner, delta - d * stride, item_bytes) for d in (near, near + 1) if -size < d < size
+        _reachable(inner, delta - d * stride, item_bytes) for d in (near, near + 1) if -size_b < d < size_a
     )

@@ -40,14 +40,31 @@ int64_t extent(const Dim* dims, int n, int64_t item_bytes) {
     return e;
 }
 
-// Is there d with |d[k]| < size[k] and |delta - sum d[k]*stride[k]| < item_bytes? With nested
+// A stride of one or both of two views, and how often each of them takes it.
+struct SharedDim {
+    int64_t stride, size_a, size_b;
+};
+
+// The strides of both, widest first.
+int merge(const Dim* a, int na, const Dim* b, int nb, SharedDim* both) {
+    int n = 0;
+    for (int i = 0, j = 0; i < na || j < nb;) {
+        int64_t sa = i < na ? a[i].stride : 0, sb = j < nb ? b[j].stride : 0;
+        both[n++] = {std::max(sa, sb), sa >= sb ? a[i].size : 1, sb >= sa ? b[j].size : 1};
+        i += sa >= sb;
+        j += sb >= sa;
+    }
+    return n;
+}
+
+// Is there d with -size_b < d[k] < size_a and |delta - sum d[k]*stride[k]| < item_bytes? With nested
 // strides only the two multiples next to delta can work at each level.
-bool reachable(const Dim* dims, int n, int64_t delta, int64_t item_bytes) {
+bool reachable(const SharedDim* dims, int n, int64_t delta, int64_t item_bytes) {
     if (n == 0) return delta > -item_bytes && delta < item_bytes;
     int64_t q = delta / dims[0].stride;
     if (delta % dims[0].stride < 0) --q;
     for (int64_t d = q; d <= q + 1; ++d) {
-        if (d <= -dims[0].size || d >= dims[0].size) continue;
+        if (d <= -dims[0].size_b || d >= dims[0].size_a) continue;
         if (reachable(dims + 1, n - 1, delta - d * dims[0].stride, item_bytes)) return true;
     }
     return false;
@@ -77,11 +94,13 @@ bool may_share_memory(const StridedView& a, const StridedView& b) {
     auto first_a = static_cast<int64_t>(a.base) + low_a, first_b = static_cast<int64_t>(b.base) + low_b;
     if (first_a + extent(da, na, a.item_bytes) <= first_b) return false;
     if (first_b + extent(db, nb, b.item_bytes) <= first_a) return false;
-    bool same_strides = na == nb && a.item_bytes == b.item_bytes;
-    for (int k = 0; same_strides && k < na; ++k)
-        same_strides = da[k].size == db[k].size && da[k].stride == db[k].stride;
-    if (!same_strides || !nested(da, na, a.item_bytes)) return true;
-    return reachable(da, na, first_b - first_a, a.item_bytes);
+    if (a.item_bytes != b.item_bytes) return true;
+    SharedDim both[2 * kMaxDims];
+    Dim widest[2 * kMaxDims];
+    int n = merge(da, na, db, nb, both);
+    for (int k = 0; k < n; ++k) widest[k] = {std::max(both[k].size_a, both[k].size_b), both[k].stride};
+    if (!nested(widest, n, a.item_bytes)) return true;
+    return reachable(both, n, first_b - first_a, a.item_bytes);
 }
 
 bool is_same_view(const StridedView& a, const StridedView& b) {

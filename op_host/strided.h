@@ -22,8 +22,8 @@ struct StridedView {
 // which only as_strided makes, count as overlapping.
 bool is_injective(const StridedView& v);
 
-// True where a and b may touch a common byte. Exact for two views of one shape with the same
-// nested strides (slices of one buffer); by address range otherwise.
+// True where a and b may touch a common byte. Exact for two views whose strides nest when taken
+// together (slices of one buffer, of any sizes); by address range otherwise.
 bool may_share_memory(const StridedView& a, const StridedView& b);
 
 // True where a and b are element by element the same memory.
