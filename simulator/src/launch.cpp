@@ -333,6 +333,33 @@ int32_t bad_call(const std::string& text) {
     return NPU_SIM_BAD_CALL;
 }
 
+// What the kernel changed, and nothing else: two memories may lie one in the other's gaps.
+void copy_back(const Job& job, Pass& up) {
+    struct Change {
+        char* to;
+        const char* from;
+        size_t bytes;
+    };
+    std::vector<Change> changes;
+    for (int32_t i = 0; i < job.memory_count; ++i) {
+        const npu_sim_memory& m = job.memories[i];
+        if (m.role == NPU_SIM_IN) continue;
+        auto* to = static_cast<char*>(m.data);
+        auto* from = reinterpret_cast<const char*>(up.memory(i));
+        for (size_t at = 0; at < m.bytes;) {
+            if (to[at] == from[at]) {
+                ++at;
+                continue;
+            }
+            size_t end = at;
+            while (end < m.bytes && to[end] != from[end]) ++end;
+            changes.push_back({to + at, from + at, end - at});
+            at = end;
+        }
+    }
+    for (const Change& c : changes) std::memcpy(c.to, c.from, c.bytes);
+}
+
 int32_t run(const Job& job) {
     Pass up(job, false), down(job, true);
     const bool both = job.launch->block_dim > 1 && !job.launch->one_order;
@@ -346,8 +373,7 @@ int32_t run(const Job& job) {
         up.run();
     }
     const bool ok = up.errors.empty();
-    for (int32_t i = 0; ok && i < job.memory_count; ++i)
-        if (job.memories[i].role != NPU_SIM_IN) std::memcpy(job.memories[i].data, up.memory(i), job.memories[i].bytes);
+    if (ok) copy_back(job, up);
     if (job.launch->trace_path && !write_trace(up, *job.profile, job.launch->trace_path))
         return bad_call(std::string("cannot write ") + job.launch->trace_path);
     Json j;
