@@ -156,8 +156,7 @@ private:
         OrderV();
         AscendC::Sub(hi, temp, hi, pairs_);
         OrderV();
-        AscendC::Sub(lo, src, hi, pairs_);
-        OrderV();
+        AscendC::Sub(lo, src, hi, pairs_);  // not needed before what follows is ordered
     }
 
     // Independent of dst's last writer until the addition.
@@ -178,8 +177,7 @@ private:
         ToOffsets(lane.ReinterpretCast<uint32_t>(), pair, sizeof(float), width_);
         AscendC::Muls(sign, sign, 2.0f, width_);
         OrderV();
-        AscendC::Adds(sign, sign, -1.0f, width_);
-        OrderV();
+        AscendC::Adds(sign, sign, -1.0f, width_);  // Spread() orders its Gather before the product
     }
 
     __aicore__ inline void Spread() {
@@ -228,8 +226,7 @@ private:
         AscendC::Sub(w2_lo_, rest, w2_hi_, width_);
         AscendC::Muls(nearest, lo, kHighUnit, width_);
         OrderV();
-        AscendC::Add(w2_lo_, w2_lo_, nearest, width_);
-        OrderV();
+        AscendC::Add(w2_lo_, w2_lo_, nearest, width_);  // the table begins by ordering all this
     }
 
     __aicore__ inline void ToGrid(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
