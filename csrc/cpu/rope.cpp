@@ -46,6 +46,9 @@ constexpr int64_t kChunksPerThread = 4;
 // sysconf reports as the last level is off by a factor of ten inside some virtual machines.
 constexpr int64_t kStreamAbove = int64_t{32} << 20;
 
+// Of partly rotated heads so much is copied and then rotated, before the next ones' turn.
+constexpr int64_t kRowsNearBytes = 768;
+
 // Alignment that every kernel set's streaming store is content with.
 constexpr int64_t kStreamAlign = 64;
 
@@ -259,20 +262,28 @@ void copy_rest(const Job& job, const Heads& heads) {
     }
 }
 
-void rotate_heads(const Job& job, const TokenTable& table, const Heads& heads, bool in_place, bool stream) {
+void rotate_heads(const Job& job, const TokenTable& table, Heads heads, bool in_place, bool stream) {
     const RopeCall& c = job.call;
-    if (!in_place && 2 * c.angles->pairs < c.shape.D) copy_rest(job, heads);
+    bool copies = !in_place && 2 * c.angles->pairs < c.shape.D;
     HeadsJob h;
-    h.x = heads.x + c.n_offs * job.item_bytes;
-    h.y = heads.y + c.n_offs * job.item_bytes;
     h.x_stride = heads.x_stride;
     h.y_stride = heads.y_stride;
-    h.heads = heads.count;
     h.pairs = c.angles->pairs;
     h.cos_table = table.cos_table();
     h.sin_table = table.sin_table();
     h.stream = stream;
-    job.kernels.rotate[job.pairing][c.dtype](h);
+    // A few heads at a time, so that both parts of a row are touched while it is near.
+    int64_t most = copies ? std::max<int64_t>(1, kRowsNearBytes / (c.shape.D * job.item_bytes)) : heads.count;
+    for (int64_t left = heads.count; left > 0; left -= heads.count) {
+        heads.count = std::min(left, most);
+        if (copies) copy_rest(job, heads);
+        h.x = heads.x + c.n_offs * job.item_bytes;
+        h.y = heads.y + c.n_offs * job.item_bytes;
+        h.heads = heads.count;
+        job.kernels.rotate[job.pairing][c.dtype](h);
+        heads.x += heads.count * heads.x_stride * job.item_bytes;
+        heads.y += heads.count * heads.y_stride * job.item_bytes;
+    }
 }
 
 // Into the cache, by way of float32 rows that stay in the caches where the type changes.

@@ -1,6 +1,7 @@
 // The kernels themselves, for NPU_ROPE_LANES floats a vector. Contraction into fused
 // multiply-adds is wanted here (each one rounds once less); the bound holds with and without.
 #include <cmath>
+#include <cstring>
 
 #include "csrc/cpu/rope_kernels.h"
 #include "csrc/cpu/vec.h"
@@ -129,6 +130,11 @@ struct F16 {
 };
 struct Bf16 {
     using T = uint16_t;
+    static VF load_v(const T* p) { return load_bf16(p); }
+    template <bool kStream>
+    static void store_v(T* p, VF v) {
+        store_bf16(p, v);
+    }
     static float get(T v) { return bf16_to_float(v); }
     static T from_float(float v) { return float_to_bf16(v); }
 };
@@ -212,19 +218,24 @@ inline void rotate_tail(const typename E::T* x, typename E::T* y, int from, int 
     }
 }
 
-// The head is exactly kSteps steps, whose tables stay in registers for all heads.
-template <typename E, typename Step, int kSteps, bool kStream>
+// The head is exactly kSteps steps, whose tables stay in registers for all heads; and with kRest
+// one vector more, which is half of bfloat16's step.
+template <typename E, typename Step, int kSteps, bool kStream, bool kRest = false>
 void rotate_fixed(const HeadsJob& j) {
     using T = typename E::T;
     auto* c = static_cast<const float*>(j.cos_table);
     auto* s = static_cast<const float*>(j.sin_table);
-    Step step[kSteps];
+    Step step[kSteps + 1];
     for (int k = 0; k < kSteps; ++k) step[k].load_table(c, s, k * Step::kPairs);
+    HalfStep<E> rest;
+    if constexpr (kRest) rest.load_table(c, s, kSteps * Step::kPairs);
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
-    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride)
+    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
 #pragma GCC unroll 8
         for (int k = 0; k < kSteps; ++k) step[k].template run<kStream>(x, y, k * Step::kPairs, j.pairs);
+        if constexpr (kRest) rest.template run<false>(x, y, kSteps * Step::kPairs, j.pairs);
+    }
     if (kStream) stream_fence();
 }
 
@@ -233,7 +244,10 @@ void rotate_any(const HeadsJob& j) {
     using T = typename E::T;
     auto* c = static_cast<const float*>(j.cos_table);
     auto* s = static_cast<const float*>(j.sin_table);
-    int full = j.pairs / Step::kPairs * Step::kPairs;
+    int full = j.pairs / Step::kPairs * Step::kPairs, whole = full;
+    // What is left of bfloat16's double steps may still be a vector; its table is in natural order.
+    constexpr bool kHalfSteps = kPairing == kHalf && Step::kPairs > W;
+    if (kHalfSteps) whole = j.pairs / W * W;
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
@@ -242,7 +256,13 @@ void rotate_any(const HeadsJob& j) {
             step.load_table(c, s, i);
             step.template run<false>(x, y, i, j.pairs);
         }
-        rotate_tail<E, kPairing, kCross>(x, y, full, j.pairs, c, s);
+        if constexpr (kHalfSteps)
+            for (int i = full; i < whole; i += W) {
+                HalfStep<E> step;
+                step.load_table(c, s, i);
+                step.template run<false>(x, y, i, j.pairs);
+            }
+        rotate_tail<E, kPairing, kCross>(x, y, whole, j.pairs, c, s);
     }
 }
 
@@ -272,6 +292,17 @@ void rotate(const HeadsJob& j) {
             default:
                 break;
         }
+    if constexpr (kPairing == kHalf && Step::kPairs > W)
+        if (j.pairs % Step::kPairs == W) switch (j.pairs / Step::kPairs) {
+                case 0:
+                    return rotate_fixed<E, Step, 0, false, true>(j);
+                case 1:
+                    return rotate_fixed<E, Step, 1, false, true>(j);
+                case 2:
+                    return rotate_fixed<E, Step, 2, false, true>(j);
+                default:
+                    break;
+            }
     rotate_any<E, Step, kPairing, kCross>(j);
 }
 
@@ -297,15 +328,24 @@ void narrow_f16(const float* src, void* dst, int64_t count) {
     for (; i < count; ++i) to[i] = float_to_f16(src[i]);
 }
 
+uint32_t bits_of(float f) {
+    uint32_t bits;
+    std::memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
 void narrow_bf16(const float* src, void* dst, int64_t count) {
     auto* to = static_cast<uint16_t*>(dst);
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W) {
         VF even, odd;
-        deinterleave(load<VF>(src + i), load<VF>(src + i + W), &even, &odd);
+        deinterleave(tidy_nan(load<VF>(src + i)), tidy_nan(load<VF>(src + i + W)), &even, &odd);
         store(to + i, pack_bf16(even, odd));
     }
-    for (; i < count; ++i) to[i] = float_to_bf16(src[i]);
+    for (; i < count; ++i) {
+        bool is_nan = src[i] != src[i];
+        to[i] = is_nan ? static_cast<uint16_t>((bits_of(src[i]) >> 16) | 0x40) : float_to_bf16(src[i]);
+    }
 }
 
 }  // namespace

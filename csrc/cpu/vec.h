@@ -241,6 +241,15 @@ inline VU pack_bf16(VF even, VF odd) {
 inline VU pack_bf16(VF even, VF odd) { return pack_bf16_any(even, odd); }
 #endif
 
+inline VF load_bf16(const uint16_t* p) { return as_float(__builtin_convertvector(load<VH>(p), VU) << 16); }
+inline void store_bf16(uint16_t* p, VF v) { store(p, __builtin_convertvector(round_bf16(v) >> 16, VH)); }
+
+// NaNs made quiet and free of what rounding could carry into their sign.
+inline VF tidy_nan(VF v) {
+    VU bits = as_bits(v), is_nan = (VU)(v != v);
+    return as_float((bits & ~is_nan) | (((bits & 0xffff0000u) | 0x00400000u) & is_nan));
+}
+
 inline uint16_t float_to_bf16(float f) {
     uint32_t b;
     std::memcpy(&b, &f, sizeof b);
