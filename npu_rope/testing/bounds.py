@@ -36,6 +36,9 @@ DEVICE_NEAR_CPU = 0.995
 # Agreement with ggml's own table: the angles are the same bit for bit.
 E_ANGLE_NONE = 0.0
 
+# The largest normalised mean squared error that ggml's test-backend-ops lets pass; reported, not judged by.
+TEST_BACKEND_OPS_NMSE = 1e-7
+
 # What a benchmark's contestants must keep before they are timed:
 # (e_angle, roundings to the tensor's dtype on the way to one output).
 OURS = (E_ANGLE_HOST, 0)
@@ -53,7 +56,7 @@ def rotation_bound(
     expected: npt.NDArray[np.float64],
     params: RopeParams,
     dtype: str,
-    e_angle: float,
+    e_angle: float | npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """The largest allowed ``|got - expected|``, element by element.
 
@@ -63,7 +66,7 @@ def rotation_bound(
         expected: the reference's float64 result, x's shape.
         params: the attributes.
         dtype: name of the result's dtype.
-        e_angle: the policy's cos/sin error.
+        e_angle: the policy's cos/sin error; one number, or one for every c and s.
 
     Returns:
         x's shape; zero outside the rotated window, where the input must pass unchanged.
@@ -83,6 +86,31 @@ def rotation_bound(
             + SMALLEST_SUBNORMAL[dtype]
         )
     return bound
+
+
+def float32_angle_error(
+    positions: npt.NDArray[Any], params: RopeParams, freq_factors: npt.NDArray[np.float32] | None
+) -> npt.NDArray[np.float64]:
+    """How far cos and sin may be off where the angle is computed in float32, in whatever order.
+
+    With ``u = 2^-24``: the power of theta_scale in pair i comes of up to e(i) multiplications, each
+    rounding once (u), of a factor that is itself off by two (a power and its rounding): ``3 e(i) u``.
+    Position, freq_factors, freq_scale, YaRN's two products, ``1 - mix``, mix and their sum round at
+    most once each: ``8 u``. Both relative to the angle, or to its parts where YaRN adds two. cos, sin
+    and mscale are within four units in the last place of numbers around 1: ``8 * 2 u``.
+
+    Args:
+        positions: the one that turns each pair, broadcastable to ``[..., pairs]``.
+        params, freq_factors: of the call.
+    """
+    u = UNIT_ROUNDOFF["float32"]
+    own = params.freq_base ** (-2.0 * params.exponents() / params.n_dims)
+    if freq_factors is not None:
+        own = own / freq_factors[: params.pairs]
+    parts = max(1.0, params.freq_scale) * max(1.0, abs(params.ext_factor) + abs(1 - params.ext_factor))
+    angles = np.abs(positions.astype(np.float64)) * own * parts
+    error: npt.NDArray[np.float64] = (3 * params.exponents() + 8) * u * angles + 16 * u
+    return error
 
 
 def worst_ratio(

@@ -7,13 +7,14 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pickle
+import re
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -21,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.params import RopeParams
+from npu_rope.params import RopeMode, RopeParams
 
 ENVIRONMENT_VARIABLE = "NPU_ROPE_GGML_LIB"
 NODE_PACKAGE = Path("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64")
@@ -29,14 +30,24 @@ HOW_TO_GET = (
     "Get one with 'npm install --prefix .venv/ggml @node-llama-cpp/linux-x64@3.22.1' or"
     " 'pip install --no-deps pywhispercpp==1.5.1', or give --ggml-lib PATH."
 )
+# The library with the registry of backends: libggml.so, .so.0, .dylib, as npm's or PyPI's packages name it.
+REGISTRY_NAME = re.compile(r"libggml(-[0-9a-f]{8})?\.(so|dylib|v[0-9])")
 
 
 class GgmlUnavailable(RuntimeError):
     """No ggml library was found, or the one found does not load."""
 
 
-class GgmlAborted(RuntimeError):
+class GgmlFailed(RuntimeError):
+    """ggml took a call and did not carry it out."""
+
+
+class GgmlAborted(GgmlFailed):
     """ggml ended its process; the message carries its last words."""
+
+
+class GgmlRefused(RuntimeError):
+    """The backend says beforehand, by ``ggml_backend_supports_op``, that it does not take a call."""
 
 
 def _candidates(given: str | None) -> Iterator[Path]:
@@ -62,37 +73,64 @@ def _from_pywhispercpp() -> Iterator[Path]:
             yield Path(str(file.locate())).parent
 
 
-def find_library_dir(given: str | None = None) -> Path:
-    """The folder with ``libggml-base*`` and ``libggml-cpu*``: ``given`` (a folder or a library in
-    it), else ``NPU_ROPE_GGML_LIB``, else the npm package, else PyPI's pywhispercpp.
+def registry_library(folder: Path) -> Path | None:
+    """The library in a folder that knows ggml's backends (the shortest name, where versions lie
+    beside each other)."""
+    found = [path for path in folder.glob("libggml*") if REGISTRY_NAME.match(path.name)]
+    return min(found, key=lambda path: len(path.name), default=None)
+
+
+def find_library_dir(given: str | None = None, *, registry: bool = False) -> Path:
+    """The folder with ``libggml-base*`` and ``libggml-cpu*`` (``registry``: with ``libggml.so``):
+    ``given`` (a folder or a library in it), else ``NPU_ROPE_GGML_LIB``, else the npm package, else
+    PyPI's pywhispercpp.
 
     Raises:
         GgmlUnavailable: there is none.
     """
     named = given or os.environ.get(ENVIRONMENT_VARIABLE)
     for folder in _candidates(named):
-        if any(folder.glob("libggml-base*")) and any(folder.glob("libggml-cpu*")):
+        second = registry_library(folder) if registry else next(folder.glob("libggml-cpu*"), None)
+        if second and any(folder.glob("libggml-base*")):
             return folder
     where = named or "neither the npm nor the PyPI package that carries one"
+    second_name = "libggml.so (which knows ggml's devices)" if registry else "libggml-cpu*"
     raise GgmlUnavailable(
-        f"[ggml] library must be a folder with libggml-base* and libggml-cpu* but got {where}.\n{HOW_TO_GET}"
+        f"[ggml] library must be a folder with libggml-base* and {second_name} but got {where}.\n{HOW_TO_GET}"
     )
 
 
 @dataclass(frozen=True)
 class GgmlInfo:
-    """What was loaded."""
+    """What was loaded.
+
+    Attributes:
+        version, commit: ggml's own.
+        cpu_library: the file name of the CPU library, or of the registry where a device was asked for.
+        missing: the functions among those needed that this ggml does not have yet.
+        device: the name of the device that was asked for, empty for the CPU library.
+        description: what the device calls itself.
+    """
 
     version: str
     commit: str
     cpu_library: str
-    has_offset: bool
+    missing: frozenset[str] = frozenset()
+    device: str = ""
+    description: str = ""
+
+    @property
+    def name(self) -> str:
+        """ggml, its version, and the device where one was asked for."""
+        return f"ggml {self.version}" + (f" {self.device}" if self.device else "")
 
 
 @dataclass
 class GgmlRope:
     """One call. ``parent`` is the whole buffer in memory order ``[B,S,N,D]``; the rope's input is
-    the view of ``shape`` that starts ``offset`` elements into it.
+    the view of ``shape`` that starts ``offset`` elements into it. ``positions`` are flat, as ggml has
+    them: ``[S]``, or ``[4*S]`` in the modes with sections. With ``cache`` ``[R,N,D]`` and ``rows``
+    ``[S]`` the rotated tokens are then scattered into the cache's rows.
     """
 
     parent: npt.NDArray[Any]
@@ -104,19 +142,45 @@ class GgmlRope:
     freq_factors: npt.NDArray[np.float32] | None
     forward: bool
     inplace: bool
+    rows: npt.NDArray[np.integer[Any]] | None = None
+    cache: npt.NDArray[Any] | None = None
+
+
+# A call that tells imrope from mrope: pair 1 turns by height in one and by time in the other.
+_INTERLEAVED = GgmlRope(
+    np.ones((1, 1, 1, 12), np.float32),
+    (1, 1, 1, 12),
+    0,
+    np.array([0, 1, 0, 0], np.int32),
+    RopeParams(12, RopeMode.IMROPE, sections=(2, 2, 2, 0)),
+    0,
+    None,
+    True,
+    False,
+)
 
 
 class GgmlProcess:
     """ggml in a child process. After an abort the next call starts another.
 
     Use as a context manager. ``rope()`` raises :class:`GgmlAborted` where ggml does.
+
+    Args:
+        library_dir: as for :func:`find_library_dir`.
+        threads: that the CPU backend computes with.
+        device: a name from the registry of backends ("CPU", "CANN0"); empty for libggml-cpu itself.
     """
 
-    def __init__(self, library_dir: str | None = None, threads: int = 1) -> None:
-        self.folder = find_library_dir(library_dir)
+    # The child; a test puts another in its place.
+    worker: tuple[str, ...] = ("-m", "npu_rope.testing.ggml_worker")
+
+    def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
+        self.folder = find_library_dir(library_dir, registry=bool(device))
         self.threads = threads
+        self.device = device
         self._child: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
+        self._interleaves: bool | None = None
         try:
             self.info: GgmlInfo = self._call(("info",))
         except BaseException:
@@ -141,16 +205,50 @@ class GgmlProcess:
             self._said = None
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
-        """ggml_rope_ext, _inplace or _ext_back; the result ``[B,S,N,D]``, contiguous."""
+        """ggml_rope_ext or ggml_rope_multi, _inplace or _back; the result ``[B,S,N,D]``, contiguous. For
+        a call with a cache also ggml_set_rows; the result is the whole cache ``[R,N,D]``.
+
+        Raises:
+            GgmlRefused: the backend says that it does not take the call.
+            GgmlFailed: it took it and broke it off, or its process ended (GgmlAborted).
+        """
         result: npt.NDArray[Any] = self._call(("rope", call))
         return result
+
+    def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
+        """What this ggml does not have yet that such a call needs; empty where it has all of it."""
+        needed = {
+            "ggml_rope_set_offset": bool(params.n_offs),
+            "ggml_rope_multi": params.rope_mode.has_sections,
+            "ggml_rope_multi_inplace": params.rope_mode.has_sections and inplace,
+            "ggml_set_rows": set_rows,
+        }
+        for function, is_needed in needed.items():
+            if is_needed and function in self.info.missing:
+                return f"ggml {self.info.version} has no {function}"
+        if params.rope_mode is RopeMode.IMROPE and not self._knows_imrope():
+            return f"ggml {self.info.version} has no mode imrope"
+        return ""
+
+    def _knows_imrope(self) -> bool:
+        # A mode is no function that could be looked for; and an older ggml takes 40 for mrope.
+        if self._interleaves is None:
+            try:
+                got = self.rope(_INTERLEAVED)
+                as_mrope = replace(_INTERLEAVED.params, mode=RopeMode.MROPE)
+                self._interleaves = not np.array_equal(got, self.rope(replace(_INTERLEAVED, params=as_mrope)))
+            except GgmlRefused:
+                self._interleaves = True  # the backend speaks for itself, case by case
+            except GgmlFailed:
+                self._interleaves = False
+        return self._interleaves
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._said is None:
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         environment = dict(os.environ, GGML_NO_BACKTRACE="1")
         return subprocess.Popen(
-            [sys.executable, "-m", "npu_rope.testing.ggml_worker", str(self.folder), str(self.threads)],
+            [sys.executable, *self.worker, str(self.folder), str(self.threads), self.device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -168,8 +266,8 @@ class GgmlProcess:
             status, answer = receive(child.stdout)
         except (EOFError, BrokenPipeError):
             raise self._death() from None
-        if status == "error":
-            raise GgmlUnavailable(answer)
+        if status != "ok":
+            raise {"error": GgmlUnavailable, "refused": GgmlRefused, "failed": GgmlFailed}[status](answer)
         return answer
 
     def _death(self) -> GgmlAborted:

@@ -12,6 +12,10 @@ What is compared with what:
   must be ggml's bit for bit and only the rotation may round;
 - with YaRN on, ggml's compiler may have fused one multiply-add of the angle: both tables are
   computed and ggml must agree with one of them (which, is reported);
+- another ggml device than the CPU need not follow that table: it is held to what any float32 angle
+  can keep (float32_angle_error in bounds.py), around the float64 reference;
+- of a case with a cache the rows that the tokens went to are judged, like a result of rope; every
+  other row must be as it was;
 - how far the real ggml is from exact is reported, not judged: its angles are float32.
 """
 
@@ -37,12 +41,13 @@ from npu_rope.testing.bounds import (
     E_ANGLE_DEVICE,
     E_ANGLE_HOST,
     E_ANGLE_NONE,
+    float32_angle_error,
     rotation_bound,
     within_one_ulp,
     worst_ratio,
 )
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
-from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlRope
+from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
 
 Array = npt.NDArray[Any]
 OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
@@ -71,7 +76,8 @@ class Judgement:
     message: str = ""
     bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
     exact_error: float | None = None  # ggml: max distance from the float64 reference
-    table: str = ""  # ggml with YaRN: "plain" or "fused"
+    table: str = ""  # ggml with YaRN: "plain" or "fused"; a device's own angles: "float32"
+    nmse: float | None = None  # ggml: what test-backend-ops would find, against ggml's own angles
     near_cpu: float | None = None  # sim, 16-bit: share of elements within one ulp of cpu's
 
 
@@ -128,10 +134,10 @@ def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, A
     return c, (s if case.forward else -s)
 
 
-def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float) -> Expectation:
+def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float | Array) -> Expectation:
     c, s = c[..., None, :], s[..., None, :]
     value = reference.rotate(data.x, c, s, case.params)
-    return Expectation(value, rotation_bound(data.x, c, s, value, case.params, case.dtype, e_angle))
+    return Expectation(value, rotation_bound(data.x, c, s, value, case.params, case.result_dtype, e_angle))
 
 
 def token_positions(case: RopeCase, data: CaseData, b: int, s: int) -> list[int]:
@@ -165,7 +171,7 @@ def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -
     return ""
 
 
-def exact_expectation(case: RopeCase, data: CaseData, e_angle: float = E_ANGLE_HOST) -> Expectation:
+def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E_ANGLE_HOST) -> Expectation:
     """The float64 reference and policy exact's bound (the host's, unless another is given)."""
     planes = reference.position_planes(data.positions, case.params)
     c, s = reference.cos_sin(planes, case.params, data.freq_factors, forward=case.forward)
@@ -177,6 +183,8 @@ def exact_expectation(case: RopeCase, data: CaseData, e_angle: float = E_ANGLE_H
 
 def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
     """Run the case on one of our backends; the result as float values, in the case's layout."""
+    if case.cache_rows:
+        return _execute_set_rows(case, data, backend, angle)
     if case.dtype == "bfloat16":
         return _execute_bfloat16(case, data, backend, angle)
     parent = data.parent.copy()
@@ -196,6 +204,30 @@ def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) ->
     if not np.array_equal(parent, data.parent):
         raise AssertionError("memory outside the tensor was written")
     return result
+
+
+def _execute_set_rows(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
+    assert data.cache is not None
+    cache = data.cache.copy()
+    npu_rope.rope_set_rows(
+        data.x, data.positions, data.rows, cache, case.params, data.freq_factors, backend=backend, angle=angle
+    )
+    return rotated_rows(case, data, cache)
+
+
+def rotated_rows(case: RopeCase, data: CaseData, cache: Array) -> Array:
+    """The rows that the tokens went to, ``[B,S,N,D]``.
+
+    Raises:
+        AssertionError: another row is not what it was.
+    """
+    assert data.cache is not None
+    assert data.rows is not None
+    others = np.delete(np.arange(len(cache)), data.rows)
+    if not np.array_equal(cache[others], data.cache[others]):
+        raise AssertionError("a row of the cache that no token belongs to was written")
+    rows: Array = cache[data.rows].reshape(case.shape)
+    return rows
 
 
 def is_simulated(backend: str) -> bool:
@@ -239,21 +271,24 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
 
 def _ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
     b, s, n, d = case.shape
-    shape, positions, parent, offset = case.shape, data.positions, data.parent, 0
-    if positions.ndim == 2:  # positions run along ggml's ne2 only: a decode batch is its tokens
-        shape, positions, parent = (1, b * s, n, d), positions.reshape(-1), parent.reshape(1, b * s, n, d)
+    shape, parent, offset = case.shape, data.parent, 0
+    axes = (1,) if case.params.rope_mode.has_sections else ()
+    if data.positions.ndim == 2 + len(axes):  # they run along ggml's ne2 only: a decode batch is its tokens
+        shape, parent = (1, b * s, n, d), parent.reshape(1, b * s, n, d)
     if case.view == 2:
         offset = d
     return GgmlRope(
         parent,
         shape,
         offset,
-        positions,
+        data.positions.reshape(-1),
         case.params,
         case.ggml_n_ctx_orig,
         data.freq_factors,
         case.forward,
         case.inplace,
+        data.rows,
+        data.cache,
     )
 
 
@@ -336,8 +371,8 @@ def _judge_simulated(case: RopeCase, data: CaseData, backend: str) -> Judgement:
     except (ValueError, TypeError, AssertionError, RuntimeError) as error:
         return Judgement(backend, FAIL, message=str(error))
     judgement = compare(case, data, backend, got, expected)
-    if case.dtype in ("float16", "bfloat16"):
-        near = within_one_ulp(got, execute(case, data, "cpu", "exact"), case.dtype)
+    if case.result_dtype in ("float16", "bfloat16"):
+        near = within_one_ulp(got, execute(case, data, "cpu", "exact"), case.result_dtype)
         judgement.near_cpu = near
         if near < DEVICE_NEAR_CPU and judgement.verdict == OK:
             judgement.verdict = FAIL
@@ -348,12 +383,15 @@ def _judge_simulated(case: RopeCase, data: CaseData, backend: str) -> Judgement:
 
 
 def _ggml_cannot(case: RopeCase, ggml: GgmlProcess) -> str:
-    """What ggml's CPU backend is known not to take, so that it need not be aborted over it."""
+    """What ggml is known not to take, so that it need not be aborted over it."""
     if case.dtype not in ("float32", "float16"):
         return f"ggml's CPU backend has no {case.dtype} rope"
-    if case.params.n_offs and not ggml.info.has_offset:
-        return f"ggml {ggml.info.version} has no ggml_rope_set_offset"
-    return ""
+    return ggml.too_old_for(case.params, inplace=case.inplace, set_rows=bool(case.cache_rows))
+
+
+def _run_ggml(case: RopeCase, data: CaseData, ggml: GgmlProcess) -> Array:
+    got = ggml.rope(_ggml_call(case, data))
+    return rotated_rows(case, data, got) if case.cache_rows else got.reshape(case.shape)
 
 
 def _judge_ggml(
@@ -367,17 +405,42 @@ def _judge_ggml(
     if cannot := _ggml_cannot(case, ggml):
         return Judgement("ggml", UNSUPPORTED, message=cannot)
     try:
-        got = ggml.rope(_ggml_call(case, data)).reshape(case.shape)
-    except GgmlAborted as aborted:
-        return Judgement("ggml", FAIL, message=str(aborted))
+        got = _run_ggml(case, data, ggml)
+    except GgmlRefused as refused:
+        return Judgement("ggml", UNSUPPORTED, message=str(refused))
+    except (GgmlFailed, AssertionError) as failed:
+        return Judgement("ggml", FAIL, message=str(failed))
     judgement = compare(case, data, "ggml", got, plain)
+    nmse = _nmse(case, got, plain)
     if case.params.ext_factor != 0:
         judgement.table = "plain" if judgement.verdict == OK else "neither"
         fused = _expect(case, data, *ggml_table(case, data, fused=True), E_ANGLE_NONE)
         other = compare(case, data, "ggml", got, fused)
+        nmse = min(nmse, _nmse(case, got, fused))
         if judgement.verdict == FAIL and other.verdict == OK:
             judgement, judgement.table = other, "fused"
+    if judgement.verdict == FAIL and ggml.info.device:
+        judgement = _judge_device(case, data, got)
+    judgement.nmse = nmse
     judgement.exact_error = float(np.abs(got.astype(np.float64) - exact.value).max(initial=0.0))
     if mine is not None:
         judgement.bit_equal = float((mine.astype(got.dtype) == got).mean()) if got.size else 1.0
     return judgement
+
+
+def _judge_device(case: RopeCase, data: CaseData, got: Array) -> Judgement:
+    """A device has float32 angles of its own making."""
+    planes = reference.position_planes(data.positions, case.params)
+    positions = reference.pair_positions(planes, case.params)
+    e_angle = float32_angle_error(positions, case.params, data.freq_factors)[..., None, :]
+    judgement = compare(case, data, "ggml", got, exact_expectation(case, data, e_angle))
+    judgement.table = "float32"
+    return judgement
+
+
+def _nmse(case: RopeCase, got: Array, expected: Expectation) -> float:
+    """Normalised mean squared error from the rounded expectation, as test-backend-ops takes it."""
+    right = expected.value.astype(case.result_dtype).astype(np.float64)
+    error = float(np.square(got.astype(np.float64) - right).sum())
+    power = float(np.square(right).sum())
+    return error / power if power else error

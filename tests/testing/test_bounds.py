@@ -16,6 +16,7 @@ from npu_rope.testing.bounds import (
     E_ANGLE_NONE,
     SMALLEST_SUBNORMAL,
     UNIT_ROUNDOFF,
+    float32_angle_error,
     rotation_bound,
     within_one_ulp,
     worst_ratio,
@@ -333,3 +334,41 @@ def test_within_one_ulp_is_a_share_of_the_elements(dtype):
     other[:3] = one_by_one(x, dtype)(2)[:3]
     assert within_one_ulp(other, x, dtype) == 197 / 200
     assert within_one_ulp(x[:0], x[:0], dtype) == 1
+
+
+# ---- angles in float32 -----------------------------------------------------------------------------
+
+SECTIONS = RopeParams(128, "mrope", n_ctx_orig=512, freq_scale=1.5, ext_factor=0.75, sections=(16, 24, 24, 0))
+VISION = RopeParams(40, "vision", sections=(20, 20, 0, 0))
+
+
+@pytest.mark.parametrize("policy", ["ggml", "f32"])
+@pytest.mark.parametrize(
+    "params",
+    [RopeParams(128, "normal"), RopeParams(128, "neox", freq_scale=0.25), YARN, SECTIONS, VISION],
+    ids=str,
+)
+@pytest.mark.parametrize("last", [512, 131072])
+def test_float32_angles_are_within_their_bound_and_not_far_within(policy, params, last):
+    rng = np.random.default_rng(1)
+    shape = (4, 2000) if params.rope_mode.has_sections else (2000,)
+    positions = rng.integers(0, last, shape)
+    factors = rng.uniform(0.9, 1.1, params.pairs).astype(np.float32)
+    allowed = float32_angle_error(reference.pair_positions(positions, params), params, factors)
+    exact = np.stack(reference.cos_sin(positions, params, factors))
+    got = np.stack(reference.cos_sin(positions, params, factors, policy=policy))
+    ratio = np.abs(got - exact) / (allowed * max(1.0, params.mscale()))
+    assert ratio.max() <= 1
+    assert ratio.max() > 0.02
+
+
+def test_the_bound_of_float32_angles_rejects_a_position_off_by_one_and_a_wrong_frequency():
+    params = RopeParams(128, "neox")
+    positions = np.arange(512)
+    allowed = float32_angle_error(reference.pair_positions(positions, params), params, None)
+    exact = np.stack(reference.cos_sin(positions, params))
+    for wrong in (
+        np.stack(reference.cos_sin(positions + 1, params)),
+        np.stack(reference.cos_sin(positions, dataclasses.replace(params, freq_base=10010.0))),
+    ):
+        assert (np.abs(wrong - exact) / allowed).max() > 10

@@ -1,16 +1,31 @@
 """The real ggml: found, driven, and outlived when it aborts."""
 
+import collections
 import dataclasses
 import platform
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from npu_rope.params import RopeParams
+from npu_rope.params import RopeMode, RopeParams
+from npu_rope.testing import ggml_worker
+from npu_rope.testing import judge as judge_module
+from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.cases import ggml_cases, make_data
-from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlRope, GgmlUnavailable, find_library_dir
-from npu_rope.testing.judge import OK, judge
+from npu_rope.testing.ggml import (
+    GgmlAborted,
+    GgmlFailed,
+    GgmlProcess,
+    GgmlRefused,
+    GgmlRope,
+    GgmlUnavailable,
+    find_library_dir,
+    registry_library,
+)
+from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, judge
 
 pytestmark = pytest.mark.peer
 
@@ -60,38 +75,273 @@ def test_library_that_does_not_load_is_reported(tmp_path):
 def _one_of_each():
     seen = {}
     for case in ggml_cases():
-        if case.shape[1] <= 4:
+        if case.shape[1] <= 8:
             p = case.params
             key = (
+                case.op,
                 case.dtype,
+                case.result_dtype,
                 p.rope_mode,
                 case.factors,
                 case.view,
                 case.inplace,
-                case.forward,
                 p.ext_factor,
                 p.n_offs,
+                case.shape[1] == 8,
             )
             seen.setdefault(key, case)
     return list(seen.values())
 
 
-@pytest.mark.parametrize("case", _one_of_each(), ids=lambda c: c.name)
+ONE_OF_EACH = _one_of_each()
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH, ids=lambda c: c.name)
 def test_ggml_agrees_with_policy_ggml(ggml, case):
     result = judge(case, ["cpu"], ggml)
-    assert {j.executor: j.verdict for j in result.judgements} == {"cpu": OK, "cpu:ggml": OK, "ggml": OK}
+    verdicts = {j.executor: j.verdict for j in result.judgements}
+    expected = UNSUPPORTED if case.params.n_offs and "ggml_rope_set_offset" in ggml.info.missing else OK
+    assert verdicts == {"cpu": OK, "cpu:ggml": OK, "ggml": expected}
 
 
-def test_a_different_position_is_not_agreement(ggml, monkeypatch):
-    from npu_rope.testing import judge as module
+def _changed_call(monkeypatch, **changes):
+    """What the judge hands to ggml is changed so."""
+    original = judge_module._ggml_call
 
-    original = module._ggml_call
-
-    def shifted(case, data):
+    def changed(case, data):
         call = original(case, data)
-        return dataclasses.replace(call, positions=call.positions + 1)
+        return dataclasses.replace(call, **{k: v(getattr(call, k)) for k, v in changes.items()})
 
-    monkeypatch.setattr(module, "_ggml_call", shifted)
-    case = next(ggml_cases())
-    assert judge(case, ["cpu"], ggml).by("ggml").verdict != OK
-    assert make_data(case).x.size
+    monkeypatch.setattr(judge_module, "_ggml_call", changed)
+
+
+def _first(**wanted):
+    for case in ggml_cases():
+        if wanted.items() <= {"op": case.op, "mode": case.params.rope_mode.value, "view": case.view}.items():
+            return case
+    raise AssertionError(wanted)
+
+
+@pytest.mark.parametrize("op", ["ROPE", "ROPE_BACK", "ROPE_SET_ROWS"])
+@pytest.mark.parametrize("mode", [0, 2, 8, 24])
+def test_a_different_position_is_not_agreement(ggml, monkeypatch, op, mode):
+    case = _first(op=op, mode=mode)
+    assert judge(case, [], ggml).by("ggml").verdict == OK
+    _changed_call(monkeypatch, positions=lambda p: p + 1)
+    assert judge(case, [], ggml).by("ggml").verdict == FAIL
+
+
+def _last_axis_moved(positions):
+    axes = positions.reshape(4, -1).copy()
+    axes[1] += 1
+    return axes.reshape(-1)
+
+
+@pytest.mark.parametrize("mode", [8, 24, 40])
+def test_sections_and_the_axes_they_turn_by_reach_ggml(ggml, monkeypatch, mode):
+    case = _first(op="ROPE", mode=mode, view=0)
+    assert judge(case, [], ggml).by("ggml").verdict == OK
+    with monkeypatch.context() as patch:
+        _changed_call(patch, positions=_last_axis_moved)
+        assert judge(case, [], ggml).by("ggml").verdict == FAIL
+    _changed_call(monkeypatch, params=lambda p: dataclasses.replace(p, sections=(1, *p.sections[1:])))
+    assert judge(case, [], ggml).by("ggml").verdict == FAIL
+
+
+# ---- a cache -------------------------------------------------------------------------------------
+
+
+def _cache_call(rows, cache_rows=5, cache_dtype=np.float16, index=np.int64):
+    call = _call()
+    cache = np.full((cache_rows, 1, 8), 7, cache_dtype)
+    return dataclasses.replace(call, rows=np.array(rows, index), cache=cache)
+
+
+@pytest.mark.parametrize("index", [np.int64, np.int32])
+def test_tokens_land_in_their_rows_and_the_others_stay(ggml, index):
+    call = _cache_call([4, 0, 2], index=index)
+    cache = ggml.rope(call)
+    rotated = ggml.rope(_call())[0]
+    np.testing.assert_array_equal(cache[[4, 0, 2]], rotated.astype(np.float16))
+    assert (cache[[1, 3]] == 7).all()
+
+
+def test_a_token_in_another_row_is_not_agreement(ggml, monkeypatch):
+    case = next(c for c in ggml_cases() if c.cache_rows == 24)
+    assert judge(case, [], ggml).by("ggml").verdict == OK
+    with monkeypatch.context() as patch:
+        _changed_call(patch, rows=lambda r: np.roll(r, 1))
+        assert judge(case, [], ggml).by("ggml").verdict == FAIL
+    _changed_call(monkeypatch, rows=lambda r: np.where(r == 0, 23, r))
+    judgement = judge(case, [], ggml).by("ggml")
+    assert (judgement.verdict, judgement.message) == (
+        FAIL,
+        "a row of the cache that no token belongs to was written",
+    )
+
+
+def test_a_row_outside_the_cache_aborts_ggml(ggml):
+    with pytest.raises(GgmlAborted, match="GGML_ASSERT"):
+        ggml.rope(_cache_call([4, 5, 2]))
+
+
+def test_what_is_written_outside_a_view_in_place_is_seen():
+    parent = np.zeros((1, 3, 2, 16), np.float32)
+    call = dataclasses.replace(_call(), parent=parent, shape=(1, 3, 1, 8), inplace=True)
+    graph = SimpleNamespace(call=call)
+    after = parent.copy()
+    after[..., :1, :8] = 1
+    assert (ggml_worker.Graph._inside(graph, after.copy()) == 1).all()
+    after[0, 2, 1, 15] = 1
+    with pytest.raises(GgmlFailed, match="memory outside the tensor was written"):
+        ggml_worker.Graph._inside(graph, after)
+
+
+# ---- an older ggml ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "op", "mode", "n_offs", "inplace"),
+    [
+        ("ggml_rope_set_offset", "ROPE", 2, 32, False),
+        ("ggml_rope_multi", "ROPE_BACK", 8, 0, False),
+        ("ggml_rope_multi_inplace", "ROPE", 24, 0, True),
+        ("ggml_set_rows", "ROPE_SET_ROWS", 0, 0, False),
+    ],
+)
+def test_what_a_ggml_is_too_old_for_is_unsupported_by_name(
+    ggml, monkeypatch, function, op, mode, n_offs, inplace
+):
+    key = (op, mode, n_offs, inplace)
+    case = next(
+        c
+        for c in ggml_cases()
+        if (c.op, c.params.rope_mode.value, c.params.n_offs, c.inplace) == key and c.shape[1] <= 8
+    )
+    older = dataclasses.replace(ggml.info, version="0.9.0", missing=frozenset([function]))
+    monkeypatch.setattr(ggml, "info", older)
+    judgement = judge(case, [], ggml).by("ggml")
+    assert (judgement.verdict, judgement.message) == (UNSUPPORTED, f"ggml 0.9.0 has no {function}")
+    assert judge(_first(op="ROPE", mode=2), [], ggml).by("ggml").verdict == OK
+
+
+def test_a_ggml_that_takes_imrope_for_mrope_is_too_old_for_it(ggml, monkeypatch):
+    case = _first(op="ROPE", mode=40)
+    assert ggml.too_old_for(case.params, inplace=False, set_rows=False) == ""
+    right = ggml.rope
+
+    def older(call):
+        as_mrope = call.params.rope_mode is RopeMode.IMROPE
+        params = dataclasses.replace(call.params, mode="mrope") if as_mrope else call.params
+        return right(dataclasses.replace(call, params=params))
+
+    monkeypatch.setattr(ggml, "rope", older)
+    monkeypatch.setattr(ggml, "_interleaves", None)
+    judgement = judge(case, [], ggml).by("ggml")
+    assert judgement.verdict == UNSUPPORTED
+    assert judgement.message == f"ggml {ggml.info.version} has no mode imrope"
+
+
+# ---- devices ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def device(ggml):
+    """Starts ggml on a device by name, stand-ins among them."""
+    started = {}
+
+    class WithStandIns(GgmlProcess):
+        worker = (str(Path(__file__).parent / "stand_in_devices.py"),)
+
+    def start(name):
+        if name not in started:
+            started[name] = WithStandIns(device=name)
+        return started[name]
+
+    yield start
+    for process in started.values():
+        process.close()
+
+
+def test_the_cpu_of_the_registry_gives_what_the_cpu_library_gives(ggml):
+    with GgmlProcess(device="CPU") as process:
+        assert process.info.device == "CPU"
+        assert process.info.description
+        assert process.info.name == f"ggml {ggml.info.version} CPU"
+        for case in ONE_OF_EACH[::7]:
+            if not case.params.n_offs:
+                call = judge_module._ggml_call(case, make_data(case))
+                np.testing.assert_array_equal(process.rope(call), ggml.rope(call))
+
+
+def test_an_unknown_device_is_answered_with_the_names(ggml):
+    with pytest.raises(GgmlUnavailable, match=r"^\[ggml\] device must be one of CPU but got CANN0\.$"):
+        GgmlProcess(device="CANN0")
+
+
+def test_a_folder_without_the_registry_says_what_is_missing(tmp_path):
+    for name in ("libggml-base.so", "libggml-cpu.so", "libggml-cann.so"):
+        (tmp_path / name).touch()
+    assert registry_library(tmp_path) is None
+    with pytest.raises(GgmlUnavailable, match=r"libggml\.so"):
+        find_library_dir(str(tmp_path), registry=True)
+    for name in ("libggml-684d824a.so.0.13.1", "libggml.v0.5.0.so", "libggml.so.0", "libggml.dylib"):
+        (tmp_path / name).touch()
+        assert registry_library(tmp_path) == tmp_path / name
+        (tmp_path / name).unlink()
+
+
+def _refusals(process):
+    cases = [c for c in ggml_cases() if c.shape[1] <= 8 and not c.params.n_offs]
+    judgements = [judge(c, [], process).by("ggml") for c in cases]
+    assert {j.verdict for j in judgements} == {OK, UNSUPPORTED}
+    reasons = collections.defaultdict(list)
+    for case, judgement in zip(cases, judgements, strict=True):
+        reasons[judgement.message].append(case)
+    return reasons
+
+
+def test_a_device_that_refuses_says_what_it_would_take(device):
+    reasons = _refusals(device("CANN0"))
+    assert set(reasons) == {"", "CANN0 refuses ROPE_BACK, but takes it forward"}
+    assert {c.op for c in reasons[""]} == {"ROPE", "ROPE_SET_ROWS"}
+    reasons = _refusals(device("CANN310P"))
+    assert set(reasons) == {
+        "",
+        "CANN310P refuses ROPE",
+        "CANN310P refuses ROPE, but takes it contiguous",
+        "CANN310P refuses ROPE, but takes it in mode neox",
+        "CANN310P refuses ROPE, but takes it with n_dims = 80",
+        "CANN310P refuses ROPE, but takes it with n_dims = 128",
+        "CANN310P refuses ROPE_BACK",
+        "CANN310P refuses ROPE_BACK, but takes it forward",
+    }
+    assert {c.params.rope_mode for c in reasons["CANN310P refuses ROPE, but takes it in mode neox"]} == {
+        RopeMode.VISION
+    }
+
+
+def test_a_refusal_is_an_error_of_its_own(device):
+    with pytest.raises(GgmlRefused, match="CANN0 refuses ROPE_BACK"):
+        device("CANN0").rope(dataclasses.replace(_call(), forward=False))
+
+
+def test_a_device_may_have_float32_angles_of_its_own(device):
+    tables = collections.Counter()
+    for case in ONE_OF_EACH:
+        if not case.params.n_offs:
+            judgement = judge(case, [], device("FLOAT0")).by("ggml")
+            assert judgement.verdict == OK, (case.name, judgement)
+            assert judgement.nmse <= TEST_BACKEND_OPS_NMSE
+            tables[judgement.table] += 1
+    assert tables["float32"] > tables.total() / 2
+
+
+def test_a_device_one_position_off_fails_with_its_worst_element(device):
+    for case in ONE_OF_EACH[::5]:
+        if not case.params.n_offs:
+            judgement = judge(case, [], device("SHIFT0")).by("ggml")
+            assert judgement.verdict == FAIL
+            assert judgement.ratio > 10
+            assert len(judgement.worst.index) == 4
+            assert judgement.nmse > TEST_BACKEND_OPS_NMSE

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import npu_rope
+from npu_rope.params import RopeMode
 from npu_rope.reference import rope as reference
 from npu_rope.testing import judge as module
 from npu_rope.testing.cases import RopeCase, ggml_cases, model_cases
@@ -19,12 +20,15 @@ RIGHT = npu_rope.rope
 def _small_cases() -> list[RopeCase]:
     """Partial, offset, freq_factors and YaRN cases, of both suites."""
     chosen = [c for c in ggml_cases() if c.shape[1] <= 4 and c.dtype == "float32" and not c.view]
+    chosen = [c for c in chosen if not c.cache_rows]
+    assert {c.params.rope_mode for c in chosen} == set(RopeMode)
     wanted = [m for m in MODELS if m.params.ext_factor or m.freq_factors]
     assert {bool(m.params.ext_factor) for m in wanted} == {True, False}
     return chosen + [c for c in model_cases(tuple(wanted)) if "/decode(type=f32" in c.name]
 
 
 CASES = _small_cases()
+CACHES = [c for c in ggml_cases() if c.cache_rows and c.shape[1] == 8]
 
 
 def _with_params(**changes):
@@ -47,8 +51,21 @@ def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_facto
     return rope
 
 
+# vision's pairs are as many as no other mode's: it stays.
+OTHER_MODES = {"NORMAL": "neox", "NEOX": "normal", "MROPE": "imrope", "IMROPE": "mrope", "VISION": "vision"}
+
+
 def _other_mode(p):
-    return "normal" if p.rope_mode.name == "NEOX" else "neox"
+    return OTHER_MODES[p.rope_mode.name]
+
+
+def _shifted_sections(p):
+    time, height, width, extra = p.sections
+    return (time - 1, height + 1, width, extra) if p.rope_mode.has_sections else p.sections
+
+
+def _swapped_axes(positions):
+    return positions[[1, 0, 2, 3]] if positions.ndim > 1 and len(positions) == 4 else positions
 
 
 # The ramp's direction has no attribute to get wrong: tests/mutants breaks it in the source.
@@ -60,6 +77,8 @@ MISTAKES = {
     ),
     "one position off": _wrong(change_positions=lambda q: q + 1),
     "n_offs ignored": _wrong(_with_params(n_offs=0)),
+    "sections shifted": _wrong(_with_params(sections=_shifted_sections)),
+    "axes swapped": _wrong(change_positions=_swapped_axes),
     "freq_factors multiplied": _wrong(
         change_factors=lambda f: None if f is None else (1 / f).astype(np.float32)
     ),
@@ -81,6 +100,54 @@ def test_mistake_is_caught(monkeypatch, mistake, backend_name):
     worst = next(j.worst for r in failed for j in r.judgements if j.verdict == FAIL)
     assert worst is not None
     assert len(worst.index) == 4
+
+
+def test_the_right_rows_of_a_cache_pass():
+    backends = ["reference", "cpu", "sim", "sim:ascend310p"]
+    assert {judge(c, backends, None).verdict for c in CACHES} == {OK}
+
+
+def _set_rows(target, change):
+    """rope_set_rows in which one backend, ``target``, makes a mistake after it has done right."""
+
+    def rope_set_rows(x, positions, rows, cache, params, factors=None, *, backend, angle="exact"):
+        values = RIGHT(x, positions, params, factors, backend=backend, angle=angle)
+        cache[rows] = values.reshape(-1, *cache.shape[1:])
+        if backend == target:
+            change(rows, cache)
+
+    return rope_set_rows
+
+
+def _exchange(rows, cache):
+    cache[rows[:2]] = cache[rows[1::-1]]
+
+
+def _scribble(rows, cache):
+    cache[~np.isin(np.arange(len(cache)), rows)] += 1
+
+
+@pytest.mark.parametrize("backend_name", ["cpu", "sim"])
+def test_mistake_with_a_cache_is_caught(monkeypatch, backend_name):
+    case = next(c for c in CACHES if c.cache_rows > 8 and c.cache_dtype == "float32")
+    for change, verdict, said in (
+        (lambda rows, cache: None, OK, ""),
+        (_exchange, FAIL, ""),
+        (_scribble, FAIL, "a row of the cache that no token belongs to was written"),
+    ):
+        monkeypatch.setattr(npu_rope, "rope_set_rows", _set_rows(backend_name, change), raising=False)
+        judgement = judge(case, [backend_name], None).by(backend_name)
+        assert (judgement.verdict, judgement.message) == (verdict, said)
+
+
+def test_a_cache_is_held_to_its_own_dtype(monkeypatch):
+    case = next(c for c in CACHES if c.cache_dtype == "float16")
+    assert (case.dtype, case.result_dtype) == ("float32", "float16")
+    monkeypatch.setattr(npu_rope, "rope_set_rows", _set_rows("", None), raising=False)
+    judgement = judge(case, ["sim"], None).by("sim")
+    assert judgement.verdict == OK
+    assert judgement.near_cpu > 0.999
+    assert judgement.max_error > 1e-5
 
 
 def test_writing_outside_the_view_is_caught(monkeypatch):
@@ -166,6 +233,7 @@ def test_a_device_may_have_a_coarser_table_than_the_host_but_no_coarser_than_sai
 
 
 HALF = next(c for c in ggml_cases() if c.dtype == "float16" and c.shape[1] <= 4)
+assert not HALF.cache_rows
 
 
 def test_16_bit_results_must_also_be_near_the_cpus(monkeypatch):

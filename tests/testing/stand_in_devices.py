@@ -1,0 +1,92 @@
+"""ggml's worker with devices that are not here: a stand-in each, made of ggml's own CPU device.
+
+    python stand_in_devices.py FOLDER THREADS DEVICE
+
+CANN0 and CANN310P refuse what ggml's CANN backend refuses (its supports_op, ggml d99724f) and compute
+the rest right. FLOAT0 has float32 angles of its own; SHIFT0 is one position off.
+"""
+
+import ctypes as C
+from dataclasses import replace
+
+import numpy as np
+
+from npu_rope.reference import rope as reference
+from npu_rope.testing import ggml_worker
+
+REFUSING = ("CANN0", "CANN310P")
+NAME = C.CFUNCTYPE(C.c_char_p, C.c_void_p)
+START = C.CFUNCTYPE(C.c_void_p, C.c_void_p, C.c_char_p)
+SUPPORTS = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
+# Words of ggml_backend_device: its functions, then its registry and context.
+WORDS, GET_NAME, INIT_BACKEND, SUPPORTS_OP = 24, 0, 5, 9
+BACKEND_WORDS = 40
+kept = []  # what ggml points to must stay
+
+
+def _numbers(tensor, offset, kind, count):
+    return list((kind * count).from_address(tensor + offset))
+
+
+def _supports(on_310p, describe):
+    def supports(device, tensor):
+        op = describe(tensor).decode()
+        if op != "ROPE":
+            return op in ("VIEW", "SET_ROWS", "NONE")
+        parameters = _numbers(tensor, 84, C.c_int32, 16)  # op_params
+        (x,) = _numbers(tensor, 152, C.c_void_p, 1)  # src[0]
+        sizes, strides = _numbers(x, 16, C.c_int64, 4), _numbers(x, 48, C.c_size_t, 4)
+        if parameters[15] != 0 or sizes[0] > 896:
+            return False
+        contiguous = strides[1] == sizes[0] * strides[0] and strides[2] == sizes[1] * strides[1]
+        return not on_310p or (sizes[0] == parameters[1] and contiguous)
+
+    return supports
+
+
+def _make(name, cpu, describe):
+    """A copy of the CPU's device, with another name and other limits."""
+    device = (C.c_void_p * WORDS).from_buffer_copy((C.c_void_p * WORDS).from_address(cpu))
+    own_start = START(device[INIT_BACKEND])
+
+    def start(this, parameters):
+        backend = own_start(cpu, parameters)
+        words = (C.c_void_p * BACKEND_WORDS).from_address(backend)
+        words[list(words).index(cpu)] = C.addressof(device)  # the backend asks its device
+        return backend
+
+    functions = {GET_NAME: NAME(lambda _: name.encode()), INIT_BACKEND: START(start)}
+    if name in REFUSING:
+        functions[SUPPORTS_OP] = SUPPORTS(_supports(name == "CANN310P", describe))
+    for place, function in functions.items():
+        device[place] = C.cast(function, C.c_void_p).value
+    kept.extend([device, own_start, *functions.values()])
+    return device
+
+
+class Ggml(ggml_worker.Ggml):
+    def open_devices(self, folder):
+        devices = super().open_devices(folder)
+        register = devices.library.ggml_backend_device_register
+        register.restype, register.argtypes = None, [C.c_void_p]
+        cpu = devices.call["ggml_backend_dev_by_name"](b"CPU")
+        for name in (*REFUSING, "FLOAT0", "SHIFT0"):
+            register(C.addressof(_make(name, cpu, self.base["ggml_op_desc"])))
+        return devices
+
+    def rope(self, call):
+        if self.device == "FLOAT0" and call.cache is None:
+            x = ggml_worker._view(np.ascontiguousarray(call.parent), call)
+            params = replace(call.params, n_ctx_orig=call.n_ctx_orig or int(call.params.ext_factor != 0))
+            wide = reference.rope(
+                x, call.positions, params, call.freq_factors, forward=call.forward, angle="f32"
+            )
+            return wide.astype(x.dtype)
+        if self.device == "SHIFT0":
+            call = replace(call, positions=call.positions + 1)
+        return super().rope(call)
+
+
+if __name__ == "__main__":
+    ggml_worker.Ggml = Ggml
+    ggml_worker.main()
