@@ -7,6 +7,7 @@ import json
 import math
 import platform
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from rich.markup import escape
 from npu_rope import __version__, native
 from npu_rope.cli.files import stream_to
 from npu_rope.errors import BackendUnavailable
+from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.ggml import GgmlInfo
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 
@@ -40,17 +42,20 @@ CSV_COLUMNS = (
     "bit_equal_share",
     "error_from_exact",
     "near_cpu_share",
+    "nmse",
     "source",
+    "reproduce",
 )
 
 
 @dataclass
 class Report:
-    """What was run, and what came out so far."""
+    """What was run, and what came out so far. ``ggml_lib`` is the folder that was named, if one was."""
 
     backends: list[str]
     ggml: GgmlInfo | None
     ggml_missing: str
+    ggml_lib: str = ""
     terminal: Console | None = None  # where lines are printed, if that is a terminal
     results: list[CaseResult] = field(default_factory=list)
 
@@ -66,6 +71,8 @@ class Report:
             if self.ggml
             else "not compared"
         )
+        if self.ggml and self.ggml.device:
+            facts["ggml device"] = f"{self.ggml.device} ({self.ggml.description})"
         return facts
 
 
@@ -149,7 +156,10 @@ class ConsolePrinter:
         for j in result.judgements:
             if j.verdict == FAIL:
                 self.console.print(f"  [red]{j.executor}[/]: {escape(explain(j))}", soft_wrap=True)
-        self.console.print(f"  reproduce: {escape(reproducer(result))}", soft_wrap=True)
+        self.console.print(f"  reproduce: {escape(reproducer(result, self.report))}", soft_wrap=True)
+        ggml = result.by("ggml")
+        if ggml and ggml.verdict == FAIL and (line := ggml_reproducer(result, self.report)):
+            self.console.print(f"  reproduce: {escape(line)}", soft_wrap=True)
 
     def summary(self) -> None:
         """Totals per executor, worst case of each, and what was not compared."""
@@ -157,12 +167,33 @@ class ConsolePrinter:
         print_ = self.console.print
         print_("")
         for executor in dict.fromkeys(j.executor for r in results for j in r.judgements):
-            print_(escape(_summary_line(executor, results)))
+            print_(escape(_summary_line(executor, results, _device(self.report))))
+        self._list_unsupported()
         if self.report.ggml is None:
             print_(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
         failed = sum(r.verdict == FAIL for r in results)
         verdict = "[bold red]FAIL[/]" if failed else "[bold green]OK[/]"
         print_(f"{verdict}: {len(results) - failed} of {len(results)} cases within their bounds")
+
+    def _list_unsupported(self) -> None:
+        """The cases that ggml does not take, under the reason."""
+        reasons: dict[str, list[str]] = {}
+        for result in self.report.results:
+            j = result.by("ggml")
+            if j is not None and j.verdict == UNSUPPORTED:
+                reasons.setdefault(j.message, []).append(result.case.name)
+        for reason, names in reasons.items():
+            self.console.print(f"\n{escape(reason)}: {len(names)} cases", soft_wrap=True)
+            for name in names[:1] if self.quiet else names:
+                self.console.print(f"  {escape(name)}", soft_wrap=True)
+            if self.quiet and len(names) > 1:
+                self.console.print(f"  and {len(names) - 1} more, which a run without --quiet lists")
+        if reasons:
+            self.console.print("")
+
+
+def _device(report: Report) -> str:
+    return report.ggml.device if report.ggml else ""
 
 
 def _width(backend: str) -> int:
@@ -193,12 +224,14 @@ _TITLES = {
 }
 
 
-def _summary_line(executor: str, results: list[CaseResult]) -> str:
+def _summary_line(executor: str, results: list[CaseResult], device: str = "") -> str:
     judged = [(r, j) for r in results if (j := r.by(executor)) is not None]
     unsupported = [j for _, j in judged if j.verdict == UNSUPPORTED]
     ran = [(r, j) for r, j in judged if j.verdict != UNSUPPORTED]
     failed = sum(j.verdict == FAIL for _, j in ran)
-    text = f"{_TITLES.get(executor, executor)}: {len(ran) - failed} of {len(ran)} within bounds"
+    title = f"ggml {device} vs ggml's angles" if device and executor == "ggml" else ""
+    title = title or _TITLES.get(executor, executor)
+    text = f"{title}: {len(ran) - failed} of {len(ran)} within bounds"
     finite = [j.ratio for _, j in ran if not math.isnan(j.ratio)]
     if finite:
         text += f", largest error / bound {max(finite):.2f}"
@@ -206,7 +239,10 @@ def _summary_line(executor: str, results: list[CaseResult]) -> str:
     if compared:
         share = sum(n * equal for n, equal in compared) / sum(n for n, _ in compared)
         text += f"; bit-equal to policy ggml: {100 * share:.3f}% of elements"
-    yarn = [j for _, j in ran if j.table]
+    own = sum(j.table == "float32" for _, j in ran)
+    if own:
+        text += f"; {own} with float32 angles of its own"
+    yarn = [j for _, j in ran if j.table not in ("", "float32")]
     if yarn:
         fused = sum(j.table == "fused" for j in yarn)
         text += f"; {fused} of {len(yarn)} YaRN cases agree once one multiply-add of the angle is fused"
@@ -235,12 +271,27 @@ def explain(j: Judgement) -> str:
             f" at (b, s, n, d) = {w.index}, position {w.position}, angle {w.angle:.9g}:"
             f" got {w.got:.9g}, expected {w.expected:.9g}"
         )
+    if j.nmse is not None:
+        allowed = "within" if j.nmse <= TEST_BACKEND_OPS_NMSE else "over"
+        text += f"; NMSE {j.nmse:.3g}, {allowed} test-backend-ops' {TEST_BACKEND_OPS_NMSE:g}"
     return text
 
 
-def reproducer(result: CaseResult) -> str:
+def reproducer(result: CaseResult, report: Report) -> str:
     """One line that runs this case alone."""
-    return f"npu-rope validate --suite {result.case.suite} --op '{result.case.name}'"
+    line = f"npu-rope validate --suite {result.case.suite} --op '{result.case.name}'"
+    if report.ggml and report.ggml_lib:
+        line += f" --ggml-lib {shlex.quote(report.ggml_lib)}"
+    if device := _device(report):
+        line += f" --ggml-device {shlex.quote(device)}"
+    return line
+
+
+def ggml_reproducer(result: CaseResult, report: Report) -> str:
+    """The line that runs the case in ggml's own test on the device; empty where it has no such case."""
+    if result.case.suite != "ggml" or not (device := _device(report)):
+        return ""
+    return f"test-backend-ops test -b {shlex.quote(device)} -o '{result.case.name}'"
 
 
 # ---- files ---------------------------------------------------------------------------------------
@@ -252,11 +303,12 @@ def _finite(value: float | None) -> float | str | None:
     return value if math.isfinite(value) else "inf"
 
 
-def _record(result: CaseResult, j: Judgement) -> dict[str, Any]:
+def _record(result: CaseResult, j: Judgement, report: Report) -> dict[str, Any]:
     case = result.case
+    device = _device(report) if j.executor == "ggml" else ""
     _, _, rest = case.name.partition("(")
     return {
-        "backend_name": j.executor,
+        "backend_name": device or j.executor,
         "op_name": case.op,
         "op_params": rest.removesuffix(")") if case.suite == "ggml" else case.name,
         "test_mode": "test",
@@ -270,12 +322,18 @@ def _record(result: CaseResult, j: Judgement) -> dict[str, Any]:
         "bit_equal_share": _finite(j.bit_equal),
         "error_from_exact": _finite(j.exact_error),
         "near_cpu_share": _finite(j.near_cpu),
+        "nmse": _finite(j.nmse),
         "source": case.source,
+        "reproduce": (device and ggml_reproducer(result, report)) or reproducer(result, report),
     }
 
 
 def write_json(stream: TextIO, report: Report) -> None:
     """One object: environment, totals, and a record per case with its judgements."""
+
+    def judged(r: CaseResult, j: Judgement) -> dict[str, Any]:
+        return {**_record(r, j, report), "verdict": j.verdict, "ggml_table": j.table or None}
+
     cases = [
         {
             "suite": r.case.suite,
@@ -284,9 +342,7 @@ def write_json(stream: TextIO, report: Report) -> None:
             "shape": list(r.case.shape),
             "source": r.case.source,
             "verdict": r.verdict,
-            "judgements": [
-                {**_record(r, j), "verdict": j.verdict, "ggml_table": j.table or None} for j in r.judgements
-            ],
+            "judgements": [judged(r, j) for j in r.judgements],
         }
         for r in report.results
     ]
@@ -308,7 +364,7 @@ def write_csv(stream: TextIO, report: Report) -> None:
     writer.writeheader()
     for r in report.results:
         for j in r.judgements:
-            writer.writerow({k: "" if v is None else v for k, v in _record(r, j).items()})
+            writer.writerow({k: "" if v is None else v for k, v in _record(r, j, report).items()})
 
 
 def write_junit(stream: TextIO, report: Report) -> None:
@@ -330,7 +386,9 @@ def write_junit(stream: TextIO, report: Report) -> None:
             root, "testcase", classname=f"{r.case.suite}.{j.executor}", name=r.case.name
         )
         if j.verdict == FAIL:
-            ElementTree.SubElement(element, "failure", message=explain(j)).text = reproducer(r)
+            ElementTree.SubElement(element, "failure", message=explain(j)).text = _record(r, j, report)[
+                "reproduce"
+            ]
         elif j.verdict == UNSUPPORTED:
             ElementTree.SubElement(element, "skipped", message=j.message)
     ElementTree.indent(root)

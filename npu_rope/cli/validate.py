@@ -65,6 +65,13 @@ def validate(
     ggml_lib: Annotated[
         str | None, typer.Option(help="Folder with libggml-base and libggml-cpu; it must then be there.")
     ] = None,
+    ggml_device: Annotated[
+        str,
+        typer.Option(
+            help="Run ggml on a device of its registry: CPU, CANN0, ... Of npu_rope then only cpu runs,"
+            " unless --backend names others."
+        ),
+    ] = "",
     format_: Annotated[Format, typer.Option("--format", help="How to print the results.")] = Format.CONSOLE,
     output: Annotated[
         Path | None, typer.Option(help="Write the results here instead of standard output.")
@@ -95,22 +102,25 @@ def validate(
       npu-rope validate -o ROPE_BACK -b cpu --format junit
 
       npu-rope validate --ggml-lib ~/llama.cpp/build/bin
+
+      npu-rope validate --suite ggml --ggml-lib ~/llama.cpp/build/bin --ggml-device CANN0
     """
     cases = _choose_cases(suite, filter_, op)
     if list_:
         for case in cases:
             print(case.name)
         return
-    names = _choose_backends(backend)
+    names = _choose_backends(backend, ["cpu"] if ggml_device else None)
     if output is not None and (must := unwritable(output)):
         raise _usage_error(f"[validate] output {must}")
-    if ggml_lib is not None and not ggml:
-        raise _usage_error("[validate] --ggml-lib must come without --no-ggml but got both.")
+    for option, given in (("--ggml-lib", ggml_lib is not None), ("--ggml-device", bool(ggml_device))):
+        if given and not ggml:
+            raise _usage_error(f"[validate] {option} must come without --no-ggml but got both.")
     errors = Console(stderr=True, highlight=False)
-    process, why_not = _open_ggml(ggml, ggml_lib)
+    process, why_not = _open_ggml(ggml, ggml_lib, ggml_device)
     if why_not and ggml:
         errors.print(f"[yellow]ggml is not among the columns:[/] {escape(why_not)}", soft_wrap=True)
-    report = Report(names, process.info if process else None, why_not)
+    report = Report(names, process.info if process else None, why_not, ggml_lib or "")
     try:
         with write_report(format_.value, output, report, quiet=quiet) as add:
             # The progress bar belongs to the console that prints the lines, or it would run into them.
@@ -159,8 +169,9 @@ def _matching(cases: list[RopeCase], text: str) -> list[RopeCase]:
     return [c for c in cases if pattern.search(c.name)]
 
 
-def _choose_backends(named: list[str] | None) -> list[str]:
+def _choose_backends(named: list[str] | None, otherwise: list[str] | None) -> list[str]:
     forced = list(named or ([backends.default_backend] if backends.default_backend else []))
+    forced = forced or otherwise or []
     try:
         for name in forced:
             backends.find(name).require()
@@ -169,14 +180,14 @@ def _choose_backends(named: list[str] | None) -> list[str]:
     return list(dict.fromkeys(forced)) or backends.available()
 
 
-def _open_ggml(wanted: bool, library: str | None) -> tuple[GgmlProcess | None, str]:
+def _open_ggml(wanted: bool, library: str | None, device: str) -> tuple[GgmlProcess | None, str]:
     if not wanted:
         return None, "switched off with --no-ggml"
     named = library or os.environ.get(ENVIRONMENT_VARIABLE)
     try:
-        return GgmlProcess(named), ""
+        return GgmlProcess(named, device=device), ""
     except (GgmlUnavailable, RuntimeError) as error:
-        if named:
+        if named or device:
             raise _usage_error(str(error)) from None
         return None, str(error)
 

@@ -5,8 +5,10 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -21,7 +23,7 @@ from npu_rope.cli.app import app
 from npu_rope.cli.report import _summary_line as summary_line
 from npu_rope.cli.validate import FAIL
 from npu_rope.testing import judge
-from npu_rope.testing.ggml import GgmlUnavailable
+from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
 from npu_rope.testing.judge import CaseResult, Judgement
 
 FEW = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]
@@ -71,6 +73,14 @@ def test_without_ggml_the_summary_says_so():
         (
             ["--no-ggml", "--ggml-lib", "/x"],
             "[validate] --ggml-lib must come without --no-ggml but got both.",
+        ),
+        (
+            ["--no-ggml", "--ggml-device", "CPU"],
+            "[validate] --ggml-device must come without --no-ggml but got both.",
+        ),
+        (
+            ["--ggml-lib", "/nonexistent", "--ggml-device", "CPU"],
+            "library must be a folder with libggml-base* and libggml.so (which knows ggml's devices) but got",
         ),
         (
             ["--output", "/nonexistent/x"],
@@ -303,3 +313,112 @@ def test_a_missing_simulator_exits_2_where_it_is_forced(tmp_path, monkeypatch):
     few = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
     assert few.exit_code == 0
     assert "simulated" not in few.stdout
+
+
+# ---- ggml's devices --------------------------------------------------------------------------------
+
+SMALL = ["--suite", "ggml", "--filter", r"^ROPE(_BACK)?\(type=f32,ne_a=\[80,16,2,1\].*v=0"]
+
+
+@pytest.fixture
+def stand_ins(monkeypatch):
+    """A registry with devices that refuse (CANN0) or are wrong (SHIFT0)."""
+    script = Path(__file__).parents[1] / "testing" / "stand_in_devices.py"
+    monkeypatch.setattr(command.GgmlProcess, "worker", (str(script),))
+
+
+@pytest.mark.peer
+def test_an_unknown_device_exits_2_and_names_those_there_are():
+    done = run("validate", *SMALL, "--ggml-device", "CANN0")
+    assert done.returncode == 2
+    assert "[ggml] device must be one of CPU but got CANN0." in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.peer
+def test_a_device_is_compared_with_the_cpu_alone_unless_others_are_named():
+    done = run("validate", *SMALL, "--ggml-device", "CPU")
+    assert done.returncode == 0, done.stdout
+    assert "ggml device: CPU (" in done.stdout
+    assert "ggml CPU vs ggml's angles: 4 of 4 within bounds" in done.stdout
+    assert "cpu vs float64 (exact): 4 of 4" in done.stdout
+    assert "sim (" not in done.stdout
+    done = run("validate", *SMALL, "--ggml-device", "CPU", "--backend", "reference")
+    assert "reference vs float64 (exact): 4 of 4" in done.stdout
+    assert "cpu vs" not in done.stdout
+
+
+@pytest.mark.peer
+@pytest.mark.usefixtures("stand_ins")
+def test_what_a_device_refuses_is_listed_under_the_reason_and_no_failure():
+    done = invoke(*SMALL, "--ggml-device", "CANN0")
+    assert done.exit_code == 0, done.output
+    assert "ggml CANN0 vs ggml's angles: 2 of 2 within bounds" in done.stdout
+    assert "2 unsupported (CANN0 refuses ROPE_BACK, but takes it forward)" in done.stdout
+    _, _, listed = done.stdout.partition("\nCANN0 refuses ROPE_BACK, but takes it forward: 2 cases\n")
+    names = [line.strip() for line in listed.splitlines() if line.startswith("  ROPE_BACK(")]
+    assert [re.search(r"ff=\d", name).group() for name in names] == ["ff=0", "ff=1"]
+    quiet = invoke(*SMALL, "--ggml-device", "CANN0", "--quiet")
+    assert quiet.stdout.count("  ROPE_BACK(") == 1
+    assert "and 1 more, which a run without --quiet lists" in quiet.stdout
+
+
+@pytest.mark.peer
+@pytest.mark.usefixtures("stand_ins")
+def test_where_a_device_fails_is_told_with_a_line_for_either_tool(monkeypatch):
+    monkeypatch.delenv("NPU_ROPE_GGML_LIB", raising=False)
+    here = find_library_dir()
+    done = invoke(*SMALL, "--ggml-lib", str(here), "--ggml-device", "SHIFT0")
+    assert done.exit_code == 1
+    assert "ggml SHIFT0 vs ggml's angles: 0 of 4 within bounds" in done.stdout
+    assert re.search(
+        r"  ggml: error \S+, worst element \S+ times its bound at \(b, s, n, d\) = \(0, \d, \d+, \d+\),"
+        r" position \d+, angle \S+: got \S+, expected \S+; NMSE \S+, over test-backend-ops' 1e-07\n",
+        done.stdout,
+    )
+    name = "ROPE(type=f32,ne_a=[80,16,2,1],n_dims=80,mode=24,n_ctx=512,"
+    mine, theirs = (line for line in done.stdout.splitlines() if f"'{name}" in line and "ff=0" in line)
+    assert mine.startswith(f"  reproduce: npu-rope validate --suite ggml --op '{name}")
+    assert mine.endswith(f"' --ggml-lib {here} --ggml-device SHIFT0")
+    assert theirs.startswith(f"  reproduce: test-backend-ops test -b SHIFT0 -o '{name}")
+    again = invoke(*shlex.split(mine.partition("validate ")[2]))
+    assert again.exit_code == 1
+    assert "ggml SHIFT0 vs ggml's angles: 0 of 1 within bounds" in again.stdout
+
+
+@pytest.mark.peer
+@pytest.mark.usefixtures("stand_ins")
+def test_files_name_the_device_and_tell_refused_from_failed():
+    rows = list(
+        csv.DictReader(io.StringIO(invoke(*SMALL, "--ggml-device", "CANN0", "--format", "csv").stdout))
+    )
+    device = [r for r in rows if r["backend_name"] == "CANN0"]
+    assert [(r["op_name"], r["supported"], r["passed"]) for r in device] == [
+        ("ROPE", "True", "True"),
+        ("ROPE", "True", "True"),
+        ("ROPE_BACK", "False", "False"),
+        ("ROPE_BACK", "False", "False"),
+    ]
+    assert all(r["reproduce"].startswith("test-backend-ops test -b CANN0 -o 'ROPE") for r in device)
+    assert float(device[0]["nmse"]) <= 1e-7
+    assert device[2]["error_message"] == "CANN0 refuses ROPE_BACK, but takes it forward"
+    document = json.loads(invoke(*SMALL, "--ggml-device", "SHIFT0", "--format", "json").stdout)
+    assert document["environment"]["ggml device"].startswith("SHIFT0 (")
+    assert document["failed"] == 4
+    root = ElementTree.fromstring(invoke(*SMALL, "--ggml-device", "SHIFT0", "--format", "junit").stdout)
+    failures = [e.find("failure") for e in root.findall("testcase") if e.find("failure") is not None]
+    assert len(failures) == 4
+    assert all("test-backend-ops test -b SHIFT0" in f.text for f in failures)
+
+
+def test_what_the_ggml_here_is_too_old_for_is_listed_and_no_failure(monkeypatch):
+    def too_old(case, names, process):
+        message = "ggml 0.9.0 has no ggml_set_rows"
+        return CaseResult(case, [Judgement("cpu", "ok"), Judgement("ggml", "unsupported", message=message)])
+
+    monkeypatch.setattr(command, "judge", too_old)
+    done = invoke("--no-ggml", "--suite", "ggml", "--op", "ROPE_SET_ROWS")
+    assert done.exit_code == 0
+    assert "ggml vs ggml's angles: 0 of 0 within bounds; 48 unsupported" in done.stdout
+    _, _, listed = done.stdout.partition("\nggml 0.9.0 has no ggml_set_rows: 48 cases\n")
+    assert listed.count("  ROPE_SET_ROWS(") == 48
