@@ -31,13 +31,12 @@ Check check_device_positions(const char* op, const npu_rope_tensor& t) {
     return {};
 }
 
-Check check_device_dtype(const char* op, const char* name, const npu_rope_tensor& x, const Platform& platform,
+Check check_device_dtype(const char* op, const char* name, const npu_rope_tensor& t, const Platform& platform,
                          const char* soc) {
-    if (x.dtype == NPU_ROPE_FLOAT64)
-        return bad_type(op, "%s must be float32, float16 or bfloat16 on %s but got float64.", name, soc);
-    if (x.dtype == NPU_ROPE_BFLOAT16 && platform.arch == kArch310p)
-        return bad_type(op, "%s must be float32 or float16 on %s but got bfloat16.", name, soc);
-    return {};
+    bool has_bfloat16 = platform.arch != kArch310p;
+    if (t.dtype != NPU_ROPE_FLOAT64 && (t.dtype != NPU_ROPE_BFLOAT16 || has_bfloat16)) return {};
+    return bad_type(op, "%s must be %s on %s but got %s.", name,
+                    has_bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", soc, dtype_name(t.dtype));
 }
 
 // Exactly what the kernel may read of them, back to back, whatever their stride is here.

@@ -233,10 +233,10 @@ def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1):
     soc = soc_of(backend)
     if angle != "exact":
         return ValueError, f"[rope] angle must be exact (0) on backend sim but got {angle}."
+    if soc == "ascend310p" and dtype in ("float64", "bfloat16"):
+        return TypeError, f"[rope] x must be float32 or float16 on {soc} but got {dtype}."
     if dtype == "float64":
         return TypeError, f"[rope] x must be float32, float16 or bfloat16 on {soc} but got float64."
-    if dtype == "bfloat16" and soc == "ascend310p":
-        return TypeError, f"[rope] x must be float32 or float16 on {soc} but got bfloat16."
     far = [int(p) for p in np.ravel(positions) if not -DEVICE_REACH < p < DEVICE_REACH]
     if far and size:
         rule = "positions must be between -4194303 and 4194303 on the device"

@@ -42,7 +42,11 @@ REFUSALS = {
     ),
     "float64": (
         {"dtype": "float64"}, TypeError,
-        "[rope] x must be float32, float16 or bfloat16 on {soc} but got float64.", DEVICES,
+        "[rope] x must be float32, float16 or bfloat16 on ascend910b but got float64.", DEVICES[:1],
+    ),
+    "float64 without bfloat16": (
+        {"dtype": "float64"}, TypeError,
+        "[rope] x must be float32 or float16 on ascend310p but got float64.", DEVICES[1:],
     ),
     "bfloat16": (
         {"dtype": "bfloat16"}, TypeError,

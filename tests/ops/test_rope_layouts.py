@@ -53,6 +53,31 @@ def test_in_place_on_any_stride(dtype, mode, layout, backend, guarded):
         assert_within(x, values, np.arange(6), PARAMS[mode], dtype=dtype, backend=backend)
 
 
+# What one instruction of the device cannot say: rows 2 MiB apart in a copy, rows of vectors further
+# apart than 255 blocks. Shape, dtype, strides of B, S, N and n_dims.
+WIDE_STRIDES = {
+    "rows 2 MiB apart": ((1, 20, 1, 128), "float32", (0, 2**19 + 64, 128), 128),
+    "heads before tokens": ((60, 2, 16, 1024), "float16", (2 * 16 * 1024, 1024, 2 * 1024), 1024),
+    "wide token rows": ((1, 200, 2, 1024), "float16", (0, 2 * 1024, 1024), 512),
+    "many wide heads": ((1, 30, 40, 64), "float16", (0, 40 * 64, 64), 32),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_STRIDES)
+def test_strides_beyond_what_one_instruction_says(name, backend):
+    shape, dtype, strides, n_dims = WIDE_STRIDES[name]
+    values, item = normal(shape, dtype), NUMPY_DTYPES[dtype].itemsize
+    reach = sum((n - 1) * s for n, s in zip(shape, (*strides, 1), strict=True)) + 1
+    x, out = (
+        np.lib.stride_tricks.as_strided(np.zeros(reach, dtype), shape, [item * s for s in (*strides, 1)])
+        for _ in range(2)
+    )
+    x[...] = values
+    positions, params = np.arange(shape[1]), RopeParams(n_dims, "neox")
+    try_rope(x, positions, params, out=out, backend=backend)
+    assert_within(out, values, positions, params, dtype=dtype, backend=backend)
+
+
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_unit_last_stride_is_never_copied(framework, monkeypatch):
     """What reaches the C library is x's own memory with x's own strides."""
