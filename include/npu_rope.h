@@ -52,9 +52,9 @@ typedef struct npu_rope_tensor {
 
 /* ggml's numbers. */
 typedef enum npu_rope_mode {
-    NPU_ROPE_MODE_NORMAL = 0, /* pairs (x[2i], x[2i+1]) */
-    NPU_ROPE_MODE_NEOX = 2,   /* pairs (x[i], x[i + n_dims/2]) */
-    NPU_ROPE_MODE_MROPE = 8,  /* as NEOX; sections of the pairs turn by a position of their own */
+    NPU_ROPE_MODE_NORMAL = 0,  /* pairs (x[2i], x[2i+1]) */
+    NPU_ROPE_MODE_NEOX = 2,    /* pairs (x[i], x[i + n_dims/2]) */
+    NPU_ROPE_MODE_MROPE = 8,   /* as NEOX; sections of the pairs turn by a position of their own */
     NPU_ROPE_MODE_VISION = 24, /* pairs (x[i], x[i + n_dims]), n_dims = D/2; sections count anew */
     NPU_ROPE_MODE_IMROPE = 40  /* as MROPE, the axes alternating from pair to pair */
 } npu_rope_mode;

@@ -27,14 +27,16 @@ NPU_ROPE_API npu_rope_status npu_rope_sim_rope(const npu_rope_tensor *x, const n
 
 /* As npu_rope_rope_qk() and npu_rope_rope_set_rows(): one launch each. */
 NPU_ROPE_API npu_rope_status npu_rope_sim_rope_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
-                                                  const npu_rope_tensor *positions,
-                                                  const npu_rope_tensor *freq_factors, const npu_rope_params *params,
-                                                  int32_t forward, npu_rope_angle angle, const npu_rope_tensor *q_out,
-                                                  const npu_rope_tensor *k_out, const npu_rope_sim_options *options);
-NPU_ROPE_API npu_rope_status npu_rope_sim_rope_set_rows(
-    const npu_rope_tensor *x, const npu_rope_tensor *positions, const npu_rope_tensor *rows,
-    const npu_rope_tensor *freq_factors, const npu_rope_params *params, int32_t forward, npu_rope_angle angle,
-    const npu_rope_tensor *cache, const npu_rope_sim_options *options);
+                                                  const npu_rope_tensor *positions, const npu_rope_tensor *freq_factors,
+                                                  const npu_rope_params *params, int32_t forward, npu_rope_angle angle,
+                                                  const npu_rope_tensor *q_out, const npu_rope_tensor *k_out,
+                                                  const npu_rope_sim_options *options);
+NPU_ROPE_API npu_rope_status npu_rope_sim_rope_set_rows(const npu_rope_tensor *x, const npu_rope_tensor *positions,
+                                                        const npu_rope_tensor *rows,
+                                                        const npu_rope_tensor *freq_factors,
+                                                        const npu_rope_params *params, int32_t forward,
+                                                        npu_rope_angle angle, const npu_rope_tensor *cache,
+                                                        const npu_rope_sim_options *options);
 
 /* The last error of this thread. */
 NPU_ROPE_API const char *npu_rope_sim_last_error(void);

@@ -46,10 +46,11 @@ Check check_sections(const npu_rope_params& p) {
     }
     const int32_t* s = p.sections;
     if (negative)
-        return bad_value(kParamsOp, "sections must be four numbers >= 0 but got [%d, %d, %d, %d].", s[0], s[1], s[2], s[3]);
+        return bad_value(kParamsOp, "sections must be four numbers >= 0 but got [%d, %d, %d, %d].", s[0], s[1], s[2],
+                         s[3]);
     if (any && !rope_has_sections(p.mode))
-        return bad_value(kParamsOp, "sections must be [0, 0, 0, 0] in mode %s but got [%d, %d, %d, %d].", mode_name(p.mode),
-                         s[0], s[1], s[2], s[3]);
+        return bad_value(kParamsOp, "sections must be [0, 0, 0, 0] in mode %s but got [%d, %d, %d, %d].",
+                         mode_name(p.mode), s[0], s[1], s[2], s[3]);
     if (rope_has_sections(p.mode) && s[0] == 0 && s[1] == 0 && s[2] == 0)
         return bad_value(kParamsOp, "sections must name time, height or width in mode %s but got [%d, %d, %d, %d].",
                          mode_name(p.mode), s[0], s[1], s[2], s[3]);
@@ -151,8 +152,7 @@ private:
     Check check_memory(const char* name, const npu_rope_tensor& t) {
         for (int k = 0; k < t.ndim; ++k)
             if (t.shape[k] < 0)
-                return bad_value(op_, "%s must have sizes >= 0 but got %s.", name,
-                                 shape_text(t.shape, t.ndim).c_str());
+                return bad_value(op_, "%s must have sizes >= 0 but got %s.", name, shape_text(t.shape, t.ndim).c_str());
         if (!fits(t))
             return bad_value(op_, "%s must have fewer than 2^63 bytes but got shape %s.", name,
                              shape_text(t.shape, t.ndim).c_str());
@@ -205,14 +205,12 @@ private:
     // The rotated window and the sections have room in a head.
     Check check_window() {
         auto D = static_cast<long long>(s_.D);
-        if (p_.n_dims > D)
-            return bad_value(op_, "n_dims must be at most the head size %lld but got %d.", D, p_.n_dims);
+        if (p_.n_dims > D) return bad_value(op_, "n_dims must be at most the head size %lld but got %d.", D, p_.n_dims);
         if (int64_t{p_.n_offs} + p_.n_dims > D)
             return bad_value(op_, "n_offs + n_dims must be at most the head size %lld but got %lld.", D,
                              static_cast<long long>(p_.n_offs) + p_.n_dims);
         if (p_.mode == NPU_ROPE_MODE_VISION && int64_t{2} * p_.n_dims != D)
-            return bad_value(op_, "n_dims must be half the head size in mode vision but got %d of %lld.", p_.n_dims,
-                             D);
+            return bad_value(op_, "n_dims must be half the head size in mode vision but got %d of %lld.", p_.n_dims, D);
         const int32_t* s = p_.sections;
         if (int64_t{s[0]} + s[1] + s[2] + s[3] > D)
             return bad_value(op_, "sections must add up to at most the head size %lld but got [%d, %d, %d, %d].", D,
@@ -264,8 +262,9 @@ private:
             auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
             std::string got = got_shape(t);
             if (!batched)
-                return bad_value(op_, "positions must have shape [4,S] = [4, %lld], [4*S], [3,S] in mode %s but got %s.",
-                                 S, mode_name(p_.mode), got.c_str());
+                return bad_value(op_,
+                                 "positions must have shape [4,S] = [4, %lld], [4*S], [3,S] in mode %s but got %s.", S,
+                                 mode_name(p_.mode), got.c_str());
             return bad_value(op_,
                              "positions must have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld] or "
                              "[3,B,S] in mode %s but got %s.",
@@ -292,9 +291,9 @@ private:
             return bad_type(op_, "freq_factors must be float32 but got %s.", dtype_name(t.dtype));
         int pairs = rope_pairs(p_);
         if (t.ndim != 1 || t.shape[0] < pairs)
-            return bad_value(op_,
-                             "freq_factors must have one dimension of at least n_dims%s = %d elements but got shape %s.",
-                             pairs == p_.n_dims ? "" : "/2", pairs, got_shape(t).c_str());
+            return bad_value(
+                op_, "freq_factors must have one dimension of at least n_dims%s = %d elements but got shape %s.",
+                pairs == p_.n_dims ? "" : "/2", pairs, got_shape(t).c_str());
         if (Check c = check_memory("freq_factors", t); !c.ok()) return c;
         auto* f = static_cast<const float*>(t.data);
         for (int i = 0; i < pairs; ++i) {
@@ -369,8 +368,8 @@ private:
 
     Check check_cache() {
         const npu_rope_tensor &cache = *t_.out[0], &x = *t_.x[0];
-        bool narrows = x.dtype == NPU_ROPE_FLOAT32 &&
-                       (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
+        bool narrows =
+            x.dtype == NPU_ROPE_FLOAT32 && (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
         if (cache.dtype != x.dtype && !narrows)
             return bad_type(op_, "cache must have x's dtype %s%s but got %s.", dtype_name(x.dtype),
                             x.dtype == NPU_ROPE_FLOAT32 ? ", float16 or bfloat16" : "", dtype_name(cache.dtype));
@@ -439,8 +438,9 @@ Check check_rope_params(const npu_rope_params& p) {
     if (p.n_dims <= 0 || p.n_dims % 2 != 0)
         return bad_value(kParamsOp, "n_dims must be a positive even number but got %d.", p.n_dims);
     if (!mode_name(p.mode))
-        return bad_value(
-            kParamsOp, "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got %d.", p.mode);
+        return bad_value(kParamsOp,
+                         "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got %d.",
+                         p.mode);
     if (p.n_ctx_orig < 0) return bad_value(kParamsOp, "n_ctx_orig must be >= 0 but got %d.", p.n_ctx_orig);
     if (Check c = check_positive("freq_base", p.freq_base); !c.ok()) return c;
     if (Check c = check_positive("freq_scale", p.freq_scale); !c.ok()) return c;
@@ -468,22 +468,22 @@ Check check_rope_frequencies(const std::vector<long double>& frequencies) {
 
 RopeTensors rope_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,
                          const npu_rope_tensor* freq_factors, const npu_rope_tensor* out) {
-    return {"rope", 1, {"x", nullptr}, {x, nullptr}, {"out", nullptr}, {out, nullptr}, positions, freq_factors, false,
-            nullptr};
+    return {"rope",         1,         {"x", nullptr}, {x, nullptr}, {"out", nullptr},
+            {out, nullptr}, positions, freq_factors,   false,        nullptr};
 }
 
 RopeTensors rope_qk_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* positions,
                             const npu_rope_tensor* freq_factors, const npu_rope_tensor* q_out,
                             const npu_rope_tensor* k_out) {
-    return {"rope_qk", 2, {"q", "k"}, {q, k}, {"q_out", "k_out"}, {q_out, k_out}, positions, freq_factors, false,
-            nullptr};
+    return {"rope_qk",      2,         {"q", "k"},   {q, k}, {"q_out", "k_out"},
+            {q_out, k_out}, positions, freq_factors, false,  nullptr};
 }
 
 RopeTensors rope_set_rows_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,
                                   const npu_rope_tensor* rows, const npu_rope_tensor* freq_factors,
                                   const npu_rope_tensor* cache) {
-    return {"rope_set_rows", 1, {"x", nullptr}, {x, nullptr}, {"cache", nullptr}, {cache, nullptr}, positions,
-            freq_factors, true, rows};
+    return {"rope_set_rows",  1,         {"x", nullptr}, {x, nullptr}, {"cache", nullptr},
+            {cache, nullptr}, positions, freq_factors,   true,         rows};
 }
 
 Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape) {

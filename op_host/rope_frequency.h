@@ -20,9 +20,7 @@ constexpr int kRopeAxes = 4;
 inline bool rope_has_sections(int32_t mode) { return (mode & NPU_ROPE_MODE_MROPE) != 0; }
 
 // Pairs of a head that turn.
-inline int32_t rope_pairs(const npu_rope_params& p) {
-    return p.mode == NPU_ROPE_MODE_VISION ? p.n_dims : p.n_dims / 2;
-}
+inline int32_t rope_pairs(const npu_rope_params& p) { return p.mode == NPU_ROPE_MODE_VISION ? p.n_dims : p.n_dims / 2; }
 
 // What turns each pair: the position's axis, and the power of theta_scale in its frequency.
 // Formula: ggml_mrope_cache_init in the specification's CPU source; imrope's rule is today's ggml's.

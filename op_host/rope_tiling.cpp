@@ -40,8 +40,8 @@ Check check_supported(const RopeTilingInput& in, const Platform& p) {
     if (in.out_dtype == NPU_ROPE_BFLOAT16 && p.arch == kArch310p)
         return bad_type(in.op, "cache must be float32 or float16 on Ascend310P but got bfloat16.");
     if (in.shape.D > kRopeMaxHeadSize)
-        return bad_value(in.op, "%s must have a head size of at most %d on an NPU but got %lld.", in.x_name, kRopeMaxHeadSize,
-                         static_cast<long long>(in.shape.D));
+        return bad_value(in.op, "%s must have a head size of at most %d on an NPU but got %lld.", in.x_name,
+                         kRopeMaxHeadSize, static_cast<long long>(in.shape.D));
     if (in.shape.heads() > INT32_MAX)
         return bad_value(in.op, "%s must have at most %d heads on an NPU but got %lld.", in.x_name, INT32_MAX,
                          static_cast<long long>(in.shape.heads()));

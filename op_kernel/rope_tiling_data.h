@@ -10,7 +10,7 @@
 
 constexpr int32_t kRopeMaxHeadSize = 1024;
 constexpr int32_t kRopeMaxPairs = kRopeMaxHeadSize / 2;
-constexpr int32_t kRopeMaxPlanes = 4;  // of positions: time, height, width, extra
+constexpr int32_t kRopeMaxPlanes = 4;                      // of positions: time, height, width, extra
 constexpr int32_t kRopeMaxChunks = kRopeMaxHeadSize / 64;  // of table lanes, a vector repeat each
 
 // Tiling keys: how a pair's two lanes meet. The kernel says them as literals, which
@@ -40,18 +40,18 @@ struct RopeTilingHead {
     // Token row r is token r % seq of batch r / seq. Strides count elements.
     int64_t rows;
     int64_t seq;
-    int64_t pos_stride[2];                // batch, token
+    int64_t pos_stride[2];                 // batch, token
     int64_t plane_offset[kRopeMaxPlanes];  // where the positions of each plane begin
     RopeSideTiling side[2];
     int64_t index_stride[2];  // of the tokens' rows in a cache: batch, token
     int64_t cache_rows;
 
-    int32_t heads;       // of both sides
+    int32_t heads;        // of both sides
     int32_t first_heads;  // of side 0, which come first
     int32_t head_size;
-    int32_t row_pitch;  // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
-    int32_t out_pitch;  // the same of out's type
-    int32_t planes;     // kinds of positions that turn the table's lanes; 1: all lanes alike
+    int32_t row_pitch;    // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
+    int32_t out_pitch;    // the same of out's type
+    int32_t planes;       // kinds of positions that turn the table's lanes; 1: all lanes alike
     int32_t index_words;  // 32-bit words of an index of a cache row
 
     // Lanes [n_offs, n_offs + n_dims) of a head are rotated.

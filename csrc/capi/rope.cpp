@@ -21,7 +21,8 @@ npu_rope_status npu_rope_rope(const npu_rope_tensor* x, const npu_rope_tensor* p
                               const npu_rope_tensor* freq_factors, const npu_rope_params* params, int32_t forward,
                               npu_rope_angle angle, const npu_rope_tensor* out) {
     using namespace npu_rope;
-    return guarded("rope", [&] { return run_rope_cpu(rope_tensors(x, positions, freq_factors, out), params, forward, angle); });
+    return guarded("rope",
+                   [&] { return run_rope_cpu(rope_tensors(x, positions, freq_factors, out), params, forward, angle); });
 }
 
 }  // extern "C"

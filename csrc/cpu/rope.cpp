@@ -322,8 +322,7 @@ void rotate_side(const Job& job, const TokenTable& table, int side, int64_t b, i
 }
 
 bool is_skipped(const RopeCall& c, int64_t b, int64_t s) {
-    return c.rows && integer_at(c.rows, c.rows_are_int64,
-                                b * c.shape.row_stride[0] + s * c.shape.row_stride[1]) < 0;
+    return c.rows && integer_at(c.rows, c.rows_are_int64, b * c.shape.row_stride[0] + s * c.shape.row_stride[1]) < 0;
 }
 
 // One group of a token's heads, which count through both sides.
@@ -349,8 +348,7 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
     }
 }
 
-Check make_call(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle,
-                RopeCall* call) {
+Check make_call(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle, RopeCall* call) {
     if (Check c = check_rope(t, params, angle, &call->shape); !c.ok()) return c;
     const npu_rope_tensor* f = t.freq_factors;
     const float* factors = f ? static_cast<const float*>(f->data) : nullptr;

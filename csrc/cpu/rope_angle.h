@@ -17,7 +17,7 @@ struct RopeAngles {
     int32_t policy = NPU_ROPE_ANGLE_EXACT;
     int pairs = 0;
     std::vector<RopePairRule> rules;  // of every pair
-    double mscale = 1;  // multiplies cos and sin (attn_factor, and YaRN's correction)
+    double mscale = 1;                // multiplies cos and sin (attn_factor, and YaRN's correction)
 
     std::vector<double> turns_hi, turns_lo;  // padded with zeros to a multiple of kAnglePad
     std::vector<float> freq_f32;             // policy f32: radians per position
@@ -38,8 +38,8 @@ Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int6
 Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
                          const RopeAngles** angles);
 
-// cos and sin of one token under policy ggml, its position on every axis given, each already multiplied by mscale: float32,
-// in ggml's order of operations, through the C library's cosf and sinf.
+// cos and sin of one token under policy ggml, its position on every axis given, each already multiplied by mscale:
+// float32, in ggml's order of operations, through the C library's cosf and sinf.
 void ggml_cos_sin(const RopeAngles& a, const int64_t* positions, float* cos_table, float* sin_table);
 
 }  // namespace npu_rope

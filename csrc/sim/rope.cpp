@@ -117,8 +117,7 @@ Check run_rope_on_sim(const RopeTensors& t, const npu_rope_params* params, int32
     SimLaunch sim;
     npu_rope_tensor packed_factors = {factors.data(), NPU_ROPE_FLOAT32, 1, {int64_t(factors.size())}, {1}};
     add_arguments(t, in.shape, t.freq_factors ? &packed_factors : nullptr, &sim);
-    const std::string kernel =
-        "npu_" + std::string(t.op) + "__" + kernel_soc(options->soc) + "__" + column(t);
+    const std::string kernel = "npu_" + std::string(t.op) + "__" + kernel_soc(options->soc) + "__" + column(t);
     return sim.run(t.op, kernel, *options, launch.block_dim, launch.tiling_key, &tiling, sizeof tiling,
                    uint64_t(launch.workspace_bytes));
 }
@@ -128,7 +127,8 @@ npu_rope_status rope_sim_entry(const RopeTensors& t, const npu_rope_params* para
     try {
         return report_sim(run_rope_on_sim(t, params, forward, angle, options));
     } catch (const std::exception& e) {
-        return report_sim({Check::kInternal, "[" + std::string(t.op) + "] call must succeed but got " + e.what() + "."});
+        return report_sim(
+            {Check::kInternal, "[" + std::string(t.op) + "] call must succeed but got " + e.what() + "."});
     }
 }
 

@@ -67,14 +67,15 @@ public:
         RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].out_stride, true);
         int32_t whole = Whole(plan), pitch = Pitch(plan);
         for (int32_t i = 0; i < Runs(plan); ++i)
-            AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i)), src[i * pitch],
-                              static_cast<uint32_t>(whole));
+            AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i)),
+                              src[i * pitch], static_cast<uint32_t>(whole));
         if (whole == plan.run) return;
         // The same values once more where the two overlap, but never at the same time.
         AscendC::PipeBarrier<PIPE_MTE3>();
         for (int32_t i = 0; i < Runs(plan); ++i)
-            AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i) + plan.run - kBlock),
-                              src[side_ + i * kBlock], kBlock);
+            AscendC::DataCopy(
+                TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i) + plan.run - kBlock),
+                src[side_ + i * kBlock], kBlock);
     }
 
     // Rows of row_pitch from what Load() brought, which it completes.

@@ -174,8 +174,7 @@ private:
         int32_t chunks = (width_ + kRepeatFloats - 1) / kRepeatFloats;
         for (int32_t plane = 0; plane < td_->planes; ++plane)
             for (int32_t chunk = 0; chunk < chunks; ++chunk)
-                plane_lanes_[plane][chunk] =
-                    source.GetValue(static_cast<uint64_t>(plane * kRopeMaxChunks + chunk));
+                plane_lanes_[plane][chunk] = source.GetValue(static_cast<uint64_t>(plane * kRopeMaxChunks + chunk));
     }
 
     // The four products of low w1 + high w2 in the plane's lanes: temp 0 and sin_ hold the exact

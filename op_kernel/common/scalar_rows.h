@@ -36,8 +36,7 @@ public:
         for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
             AscendC::GlobalTensor<T> target = TensorAt<T>(out, RowOffset(tile, td_->side[tile.side].out_stride, row));
             for (int32_t i = 0; i < td_->head_size; ++i)
-                target.SetValue(static_cast<uint64_t>(i),
-                                src.GetValue(static_cast<uint32_t>(row * pitch_ + i)));
+                target.SetValue(static_cast<uint64_t>(i), src.GetValue(static_cast<uint32_t>(row * pitch_ + i)));
         }
         HandOver<AscendC::HardEvent::S_V>();
     }

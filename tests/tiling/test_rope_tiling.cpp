@@ -50,9 +50,8 @@ void describe(const Case& c) {
                  c.platform.arch, c.platform.cores, i.shape.B, i.shape.S, s.N, i.shape.side[1].N, i.shape.D,
                  dtype_name(i.dtype), dtype_name(i.out_dtype), i.params.mode, i.params.n_dims, i.params.n_offs,
                  s.x_stride[0], s.x_stride[1], s.x_stride[2], s.out_stride[0], s.out_stride[1], s.out_stride[2],
-                 static_cast<int>(c.launch.tiling_key), c.d.io, c.d.row_parts,
-                 c.d.head_parts, c.d.row_granule, c.d.tile_tokens, c.d.tile_heads, c.d.block_tokens, c.d.tokens_inner,
-                 c.d.work_bytes, c.d.queue_bytes);
+                 static_cast<int>(c.launch.tiling_key), c.d.io, c.d.row_parts, c.d.head_parts, c.d.row_granule,
+                 c.d.tile_tokens, c.d.tile_heads, c.d.block_tokens, c.d.tokens_inner, c.d.work_bytes, c.d.queue_bytes);
 }
 
 #define CHECK(c, condition)                                                                  \
