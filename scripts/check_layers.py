@@ -37,7 +37,16 @@ CPP_LAYERS = (
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint",)),
     Layer(
         ("op_kernel/*",),
-        ("kernel_operator.h", "*_tiling_data.h", "op_kernel/common/*", "common/*"),
+        # The last three are pieces beside each other in common/.
+        (
+            "kernel_operator.h",
+            "*_tiling_data.h",
+            "op_kernel/common/*",
+            "common/*",
+            "ro*_*.h",
+            "*_rows.h",
+            "vector_steps.h",
+        ),
         never=(r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",),
     ),
     Layer(("op_host/*_def.cpp",), ("*",), never=(r'#\s*include\s*[<"](?:torch|ATen|c10|simulator)/',)),
