@@ -140,6 +140,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         yield make("DeQue becomes AllocTensor", m.start(), m.end(), "AllocTensor")
     for m in re.finditer(r"InitBuffer\(\w+, (2)\b", code):
         yield make("one buffer instead of two", m.start(1), m.end(1), "1")
+    for m in re.finditer(r"TQue<[\w:]+, (1)>", code):
+        yield make("queue depth", m.start(1), m.end(1), "2")
     for name, others in ROUNDS.items():
         for m in re.finditer(rf"\b{name}\b", code):
             for other in others:
@@ -162,8 +164,9 @@ def _call_mutants(code: str, m: re.Match[str], make) -> Iterator[Mutant]:
         argument = code[b:e]
         if re.search(r"^\w+(?:\.\w+)*\[", argument):  # an offset into a tensor
             opened = b + argument.index("[")
-            index = (opened + 1, closing(code, opened))
-            yield make("offset + 32 bytes", *index, f"({code[slice(*index)]}) + 8")
+            index, tensor = (opened + 1, closing(code, opened)), code[b:opened].strip()
+            for sign in "+-":
+                yield make(f"offset {sign} 32 bytes", *index, f"({code[slice(*index)]}) {sign} BLOCK_OF({tensor})")
         elif (
             re.search(r"count|repeats|repeat_|length|bytes|_cast<uint", argument) and "params" not in argument
         ):
@@ -171,6 +174,7 @@ def _call_mutants(code: str, m: re.Match[str], make) -> Iterator[Mutant]:
             yield make("count or repeat - 1", b, e, f"({argument}) - 1")
         elif re.fullmatch(r"mask", argument.strip()):
             yield make("mask off by a lane", b, e, "WIDER_MASK(mask)")
+            yield make("mask off by a lane", b, e, "NARROWER_MASK(mask)")
     name = m.group(1)
     swapped = {"Add": "Sub", "Sub": "Add", "ShiftLeft": "ShiftRight", "ShiftRight": "ShiftLeft", "And": "Or"}
     if name in swapped:
@@ -209,6 +213,8 @@ def _operators(code: str, make) -> Iterator[Mutant]:
 # What a mutant may use beyond the kernel's own names.
 PRELUDE = """
 #define WIDER_MASK(m) ((m)[0] = ((m)[0] << 1 | 1), (m))
+#define NARROWER_MASK(m) ((m)[0] >>= 1, (m))
+#define BLOCK_OF(tensor) (32 / static_cast<int32_t>(sizeof((tensor).GetValue(0))))
 """
 
 
@@ -231,7 +237,8 @@ def try_column(kernel, column, folder: Path) -> tuple[str, str]:
     if done.returncode != 0:
         return STILLBORN, done.stderr.strip().splitlines()[0][:160]
     environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__).resolve().parent / kernel.judge), column.soc, column.name]
+    judge = str(Path(__file__).resolve().parent / kernel.judge)
+    command = [sys.executable, judge, column.op, column.soc, column.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)
     except subprocess.TimeoutExpired:

@@ -12,46 +12,71 @@ judge = "mutation_rope_calls.py"
 
 @dataclass(frozen=True)
 class Column:
-    """One compile: SoC and element types."""
+    """One compile: operator, SoC and the types of the kernel's arguments."""
 
+    op: str
     soc: str
-    aicore: int
-    x: str
-    x_dtype: str
-    positions: str
+    types: dict[str, str]
 
     @property
     def name(self) -> str:
-        """x's dtype, as the calls name it."""
-        return {"bfloat16_t": "bfloat16", "half": "float16", "float": "float32"}[self.x]
+        """The first tensor's dtype, as the calls name it."""
+        first = next(iter(self.types.values()))
+        return {"bfloat16_t": "bfloat16", "half": "float16", "float": "float32"}[first]
 
     @property
     def symbol(self) -> str:
         """As cmake/NpuRopeSim.cmake names it."""
-        return f"npu_rope__{self.soc}__{self.x}_{self.positions}_float_{self.x}"
+        return f"npu_{self.op}__{self.soc}__{'_'.join(self.types.values())}"
+
+
+def _rope(soc: str, x: str, positions: str) -> Column:
+    return Column("rope", soc, {"X": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "OUT": x})
+
+
+def _rope_qk(soc: str, x: str, positions: str) -> Column:
+    types = {"Q": x, "K": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "Q_OUT": x, "K_OUT": x}
+    return Column("rope_qk", soc, types)
+
+
+def _rope_set_rows(soc: str, x: str, positions: str, cache: str) -> Column:
+    types = {"X": x, "POSITIONS": positions, "ROWS": "int64_t", "FREQ_FACTORS": "float", "CACHE": cache}
+    return Column("rope_set_rows", soc, types)
 
 
 columns = (
-    Column("ascend910b", 220, "bfloat16_t", "DT_BF16", "int32_t"),
-    Column("ascend910b", 220, "half", "DT_FLOAT16", "int64_t"),
-    Column("ascend910b", 220, "float", "DT_FLOAT", "int32_t"),
-    Column("ascend310p", 200, "half", "DT_FLOAT16", "int32_t"),
-    Column("ascend310p", 200, "float", "DT_FLOAT", "int64_t"),
+    _rope("ascend910b", "bfloat16_t", "int32_t"),
+    _rope("ascend910b", "half", "int64_t"),
+    _rope("ascend910b", "float", "int32_t"),
+    _rope("ascend310p", "half", "int32_t"),
+    _rope("ascend310p", "float", "int64_t"),
+    _rope_qk("ascend910b", "half", "int32_t"),
+    _rope_set_rows("ascend910b", "float", "int32_t", "half"),
+    _rope_set_rows("ascend310p", "half", "int32_t", "half"),
 )
 
 
 def columns_for(file: str) -> list[Column]:
-    """Those that compile the file."""
-    if file.endswith(("packed_rows.h", "scalar_rows.h")):
+    """Those that compile the file and look at what is in it; entries only their own."""
+    name = Path(file).name
+    if name == "cache_rows.h":
+        return [c for c in columns if c.op == "rope_set_rows"]
+    if name in ("packed_rows.h", "scalar_rows.h"):
         return [c for c in columns if c.soc == "ascend310p"]
-    return list(columns)
+    if name.startswith("npu_"):
+        return [c for c in columns if name == f"npu_{c.op}.cpp"]
+    if name in ("rope_kernel.h", "rope_schedule.h"):
+        return list(columns)
+    return [c for c in columns if c.op == "rope"]
 
 
 def sources() -> list[Path]:
-    """The kernel and what it shares."""
+    """The kernel, its entries and what it shares."""
     skipped = ("rope_polynomials.h",)  # numbers that a script makes and a test compares
+    kernel = ROOT / "op_kernel" / "common" / "rope_kernel.h"
+    entries = sorted((ROOT / "op_kernel").glob("npu_rope*.cpp"))
     common = sorted((ROOT / "op_kernel" / "common").glob("*.h"))
-    return [ROOT / "op_kernel" / "npu_rope.cpp", *(p for p in common if p.name not in skipped)]
+    return [kernel, *entries, *(p for p in common if p.name not in skipped and p != kernel)]
 
 
 @cache
@@ -61,20 +86,26 @@ def _simulator() -> Path:
     return native_sim.load().path
 
 
+DT = {
+    "float": "DT_FLOAT",
+    "half": "DT_FLOAT16",
+    "bfloat16_t": "DT_BF16",
+    "int32_t": "DT_INT32",
+    "int64_t": "DT_INT64",
+}
+
+
 def command(column: Column, folder: Path, library: Path) -> list[str]:
     """The compiler's command line, as cmake/NpuRopeSim.cmake has it (not optimised: it runs once)."""
     from npu_rope import simulator
 
-    types = {"X": (column.x, column.x_dtype), "OUT": (column.x, column.x_dtype)}
-    types["POSITIONS"] = (column.positions, "DT_INT64" if column.positions == "int64_t" else "DT_INT32")
-    types["FREQ_FACTORS"] = ("float", "DT_FLOAT")
-    defines = [f"-DDTYPE_{name}={c}" for name, (c, _) in types.items()]
-    defines += [f"-DORIG_DTYPE_{name}={dt}" for name, (_, dt) in types.items()]
+    defines = [f"-DDTYPE_{name}={kind}" for name, kind in column.types.items()]
+    defines += [f"-DORIG_DTYPE_{name}={DT[kind]}" for name, kind in column.types.items()]
     flags = [f for f in simulator.FLAGS if not f.startswith(("-O", "-W"))]
     places = [f"-I{simulator.include_root()}", f"-I{folder / 'op_kernel'}"]
     forced = ["-include", "tiling_prelude.h", "-include", str(folder / "mutant.h")]
-    named = [f"-D__CCE_AICORE__={column.aicore}", f"-Dnpu_rope={column.symbol}"]
-    what = [str(folder / "op_kernel" / "npu_rope.cpp"), str(_simulator()), "-o", str(library)]
+    named = [f"-D__CCE_AICORE__={simulator.AICORE[column.soc]}", f"-Dnpu_{column.op}={column.symbol}"]
+    what = [str(folder / "op_kernel" / f"npu_{column.op}.cpp"), str(_simulator()), "-o", str(library)]
     return [simulator.compiler(), *flags, "-O0", *named, *defines, *places, *forced, *what]
 
 

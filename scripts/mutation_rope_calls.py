@@ -3,7 +3,7 @@
 Exit 0 where every result is within its bound, no rule of the simulator broke and none took longer than
 its limit on the simulated timeline; 1 and one line that says what was noticed otherwise.
 
-usage: mutation_rope_calls.py [SOC DTYPE]
+usage: mutation_rope_calls.py [OP SOC DTYPE]
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ INT_310P = {F16: np.int32, F32: np.int64}
 
 @dataclass(frozen=True)
 class Call:
-    """One call; ``order`` is how B, S, N lie in memory, ``pad`` extra elements at the end of each row."""
+    """One call; ``order`` is how B, S, N lie in memory, ``pad`` extra elements at the end of each row.
+    With ``keys``, so many heads of a second tensor: rope_qk. With ``cache``, its dtype: rope_set_rows.
+    """
 
     soc: str
     dtype: str
@@ -41,10 +43,20 @@ class Call:
     batch_positions: bool = False
     positions_step: int = 1
     most_cycles: float = float("inf")
+    keys: int = 0
+    cache: str = ""
+
+    @property
+    def op(self) -> str:
+        return "rope_qk" if self.keys else "rope_set_rows" if self.cache else "rope"
 
 
 def yarn(n_dims: int, mode: str) -> RopeParams:
     return RopeParams(n_dims, mode, n_ctx_orig=4096, freq_scale=0.25, ext_factor=1.0, attn_factor=1.2)
+
+
+def sectioned(n_dims: int, mode: str, *sections: int, n_offs: int = 0) -> RopeParams:
+    return RopeParams(n_dims, mode, sections=sections, n_offs=n_offs)
 
 
 def calls() -> list[Call]:
@@ -82,6 +94,28 @@ def calls() -> list[Call]:
         Call(p, F16, (1, 9, 2, 50), RopeParams(40, "normal"), pad=7, far=50),
         Call(p, F16, (1, 3, 2, 6), RopeParams(6, "neox"), pad=3, far=50),
         Call(p, F16, (2, 70, 4, 64), RopeParams(64, "normal"), order="BNS", far=70_000),
+        # Large factors' rests, several turns a position; strides beyond an instruction's.
+        Call(a, F32, (1, 9, 2, 64), RopeParams(64, "neox", freq_scale=9.0), factors=True, far=4_000_000),
+        Call(a, F16, (60, 2, 16, 1024), RopeParams(1024, "neox"), order="BNS", far=50),
+        Call(a, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
+        Call(p, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
+        Call(p, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=530_000, far=50),
+        # Planes of positions: halves, swapped lanes, both widths of positions.
+        Call(a, BF16, (2, 19, 3, 128), sectioned(128, "mrope", 16, 24, 24, 0), far=90_000),
+        Call(a, F16, (1, 70, 2, 100), sectioned(84, "imrope", 9, 7, 5, 2, n_offs=6), far=90_000),
+        Call(a, F32, (1, 20, 2, 512), sectioned(256, "vision", 100, 0, 60, 3), far=90_000),
+        Call(p, F16, (1, 21, 2, 72), sectioned(36, "vision", 10, 10, 0, 0), far=90_000),
+        Call(p, F32, (2, 9, 2, 64), sectioned(64, "imrope", 12, 10, 10, 0), batch_positions=True, far=900),
+        # Two tensors; tiles of the first and the second, whole and shared out by heads.
+        Call(a, F16, (1, 37, 12, 64), RopeParams(64, "neox"), keys=3, far=90_000),
+        Call(a, F16, (2, 1, 32, 128), RopeParams(128, "normal"), keys=8, far=90_000, in_place=True),
+        Call(a, F16, (1, 300, 3, 80), sectioned(40, "mrope", 4, 4, 4, 2), keys=5, far=900, order="BNS"),
+        # Into a cache: rounded on the way, rows of other pitches, partly rotated; by scalars.
+        Call(a, F32, (2, 33, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
+        Call(a, F32, (1, 41, 3, 72), RopeParams(40, "normal", n_offs=6), cache=F16, far=900),
+        Call(a, F32, (1, 5, 2, 40), RopeParams(40, "neox"), cache=F16, far=900),
+        Call(p, F16, (1, 40, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
+        Call(p, F16, (1, 7, 2, 36), RopeParams(36, "normal"), cache=F16, far=900),
         # Many tiles a core: 2 % slower on the timeline counts as noticed.
         Call(a, BF16, (1, 1024, 16, 128), RopeParams(128, "neox"), far=1000, most_cycles=12_680),
         Call(a, F16, (1, 1024, 16, 128), RopeParams(128, "normal"), far=1000, most_cycles=14_675),
@@ -106,40 +140,91 @@ def describe(a: np.ndarray, dtype: str) -> native.CTensor:
     return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
 
 
+class Side:
+    """One tensor of a call, and where it goes."""
+
+    def __init__(self, call: Call, heads: int, rng: np.random.Generator) -> None:
+        self.call = call
+        b, s, _, d = call.shape
+        values = rng.standard_normal((b, s, heads, d), dtype=np.float32)
+        self.bits = bfloat16_bits(values) if call.dtype == BF16 else values.astype(call.dtype)
+        self.exact = bfloat16_values(self.bits) if call.dtype == BF16 else self.bits
+        self.x = laid_out(call, self.bits)
+        self.out = self.x if call.in_place else laid_out(call, np.full_like(self.bits, 7))
+
+    def noticed(self, got: np.ndarray, c: np.ndarray, sine: np.ndarray, dtype: str) -> str:
+        call = self.call
+        expected = reference.rotate(self.exact, c, sine, call.params)
+        bound = rotation_bound(self.exact, c, sine, expected, call.params, dtype, E_ANGLE_DEVICE)
+        if dtype != call.dtype:  # what is not rotated is rounded too
+            bound = np.maximum(bound, np.abs(expected) * 2.0**-11 + 2.0**-24)
+        ratio, at = worst_ratio(got, expected, bound)
+        if not ratio <= 1:
+            return f"error {ratio:.3g} times its bound at {at} of {call}"
+        if not call.in_place and not np.array_equal(self.x, self.bits):
+            return "x was written"
+        base = self.x.base
+        if call.pad and base is not None and np.any(np.moveaxis(base, -1, 0)[call.shape[3] :] != 0):
+            return "memory between the rows was written"
+        return ""
+
+
+def positions_of(call: Call, rng: np.random.Generator) -> np.ndarray:
+    b, s, _, _ = call.shape
+    integer = (INT if call.soc == "ascend910b" else INT_310P)[call.dtype]
+    if call.op != "rope":
+        integer = np.int32
+    rows = (b, s) if call.batch_positions else (s,)
+    planes = (4,) if call.params.rope_mode.has_sections else ()
+    low, high = sorted((call.far, 0))
+    wide = rng.integers(low, high + 1, (*planes, *rows[:-1], rows[-1] * call.positions_step)).astype(integer)
+    return wide[..., :: call.positions_step]
+
+
 def check(call: Call) -> str:
     """What was noticed; empty where all is well."""
     rng = np.random.default_rng(sum(call.shape))
-    values = rng.standard_normal(call.shape, dtype=np.float32)
-    bits = bfloat16_bits(values) if call.dtype == BF16 else values.astype(call.dtype)
-    exact = bfloat16_values(bits) if call.dtype == BF16 else bits
-    b, s, _, _ = call.shape
-    integer = (INT if call.soc == "ascend910b" else INT_310P)[call.dtype]
-    rows = (b, s) if call.batch_positions else (s,)
-    low, high = sorted((call.far, 0))
-    wide = rng.integers(low, high + 1, (*rows[:-1], rows[-1] * call.positions_step)).astype(integer)
-    positions = wide[..., :: call.positions_step]
-    factors = rng.uniform(0.5, 8, call.params.n_dims // 2).astype(np.float32) if call.factors else None
-    x = laid_out(call, bits)
-    base = x.base if x.base is not None else x
-    out = x if call.in_place else laid_out(call, np.full_like(bits, 7))
-    native_sim.load().rope(
-        describe(x, call.dtype), describe(positions, positions.dtype.name),
-        None if factors is None else describe(factors, "float32"), native.c_params(call.params),
-        call.forward, "exact", describe(out, call.dtype), native_sim.SimOptions(call.soc),
-    )  # fmt: skip
-    got = bfloat16_values(np.ascontiguousarray(out)) if call.dtype == BF16 else out
-    c, sine = reference.cos_sin(positions, call.params, factors, forward=call.forward)
+    simulator, options = native_sim.load(), native_sim.SimOptions(call.soc)
+    positions = positions_of(call, rng)
+    factors = rng.uniform(0.5, 8, call.params.pairs).astype(np.float32) if call.factors else None
+    sides = [Side(call, heads, rng) for heads in (call.shape[2], call.keys) if heads]
+    read = [describe(side.x, call.dtype) for side in sides]
+    read.append(describe(positions, positions.dtype.name))
+    told = (None if factors is None else describe(factors, "float32"), native.c_params(call.params))
+    told = (*told, call.forward, "exact")
+    planes = reference.position_planes(positions, call.params)
+    c, sine = reference.cos_sin(planes, call.params, factors, forward=call.forward)
     c, sine = c[..., None, :], sine[..., None, :]
-    expected = reference.rotate(exact, c, sine, call.params)
-    bound = rotation_bound(exact, c, sine, expected, call.params, call.dtype, E_ANGLE_DEVICE)
-    ratio, at = worst_ratio(got, expected, bound)
-    if not ratio <= 1:
-        return f"error {ratio:.3g} times its bound at {at} of {call.soc} {call.dtype} {call.shape}"
-    if not call.in_place and not np.array_equal(x, bits):
-        return "x was written"
-    if call.pad and base is not x and np.any(np.moveaxis(base, -1, 0)[call.shape[3] :] != 0):
-        return "memory between the rows was written"
+    if call.cache:
+        return check_cache(call, sides[0], read, told, c, sine)
+    written = [describe(side.out, call.dtype) for side in sides]
+    getattr(simulator, call.op)(*read, *told, *written, options)
+    for side in sides:
+        got = bfloat16_values(np.ascontiguousarray(side.out)) if call.dtype == BF16 else side.out
+        if noticed := side.noticed(got, c, sine, call.dtype):
+            return noticed
     return timing(call)
+
+
+def check_cache(call: Call, side: Side, read: list, told: tuple, c: np.ndarray, sine: np.ndarray) -> str:
+    """Tokens in a shuffled order into a cache of more rows; every fifth is left out."""
+    b, s, n, d = call.shape
+    rng = np.random.default_rng(b + s)
+    rows = rng.permutation(b * s + 7)[: b * s].reshape(b, s)
+    rows[..., ::5] = -1
+    cache = np.full((b * s + 7, n, d), 5, call.cache)
+    read.append(describe(rows, "int64"))
+    native_sim.load().rope_set_rows(*read, *told, describe(cache, call.cache), native_sim.SimOptions(call.soc))
+    got = np.where((rows < 0)[..., None, None], 0, cache[rows]).astype(call.cache)
+    kept = rows >= 0
+    c, sine = (np.broadcast_to(t, (b, s, 1, t.shape[-1])) for t in (c, sine))
+    zeroed = Side.__new__(Side)
+    zeroed.call, zeroed.x, zeroed.bits = call, side.x, side.bits
+    zeroed.exact = np.where(kept[..., None, None], side.exact, 0)
+    if noticed := zeroed.noticed(got, c, sine, call.cache):
+        return noticed
+    others = np.setdiff1d(np.arange(len(cache)), rows[kept])
+    return "another row of the cache was written" if np.any(cache[others] != 5) else timing(call)
 
 
 def timing(call: Call) -> str:
@@ -148,9 +233,9 @@ def timing(call: Call) -> str:
     return f"{cycles:.0f} cycles instead of {call.most_cycles:.0f}" if cycles > call.most_cycles else ""
 
 
-def main(soc: str = "", dtype: str = "") -> int:
+def main(op: str = "", soc: str = "", dtype: str = "") -> int:
     for call in calls():
-        if soc not in ("", call.soc) or dtype not in ("", call.dtype):
+        if op not in ("", call.op) or soc not in ("", call.soc) or dtype not in ("", call.dtype):
             continue
         try:
             noticed = check(call)
