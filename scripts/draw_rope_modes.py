@@ -1,0 +1,316 @@
+"""Draw docs/images/rope_*.png: which lanes of a head pair up, and which position turns each pair.
+
+Everything that is drawn is asked of RopeParams (pair_lanes, axes, exponents), so that a picture cannot
+say what the operator does not do.
+
+usage: draw_rope_modes.py [--folder DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.patches import Arc, FancyBboxPatch, Rectangle
+
+from npu_rope import RopeParams
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
+INK, GREY, PALE = "#1a1a1a", "#8a8a8a", "#ececec"
+AXES = (
+    ("t", "time", "#0b3c8c"),
+    ("h", "height", "#d9801a"),
+    ("w", "width", "#2f8f5b"),
+    ("e", "extra", "#7b4fa3"),
+)
+INCHES_A_LANE = 0.42
+DPI = 130
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One head, lane by lane."""
+
+    title: str
+    head: int
+    params: RopeParams
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The pairs of one head, in a line of their own."""
+
+    title: str
+    params: RopeParams
+    note: str = ""
+
+
+PAIRS = (
+    Strip("normal: neighbours pair up", 16, RopeParams(16, "normal"), "RopeParams(16, 'normal')"),
+    Strip("neox: the halves pair up", 16, RopeParams(16, "neox"), "RopeParams(16, 'neox')"),
+    Strip(
+        "normal in a window: the other lanes pass through",
+        16,
+        RopeParams(8, "normal", n_offs=4),
+        "RopeParams(8, 'normal', n_offs=4)",
+    ),
+    Strip(
+        "neox in a window: the halves are the window's",
+        16,
+        RopeParams(8, "neox", n_offs=4),
+        "RopeParams(8, 'neox', n_offs=4)",
+    ),
+)
+SECTIONS = (
+    Strip(
+        "mrope: lanes as in neox, sections one after the other",
+        24,
+        RopeParams(24, "mrope", sections=(4, 4, 4, 0)),
+        "RopeParams(24, 'mrope', sections=(4, 4, 4, 0))",
+    ),
+    Strip(
+        "imrope: lanes as in neox, the axes take turns",
+        24,
+        RopeParams(24, "imrope", sections=(4, 4, 4, 0)),
+        "RopeParams(24, 'imrope', sections=(4, 4, 4, 0))",
+    ),
+    Strip(
+        "vision: n_dims = D/2 pairs; the powers start again with each section",
+        24,
+        RopeParams(12, "vision", sections=(6, 6, 0, 0)),
+        "RopeParams(12, 'vision', sections=(6, 6, 0, 0))",
+    ),
+    Strip(
+        "mrope in a window: the other lanes pass through",
+        24,
+        RopeParams(12, "mrope", sections=(2, 2, 2, 0), n_offs=8),
+        "RopeParams(12, 'mrope', sections=(2, 2, 2, 0), n_offs=8)",
+    ),
+)
+MODELS = (
+    Row("mrope (16, 24, 24, 0), n_dims 128: Qwen2-VL", RopeParams(128, "mrope", sections=(16, 24, 24, 0))),
+    Row(
+        "imrope (24, 20, 20, 0), n_dims 128: Qwen3-VL; from pair 3*20 on, e stands in for h and w",
+        RopeParams(128, "imrope", sections=(24, 20, 20, 0)),
+    ),
+    Row(
+        "vision (20, 20, 0, 0), n_dims 40 of a head of 80: Qwen2-VL's image encoder",
+        RopeParams(40, "vision", sections=(20, 20, 0, 0)),
+    ),
+)
+EDGES = (
+    Row(
+        "mrope (6, 0, 0, 0): one axis turns every pair, as in neox",
+        RopeParams(48, "mrope", sections=(6, 0, 0, 0)),
+    ),
+    Row(
+        "mrope (4, 3, 3, 0) over 24 pairs: sections that do not cover them repeat",
+        RopeParams(48, "mrope", sections=(4, 3, 3, 0)),
+    ),
+    Row(
+        "mrope (16, 16, 16, 0) over 24 pairs: sections beyond them turn nothing",
+        RopeParams(48, "mrope", sections=(16, 16, 16, 0)),
+    ),
+    Row(
+        "imrope (8, 2, 6, 0): where an axis is used up, e stands in for it",
+        RopeParams(48, "imrope", sections=(8, 2, 6, 0)),
+    ),
+    Row(
+        "vision (4, 4, 4, 0) over 24 pairs: repeated, and the powers start again each time",
+        RopeParams(24, "vision", sections=(4, 4, 4, 0)),
+    ),
+    Row(
+        "vision (10, 0, 10, 0): the empty h begins where w does and is what starts again; w's powers go on",
+        RopeParams(24, "vision", sections=(10, 0, 10, 0)),
+    ),
+    Row(
+        "vision (0, 8, 4, 0): the empty t begins where h does and is what starts again; h's powers go on",
+        RopeParams(24, "vision", sections=(0, 8, 4, 0)),
+    ),
+)
+
+
+def shade(pair: int, pairs: int) -> Any:
+    """Dark for the fastest pair, light for the slowest."""
+    return matplotlib.colormaps["Blues"](0.92 - 0.62 * pair / max(1, pairs - 1))
+
+
+def colour_of(params: RopeParams, pair: int) -> Any:
+    return AXES[params.axes()[pair]][2] if params.rope_mode.has_sections else shade(pair, params.pairs)
+
+
+def ink_on(colour: Any) -> str:
+    red, green, blue, _ = matplotlib.colors.to_rgba(colour)
+    return "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.55 else INK
+
+
+def box(
+    axis: Any, x: float, y: float, colour: Any, text: str = "", edge: str = "white", size: float = 8
+) -> None:
+    axis.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor=edge, linewidth=1))
+    if text:
+        axis.text(x + 0.5, y + 0.48, text, ha="center", va="center", fontsize=size, color=ink_on(colour))
+
+
+def label(axis: Any, x: float, y: float, text: str, **kinds: Any) -> None:
+    axis.text(x, y, text, **{"fontsize": 8, "color": INK, "ha": "center", "va": "center", **kinds})
+
+
+def draw_strip(axis: Any, strip: Strip) -> None:
+    """Lanes as boxes, an arc from a pair's first lane to its second, the pair's number below."""
+    p = strip.params
+    first, second = (range(*s.indices(strip.head)) for s in p.pair_lanes())
+    pair_at = {lane: i for lanes in (first, second) for i, lane in enumerate(lanes)}
+    for lane in range(strip.head):
+        inside = lane in pair_at
+        box(axis, lane, 0, colour_of(p, pair_at[lane]) if inside else PALE, f"x{lane}")
+        label(axis, lane + 0.5, -0.4, str(pair_at[lane]) if inside else "·")
+        if p.rope_mode.has_sections and inside:
+            letter, _, colour = AXES[p.axes()[pair_at[lane]]]
+            label(axis, lane + 0.5, -0.95, letter, color=colour, fontweight="bold", fontsize=9)
+            label(axis, lane + 0.5, -1.5, str(p.exponents()[pair_at[lane]]))
+    tall = arc_height(p)
+    for pair, (a, b) in enumerate(zip(first, second, strict=True)):
+        middle, width = (a + b + 1) / 2, b - a
+        arc = Arc(
+            (middle, 1.04), width, 2 * tall, theta1=0, theta2=180, color=colour_of(p, pair), linewidth=1.5
+        )
+        axis.add_patch(arc)
+    left = -0.25
+    label(axis, left, -0.4, "pair", ha="right", color=GREY)
+    if p.rope_mode.has_sections:
+        label(axis, left, -0.95, "turned by", ha="right", color=GREY)
+        label(axis, left, -1.5, "power", ha="right", color=GREY)
+    axis.text(0, 1.25 + tall, strip.title, fontsize=10.5, color=INK, fontweight="bold", va="bottom")
+    axis.text(
+        strip.head,
+        1.25 + tall,
+        strip.note,
+        fontsize=8,
+        color=GREY,
+        va="bottom",
+        ha="right",
+        family="monospace",
+    )
+    finish(axis, strip.head, *reach(p))
+
+
+def arc_height(params: RopeParams) -> float:
+    first, second = params.pair_lanes()
+    return 0.7 if second.start - first.start == 1 else 2.0
+
+
+def reach(params: RopeParams) -> tuple[float, float]:
+    """Lowest and highest point of a strip, in lanes."""
+    return (-1.9 if params.rope_mode.has_sections else -0.9), 2.2 + arc_height(params)
+
+
+def finish(axis: Any, lanes: float, bottom: float, top: float) -> None:
+    axis.set_xlim(-2.6, lanes + 0.3)
+    axis.set_ylim(bottom, top)
+    axis.set_aspect("equal")
+    axis.axis("off")
+
+
+def draw_row(axis: Any, row: Row, widest: int, tall: float, numbered: bool) -> None:
+    """A pair is a box with its axis' letter; below it the power of theta_scale it turns with."""
+    p = row.params
+    exponents = p.exponents()
+    for pair in range(p.pairs):
+        letter, _, colour = AXES[p.axes()[pair]]
+        box(axis, pair, 0, colour, letter, size=8 if widest < 40 else 7)
+        if numbered or pair % 10 == 0 or exponents[pair] == 0:
+            label(axis, pair + 0.5, -0.45, str(exponents[pair]), fontsize=7, color=INK if numbered else GREY)
+    label(axis, -0.25, -0.45, "power", ha="right", color=GREY, fontsize=7)
+    total = sum(p.sections)
+    for start in range(total, p.pairs, total):
+        axis.plot([start, start], [-0.1, 1.25], color=INK, linewidth=1.6)
+    axis.text(0, 1.35, row.title, fontsize=9.5, color=INK, va="bottom")
+    finish(axis, widest, -0.9, tall - 0.9)
+
+
+def legend(axis: Any, what: str) -> None:
+    """Names of the four axes, in a line at the top."""
+    axis.axis("off")
+    axis.set_xlim(0, 100)
+    axis.set_ylim(0, 1)
+    for k, (letter, name, colour) in enumerate(AXES):
+        at = 1 + 13 * k
+        axis.add_patch(
+            FancyBboxPatch((at, 0.25), 2.2, 0.5, boxstyle="square,pad=0", facecolor=colour, edgecolor="none")
+        )
+        label(axis, at + 1.1, 0.49, letter, color="white")
+        label(axis, at + 3, 0.49, name, ha="left", fontsize=9)
+    label(axis, 54, 0.49, what, ha="left", fontsize=9, color=GREY)
+
+
+def save(canvas: Any, path: Path) -> None:
+    # Without the date and matplotlib's version, which would make each run another file.
+    canvas.savefig(path, dpi=DPI, facecolor="white", metadata={"Software": None})
+    plt.close(canvas)
+    print(path)
+
+
+def panels(heights: list[float], width: float) -> tuple[Any, Any]:
+    canvas, axes = plt.subplots(
+        len(heights),
+        1,
+        figsize=(width, sum(heights)),
+        height_ratios=heights,
+        squeeze=False,
+        layout="constrained",
+    )
+    return canvas, axes[:, 0]
+
+
+def draw_strips(path: Path, strips: tuple[Strip, ...], explained: str) -> None:
+    sectioned = strips[0].params.rope_mode.has_sections
+    width = INCHES_A_LANE * (strips[0].head + 3)
+    heights = [INCHES_A_LANE * (top - bottom) for bottom, top in (reach(s.params) for s in strips)]
+    canvas, axes = panels([0.3, *heights], width)
+    if sectioned:
+        legend(axes[0], explained)
+    else:
+        axes[0].axis("off")
+        axes[0].text(0.01, 0.4, explained, fontsize=9, color=GREY, va="center", transform=axes[0].transAxes)
+    for axis, strip in zip(axes[1:], strips, strict=True):
+        draw_strip(axis, strip)
+    save(canvas, path)
+
+
+def draw_rows(path: Path, rows: tuple[Row, ...], explained: str, inches_a_pair: float) -> None:
+    widest = max(row.params.pairs for row in rows)
+    tall = 2.9 if inches_a_pair >= 0.3 else 3.7
+    canvas, axes = panels([0.3, *[inches_a_pair * tall] * len(rows)], inches_a_pair * (widest + 3))
+    legend(axes[0], explained)
+    for axis, row in zip(axes[1:], rows, strict=True):
+        draw_row(axis, row, widest, tall, numbered=widest < 40)
+    save(canvas, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw docs/images/rope_*.png.")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write (default: docs/images)")
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    draw_strips(
+        folder / "rope_pairs.png",
+        PAIRS,
+        "an arc joins the two lanes of a pair; dark: turns fast, light: slowly, grey: not at all",
+    )
+    draw_strips(folder / "rope_sections.png", SECTIONS, "the letter says which of a token's four positions")
+    draw_rows(folder / "rope_models.png", MODELS, "one box a pair", 0.2)
+    draw_rows(
+        folder / "rope_section_edges.png", EDGES, "one box a pair; a line where the sections repeat", 0.4
+    )
+
+
+if __name__ == "__main__":
+    main()
