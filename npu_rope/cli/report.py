@@ -239,7 +239,7 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     if compared:
         share = sum(n * equal for n, equal in compared) / sum(n for n, _ in compared)
         text += f"; bit-equal to policy ggml: {100 * share:.3f}% of elements"
-    own = sum(j.table == "float32" for _, j in ran)
+    own = sum(j.table == "float32" and j.verdict == OK for _, j in ran)
     if own:
         text += f"; {own} with float32 angles of its own"
     yarn = [j for _, j in ran if j.table not in ("", "float32")]

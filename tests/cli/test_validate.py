@@ -105,7 +105,7 @@ def test_ggml_named_by_environment_and_absent_exits_2_and_names_it():
 
 
 def test_messages_keep_their_brackets(monkeypatch):
-    def absent(library):
+    def absent(library, device):
         raise GgmlUnavailable("[ggml] library must be here.")
 
     monkeypatch.setattr(command, "GgmlProcess", absent)
