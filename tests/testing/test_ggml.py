@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from npu_rope.params import RopeMode, RopeParams
+from npu_rope.reference import rope as reference
 from npu_rope.testing import ggml_worker
 from npu_rope.testing import judge as judge_module
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
@@ -146,6 +147,67 @@ def test_sections_and_the_axes_they_turn_by_reach_ggml(ggml, monkeypatch, mode):
         assert judge(case, [], ggml).by("ggml").verdict == FAIL
     _changed_call(monkeypatch, params=lambda p: dataclasses.replace(p, sections=(1, *p.sections[1:])))
     assert judge(case, [], ggml).by("ggml").verdict == FAIL
+
+
+SECTIONS = {
+    "only time": (8, 0, 0, 0),
+    "only height": (0, 8, 0, 0),
+    "only width": (0, 0, 8, 0),
+    "no time": (0, 5, 3, 0),
+    "no height": (5, 0, 3, 0),
+    "no width but extra": (3, 2, 0, 3),
+    "no height, no width": (3, 0, 0, 5),
+    "repeated once and a bit": (4, 3, 2, 0),
+    "repeated, one of them empty": (2, 0, 1, 1),
+    "repeated, the first empty": (0, 2, 1, 0),
+    "one pair": (1, 0, 0, 0),
+    "more than there are pairs": (12, 12, 12, 4),
+    "all of the head": (10, 10, 10, 10),
+}
+
+
+@pytest.mark.parametrize("sections", SECTIONS.values(), ids=SECTIONS)
+@pytest.mark.parametrize("mode", ["mrope", "vision", "imrope"])
+def test_sections_of_any_width_turn_as_in_ggml(ggml, mode, sections):
+    for forward, n_dims, factors in ((True, 20, None), (False, 12, "random")):
+        n_dims = 20 if mode == "vision" else n_dims
+        params = RopeParams(n_dims, mode, sections=sections)
+        template = _first(op="ROPE", mode=params.rope_mode.value)
+        case = dataclasses.replace(
+            template,
+            name=f"{mode}{sections}",
+            shape=(1, 5, 2, 40),
+            params=params,
+            ggml_n_ctx_orig=0,
+            forward=forward,
+            factors=factors,
+            view=0,
+            dtype="float32",
+        )
+        result = judge(case, ["reference", "cpu"], ggml)
+        verdicts = {j.executor: j.verdict for j in result.judgements}
+        assert verdicts == {"reference": OK, "cpu": OK, "cpu:ggml": OK, "ggml": OK}, result
+
+
+@pytest.mark.parametrize(
+    ("mode", "n_dims", "sections"),
+    [
+        ("mrope", 8, (0, 0, 0, 4)),
+        ("imrope", 8, (0, 0, 0, 0)),
+        ("mrope", 8, (3, 3, 3, 0)),
+        ("vision", 8, (2, 2, 0, 0)),
+    ],
+)
+def test_what_npu_rope_refuses_of_sections_aborts_ggml(ggml, mode, n_dims, sections):
+    x = np.ones((1, 3, 1, 8), np.float32)
+    positions = np.zeros(12, np.int32)
+    with pytest.raises(ValueError, match="must"):
+        reference.rope(x, positions, RopeParams(n_dims, mode, sections=sections))
+    params = RopeParams(2, mode, sections=(1, 0, 0, 0))
+    for name, value in (("n_dims", n_dims), ("sections", sections)):
+        object.__setattr__(params, name, value)
+    with pytest.raises(GgmlAborted, match="GGML_ASSERT"):
+        ggml.rope(dataclasses.replace(_call(), parent=x, positions=positions, params=params))
 
 
 # ---- a cache -------------------------------------------------------------------------------------
