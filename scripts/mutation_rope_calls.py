@@ -210,10 +210,11 @@ def check_cache(call: Call, side: Side, read: list, told: tuple, c: np.ndarray, 
     """Tokens in a shuffled order into a cache of more rows; every fifth is left out."""
     b, s, n, d = call.shape
     rng = np.random.default_rng(b + s)
-    rows = rng.permutation(b * s + 7)[: b * s].reshape(b, s)
+    integer = np.dtype("int64" if call.soc == "ascend910b" else "int32")
+    rows = rng.permutation(b * s + 7)[: b * s].reshape(b, s).astype(integer)
     rows[..., ::5] = -1
     cache = np.full((b * s + 7, n, d), 5, call.cache)
-    read.append(describe(rows, "int64"))
+    read.append(describe(rows, integer.name))
     native_sim.load().rope_set_rows(*read, *told, describe(cache, call.cache), native_sim.SimOptions(call.soc))
     got = np.where((rows < 0)[..., None, None], 0, cache[rows]).astype(call.cache)
     kept = rows >= 0
