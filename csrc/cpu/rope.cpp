@@ -3,6 +3,7 @@
 #include "csrc/cpu/rope.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -249,16 +250,22 @@ struct Heads {
 };
 
 // The dimensions outside the rotated window.
-void copy_rest(const Job& job, const Heads& heads) {
+void copy_rest(const Job& job, const Heads& heads, bool stream) {
     const RopeCall& c = job.call;
     int64_t before = c.n_offs * job.item_bytes, from = before + 2 * c.angles->pairs * job.item_bytes;
     int64_t after = c.shape.D * job.item_bytes - from;
     int64_t x_step = heads.x_stride * job.item_bytes, y_step = heads.y_stride * job.item_bytes;
     const char* x = heads.x;
     char* y = heads.y;
+    auto copy = [&](int64_t at, int64_t bytes) {
+        if (stream && (at | bytes) % kStreamAlign == 0)
+            job.kernels.copy_lines(y + at, x + at, bytes);
+        else
+            std::memcpy(y + at, x + at, static_cast<size_t>(bytes));
+    };
     for (int64_t h = 0; h < heads.count; ++h, x += x_step, y += y_step) {
-        if (before) std::memcpy(y, x, static_cast<size_t>(before));
-        if (after) std::memcpy(y + from, x + from, static_cast<size_t>(after));
+        if (before) copy(0, before);
+        if (after) copy(from, after);
     }
 }
 
@@ -276,7 +283,7 @@ void rotate_heads(const Job& job, const TokenTable& table, Heads heads, bool in_
     int64_t most = copies ? std::max<int64_t>(1, kRowsNearBytes / (c.shape.D * job.item_bytes)) : heads.count;
     for (int64_t left = heads.count; left > 0; left -= heads.count) {
         heads.count = std::min(left, most);
-        if (copies) copy_rest(job, heads);
+        if (copies) copy_rest(job, heads, stream);
         h.x = heads.x + c.n_offs * job.item_bytes;
         h.y = heads.y + c.n_offs * job.item_bytes;
         h.heads = heads.count;
@@ -346,6 +353,8 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
         table.begin_chunk();
         for (int64_t s = first; s < last; ++s) rotate_token(job, table, b, s, group);
     }
+    // Stores past the caches are in no order of their own.
+    if (job.stream[0] || job.stream[1]) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 Check make_call(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle, RopeCall* call) {

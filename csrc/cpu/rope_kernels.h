@@ -26,7 +26,9 @@ struct HeadsJob {
     int pairs;
     const void* cos_table;
     const void* sin_table;
-    bool stream;  // store past the caches; y and y_stride are then aligned to 64 bytes
+    // Store past the caches; y and y_stride are then aligned to 64 bytes. The caller orders these
+    // stores before it lets another thread read them.
+    bool stream;
 };
 using RotateFn = void (*)(const HeadsJob&);
 // count floats rounded to 16 bits.
@@ -62,6 +64,8 @@ struct KernelSet {
     void (*reorder)(TableOrder, int pairs, const float* c, const float* s, float* c_out, float* s_out);
     TableOrder order[kPairings][4];  // by npu_rope_dtype
     RotateFn rotate[kPairings][4];
+    // A copy past the caches, of whole lines of 64 bytes.
+    void (*copy_lines)(void* dst, const void* src, int64_t bytes);
     NarrowFn narrow[4];  // nullptr but for the 16-bit types
 };
 

@@ -236,7 +236,6 @@ void rotate_fixed(const HeadsJob& j) {
         for (int k = 0; k < kSteps; ++k) step[k].template run<kStream>(x, y, k * Step::kPairs, j.pairs);
         if constexpr (kRest) rest.template run<false>(x, y, kSteps * Step::kPairs, j.pairs);
     }
-    if (kStream) stream_fence();
 }
 
 template <typename E, typename Step, Pairing kPairing, bool kCross>
@@ -321,6 +320,11 @@ void rotate_f64(const HeadsJob& j) {
         }
 }
 
+void copy_lines(void* dst, const void* src, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += sizeof(VF))
+        stream(static_cast<char*>(dst) + at, load<VF>(static_cast<const char*>(src) + at));
+}
+
 void narrow_f16(const float* src, void* dst, int64_t count) {
     auto* to = static_cast<uint16_t*>(dst);
     int64_t i = 0;
@@ -364,6 +368,7 @@ const KernelSet& NPU_ROPE_KERNELS() {
           rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
          {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
           rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
+        copy_lines,
         {nullptr, narrow_f16, narrow_bf16, nullptr},
     };
     return set;

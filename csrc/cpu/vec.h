@@ -37,7 +37,7 @@ inline void store(void* p, V v) {
 }
 
 // A store past the caches, for output too large to be read back from them. p must be aligned to
-// the vector; stream_fence() comes before anyone else reads.
+// the vector; a fence comes before anyone else reads.
 template <typename V>
 inline void stream(void* p, V v) {
 #if defined(__AVX512F__)
@@ -51,12 +51,6 @@ inline void stream(void* p, V v) {
 #endif
     store(p, v);
 }
-inline void stream_fence() {
-#if defined(__SSE2__)
-    _mm_sfence();
-#endif
-}
-
 template <bool kStream, typename V>
 inline void put(void* p, V v) {
     if constexpr (kStream)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from npu_rope.bench import machine
+from npu_rope.bench import form_rows, machine
 from npu_rope.bench.rope_rows import DTYPES, MODES, Row, rows
 
 SCHEMA = 1
@@ -39,7 +40,9 @@ class Options:
 
     def chosen_rows(self, threads: int) -> list[Row]:
         """The rows of one process."""
-        return rows(self.dtypes, self.modes, threads, self.rows)
+        forms = [form_rows.row(dtype, threads) for dtype in self.dtypes]
+        chosen = rows(self.dtypes, self.modes, threads, self.rows)
+        return chosen + [row for row in forms if self.rows is None or re.search(self.rows, row.name)]
 
 
 @dataclass

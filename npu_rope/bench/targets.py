@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from npu_rope.bench import form_rows
 from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
 
 FLOOR_TARGETS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
+FORM_LIMIT = 1.3
 DISTURBED_CORES = 0.1
 Figures = Sequence[dict[str, Any]]
 
@@ -29,9 +31,9 @@ class Verdict:
 
 def verdicts(figures: Figures) -> list[Verdict]:
     """Every target, judged."""
-    modes = dict.fromkeys(f["mode"] for f in figures)
+    modes = dict.fromkeys(f["mode"] for f in figures if f["group"] != form_rows.GROUP)
     decode = [_decode_calls(figures, mode) for mode in modes]
-    return [*_floor_targets(figures), _nobody_ahead(figures), *decode]
+    return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures)]
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
@@ -81,6 +83,22 @@ def _nobody_ahead(figures: Figures) -> Verdict:
             behind.append(f"{name}: {theirs['contestant']} {times}")
     details = behind or [f"{len(seen)} rows with peers"]
     return _judged("f16 and bf16: no peer ahead in any row", not behind, details, seen)
+
+
+def _forms(figures: Figures) -> Verdict:
+    """Times over NeoX's, both as multiples of the floor of the same rounds."""
+    details, seen, met = [], [], True
+    for row in by_row(figures).values():
+        mine = [f for f in row if f["group"] == form_rows.GROUP and f["kind"] == "ours" and "ratio" in f]
+        neox = next((f for f in mine if f["contestant"] == form_rows.NEOX), None)
+        if neox is None:
+            continue
+        worst = max(mine, key=lambda f: float(f["ratio"]))
+        times = worst["ratio"] / neox["ratio"]
+        details.append(f"{neox['dtype']} {neox['threads']}T {times:.2f} ({worst['contestant']})")
+        met = met and times <= FORM_LIMIT
+        seen += mine
+    return _judged(f"every mode and form: at most {FORM_LIMIT} x NeoX of the same bytes", met, details, seen)
 
 
 def _decode_calls(figures: Figures, mode: str) -> Verdict:

@@ -31,7 +31,7 @@ class Expectation:
     def __init__(self, x: Any, positions: Any, params: RopeParams, dtype: str) -> None:
         self.params, self.dtype = params, dtype
         self.x = as_float64(x)
-        c, s = reference.cos_sin(positions.numpy(), params)
+        c, s = reference.cos_sin(reference.position_planes(positions.numpy(), params), params)
         self.c, self.s = c[..., None, :], s[..., None, :]
         self.y = reference.rotate(self.x, self.c, self.s, params)
         self._bounds: dict[tuple[float, int], npt.NDArray[np.float64]] = {}
