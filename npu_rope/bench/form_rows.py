@@ -1,0 +1,74 @@
+"""rope's modes and forms beside NeoX, on the same bytes: none may cost much more.
+
+One row per dtype: prefill, whose positions are 0..S-1 for text, and rows of an image for the modes
+with sections, whose axes then go on at different times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import npu_rope
+from npu_rope.bench.harness import Contestant, Ready
+from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row
+from npu_rope.bench.verify import Expectation
+from npu_rope.optional_torch import torch
+from npu_rope.params import RopeParams
+from npu_rope.testing.bounds import OURS
+
+GROUP, MODE = "forms", "every mode"
+NEOX = "neox"
+IMAGE_WIDTH = 32
+SECTIONS = {"mrope": (16, 24, 24, 0), "imrope": (24, 20, 20, 0), "vision": (32, 32, 0, 0)}
+# name: parameters, and whether the positions are an image's
+FORMS: dict[str, tuple[RopeParams, bool]] = {
+    NEOX: (RopeParams(HEAD_DIM, "neox"), False),
+    "normal": (RopeParams(HEAD_DIM, "normal"), False),
+    "mrope, text": (RopeParams(HEAD_DIM, "mrope", sections=SECTIONS["mrope"]), False),
+    "mrope, image": (RopeParams(HEAD_DIM, "mrope", sections=SECTIONS["mrope"]), True),
+    "imrope, image": (RopeParams(HEAD_DIM, "imrope", sections=SECTIONS["imrope"]), True),
+    "vision, image": (RopeParams(HEAD_DIM // 2, "vision", sections=SECTIONS["vision"]), True),
+    "neox, half of the head": (RopeParams(HEAD_DIM // 2, "neox"), False),
+    "neox, the head's second half": (RopeParams(HEAD_DIM // 2, "neox", n_offs=HEAD_DIM // 2), False),
+    "normal, half of the head": (RopeParams(HEAD_DIM // 2, "normal"), False),
+    "neox, three quarters": (RopeParams(HEAD_DIM // 4 * 3, "neox"), False),
+    "neox, a quarter": (RopeParams(HEAD_DIM // 4, "neox"), False),
+}
+
+
+def row(dtype: str, threads: int) -> Row:
+    """The row of one dtype."""
+    return Row(GROUP, ((1, 2048, 32),), dtype, MODE, threads)
+
+
+def positions_of(params: RopeParams, is_image: bool, tokens: int) -> Any:
+    """``[S]``, or ``[4,S]``: a text's, or those of rows of an image."""
+    count = torch.arange(tokens)
+    if not params.rope_mode.has_sections:
+        return count
+    if not is_image:
+        return count.expand(4, tokens).contiguous()
+    height = torch.div(count, IMAGE_WIDTH, rounding_mode="floor")
+    return torch.stack([torch.zeros_like(count), height, count % IMAGE_WIDTH, torch.zeros_like(count)])
+
+
+def contestants(own: Row) -> Iterator[Contestant]:
+    """The floor, and each form into a kept buffer."""
+    batch, tokens, heads = own.heads[0]
+    x = torch.randn(batch, tokens, heads, HEAD_DIM, generator=torch.Generator().manual_seed(21))
+    x = x.to(getattr(torch, DTYPES[own.dtype]))
+    out = torch.empty_like(x)
+    yield Contestant("memory floor: torch copy_", "floor", lambda: Ready(partial(out.copy_, x), lambda: None))
+    for name, (params, is_image) in FORMS.items():
+        positions = positions_of(params, is_image, tokens)
+        call = partial(npu_rope.rope, x, positions, params, out=out)
+        yield Contestant(name, "ours", partial(Ready, call, call), _check(x, positions, params, own.dtype))
+
+
+def _check(x: Any, positions: Any, params: RopeParams, dtype: str) -> Callable[[Any], str | None]:
+    def check(result: Any) -> str | None:
+        return Expectation(x, positions, params, DTYPES[dtype]).complaint(result, *OURS)
+
+    return check
