@@ -114,6 +114,8 @@ def calls() -> list[Call]:
         Call(a, F32, (2, 33, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
         Call(a, F32, (1, 41, 3, 72), RopeParams(40, "normal", n_offs=6), cache=F16, far=900),
         Call(a, F32, (1, 5, 2, 40), RopeParams(40, "neox"), cache=F16, far=900),
+        Call(a, F32, (1, 20, 2, 128), RopeParams(64, "neox"), cache=F16, far=900),
+        Call(a, F32, (1, 600, 16, 128), RopeParams(128, "neox"), cache=F16, far=900),
         Call(p, F16, (1, 40, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
         Call(p, F16, (1, 7, 2, 36), RopeParams(36, "normal"), cache=F16, far=900),
         # Many tiles a core: 2 % slower on the timeline counts as noticed.
