@@ -32,7 +32,7 @@ struct Report {
 struct Stop {};
 
 const char* rule_id(Rule rule);
-const char* rule_text(Rule rule);
+bool is_lenient(const std::set<std::string>& lenient, Rule rule);
 bool is_rule(const std::string& id);
 
 // ---- order: vector clocks over the four pipes -----------------------------------------------------
@@ -46,13 +46,19 @@ struct Clock {
 };
 
 struct Flag {
-    bool set = false, allocated = false;
+    bool set = false, allocated = false, fetched = false;
     Clock clock;
     double time = 0;
     Site site{"", 0};
 };
 
-constexpr int kEvents = 8;
+constexpr int kEvents = 8, kKernelEvents = 6;  // 6 and 7 are the compiler's
+
+// Who numbers the events between two pipes.
+struct EventKind {
+    bool dealt_out = false;     // queues, AllocEventID, FetchEventID
+    Site numbered{nullptr, 0};  // a SetFlag with a number of the kernel's own
+};
 
 // ---- one instruction's record --------------------------------------------------------------------
 
@@ -114,6 +120,14 @@ struct GmTensor {
     Pages writer, copy_reader, scalar_reader;
 };
 
+// An instruction that touched GM which cores might share, kept for the whole launch.
+struct GmAccess {
+    uint32_t number;
+    int64_t core;
+    const char* api;
+    Site site;
+};
+
 // ---- totals --------------------------------------------------------------------------------------
 
 struct ApiTotal {
@@ -131,6 +145,12 @@ struct Totals {
     double end = 0;
 };
 
+// A struct that the kernel registered for its tiling data.
+struct RegisteredTiling {
+    uint64_t bytes;
+    Site site;
+};
+
 struct LaunchOptions {
     bool auto_sync = false, saturate = false;
     int64_t traced_cores = 0;  // spans of the cores below are kept
@@ -143,12 +163,12 @@ struct Machine {
     LaunchOptions options;
     int64_t blocks = 1;
     uint64_t tiling_key = 0;
-    uint64_t registered_tiling = 0;
     bool key_matched = false;
     Site key_asked{nullptr, 0};  // the last TILING_KEY_IS
     std::vector<GmTensor> gm;
     size_t last_gm = 0;
-    std::unordered_map<uint64_t, int64_t> scalar_lines;  // 64-byte line -> core that wrote it by scalar
+    std::vector<GmAccess> gm_accesses;                    // ascending
+    std::unordered_map<uint64_t, uint32_t> scalar_lines;  // 64-byte line -> the scalar write that was first
     std::vector<Report> errors, warnings;
     std::vector<Span> spans;
     std::vector<Totals> per_core;
@@ -164,11 +184,14 @@ struct Machine {
 
     // The running core.
     int64_t core = 0;
+    std::vector<RegisteredTiling> registered_tilings;
+    bool tiling_read = false;
     std::vector<Record> records;
     Clock clock[kPipes];
     uint32_t issued[kPipes] = {};
     Flag flags[kPipes][kPipes][kEvents];
-    bool pipe_alive = false, pipe_ever = false;
+    EventKind event_kinds[kPipes][kPipes];
+    bool pipe_alive = false;
     std::vector<Buffer> buffers;
     std::vector<Queue> queues;
     uint32_t ub_used = 0, ub_peak = 0;
@@ -196,6 +219,7 @@ struct Machine {
     void begin_core(int64_t index);
     void mark_reads();
     void end_core();
+    void check_registered_tiling() const;
     const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
     // The instruction's work is known to be complete where the running one starts.
     bool is_ordered(uint32_t instruction) const;

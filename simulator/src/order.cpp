@@ -22,6 +22,15 @@ bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     return true;
 }
 
+// A number of the kernel's own may be one that a queue is given as well.
+void advise_on_mixed_numbers(Pipe from, Pipe to) {
+    const EventKind& kind = machine().event_kinds[int(from)][int(to)];
+    if (kind.dealt_out && kind.numbered.file)
+        broken_at(Rule::Event07, "SetFlag", kind.numbered,
+                  "%s_%s event ids are also dealt out to queues or by TPipe: this number may be one of them.",
+                  pipe_name(from), pipe_name(to));
+}
+
 ApiTotal& total_of(const Record& r) {
     auto& apis = machine().totals.apis;
     for (ApiTotal& t : apis)
@@ -107,6 +116,13 @@ void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     if (flag.set)
         broken_at(Rule::Event01, api, site, "%s_%s event %d is set at %s already and was not waited for.",
                   pipe_name(from), pipe_name(to), id, where(flag.site).c_str());
+    if (!flag.allocated && !flag.fetched) {
+        if (id >= kKernelEvents)
+            broken_at(Rule::Event07, api, site, "event ids 6 and 7 are the compiler's, but this is %d.", id);
+        m.event_kinds[int(from)][int(to)].numbered = site;
+        advise_on_mixed_numbers(from, to);
+    }
+    flag.fetched = false;
     m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
     flag.set = true;
     flag.site = site;
@@ -159,6 +175,8 @@ int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {
         Flag& flag = m.flags[int(from)][int(to)][id];
         if (flag.allocated) continue;  // a flag that is only set, the core's own bookkeeping does not know
         flag.allocated = true;
+        m.event_kinds[int(from)][int(to)].dealt_out = true;
+        advise_on_mixed_numbers(from, to);
         return id;
     }
     broken_at(Rule::Event04, api, site, "all eight %s_%s events are in use.", pipe_name(from), pipe_name(to));
@@ -175,7 +193,9 @@ void release_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
 
 int32_t fetch_event(Pipe from, Pipe to, Site site) {
     const int32_t id = alloc_event(from, to, "FetchEventID", site);
-    machine().flags[int(from)][int(to)][id].allocated = false;
+    Flag& flag = machine().flags[int(from)][int(to)][id];
+    flag.allocated = false;
+    flag.fetched = true;
     return id;
 }
 

@@ -89,7 +89,7 @@ void give_back_all(Machine& m, const char* api, const Site* site) {
 void pipe_created(Site site) {
     Machine& m = machine();
     if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe lives.");
-    m.pipe_alive = m.pipe_ever = true;
+    m.pipe_alive = true;
 }
 
 void pipe_destroyed() {

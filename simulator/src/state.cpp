@@ -34,22 +34,33 @@ bool tiling_key_is(uint64_t key, Site site) {
     return key == m.tiling_key;
 }
 
-void register_tiling(uint64_t bytes) { machine().registered_tiling = bytes; }
+void register_tiling(uint64_t bytes, Site site) { machine().registered_tilings.push_back({bytes, site}); }
 
-void copy_tiling(void* to, const void* gm, uint64_t bytes, uint64_t offset, Site site) {
+void expect_tiling(uint64_t bytes, Site site) {
     Machine& m = machine();
-    const GmTensor& tiling = m.gm.back();
-    std::memset(to, 0, bytes);
-    if (gm != reinterpret_cast<const void*>(tiling.base)) {
-        broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the pointer is not the kernel's tiling argument.");
-        return;
-    }
-    if (offset + bytes > tiling.bytes) {
-        broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the struct ends at byte %llu but the host passed %llu.",
-                  static_cast<unsigned long long>(offset + bytes), static_cast<unsigned long long>(tiling.bytes));
-        return;
-    }
-    std::memcpy(to, static_cast<const uint8_t*>(gm) + offset, bytes);
+    m.tiling_read = true;
+    const uint64_t passed = m.gm.back().bytes;
+    if (bytes != passed)
+        broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the struct has %llu bytes but the host passed %llu.",
+                  static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(passed));
+}
+
+const void* tiling_data(const void* gm, uint64_t bytes, Site site) {
+    const GmTensor& tiling = machine().gm.back();
+    const auto address = reinterpret_cast<uintptr_t>(gm);
+    if (address >= tiling.base && address + bytes <= tiling.base + tiling.bytes) return gm;
+    broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the pointer is not the kernel's tiling argument, or %s.",
+              "the bytes end after what the host passed");
+    return nullptr;
+}
+
+void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site) {
+    Machine& m = machine();
+    const void* from = tiling_data(gm, bytes, site);
+    if (from)
+        std::memcpy(to, from, bytes);
+    else
+        std::memset(to, 0, bytes);
     m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles * double((bytes + 7) / 8);
 }
 
@@ -61,10 +72,14 @@ const char* npu_sim_rules(void) {
     using npu_sim::Json;
     static const std::string text = [] {
         std::string s = "[";
-#define NPU_SIM_RULE(name, id, text, basis) \
-    if (s.size() > 1) s += ",";             \
-    s += Json().field("rule", id).field("text", text).field("basis", basis).done();
-        NPU_SIM_RULES(NPU_SIM_RULE)
+        auto add = [&s](const char* id, const char* text, const char* basis, const char* severity) {
+            if (s.size() > 1) s += ",";
+            s += Json().field("rule", id).field("text", text).field("basis", basis).field("severity", severity).done();
+        };
+#define NPU_SIM_RULE(name, id, text, basis) add(id, text, basis, "error");
+#define NPU_SIM_ADVICE(name, id, text, basis) add(id, text, basis, "warning");
+        NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_ADVICE)
+#undef NPU_SIM_ADVICE
 #undef NPU_SIM_RULE
         return s + "]";
     }();

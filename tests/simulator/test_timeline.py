@@ -28,7 +28,7 @@ def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, s
         block_dim=block_dim,
         options=native_sim.SimOptions(soc=soc, **options),
     )
-    assert report.warnings == []
+    assert {w["rule"] for w in report.warnings} <= {"SIM-CORE-06"}  # more blocks than cores
     return report.summary
 
 

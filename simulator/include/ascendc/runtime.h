@@ -42,14 +42,19 @@ struct UbView {
     uint32_t generation = 0;  // of the buffer when the tensor was taken from it
 };
 
+// What SetGlobalBuffer was given, [begin, end); end 0: it was given no size.
+struct GmView {
+    uintptr_t begin = 0, end = 0;
+};
+
 // Starts an instruction; everything up to finish() belongs to it.
 NPU_SIM_API void start(Pipe pipe, const char* api, Site site);
 // The instruction touches these bytes of the operand: bounds, poison and order are checked.
 NPU_SIM_API void reads(const char* operand, const UbView& view, const Range* ranges, size_t n);
 NPU_SIM_API void writes(const char* operand, const UbView& view, const Range* ranges, size_t n);
 // The same for global memory.
-NPU_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes);
-NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes);
+NPU_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
+NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
 // These bytes, just written, hold nothing a kernel may rely on (a copy's filler).
 NPU_SIM_API void poison(const Range& range);
 
@@ -133,7 +138,10 @@ NPU_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // ins
 // ---- tiling -----------------------------------------------------------------------------------
 
 NPU_SIM_API bool tiling_key_is(uint64_t key, NPU_SIM_SITE);
-NPU_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, uint64_t offset, Site site);
-NPU_SIM_API void register_tiling(uint64_t bytes);
+NPU_SIM_API void register_tiling(uint64_t bytes, Site site);
+NPU_SIM_API void expect_tiling(uint64_t bytes, Site site);  // the whole struct, whatever is read of it
+// gm, where so many bytes of the launch's tiling data lie there; else null.
+NPU_SIM_API const void* tiling_data(const void* gm, uint64_t bytes, Site site);
+NPU_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site);
 
 }  // namespace npu_sim

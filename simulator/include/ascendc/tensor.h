@@ -74,6 +74,7 @@ public:
     void SetGlobalBuffer(T* address, uint64_t elements) {
         address_ = address;
         elements_ = elements;
+        view_ = {uintptr_t(address), elements ? uintptr_t(address + elements) : 0};
     }
     void SetGlobalBuffer(T* address) { SetGlobalBuffer(address, 0); }
     const T* GetPhyAddr() const { return address_; }
@@ -91,7 +92,7 @@ public:
     }
     T GetValue(uint64_t offset, NPU_SIM_SITE) const {
         npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::GetValue", site);
-        npu_sim::reads_gm("tensor", uintptr_t(address_ + offset), sizeof(T));
+        npu_sim::reads_gm("tensor", uintptr_t(address_ + offset), sizeof(T), view_);
         T value;
         std::memcpy(&value, address_ + offset, sizeof value);
         npu_sim::finish_scalar(kScalarCycles);
@@ -104,17 +105,21 @@ public:
     // Into the scalar unit's cache: DataCacheCleanAndInvalid takes it to GM.
     void SetValue(uint64_t offset, T value, NPU_SIM_SITE) const {
         npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::SetValue", site);
-        npu_sim::writes_gm("tensor", uintptr_t(address_ + offset), sizeof(T));
+        npu_sim::writes_gm("tensor", uintptr_t(address_ + offset), sizeof(T), view_);
         npu_sim::write_through_cache(uintptr_t(address_ + offset), sizeof(T));
         std::memcpy(address_ + offset, &value, sizeof value);
         npu_sim::finish_scalar(kScalarCycles);
     }
+
+    // The simulator's own.
     T* data() const { return address_; }
+    const npu_sim::GmView& view() const { return view_; }
 
 private:
     static constexpr double kScalarCycles = 60;  // a miss of the scalar cache costs more, a hit less
     T* address_ = nullptr;
     uint64_t elements_ = 0;
+    npu_sim::GmView view_;
 };
 
 template <class T, CacheLine line, DcciDst destination>

@@ -19,6 +19,27 @@ struct Virtual {
     virtual ~Virtual();
     uint64_t a;
 };
+struct Packed {
+    int8_t a;
+    int64_t b;
+    int8_t c[7];
+} __attribute__((packed));
+struct PackedInside {
+    uint64_t a;
+    Packed b;
+};
+struct Pointing {
+    float* a;
+};
+struct Full {
+    uint64_t a[3];
+    struct {
+        int16_t b[2];
+        float c;
+        bool d;
+    } e[2];
+    double f;
+};
 constexpr int kKey = 1;
 
 // ---- types -------------------------------------------------------------------------------------------
@@ -103,6 +124,10 @@ void tiling_registered(GM_ADDR tiling) { REGISTER_TILING_DEFAULT(Plain); GET_TIL
 void tiling_not_registered(GM_ADDR tiling) { GET_TILING_DATA(data, tiling); (void)data; }  // not on any: NpuSimDefaultTiling
 void tiling_of_odd_size() { REGISTER_TILING_DEFAULT(Odd); }  // not on any: multiple of 8 bytes
 void tiling_that_is_no_plain_data() { REGISTER_TILING_DEFAULT(Virtual); }  // not on any: plain data that host and kernel share
+void tiling_with_a_field_off_its_size() { REGISTER_TILING_DEFAULT(Packed); }  // not on any: fields stand on multiples of their sizes
+void tiling_with_such_a_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields stand on
+void tiling_with_a_pointer() { REGISTER_TILING_DEFAULT(Pointing); }  // not on any: a tiling struct has no pointers
+void tiling_of_all_sorts() { REGISTER_TILING_DEFAULT(Full); }
 bool key_that_is_a_number() { return TILING_KEY_IS(1); }
 bool key_that_is_a_name() { return TILING_KEY_IS(kKey); }  // not on any: TILING_KEY_IS takes a literal
 void vector_cores_only() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }  // not on ascend310p
