@@ -45,10 +45,31 @@ struct Clock {
     }
 };
 
+// ---- time ------------------------------------------------------------------------------------------
+
+enum class StepKind : uint8_t { Issue, Work, Transfer, Memory, Latency, Event, Barrier };
+
+// A stretch of one pipe's time, and what had to end before it could begin.
+struct Step {
+    Pipe pipe;
+    StepKind kind;
+    const char* api;
+    Site site;
+    double begin, end;
+    int32_t after;  // the step whose end is this one's begin; -1: the core's start
+};
+
+// When something is over, and the step that ended then.
+struct Moment {
+    double time = 0;
+    int32_t step = -1;
+};
+inline Moment later(const Moment& a, const Moment& b) { return b.time > a.time ? b : a; }
+
 struct Flag {
     bool set = false, allocated = false, fetched = false;
     Clock clock;
-    double time = 0;
+    Moment raised;
     Site site{"", 0};
 };
 
@@ -70,13 +91,17 @@ struct Record {
     bool adds = false;  // an atomic copy
 };
 
+// Rows of a core in the trace: its pipes, and then these.
+enum class Row : uint8_t { Critical = kPipes, ReadLatency, WriteLatency };
+constexpr int kRows = kPipes + 3;
+
 // What a trace keeps.
 struct Span {
     int32_t core;
-    Pipe pipe;
+    uint8_t row;
     const char* api;
     Site site;
-    double start, end;
+    double begin, end;
     uint64_t bytes;
     uint32_t repeats;
 };
@@ -153,6 +178,7 @@ struct RegisteredTiling {
 
 struct LaunchOptions {
     bool auto_sync = false, saturate = false;
+    bool keeps_steps = false;  // for the critical path
     int64_t traced_cores = 0;  // spans of the cores below are kept
     std::set<std::string> lenient;
 };
@@ -172,6 +198,8 @@ struct Machine {
     std::vector<Report> errors, warnings;
     std::vector<Span> spans;
     std::vector<Totals> per_core;
+    std::vector<Step> critical_path;  // of the slowest core so far, from its start to its end
+    int64_t critical_core = -1;
 
     // UB and its shadow, kept from core to core: an instruction's number tells whose it was.
     struct AlignedDelete {
@@ -205,7 +233,9 @@ struct Machine {
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines that scalars wrote and nothing cleaned
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
-    double pipe_free[kPipes] = {}, pipe_done[kPipes] = {}, gm_free = 0;
+    Moment pipe_free[kPipes], pipe_done[kPipes], gm_free;
+    std::vector<Step> steps;    // where they are kept
+    Span waiting[kPipes] = {};  // a copy's latency, which the trace shows up to the next copy's end
     Totals totals;
 
     // The running instruction. What it reads is marked in the shadow when it is over: until then the
@@ -214,20 +244,26 @@ struct Machine {
     Record current{};
     uint32_t number = 0;
     bool running = false;
-    double issue_time = 0;
+    Moment issue;
 
     void begin_core(int64_t index);
     void mark_reads();
     void end_core();
     void check_registered_tiling() const;
+    void end_time();
     const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
     // The instruction's work is known to be complete where the running one starts.
     bool is_ordered(uint32_t instruction) const;
     GmTensor* find_gm(uintptr_t address, uint64_t bytes);
 };
 
-Machine& machine();            // of this thread
-void set_machine(Machine* m);  // nullptr: none
+Machine& machine();  // of this thread
+
+// A step on a pipe from a moment on; its end.
+Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end);
+// The scalar unit is busy for so long.
+void spend_scalar(const char* api, Site site, double cycles, StepKind kind = StepKind::Work);
+std::string critical_path_json(const std::vector<Step>& path, int64_t core);
 
 std::string where(Site site);  // "npu_add.cpp:12"
 const char* pipe_name(Pipe pipe);

@@ -258,7 +258,7 @@ void clean_cache(uintptr_t address, bool whole, Site site) {
         m.dirty_lines.erase(line);
         m.cleaned_lines[line] = m.number;
     }
-    finish_scalar(m.profile->scalar_access_cycles);
+    finish_scalar(m.profile->scalar_ub_cycles);
 }
 
 }  // namespace npu_sim

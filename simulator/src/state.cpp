@@ -21,7 +21,7 @@ void set_atomic(Atomic mode, int32_t dtype, Site site) {
     m.atomic_site = site;
     m.atomic = mode;
     m.atomic_type = dtype;
-    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
+    spend_scalar(mode == Atomic::None ? "SetAtomicNone" : "SetAtomicAdd", site, m.profile->scalar_cycles);
 }
 Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
@@ -61,7 +61,7 @@ void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site) {
         std::memcpy(to, from, bytes);
     else
         std::memset(to, 0, bytes);
-    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles * double((bytes + 7) / 8);
+    spend_scalar("GET_TILING_DATA", site, m.profile->scalar_cycles * double((bytes + 7) / 8));
 }
 
 }  // namespace npu_sim
@@ -102,6 +102,31 @@ const char* npu_sim_profiles(void) {
                      .field("clock_ghz", p->clock_ghz)
                      .field("gm_bytes_per_cycle", p->gm_bytes_per_cycle)
                      .field("core_gm_bytes_per_cycle", p->core_gm_bytes_per_cycle)
+                     .field("mte3_bytes_per_cycle", p->mte3_bytes_per_cycle)
+                     .field("read_latency_cycles", p->read_latency_cycles)
+                     .field("write_latency_cycles", p->write_latency_cycles)
+                     .field("burst_overhead_bytes", p->burst_overhead_bytes)
+                     .field("gm_line_bytes", p->gm_line_bytes)
+                     .field("off_line_share", p->off_line_share)
+                     .field("mte_issue_cycles", p->mte_issue_cycles)
+                     .field("vector_issue_cycles", p->vector_issue_cycles)
+                     .field("barrier_cycles", p->barrier_cycles)
+                     .field("flag_cycles", p->flag_cycles)
+                     .field("scalar_cycles", p->scalar_cycles)
+                     .field("mask_cycles", p->mask_cycles)
+                     .field("count_form_cycles", p->count_form_cycles)
+                     .field("scalar_ub_cycles", p->scalar_ub_cycles)
+                     .field("scalar_gm_cycles", p->scalar_gm_cycles)
+                     .field("repeat_cycles", p->repeat_cycles)
+                     .field("three_reads_cycles", p->three_reads_cycles)
+                     .field("division_cycles", p->division_cycles)
+                     .field("function_cycles", p->function_cycles)
+                     .field("gather_mask_cycles", p->gather_mask_cycles)
+                     .field("whole_reduce_cycles", p->whole_reduce_cycles)
+                     .field("block_reduce_cycles", p->block_reduce_cycles)
+                     .field("gathered_element_cycles", p->gathered_element_cycles)
+                     .field("index_store_cycles", p->index_store_cycles)
+                     .field("index_addition_cycles", p->index_addition_cycles)
                      .done();
         }
         return s + "]";

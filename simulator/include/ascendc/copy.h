@@ -4,7 +4,7 @@
 // reported; blockCount is 0 .. 4095, and 0 blocks or lengths are an error on Ascend310P. UB to GM adds
 // where SetAtomicAdd said so.
 // Meaning: bursts of blockLen, gaps between them, all in 32-byte blocks.
-// Cost: the transfer's bytes and bursts; within UB one cycle for 256 bytes.
+// Cost: the transfer's bytes and bursts; within UB a plain repeat for 256 bytes.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -160,7 +160,7 @@ void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
         for (uint64_t i = 0; i < count; ++i)
             std::memmove(ub() + to + int64_t(i) * dst_step, ub() + from + int64_t(i) * src_step, bytes);
     }
-    finish_vector(uint32_t((count * bytes + kRepeatBytes - 1) / kRepeatBytes), 1);
+    finish_vector(uint32_t((count * bytes + kRepeatBytes - 1) / kRepeatBytes), cycles_of(Cost::Repeat));
 }
 
 inline int64_t step_of(uint64_t length, uint64_t gap) { return int64_t((length + gap) * kBlockBytes); }

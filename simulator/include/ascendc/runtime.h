@@ -58,6 +58,24 @@ NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t byte
 // These bytes, just written, hold nothing a kernel may rely on (a copy's filler).
 NPU_SIM_API void poison(const Range& range);
 
+// What the SoC's profile says that a part of an instruction costs.
+enum class Cost : uint8_t {
+    Repeat,
+    ThreeReads,
+    Division,
+    Function,
+    GatherMask,
+    WholeReduce,
+    BlockReduce,
+    GatheredElement,
+    IndexStore,
+    IndexAddition,
+    Mask,
+    ScalarUb,
+    ScalarGm
+};
+NPU_SIM_API double cycles_of(Cost cost);
+
 // Ends it with its price: vector cycles, or a transfer's size.
 NPU_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask = false);
 NPU_SIM_API void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address);

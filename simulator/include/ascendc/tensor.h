@@ -38,7 +38,7 @@ public:
         npu_sim::reads("tensor", view_, &r, 1);
         T value;
         std::memcpy(&value, npu_sim::ub() + r.begin, sizeof value);
-        npu_sim::finish_scalar(kScalarCycles);
+        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarUb));
         return value;
     }
     template <class U>
@@ -48,7 +48,7 @@ public:
         npu_sim::writes("tensor", view_, &r, 1);
         const T converted = T(value);
         std::memcpy(npu_sim::ub() + r.begin, &converted, sizeof converted);
-        npu_sim::finish_scalar(kScalarCycles);
+        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarUb));
     }
     // Reads only: what the kernels here need of operator().
     T operator()(uint32_t index, NPU_SIM_SITE) const { return GetValue(index, site); }
@@ -58,7 +58,6 @@ public:
     T* data() const { return reinterpret_cast<T*>(npu_sim::ub() + view_.addr); }
 
 private:
-    static constexpr double kScalarCycles = 30;
     npu_sim::Range range_of(uint32_t index) const {
         const uint32_t begin = view_.addr + index * uint32_t(sizeof(T));
         return {begin, begin + uint32_t(sizeof(T))};
@@ -95,7 +94,7 @@ public:
         npu_sim::reads_gm("tensor", uintptr_t(address_ + offset), sizeof(T), view_);
         T value;
         std::memcpy(&value, address_ + offset, sizeof value);
-        npu_sim::finish_scalar(kScalarCycles);
+        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
         return value;
     }
     T operator()(uint64_t offset, NPU_SIM_SITE) const {
@@ -108,7 +107,7 @@ public:
         npu_sim::writes_gm("tensor", uintptr_t(address_ + offset), sizeof(T), view_);
         npu_sim::write_through_cache(uintptr_t(address_ + offset), sizeof(T));
         std::memcpy(address_ + offset, &value, sizeof value);
-        npu_sim::finish_scalar(kScalarCycles);
+        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
     }
 
     // The simulator's own.
@@ -116,7 +115,6 @@ public:
     const npu_sim::GmView& view() const { return view_; }
 
 private:
-    static constexpr double kScalarCycles = 60;  // a miss of the scalar cache costs more, a hit less
     T* address_ = nullptr;
     uint64_t elements_ = 0;
     npu_sim::GmView view_;
