@@ -230,6 +230,9 @@ struct Machine {
     int32_t atomic_type = 0;
     Site atomic_site{nullptr, 0};
     MaskRegister mask;
+    uint64_t sum_bits = 0;  // of the register of ReduceSum's count form
+    bool has_sum = false;
+    uint8_t* system_workspace = nullptr;
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines that scalars wrote and nothing cleaned
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
@@ -237,6 +240,14 @@ struct Machine {
     std::vector<Step> steps;    // where they are kept
     Span waiting[kPipes] = {};  // a copy's latency, which the trace shows up to the next copy's end
     Totals totals;
+
+    // A reference to an element of UB which the scalar unit took last, and what was there.
+    struct Reference {
+        bool open = false;
+        UbView view;
+        Range range;
+        uint8_t before[8];
+    } reference;
 
     // The running instruction. What it reads is marked in the shadow when it is over: until then the
     // shadow tells what others read.
@@ -248,6 +259,7 @@ struct Machine {
 
     void begin_core(int64_t index);
     void mark_reads();
+    void settle_reference();
     void end_core();
     void check_registered_tiling() const;
     void end_time();

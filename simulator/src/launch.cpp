@@ -461,6 +461,10 @@ void Machine::begin_core(int64_t index) {
     cleaned_lines.clear();
     cleaned_all = 0;
     totals = {};
+    sum_bits = 0;
+    has_sum = false;
+    system_workspace = nullptr;
+    reference = {};
     running = false;
     reads.clear();
     current = {Pipe::S, 0, "kernel", {"kernel", 0}};
@@ -479,6 +483,7 @@ void Machine::check_registered_tiling() const {
 }
 
 void Machine::end_core() {
+    settle_reference();
     running = false;
     check_registered_tiling();
     for (const Buffer& b : buffers)

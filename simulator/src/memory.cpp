@@ -1,5 +1,6 @@
 // What instructions touch: bounds, poison, and the order of every pair of accesses to the same byte.
 #include <algorithm>
+#include <cstring>
 
 #include "simulator/src/core.h"
 
@@ -133,6 +134,29 @@ void writes(const char* operand, const UbView& view, const Range* ranges, size_t
         m.writer.fill(r.begin, r.end, m.number << 1);
     }
     if (!conflicts.empty()) report_all("write", operand, view, conflicts);
+}
+
+void scalar_reference(const UbView& view, Range range, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, "LocalTensor()", site);
+    check_ranges("tensor", view, &range, 1);
+    const uint32_t bytes = range.end - range.begin;
+    m.reference = {true, view, range, {}};
+    std::memcpy(m.reference.before, m.ub.get() + range.begin, bytes);
+    finish_scalar(cycles_of(Cost::ScalarUb));
+}
+
+// Before anything that comes after the reference's use: the running instruction is still its own.
+void Machine::settle_reference() {
+    if (!reference.open) return;
+    reference.open = false;
+    const Range r = reference.range;
+    running = true;
+    if (std::memcmp(reference.before, ub.get() + r.begin, r.end - r.begin))
+        npu_sim::writes("tensor", reference.view, &r, 1);
+    else
+        npu_sim::reads("tensor", reference.view, &r, 1);
+    running = false;
 }
 
 void poison(const Range& range) {

@@ -91,6 +91,7 @@ void spend_scalar(const char* api, Site site, double cycles, StepKind kind) {
 void start(Pipe pipe, const char* api, Site site) {
     Machine& m = machine();
     const int p = int(pipe);
+    m.settle_reference();
     m.mark_reads();
     m.current = {pipe, ++m.issued[p], api, site};
     m.number = m.next_number++;
@@ -182,6 +183,7 @@ void finish_scalar(double cycles) {
 void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     if (!valid_event(from, to, id, api, site)) return;
     Machine& m = machine();
+    m.settle_reference();
     Flag& flag = m.flags[int(from)][int(to)][id];
     if (flag.set)
         broken_at(Rule::Event01, api, site, "%s_%s event %d is set at %s already and was not waited for.",
@@ -205,6 +207,7 @@ void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
 void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     if (!valid_event(from, to, id, api, site)) return;
     Machine& m = machine();
+    m.settle_reference();
     Flag& flag = m.flags[int(from)][int(to)][id];
     if (!flag.set) {
         broken_at(Rule::Event02, api, site, "waits for %s_%s event %d, which nobody set: the core would wait for ever.",
@@ -222,6 +225,7 @@ void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
 void barrier(int32_t pipe, Site site) {
     Machine& m = machine();
     constexpr const char* kApi = "PipeBarrier";
+    m.settle_reference();
     spend_scalar(kApi, site, m.profile->scalar_cycles, StepKind::Issue);
     const auto after = [&](Pipe p, const Moment& done) {
         return step(p, StepKind::Barrier, kApi, site, done, done.time + m.profile->barrier_cycles);

@@ -16,6 +16,7 @@ const char* state_name(BufferState s) {
 
 int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     Machine& m = machine();
+    m.settle_reference();
     if (!m.pipe_alive) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
     if (m.live_buffers >= kMaxBuffers)
         broken_at(Rule::Buffer03, "InitBuffer", site, "more than %zu buffers.", kMaxBuffers);
@@ -70,6 +71,7 @@ void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) 
 
 // UB and the buffers' number are the next InitBuffer's again.
 void give_back_all(Machine& m, const char* api, const Site* site) {
+    m.settle_reference();
     for (Buffer& b : m.buffers) {
         if (b.given_back) continue;
         if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, api, site ? *site : b.taken);

@@ -10,6 +10,19 @@ namespace npu_sim {
 
 int64_t block_index() { return machine().core; }
 int64_t block_count() { return machine().blocks; }
+void set_sum_register(uint64_t bits) {
+    machine().sum_bits = bits;
+    machine().has_sum = true;
+}
+uint64_t sum_register(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    if (!m.has_sum) broken(Rule::Init01, "the register is read before a ReduceSum left a sum there.");
+    finish_scalar(m.profile->scalar_cycles);
+    return m.sum_bits;
+}
+void set_system_workspace(uint8_t* address) { machine().system_workspace = address; }
+uint8_t* system_workspace() { return machine().system_workspace; }
 bool saturates() { return machine().options.saturate; }
 void uses_reserved_ub(const char* api) {
     machine().reserved_user = api;

@@ -2,9 +2,8 @@
 
 A line that ends in ``// breaks SIM-ALIGN-01: words`` is where the simulator must report that rule, with
 these words; ``// keeps SIM-ALIGN-01`` marks the same place of a twin that must pass; ``// warns`` is
-``// breaks`` of a rule that only warns. In the words, ``@``
-is the line itself as a report names it, ``@-1`` the line before, ``@+1`` the next; ``(no line)`` says that the report
-cannot name one.
+``// breaks`` of a rule that only warns. In the words, ``@`` is the line itself as a report names it,
+``@-1`` the line before, ``@+1`` the next; ``(no line)`` says that the report cannot name one.
 """
 
 from __future__ import annotations

@@ -119,6 +119,12 @@ def test_the_workspace_is_the_launch_s(compiled):
         kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=96)
 
 
+def test_scalars_read_and_write_elements_by_reference(compiled):
+    y = floats()
+    compiled("scalars", "scalars_of_all_sorts").run(In(floats()), Out(y), workspace_bytes=64)
+    assert y[:8].tolist() == [1, 2, 0, 3, 1.5, 24, 0, 1]
+
+
 # ---- switches --------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from npu_rope.simulator import In, InOut, Out
 BYTES = 16384
 # Rule, where in the kernel, which core, which instruction, and a sentence.
 REPORT = re.compile(
-    r"(?P<rule>SIM-[A-Z]+-\d\d) (?:(?P<place>\w+\.cpp:\d+), core \d+, [~\w:. ]+: )?\S.*[^ .]\."
+    r"(?P<rule>SIM-[A-Z]+-\d\d) (?:(?P<place>\w+\.cpp:\d+), core \d+, [~\w:(). ]+: )?\S.*[^ .]\."
 )
 
 # Entries that are not launched on one core with an input x and an output y of BYTES bytes.

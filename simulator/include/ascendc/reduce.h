@@ -228,6 +228,11 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     const T sum = sum_of_sums(repeat_sums(src, layout_of(from, lanes), lanes, order == RepeatOrder::Lanewise),
                               order == RepeatOrder::Sequential);
     const double cycles = cycles_of(Cost::WholeReduce);
+    if (lanes.is_count_form()) {
+        uint64_t register_bits = 0;
+        std::memcpy(&register_bits, &sum, sizeof sum);
+        set_sum_register(register_bits);  // ready: the count form waits for it
+    }
     if (order == RepeatOrder::Sequential) {  // the sum is a register's: a scalar stores it
         finish_vector(lanes.repeats(), cycles, true);
         auto hand_over = [site](Pipe a, Pipe b) {
@@ -378,5 +383,11 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
         npu_sim::repeat_lanes<true>("ReduceSum", sizeof(T), mask, uint64_t(repeatTime), sim_detail::kMostSumRepeats),
         srcRepStride, site);
 }
+
+// The bits of the last sum that ReduceSum's count form left in its register.
+inline int64_t GetReduceRepeatSumSpr(NPU_SIM_SITE) {
+    return int64_t(npu_sim::sum_register("GetReduceRepeatSumSpr", site));
+}
+inline int64_t GetAccVal(NPU_SIM_SITE) { return int64_t(npu_sim::sum_register("GetAccVal", site)); }
 
 }  // namespace AscendC

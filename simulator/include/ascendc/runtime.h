@@ -55,6 +55,9 @@ NPU_SIM_API void writes(const char* operand, const UbView& view, const Range* ra
 // The same for global memory.
 NPU_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
 NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
+// An instruction of its own: the scalar unit takes a reference to an element of UB. If its bytes differ when
+// the next instruction starts it was written, else read.
+NPU_SIM_API void scalar_reference(const UbView& view, Range range, Site site);
 // These bytes, just written, hold nothing a kernel may rely on (a copy's filler).
 NPU_SIM_API void poison(const Range& range);
 
@@ -134,6 +137,10 @@ NPU_SIM_API UbView buffer_view(int32_t buffer, Site site);
 
 NPU_SIM_API int64_t block_index();
 NPU_SIM_API int64_t block_count();
+NPU_SIM_API void set_sum_register(uint64_t bits);  // inside the vector instruction that leaves its sum there
+NPU_SIM_API uint64_t sum_register(const char* api, Site site);
+NPU_SIM_API void set_system_workspace(uint8_t* address);
+NPU_SIM_API uint8_t* system_workspace();
 NPU_SIM_API bool saturates();                        // half overflow: clamp instead of infinity
 NPU_SIM_API void uses_reserved_ub(const char* api);  // an API whose scratch is the top 8 KiB
 

@@ -50,8 +50,12 @@ public:
         std::memcpy(npu_sim::ub() + r.begin, &converted, sizeof converted);
         npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarUb));
     }
-    // Reads only: what the kernels here need of operator().
-    T operator()(uint32_t index, NPU_SIM_SITE) const { return GetValue(index, site); }
+    // A reference: what is done with it, the core finds out before its next instruction.
+    T& operator()(uint32_t index, NPU_SIM_SITE) const {
+        const npu_sim::Range r = range_of(index);
+        npu_sim::scalar_reference(view_, r, site);
+        return *reinterpret_cast<T*>(npu_sim::ub() + r.begin);
+    }
 
     // The simulator's own.
     const npu_sim::UbView& view() const { return view_; }

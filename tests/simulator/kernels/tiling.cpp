@@ -1,5 +1,6 @@
 // The tiling struct, its keys, and what a launch hands over besides.
 #include "mini.h"
+#include "register/tilingdata_base.h"
 
 struct Small {
     uint32_t rows;
@@ -16,6 +17,17 @@ struct Parts {
     Small first, second;
 };
 
+// As the host's macros have it.
+BEGIN_TILING_DATA_DEF(Inner)
+TILING_DATA_FIELD_DEF(uint32_t, rows);
+END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(InnerOp, Inner);
+BEGIN_TILING_DATA_DEF(ByMacros)
+TILING_DATA_FIELD_DEF_STRUCT(Inner, inner);
+TILING_DATA_FIELD_DEF_ARR(float, 3, factors);
+END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(Mini, ByMacros);
+
 // The launch passes 16 bytes unless a test says otherwise.
 KERNEL(struct_that_fits) {
     REGISTER_TILING_DEFAULT(Small);
@@ -27,6 +39,12 @@ KERNEL(member_of_the_struct_that_fits) {
     REGISTER_TILING_DEFAULT(Small);
     GET_TILING_DATA_MEMBER(Small, factor, factor, tiling);  // keeps SIM-TILING-01
     (void)factor;
+}
+
+KERNEL(struct_of_the_hosts_macros) {
+    REGISTER_TILING_DEFAULT(ByMacros);
+    GET_TILING_DATA(data, tiling);  // keeps SIM-TILING-01
+    (void)(data.inner.rows + data.factors[2]);
 }
 
 KERNEL(struct_longer_than_the_data) {
