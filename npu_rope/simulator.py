@@ -48,7 +48,11 @@ class KernelBroken(RuntimeError):
 
 
 class CompileFailed(RuntimeError):
-    """The compiler refused a kernel; the message is the compiler's."""
+    """The compiler refused a kernel.
+
+    The message is the compiler's, after the simulator's own sentences in it, such as
+    ``add.cpp:12: Add: this SoC does not have it for this type``.
+    """
 
 
 @dataclass(frozen=True)
@@ -306,10 +310,23 @@ def build(
             written = ["-MD", "-MF", str(read_by_compiler), "-MT", "library", "-o", str(unfinished)]
             done = subprocess.run([*command, *written], capture_output=True, text=True)
             if done.returncode != 0:
-                raise CompileFailed(done.stderr)
+                raise CompileFailed("\n".join([*_refusals(done.stderr, source), done.stderr]))
             library = target / f"{stem}-{_digest_of_files(read_by_compiler)}.so"
             unfinished.replace(library)
     return library
+
+
+def _refusals(said: str, source: Path) -> list[str]:
+    """The sentences of static assertions, at the line of the source that the compiler came from."""
+    place = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")
+    sentence = re.compile(r"static assertion failed(?: due to requirement '.*')?: \"?(.*?)\"?$")
+    line, found = "", []
+    for text in said.splitlines():
+        if at := place.match(text):
+            line = f":{at[1]}"
+        if refused := sentence.search(text):
+            found.append(f"{source.name}{line}: {refused[1]}")
+    return list(dict.fromkeys(found))
 
 
 def _own_temporary_folder() -> Path:

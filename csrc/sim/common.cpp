@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -66,31 +65,6 @@ void* find_kernel(const std::string& symbol) {
     return library ? dlsym(library, symbol.c_str()) : nullptr;
 }
 
-// The first error's sentence out of the report.
-std::string first_error(const char* report) {
-    const char* text = std::strstr(report, "\"text\":\"");
-    if (!text) text = std::strstr(report, "\"message\":\"");
-    if (!text) return report;
-    text = std::strchr(text + 1, ':') + 2;
-    std::string s;
-    for (; *text && *text != '"'; ++text) {
-        if (*text == '\\' && text[1]) ++text;
-        s += *text;
-    }
-    return s;
-}
-
-// Found out before anything is run; no file is left that was not there.
-bool may_write(const char* path) {
-    std::FILE* before = std::fopen(path, "rb");
-    if (before) std::fclose(before);
-    std::FILE* file = std::fopen(path, "ab");
-    if (!file) return false;
-    std::fclose(file);
-    if (!before) std::remove(path);
-    return true;
-}
-
 }  // namespace
 
 void SimLaunch::add(const char* name, const npu_rope_tensor* t, npu_sim_role role) {
@@ -117,7 +91,7 @@ Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_s
         return bad_value(op, "soc must be one that has this kernel but got %s (%s).", options.soc,
                          why ? why : kernel.c_str());
     }
-    if (options.trace_path && !may_write(options.trace_path))
+    if (options.trace_path && !npu_sim_may_write(options.trace_path))
         return bad_value(op, "trace_path must be a file one may write but got %s.", options.trace_path);
     npu_sim_launch launch = {};
     launch.soc = options.soc;
@@ -136,9 +110,9 @@ Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_s
         npu_sim_run(entry, memories_.data(), int32_t(memories_.size()), args_.data(), int32_t(args_.size()), &launch);
     if (status == NPU_SIM_OK) return {};
     if (status == NPU_SIM_BAD_CALL)
-        return bad_value(op, "options must make a launch possible but got %s.", first_error(npu_sim_report()).c_str());
-    return {Check::kInternal, "[" + std::string(op) + "] kernel must keep the simulator's rules but got " +
-                                  first_error(npu_sim_report())};
+        return bad_value(op, "options must make a launch possible but got %s.", npu_sim_message());
+    return {Check::kInternal,
+            "[" + std::string(op) + "] kernel must keep the simulator's rules but got " + npu_sim_message()};
 }
 
 std::string kernel_soc(const char* soc) {

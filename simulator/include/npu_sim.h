@@ -60,6 +60,12 @@ NPU_SIM_EXPORT uint64_t npu_sim_launches(void);
 /* JSON of this thread's last launch; valid until its next one. */
 NPU_SIM_EXPORT const char* npu_sim_report(void);
 
+/* The report's first sentence: of the broken rule, or why the call was bad; "" where all is well. */
+NPU_SIM_EXPORT const char* npu_sim_message(void);
+
+/* Non-zero where a trace could be written there. Leaves no file that was not there. */
+NPU_SIM_EXPORT int32_t npu_sim_may_write(const char* path);
+
 /* The rules and the SoC profiles as JSON. */
 NPU_SIM_EXPORT const char* npu_sim_rules(void);
 NPU_SIM_EXPORT const char* npu_sim_profiles(void);

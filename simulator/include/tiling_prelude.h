@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "ascendc/runtime.h"
+#include "ascendc/tiling_struct.h"
 
 #ifndef __CCE_AICORE__
 #error "__CCE_AICORE__ is not defined: compile kernels as CMake's npu_rope_add_kernel does (220, 200 or 310)"
@@ -40,27 +40,36 @@
 
 namespace npu_sim {
 
-template <class S>
-constexpr bool check_tiling_struct() {
-    static_assert(std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>,
-                  "a tiling struct is plain data that host and kernel share");
-    static_assert(sizeof(S) % 8 == 0, "a tiling struct's size is a multiple of 8 bytes");
-    return true;
-}
-
 // The kernel's pointer need not be the launch's tiling: then nothing is right.
 template <class S>
 S read_tiling(const void* gm, Site site) {
     static_assert(check_tiling_struct<S>());
+    expect_tiling(sizeof(S), site);
     S s;
-    copy_tiling(&s, gm, sizeof s, 0, site);
+    copy_tiling(&s, gm, sizeof s, site);
     return s;
 }
-template <class M>
+template <class S, class M>
 M read_tiling_member(const void* gm, uint64_t offset, Site site) {
+    static_assert(check_tiling_struct<S>());
+    expect_tiling(sizeof(S), site);
     M m;
-    copy_tiling(&m, gm, sizeof m, offset, site);
+    copy_tiling(&m, static_cast<const uint8_t*>(gm) + offset, sizeof m, site);
     return m;
+}
+template <class S>
+const S* tiling_pointer(const void* gm, Site site) {
+    static_assert(check_tiling_struct<S>());
+    expect_tiling(sizeof(S), site);
+    return static_cast<const S*>(tiling_data(gm, sizeof(S), site));
+}
+// A struct inside the tiling data.
+template <class S>
+S read_tiling_part(const void* gm, Site site) {
+    static_assert(check_tiling_part<S>());
+    S s;
+    copy_tiling(&s, gm, sizeof s, site);
+    return s;
 }
 
 // TILING_KEY_IS takes a literal: CANN's tools read it from the source.
@@ -78,19 +87,23 @@ constexpr bool starts_with_digit(const char* text) {
 #define REGISTER_TILING_DEFAULT(S)                                \
     using NpuSimDefaultTiling [[maybe_unused]] = S;               \
     static_assert(::npu_sim::check_tiling_struct<S>(), "tiling"); \
-    ::npu_sim::register_tiling(sizeof(S))
-#define REGISTER_TILING_FOR_TILINGKEY(condition, S) \
-    static_assert(sizeof(condition) > 1 && ::npu_sim::check_tiling_struct<S>(), "tiling")
+    ::npu_sim::register_tiling(sizeof(S), ::npu_sim::Site::here())
+#define REGISTER_TILING_FOR_TILINGKEY(condition, S)                                        \
+    static_assert(sizeof(condition) > 1 && ::npu_sim::check_tiling_struct<S>(), "tiling"); \
+    ::npu_sim::register_tiling(sizeof(S), ::npu_sim::Site::here())
 #define REGISTER_NONE_TILING static_assert(true, "no tiling")
 
 #define GET_TILING_DATA(name, tiling) \
     NpuSimDefaultTiling name = ::npu_sim::read_tiling<NpuSimDefaultTiling>(tiling, ::npu_sim::Site::here())
 #define GET_TILING_DATA_WITH_STRUCT(S, name, tiling) S name = ::npu_sim::read_tiling<S>(tiling, ::npu_sim::Site::here())
-#define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                                                \
-    auto name = ::npu_sim::read_tiling_member<decltype(static_cast<S*>(nullptr)->member)>(tiling, offsetof(S, member), \
-                                                                                          ::npu_sim::Site::here())
-#define GET_TILING_DATA_PTR_WITH_STRUCT(S, name, tiling)                              \
-    const S name##_copy = ::npu_sim::read_tiling<S>(tiling, ::npu_sim::Site::here()); \
+#define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                       \
+    auto name = ::npu_sim::read_tiling_member<S, decltype(static_cast<S*>(nullptr)->member)>( \
+        tiling, offsetof(S, member), ::npu_sim::Site::here())
+// The tiling data where it is, and a copy of a struct in it.
+#define GET_TILING_DATA_PTR_WITH_STRUCT(S, name, tiling) \
+    const S* name = ::npu_sim::tiling_pointer<S>(tiling, ::npu_sim::Site::here())
+#define COPY_TILING_WITH_STRUCT(S, source, name)                                           \
+    const S name##_copy = ::npu_sim::read_tiling_part<S>(source, ::npu_sim::Site::here()); \
     const S* name = &name##_copy
 
 // ---- tiling keys ---------------------------------------------------------------------------------------

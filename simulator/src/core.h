@@ -32,7 +32,7 @@ struct Report {
 struct Stop {};
 
 const char* rule_id(Rule rule);
-const char* rule_text(Rule rule);
+bool is_lenient(const std::set<std::string>& lenient, Rule rule);
 bool is_rule(const std::string& id);
 
 // ---- order: vector clocks over the four pipes -----------------------------------------------------
@@ -45,14 +45,41 @@ struct Clock {
     }
 };
 
-struct Flag {
-    bool set = false, allocated = false;
-    Clock clock;
+// ---- time ------------------------------------------------------------------------------------------
+
+enum class StepKind : uint8_t { Issue, Work, Transfer, Memory, Latency, Event, Barrier };
+
+// A stretch of one pipe's time, and what had to end before it could begin.
+struct Step {
+    Pipe pipe;
+    StepKind kind;
+    const char* api;
+    Site site;
+    double begin, end;
+    int32_t after;  // the step whose end is this one's begin; -1: the core's start
+};
+
+// When something is over, and the step that ended then.
+struct Moment {
     double time = 0;
+    int32_t step = -1;
+};
+inline Moment later(const Moment& a, const Moment& b) { return b.time > a.time ? b : a; }
+
+struct Flag {
+    bool set = false, allocated = false, fetched = false;
+    Clock clock;
+    Moment raised;
     Site site{"", 0};
 };
 
-constexpr int kEvents = 8;
+constexpr int kEvents = 8, kKernelEvents = 6;  // 6 and 7 are the compiler's
+
+// Who numbers the events between two pipes.
+struct EventKind {
+    bool dealt_out = false;     // queues, AllocEventID, FetchEventID
+    Site numbered{nullptr, 0};  // a SetFlag with a number of the kernel's own
+};
 
 // ---- one instruction's record --------------------------------------------------------------------
 
@@ -64,13 +91,17 @@ struct Record {
     bool adds = false;  // an atomic copy
 };
 
+// Rows of a core in the trace: its pipes, and then these.
+enum class Row : uint8_t { Critical = kPipes, ReadLatency, WriteLatency };
+constexpr int kRows = kPipes + 3;
+
 // What a trace keeps.
 struct Span {
     int32_t core;
-    Pipe pipe;
+    uint8_t row;
     const char* api;
     Site site;
-    double start, end;
+    double begin, end;
     uint64_t bytes;
     uint32_t repeats;
 };
@@ -114,6 +145,14 @@ struct GmTensor {
     Pages writer, copy_reader, scalar_reader;
 };
 
+// An instruction that touched GM which cores might share, kept for the whole launch.
+struct GmAccess {
+    uint32_t number;
+    int64_t core;
+    const char* api;
+    Site site;
+};
+
 // ---- totals --------------------------------------------------------------------------------------
 
 struct ApiTotal {
@@ -131,8 +170,15 @@ struct Totals {
     double end = 0;
 };
 
+// A struct that the kernel registered for its tiling data.
+struct RegisteredTiling {
+    uint64_t bytes;
+    Site site;
+};
+
 struct LaunchOptions {
     bool auto_sync = false, saturate = false;
+    bool keeps_steps = false;  // for the critical path
     int64_t traced_cores = 0;  // spans of the cores below are kept
     std::set<std::string> lenient;
 };
@@ -143,15 +189,17 @@ struct Machine {
     LaunchOptions options;
     int64_t blocks = 1;
     uint64_t tiling_key = 0;
-    uint64_t registered_tiling = 0;
     bool key_matched = false;
     Site key_asked{nullptr, 0};  // the last TILING_KEY_IS
     std::vector<GmTensor> gm;
     size_t last_gm = 0;
-    std::unordered_map<uint64_t, int64_t> scalar_lines;  // 64-byte line -> core that wrote it by scalar
+    std::vector<GmAccess> gm_accesses;                    // ascending
+    std::unordered_map<uint64_t, uint32_t> scalar_lines;  // 64-byte line -> the scalar write that was first
     std::vector<Report> errors, warnings;
     std::vector<Span> spans;
     std::vector<Totals> per_core;
+    std::vector<Step> critical_path;  // of the slowest core so far, from its start to its end
+    int64_t critical_core = -1;
 
     // UB and its shadow, kept from core to core: an instruction's number tells whose it was.
     struct AlignedDelete {
@@ -164,11 +212,14 @@ struct Machine {
 
     // The running core.
     int64_t core = 0;
+    std::vector<RegisteredTiling> registered_tilings;
+    bool tiling_read = false;
     std::vector<Record> records;
     Clock clock[kPipes];
     uint32_t issued[kPipes] = {};
     Flag flags[kPipes][kPipes][kEvents];
-    bool pipe_alive = false, pipe_ever = false;
+    EventKind event_kinds[kPipes][kPipes];
+    bool pipe_alive = false;
     std::vector<Buffer> buffers;
     std::vector<Queue> queues;
     uint32_t ub_used = 0, ub_peak = 0;
@@ -179,11 +230,24 @@ struct Machine {
     int32_t atomic_type = 0;
     Site atomic_site{nullptr, 0};
     MaskRegister mask;
+    uint64_t sum_bits = 0;  // of the register of ReduceSum's count form
+    bool has_sum = false;
+    uint8_t* system_workspace = nullptr;
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines that scalars wrote and nothing cleaned
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
-    double pipe_free[kPipes] = {}, pipe_done[kPipes] = {}, gm_free = 0;
+    Moment pipe_free[kPipes], pipe_done[kPipes], gm_free;
+    std::vector<Step> steps;    // where they are kept
+    Span waiting[kPipes] = {};  // a copy's latency, which the trace shows up to the next copy's end
     Totals totals;
+
+    // A reference to an element of UB which the scalar unit took last, and what was there.
+    struct Reference {
+        bool open = false;
+        UbView view;
+        Range range;
+        uint8_t before[8];
+    } reference;
 
     // The running instruction. What it reads is marked in the shadow when it is over: until then the
     // shadow tells what others read.
@@ -191,19 +255,27 @@ struct Machine {
     Record current{};
     uint32_t number = 0;
     bool running = false;
-    double issue_time = 0;
+    Moment issue;
 
     void begin_core(int64_t index);
     void mark_reads();
+    void settle_reference();
     void end_core();
+    void check_registered_tiling() const;
+    void end_time();
     const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
     // The instruction's work is known to be complete where the running one starts.
     bool is_ordered(uint32_t instruction) const;
     GmTensor* find_gm(uintptr_t address, uint64_t bytes);
 };
 
-Machine& machine();            // of this thread
-void set_machine(Machine* m);  // nullptr: none
+Machine& machine();  // of this thread
+
+// A step on a pipe from a moment on; its end.
+Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end);
+// The scalar unit is busy for so long.
+void spend_scalar(const char* api, Site site, double cycles, StepKind kind = StepKind::Work);
+std::string critical_path_json(const std::vector<Step>& path, int64_t core);
 
 std::string where(Site site);  // "npu_add.cpp:12"
 const char* pipe_name(Pipe pipe);

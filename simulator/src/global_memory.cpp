@@ -47,11 +47,36 @@ void gm_unordered(const char* verb, const GmBytes& bytes, const char* operand, u
            where(old.site).c_str(), missing.c_str());
 }
 
-// Reports a rule about what the operand does to bytes of GM, in words such as "which another core wrote".
-void gm_broken(Rule rule, const char* operand, const char* verb, const GmBytes& bytes, const char* words) {
+// Reports a rule about what the operand does to bytes of GM, in words such as "which core 0 wrote".
+void gm_broken(Rule rule, const char* operand, const char* verb, const GmBytes& bytes, const std::string& words) {
     broken(rule, "`%s` %s bytes [%llu, %llu) of GM `%s`%s.", operand, verb,
            static_cast<unsigned long long>(bytes.begin), static_cast<unsigned long long>(bytes.end),
-           bytes.tensor.name.c_str(), words);
+           bytes.tensor.name.c_str(), words.c_str());
+}
+
+// An earlier access to GM, of whichever core: its number is in the shadow.
+const GmAccess& access_of(uint32_t number) {
+    const auto& all = machine().gm_accesses;
+    return *std::lower_bound(all.begin(), all.end(), number,
+                             [](const GmAccess& a, uint32_t wanted) { return a.number < wanted; });
+}
+void note_access() {
+    Machine& m = machine();
+    if (m.gm_accesses.empty() || m.gm_accesses.back().number != m.number)
+        m.gm_accesses.push_back({m.number, m.core, m.current.api, m.current.site});
+}
+std::string who(uint32_t number, const char* verb) {
+    const GmAccess& a = access_of(number);
+    return "core " + std::to_string(a.core) + " " + verb + " by " + a.api + " at " + where(a.site);
+}
+
+// What the kernel said about its tensor, which may be less than the launch's.
+void check_view(const char* operand, const GmView& view, const GmTensor& t, uintptr_t address, uint64_t bytes) {
+    if (!view.end || (address >= view.begin && address + bytes <= view.end)) return;
+    const auto from_base = [&t](uintptr_t a) { return static_cast<long long>(a - t.base); };
+    broken(Rule::Bounds05, "`%s` touches bytes [%lld, %lld) of GM `%s` but SetGlobalBuffer was given [%lld, %lld).",
+           operand, from_base(address), from_base(address + bytes), t.name.c_str(), from_base(view.begin),
+           from_base(view.end));
 }
 
 uint64_t distance_of(const GmTensor& t, uintptr_t address, uint64_t bytes) {
@@ -107,9 +132,8 @@ void check_line_owner(uintptr_t address, uint64_t bytes) {
     if (m.scalar_lines.empty()) return;
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
         auto owner = m.scalar_lines.find(line);
-        if (owner != m.scalar_lines.end() && owner->second != m.core)
-            broken(Rule::Core03, "this 64-byte line of GM was written by scalars of core %lld.",
-                   static_cast<long long>(owner->second));
+        if (owner != m.scalar_lines.end() && owner->second < m.core_first)
+            broken(Rule::Core03, "this 64-byte line of GM is one that %s.", who(owner->second, "wrote").c_str());
     }
 }
 
@@ -123,13 +147,15 @@ GmTensor* Machine::find_gm(uintptr_t address, uint64_t bytes) {
     return nullptr;
 }
 
-void reads_gm(const char* operand, uintptr_t address, uint64_t bytes) {
+void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view) {
     if (!bytes) return;
     Machine& m = machine();
     GmTensor* t = require_gm(operand, address, bytes);
     if (!t) return;
+    check_view(operand, view, *t, address, bytes);
     if (m.current.pipe != Pipe::S) m.totals.bytes_read += bytes;
     if (t->role == Role::In || t->role == Role::Tiling) return;
+    note_access();
     if (m.current.pipe != Pipe::S) check_clean(operand, address, bytes);
     const bool starts_empty = t->role != Role::InOut;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
@@ -140,7 +166,7 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes) {
                 if (starts_empty)
                     gm_broken(Rule::Init02, operand, "reads", touched, " before anything was written there");
             } else if (w < m.core_first) {
-                gm_broken(Rule::Core02, operand, "reads", touched, ", which another core writes");
+                gm_broken(Rule::Core02, operand, "reads", touched, ", which " + who(w, "wrote"));
             } else if (!m.is_ordered(w)) {
                 gm_unordered("read", touched, operand, w, "write");
             } else if (m.current.pipe == Pipe::S) {
@@ -152,16 +178,18 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     });
 }
 
-void writes_gm(const char* operand, uintptr_t address, uint64_t bytes) {
+void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view) {
     if (!bytes) return;
     Machine& m = machine();
     GmTensor* t = require_gm(operand, address, bytes);
     if (!t) return;
+    check_view(operand, view, *t, address, bytes);
     if (m.current.pipe != Pipe::S) m.totals.bytes_written += bytes;
     if (t->role == Role::In || t->role == Role::Tiling) {
         broken(Rule::Gm01, "`%s` writes into GM `%s`, which is an input.", operand, t->name.c_str());
         return;
     }
+    note_access();
     check_line_owner(address, bytes);
     const bool adds = m.atomic != Atomic::None && m.current.pipe == Pipe::MTE3;
     const bool starts_empty = t->role != Role::InOut;
@@ -178,7 +206,7 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes) {
             }
             if (adds && (w < m.core_first || m.record(w).adds)) return;  // sums may come in any order
             if (w < m.core_first)
-                gm_broken(Rule::Core01, operand, "writes", touched, ", which another core wrote");
+                gm_broken(Rule::Core01, operand, "writes", touched, ", which " + who(w, "wrote"));
             else if (!m.is_ordered(w))
                 gm_unordered("write", touched, operand, w, "write");
         });
@@ -188,7 +216,7 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes) {
                 const GmBytes touched{*t, at + first, at + last};
                 if (!r) return;
                 if (r < m.core_first)
-                    gm_broken(Rule::Core02, operand, "writes", touched, ", which another core read");
+                    gm_broken(Rule::Core02, operand, "writes", touched, ", which " + who(r, "read"));
                 else if (!m.is_ordered(r))
                     gm_unordered("write", touched, operand, r, "read");
             });
@@ -201,7 +229,7 @@ void write_through_cache(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
         m.dirty_lines.emplace(line, m.current.site);
-        m.scalar_lines.emplace(line, m.core);
+        m.scalar_lines.emplace(line, m.number);
         // Cleaning the cache writes the whole line back, over whatever other cores put there.
         for (GmTensor& t : m.gm) {
             const uint64_t begin = std::max<uint64_t>(line * kLineBytes, t.base);
@@ -210,8 +238,8 @@ void write_through_cache(uintptr_t address, uint64_t bytes) {
                 const auto& page = t.writer[(a - t.base) / kPageBytes];
                 const uint32_t w = page ? page[(a - t.base) % kPageBytes] : 0;
                 if (w && w < m.core_first) {
-                    broken(Rule::Core03, "this 64-byte line of GM `%s` was also written by another core.",
-                           t.name.c_str());
+                    broken(Rule::Core03, "this 64-byte line of GM `%s` is one that %s.", t.name.c_str(),
+                           who(w, "wrote").c_str());
                     return;
                 }
             }
@@ -230,7 +258,7 @@ void clean_cache(uintptr_t address, bool whole, Site site) {
         m.dirty_lines.erase(line);
         m.cleaned_lines[line] = m.number;
     }
-    finish_scalar(m.profile->scalar_access_cycles);
+    finish_scalar(m.profile->scalar_ub_cycles);
 }
 
 }  // namespace npu_sim

@@ -17,7 +17,7 @@ constexpr int kMaxArgs = 24;
 constexpr uint32_t kNumbersWrap = 1u << 30;
 
 thread_local Machine* g_machine = nullptr;
-thread_local std::string g_report;
+thread_local std::string g_report, g_message;
 thread_local uint64_t g_launches = 0;
 
 // ---- memory --------------------------------------------------------------------------------------
@@ -102,6 +102,8 @@ public:
         warnings = std::move(m.warnings);
         spans = std::move(m.spans);
         cores = std::move(m.per_core);
+        critical_path = std::move(m.critical_path);
+        critical_core = m.critical_core;
         m.gm.clear();
     }
 
@@ -110,6 +112,8 @@ public:
     std::vector<Report> errors, warnings;
     std::vector<Span> spans;
     std::vector<Totals> cores;
+    std::vector<Step> critical_path;
+    int64_t critical_core = -1;
 
 private:
     Machine& prepare() {
@@ -122,17 +126,19 @@ private:
         const int64_t traced = !l.trace_path || descending_ ? 0
                                : l.trace_cores > 0          ? l.trace_cores
                                                             : int64_t(l.block_dim);
-        m.options = {l.auto_sync != 0, l.saturate != 0, traced, split(l.lenient)};
+        m.options = {l.auto_sync != 0, l.saturate != 0, !descending_, traced, split(l.lenient)};
         m.blocks = l.block_dim;
         m.tiling_key = l.tiling_key;
-        m.registered_tiling = 0;
         m.key_matched = false;
         m.key_asked = {nullptr, 0};
         m.scalar_lines.clear();
+        m.gm_accesses.clear();
         m.errors.clear();
         m.warnings.clear();
         m.spans.clear();
         m.per_core.assign(size_t(m.blocks), {});
+        m.critical_path.clear();
+        m.critical_core = -1;
         m.gm.clear();
         m.last_gm = 0;
         place_memory(m);
@@ -217,8 +223,7 @@ void compare_orders(const Job& job, Pass& up, const Pass& down) {
         if (mem.role == NPU_SIM_IN || !std::memcmp(up.memory(i), down.memory(i), mem.bytes)) continue;
         uint64_t at = 0;
         while (up.memory(i)[at] == down.memory(i)[at]) ++at;
-        const std::set<std::string> lenient = split(job.launch->lenient);
-        const bool warns = lenient.count("all") || lenient.count(rule_id(Rule::Core04));
+        const bool warns = is_lenient(split(job.launch->lenient), Rule::Core04);
         auto& reports = warns ? up.warnings : up.errors;
         reports.push_back({Rule::Core04,
                            std::string(rule_id(Rule::Core04)) + " GM `" + (mem.name ? mem.name : "?") + "`, byte " +
@@ -226,6 +231,17 @@ void compare_orders(const Job& job, Pass& up, const Pass& down) {
                            "", 0, -1});
         return;
     }
+}
+
+void check_waves(const Job& job, Pass& pass) {
+    const uint32_t blocks = job.launch->block_dim, cores = uint32_t(job.profile->cores);
+    if (blocks <= cores) return;
+    pass.warnings.push_back({Rule::Core06,
+                             std::string(rule_id(Rule::Core06)) + " the block count should be at most the " +
+                                 std::to_string(cores) + " cores of " + job.profile->name + " but got " +
+                                 std::to_string(blocks) + ": they run in " +
+                                 std::to_string((blocks + cores - 1) / cores) + " waves.",
+                             "", 0, -1});
 }
 
 double cycles_of(const Pass& pass, const Profile& profile) {
@@ -259,7 +275,8 @@ std::string summary(const Job& job, const Pass& pass) {
     j.field("bytes_read", double(all.bytes_read)).field("bytes_written", double(all.bytes_written));
     j.field("vector_repeats", double(all.vector_repeats));
     j.field("gm_bytes_per_cycle", profile.gm_bytes_per_cycle).field("clock_ghz", profile.clock_ghz);
-    j.field("memory_roofline_cycles", moved / profile.gm_bytes_per_cycle);
+    const double roofline = moved / profile.gm_bytes_per_cycle;
+    j.field("memory_roofline_cycles", roofline).field("roofline_share", cycles > 0 ? roofline / cycles : 0.0);
     j.field("slowest_core", double(slowest));
     for (int p = 0; p < kPipes; ++p) {
         const std::string name = pipe_name(Pipe(p));
@@ -274,6 +291,7 @@ std::string summary(const Job& job, const Pass& pass) {
             a.field("repeats", double(t.repeats)).field("bytes", double(t.bytes)).field("cycles", t.cycles);
             apis += (apis.size() > 1 ? "," : "") + a.done();
         }
+    j.raw("critical_path", critical_path_json(pass.critical_path, pass.critical_core));
     return j.raw("apis", apis + "]").done();
 }
 
@@ -289,33 +307,43 @@ std::string list_of(const std::vector<Report>& reports) {
     return s + "]";
 }
 
-bool write_trace(const Pass& pass, const Profile& profile, const char* path) {
-    std::FILE* f = std::fopen(path, "w");
-    if (!f) return false;
-    std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", f);
-    const char* comma = "";
+const char* row_name(int row) {
+    constexpr const char* kNames[] = {"critical path", "MTE2 until its data is there", "MTE3 until it is written"};
+    return row < kPipes ? pipe_name(Pipe(row)) : kNames[row - kPipes];
+}
+
+void write_span(std::FILE* f, const Span& s, double clock_ghz) {
+    std::fprintf(f,
+                 ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
+                 "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
+                 s.api, s.core, int(s.row), s.begin / clock_ghz / 1e3, (s.end - s.begin) / clock_ghz / 1e3,
+                 where(s.site).c_str(), s.end - s.begin, static_cast<unsigned long long>(s.bytes), s.repeats);
+}
+
+void write_trace(const Pass& pass, const Job& job, std::FILE* f) {
+    const double clock_ghz = job.profile->clock_ghz;
+    std::fprintf(f, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"%s\",\"pid\":0}",
+                 job.profile->name);
     int64_t last_core = -1;
     for (const Span& s : pass.spans) {
         if (s.core != last_core) {
-            std::fprintf(f, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}",
-                         comma, s.core, s.core);
-            for (int p = 0; p < kPipes; ++p)
+            std::fprintf(f, ",\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}",
+                         s.core, s.core);
+            for (int row = 0; row < kRows; ++row)
                 std::fprintf(
                     f, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-                    s.core, p, pipe_name(Pipe(p)));
+                    s.core, row, row_name(row));
             last_core = s.core;
-            comma = ",\n";
         }
-        std::fprintf(
-            f,
-            "%s{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
-            "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
-            comma, s.api, s.core, int(s.pipe), s.start / profile.clock_ghz / 1e3,
-            (s.end - s.start) / profile.clock_ghz / 1e3, where(s.site).c_str(), s.end - s.start,
-            static_cast<unsigned long long>(s.bytes), s.repeats);
+        write_span(f, s, clock_ghz);
     }
+    const bool shown =
+        std::any_of(pass.spans.begin(), pass.spans.end(), [&](const Span& s) { return s.core == pass.critical_core; });
+    if (shown)
+        for (const Step& s : pass.critical_path)
+            write_span(f, {int32_t(pass.critical_core), uint8_t(Row::Critical), s.api, s.site, s.begin, s.end, 0, 0},
+                       clock_ghz);
     std::fputs("\n]}\n", f);
-    return std::fclose(f) == 0;
 }
 
 // Where the mask register was set last.
@@ -330,6 +358,7 @@ int32_t bad_call(const std::string& text) {
     Json j;
     j.field("status", "bad call").field("message", text.c_str());
     g_report = j.done();
+    g_message = text;
     return NPU_SIM_BAD_CALL;
 }
 
@@ -360,6 +389,25 @@ void copy_back(const Job& job, Pass& up) {
     for (const Change& c : changes) std::memcpy(c.to, c.from, c.bytes);
 }
 
+int32_t reported(const std::vector<Report>& errors, const std::vector<Report>& warnings, const std::string& summary) {
+    Json j;
+    j.field("status", errors.empty() ? "ok" : "broken rule").raw("errors", list_of(errors));
+    j.raw("warnings", list_of(warnings));
+    if (!summary.empty()) j.raw("summary", summary);
+    g_report = j.done();
+    g_message = errors.empty() ? "" : errors.front().text;
+    return errors.empty() ? NPU_SIM_OK : NPU_SIM_BROKEN_RULE;
+}
+
+bool save_trace(const Job& job, const Pass& pass) {
+    if (!job.launch->trace_path) return true;
+    std::FILE* f = std::fopen(job.launch->trace_path, "w");
+    if (!f) return false;
+    write_trace(pass, job, f);
+    const bool written = std::ferror(f) == 0;
+    return std::fclose(f) == 0 && written;
+}
+
 int32_t run(const Job& job) {
     Pass up(job, false), down(job, true);
     const bool both = job.launch->block_dim > 1 && !job.launch->one_order;
@@ -372,17 +420,10 @@ int32_t run(const Job& job) {
     } else {
         up.run();
     }
-    const bool ok = up.errors.empty();
-    if (ok) copy_back(job, up);
-    if (job.launch->trace_path && !write_trace(up, *job.profile, job.launch->trace_path))
-        return bad_call(std::string("cannot write ") + job.launch->trace_path);
-    Json j;
-    j.field("status", ok ? "ok" : "broken rule")
-        .raw("errors", list_of(up.errors))
-        .raw("warnings", list_of(up.warnings));
-    j.raw("summary", summary(job, up));
-    g_report = j.done();
-    return ok ? NPU_SIM_OK : NPU_SIM_BROKEN_RULE;
+    check_waves(job, up);
+    if (!save_trace(job, up)) return bad_call(std::string("cannot write ") + job.launch->trace_path);
+    if (up.errors.empty()) copy_back(job, up);
+    return reported(up.errors, up.warnings, summary(job, up));
 }
 
 }  // namespace
@@ -396,13 +437,19 @@ void Machine::begin_core(int64_t index) {
     for (int p = 0; p < kPipes; ++p) {
         clock[p] = {};
         issued[p] = 0;
-        pipe_free[p] = pipe_done[p] = 0;
+        pipe_free[p] = pipe_done[p] = {};
+        waiting[p] = {};
     }
-    gm_free = 0;
+    gm_free = {};
+    steps.clear();
     for (auto& from : flags)
         for (auto& to : from)
             for (Flag& f : to) f = {};
-    pipe_alive = pipe_ever = false;
+    for (auto& from : event_kinds)
+        for (EventKind& k : from) k = {};
+    pipe_alive = false;
+    registered_tilings.clear();
+    tiling_read = false;
     buffers.clear();
     queues.clear();
     ub_used = ub_peak = 0;
@@ -414,13 +461,31 @@ void Machine::begin_core(int64_t index) {
     cleaned_lines.clear();
     cleaned_all = 0;
     totals = {};
+    sum_bits = 0;
+    has_sum = false;
+    system_workspace = nullptr;
+    reference = {};
     running = false;
     reads.clear();
     current = {Pipe::S, 0, "kernel", {"kernel", 0}};
 }
 
+// A kernel that reads its tiling by a pointer of its own, and not by the macros, is caught here.
+void Machine::check_registered_tiling() const {
+    if (tiling_read || registered_tilings.empty()) return;
+    const uint64_t passed = gm.back().bytes;
+    for (const RegisteredTiling& t : registered_tilings)
+        if (t.bytes == passed) return;
+    const RegisteredTiling& first = registered_tilings.front();
+    broken_at(Rule::Tiling01, "REGISTER_TILING_DEFAULT", first.site,
+              "the struct has %llu bytes but the host passed %llu.", static_cast<unsigned long long>(first.bytes),
+              static_cast<unsigned long long>(passed));
+}
+
 void Machine::end_core() {
+    settle_reference();
     running = false;
+    check_registered_tiling();
     for (const Buffer& b : buffers)
         if (b.queue >= 0 && b.state != BufferState::Free)
             broken_at(Rule::Queue04, "kernel end", b.taken,
@@ -444,7 +509,7 @@ void Machine::end_core() {
     if (reserved_user && ub_peak > profile->reserved_from)
         broken_at(Rule::Buffer05, reserved_user, reserved_site,
                   "uses UB from byte %u on as scratch but buffers take %u bytes.", profile->reserved_from, ub_peak);
-    for (int p = 0; p < kPipes; ++p) totals.end = std::max({totals.end, pipe_free[p], pipe_done[p]});
+    end_time();
 }
 
 }  // namespace npu_sim
@@ -461,15 +526,12 @@ int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_
     for (const std::string& id : split(launch->lenient))
         if (id != "all" && !is_rule(id)) return bad_call("no rule " + id);
     if (launch->block_dim < 1 || launch->block_dim > 65535) {
-        Json j, e;
-        e.field("rule", rule_id(Rule::Core05)).field("line", 0.0).field("core", -1.0).field("file", "");
-        e.field("text", (std::string(rule_id(Rule::Core05)) + " the block count must be 1 .. 65535 but got " +
-                         std::to_string(launch->block_dim) + ".")
-                            .c_str());
-        j.field("status", "broken rule").raw("errors", "[" + e.done() + "]").raw("warnings", "[]");
-        g_report = j.done();
-        return NPU_SIM_BROKEN_RULE;
+        const std::string text = std::string(rule_id(Rule::Core05)) + " the block count must be 1 .. 65535 but got " +
+                                 std::to_string(launch->block_dim) + ".";
+        return reported({{Rule::Core05, text, "", 0, -1}}, {}, "");
     }
+    if (launch->trace_path && !npu_sim_may_write(launch->trace_path))
+        return bad_call(std::string("cannot write ") + launch->trace_path);
     ++g_launches;
     return run(job);
 }
@@ -477,5 +539,17 @@ int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_
 uint64_t npu_sim_launches(void) { return npu_sim::g_launches; }
 
 const char* npu_sim_report(void) { return npu_sim::g_report.c_str(); }
+
+const char* npu_sim_message(void) { return npu_sim::g_message.c_str(); }
+
+int32_t npu_sim_may_write(const char* path) {
+    std::FILE* before = std::fopen(path, "rb");
+    if (before) std::fclose(before);
+    std::FILE* file = std::fopen(path, "ab");
+    if (!file) return 0;
+    std::fclose(file);
+    if (!before) std::remove(path);
+    return 1;
+}
 
 }  // extern "C"

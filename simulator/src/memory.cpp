@@ -1,5 +1,6 @@
 // What instructions touch: bounds, poison, and the order of every pair of accesses to the same byte.
 #include <algorithm>
+#include <cstring>
 
 #include "simulator/src/core.h"
 
@@ -14,17 +15,29 @@ Rule hazard_rule(Pipe now, Pipe before) {
     return now == Pipe::V ? Rule::Hazard02 : Rule::Hazard04;
 }
 
-std::string what_is_missing(Pipe now, Pipe before) {
-    const std::string pair = std::string(pipe_name(before)) + "_" + pipe_name(now);
+// What would order them: the queue the tensor stands in, where its events join these pipes that way.
+std::string what_is_missing(Pipe now, Pipe before, const UbView& view) {
+    const std::string event = std::string(pipe_name(before)) + "_" + pipe_name(now) + " event";
     if (now == before) return std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">";
-    if (now == Pipe::S || before == Pipe::S) return pair + " event";
-    return "EnQue/DeQue, FreeTensor/AllocTensor or " + pair + " event";
+    const Machine& m = machine();
+    const int32_t queue = m.buffers[view.buffer].queue;
+    if (queue < 0) return event;
+    const QueueKind& kind = m.queues[queue].kind;
+    if (before == kind.producer && now == kind.consumer) return "EnQue/DeQue or " + event;
+    if (before == kind.consumer && now == kind.producer) return "FreeTensor/AllocTensor or " + event;
+    return event;
 }
 
-// The two accesses to these UB bytes have nothing between them that orders them.
-void unordered(const char* verb, const char* operand, Range bytes, uint32_t before, const char* verb_before) {
+// Two accesses to these UB bytes have nothing between them that orders them.
+struct Conflict {
+    Range bytes;
+    uint32_t before;  // instruction
+    const char* verb_before;
+};
+
+void report(const char* verb, const char* operand, const UbView& view, const Conflict& c) {
     Machine& m = machine();
-    const Record old = m.record(before);
+    const Record old = m.record(c.before);
     const Pipe now = m.current.pipe;
     const Rule rule = hazard_rule(now, old.pipe);
     if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03)) {
@@ -33,8 +46,21 @@ void unordered(const char* verb, const char* operand, Range bytes, uint32_t befo
         return;
     }
     broken(rule, "%s %s of `%s` (UB bytes [%u, %u)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
-           pipe_name(now), verb, operand, bytes.begin, bytes.end, where(m.current.site).c_str(), pipe_name(old.pipe),
-           verb_before, old.api, where(old.site).c_str(), what_is_missing(now, old.pipe).c_str());
+           pipe_name(now), verb, operand, c.bytes.begin, c.bytes.end, where(m.current.site).c_str(),
+           pipe_name(old.pipe), c.verb_before, old.api, where(old.site).c_str(),
+           what_is_missing(now, old.pipe, view).c_str());
+}
+
+// First the conflict whose mending mends most others: with another pipe, and the latest. An event from a pipe
+// that had waited for this one orders this pipe's own accesses too, a barrier never orders another pipe's.
+void report_all(const char* verb, const char* operand, const UbView& view, std::vector<Conflict>& conflicts) {
+    Machine& m = machine();
+    const auto same_pipe = [&m](const Conflict& c) { return m.record(c.before).pipe == m.current.pipe; };
+    std::stable_sort(conflicts.begin(), conflicts.end(), [&](const Conflict& a, const Conflict& b) {
+        return same_pipe(a) != same_pipe(b) ? same_pipe(b) : a.before > b.before;
+    });
+    for (const Conflict& c : conflicts)
+        if (!m.is_ordered(c.before)) report(verb, operand, view, c);
 }
 
 void check_ranges(const char* operand, const UbView& view, const Range* ranges, size_t n) {
@@ -86,7 +112,7 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
                        (word >> 1) < valid_from ? "not written since the buffer was allocated"
                                                 : "filler that a copy left undefined");
             else if (!m.is_ordered(word >> 1))
-                unordered("read", operand, {first, end}, word >> 1, "write");
+                report("read", operand, view, {{first, end}, word >> 1, "write"});
         });
     }
     m.reads.insert(m.reads.end(), ranges, ranges + n);
@@ -95,17 +121,42 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
 void writes(const char* operand, const UbView& view, const Range* ranges, size_t n) {
     Machine& m = machine();
     check_ranges(operand, view, ranges, n);
+    std::vector<Conflict> conflicts;  // nearly always none
     for (size_t i = 0; i < n; ++i) {
         const Range r = ranges[i];
         m.writer.for_each(r.begin, r.end, [&](uint32_t first, uint32_t end, uint32_t word) {
-            if (!m.is_ordered(word >> 1)) unordered("write", operand, {first, end}, word >> 1, "write");
+            if (!m.is_ordered(word >> 1)) conflicts.push_back({{first, end}, word >> 1, "write"});
         });
         for (Pipe p : {Pipe::S, Pipe::V, Pipe::MTE3})
             m.reader[int(p)].for_each(r.begin, r.end, [&](uint32_t first, uint32_t end, uint32_t number) {
-                if (!m.is_ordered(number)) unordered("write", operand, {first, end}, number, "read");
+                if (!m.is_ordered(number)) conflicts.push_back({{first, end}, number, "read"});
             });
         m.writer.fill(r.begin, r.end, m.number << 1);
     }
+    if (!conflicts.empty()) report_all("write", operand, view, conflicts);
+}
+
+void scalar_reference(const UbView& view, Range range, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, "LocalTensor()", site);
+    check_ranges("tensor", view, &range, 1);
+    const uint32_t bytes = range.end - range.begin;
+    m.reference = {true, view, range, {}};
+    std::memcpy(m.reference.before, m.ub.get() + range.begin, bytes);
+    finish_scalar(cycles_of(Cost::ScalarUb));
+}
+
+// Before anything that comes after the reference's use: the running instruction is still its own.
+void Machine::settle_reference() {
+    if (!reference.open) return;
+    reference.open = false;
+    const Range r = reference.range;
+    running = true;
+    if (std::memcmp(reference.before, ub.get() + r.begin, r.end - r.begin))
+        npu_sim::writes("tensor", reference.view, &r, 1);
+    else
+        npu_sim::reads("tensor", reference.view, &r, 1);
+    running = false;
 }
 
 void poison(const Range& range) {

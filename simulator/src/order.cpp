@@ -7,9 +7,6 @@
 namespace npu_sim {
 namespace {
 
-constexpr double kCountFormCycles = 4;                             // the mask instructions around a count form
-constexpr double kLineBytesOfGm = 512, kWorstMisalignment = 0.43;  // 70 % of the bandwidth
-
 bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     if (from == to) {
         broken_at(Rule::Event06, api, site, "%s_%s is no event.", pipe_name(from), pipe_name(to));
@@ -22,103 +19,195 @@ bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     return true;
 }
 
-ApiTotal& total_of(const Record& r) {
+// A number of the kernel's own may be one that a queue is given as well.
+void advise_on_mixed_numbers(Pipe from, Pipe to) {
+    const EventKind& kind = machine().event_kinds[int(from)][int(to)];
+    if (kind.dealt_out && kind.numbered.file)
+        broken_at(Rule::Event07, "SetFlag", kind.numbered,
+                  "%s_%s event ids are also dealt out to queues or by TPipe: this number may be one of them.",
+                  pipe_name(from), pipe_name(to));
+}
+
+ApiTotal& total_of(Pipe pipe, const char* api) {
     auto& apis = machine().totals.apis;
     for (ApiTotal& t : apis)
-        if (t.pipe == r.pipe && !std::strcmp(t.api, r.api)) return t;
-    apis.push_back({r.api, r.pipe});
+        if (t.pipe == pipe && !std::strcmp(t.api, api)) return t;
+    apis.push_back({api, pipe});
     return apis.back();
 }
 
-void keep_span(double begin, double end, uint64_t bytes, uint32_t repeats) {
+void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, uint64_t bytes, uint32_t repeats) {
     Machine& m = machine();
-    m.totals.instructions[int(m.current.pipe)]++;
+    m.totals.instructions[int(pipe)]++;
     m.totals.vector_repeats += repeats;
-    m.totals.busy[int(m.current.pipe)] += end - begin;
-    ApiTotal& total = total_of(m.current);
+    m.totals.busy[int(pipe)] += end - begin;
+    ApiTotal& total = total_of(pipe, api);
     total.count++;
     total.repeats += repeats;
     total.bytes += bytes;
     total.cycles += end - begin;
     if (m.core < m.options.traced_cores)
-        m.spans.push_back({int32_t(m.core), m.current.pipe, m.current.api, m.current.site, begin, end, bytes, repeats});
+        m.spans.push_back({int32_t(m.core), uint8_t(pipe), api, site, begin, end, bytes, repeats});
+}
+
+void end_instruction(double begin, double end, uint64_t bytes, uint32_t repeats) {
+    Machine& m = machine();
+    keep_span(m.current.pipe, m.current.api, m.current.site, begin, end, bytes, repeats);
     m.running = false;
+}
+
+// The trace's row of a copy's latency: as far as no later copy of the pipe covers it.
+void keep_latency(Pipe pipe, double end, double done) {
+    Machine& m = machine();
+    if (m.core >= m.options.traced_cores) return;
+    Span& waiting = m.waiting[int(pipe)];
+    if (waiting.api) {
+        waiting.end = std::min(waiting.end, end);
+        m.spans.push_back(waiting);
+    }
+    const bool reads = pipe == Pipe::MTE2;
+    const Row row = reads ? Row::ReadLatency : Row::WriteLatency;
+    waiting = {
+        int32_t(m.core), uint8_t(row), reads ? "read latency" : "write latency", m.current.site, end, done, 0, 0};
 }
 
 }  // namespace
 
+Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end) {
+    Machine& m = machine();
+    if (!m.options.keeps_steps) return {end, -1};
+    m.steps.push_back({pipe, kind, api, site, from.time, end, from.step});
+    return {end, int32_t(m.steps.size()) - 1};
+}
+
+void spend_scalar(const char* api, Site site, double cycles, StepKind kind) {
+    Machine& m = machine();
+    Moment& now = m.pipe_free[int(Pipe::S)];
+    const double begin = now.time;
+    now = step(Pipe::S, kind, api, site, now, begin + cycles);
+    keep_span(Pipe::S, api, site, begin, now.time, 0, 0);
+}
+
 void start(Pipe pipe, const char* api, Site site) {
     Machine& m = machine();
     const int p = int(pipe);
+    m.settle_reference();
     m.mark_reads();
     m.current = {pipe, ++m.issued[p], api, site};
     m.number = m.next_number++;
     m.records.push_back(m.current);
     m.running = true;
     m.clock[p].join(m.clock[int(Pipe::S)]);  // issued by the scalar unit, hence after all that it has waited for
-    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
-    m.issue_time = m.pipe_free[int(Pipe::S)];
+    spend_scalar("issue", site, m.profile->scalar_cycles, StepKind::Issue);
+    m.issue = m.pipe_free[int(Pipe::S)];
+}
+
+double cycles_of(Cost cost) {
+    const Profile& p = *machine().profile;
+    switch (cost) {
+        case Cost::Repeat:
+            return p.repeat_cycles;
+        case Cost::ThreeReads:
+            return p.three_reads_cycles;
+        case Cost::Division:
+            return p.division_cycles;
+        case Cost::Function:
+            return p.function_cycles;
+        case Cost::GatherMask:
+            return p.gather_mask_cycles;
+        case Cost::WholeReduce:
+            return p.whole_reduce_cycles;
+        case Cost::BlockReduce:
+            return p.block_reduce_cycles;
+        case Cost::GatheredElement:
+            return p.gathered_element_cycles;
+        case Cost::IndexStore:
+            return p.index_store_cycles;
+        case Cost::IndexAddition:
+            return p.index_addition_cycles;
+        case Cost::Mask:
+            return p.mask_cycles;
+        case Cost::ScalarUb:
+            return p.scalar_ub_cycles;
+        case Cost::ScalarGm:
+            return p.scalar_gm_cycles;
+    }
+    return 0;
 }
 
 void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
     Machine& m = machine();
     const int v = int(Pipe::V);
-    const double begin = std::max(m.pipe_free[v], m.issue_time);
-    const double end =
-        begin + m.profile->vector_issue_cycles + repeats * cycles_per_repeat + (sets_mask ? kCountFormCycles : 0.0);
-    m.pipe_free[v] = m.pipe_done[v] = end;
-    keep_span(begin, end, 0, repeats);
+    const Moment begin = later(m.pipe_free[v], m.issue);
+    const double end = begin.time + m.profile->vector_issue_cycles + repeats * cycles_per_repeat +
+                       (sets_mask ? m.profile->count_form_cycles : 0.0);
+    m.pipe_free[v] = m.pipe_done[v] = step(Pipe::V, StepKind::Work, m.current.api, m.current.site, begin, end);
+    end_instruction(begin.time, end, 0, repeats);
 }
 
 void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     Machine& m = machine();
     const Profile& profile = *m.profile;
-    const bool reads = m.current.pipe == Pipe::MTE2;
-    const int p = int(m.current.pipe);
+    const Pipe pipe = m.current.pipe;
+    const bool reads = pipe == Pipe::MTE2;
+    const int p = int(pipe);
     double weighed = double(bytes) + bursts * profile.burst_overhead_bytes;
-    if (gm_address % uintptr_t(kLineBytesOfGm))
-        weighed += std::min(bursts * kLineBytesOfGm, double(bytes) * kWorstMisalignment);
+    if (gm_address % uintptr_t(profile.gm_line_bytes))
+        weighed += std::min(bursts * profile.gm_line_bytes, double(bytes) * profile.off_line_share);
     const double active = double(std::min<int64_t>(m.blocks, profile.cores));
     const double share = profile.gm_bytes_per_cycle / active;
     const double port = reads ? profile.core_gm_bytes_per_cycle : profile.mte3_bytes_per_cycle;
-    const double begin = std::max(m.pipe_free[p], m.issue_time);
-    const double first = begin + profile.mte_issue_cycles;
+    const auto part = [&](StepKind kind, const Moment& from, double end) {
+        return step(pipe, kind, m.current.api, m.current.site, from, end);
+    };
+    const Moment begin = later(m.pipe_free[p], m.issue);
+    const Moment first = part(StepKind::Issue, begin, begin.time + profile.mte_issue_cycles);
     // Both directions of all cores share GM: this core's part is booked one transfer after another.
-    m.gm_free = std::max(m.gm_free, first) + weighed / share;
-    const double end = std::max(first + weighed / port, m.gm_free);
+    const Moment turn = later(first, m.gm_free);
+    m.gm_free = part(StepKind::Memory, turn, turn.time + weighed / share);
+    const Moment end = later(part(StepKind::Transfer, first, first.time + weighed / port), m.gm_free);
+    const double latency = reads ? profile.read_latency_cycles : profile.write_latency_cycles;
     m.pipe_free[p] = end;
-    m.pipe_done[p] = end + (reads ? profile.read_latency_cycles : profile.write_latency_cycles);
-    keep_span(begin, end, bytes, 0);
+    m.pipe_done[p] = part(StepKind::Latency, end, end.time + latency);
+    keep_latency(pipe, end.time, m.pipe_done[p].time);
+    end_instruction(begin.time, end.time, bytes, 0);
 }
 
 void finish_scalar(double cycles) {
     Machine& m = machine();
-    double& now = m.pipe_free[int(Pipe::S)];
-    const double begin = now;
-    now += cycles;
-    m.pipe_done[int(Pipe::S)] = now;
-    keep_span(begin, now, 0, 0);
+    spend_scalar(m.current.api, m.current.site, cycles);
+    m.pipe_done[int(Pipe::S)] = m.pipe_free[int(Pipe::S)];
+    m.running = false;
 }
 
 void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     if (!valid_event(from, to, id, api, site)) return;
     Machine& m = machine();
+    m.settle_reference();
     Flag& flag = m.flags[int(from)][int(to)][id];
     if (flag.set)
         broken_at(Rule::Event01, api, site, "%s_%s event %d is set at %s already and was not waited for.",
                   pipe_name(from), pipe_name(to), id, where(flag.site).c_str());
-    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
+    if (!flag.allocated && !flag.fetched) {
+        if (id >= kKernelEvents)
+            broken_at(Rule::Event07, api, site, "event ids 6 and 7 are the compiler's, but this is %d.", id);
+        m.event_kinds[int(from)][int(to)].numbered = site;
+        advise_on_mixed_numbers(from, to);
+    }
+    flag.fetched = false;
+    spend_scalar(api, site, m.profile->scalar_cycles, StepKind::Issue);
     flag.set = true;
     flag.site = site;
     flag.clock = m.clock[int(from)];
     flag.clock.join(m.clock[int(Pipe::S)]);  // the flag, too, is issued by the scalar unit
     flag.clock.seen[int(from)] = m.issued[int(from)];
-    flag.time = std::max(m.pipe_done[int(from)], m.pipe_free[int(Pipe::S)]);
+    flag.raised = later(m.pipe_done[int(from)], m.pipe_free[int(Pipe::S)]);
 }
 
 void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     if (!valid_event(from, to, id, api, site)) return;
     Machine& m = machine();
+    m.settle_reference();
     Flag& flag = m.flags[int(from)][int(to)][id];
     if (!flag.set) {
         broken_at(Rule::Event02, api, site, "waits for %s_%s event %d, which nobody set: the core would wait for ever.",
@@ -127,29 +216,37 @@ void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     }
     flag.set = false;
     m.clock[int(to)].join(flag.clock);
-    double& free = m.pipe_free[int(to)];
-    free = std::max(free, flag.time) + m.profile->flag_cycles;
+    Moment& free = m.pipe_free[int(to)];
+    const Moment both = later(free, flag.raised);
+    free = step(to, StepKind::Event, api, site, both, both.time + m.profile->flag_cycles);
+    if (to == Pipe::S) keep_span(to, api, site, both.time, free.time, 0, 0);
 }
 
 void barrier(int32_t pipe, Site site) {
     Machine& m = machine();
-    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
+    constexpr const char* kApi = "PipeBarrier";
+    m.settle_reference();
+    spend_scalar(kApi, site, m.profile->scalar_cycles, StepKind::Issue);
+    const auto after = [&](Pipe p, const Moment& done) {
+        return step(p, StepKind::Barrier, kApi, site, done, done.time + m.profile->barrier_cycles);
+    };
     if (pipe != kAllPipes) {
-        if (pipe == int(Pipe::S)) broken_at(Rule::Event06, "PipeBarrier", site, "PIPE_S has no barrier.");
+        if (pipe == int(Pipe::S)) broken_at(Rule::Event06, kApi, site, "PIPE_S has no barrier.");
         m.clock[pipe].seen[pipe] = m.issued[pipe];
-        m.pipe_free[pipe] = std::max(m.pipe_free[pipe], m.pipe_done[pipe]) + m.profile->barrier_cycles;
+        m.pipe_free[pipe] = after(Pipe(pipe), later(m.pipe_free[pipe], m.pipe_done[pipe]));
         return;
     }
     Clock all;
-    double latest = 0;
+    Moment latest;
     for (int p = 0; p < kPipes; ++p) {
         all.join(m.clock[p]);
         all.seen[p] = m.issued[p];
-        latest = std::max({latest, m.pipe_free[p], m.pipe_done[p]});
+        latest = later(latest, later(m.pipe_free[p], m.pipe_done[p]));
     }
+    const Moment over = after(Pipe::S, latest);
     for (int p = 0; p < kPipes; ++p) {
         m.clock[p] = all;
-        m.pipe_free[p] = latest + m.profile->barrier_cycles;
+        m.pipe_free[p] = over;
     }
 }
 
@@ -159,6 +256,8 @@ int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {
         Flag& flag = m.flags[int(from)][int(to)][id];
         if (flag.allocated) continue;  // a flag that is only set, the core's own bookkeeping does not know
         flag.allocated = true;
+        m.event_kinds[int(from)][int(to)].dealt_out = true;
+        advise_on_mixed_numbers(from, to);
         return id;
     }
     broken_at(Rule::Event04, api, site, "all eight %s_%s events are in use.", pipe_name(from), pipe_name(to));
@@ -175,8 +274,25 @@ void release_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
 
 int32_t fetch_event(Pipe from, Pipe to, Site site) {
     const int32_t id = alloc_event(from, to, "FetchEventID", site);
-    machine().flags[int(from)][int(to)][id].allocated = false;
+    Flag& flag = machine().flags[int(from)][int(to)][id];
+    flag.allocated = false;
+    flag.fetched = true;
     return id;
+}
+
+// The core is over: when, and by what chain of steps, if it is the slowest so far.
+void Machine::end_time() {
+    Moment last;
+    for (int p = 0; p < kPipes; ++p) last = later(last, later(pipe_free[p], pipe_done[p]));
+    totals.end = last.time;
+    for (Span& w : waiting)
+        if (w.api) spans.push_back(w);
+    if (!options.keeps_steps || (critical_core >= 0 && last.time <= critical_path.back().end)) return;
+    std::vector<Step> path;
+    for (int32_t at = last.step; at >= 0; at = steps[size_t(at)].after) path.push_back(steps[size_t(at)]);
+    if (path.empty()) return;
+    critical_path.assign(path.rbegin(), path.rend());
+    critical_core = core;
 }
 
 }  // namespace npu_sim

@@ -1,7 +1,8 @@
-// The SoCs, as data. Sources, in the notes on the Ascend architecture the project keeps: the chip
-// table (cores, clock, UB, L2 and DDR rates of CANN's platform files), the measured samples (copy
-// instruction cost, burst sizes, one core's bandwidth) and the vector unit model. Rates marked
-// "guess" have no published figure. Nothing here was fitted to hardware.
+// The SoCs, as data. The letters name the source in the notes on the Ascend architecture that the project
+// keeps: A.1 storage (UB), B.0 call forms, E.1 the chip table (CANN's platform files), E.2 the vendor's
+// measured samples (of an A2), E.3 the vector unit. "Guess" has no published figure; where E.3 suggests one
+// it is that. L2 is not in it: every byte comes from and goes to DDR or HBM. Nothing here was fitted to
+// hardware.
 #include <cstring>
 
 #include "simulator/src/profile.h"
@@ -9,38 +10,92 @@
 namespace npu_sim {
 namespace {
 
-// All four 910B and the 910_93 are the same core: what the samples measured on an A2.
-constexpr double kCopyIssue = 20;     // 128-byte copies: about 20 cycles per instruction
-constexpr double kReadLatency = 240;  // the vendor's model of L2: 241 cycles
-constexpr double kWriteLatency = 96;  // and 96
-constexpr double kBurst = 17;         // 64 rows x 128 bytes: 1.37 of 1.55 TB/s
-constexpr double kVectorIssue = 22;   // 1000 adds of 64 repeats: 86 cycles each
-constexpr double kBarrier = 1;        // guess: the pipeline's depth is in the 22 already
-constexpr double kFlag = 8;           // guess: 5 to 10
-constexpr double kScalar = 2;         // guess
-constexpr double kScalarAccess = 30;  // guess: 30 to 60 for a round trip
-constexpr double kCoreGm = 24;        // one core alone: 43 GB/s at 1.8 GHz
-constexpr double kMte3 = 64;          // ub_to_l2_rate, ub_to_ddr_rate
+// What instructions cost: measured on an A2, and a guess on the other chips but where they say otherwise.
+constexpr Profile with_instructions() {
+    Profile p{};
+    p.mte_issue_cycles = 20;              // E.2: 128-byte copies take about 20 cycles each
+    p.read_latency_cycles = 240;          // E.3: the vendor's model of L2 says 241
+    p.write_latency_cycles = 96;          // E.3: and 96
+    p.burst_overhead_bytes = 17;          // E.2: 64 rows x 128 bytes: 1.37 of 1.55 TB/s
+    p.gm_line_bytes = 512;                // E.2: 512-byte aligned addresses are the fastest,
+    p.off_line_share = 0.43;              // E.2: 32-byte aligned ones have 70 % of the bandwidth at worst
+    p.vector_issue_cycles = 22;           // E.3: 1000 Adds of 64 repeats take 86 cycles each
+    p.barrier_cycles = 1;                 // guess: the pipeline's depth is in the 22 already
+    p.flag_cycles = 8;                    // guess, E.3: 5 to 10
+    p.scalar_cycles = 2;                  // guess
+    p.mask_cycles = 1;                    // E.3: mask instructions take 1 cycle each
+    p.count_form_cycles = 4;              // B.0, E.3: four of them
+    p.scalar_ub_cycles = 30;              // guess, E.3: 30 to 60 for a round trip
+    p.scalar_gm_cycles = 60;              // guess: a miss of the scalar cache costs more, a hit less
+    p.repeat_cycles = 1;                  // E.3: 256 bytes a cycle
+    p.three_reads_cycles = 2;             // E.3: half rate
+    p.division_cycles = 4;                // guess of E.3
+    p.function_cycles = 4;                // guess of E.3
+    p.gather_mask_cycles = 2;             // guess of E.3
+    p.whole_reduce_cycles = 3;            // guess, E.3: 2 to 5 times an Add
+    p.block_reduce_cycles = 2;            // guess, E.3: cheaper than whole repeats
+    p.gathered_element_cycles = 1.0 / 8;  // guess, E.3: 8 to 16 cycles a repeat of 64
+    p.index_store_cycles = 4;             // guess
+    p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
+    return p;
+}
 
-// DDR bytes per cycle are per AI core in CANN's files: 32 for each of 24 (20) cores, two vector
-// cores sharing one.
+// Ascend910B and 910_93: the same core, two to an AI core, of which CANN's files count.
+constexpr Profile a2(const char* name, const char* soc, int32_t cores, double clock_ghz) {
+    Profile p = with_instructions();
+    p.name = name;
+    p.soc = soc;
+    p.arch = 220;
+    p.cores = cores;                          // E.1
+    p.clock_ghz = clock_ghz;                  // E.1
+    p.ub_bytes = 192 << 10;                   // A.1: TOTAL_UB_SIZE
+    p.reserved_from = 184 << 10;              // A.1: TMP_UB_OFFSET
+    p.gm_bytes_per_cycle = 32.0 * cores / 2;  // E.1: ddr, an AI core
+    p.core_gm_bytes_per_cycle = 24;           // E.2: one core alone, 43 GB/s at 1.8 GHz
+    p.mte3_bytes_per_cycle = 64;              // E.1: ub_to_l2_rate, ub_to_ddr_rate
+    return p;
+}
+
+constexpr Profile ascend310p3() {
+    Profile p = with_instructions();
+    p.name = "Ascend310P3";
+    p.soc = "ascend310p";
+    p.arch = 200;
+    p.cores = 8;                            // E.1
+    p.clock_ghz = 1.06;                     // E.1: of P1 and P3
+    p.ub_bytes = 256 << 10;                 // A.1: TOTAL_UB_SIZE
+    p.reserved_from = 248 << 10;            // A.1: TMP_UB_OFFSET
+    p.gm_bytes_per_cycle = 17.0 * p.cores;  // E.1: ddr, an AI core
+    p.core_gm_bytes_per_cycle = 17;         // E.1: the same, of one
+    p.mte3_bytes_per_cycle = 17;            // E.1: ub_to_ddr_rate
+    return p;
+}
+
+// V to V order is the hardware's.
+constexpr Profile ascend950() {
+    Profile p = with_instructions();
+    p.name = "Ascend950";
+    p.soc = "ascend950";
+    p.arch = 310;
+    p.cores = 64;                               // E.1
+    p.clock_ghz = 1.65;                         // E.1
+    p.ub_bytes = 248 << 10;                     // A.1: TOTAL_UB_SIZE, without
+    p.reserved_from = 248 << 10;                // A.1: the scratch
+    p.gm_bytes_per_cycle = 31.0 * p.cores / 2;  // E.1: ddr, an AI core of two vector cores
+    p.core_gm_bytes_per_cycle = 24;             // guess: an A2's
+    p.mte3_bytes_per_cycle = 64;                // guess: an A2's
+    p.mte_issue_cycles = 39;                    // E.2
+    return p;
+}
+
 constexpr Profile kProfiles[] = {
-    {"Ascend910B1", "ascend910b", 220, 48, 196608, 188416, 1.85, 32.0 * 24, kCoreGm, kMte3, kCopyIssue, kReadLatency,
-     kWriteLatency, kBurst, kVectorIssue, kBarrier, kFlag, kScalar, kScalarAccess},
-    {"Ascend910B2", "ascend910b2", 220, 48, 196608, 188416, 1.80, 32.0 * 24, kCoreGm, kMte3, kCopyIssue, kReadLatency,
-     kWriteLatency, kBurst, kVectorIssue, kBarrier, kFlag, kScalar, kScalarAccess},
-    {"Ascend910B3", "ascend910b3", 220, 40, 196608, 188416, 1.80, 32.0 * 20, kCoreGm, kMte3, kCopyIssue, kReadLatency,
-     kWriteLatency, kBurst, kVectorIssue, kBarrier, kFlag, kScalar, kScalarAccess},
-    {"Ascend910B4", "ascend910b4", 220, 40, 196608, 188416, 1.50, 32.0 * 20, kCoreGm, kMte3, kCopyIssue, kReadLatency,
-     kWriteLatency, kBurst, kVectorIssue, kBarrier, kFlag, kScalar, kScalarAccess},
-    {"Ascend910_9392", "ascend910_93", 220, 48, 196608, 188416, 1.85, 32.0 * 24, kCoreGm, kMte3, kCopyIssue,
-     kReadLatency, kWriteLatency, kBurst, kVectorIssue, kBarrier, kFlag, kScalar, kScalarAccess},
-    // Eight AI cores, DDR 17 and L2 114 bytes per cycle each; instruction costs as above (guess).
-    {"Ascend310P3", "ascend310p", 200, 8, 262144, 253952, 1.06, 17.0 * 8, 17, 17, kCopyIssue, kReadLatency,
-     kWriteLatency, kBurst, kVectorIssue, kBarrier, kFlag, kScalar, kScalarAccess},
-    // Copy instructions measured at about 39 cycles; V to V order is the hardware's.
-    {"Ascend950", "ascend950", 310, 64, 253952, 253952, 1.65, 31.0 * 32, kCoreGm, kMte3, 39, kReadLatency,
-     kWriteLatency, kBurst, kVectorIssue, kBarrier, kFlag, kScalar, kScalarAccess},
+    a2("Ascend910B1", "ascend910b", 48, 1.85),
+    a2("Ascend910B2", "ascend910b2", 48, 1.80),
+    a2("Ascend910B3", "ascend910b3", 40, 1.80),
+    a2("Ascend910B4", "ascend910b4", 40, 1.50),
+    a2("Ascend910_9392", "ascend910_93", 48, 1.85),
+    ascend310p3(),
+    ascend950(),
 };
 
 }  // namespace

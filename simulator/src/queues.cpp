@@ -16,6 +16,7 @@ const char* state_name(BufferState s) {
 
 int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     Machine& m = machine();
+    m.settle_reference();
     if (!m.pipe_alive) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
     if (m.live_buffers >= kMaxBuffers)
         broken_at(Rule::Buffer03, "InitBuffer", site, "more than %zu buffers.", kMaxBuffers);
@@ -70,6 +71,7 @@ void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) 
 
 // UB and the buffers' number are the next InitBuffer's again.
 void give_back_all(Machine& m, const char* api, const Site* site) {
+    m.settle_reference();
     for (Buffer& b : m.buffers) {
         if (b.given_back) continue;
         if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, api, site ? *site : b.taken);
@@ -89,7 +91,7 @@ void give_back_all(Machine& m, const char* api, const Site* site) {
 void pipe_created(Site site) {
     Machine& m = machine();
     if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe lives.");
-    m.pipe_alive = m.pipe_ever = true;
+    m.pipe_alive = true;
 }
 
 void pipe_destroyed() {

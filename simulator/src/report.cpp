@@ -10,12 +10,15 @@ namespace npu_sim {
 namespace {
 
 struct RuleRow {
-    const char *id, *text;
+    const char* id;
+    bool only_warns;
 };
 
 constexpr RuleRow kRules[] = {
-#define NPU_SIM_RULE(name, id, text, basis) {id, text},
-    NPU_SIM_RULES(NPU_SIM_RULE)
+#define NPU_SIM_RULE(name, id, text, basis) {id, false},
+#define NPU_SIM_ADVICE(name, id, text, basis) {id, true},
+    NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_ADVICE)
+#undef NPU_SIM_ADVICE
 #undef NPU_SIM_RULE
 };
 
@@ -27,7 +30,8 @@ void keep(Rule rule, const char* api, Site site, bool can_go_on, const char* for
         rule,
         std::string(rule_id(rule)) + " " + where(site) + ", core " + std::to_string(m.core) + ", " + api + ": " + text,
         site.file, site.line, m.core};
-    if (!can_go_on || (!m.options.lenient.count(rule_id(rule)) && !m.options.lenient.count("all"))) {
+    const bool warns = kRules[int(rule)].only_warns || is_lenient(m.options.lenient, rule);
+    if (!can_go_on || !warns) {
         m.errors.push_back(std::move(report));
         throw Stop{};
     }
@@ -39,7 +43,9 @@ void keep(Rule rule, const char* api, Site site, bool can_go_on, const char* for
 }  // namespace
 
 const char* rule_id(Rule rule) { return kRules[int(rule)].id; }
-const char* rule_text(Rule rule) { return kRules[int(rule)].text; }
+bool is_lenient(const std::set<std::string>& lenient, Rule rule) {
+    return lenient.count("all") || lenient.count(rule_id(rule));
+}
 bool is_rule(const std::string& id) {
     return std::any_of(std::begin(kRules), std::end(kRules), [&](const RuleRow& row) { return id == row.id; });
 }

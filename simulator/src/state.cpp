@@ -10,6 +10,19 @@ namespace npu_sim {
 
 int64_t block_index() { return machine().core; }
 int64_t block_count() { return machine().blocks; }
+void set_sum_register(uint64_t bits) {
+    machine().sum_bits = bits;
+    machine().has_sum = true;
+}
+uint64_t sum_register(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    if (!m.has_sum) broken(Rule::Init01, "the register is read before a ReduceSum left a sum there.");
+    finish_scalar(m.profile->scalar_cycles);
+    return m.sum_bits;
+}
+void set_system_workspace(uint8_t* address) { machine().system_workspace = address; }
+uint8_t* system_workspace() { return machine().system_workspace; }
 bool saturates() { return machine().options.saturate; }
 void uses_reserved_ub(const char* api) {
     machine().reserved_user = api;
@@ -21,7 +34,7 @@ void set_atomic(Atomic mode, int32_t dtype, Site site) {
     m.atomic_site = site;
     m.atomic = mode;
     m.atomic_type = dtype;
-    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles;
+    spend_scalar(mode == Atomic::None ? "SetAtomicNone" : "SetAtomicAdd", site, m.profile->scalar_cycles);
 }
 Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
@@ -34,23 +47,34 @@ bool tiling_key_is(uint64_t key, Site site) {
     return key == m.tiling_key;
 }
 
-void register_tiling(uint64_t bytes) { machine().registered_tiling = bytes; }
+void register_tiling(uint64_t bytes, Site site) { machine().registered_tilings.push_back({bytes, site}); }
 
-void copy_tiling(void* to, const void* gm, uint64_t bytes, uint64_t offset, Site site) {
+void expect_tiling(uint64_t bytes, Site site) {
     Machine& m = machine();
-    const GmTensor& tiling = m.gm.back();
-    std::memset(to, 0, bytes);
-    if (gm != reinterpret_cast<const void*>(tiling.base)) {
-        broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the pointer is not the kernel's tiling argument.");
-        return;
-    }
-    if (offset + bytes > tiling.bytes) {
-        broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the struct ends at byte %llu but the host passed %llu.",
-                  static_cast<unsigned long long>(offset + bytes), static_cast<unsigned long long>(tiling.bytes));
-        return;
-    }
-    std::memcpy(to, static_cast<const uint8_t*>(gm) + offset, bytes);
-    m.pipe_free[int(Pipe::S)] += m.profile->scalar_cycles * double((bytes + 7) / 8);
+    m.tiling_read = true;
+    const uint64_t passed = m.gm.back().bytes;
+    if (bytes != passed)
+        broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the struct has %llu bytes but the host passed %llu.",
+                  static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(passed));
+}
+
+const void* tiling_data(const void* gm, uint64_t bytes, Site site) {
+    const GmTensor& tiling = machine().gm.back();
+    const auto address = reinterpret_cast<uintptr_t>(gm);
+    if (address >= tiling.base && address + bytes <= tiling.base + tiling.bytes) return gm;
+    broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the pointer is not the kernel's tiling argument, or %s.",
+              "the bytes end after what the host passed");
+    return nullptr;
+}
+
+void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site) {
+    Machine& m = machine();
+    const void* from = tiling_data(gm, bytes, site);
+    if (from)
+        std::memcpy(to, from, bytes);
+    else
+        std::memset(to, 0, bytes);
+    spend_scalar("GET_TILING_DATA", site, m.profile->scalar_cycles * double((bytes + 7) / 8));
 }
 
 }  // namespace npu_sim
@@ -61,10 +85,14 @@ const char* npu_sim_rules(void) {
     using npu_sim::Json;
     static const std::string text = [] {
         std::string s = "[";
-#define NPU_SIM_RULE(name, id, text, basis) \
-    if (s.size() > 1) s += ",";             \
-    s += Json().field("rule", id).field("text", text).field("basis", basis).done();
-        NPU_SIM_RULES(NPU_SIM_RULE)
+        auto add = [&s](const char* id, const char* text, const char* basis, const char* severity) {
+            if (s.size() > 1) s += ",";
+            s += Json().field("rule", id).field("text", text).field("basis", basis).field("severity", severity).done();
+        };
+#define NPU_SIM_RULE(name, id, text, basis) add(id, text, basis, "error");
+#define NPU_SIM_ADVICE(name, id, text, basis) add(id, text, basis, "warning");
+        NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_ADVICE)
+#undef NPU_SIM_ADVICE
 #undef NPU_SIM_RULE
         return s + "]";
     }();
@@ -87,6 +115,31 @@ const char* npu_sim_profiles(void) {
                      .field("clock_ghz", p->clock_ghz)
                      .field("gm_bytes_per_cycle", p->gm_bytes_per_cycle)
                      .field("core_gm_bytes_per_cycle", p->core_gm_bytes_per_cycle)
+                     .field("mte3_bytes_per_cycle", p->mte3_bytes_per_cycle)
+                     .field("read_latency_cycles", p->read_latency_cycles)
+                     .field("write_latency_cycles", p->write_latency_cycles)
+                     .field("burst_overhead_bytes", p->burst_overhead_bytes)
+                     .field("gm_line_bytes", p->gm_line_bytes)
+                     .field("off_line_share", p->off_line_share)
+                     .field("mte_issue_cycles", p->mte_issue_cycles)
+                     .field("vector_issue_cycles", p->vector_issue_cycles)
+                     .field("barrier_cycles", p->barrier_cycles)
+                     .field("flag_cycles", p->flag_cycles)
+                     .field("scalar_cycles", p->scalar_cycles)
+                     .field("mask_cycles", p->mask_cycles)
+                     .field("count_form_cycles", p->count_form_cycles)
+                     .field("scalar_ub_cycles", p->scalar_ub_cycles)
+                     .field("scalar_gm_cycles", p->scalar_gm_cycles)
+                     .field("repeat_cycles", p->repeat_cycles)
+                     .field("three_reads_cycles", p->three_reads_cycles)
+                     .field("division_cycles", p->division_cycles)
+                     .field("function_cycles", p->function_cycles)
+                     .field("gather_mask_cycles", p->gather_mask_cycles)
+                     .field("whole_reduce_cycles", p->whole_reduce_cycles)
+                     .field("block_reduce_cycles", p->block_reduce_cycles)
+                     .field("gathered_element_cycles", p->gathered_element_cycles)
+                     .field("index_store_cycles", p->index_store_cycles)
+                     .field("index_addition_cycles", p->index_addition_cycles)
                      .done();
         }
         return s + "]";

@@ -1,9 +1,9 @@
 """The mini kernels of kernels/*.cpp and what their comments claim.
 
 A line that ends in ``// breaks SIM-ALIGN-01: words`` is where the simulator must report that rule, with
-these words; ``// keeps SIM-ALIGN-01`` marks the same place of a twin that must pass. In the words, ``@``
-is the line itself as a report names it, ``@-1`` the line before; ``(no line)`` says that the report
-cannot name one.
+these words; ``// keeps SIM-ALIGN-01`` marks the same place of a twin that must pass; ``// warns`` is
+``// breaks`` of a rule that only warns. In the words, ``@`` is the line itself as a report names it,
+``@-1`` the line before, ``@+1`` the next; ``(no line)`` says that the report cannot name one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ FOLDER = Path(__file__).with_name("kernels")
 SOC = {"ascend310p": "ascend310p", "ascend950": "ascend950"}  # by file; all others are ascend910b
 
 ENTRY = re.compile(r"^KERNEL\((\w+)\)")
-CLAIM = re.compile(r"// (breaks|keeps) (SIM-\w+-\d+)( \(no line\))?(?:: (.*))?$")
-PLACE = re.compile(r"@(-\d+)?")
+CLAIM = re.compile(r"// (breaks|warns|keeps) (SIM-\w+-\d+)( \(no line\))?(?:: (.*))?$")
+PLACE = re.compile(r"@([-+]\d+)?")
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,22 @@ class Claim:
 
     stem: str
     entry: str
-    breaks: bool
+    verb: str
     rule: str
     line: int  # 0: the report cannot name one
     words: str
+
+    @property
+    def breaks(self) -> bool:
+        return self.verb == "breaks"
+
+    @property
+    def warns(self) -> bool:
+        return self.verb == "warns"
+
+    @property
+    def keeps(self) -> bool:
+        return self.verb == "keeps"
 
     @property
     def soc(self) -> str:
@@ -57,7 +69,7 @@ def _claims_of(path: Path) -> list[Claim]:
         if claim := CLAIM.search(text):
             verb, rule, no_line, words = claim.groups()
             line, words = 0 if no_line else number, _with_places(words or "", path.name, number)
-            found.append(Claim(path.stem, entry, verb == "breaks", rule, line, words))
+            found.append(Claim(path.stem, entry, verb, rule, line, words))
     return found
 
 

@@ -14,7 +14,9 @@ BEGIN, END = "<!-- rules: begin -->\n", "<!-- rules: end -->"
 
 def table():
     rows = ["| rule | what must hold | basis |", "|---|---|---|"]
-    rows += [f"| {r['rule']} | {r['text']} | {r['basis']} |" for r in native_sim.load().rules()]
+    for r in native_sim.load().rules():
+        advice = " (warns)" if r["severity"] == "warning" else ""
+        rows.append(f"| {r['rule']} | {r['text']}{advice} | {r['basis']} |")
     return "\n".join(rows) + "\n"
 
 

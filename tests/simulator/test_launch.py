@@ -96,18 +96,16 @@ def test_inputs_never_change(compiled):
 
 def test_the_tiling_struct_arrives(compiled):
     y = floats()
-    compiled("tiling", "fill_by_tiling").run(In(floats()), Out(y), tiling=struct.pack("<If", 40, 2.5))
+    compiled("tiling", "fill_by_tiling").run(In(floats()), Out(y), tiling=struct.pack("<IfQ", 40, 2.5, 0))
     assert (y[:41] == [2.5] * 40 + [0]).all()
 
 
-def test_a_tiling_struct_may_be_shorter_than_what_the_host_passed_but_not_longer(compiled):
-    kernel = compiled("tiling", "fill_by_tiling")
-    kernel.run(In(floats()), Out(floats()), tiling=struct.pack("<If", 8, 1) + bytes(56))
-    for short in (b"", bytes(7)):
-        with pytest.raises(
-            KernelBroken, match=rf"SIM-TILING-01 .* ends at byte 8 but the host passed {len(short)}\."
-        ):
-            kernel.run(In(floats()), Out(floats()), tiling=short)
+@pytest.mark.parametrize("passed", [0, 15, 17, 64])
+def test_a_tiling_struct_is_neither_shorter_nor_longer_than_what_the_host_passed(compiled, passed):
+    with pytest.raises(
+        KernelBroken, match=rf"SIM-TILING-01 .* the struct has 16 bytes but the host passed {passed}\."
+    ):
+        compiled("tiling", "fill_by_tiling").run(In(floats()), Out(floats()), tiling=bytes(passed))
 
 
 def test_the_workspace_is_the_launch_s(compiled):
@@ -119,6 +117,12 @@ def test_the_workspace_is_the_launch_s(compiled):
         KernelBroken, match=r"SIM-BOUNDS-03 .* \[96, 128\) of GM tensor `workspace`, which has 96\."
     ):
         kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=96)
+
+
+def test_scalars_read_and_write_elements_by_reference(compiled):
+    y = floats()
+    compiled("scalars", "scalars_of_all_sorts").run(In(floats()), Out(y), workspace_bytes=64)
+    assert y[:8].tolist() == [1, 2, 0, 3, 1.5, 24, 0, 1]
 
 
 # ---- switches --------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ GOLDEN = {
     "mte3_reads_what_v_writes": """
         SIM-HAZARD-01 hazards.cpp:{line}, core 0, DataCopy: MTE3 read of `src` (UB bytes [0, 256)) at
         hazards.cpp:{line} is not ordered after the V write by Duplicate at hazards.cpp:{before}:
-        EnQue/DeQue, FreeTensor/AllocTensor or V_MTE3 event missing.""",
+        V_MTE3 event missing.""",
     "v_writes_what_v_reads": """
         SIM-HAZARD-02 hazards.cpp:{line}, core 0, Adds: V write of `dst` (UB bytes [0, 256)) at
         hazards.cpp:{line} is not ordered after the V read by Adds at hazards.cpp:{before}:
@@ -56,7 +56,7 @@ GOLDEN = {
         core would wait for ever.""",
     "cores_write_over_each_other": """
         SIM-CORE-01 cores.cpp:{line}, core 1, DataCopy: `dst` writes bytes [224, 256) of GM `y`, which
-        another core wrote.""",
+        core 0 wrote by DataCopy at cores.cpp:{line}.""",
     "filler_of_a_padded_copy": """
         SIM-INIT-01 initialised.cpp:{line}, core 0, Add: `src0` is read at UB bytes [12, 32) (from byte 12
         of the tensor on): filler that a copy left undefined.""",

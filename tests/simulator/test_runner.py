@@ -108,6 +108,16 @@ def test_what_does_not_compile_says_what_the_compiler_says(project):
         build(project)
 
 
+def test_what_a_chip_lacks_is_said_first_and_with_its_line(project):
+    (project / "scale.cpp").write_text(KERNEL.replace("Muls(t, t, float(HOW_MUCH), 64)", "Neg(t, t, 64)"))
+    line = next(n for n, text in enumerate(KERNEL.splitlines(), 1) if "Muls(" in text)
+    with pytest.raises(simulator.CompileFailed) as refused:
+        build(project)
+    first, rest = str(refused.value).split("\n", 1)
+    assert first == f"scale.cpp:{line}: Neg: this SoC does not have it for this type"
+    assert "required from here" in rest
+
+
 def test_a_chip_it_does_not_know_is_refused(project):
     with pytest.raises(
         ValueError, match=r"^\[simulator\] soc must be one of ascend910b, .* but got ascend910a\.$"

@@ -58,7 +58,7 @@ enum class Aliasing { Exact, Accumulate };
 // dst = f(src0, src1) in lanes; with kReadsDst, dst = f(src0, src1, dst).
 template <bool kReadsDst, class D, class S, class F>
 void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& src1, const Lanes& lanes,
-               Aliasing aliasing, double cycles, F f) {
+               Aliasing aliasing, Cost cost, F f) {
     check_source(src0, lanes);
     check_source(src1, lanes);
     if constexpr (kReadsDst) check_source(dst, lanes);
@@ -79,12 +79,12 @@ void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& 
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), Arithmetic<S>::widen(y[i])));
         });
     });
-    finish_vector(lanes.repeats(), cycles, lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
 }
 
 // dst = f(src) in lanes; with kReadsDst, dst = f(src, dst).
 template <bool kReadsDst, class D, class S, class F>
-void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, double cycles, F f) {
+void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, Cost cost, F f) {
     check_source(src, lanes);
     if constexpr (kReadsDst) check_source(dst, lanes);
     check_overlap(dst, src, lanes);
@@ -103,7 +103,7 @@ void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, 
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i])));
         });
     });
-    finish_vector(lanes.repeats(), cycles, lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
 }
 
 // An instruction with a mask of its own leaves it in the register; a count form leaves it all ones.

@@ -2,7 +2,7 @@
 //
 // Rules: operands on 32-byte boundaries, strides in their fields, destination and a source the same or
 // apart (accumulation over repeat stride 0 is allowed for the arithmetic five), types by SoC.
-// Cost: one cycle a repeat, Div four (a guess).
+// Cost: a plain repeat, Div a division.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -10,7 +10,7 @@
 namespace AscendC {
 
 // The three call forms of a binary operation. allowed: a condition on T; expr: of a and b.
-#define NPU_SIM_BINARY(Name, allowed, aliasing, cycles, expr)                                                          \
+#define NPU_SIM_BINARY(Name, allowed, aliasing, cost, expr)                                                            \
     namespace sim_detail {                                                                                             \
     template <class T>                                                                                                 \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
@@ -19,7 +19,8 @@ namespace AscendC {
         npu_sim::binary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                     \
                                   npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},                 \
                                   npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,          \
-                                  aliasing, cycles, [](auto a, auto b) { return decltype(a)(expr); });                 \
+                                  npu_sim::Aliasing::aliasing, npu_sim::Cost::cost,                                    \
+                                  [](auto a, auto b) { return decltype(a)(expr); });                                   \
     }                                                                                                                  \
     }                                                                                                                  \
     template <class T>                                                                                                 \
@@ -43,13 +44,13 @@ namespace AscendC {
                                 params);                                                                               \
     }
 
-NPU_SIM_BINARY(Add, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a + b)
-NPU_SIM_BINARY(Sub, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a - b)
-NPU_SIM_BINARY(Mul, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a* b)
-NPU_SIM_BINARY(Max, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a > b ? a : b)
-NPU_SIM_BINARY(Min, NPU_SIM_ARITHMETIC, npu_sim::Aliasing::Accumulate, 1, a < b ? a : b)
-NPU_SIM_BINARY(Div, NPU_SIM_FLOATING, npu_sim::Aliasing::Exact, 4, a / b)
-NPU_SIM_BINARY(And, NPU_SIM_BITWISE, npu_sim::Aliasing::Exact, 1, a& b)
-NPU_SIM_BINARY(Or, NPU_SIM_BITWISE, npu_sim::Aliasing::Exact, 1, a | b)
+NPU_SIM_BINARY(Add, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a + b)
+NPU_SIM_BINARY(Sub, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a - b)
+NPU_SIM_BINARY(Mul, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a* b)
+NPU_SIM_BINARY(Max, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a > b ? a : b)
+NPU_SIM_BINARY(Min, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a < b ? a : b)
+NPU_SIM_BINARY(Div, NPU_SIM_FLOATING, Exact, Division, a / b)
+NPU_SIM_BINARY(And, NPU_SIM_BITWISE, Exact, Repeat, a& b)
+NPU_SIM_BINARY(Or, NPU_SIM_BITWISE, Exact, Repeat, a | b)
 
 }  // namespace AscendC

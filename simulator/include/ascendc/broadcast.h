@@ -32,7 +32,7 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::R
         const T value = src.data()[i];
         for (uint32_t k = 0; k < kInBlock; ++k) block[k] = value;
     }
-    npu_sim::finish_vector(lanes.repeats(), 1);
+    npu_sim::finish_vector(lanes.repeats(), npu_sim::cycles_of(npu_sim::Cost::Repeat));
 }
 
 }  // namespace AscendC

@@ -5,7 +5,7 @@
 // are its own. In place only where both types have the same width.
 // Meaning: NONE rounds to nearest even where anything is lost; integers clamp, NaN gives 0; half and
 // bfloat16 beyond the largest value clamp where the core saturates, else become infinite.
-// Cost: one cycle a repeat of the wider type.
+// Cost: a plain repeat, of the wider type.
 #pragma once
 
 #include "ascendc/convert.h"
@@ -146,7 +146,7 @@ void cast_op(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, R
     check_overlap(dst, src, lanes);
     check_destination(dst, lanes);
     cast_values(dst, src, lanes, mode);
-    finish_vector(lanes.repeats(), 1, lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
 }
 
 }  // namespace npu_sim

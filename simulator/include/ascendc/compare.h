@@ -5,7 +5,7 @@
 // effect below Ascend950: whole repeats are read and compared.
 // Meaning: bit i % 8 of byte i / 8 is set where the comparison holds; a repeat's bits follow those of the
 // repeat before.
-// Cost: one cycle a repeat (a guess).
+// Cost: a plain repeat.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -64,7 +64,7 @@ void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, cons
                 byte = uint8_t(set ? byte | bit : byte & ~bit);
             }
         });
-    finish_vector(lanes.repeats(), 1, lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
 }
 
 template <class T, class U>

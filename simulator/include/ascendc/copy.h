@@ -4,7 +4,7 @@
 // reported; blockCount is 0 .. 4095, and 0 blocks or lengths are an error on Ascend310P. UB to GM adds
 // where SetAtomicAdd said so.
 // Meaning: bursts of blockLen, gaps between them, all in 32-byte blocks.
-// Cost: the transfer's bytes and bursts; within UB one cycle for 256 bytes.
+// Cost: the transfer's bytes and bursts; within UB a plain repeat for 256 bytes.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -71,16 +71,17 @@ void check_gm_aligned(const char* operand, const T* address) {
 
 // GM to UB; the block each burst is put in may be longer than it (what pads it is the caller's).
 template <class T>
-void read_bursts(const AscendC::LocalTensor<T>& dst, const T* src, const Bursts& b, uint64_t block_bytes) {
+void read_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, const Bursts& b,
+                 uint64_t block_bytes) {
     const uint32_t to = dst.view().addr;
     check_aligned("dst", to);
     if (b.empty()) return;
-    for_each_gm(uintptr_t(src), b, [](uintptr_t a, uint64_t n) { reads_gm("src", a, n); });
+    for_each_gm(uintptr_t(src.data()), b, [&](uintptr_t a, uint64_t n) { reads_gm("src", a, n, src.view()); });
     const auto& ranges = ub_ranges(to, b.count, block_bytes, b.ub_step);
     writes("dst", dst.view(), ranges.data(), ranges.size());
     for (uint64_t i = 0; i < b.count; ++i)
-        std::memcpy(ub() + to + int64_t(i) * b.ub_step, reinterpret_cast<const uint8_t*>(src) + int64_t(i) * b.gm_step,
-                    b.bytes);
+        std::memcpy(ub() + to + int64_t(i) * b.ub_step,
+                    reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * b.gm_step, b.bytes);
 }
 
 // to += from, element by element; how an atomic copy writes.
@@ -99,7 +100,7 @@ void add_elements(uint8_t* to, const uint8_t* from, uint64_t bytes) {
 }
 
 template <class T>
-void write_bursts(T* dst, const AscendC::LocalTensor<T>& src, const Bursts& b) {
+void write_bursts(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Bursts& b) {
     const uint32_t from = src.view().addr;
     check_aligned("src", from);
     if (b.empty()) return;
@@ -109,9 +110,9 @@ void write_bursts(T* dst, const AscendC::LocalTensor<T>& src, const Bursts& b) {
                dtype_number<T>());
     const auto& ranges = ub_ranges(from, b.count, b.bytes, b.ub_step);
     reads("src", src.view(), ranges.data(), ranges.size());
-    for_each_gm(uintptr_t(dst), b, [](uintptr_t a, uint64_t n) { writes_gm("dst", a, n); });
+    for_each_gm(uintptr_t(dst.data()), b, [&](uintptr_t a, uint64_t n) { writes_gm("dst", a, n, dst.view()); });
     for (uint64_t i = 0; i < b.count; ++i) {
-        uint8_t* const to = reinterpret_cast<uint8_t*>(dst) + int64_t(i) * b.gm_step;
+        uint8_t* const to = reinterpret_cast<uint8_t*>(dst.data()) + int64_t(i) * b.gm_step;
         const uint8_t* const at = ub() + from + int64_t(i) * b.ub_step;
         if (adds)
             add_elements<T>(to, at, b.bytes);
@@ -159,7 +160,7 @@ void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
         for (uint64_t i = 0; i < count; ++i)
             std::memmove(ub() + to + int64_t(i) * dst_step, ub() + from + int64_t(i) * src_step, bytes);
     }
-    finish_vector(uint32_t((count * bytes + kRepeatBytes - 1) / kRepeatBytes), 1);
+    finish_vector(uint32_t((count * bytes + kRepeatBytes - 1) / kRepeatBytes), cycles_of(Cost::Repeat));
 }
 
 inline int64_t step_of(uint64_t length, uint64_t gap) { return int64_t((length + gap) * kBlockBytes); }
@@ -175,7 +176,7 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint3
     npu_sim::start(npu_sim::Pipe::MTE2, "DataCopy", site);
     npu_sim::check_gm_aligned("src", src.data());
     const uint64_t bytes = npu_sim::whole_blocks<T>(count);
-    npu_sim::read_bursts(dst, src.data(), npu_sim::whole_bursts(bytes), bytes);
+    npu_sim::read_bursts(dst, src, npu_sim::whole_bursts(bytes), bytes);
     npu_sim::check_whole_blocks<T>(count);
     npu_sim::finish_copy(bytes, 1, uintptr_t(src.data()));
 }
@@ -184,7 +185,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint3
     npu_sim::start(npu_sim::Pipe::MTE3, "DataCopy", site);
     npu_sim::check_gm_aligned("dst", dst.data());
     const uint64_t bytes = npu_sim::whole_blocks<T>(count);
-    npu_sim::write_bursts(dst.data(), src, npu_sim::whole_bursts(bytes));
+    npu_sim::write_bursts(dst, src, npu_sim::whole_bursts(bytes));
     npu_sim::check_whole_blocks<T>(count);
     npu_sim::finish_copy(bytes, 1, uintptr_t(dst.data()));
 }
@@ -205,7 +206,7 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataC
     npu_sim::check_gm_aligned("src", src.data());
     const npu_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(npu_sim::kBlockBytes),
                             npu_sim::step_of(p.blockLen, p.srcStride), npu_sim::step_of(p.blockLen, p.dstStride)};
-    npu_sim::read_bursts(dst, src.data(), b, b.bytes);
+    npu_sim::read_bursts(dst, src, b, b.bytes);
     npu_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(src.data()));
 }
 template <class T>
@@ -215,7 +216,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
     npu_sim::check_gm_aligned("dst", dst.data());
     const npu_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(npu_sim::kBlockBytes),
                             npu_sim::step_of(p.blockLen, p.dstStride), npu_sim::step_of(p.blockLen, p.srcStride)};
-    npu_sim::write_bursts(dst.data(), src, b);
+    npu_sim::write_bursts(dst, src, b);
     npu_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(dst.data()));
 }
 template <class T>

@@ -55,8 +55,8 @@ void fill(uint64_t begin, uint64_t end, bool defined, T value) {
 }
 
 template <class T>
-void pad_in(const AscendC::LocalTensor<T>& dst, const T* src, uint64_t count, uint64_t length, int64_t gm_gap,
-            int64_t ub_gap, const Padding& pad, T value, bool compact = false) {
+void pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, uint64_t count, uint64_t length,
+            int64_t gm_gap, int64_t ub_gap, const Padding& pad, T value, bool compact = false) {
     check_pad_copy<T>(count, length);
     T zero{};
     check_padding<T>(pad, std::memcmp(&value, &zero, sizeof(T)) == 0);
@@ -67,30 +67,30 @@ void pad_in(const AscendC::LocalTensor<T>& dst, const T* src, uint64_t count, ui
     const uint32_t base = dst.view().addr;
     check_aligned("dst", base);
     if (!b.empty()) {
-        for_each_gm(uintptr_t(src), b, [](uintptr_t a, uint64_t n) { reads_gm("src", a, n); });
+        for_each_gm(uintptr_t(src.data()), b, [&](uintptr_t a, uint64_t n) { reads_gm("src", a, n, src.view()); });
         const auto& ranges =
             compact ? ub_ranges(base, 1, up_to_block(count * length), 0) : ub_ranges(base, count, block, b.ub_step);
         writes("dst", dst.view(), ranges.data(), ranges.size());
         const bool defined = pad.is_pad && pad.left + pad.right > 0;
         for (uint64_t i = 0; i < count; ++i) {
             const uint64_t at = uint64_t(base + int64_t(i) * b.ub_step), begin = at + left, end = begin + length;
-            std::memcpy(ub() + begin, reinterpret_cast<const uint8_t*>(src) + int64_t(i) * b.gm_step, length);
+            std::memcpy(ub() + begin, reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * b.gm_step, length);
             fill(at, begin, defined, value);
             if (!compact) fill(end, at + block, defined, value);
         }
         if (compact) fill(base + count * length, base + up_to_block(count * length), defined, value);
     }
-    finish_copy(count * length, uint32_t(count), uintptr_t(src));
+    finish_copy(count * length, uint32_t(count), uintptr_t(src.data()));
 }
 
 template <class T>
-void pad_out(T* dst, const AscendC::LocalTensor<T>& src, uint64_t count, uint64_t length, int64_t gm_gap,
-             int64_t ub_gap, bool compact = false) {
+void pad_out(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count, uint64_t length,
+             int64_t gm_gap, int64_t ub_gap, bool compact = false) {
     check_pad_copy<T>(count, length);
     const Bursts b{count, length, int64_t(length) + gm_gap,
                    compact ? int64_t(length) : int64_t(up_to_block(length)) + ub_gap * int64_t(kBlockBytes)};
     write_bursts(dst, src, b);
-    finish_copy(count * length, uint32_t(count), uintptr_t(dst));
+    finish_copy(count * length, uint32_t(count), uintptr_t(dst.data()));
 }
 
 }  // namespace npu_sim
@@ -103,7 +103,7 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     static_assert(mode == PaddingMode::Normal || npu_sim::kIs950, "DataCopyPad: only Ascend950 has Compact");
     npu_sim::start(npu_sim::Pipe::MTE2, "DataCopyPad", site);
     const auto& p = dataCopyParams;
-    npu_sim::pad_in(dst, src.data(), p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
+    npu_sim::pad_in(dst, src, p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
                     {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)},
                     padParams.paddingValue, mode == PaddingMode::Compact);
 }
@@ -116,7 +116,7 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
                         static_cast<unsigned long long>(padParams.paddingValue));
     const auto& p = dataCopyParams;
     T zero{};
-    npu_sim::pad_in(dst, src.data(), p.blockCount, p.blockLen, p.srcStride, p.dstStride,
+    npu_sim::pad_in(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride,
                     {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)}, zero);
 }
 template <class T, PaddingMode mode = PaddingMode::Normal>
@@ -125,7 +125,7 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
     static_assert(mode == PaddingMode::Normal || npu_sim::kIs950, "DataCopyPad: only Ascend950 has Compact");
     npu_sim::start(npu_sim::Pipe::MTE3, "DataCopyPad", site);
     const auto& p = dataCopyParams;
-    npu_sim::pad_out(dst.data(), src, p.blockCount, p.blockLen, int64_t(p.dstStride), int64_t(p.srcStride),
+    npu_sim::pad_out(dst, src, p.blockCount, p.blockLen, int64_t(p.dstStride), int64_t(p.srcStride),
                      mode == PaddingMode::Compact);
 }
 template <class T>
@@ -133,7 +133,7 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
                  NPU_SIM_SITE) {
     npu_sim::start(npu_sim::Pipe::MTE3, "DataCopyPad", site);
     const auto& p = dataCopyParams;
-    npu_sim::pad_out(dst.data(), src, p.blockCount, p.blockLen, p.dstStride, p.srcStride);
+    npu_sim::pad_out(dst, src, p.blockCount, p.blockLen, p.dstStride, p.srcStride);
 }
 
 }  // namespace AscendC

@@ -23,7 +23,7 @@ void duplicate_lanes(const LocalTensor<T>& dst, T value, const npu_sim::Lanes& l
         T* const lane = base + o[0] / sizeof(T);
         npu_sim::each_lane(n, [=](size_t i) { lane[i] = value; });
     });
-    npu_sim::finish_vector(lanes.repeats(), 1, lanes.is_count_form());
+    npu_sim::finish_vector(lanes.repeats(), npu_sim::cycles_of(npu_sim::Cost::Repeat), lanes.is_count_form());
 }
 
 }  // namespace sim_detail

@@ -4,7 +4,7 @@
 // repeat, each operand's strides its own).
 // Meaning: the product is rounded, then the sum; the product of half sources for a float destination is
 // kept in float.
-// Cost: two cycles a repeat (three reads), one where operands coincide.
+// Cost: three reads a repeat, a plain repeat where operands coincide.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -13,9 +13,9 @@ namespace AscendC {
 namespace sim_detail {
 
 template <class T, class U>
-double three_read_cycles(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1) {
+npu_sim::Cost three_read_cost(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1) {
     const uint32_t d = dst.view().addr, a = src0.view().addr, b = src1.view().addr;
-    return d == a || d == b || a == b ? 1 : 2;
+    return d == a || d == b || a == b ? npu_sim::Cost::Repeat : npu_sim::Cost::ThreeReads;
 }
 
 template <class T, class U>
@@ -28,7 +28,7 @@ void MulAddDstLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const
     npu_sim::binary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
                              npu_sim::Operand<U>{"src0", src0, p.src0BlkStride, p.src0RepStride},
                              npu_sim::Operand<U>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
-                             npu_sim::Aliasing::Exact, three_read_cycles(dst, src0, src1),
+                             npu_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
                              [=](auto a, auto b, auto d) { return decltype(d)(type.widen(type.narrow(a * b)) + d); });
 }
 
@@ -41,7 +41,7 @@ void FusedMulAddLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, con
     npu_sim::binary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
                              npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
                              npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
-                             npu_sim::Aliasing::Exact, three_read_cycles(dst, src0, src1),
+                             npu_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
                              [=](float a, float b, float d) { return type.widen(type.narrow(a * d)) + b; });
 }
 

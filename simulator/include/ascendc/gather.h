@@ -6,7 +6,7 @@
 // gather's dst starts on 32 bytes, on an element on Ascend310P. 16- and 32-bit types; Gatherb uint16 and
 // uint32, not on Ascend310P; Scatter on Ascend310P and Ascend950 only, without an offset twice.
 // Meaning: dst[i] = *(src + base + offset[i]), all in bytes.
-// Cost: eight elements a cycle (a guess); Gatherb one cycle a repeat.
+// Cost: every element one by one; Gatherb a plain repeat.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,6 @@
 #include "ascendc/arithmetic.h"
 
 namespace npu_sim {
-
-constexpr double kElementsPerCycle = 8;  // guess: 8 to 16 cycles a repeat of 64
 
 // The bytes that offsets point at, joined; in no order.
 struct Pointed {
@@ -122,7 +120,7 @@ void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
     static_assert(sizeof(T) == 2 || sizeof(T) == 4 || (kIs950 && sizeof(T) != 1),
                   "Gather, Scatter: this SoC does not have it for this type");
     indexed_op<kGather>(stepped, pointed, offsets, base, lanes);
-    finish_vector(lanes.repeats(), lanes.per_repeat() / kElementsPerCycle, lanes.is_count_form());
+    finish_vector(lanes.repeats(), lanes.per_repeat() * cycles_of(Cost::GatheredElement), lanes.is_count_form());
 }
 
 }  // namespace npu_sim
@@ -215,7 +213,7 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
         std::memcpy(npu_sim::ub() + dst.view().addr + block, npu_sim::ub() + src.view().addr + at,
                     npu_sim::kBlockBytes);
     }
-    npu_sim::finish_vector(lanes.repeats(), 1);
+    npu_sim::finish_vector(lanes.repeats(), npu_sim::cycles_of(npu_sim::Cost::Repeat));
 }
 
 }  // namespace AscendC

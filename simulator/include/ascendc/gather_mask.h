@@ -7,7 +7,7 @@
 // elements; on Ascend310P `mask` elements in all. A built-in pattern starts anew with each repeat, a
 // user's takes one bit an element and steps by src1RepeatStride. rsvdCnt: how many were selected.
 // Leaves the mask mode normal.
-// Cost: two cycles a repeat (a guess).
+// Cost: a repeat of its own.
 #pragma once
 
 #include "ascendc/gather.h"
@@ -21,8 +21,6 @@ constexpr GatherMaskMode defaultGatherMaskMode =
 }  // namespace AscendC
 
 namespace npu_sim {
-
-constexpr uint32_t kGatherMaskCycles = 2;
 
 // Whether built-in pattern 1 .. 7 selects a lane.
 constexpr bool pattern_selects(uint8_t pattern, uint32_t lane) {
@@ -77,7 +75,7 @@ void gather_mask(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
     }
     mask_register().counter = false;
     mask_register().left_by = "GatherMask";
-    finish_vector(repeats, kGatherMaskCycles);
+    finish_vector(repeats, cycles_of(Cost::GatherMask));
 }
 
 }  // namespace npu_sim

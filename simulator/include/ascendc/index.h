@@ -61,8 +61,7 @@ void progression_op(const char* api, const Operand<T>& dst, const Progression<T>
         if (lane < stored) stores.push_back({begin, begin + n * uint32_t(sizeof(T))});
     });
     writes("dst", dst.tensor.view(), stores.data(), stores.size());
-    constexpr double kStoreCycles = 4;  // guess
-    finish_scalar(kStoreCycles * (stores_repeat ? P::kInRepeat : P::kInBlock));
+    finish_scalar(cycles_of(Cost::IndexStore) * (stores_repeat ? P::kInRepeat : P::kInBlock));
     const int32_t event = fetch_event(Pipe::S, Pipe::V, site);
     set_flag(Pipe::S, Pipe::V, event, api, site);
     wait_flag(Pipe::S, Pipe::V, event, api, site);
@@ -77,8 +76,7 @@ void progression_op(const char* api, const Operand<T>& dst, const Progression<T>
             std::memcpy(base + layout.offset(r, lane) / sizeof(T), &v[uint64_t(r) * P::kInRepeat + lane],
                         n * sizeof(T));
         });
-    constexpr double kAddition = 23;  // each an instruction of one repeat, and a barrier
-    finish_vector(lanes.repeats() + 7, kAddition);
+    finish_vector(lanes.repeats() + 7, cycles_of(Cost::IndexAddition));
 }
 
 }  // namespace npu_sim

@@ -4,8 +4,11 @@
 // Meaning: with s = src0[0], src1[0], src0[1], src1[1], ...: dst0 is the first count elements of s, dst1 the
 // next. DeInterleave: of src0 and src1 after each other (or src alone) dst0 gets the even elements, dst1 the
 // odd ones.
-// Cost: one cycle for 256 bytes written.
+// Cost: a plain repeat for 256 bytes written.
 #pragma once
+
+#include <initializer_list>
+#include <utility>
 
 #include "ascendc/gather.h"
 
@@ -34,13 +37,34 @@ Range destination_range(const char* name, const AscendC::LocalTensor<T>& t, uint
     return r;
 }
 
+// Both destinations are apart from the sources, and from each other.
+inline void check_two_apart(const Range (&dst)[2], std::initializer_list<std::pair<const char*, Range>> sources) {
+    constexpr const char* kNames[2] = {"dst0", "dst1"};
+    for (int d = 0; d < 2; ++d)
+        for (const auto& [name, range] : sources) check_apart(kNames[d], dst[d], name, range);
+    check_apart(kNames[0], dst[0], kNames[1], dst[1]);
+}
+
+// n elements of each tensor.
+template <class T>
+void check_two_to_two(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalTensor<T>& dst1,
+                      const AscendC::LocalTensor<T>& src0, const AscendC::LocalTensor<T>& src1, uint64_t n) {
+    const Range a = source_range("src0", src0, n), b = source_range("src1", src1, n);
+    const Range to[2] = {destination_range("dst0", dst0, n), destination_range("dst1", dst1, n)};
+    check_two_apart(to, {{"src0", a}, {"src1", b}});
+}
+
+inline void finish_two(uint64_t bytes) {
+    finish_vector(uint32_t((bytes + kRepeatBytes - 1) / kRepeatBytes), cycles_of(Cost::Repeat), true);
+}
+
 template <class T>
 void deinterleave(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalTensor<T>& dst1, const std::vector<T>& s) {
     for (size_t i = 0; i < s.size() / 2; ++i) {
         dst0.data()[i] = s[2 * i];
         dst1.data()[i] = s[2 * i + 1];
     }
-    finish_vector(uint32_t((s.size() * sizeof(T) + kRepeatBytes - 1) / kRepeatBytes), 1, true);
+    finish_two(s.size() * sizeof(T));
 }
 
 }  // namespace npu_sim
@@ -52,16 +76,9 @@ void Interleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const Lo
                 const LocalTensor<T>& src1, const int32_t count, NPU_SIM_SITE) {
     npu_sim::start(npu_sim::Pipe::V, "Interleave", site);
     const uint64_t n = npu_sim::check_even<T>(count);
-    const npu_sim::Range a = npu_sim::source_range("src0", src0, n), b = npu_sim::source_range("src1", src1, n);
-    const npu_sim::Range c = npu_sim::destination_range("dst0", dst0, n),
-                         d = npu_sim::destination_range("dst1", dst1, n);
-    npu_sim::check_apart("dst0", c, "src0", a);
-    npu_sim::check_apart("dst0", c, "src1", b);
-    npu_sim::check_apart("dst1", d, "src0", a);
-    npu_sim::check_apart("dst1", d, "src1", b);
-    npu_sim::check_apart("dst0", c, "dst1", d);
+    npu_sim::check_two_to_two(dst0, dst1, src0, src1, n);
     for (uint64_t i = 0; i < 2 * n; ++i) (i < n ? dst0 : dst1).data()[i % n] = (i % 2 ? src1 : src0).data()[i / 2];
-    npu_sim::finish_vector(uint32_t((2 * n * sizeof(T) + npu_sim::kRepeatBytes - 1) / npu_sim::kRepeatBytes), 1, true);
+    npu_sim::finish_two(2 * n * sizeof(T));
 }
 
 template <class T>
@@ -69,14 +86,7 @@ void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const 
                   const LocalTensor<T>& src1, const int32_t count, NPU_SIM_SITE) {
     npu_sim::start(npu_sim::Pipe::V, "DeInterleave", site);
     const uint64_t n = npu_sim::check_even<T>(count);
-    const npu_sim::Range a = npu_sim::source_range("src0", src0, n), b = npu_sim::source_range("src1", src1, n);
-    const npu_sim::Range c = npu_sim::destination_range("dst0", dst0, n),
-                         d = npu_sim::destination_range("dst1", dst1, n);
-    npu_sim::check_apart("dst0", c, "src0", a);
-    npu_sim::check_apart("dst0", c, "src1", b);
-    npu_sim::check_apart("dst1", d, "src0", a);
-    npu_sim::check_apart("dst1", d, "src1", b);
-    npu_sim::check_apart("dst0", c, "dst1", d);
+    npu_sim::check_two_to_two(dst0, dst1, src0, src1, n);
     std::vector<T> s(src0.data(), src0.data() + n);
     s.insert(s.end(), src1.data(), src1.data() + n);
     npu_sim::deinterleave(dst0, dst1, s);
@@ -88,11 +98,9 @@ void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const 
     npu_sim::start(npu_sim::Pipe::V, "DeInterleave", site);
     const uint64_t n = npu_sim::check_even<T>(srcCount);
     const npu_sim::Range a = npu_sim::source_range("src", src, n);
-    const npu_sim::Range c = npu_sim::destination_range("dst0", dst0, n / 2),
-                         d = npu_sim::destination_range("dst1", dst1, n / 2);
-    npu_sim::check_apart("dst0", c, "src", a);
-    npu_sim::check_apart("dst1", d, "src", a);
-    npu_sim::check_apart("dst0", c, "dst1", d);
+    const npu_sim::Range to[2] = {npu_sim::destination_range("dst0", dst0, n / 2),
+                                  npu_sim::destination_range("dst1", dst1, n / 2)};
+    npu_sim::check_two_apart(to, {{"src", a}});
     npu_sim::deinterleave(dst0, dst1, std::vector<T>(src.data(), src.data() + n));
 }
 

@@ -25,7 +25,7 @@ void copy_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_
     npu_sim::check_overlap(to, from, lanes);
     npu_sim::check_destination(to, lanes);
     npu_sim::convert_lanes(to, from, lanes, [](T v) { return v; });
-    npu_sim::finish_vector(lanes.repeats(), 1);
+    npu_sim::finish_vector(lanes.repeats(), npu_sim::cycles_of(npu_sim::Cost::Repeat));
 }
 
 }  // namespace sim_detail

@@ -14,7 +14,7 @@ namespace npu_sim {
 inline void set_mask(const char* api, Site site, const MaskRegister& value) {
     start(Pipe::S, api, site);
     mask_register() = value;
-    finish_scalar(1);
+    finish_scalar(cycles_of(Cost::Mask));
 }
 
 }  // namespace npu_sim

@@ -40,6 +40,16 @@ private:
     I value_;
 };
 
+// The other side of +=, which may be negative, and where it stands.
+struct Amount {
+    template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
+    constexpr Amount(V v, NPU_SIM_SITE) : value(int64_t(v)), site(site) {}
+    template <class J, Rule other>
+    constexpr Amount(const Field<J, other>& field, NPU_SIM_SITE) : Amount(J(field), site) {}
+    int64_t value;
+    Site site;
+};
+
 // The field: an integer that is assigned through Fitting.
 template <class I, Rule rule>
 class Field {
@@ -52,7 +62,34 @@ public:
     }
     constexpr operator I() const { return value_; }
 
+    constexpr Field& operator+=(const Amount& b) { return put(wide() + b.value, b.site); }
+    constexpr Field& operator-=(const Amount& b) { return put(wide() - b.value, b.site); }
+    constexpr Field& operator*=(const Amount& b) { return put(wide() * b.value, b.site); }
+    constexpr Field& operator/=(const Amount& b) { return put(wide() / b.value, b.site); }
+    constexpr Field& operator%=(const Amount& b) { return put(wide() % b.value, b.site); }
+    constexpr Field& operator<<=(const Amount& b) { return put(wide() << b.value, b.site); }
+    constexpr Field& operator>>=(const Amount& b) { return put(wide() >> b.value, b.site); }
+    constexpr Field& operator|=(const Amount& b) { return put(wide() | b.value, b.site); }
+    constexpr Field& operator&=(const Amount& b) { return put(wide() & b.value, b.site); }
+    constexpr Field& operator^=(const Amount& b) { return put(wide() ^ b.value, b.site); }
+    // These have no argument to tell their line by.
+    constexpr Field& operator++() { return put(wide() + 1, kNowhere); }
+    constexpr Field& operator--() { return put(wide() - 1, kNowhere); }
+    constexpr I operator++(int) {
+        const I before = value_;
+        ++*this;
+        return before;
+    }
+    constexpr I operator--(int) {
+        const I before = value_;
+        --*this;
+        return before;
+    }
+
 private:
+    static constexpr Site kNowhere{"kernel", 0};
+    constexpr int64_t wide() const { return int64_t(value_); }
+    constexpr Field& put(int64_t value, Site site) { return *this = Fitting<I, rule>(value, site); }
     I value_ = 0;
 };
 

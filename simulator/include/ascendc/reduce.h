@@ -8,7 +8,7 @@
 // rounds each sum. Masked lanes take no part; where a result has none, dst stays (a block or pair is 0 on
 // Ascend950). ReduceSum then adds the repeats: one after another (count form on Ascend910B), by a second
 // tree, or lane by lane before the tree (Ascend950, count form of 256 .. 1024 bytes).
-// Cost: three cycles a repeat, two for blocks and pairs (guesses). ReduceSum's count form on Ascend910B
+// Cost: a whole repeat's reduction, less for blocks and pairs. ReduceSum's count form on Ascend910B
 // waits for the vector unit and stores by scalar.
 #pragma once
 
@@ -68,7 +68,7 @@ inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
 // Each repeat's groups of kGroup lanes give an element each; a repeat's results lie together.
 template <uint32_t kGroup, class T>
 void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                   int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t alignment, double cycles) {
+                   int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t alignment, Cost cost) {
     static_assert(NPU_SIM_FLOATING, "reductions: this SoC does not have them for this type");
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kGroups = kLanes / kGroup;
     check_int_stride("dstRepStride", dst_stride);
@@ -126,23 +126,25 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
             if (any || kFillsEmpty) std::memcpy(ub() + place(r, g), &sum, sizeof sum);
         }
     }
-    finish_vector(lanes.repeats(), cycles, lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
 }
 
 template <class T>
 void reduce_whole(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
                   int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
-    reduce_groups<kRepeatBytes / sizeof(T)>(dst, src, lanes, dst_stride, src_block, src_repeat, sizeof(T), 3);
+    reduce_groups<kRepeatBytes / sizeof(T)>(dst, src, lanes, dst_stride, src_block, src_repeat, sizeof(T),
+                                            Cost::WholeReduce);
 }
 template <class T>
 void reduce_blocks(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
                    int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
-    reduce_groups<kBlockBytes / sizeof(T)>(dst, src, lanes, dst_stride, src_block, src_repeat, 8 * sizeof(T), 2);
+    reduce_groups<kBlockBytes / sizeof(T)>(dst, src, lanes, dst_stride, src_block, src_repeat, 8 * sizeof(T),
+                                           Cost::BlockReduce);
 }
 template <class T>
 void reduce_pairs(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
                   int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
-    reduce_groups<2>(dst, src, lanes, dst_stride, src_block, src_repeat, kBlockBytes, 2);
+    reduce_groups<2>(dst, src, lanes, dst_stride, src_block, src_repeat, kBlockBytes, Cost::BlockReduce);
 }
 
 // ---- ReduceSum: everything into one element ------------------------------------------------------------
@@ -225,9 +227,14 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     }
     const T sum = sum_of_sums(repeat_sums(src, layout_of(from, lanes), lanes, order == RepeatOrder::Lanewise),
                               order == RepeatOrder::Sequential);
-    constexpr double kCycles = 3;
+    const double cycles = cycles_of(Cost::WholeReduce);
+    if (lanes.is_count_form()) {
+        uint64_t register_bits = 0;
+        std::memcpy(&register_bits, &sum, sizeof sum);
+        set_sum_register(register_bits);  // ready: the count form waits for it
+    }
     if (order == RepeatOrder::Sequential) {  // the sum is a register's: a scalar stores it
-        finish_vector(lanes.repeats(), kCycles, true);
+        finish_vector(lanes.repeats(), cycles, true);
         auto hand_over = [site](Pipe a, Pipe b) {
             const int32_t event = fetch_event(a, b, site);
             set_flag(a, b, event, "ReduceSum", site);
@@ -237,15 +244,14 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
         start(Pipe::S, "ReduceSum", site);
         writes("dst", dst.view(), &result, 1);
         std::memcpy(ub() + result.begin, &sum, sizeof sum);
-        constexpr double kStore = 30;  // guess, as GetValue
-        finish_scalar(kStore);
+        finish_scalar(cycles_of(Cost::ScalarUb));
         hand_over(Pipe::S, Pipe::V);
         hand_over(Pipe::S, Pipe::MTE3);
         return;
     }
     writes("dst", dst.view(), &result, 1);
     std::memcpy(ub() + result.begin, &sum, sizeof sum);
-    finish_vector(lanes.repeats() + (lanes.repeats() > 1), kCycles, lanes.is_count_form());
+    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.is_count_form());
 }
 
 }  // namespace npu_sim
@@ -377,5 +383,11 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
         npu_sim::repeat_lanes<true>("ReduceSum", sizeof(T), mask, uint64_t(repeatTime), sim_detail::kMostSumRepeats),
         srcRepStride, site);
 }
+
+// The bits of the last sum that ReduceSum's count form left in its register.
+inline int64_t GetReduceRepeatSumSpr(NPU_SIM_SITE) {
+    return int64_t(npu_sim::sum_register("GetReduceRepeatSumSpr", site));
+}
+inline int64_t GetAccVal(NPU_SIM_SITE) { return int64_t(npu_sim::sum_register("GetAccVal", site)); }
 
 }  // namespace AscendC

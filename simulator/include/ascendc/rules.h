@@ -1,11 +1,12 @@
 // Every rule the simulator holds a kernel to, as data: identifier, what it asks, what it rests on.
 // docs/simulator.md lists the same table (a test compares them), and each has a test that breaks it.
+// Advice only ever warns: it is about what is legal and yet seldom meant.
 #pragma once
 
 namespace npu_sim {
 
-// NPU_SIM_RULE(name, identifier, what must hold, basis)
-#define NPU_SIM_RULES(NPU_SIM_RULE)                                                                                    \
+// NPU_SIM_RULE(name, identifier, what must hold, basis), NPU_SIM_ADVICE the same
+#define NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_ADVICE)                                                                    \
     NPU_SIM_RULE(Align01, "SIM-ALIGN-01", "a UB operand starts on a 32-byte boundary", "CPU debug checks")             \
     NPU_SIM_RULE(Align02, "SIM-ALIGN-02", "a reduction's or a gather's UB operand has its own alignment",              \
                  "CPU debug checks")                                                                                   \
@@ -16,6 +17,8 @@ namespace npu_sim {
                  "GmAlloc's guard page")                                                                               \
     NPU_SIM_RULE(Bounds04, "SIM-BOUNDS-04", "the guard zones around GM tensors stay as they were",                     \
                  "GmAlloc's guard page")                                                                               \
+    NPU_SIM_RULE(Bounds05, "SIM-BOUNDS-05", "GM bytes touched lie inside what SetGlobalBuffer was given, if a size",   \
+                 "GlobalTensor's size checks")                                                                         \
     NPU_SIM_RULE(Count01, "SIM-COUNT-01", "a plain DataCopy moves whole 32-byte blocks (the rest is dropped)",         \
                  "DataCopy")                                                                                           \
     NPU_SIM_RULE(Count02, "SIM-COUNT-02", "a copy's blockCount and blockLen are not zero where that is no NOP",        \
@@ -52,6 +55,8 @@ namespace npu_sim {
     NPU_SIM_RULE(Event05, "SIM-EVENT-05", "no flag is left set at exit", "SetFlag")                                    \
     NPU_SIM_RULE(Event06, "SIM-EVENT-06", "an event's pipes are two different pipes of an AI vector core",             \
                  "HardEvent")                                                                                          \
+    NPU_SIM_ADVICE(Event07, "SIM-EVENT-07", "a number of one's own is 0 .. 5, of a kind no queue or allocation has",   \
+                   "SetFlag, FetchEventID")                                                                            \
     NPU_SIM_RULE(Buffer01, "SIM-BUFFER-01", "InitBuffer has a length, a number 1 .. 64, and is called once",           \
                  "InitBuffer")                                                                                         \
     NPU_SIM_RULE(Buffer02, "SIM-BUFFER-02", "all buffers together fit UB", "InitBuffer")                               \
@@ -75,6 +80,8 @@ namespace npu_sim {
                  "GlobalTensor::SetValue")                                                                             \
     NPU_SIM_RULE(Core04, "SIM-CORE-04", "the result does not depend on the order of the cores", "project rule")        \
     NPU_SIM_RULE(Core05, "SIM-CORE-05", "the block count is 1 .. 65535", "block dim")                                  \
+    NPU_SIM_ADVICE(Core06, "SIM-CORE-06", "there are no more blocks than cores: the rest wait for a second wave",      \
+                   "block dim")                                                                                        \
     NPU_SIM_RULE(Gm01, "SIM-GM-01", "an input is not written", "project rule")                                         \
     NPU_SIM_RULE(Gm02, "SIM-GM-02", "scalar writes to GM leave the cache before a copy reads them and before the end", \
                  "DataCacheCleanAndInvalid")                                                                           \
@@ -83,14 +90,15 @@ namespace npu_sim {
     NPU_SIM_RULE(Index01, "SIM-INDEX-01", "gather and scatter offsets are element multiples inside the source",        \
                  "Gather")                                                                                             \
     NPU_SIM_RULE(Work01, "SIM-WORK-01", "a work tensor is as large as the instruction needs", "ReduceSum")             \
-    NPU_SIM_RULE(Tiling01, "SIM-TILING-01", "the tiling struct fits the data the host passed", "GET_TILING_DATA")      \
+    NPU_SIM_RULE(Tiling01, "SIM-TILING-01", "the tiling struct has as many bytes as the host passed",                  \
+                 "GET_TILING_DATA")                                                                                    \
     NPU_SIM_RULE(Tiling02, "SIM-TILING-02", "the launch's tiling key has a TILING_KEY_IS branch", "TILING_KEY_IS")     \
     NPU_SIM_RULE(State01, "SIM-STATE-01", "atomic mode is off at exit", "SetAtomicNone")                               \
     NPU_SIM_RULE(State02, "SIM-STATE-02", "an atomic copy's elements have the type of SetAtomicAdd", "SetAtomicAdd")
 
 enum class Rule {
 #define NPU_SIM_RULE(name, id, text, basis) name,
-    NPU_SIM_RULES(NPU_SIM_RULE)
+    NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_RULE)
 #undef NPU_SIM_RULE
 };
 

@@ -42,16 +42,42 @@ struct UbView {
     uint32_t generation = 0;  // of the buffer when the tensor was taken from it
 };
 
+// What SetGlobalBuffer was given, [begin, end); end 0: it was given no size.
+struct GmView {
+    uintptr_t begin = 0, end = 0;
+};
+
 // Starts an instruction; everything up to finish() belongs to it.
 NPU_SIM_API void start(Pipe pipe, const char* api, Site site);
 // The instruction touches these bytes of the operand: bounds, poison and order are checked.
 NPU_SIM_API void reads(const char* operand, const UbView& view, const Range* ranges, size_t n);
 NPU_SIM_API void writes(const char* operand, const UbView& view, const Range* ranges, size_t n);
 // The same for global memory.
-NPU_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes);
-NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes);
+NPU_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
+NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
+// An instruction of its own: the scalar unit takes a reference to an element of UB. If its bytes differ when
+// the next instruction starts it was written, else read.
+NPU_SIM_API void scalar_reference(const UbView& view, Range range, Site site);
 // These bytes, just written, hold nothing a kernel may rely on (a copy's filler).
 NPU_SIM_API void poison(const Range& range);
+
+// What the SoC's profile says that a part of an instruction costs.
+enum class Cost : uint8_t {
+    Repeat,
+    ThreeReads,
+    Division,
+    Function,
+    GatherMask,
+    WholeReduce,
+    BlockReduce,
+    GatheredElement,
+    IndexStore,
+    IndexAddition,
+    Mask,
+    ScalarUb,
+    ScalarGm
+};
+NPU_SIM_API double cycles_of(Cost cost);
 
 // Ends it with its price: vector cycles, or a transfer's size.
 NPU_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask = false);
@@ -111,6 +137,10 @@ NPU_SIM_API UbView buffer_view(int32_t buffer, Site site);
 
 NPU_SIM_API int64_t block_index();
 NPU_SIM_API int64_t block_count();
+NPU_SIM_API void set_sum_register(uint64_t bits);  // inside the vector instruction that leaves its sum there
+NPU_SIM_API uint64_t sum_register(const char* api, Site site);
+NPU_SIM_API void set_system_workspace(uint8_t* address);
+NPU_SIM_API uint8_t* system_workspace();
 NPU_SIM_API bool saturates();                        // half overflow: clamp instead of infinity
 NPU_SIM_API void uses_reserved_ub(const char* api);  // an API whose scratch is the top 8 KiB
 
@@ -133,7 +163,10 @@ NPU_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // ins
 // ---- tiling -----------------------------------------------------------------------------------
 
 NPU_SIM_API bool tiling_key_is(uint64_t key, NPU_SIM_SITE);
-NPU_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, uint64_t offset, Site site);
-NPU_SIM_API void register_tiling(uint64_t bytes);
+NPU_SIM_API void register_tiling(uint64_t bytes, Site site);
+NPU_SIM_API void expect_tiling(uint64_t bytes, Site site);  // the whole struct, whatever is read of it
+// gm, where so many bytes of the launch's tiling data lie there; else null.
+NPU_SIM_API const void* tiling_data(const void* gm, uint64_t bytes, Site site);
+NPU_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site);
 
 }  // namespace npu_sim

@@ -4,7 +4,7 @@
 // 64 lanes a repeat then, and each operand's strides are its own.
 // Meaning: half in float, rounded once; Axpy rounds the product and then the sum (half sources with a
 // float destination: the product is kept in float).
-// Cost: one cycle a repeat, Axpy two.
+// Cost: a plain repeat, Axpy one that reads its destination too.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -20,8 +20,8 @@ namespace AscendC {
         static_assert(NPU_SIM_ARITHMETIC, #Name ": this SoC does not have it for this type");                     \
         const auto s = npu_sim::Arithmetic<T>::widen(scalar);                                                     \
         npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                 \
-                                 npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes, 1,       \
-                                 [s](auto a) { return decltype(a)(expr); });                                      \
+                                 npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,          \
+                                 npu_sim::Cost::Repeat, [s](auto a) { return decltype(a)(expr); });               \
     }                                                                                                             \
     }                                                                                                             \
     template <class T, bool isSetMask = true>                                                                     \
@@ -61,7 +61,8 @@ void AxpyLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src, U scalar, c
     const float s = npu_sim::Arithmetic<U>::widen(scalar);
     const npu_sim::Arithmetic<T> type;
     npu_sim::unary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                            npu_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes, 2,
+                            npu_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
+                            npu_sim::Cost::ThreeReads,
                             [=](float a, float d) { return type.widen(type.narrow(a * s)) + d; });
 }
 

@@ -3,7 +3,7 @@
 // Rules: half and float; operands on 32 bytes. Modes: 0 (tensors; the first repeat's bits serve every
 // repeat), 1 (scalar) and 2 (tensors), whose bits follow each other, 256 bytes / element of them a repeat.
 // Modes 1 and 2 use the top 8 KiB of UB, but not on Ascend950.
-// Meaning: dst[i] = bit i ? src0[i] : src1[i].   Cost: one cycle a repeat (a guess).
+// Meaning: dst[i] = bit i ? src0[i] : src1[i].   Cost: a plain repeat.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -43,7 +43,7 @@ void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const
                 d[i] = selected[(lane + i) / 8] >> (lane + i) % 8 & 1 ? s[i] : other(r, lane + i);
         });
     }
-    finish_vector(lanes.repeats(), 1, lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
 }
 
 template <class T, class U>

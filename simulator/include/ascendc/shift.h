@@ -2,7 +2,7 @@
 //
 // Rules: int16, uint16, int32, uint32; not on Ascend310P. The scalar is 0 .. bits of the type.
 // Meaning: left fills with zeros; right is arithmetic for signed types, logical for unsigned ones.
-// Cost: one cycle a repeat.
+// Cost: a plain repeat.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -22,7 +22,8 @@ void shift_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar,
                         static_cast<long long>(kBits), static_cast<long long>(scalar));
     const int by = int(scalar);
     npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                             npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes, 1, [by](T a) {
+                             npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
+                             npu_sim::Cost::Repeat, [by](T a) {
                                  // In 64 bits, so that a shift by all bits is defined.
                                  return kLeft ? T(uint64_t(a) << by) : T(int64_t(a) >> by);
                              });

@@ -47,5 +47,6 @@ void DataSyncBarrier() {
 
 inline int64_t GetBlockIdx() { return npu_sim::block_index(); }
 inline int64_t GetBlockNum() { return npu_sim::block_count(); }
+inline int64_t GetSubBlockIdx() { return 0; }  // vector cores alone: none is another's second
 
 }  // namespace AscendC

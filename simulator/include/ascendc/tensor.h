@@ -38,7 +38,7 @@ public:
         npu_sim::reads("tensor", view_, &r, 1);
         T value;
         std::memcpy(&value, npu_sim::ub() + r.begin, sizeof value);
-        npu_sim::finish_scalar(kScalarCycles);
+        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarUb));
         return value;
     }
     template <class U>
@@ -48,17 +48,20 @@ public:
         npu_sim::writes("tensor", view_, &r, 1);
         const T converted = T(value);
         std::memcpy(npu_sim::ub() + r.begin, &converted, sizeof converted);
-        npu_sim::finish_scalar(kScalarCycles);
+        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarUb));
     }
-    // Reads only: what the kernels here need of operator().
-    T operator()(uint32_t index, NPU_SIM_SITE) const { return GetValue(index, site); }
+    // A reference: what is done with it, the core finds out before its next instruction.
+    T& operator()(uint32_t index, NPU_SIM_SITE) const {
+        const npu_sim::Range r = range_of(index);
+        npu_sim::scalar_reference(view_, r, site);
+        return *reinterpret_cast<T*>(npu_sim::ub() + r.begin);
+    }
 
     // The simulator's own.
     const npu_sim::UbView& view() const { return view_; }
     T* data() const { return reinterpret_cast<T*>(npu_sim::ub() + view_.addr); }
 
 private:
-    static constexpr double kScalarCycles = 30;
     npu_sim::Range range_of(uint32_t index) const {
         const uint32_t begin = view_.addr + index * uint32_t(sizeof(T));
         return {begin, begin + uint32_t(sizeof(T))};
@@ -74,6 +77,7 @@ public:
     void SetGlobalBuffer(T* address, uint64_t elements) {
         address_ = address;
         elements_ = elements;
+        view_ = {uintptr_t(address), elements ? uintptr_t(address + elements) : 0};
     }
     void SetGlobalBuffer(T* address) { SetGlobalBuffer(address, 0); }
     const T* GetPhyAddr() const { return address_; }
@@ -91,10 +95,10 @@ public:
     }
     T GetValue(uint64_t offset, NPU_SIM_SITE) const {
         npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::GetValue", site);
-        npu_sim::reads_gm("tensor", uintptr_t(address_ + offset), sizeof(T));
+        npu_sim::reads_gm("tensor", uintptr_t(address_ + offset), sizeof(T), view_);
         T value;
         std::memcpy(&value, address_ + offset, sizeof value);
-        npu_sim::finish_scalar(kScalarCycles);
+        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
         return value;
     }
     T operator()(uint64_t offset, NPU_SIM_SITE) const {
@@ -104,17 +108,20 @@ public:
     // Into the scalar unit's cache: DataCacheCleanAndInvalid takes it to GM.
     void SetValue(uint64_t offset, T value, NPU_SIM_SITE) const {
         npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::SetValue", site);
-        npu_sim::writes_gm("tensor", uintptr_t(address_ + offset), sizeof(T));
+        npu_sim::writes_gm("tensor", uintptr_t(address_ + offset), sizeof(T), view_);
         npu_sim::write_through_cache(uintptr_t(address_ + offset), sizeof(T));
         std::memcpy(address_ + offset, &value, sizeof value);
-        npu_sim::finish_scalar(kScalarCycles);
+        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
     }
+
+    // The simulator's own.
     T* data() const { return address_; }
+    const npu_sim::GmView& view() const { return view_; }
 
 private:
-    static constexpr double kScalarCycles = 60;  // a miss of the scalar cache costs more, a hit less
     T* address_ = nullptr;
     uint64_t elements_ = 0;
+    npu_sim::GmView view_;
 };
 
 template <class T, CacheLine line, DcciDst destination>

@@ -3,7 +3,7 @@
 // Rules: as for binary.h. half and float; Relu also int32; Not int16 and uint16; Neg on Ascend950 only.
 // Meaning: in float (Exp and Ln in double), rounded once. Rsqrt and Reciprocal are approximations: the
 // documents promise no more than about 1e-4 in float, 1e-3 in half, so they come with 13 and 10 bits here.
-// Cost: one cycle a repeat; Exp, Ln, Sqrt, Rsqrt and Reciprocal four (a guess).
+// Cost: a plain repeat; Exp, Ln, Sqrt, Rsqrt and Reciprocal a function's.
 #pragma once
 
 #include <cmath>
@@ -30,45 +30,45 @@ inline float approximately(float f) {
 namespace AscendC {
 
 // The three call forms. allowed: a condition on T; expr: of a.
-#define NPU_SIM_UNARY(Name, allowed, cycles, expr)                                                               \
-    namespace sim_detail {                                                                                       \
-    template <class T>                                                                                           \
-    void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::Lanes& lanes,          \
-                     const UnaryRepeatParams& p = {}) {                                                          \
-        static_assert(allowed, #Name ": this SoC does not have it for this type");                               \
-        npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                \
-                                 npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes, cycles, \
-                                 [](auto a) { return decltype(a)(expr); });                                      \
-    }                                                                                                            \
-    }                                                                                                            \
-    template <class T>                                                                                           \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, NPU_SIM_SITE) {        \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
-        sim_detail::Name##Lanes(dst, src, npu_sim::count_lanes<true>(sizeof(T), count));                         \
-    }                                                                                                            \
-    template <class T, bool isSetMask = true>                                                                    \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,                               \
-              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {             \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
-        sim_detail::Name##Lanes(dst, src, npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime),  \
-                                params);                                                                         \
-    }                                                                                                            \
-    template <class T, bool isSetMask = true>                                                                    \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],                             \
-              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {             \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
-        sim_detail::Name##Lanes(dst, src, npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime),  \
-                                params);                                                                         \
+#define NPU_SIM_UNARY(Name, allowed, cost, expr)                                                                \
+    namespace sim_detail {                                                                                      \
+    template <class T>                                                                                          \
+    void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::Lanes& lanes,         \
+                     const UnaryRepeatParams& p = {}) {                                                         \
+        static_assert(allowed, #Name ": this SoC does not have it for this type");                              \
+        npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},               \
+                                 npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,        \
+                                 npu_sim::Cost::cost, [](auto a) { return decltype(a)(expr); });                \
+    }                                                                                                           \
+    }                                                                                                           \
+    template <class T>                                                                                          \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, NPU_SIM_SITE) {       \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                          \
+        sim_detail::Name##Lanes(dst, src, npu_sim::count_lanes<true>(sizeof(T), count));                        \
+    }                                                                                                           \
+    template <class T, bool isSetMask = true>                                                                   \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,                              \
+              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {            \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                          \
+        sim_detail::Name##Lanes(dst, src, npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
+                                params);                                                                        \
+    }                                                                                                           \
+    template <class T, bool isSetMask = true>                                                                   \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],                            \
+              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {            \
+        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                          \
+        sim_detail::Name##Lanes(dst, src, npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
+                                params);                                                                        \
     }
 
-NPU_SIM_UNARY(Abs, NPU_SIM_FLOATING, 1, std::fabs(a))
-NPU_SIM_UNARY(Exp, NPU_SIM_FLOATING, 4, std::exp(double(a)))
-NPU_SIM_UNARY(Ln, NPU_SIM_FLOATING, 4, std::log(double(a)))
-NPU_SIM_UNARY(Sqrt, NPU_SIM_FLOATING, 4, std::sqrt(a))
-NPU_SIM_UNARY(Rsqrt, NPU_SIM_FLOATING, 4, npu_sim::approximately<T>(1.0f / std::sqrt(a)))
-NPU_SIM_UNARY(Reciprocal, NPU_SIM_FLOATING, 4, npu_sim::approximately<T>(1.0f / a))
-NPU_SIM_UNARY(Relu, NPU_SIM_FLOATING || (std::is_same_v<T, int32_t>), 1, a > 0 ? a : 0)
-NPU_SIM_UNARY(Not, NPU_SIM_BITWISE, 1, ~a)
-NPU_SIM_UNARY(Neg, npu_sim::kIs950&& NPU_SIM_ARITHMETIC, 1, -a)
+NPU_SIM_UNARY(Abs, NPU_SIM_FLOATING, Repeat, std::fabs(a))
+NPU_SIM_UNARY(Exp, NPU_SIM_FLOATING, Function, std::exp(double(a)))
+NPU_SIM_UNARY(Ln, NPU_SIM_FLOATING, Function, std::log(double(a)))
+NPU_SIM_UNARY(Sqrt, NPU_SIM_FLOATING, Function, std::sqrt(a))
+NPU_SIM_UNARY(Rsqrt, NPU_SIM_FLOATING, Function, npu_sim::approximately<T>(1.0f / std::sqrt(a)))
+NPU_SIM_UNARY(Reciprocal, NPU_SIM_FLOATING, Function, npu_sim::approximately<T>(1.0f / a))
+NPU_SIM_UNARY(Relu, NPU_SIM_FLOATING || (std::is_same_v<T, int32_t>), Repeat, a > 0 ? a : 0)
+NPU_SIM_UNARY(Not, NPU_SIM_BITWISE, Repeat, ~a)
+NPU_SIM_UNARY(Neg, npu_sim::kIs950&& NPU_SIM_ARITHMETIC, Repeat, -a)
 
 }  // namespace AscendC

@@ -1,4 +1,4 @@
-// The kernel's workspace argument: the simulator's has no system part.
+// The kernel's workspace argument: the simulator's has no system part, so the user's is all of it.
 #pragma once
 
 #include "ascendc/types.h"
@@ -6,7 +6,8 @@
 namespace AscendC {
 
 inline GM_ADDR GetUserWorkspace(GM_ADDR workspace) { return workspace; }
-inline void SetSysWorkSpace(GM_ADDR) {}
-inline void SetSysWorkspace(GM_ADDR) {}
+inline void SetSysWorkspace(GM_ADDR workspace) { npu_sim::set_system_workspace(workspace); }
+inline void SetSysWorkSpace(GM_ADDR workspace) { SetSysWorkspace(workspace); }
+inline GM_ADDR GetSysWorkSpacePtr() { return npu_sim::system_workspace(); }  // null until one of them was called
 
 }  // namespace AscendC

@@ -28,7 +28,7 @@ KERNEL(each_core_writes_its_own) {
 
 KERNEL(cores_write_over_each_other) {
     Ub ub(256);
-    DataCopy(global<float>(y)[uint32_t(GetBlockIdx()) * 56], ub.at<float>(0, 64), 64);  // breaks SIM-CORE-01: `dst` writes bytes [224, 256) of GM `y`, which another core wrote
+    DataCopy(global<float>(y)[uint32_t(GetBlockIdx()) * 56], ub.at<float>(0, 64), 64);  // breaks SIM-CORE-01: `dst` writes bytes [224, 256) of GM `y`, which core 0 wrote by DataCopy at @.
 }
 
 KERNEL(cores_add_to_the_same) {
@@ -49,7 +49,7 @@ KERNEL(cores_read_their_neighbour) {
     Ub ub(256);
     const uint32_t mine = uint32_t(GetBlockIdx()), other = 1 - mine;
     LocalTensor<float> t = ub.at<float>(0, 64);
-    DataCopy(t, global<float>(y)[other * 64], 64);  // breaks SIM-CORE-02: `src` reads bytes [0, 256) of GM `y`, which another core writes
+    DataCopy(t, global<float>(y)[other * 64], 64);  // breaks SIM-CORE-02: `src` reads bytes [0, 256) of GM `y`, which core 0 wrote by DataCopy at @+2.
     order<HardEvent::MTE2_MTE3>();
     DataCopy(global<float>(y)[mine * 64], t, 64);
 }
@@ -60,7 +60,7 @@ KERNEL(core_writes_what_another_read) {
     if (GetBlockIdx() == 0)
         DataCopy(t, global<float>(y), 64);
     else
-        DataCopy(global<float>(y), t, 64);  // breaks SIM-CORE-02: `dst` writes bytes [0, 256) of GM `y`, which another core read
+        DataCopy(global<float>(y), t, 64);  // breaks SIM-CORE-02: `dst` writes bytes [0, 256) of GM `y`, which core 0 read by DataCopy at @-2.
 }
 
 KERNEL(core_reads_what_another_wrote) {
@@ -69,7 +69,7 @@ KERNEL(core_reads_what_another_wrote) {
     if (GetBlockIdx() == 0)
         DataCopy(global<float>(y), t, 64);
     else
-        DataCopy(t, global<float>(y), 64);  // breaks SIM-CORE-02: GM `y`, which another core writes
+        DataCopy(t, global<float>(y), 64);  // breaks SIM-CORE-02: GM `y`, which core 0 wrote by DataCopy at @-2.
 }
 
 // 64-byte lines: sixteen floats.
@@ -81,7 +81,7 @@ KERNEL(scalars_of_two_cores_in_two_lines) {
 
 KERNEL(scalars_of_two_cores_in_one_line) {
     GlobalTensor<float> out = global<float>(y)[uint32_t(GetBlockIdx()) * 8];
-    out.SetValue(0, 1.0f);  // breaks SIM-CORE-03: 64-byte line of GM
+    out.SetValue(0, 1.0f);  // breaks SIM-CORE-03: this 64-byte line of GM is one that core 0 wrote by GlobalTensor::SetValue at @.
     DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(out);
 }
 
@@ -89,7 +89,7 @@ KERNEL(scalar_beside_a_copy_of_another_core) {
     Ub ub(256);
     GlobalTensor<float> out = global<float>(y);
     if (GetBlockIdx() == 1) {
-        DataCopy(out[8], ub.at<float>(0, 8), 8);  // breaks SIM-CORE-03: written by scalars of core 0
+        DataCopy(out[8], ub.at<float>(0, 8), 8);  // breaks SIM-CORE-03: is one that core 0 wrote by GlobalTensor::SetValue at @+2.
     } else {
         out.SetValue(0, 1.0f);
         DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(out);
@@ -116,4 +116,13 @@ KERNEL(more_cores_than_there_may_be) {
 
 KERNEL(no_core) {
     (void)GetBlockNum();  // breaks SIM-CORE-05 (no line): but got 0
+}
+
+// The chip has 48 cores.
+KERNEL(as_many_blocks_as_cores) {
+    (void)GetBlockNum();  // keeps SIM-CORE-06
+}
+
+KERNEL(more_blocks_than_cores) {
+    (void)GetBlockNum();  // warns SIM-CORE-06 (no line): at most the 48 cores of Ascend910B1 but got 1000: they run in 21 waves.
 }

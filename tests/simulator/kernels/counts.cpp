@@ -107,3 +107,32 @@ KERNEL(padding_of_64_bits) {
     Ub ub(1024);
     DataCopyPad(ub.at<int64_t>(0, 32), global<int64_t>(x), {1, 8, 0, 0, 0}, {true, 0, 3, 1});  // breaks SIM-PAD-01
 }
+
+// ---- fields counted up ---------------------------------------------------------------------------------
+
+KERNEL(fields_counted_up_to_what_fits) {
+    Ub ub(1024);
+    DataCopyParams params(0, 0, 1, 9);
+    params.blockCount++;
+    params.blockLen += 3;
+    params.blockLen <<= 1;
+    params.blockLen -= params.blockCount;
+    --params.srcStride;
+    params.dstStride %= 3;
+    DataCopy(ub.at<float>(0, 40), global<float>(x), params);  // keeps SIM-COUNT-03
+}
+
+KERNEL(field_raised_past_what_fits) {
+    DataCopyParams params(1, 1, 0, 0);
+    params.blockLen += 65535;  // breaks SIM-COUNT-03: the value must be 0 .. 65535 but got 65536.
+}
+
+KERNEL(field_lowered_below_what_fits) {
+    DataCopyParams params(1, 1, 0, 0);
+    params.srcStride -= 1;  // breaks SIM-COUNT-03: but got -1.
+}
+
+KERNEL(field_counted_up_past_what_fits) {
+    DataCopyParams params(65535, 1, 0, 0);
+    params.blockCount++;  // breaks SIM-COUNT-03 (no line): but got 65536.
+}

@@ -77,6 +77,7 @@ KERNEL(wait_twice) {
 
 KERNEL(last_id) {
     TPipe pipe;
+    for (int32_t i = 0; i < 8; ++i) pipe.AllocEventID<HardEvent::V_S>();
     SetFlag<HardEvent::V_S>(7);  // keeps SIM-EVENT-03
     WaitFlag<HardEvent::V_S>(7);
 }
@@ -151,4 +152,43 @@ KERNEL(event_of_two_pipes) {
 KERNEL(event_of_one_pipe) {
     TPipe pipe;
     npu_sim::set_flag(npu_sim::Pipe::V, npu_sim::Pipe::V, 0, "SetFlag", npu_sim::Site::here());  // breaks SIM-EVENT-06: V_V is no event
+}
+
+KERNEL(number_of_its_own) {
+    TPipe pipe;
+    SetFlag<HardEvent::MTE2_V>(EVENT_ID5);  // keeps SIM-EVENT-07
+    WaitFlag<HardEvent::MTE2_V>(EVENT_ID5);
+}
+
+KERNEL(number_of_the_compiler) {
+    TPipe pipe;
+    SetFlag<HardEvent::MTE2_V>(EVENT_ID6);  // warns SIM-EVENT-07: event ids 6 and 7 are the compiler's, but this is 6.
+    WaitFlag<HardEvent::MTE2_V>(EVENT_ID6);
+}
+
+// The queue's events are V_MTE2 and MTE2_V.
+KERNEL(number_of_its_own_before_a_queues) {
+    Queues<> q;
+    SetFlag<HardEvent::V_MTE2>(EVENT_ID3);  // warns SIM-EVENT-07: V_MTE2 event ids are also dealt out
+    WaitFlag<HardEvent::V_MTE2>(EVENT_ID3);
+    LocalTensor<float> a = q.in.AllocTensor<float>();
+    q.in.FreeTensor(a);
+}
+
+KERNEL(number_of_its_own_after_a_fetched_one) {
+    TPipe pipe;
+    order<HardEvent::V_MTE3>();
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);  // warns SIM-EVENT-07: V_MTE3 event ids are also dealt out
+    WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+}
+
+KERNEL(numbers_that_were_dealt_out) {
+    Queues<> q;
+    const TEventID id = q.pipe.AllocEventID<HardEvent::V_MTE2>();
+    SetFlag<HardEvent::V_MTE2>(id);  // keeps SIM-EVENT-07
+    WaitFlag<HardEvent::V_MTE2>(id);
+    q.pipe.ReleaseEventID<HardEvent::V_MTE2>(id);
+    order<HardEvent::V_MTE2>();
+    LocalTensor<float> a = q.in.AllocTensor<float>();
+    q.in.FreeTensor(a);
 }

@@ -16,7 +16,7 @@ KERNEL(v_reads_what_mte2_writes) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     DataCopy(t, global<float>(x), 64);
-    Add(t[64], t, t, 64);  // breaks SIM-HAZARD-01: V read of `src0` (UB bytes [0, 256)) at @ is not ordered after the MTE2 write by DataCopy at @-1: EnQue/DeQue, FreeTensor/AllocTensor or MTE2_V event missing.
+    Add(t[64], t, t, 64);  // breaks SIM-HAZARD-01: V read of `src0` (UB bytes [0, 256)) at @ is not ordered after the MTE2 write by DataCopy at @-1: MTE2_V event missing.
 }
 
 KERNEL(v_writes_over_what_mte2_writes) {
@@ -30,7 +30,7 @@ KERNEL(mte2_writes_over_what_v_reads) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     Add(t[64], t, t, 64);
-    DataCopy(t, global<float>(x), 64);  // breaks SIM-HAZARD-01: MTE2 write of `dst` (UB bytes [0, 256)) at @ is not ordered after the V read by Add at @-1: EnQue/DeQue, FreeTensor/AllocTensor or V_MTE2 event missing.
+    DataCopy(t, global<float>(x), 64);  // breaks SIM-HAZARD-01: MTE2 write of `dst` (UB bytes [0, 256)) at @ is not ordered after the V read by Add at @-1: V_MTE2 event missing.
 }
 
 KERNEL(mte2_writes_over_what_v_read) {
@@ -46,6 +46,40 @@ KERNEL(mte2_writes_over_what_v_writes) {
     LocalTensor<float> t = ub.at<float>(0, 256);
     Add(t[64], t, t, 64);
     DataCopy(t[64], global<float>(x), 64);  // breaks SIM-HAZARD-01: V write by Add
+}
+
+// With the flag back, each round's copy knows the last one complete by way of V: no barrier is missing.
+KERNEL(mte2_fills_again_what_v_reads) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    for (int32_t i = 0; i < 2; ++i) {
+        DataCopy(t, global<float>(x)[i * 64], 64);  // breaks SIM-HAZARD-01: MTE2 write of `dst` (UB bytes [0, 256)) at @ is not ordered after the V read by Adds at @+2: V_MTE2 event missing.
+        order<HardEvent::MTE2_V>();
+        Adds(t[64], t, 1.0f, 64);
+        PipeBarrier<PIPE_V>();
+    }
+}
+
+KERNEL(mte2_fills_again_what_v_has_read) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    for (int32_t i = 0; i < 2; ++i) {
+        DataCopy(t, global<float>(x)[i * 64], 64);  // keeps SIM-HAZARD-01
+        order<HardEvent::MTE2_V>();
+        Adds(t[64], t, 1.0f, 64);
+        PipeBarrier<PIPE_V>();
+        order<HardEvent::V_MTE2>();
+    }
+}
+
+// Of two readers the later one: who waits for it has waited for the first.
+KERNEL(mte2_fills_again_what_v_and_then_mte3_read) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    Adds(t[64], t, 1.0f, 64);
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<float>(y), t, 64);
+    DataCopy(t, global<float>(x), 64);  // breaks SIM-HAZARD-01: after the MTE3 read by DataCopy at @-1: MTE3_MTE2 event missing.
 }
 
 // One byte of another's result is enough, wherever in the range it lies.
@@ -237,7 +271,7 @@ KERNEL(tensor_used_without_a_queue_step) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
     DataCopy(a, global<float>(x), 64);
-    Add(a, a, a, 64);  // breaks SIM-HAZARD-01: EnQue/DeQue
+    Add(a, a, a, 64);  // breaks SIM-HAZARD-01: EnQue/DeQue or MTE2_V event missing.
     q.in.FreeTensor(a);
 }
 

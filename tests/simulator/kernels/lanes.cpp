@@ -141,3 +141,15 @@ KERNEL(counter_mode_left) {
     LocalTensor<float> t = ub.at<float>(0, 512);
     SetMaskCount();  // breaks SIM-MASK-03
 }
+
+KERNEL(stride_doubled_to_what_fits) {
+    Ub ub(16384);
+    UnaryRepeatParams params;
+    params.dstRepStride *= 2;
+    Adds(ub.at<float>(8192, 1024), ub.at<float>(0, 1024), 1.0f, 64, 2, params);  // keeps SIM-STRIDE-01
+}
+
+KERNEL(stride_doubled_past_what_fits) {
+    UnaryRepeatParams params(1, 1, 128, 8);
+    params.dstRepStride *= 2;  // breaks SIM-STRIDE-01: the value must be 0 .. 255 but got 256.
+}

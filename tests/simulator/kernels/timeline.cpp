@@ -55,6 +55,55 @@ KERNEL(multiply_and_add_repeats) {
     MulAddDst(t, t[8192], t[4096], 64, uint8_t(amounts.count), {1, 1, 1, 8, 8, 8});
 }
 
+// Other instructions of `count` repeats.
+KERNEL(divide_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Div(t, t[4096], t[8192], 64, uint8_t(amounts.count), {1, 1, 1, 8, 8, 8});
+}
+KERNEL(root_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Sqrt(t, t, 64, uint8_t(amounts.count), {1, 1, 8, 8});
+}
+KERNEL(sum_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    WholeReduceSum<float>(t[8192], t, 64, int32_t(amounts.count), 1, 1, 8);
+}
+KERNEL(sum_blocks) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    BlockReduceSum<float>(t[8192], t, int32_t(amounts.count), 64, 1, 1, 8);
+}
+
+// The first of x, `count` times.
+KERNEL(gather_count) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<uint32_t> offsets = ub.at<uint32_t>(0, 8192);
+    Duplicate(offsets, uint32_t(0), 8192);
+    PipeBarrier<PIPE_V>();
+    Gather(ub.at<float>(32768, 4096), ub.at<float>(49152, 4096), offsets, 0, amounts.count);
+}
+
+// `count` scalars of UB written and read, and of GM read.
+KERNEL(scalar_accesses) {
+    READ_AMOUNTS;
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    float sum = 0;
+    for (uint32_t i = 0; i < amounts.count; ++i) {
+        t.SetValue(i, 1.0f);
+        sum += t.GetValue(i) + global<float>(x, 64).GetValue(i);
+    }
+    (void)sum;
+}
+
 // Every core: y = x + 1 in `tiles` tiles of `count` floats through queues of `buffers` buffers.
 KERNEL(add_tiles) {
     READ_AMOUNTS;

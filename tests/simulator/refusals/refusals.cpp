@@ -1,6 +1,18 @@
 // What an SoC, or every one, does not have, a function each: a line that says `not on` must not compile
 // there and must elsewhere; all others must compile everywhere. Only the syntax is checked, nothing runs.
 #include "kernel_operator.h"
+// CANN's names for more, all there:
+#include "kernel_log.h"
+#include "kernel_tiling/kernel_tiling.h"
+#include "kernel_utils.h"
+#include "lib/activation/softmax.h"
+#include "lib/index/arithprogression.h"
+#include "lib/math/sin.h"
+#include "lib/matmul_intf.h"
+#include "lib/normalization/rmsnorm.h"
+#include "lib/pad/broadcast.h"
+#include "lib/reduce/sum.h"
+#include "register/tilingdata_base.h"
 
 using namespace AscendC;
 
@@ -18,6 +30,30 @@ struct Odd {
 struct Virtual {
     virtual ~Virtual();
     uint64_t a;
+};
+struct Packed {
+    int8_t a;
+    int64_t b;
+    int8_t c[7];
+} __attribute__((packed));
+struct PackedInside {
+    uint64_t a;
+    Packed b;
+};
+struct Pointing {
+    float* a;
+};
+struct PointingToo {
+    const uint8_t* a[2];
+};
+struct Full {
+    uint64_t a[3];
+    struct {
+        int16_t b[2];
+        float c;
+        bool d;
+    } e[2];
+    double f;
 };
 constexpr int kKey = 1;
 
@@ -97,12 +133,24 @@ void buffer_of_the_cube() { TBuf<TPosition::CO1> b; }  // not on any: a TBuf of 
 void in_place_alloc(TQue<TPosition::VECIN, 0> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }
 void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }  // not on any: needs a queue of depth 0
 
+void sine() { Sin(ub<float>(), ub<float>()); }  // not on any: was not declared in this scope
+void element_written(LocalTensor<float> t) { t(0) = 1.0f; }
+void element_of_gm_written() { gm<float>()(0) = 1.0f; }  // not on any
+void other_block() { (void)GetSubBlockIdx(); }
+
 // ---- tiling ------------------------------------------------------------------------------------------
 
 void tiling_registered(GM_ADDR tiling) { REGISTER_TILING_DEFAULT(Plain); GET_TILING_DATA(data, tiling); (void)data; }
 void tiling_not_registered(GM_ADDR tiling) { GET_TILING_DATA(data, tiling); (void)data; }  // not on any: NpuSimDefaultTiling
 void tiling_of_odd_size() { REGISTER_TILING_DEFAULT(Odd); }  // not on any: multiple of 8 bytes
 void tiling_that_is_no_plain_data() { REGISTER_TILING_DEFAULT(Virtual); }  // not on any: plain data that host and kernel share
+void tiling_with_a_field_off_its_size() { REGISTER_TILING_DEFAULT(Packed); }  // not on any: fields stand on multiples of their sizes
+void tiling_with_such_a_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields stand on
+void tiling_with_a_pointer() { REGISTER_TILING_DEFAULT(Pointing); }  // not on any: a tiling struct has no pointers
+BEGIN_TILING_DATA_DEF(ByMacros) TILING_DATA_FIELD_DEF(uint64_t, rows); END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(Refusals, ByMacros);
+REGISTER_TILING_DATA_CLASS(Refusals, PointingToo);  // not on any: a tiling struct has no pointers
+void tiling_of_all_sorts() { REGISTER_TILING_DEFAULT(Full); }
 bool key_that_is_a_number() { return TILING_KEY_IS(1); }
 bool key_that_is_a_name() { return TILING_KEY_IS(kKey); }  // not on any: TILING_KEY_IS takes a literal
 void vector_cores_only() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }  // not on ascend310p

@@ -1,0 +1,102 @@
+// What a tiling struct must be: plain data that the host's compiler and CANN's lay out alike.
+//
+// A struct tells its fields by what initialises them: as many initialisers as it takes, each of which may be
+// converted to anything, are asked for one type after another. Structs with a constructor of their own do
+// not tell.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "ascendc/runtime.h"
+
+namespace npu_sim {
+
+// Where fields end if each stands on a multiple of its size.
+struct FieldLayout {
+    uint64_t end = 0, alignment = 1;
+    bool has_pointer = false;
+
+    constexpr void add(uint64_t bytes, uint64_t align) {
+        end = (end + align - 1) / align * align + bytes;
+        alignment = align > alignment ? align : alignment;
+    }
+    constexpr uint64_t bytes() const { return (end + alignment - 1) / alignment * alignment; }
+};
+
+template <class S>
+constexpr FieldLayout field_layout();
+
+struct AnyField {
+    FieldLayout* layout = nullptr;
+    template <class T>
+    constexpr operator T() const {
+        if constexpr (std::is_class_v<T> && std::is_aggregate_v<T>) {
+            const FieldLayout inner = field_layout<T>();
+            layout->add(inner.bytes(), inner.alignment);
+            layout->has_pointer = layout->has_pointer || inner.has_pointer;
+        } else {
+            layout->add(sizeof(T), std::is_arithmetic_v<T> || std::is_enum_v<T> ? sizeof(T) : alignof(T));
+            layout->has_pointer = layout->has_pointer || std::is_pointer_v<T> || std::is_member_pointer_v<T>;
+        }
+        return T{};
+    }
+};
+
+template <class S, size_t... I>
+constexpr auto takes(std::index_sequence<I...>) -> decltype(S{(void(I), AnyField())...}, true) {
+    return true;
+}
+template <class S, size_t... I>
+constexpr bool takes(...) {
+    return false;
+}
+
+// How many initialisers S takes, at least `low` and fewer than `high`.
+template <class S, size_t low, size_t high>
+constexpr size_t initialisers() {
+    if constexpr (low + 1 == high)
+        return low;
+    else if constexpr (takes<S>(std::make_index_sequence<(low + high) / 2>()))
+        return initialisers<S, (low + high) / 2, high>();
+    else
+        return initialisers<S, low, (low + high) / 2>();
+}
+
+template <class S, size_t... I>
+constexpr FieldLayout layout_of_fields(std::index_sequence<I...>) {
+    FieldLayout layout;
+    const S made{(void(I), AnyField{&layout})...};
+    (void)made;
+    return layout;
+}
+
+template <class S>
+constexpr FieldLayout field_layout() {
+    if constexpr (std::is_aggregate_v<S>)
+        return layout_of_fields<S>(std::make_index_sequence<initialisers<S, 0, sizeof(S) + 1>()>());
+    else
+        return {sizeof(S), alignof(S), false};
+}
+
+// Part of a tiling struct, or all of it.
+template <class S>
+constexpr bool check_tiling_part() {
+    static_assert(std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>,
+                  "a tiling struct is plain data that host and kernel share");
+    if constexpr (std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>) {
+        constexpr FieldLayout kLayout = field_layout<S>();
+        static_assert(!kLayout.has_pointer, "a tiling struct has no pointers: the host's mean nothing to a kernel");
+        static_assert(kLayout.bytes() <= sizeof(S), "a tiling struct's fields stand on multiples of their sizes");
+    }
+    return true;
+}
+
+template <class S>
+constexpr bool check_tiling_struct() {
+    static_assert(sizeof(S) % 8 == 0, "a tiling struct's size is a multiple of 8 bytes");
+    return check_tiling_part<S>();
+}
+
+}  // namespace npu_sim

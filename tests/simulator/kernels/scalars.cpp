@@ -1,0 +1,101 @@
+// References to single elements, and the register of ReduceSum.
+#include "mini.h"
+
+KERNEL(reference_to_a_written_element) {
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    float value = t(3);  // keeps SIM-INIT-01
+    (void)value;
+}
+
+KERNEL(reference_to_an_unwritten_element) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    float value = buffer.Get<float>()(3);  // breaks SIM-INIT-01: UB bytes [12, 16)
+    (void)value;
+}
+
+KERNEL(unwritten_element_written_by_a_reference) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    LocalTensor<float> t = buffer.Get<float>();
+    t(3) = 1.0f;
+    float value = t(3);  // keeps SIM-INIT-01
+    (void)value;
+}
+
+KERNEL(reference_past_the_tensors_end) {
+    Ub ub(256);
+    ub.at<float>(0, 32)(32) = 1.0f;  // breaks SIM-BOUNDS-01: UB bytes [128, 132)
+}
+
+KERNEL(v_reads_what_a_reference_wrote) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 128);
+    t(3) = 2.0f;
+    order<HardEvent::S_V>();
+    Adds(t[64], t, 1.0f, 64);  // keeps SIM-HAZARD-03
+}
+
+KERNEL(v_reads_what_a_reference_writes) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 128);
+    t(3) = 2.0f;
+    Adds(t[64], t, 1.0f, 64);  // breaks SIM-HAZARD-03: S write by LocalTensor() at @-1: S_V event missing.
+}
+
+KERNEL(reference_to_what_v_writes) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 128);
+    Adds(t[64], t, 1.0f, 64);
+    float value = t(64);  // breaks SIM-HAZARD-03: V_S event missing.
+    (void)value;
+}
+
+KERNEL(v_writes_what_a_reference_read) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 128);
+    float value = t(0);
+    Adds(t, t[64], value, 64);  // breaks SIM-HAZARD-03: S read by LocalTensor() at @-1: S_V event missing.
+}
+
+KERNEL(sum_in_the_register) {
+    Ub ub(1024);
+    ReduceSum(ub.at<float>(512, 8), ub.at<float>(0, 64), ub.at<float>(768, 8), 64);
+    int64_t bits = GetReduceRepeatSumSpr();  // keeps SIM-INIT-01
+    (void)bits;
+}
+
+KERNEL(no_sum_in_the_register) {
+    int64_t bits = GetAccVal();  // breaks SIM-INIT-01: before a ReduceSum left a sum there
+    (void)bits;
+}
+
+// y[0, 8): what references and the register hold, from sixteen ones.
+KERNEL(scalars_of_all_sorts) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 16);
+    LocalTensor<half> h = ub.at<half>(512, 16);
+    t(1) = t(0) + 1.0f;
+    t(2) += t(1);
+    auto copied = t(2);
+    t(2) = 0.0f;
+    t(3) = copied;
+    h(0) = half(0.5f);
+    t(4) = h(0) * 3.0f;
+    order<HardEvent::S_V>();
+    Muls(t[8], t[8], t(3), 8);
+    PipeBarrier<PIPE_V>();
+    ReduceSum(ub.at<float>(256, 8), t[8], ub.at<float>(768, 8), 8);
+    const int64_t bits = GetAccVal();
+    float sum;
+    memcpy(&sum, &bits, 4);
+    t(5) = sum;
+    t(6) = float(GetSubBlockIdx());
+    SetSysWorkspace(workspace);
+    t(7) = float(GetSysWorkSpacePtr() == workspace);
+    order<HardEvent::S_MTE3>();
+    DataCopy(global<float>(y), t, 8);
+}
