@@ -312,7 +312,16 @@ const char* row_name(int row) {
     return row < kPipes ? pipe_name(Pipe(row)) : kNames[row - kPipes];
 }
 
+void write_names(std::FILE* f, int core, bool first) {
+    std::fprintf(f, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}",
+                 first ? "" : ",\n", core, core);
+    for (int row = 0; row < kRows; ++row)
+        std::fprintf(f, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+                     core, row, row_name(row));
+}
+
 void write_span(std::FILE* f, const Span& s, double clock_ghz) {
+    if (s.end <= s.begin) return;
     std::fprintf(f,
                  ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
                  "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
@@ -322,24 +331,18 @@ void write_span(std::FILE* f, const Span& s, double clock_ghz) {
 
 void write_trace(const Pass& pass, const Job& job, std::FILE* f) {
     const double clock_ghz = job.profile->clock_ghz;
-    std::fprintf(f, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"%s\",\"pid\":0}",
-                 job.profile->name);
+    std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", f);
     int64_t last_core = -1;
+    bool shows_slowest = false;
     for (const Span& s : pass.spans) {
         if (s.core != last_core) {
-            std::fprintf(f, ",\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}",
-                         s.core, s.core);
-            for (int row = 0; row < kRows; ++row)
-                std::fprintf(
-                    f, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-                    s.core, row, row_name(row));
+            write_names(f, s.core, last_core < 0);
             last_core = s.core;
+            shows_slowest = shows_slowest || s.core == pass.critical_core;
         }
         write_span(f, s, clock_ghz);
     }
-    const bool shown =
-        std::any_of(pass.spans.begin(), pass.spans.end(), [&](const Span& s) { return s.core == pass.critical_core; });
-    if (shown)
+    if (shows_slowest)
         for (const Step& s : pass.critical_path)
             write_span(f, {int32_t(pass.critical_core), uint8_t(Row::Critical), s.api, s.site, s.begin, s.end, 0, 0},
                        clock_ghz);

@@ -1,4 +1,4 @@
 // The host's header of tiling structs: a file of them serves host and kernel.
 #pragma once
 
-#include "kernel_tiling/kernel_tiling.h"
+#include "ascendc/tiling_class.h"
