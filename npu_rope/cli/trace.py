@@ -258,6 +258,8 @@ def _print(run: dict[str, Any], output: Path | None, plot: Path | None) -> None:
     console.print(_pipes(run))
     console.print()
     console.print(_instructions(run))
+    console.print()
+    console.print(_critical_path(run))
     if output or plot:
         console.print()
     for what, path in (("timeline", output), ("plot", plot)):
@@ -278,6 +280,19 @@ def _pipes(run: dict[str, Any]) -> Table:
         busy = run[f"busy_{pipe}"]
         share = busy / max(run["cycles"], 1e-9)
         table.add_row(pipe, f"{busy:,.0f}", f"{share:.1%}", f"{run[f'instructions_{pipe}']:,.0f}")
+    return table
+
+
+def _critical_path(run: dict[str, Any]) -> Table:
+    """What the slowest core's end waited for, the longest part first."""
+    table = _table("critical path", "pipe", "spent on", "steps", "cycles", "share", left=("critical path",))
+    path = run["critical_path"]
+    for part in path["parts"]:
+        share = part["cycles"] / max(path["cycles"], 1e-9)
+        if share < 0.01:
+            continue
+        numbers = [f"{part['count']:,.0f}", f"{part['cycles']:,.0f}", f"{share:.1%}"]
+        table.add_row(part["api"], part["pipe"], part["what"], *numbers)
     return table
 
 

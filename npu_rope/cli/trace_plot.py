@@ -11,6 +11,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 PIPES = ("S", "V", "MTE2", "MTE3")
 COLOURS = {"S": "#9a9a9a", "V": "#0b3c8c", "MTE2": "#2f8f5b", "MTE3": "#d9801a"}
 INK = "#1a1a1a"
+# The trace's rows of reads and writes still under way, below their pipes.
+UNDER_WAY = {5: "MTE2", 6: "MTE3"}
 PIXELS = 1500  # across; a shorter pause cannot be seen, and would be drawn as a seam here and there
 
 
@@ -62,13 +64,17 @@ def draw(spans: Path, run: dict[str, Any], stream: IO[bytes], kind: str) -> None
             own = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["pid"] == core and e["tid"] == row]
             bars = [(begin, end - begin) for begin, end in _without_seams(own, run["microseconds"] / PIXELS)]
             axis.broken_barh(bars, (len(PIPES) - 1 - row - 0.4, 0.8), facecolors=COLOURS[pipe], linewidth=0)
+        for tid, pipe in UNDER_WAY.items():
+            waits = [(e["ts"], e["dur"]) for e in events if e["pid"] == core and e["tid"] == tid]
+            place = (len(PIPES) - 1 - PIPES.index(pipe) - 0.4, 0.8)
+            axis.broken_barh(waits, place, facecolors=COLOURS[pipe], alpha=0.3, linewidth=0, zorder=0)
         axis.set_yticks(range(len(PIPES)), PIPES[::-1], fontsize=7)
         axis.set_ylabel(f"core {core}", fontsize=9, color=INK)
         axis.set_ylim(-0.6, len(PIPES) - 0.4)
         axis.set_xlim(0, run["microseconds"])
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
-    axes[-1, 0].set_xlabel("microseconds (simulated, without the launch itself)", fontsize=9, color=INK)
+    axes[-1, 0].set_xlabel("microseconds (simulated, without the launch itself); light: data still under way", fontsize=9, color=INK)
     axes[0, 0].set_title(
         f"{call_of(run)} on {run['soc']}, simulated:"
         f" {run['microseconds']:.1f} us, {run['roofline_share']:.1%} of the memory roofline",
