@@ -2,7 +2,18 @@
 
 from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.rope import rope, rope_
+from npu_rope.ops.rope_qk import rope_qk, rope_qk_
+from npu_rope.ops.rope_set_rows import rope_set_rows
 from npu_rope.params import RopeMode, RopeParams
 
 __version__ = "0.1.0"
-__all__ = ["BackendUnavailable", "RopeMode", "RopeParams", "rope", "rope_"]
+__all__ = [
+    "BackendUnavailable",
+    "RopeMode",
+    "RopeParams",
+    "rope",
+    "rope_",
+    "rope_qk",
+    "rope_qk_",
+    "rope_set_rows",
+]

@@ -1,4 +1,4 @@
-"""Rules of rope's tensors for the Python paths (reference, fake tensors).
+"""Rules of the tensors of rope, rope_qk and rope_set_rows for the Python paths (reference, fake tensors).
 
 The native paths state the same rules in ``op_host/rope_check.cpp``; a test compares the words.
 Works on anything that has a shape, strides in elements and a dtype name, so that arrays, torch
@@ -7,8 +7,9 @@ tensors and fake tensors are judged alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
 INDEX_DTYPES = ("int32", "int64")
+# What a cache may hold of a dtype besides the dtype itself.
+NARROWER = {"float32": ("float16", "bfloat16")}
 
 
 @dataclass(frozen=True)
@@ -34,51 +37,206 @@ class TensorSpec:
         return str(list(self.shape))
 
 
-def check_angle(angle: str) -> None:
+# ---- one call's tensors ---------------------------------------------------------------------------
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(slots=True)
+class RopeTensors(Generic[T]):
+    """One call's tensors, as its caller gave them, and the names its messages give them.
+
+    Attributes:
+        op: the operator's name.
+        xs: what turns, by name: one tensor, or queries and keys.
+        positions, freq_factors: their positions, and the factors or None.
+        outs: what is written, by name, one for each of xs; empty where it is still to be made.
+        rows: which rows of a cache, the only one of outs, are written; or None.
+        in_place: the names of those of xs that are their own out.
+    """
+
+    op: str
+    xs: Mapping[str, T]
+    positions: T
+    freq_factors: T | None = None
+    outs: Mapping[str, T] = field(default_factory=dict)
+    rows: T | None = None
+    in_place: tuple[str, ...] = ()
+
+    @property
+    def scatters(self) -> bool:
+        """What is written is rows of a cache."""
+        return "cache" in self.outs
+
+    @property
+    def first(self) -> tuple[str, T]:
+        """What the others are compared with: x or q."""
+        return next(iter(self.xs.items()))
+
+    def beside(self) -> dict[str, T]:
+        """What is read besides xs, by name; the factors only where they are given."""
+        named: dict[str, Any] = {"positions": self.positions}
+        if self.scatters:
+            named["rows"] = self.rows
+        if self.freq_factors is not None:
+            named["freq_factors"] = self.freq_factors
+        return named
+
+    def with_beside(
+        self, positions: T, rows: T | None = None, freq_factors: T | None = None
+    ) -> RopeTensors[T]:
+        """The same call with others read besides xs."""
+        return RopeTensors(self.op, self.xs, positions, freq_factors, self.outs, rows, self.in_place)
+
+    def map(self, see: Callable[[T], U]) -> RopeTensors[U]:
+        """The same call with each tensor as ``see`` sees it."""
+        return RopeTensors(
+            self.op,
+            {name: see(t) for name, t in self.xs.items()},
+            see(self.positions),
+            None if self.freq_factors is None else see(self.freq_factors),
+            {name: see(t) for name, t in self.outs.items()},
+            None if self.rows is None else see(self.rows),
+            self.in_place,
+        )
+
+
+def rope_tensors(x: T, positions: T, freq_factors: T | None, out: T | None) -> RopeTensors[T]:
+    """A call of rope."""
+    outs = {} if out is None else {"out": out}
+    return RopeTensors("rope", {"x": x}, positions, freq_factors, outs, in_place=("x",) if out is x else ())
+
+
+def rope_qk_tensors(
+    q: T, k: T, positions: T, freq_factors: T | None, out: tuple[T, T] | None
+) -> RopeTensors[T]:
+    """A call of rope_qk."""
+    xs, outs = {"q": q, "k": k}, {} if out is None else {"q_out": out[0], "k_out": out[1]}
+    in_place = tuple(name for (name, x), o in zip(xs.items(), outs.values(), strict=False) if o is x)
+    return RopeTensors("rope_qk", xs, positions, freq_factors, outs, in_place=in_place)
+
+
+def rope_set_rows_tensors(x: T, positions: T, rows: T, freq_factors: T | None, cache: T) -> RopeTensors[T]:
+    """A call of rope_set_rows."""
+    return RopeTensors("rope_set_rows", {"x": x}, positions, freq_factors, {"cache": cache}, rows)
+
+
+def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: str) -> None:
+    """Every rule that needs neither an element's value nor an address."""
+    check_angle(angle, op=t.op)
+    like = None
+    for name, x in t.xs.items():
+        check_x(x, params, unit_stride=name in t.in_place, op=t.op, name=name, like=like)
+        like = t.first
+    _, first = t.first
+    check_positions(t.positions, first, params, op=t.op)
+    if t.rows is not None:
+        check_rows(t.rows, first, op=t.op)
+    if t.freq_factors is not None:
+        check_freq_factors(t.freq_factors, params, op=t.op)
+    if t.scatters:
+        check_cache(t.outs["cache"], first, op=t.op)
+        return
+    for (name, out), (x_name, x) in zip(t.outs.items(), t.xs.items(), strict=False):
+        check_out(out, x, op=t.op, name=name, x_name=x_name)
+
+
+def check_memory(t: RopeTensors[StridedView]) -> None:
+    """What is written must be aligned, must not overlap itself, and is its own input or apart from
+    every input and every other output."""
+    for side, (name, out) in enumerate(t.outs.items()):
+        check_aligned(name, out, op=t.op)
+        if not is_injective(out):
+            strides = [s // out.item_bytes for s in out.strides]
+            raise bad_value(t.op, f"{name} must not overlap itself but got strides {strides}.")
+        own = list(t.xs)[side]
+        others = {} if not t.scatters and is_same_view(out, t.xs[own]) else {own: t.xs[own]}
+        for other, (x_name, out_name) in enumerate(zip(t.xs, t.outs, strict=True)):
+            if other != side:
+                others[x_name] = t.xs[x_name]
+            if other < side:
+                others[out_name] = t.outs[out_name]
+        _check_apart(t, name, own, {**others, **t.beside()})
+
+
+def _check_apart(t: RopeTensors[StridedView], name: str, own: str, others: Mapping[str, StridedView]) -> None:
+    itself = "" if t.scatters else f"be {own} itself or "
+    for other, view in others.items():
+        if may_share_memory(t.outs[name], view):
+            raise bad_value(
+                t.op,
+                f"{name} must {itself}share no memory with {other} but got memory shared in part.",
+            )
+
+
+# ---- one tensor each ---------------------------------------------------------------------------------
+
+
+def check_angle(angle: str, *, op: str = "rope") -> None:
     """One of the angle policies."""
     if angle not in ANGLE_POLICIES:
-        raise bad_value("rope", f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
+        raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
 
 
-def check_x(x: TensorSpec, params: RopeParams, *, unit_stride: bool) -> None:
-    """x's dtype, shape and room for the rotated window."""
+def check_x(
+    x: TensorSpec,
+    params: RopeParams,
+    *,
+    unit_stride: bool,
+    op: str = "rope",
+    name: str = "x",
+    like: tuple[str, TensorSpec] | None = None,
+) -> None:
+    """A rotated tensor's dtype, shape and room for the rotated window; in dtype and shape it is like
+    another but for the number of heads."""
     if x.dtype not in FLOAT_DTYPES:
-        raise bad_type("rope", f"x must be float32, float16, bfloat16 or float64 but got {x.dtype}.")
+        raise bad_type(op, f"{name} must be float32, float16, bfloat16 or float64 but got {x.dtype}.")
     if len(x.shape) not in (3, 4):
-        raise bad_value("rope", f"x must have shape [B,S,N,D] or [S,N,D] but got {x.text()}.")
-    head = x.shape[-1]
+        raise bad_value(op, f"{name} must have shape [B,S,N,D] or [S,N,D] but got {x.text()}.")
+    if like is not None:
+        _check_like(x, name, *like, op)
+    _check_window(x.shape[-1], params, op)
+    if unit_stride:
+        check_unit_stride(name, x, op=op)
+
+
+def _check_like(x: TensorSpec, name: str, other_name: str, other: TensorSpec, op: str) -> None:
+    if x.dtype != other.dtype:
+        raise bad_type(op, f"{name} must have {other_name}'s dtype {other.dtype} but got {x.dtype}.")
+    if (x.shape[:-2], x.shape[-1]) != (other.shape[:-2], other.shape[-1]):
+        rule = f"{other_name}'s shape {other.text()} except for the heads"
+        raise bad_value(op, f"{name} must have {rule} but got {x.text()}.")
+
+
+def _check_window(head: int, params: RopeParams, op: str) -> None:
+    """The rotated window and the sections have room in a head."""
     if params.n_dims > head:
-        raise bad_value("rope", f"n_dims must be at most the head size {head} but got {params.n_dims}.")
+        raise bad_value(op, f"n_dims must be at most the head size {head} but got {params.n_dims}.")
     if params.n_offs + params.n_dims > head:
         end = params.n_offs + params.n_dims
-        raise bad_value("rope", f"n_offs + n_dims must be at most the head size {head} but got {end}.")
+        raise bad_value(op, f"n_offs + n_dims must be at most the head size {head} but got {end}.")
     if params.rope_mode is RopeMode.VISION and 2 * params.n_dims != head:
         raise bad_value(
-            "rope",
-            f"n_dims must be half the head size in mode vision but got {params.n_dims} of {head}.",
+            op, f"n_dims must be half the head size in mode vision but got {params.n_dims} of {head}."
         )
     if sum(params.sections) > head:
         raise bad_value(
-            "rope",
-            f"sections must add up to at most the head size {head} but got {list(params.sections)}.",
+            op, f"sections must add up to at most the head size {head} but got {list(params.sections)}."
         )
-    if unit_stride:
-        check_unit_stride("x", x)
 
 
-def check_unit_stride(name: str, t: TensorSpec) -> None:
+def check_unit_stride(name: str, t: TensorSpec, *, op: str = "rope") -> None:
     """The last dimension must be contiguous, where there is more than one element in it."""
     if 0 not in t.shape and t.shape[-1] > 1 and t.strides[-1] != 1:
-        raise bad_value(
-            "rope", f"{name} must have unit stride in its last dimension but got {t.strides[-1]}."
-        )
+        raise bad_value(op, f"{name} must have unit stride in its last dimension but got {t.strides[-1]}.")
 
 
-def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams) -> None:
+def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *, op: str = "rope") -> None:
     """int32 or int64; ``[S]``, or ``[B,S]`` where x has a batch. In the modes with sections four of
     each or three behind each other: ``[4,S]``, flat ``[4*S]``, ``[3,S]``, ``[4,B,S]`` or ``[3,B,S]``."""
     if positions.dtype not in INDEX_DTYPES:
-        raise bad_type("rope", f"positions must be int32 or int64 but got {positions.dtype}.")
+        raise bad_type(op, f"positions must be int32 or int64 but got {positions.dtype}.")
     batch, tokens = x.shape[0] if len(x.shape) == 4 else 0, x.shape[-3]
     allowed: Sequence[tuple[int, ...]]
     if params.rope_mode.has_sections:
@@ -95,24 +253,24 @@ def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams) ->
         allowed = [(tokens,)]
         rule = f"[S] = [{tokens}]"
     if positions.shape not in allowed:
-        raise bad_value("rope", f"positions must have shape {rule} but got {positions.text()}.")
+        raise bad_value(op, f"positions must have shape {rule} but got {positions.text()}.")
 
 
-def check_position_values(positions: npt.NDArray[np.integer]) -> None:
+def check_position_values(positions: npt.NDArray[np.integer], *, op: str = "rope") -> None:
     """Every position must fit int32."""
     outside = positions[(positions < -(2**31)) | (positions >= 2**31)]
     if outside.size:
-        raise bad_value("rope", f"positions must be in the int32 range but got {outside.flat[0]}.")
+        raise bad_value(op, f"positions must be in the int32 range but got {outside.flat[0]}.")
 
 
-def check_freq_factors(factors: TensorSpec, params: RopeParams) -> None:
+def check_freq_factors(factors: TensorSpec, params: RopeParams, *, op: str = "rope") -> None:
     """``[>= pairs]`` float32."""
     if factors.dtype != "float32":
-        raise bad_type("rope", f"freq_factors must be float32 but got {factors.dtype}.")
+        raise bad_type(op, f"freq_factors must be float32 but got {factors.dtype}.")
     pairs = params.pairs
     if len(factors.shape) != 1 or factors.shape[0] < pairs:
         raise bad_value(
-            "rope",
+            op,
             f"freq_factors must have one dimension of at least {_pairs_rule(params)} elements"
             f" but got shape {factors.text()}.",
         )
@@ -122,15 +280,15 @@ def _pairs_rule(params: RopeParams) -> str:
     return f"n_dims{'' if params.pairs == params.n_dims else '/2'} = {params.pairs}"
 
 
-def check_freq_factor_values(factors: npt.NDArray[np.float32], params: RopeParams) -> None:
+def check_freq_factor_values(
+    factors: npt.NDArray[np.float32], params: RopeParams, *, op: str = "rope"
+) -> None:
     """The factors that are read must be positive and finite, and so must what follows from them."""
     used = np.asarray(factors[: params.pairs], np.float64)
     wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
     if wrong.size:
         at = int(wrong[0])
-        raise bad_value(
-            "rope", f"freq_factors must be positive and finite but got {used[at]:g} at index {at}."
-        )
+        raise bad_value(op, f"freq_factors must be positive and finite but got {used[at]:g} at index {at}.")
 
 
 def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
@@ -145,35 +303,62 @@ def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
         )
 
 
-def check_out(out: TensorSpec, x: TensorSpec) -> None:
-    """out: x's dtype and shape, unit last stride. (What needs addresses: :func:`check_out_memory`.)"""
+def check_out(
+    out: TensorSpec, x: TensorSpec, *, op: str = "rope", name: str = "out", x_name: str = "x"
+) -> None:
+    """out: x's dtype and shape, unit last stride. (What needs addresses: :func:`check_memory`.)"""
     if out.dtype != x.dtype:
-        raise bad_type("rope", f"out must have x's dtype {x.dtype} but got {out.dtype}.")
+        raise bad_type(op, f"{name} must have {x_name}'s dtype {x.dtype} but got {out.dtype}.")
     if out.shape != x.shape:
-        raise bad_value("rope", f"out must have x's shape {x.text()} but got {out.text()}.")
-    check_unit_stride("out", out)
+        raise bad_value(op, f"{name} must have {x_name}'s shape {x.text()} but got {out.text()}.")
+    check_unit_stride(name, out, op=op)
 
 
-def check_aligned(name: str, t: StridedView) -> None:
+def check_aligned(name: str, t: StridedView, *, op: str = "rope") -> None:
     """Every element must lie at a multiple of its size."""
     whole = all(s % t.item_bytes == 0 for n, s in zip(t.sizes, t.strides, strict=True) if n > 1)
     if not t.is_empty() and not (t.base % t.item_bytes == 0 and whole):
         raise bad_value(
-            "rope",
+            op,
             f"{name} must be aligned to its {t.item_bytes}-byte elements but got an address that is not.",
         )
 
 
-def check_out_memory(out: StridedView, x: StridedView, others: dict[str, StridedView]) -> None:
-    """out must be aligned, must not overlap itself, and is x itself or apart from all inputs."""
-    check_aligned("out", out)
-    if not is_injective(out):
-        strides = [s // out.item_bytes for s in out.strides]
-        raise bad_value("rope", f"out must not overlap itself but got strides {strides}.")
-    inputs = others if is_same_view(out, x) else {"x": x, **others}
-    for name, view in inputs.items():
-        if may_share_memory(out, view):
-            raise bad_value(
-                "rope",
-                f"out must be x itself or share no memory with {name} but got memory shared in part.",
-            )
+# ---- a cache and its rows ------------------------------------------------------------------------------
+
+
+def check_rows(rows: TensorSpec, x: TensorSpec, *, op: str = "rope_set_rows") -> None:
+    """int32 or int64; ``[B,S]``, or ``[S]`` where B is 1."""
+    if rows.dtype not in INDEX_DTYPES:
+        raise bad_type(op, f"rows must be int32 or int64 but got {rows.dtype}.")
+    batched, tokens = len(x.shape) == 4, x.shape[-3]
+    rule = f"[B, S] = [{x.shape[0]}, {tokens}]" if batched else f"[S] = [{tokens}]"
+    alone = rows.shape == (tokens,) and (not batched or x.shape[0] == 1)
+    if not alone and not (batched and rows.shape == (x.shape[0], tokens)):
+        raise bad_value(op, f"rows must have shape {rule} but got {rows.text()}.")
+
+
+def check_cache(cache: TensorSpec, x: TensorSpec, *, op: str = "rope_set_rows") -> None:
+    """``[R,N,D]`` of x's dtype, or of a narrower one for float32; unit last stride."""
+    narrower = NARROWER.get(x.dtype, ())
+    if cache.dtype not in (x.dtype, *narrower):
+        rule = " or ".join([", ".join([x.dtype, *narrower[:-1]]), *narrower[-1:]])
+        raise bad_type(op, f"cache must have x's dtype {rule} but got {cache.dtype}.")
+    heads, head = x.shape[-2:]
+    if len(cache.shape) != 3 or cache.shape[1:] != (heads, head):
+        rule = f"[R,N,D] = [R, {heads}, {head}]"
+        raise bad_value(op, f"cache must have shape {rule} but got {cache.text()}.")
+    check_unit_stride("cache", cache, op=op)
+
+
+def check_row_values(rows: npt.NDArray[np.integer], cache_rows: int, *, op: str = "rope_set_rows") -> None:
+    """Each is a row of the cache, no two the same, or -1."""
+    outside = rows[(rows < -1) | (rows >= cache_rows)]
+    if outside.size:
+        raise bad_value(
+            op, f"rows must be -1 or a row of the cache's {cache_rows} but got {outside.flat[0]}."
+        )
+    distinct, counts = np.unique(rows[rows >= 0], return_counts=True)
+    if np.any(counts > 1):
+        twice = distinct[counts > 1][0]
+        raise bad_value(op, f"rows must differ from each other but got {twice} twice.")

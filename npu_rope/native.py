@@ -9,9 +9,9 @@ import os
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from npu_rope.errors import BackendUnavailable
 from npu_rope.params import ANGLE_POLICIES, RopeParams
@@ -21,6 +21,8 @@ MAX_NDIM = 4
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64")
 _DTYPE_CODE = {name: code for code, name in enumerate(DTYPES)}
 _UNKNOWN_DTYPE = -1
+
+L = TypeVar("L")
 
 
 class CTensor(C.Structure):
@@ -87,9 +89,11 @@ def _make_c_params(p: RopeParams) -> CParams:
 def c_tensor(address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> CTensor:
     """A view the C library can read. Strides count elements."""
     code = _DTYPE_CODE.get(dtype, _UNKNOWN_DTYPE)
-    sizes, steps = (shape + _NO_DIMS)[:MAX_NDIM], (strides + _NO_DIMS)[:MAX_NDIM]
+    ndim = len(shape)
+    if ndim != MAX_NDIM:
+        shape, strides = (shape + _NO_DIMS)[:MAX_NDIM], (strides + _NO_DIMS)[:MAX_NDIM]
     # Packed in one go: setting the fields of a ctypes struct one by one takes several times as long.
-    return CTensor.from_buffer_copy(_PACK(address, code, len(shape), *sizes, *steps))
+    return CTensor.from_buffer_copy(_PACK(address, code, ndim, *shape, *strides))
 
 
 _PACK = struct.Struct(f"@Pii{2 * MAX_NDIM}q").pack
@@ -119,49 +123,65 @@ def find_library(stem: str) -> Path | None:
     return None
 
 
-class Native:
-    """The loaded library with its signatures declared."""
+# ---- a loaded library -------------------------------------------------------------------------------
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lib = lib = C.CDLL(str(path))
-        lib.npu_rope_abi_version.restype = C.c_int32
-        found = lib.npu_rope_abi_version()
-        if found != ABI_VERSION:
-            raise OSError(
-                f"{path} has ABI version {found}, this package needs {ABI_VERSION}: reinstall npu-rope"
-            )
-        for name in ("npu_rope_version", "npu_rope_last_error", "npu_rope_isa"):
-            getattr(lib, name).restype = C.c_char_p
-        lib.npu_rope_num_threads.restype = C.c_int32
-        lib.npu_rope_force_isa.restype = C.c_int32
-        lib.npu_rope_force_isa.argtypes = [C.c_char_p]
-        self._rope = lib.npu_rope_rope
-        self._rope.restype = C.c_int32
-        tensor = C.POINTER(CTensor)
-        self._rope.argtypes = [tensor, tensor, tensor, C.POINTER(CParams), C.c_int32, C.c_int32, tensor]
+# What a status that is not 0 is raised as.
+_STATUS_ERRORS: dict[int, type[Exception]] = {1: ValueError, 2: TypeError}
 
-    def version(self) -> str:
-        """The library's version."""
-        return str(self.lib.npu_rope_version().decode())
+TENSOR = C.POINTER(CTensor)  # const npu_rope_tensor *
 
-    def isa(self) -> str:
-        """The instruction set the kernels run with."""
-        return str(self.lib.npu_rope_isa().decode())
 
-    def num_threads(self) -> int:
-        """How many threads a large call may use."""
-        return int(self.lib.npu_rope_num_threads())
+class Library:
+    """A loaded library with our operators: their signatures, and their status as an exception.
 
-    def force_isa(self, name: str | None) -> None:
-        """Run with a narrower instruction set (None: the widest again)."""
-        self._raise_on(self.lib.npu_rope_force_isa(None if name is None else name.encode()))
+    Args:
+        path: where it lies.
+        prefix: of its entries' names; ``<prefix>last_error()`` has the words.
+        mode: as ctypes takes it.
+        more: types of the arguments that come after those of ``npu_rope.h``; what is given for them has
+            ``as_c()``.
+    """
+
+    def __init__(self, path: Path, prefix: str, mode: int = C.DEFAULT_MODE, more: Sequence[Any] = ()) -> None:
+        self.path, self.lib = path, C.CDLL(str(path), mode=mode)
+        self.check_abi()
+        self._last_error = self.text_entry(f"{prefix}last_error")
+        attributes = [TENSOR, C.POINTER(CParams), C.c_int32, C.c_int32]  # freq_factors, …, forward, angle
+        for op, read, written in (("rope", 2, 1), ("rope_qk", 3, 2), ("rope_set_rows", 3, 1)):
+            types = [*[TENSOR] * read, *attributes, *[TENSOR] * written, *more]
+            setattr(self, f"_{op}", self.status_entry(f"{prefix}{op}", *types))
+
+    _rope: Any
+    _rope_qk: Any
+    _rope_set_rows: Any
+
+    def check_abi(self) -> None:
+        """OSError where the library is not of this package's version."""
+
+    def text_entry(self, name: str) -> Any:
+        """The entry of that name, which takes nothing and returns a text."""
+        entry = getattr(self.lib, name)
+        entry.restype = C.c_char_p
+        return entry
+
+    def status_entry(self, name: str, *argument_types: Any) -> Any:
+        """The entry of that name, which returns a status."""
+        entry = getattr(self.lib, name)
+        entry.restype, entry.argtypes = C.c_int32, list(argument_types)
+        return entry
+
+    def checked_entry(self, name: str, *argument_types: Any) -> Callable[..., None]:
+        """The entry of that name, its status raised as ValueError, TypeError or RuntimeError."""
+        entry = self.status_entry(name, *argument_types)
+
+        def call(*arguments: Any) -> None:
+            self._raise_on(entry(*arguments))
+
+        return call
 
     def _raise_on(self, status: int) -> None:
-        if status == 0:
-            return
-        text = self.lib.npu_rope_last_error().decode()
-        raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(text)
+        if status != 0:
+            raise _STATUS_ERRORS.get(status, RuntimeError)(self._last_error().decode())
 
     def rope(
         self,
@@ -172,15 +192,82 @@ class Native:
         forward: bool,
         angle: str,
         out: CTensor,
+        *more: Any,
     ) -> None:
-        """``npu_rope_rope``, its status raised as ValueError or TypeError."""
-        factors = None if freq_factors is None else C.byref(freq_factors)
-        code = ANGLE_POLICIES.index(angle)
+        """``npu_rope_rope``, its status raised as ValueError, TypeError or RuntimeError."""
+        code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
+        self._raise_on(self._rope(x, positions, freq_factors, params, forward, code, out, *options))
+
+    def rope_qk(
+        self,
+        q: CTensor,
+        k: CTensor,
+        positions: CTensor,
+        freq_factors: CTensor | None,
+        params: CParams,
+        forward: bool,
+        angle: str,
+        q_out: CTensor,
+        k_out: CTensor,
+        *more: Any,
+    ) -> None:
+        """``npu_rope_rope_qk``, its status raised as in :meth:`rope`."""
+        code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
         self._raise_on(
-            self._rope(
-                C.byref(x), C.byref(positions), factors, C.byref(params), bool(forward), code, C.byref(out)
-            )
+            self._rope_qk(q, k, positions, freq_factors, params, forward, code, q_out, k_out, *options)
         )
+
+    def rope_set_rows(
+        self,
+        x: CTensor,
+        positions: CTensor,
+        rows: CTensor,
+        freq_factors: CTensor | None,
+        params: CParams,
+        forward: bool,
+        angle: str,
+        cache: CTensor,
+        *more: Any,
+    ) -> None:
+        """``npu_rope_rope_set_rows``, its status raised as in :meth:`rope`."""
+        code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
+        self._raise_on(
+            self._rope_set_rows(x, positions, rows, freq_factors, params, forward, code, cache, *options)
+        )
+
+
+class Native(Library):
+    """libnpu_rope."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "npu_rope_")
+        self._version, self._isa = self.text_entry("npu_rope_version"), self.text_entry("npu_rope_isa")
+        self._num_threads = self.status_entry("npu_rope_num_threads")
+        self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
+
+    def check_abi(self) -> None:
+        """OSError where the library is not of this package's version."""
+        found = self.status_entry("npu_rope_abi_version")()
+        if found != ABI_VERSION:
+            raise OSError(
+                f"{self.path} has ABI version {found}, this package needs {ABI_VERSION}: reinstall npu-rope"
+            )
+
+    def version(self) -> str:
+        """The library's version."""
+        return str(self._version().decode())
+
+    def isa(self) -> str:
+        """The instruction set the kernels run with."""
+        return str(self._isa().decode())
+
+    def num_threads(self) -> int:
+        """How many threads a large call may use."""
+        return int(self._num_threads())
+
+    def force_isa(self, name: str | None) -> None:
+        """Run with a narrower instruction set (None: the widest again)."""
+        self._raise_on(self._force_isa(None if name is None else name.encode()))
 
 
 _loaded: Native | BackendUnavailable | None = None
@@ -194,22 +281,27 @@ def load() -> Native:
     """
     global _loaded
     if _loaded is None:
-        _loaded = _try_load()
+        _loaded = load_or_say_why("cpu", "npu_rope", find_library("npu_rope"), Native)
     if isinstance(_loaded, BackendUnavailable):
         raise _loaded
     return _loaded
 
 
-def _try_load() -> Native | BackendUnavailable:
+def load_or_say_why(
+    backend: str, stem: str, path: Path | None, make: Callable[[Path], L]
+) -> L | BackendUnavailable:
+    """A backend's library, made from where it was found; or why not, to be kept and raised on use."""
     remedy = "Build it with 'pip install .' in the project's folder (a C++17 compiler is needed)."
-    path = find_library("npu_rope")
     if path is None:
         looked = ", ".join(str(p) for p in library_folders())
-        return BackendUnavailable("cpu", f"its library libnpu_rope was not found in {looked}", remedy)
+        return BackendUnavailable(backend, f"its library lib{stem} was not found in {looked}", remedy)
     try:
-        return Native(path)
-    except OSError as cause:
-        return BackendUnavailable("cpu", f"its library does not load: {cause}", remedy)
+        return make(path)
+    except (OSError, AttributeError) as cause:  # AttributeError: it lacks an entry
+        return BackendUnavailable(backend, f"its library does not load: {cause}", remedy)
+
+
+# ---- arrays -------------------------------------------------------------------------------------------
 
 
 def describe(a: Any) -> CTensor:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from npu_rope.errors import BackendUnavailable
-from npu_rope.native import CParams, CTensor, find_library, library_folders
-from npu_rope.params import ANGLE_POLICIES
+from npu_rope.native import Library, find_library, load_or_say_why
 
 DEFAULT_SOC = "ascend910b"
 
@@ -64,25 +63,15 @@ class SimOptions:
         )
 
 
-class NativeSim:
-    """The loaded library with its signatures declared."""
+class NativeSim(Library):
+    """libnpu_rope_sim: the operators take :class:`CSimOptions` as well."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lib = lib = C.CDLL(str(path), mode=C.RTLD_GLOBAL)  # kernels of one's own link with it
-        for name in (
-            "npu_rope_sim_last_error",
-            "npu_rope_sim_socs",
-            "npu_sim_report",
-            "npu_sim_rules",
-            "npu_sim_profiles",
-        ):
-            getattr(lib, name).restype = C.c_char_p
-        tensor = C.POINTER(CTensor)
-        self._rope = lib.npu_rope_sim_rope
-        self._rope.restype = C.c_int32
-        self._rope.argtypes = [tensor, tensor, tensor, C.POINTER(CParams), C.c_int32, C.c_int32, tensor]
-        self._rope.argtypes += [C.POINTER(CSimOptions)]
+        # RTLD_GLOBAL: kernels of one's own link with it.
+        super().__init__(path, "npu_rope_sim_", C.RTLD_GLOBAL, [C.POINTER(CSimOptions)])
+        for name in ("npu_rope_sim_socs", "npu_sim_report", "npu_sim_rules", "npu_sim_profiles"):
+            self.text_entry(name)
+        self.lib.npu_sim_launches.restype = C.c_uint64
 
     @property
     def kernel_folder(self) -> Path:
@@ -98,6 +87,10 @@ class NativeSim:
         report: dict[str, Any] = json.loads(self.lib.npu_sim_report().decode() or "{}")
         return report
 
+    def launches(self) -> int:
+        """How many kernels this thread has launched so far."""
+        return int(self.lib.npu_sim_launches())
+
     def rules(self) -> list[dict[str, str]]:
         """Every rule: ``rule``, ``text``, ``basis``."""
         rules: list[dict[str, str]] = json.loads(self.lib.npu_sim_rules().decode())
@@ -107,37 +100,6 @@ class NativeSim:
         """Every simulated chip's sizes and rates."""
         profiles: list[dict[str, Any]] = json.loads(self.lib.npu_sim_profiles().decode())
         return profiles
-
-    def rope(
-        self,
-        x: CTensor,
-        positions: CTensor,
-        freq_factors: CTensor | None,
-        params: CParams,
-        forward: bool,
-        angle: str,
-        out: CTensor,
-        options: SimOptions,
-    ) -> None:
-        """``npu_rope_sim_rope``, its status raised as ValueError, TypeError or RuntimeError."""
-        factors = None if freq_factors is None else C.byref(freq_factors)
-        status = self._rope(
-            C.byref(x),
-            C.byref(positions),
-            factors,
-            C.byref(params),
-            bool(forward),
-            ANGLE_POLICIES.index(angle),
-            C.byref(out),
-            C.byref(options.as_c()),
-        )
-        self._raise_on(status)
-
-    def _raise_on(self, status: int) -> None:
-        if status == 0:
-            return
-        text = self.lib.npu_rope_sim_last_error().decode()
-        raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(text)
 
 
 _loaded: NativeSim | BackendUnavailable | None = None
@@ -151,19 +113,7 @@ def load() -> NativeSim:
     """
     global _loaded
     if _loaded is None:
-        _loaded = _try_load()
+        _loaded = load_or_say_why("sim", "npu_rope_sim", find_library("npu_rope_sim"), NativeSim)
     if isinstance(_loaded, BackendUnavailable):
         raise _loaded
     return _loaded
-
-
-def _try_load() -> NativeSim | BackendUnavailable:
-    remedy = "Build it with 'pip install .' in the project's folder (a C++17 compiler is needed)."
-    path = find_library("npu_rope_sim")
-    if path is None:
-        looked = ", ".join(str(p) for p in library_folders())
-        return BackendUnavailable("sim", f"its library libnpu_rope_sim was not found in {looked}", remedy)
-    try:
-        return NativeSim(path)
-    except (OSError, AttributeError) as cause:
-        return BackendUnavailable("sim", f"its library does not load: {cause}", remedy)

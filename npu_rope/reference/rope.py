@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.checks import (
+    RopeTensors,
     TensorSpec,
+    check_call,
     check_freq_factor_values,
-    check_freq_factors,
     check_frequencies,
-    check_angle,
     check_position_values,
-    check_positions,
-    check_x,
+    check_row_values,
+    rope_tensors,
 )
 from npu_rope.params import AXES, AnglePolicy, RopeParams
 
@@ -185,21 +185,33 @@ def rope(
     >>> rope(x, np.array([1], np.int32), RopeParams(2)).round(4)
     array([[[0.5403, 0.8415]]])
     """
-    x, positions = np.asarray(x), np.asarray(positions)
     factors = None if freq_factors is None else np.asarray(freq_factors)
-    check_angle(angle)
-    check_x(_spec(x), params, unit_stride=False)
-    check_positions(_spec(positions), _spec(x), params)
-    check_position_values(positions)
-    if factors is not None:
-        check_freq_factors(_spec(factors), params)
-        check_freq_factor_values(factors, params)
-    check_frequencies(params.frequencies("exact", factors))
-    planes = position_planes(positions, params)
-    c, s = cos_sin(planes, params, factors, forward=forward, policy=angle)
+    t = rope_tensors(np.asarray(x), np.asarray(positions), factors, None)
+    check_arrays(t, params, angle)
+    return turned(t.xs["x"], t, params, forward=forward, angle=angle)
+
+
+def check_arrays(t: RopeTensors[Array], params: RopeParams, angle: AnglePolicy) -> None:
+    """Every rule of a call's arrays, those of their values included."""
+    check_call(t.map(spec_of), params, angle)
+    check_position_values(t.positions, op=t.op)
+    if t.freq_factors is not None:
+        check_freq_factor_values(t.freq_factors, params, op=t.op)
+    check_frequencies(params.frequencies("exact", t.freq_factors))
+    if t.rows is not None:
+        check_row_values(t.rows, len(t.outs["cache"]), op=t.op)
+
+
+def turned(
+    x: Array, t: RopeTensors[Array], params: RopeParams, *, forward: bool, angle: AnglePolicy
+) -> npt.NDArray[np.float64]:
+    """x rotated by the positions of a call that is checked."""
+    planes = position_planes(t.positions, params)
+    c, s = cos_sin(planes, params, t.freq_factors, forward=forward, policy=angle)
     return rotate(x, c[..., None, :], s[..., None, :], params)
 
 
-def _spec(a: Array) -> TensorSpec:
-    size = a.dtype.itemsize
+def spec_of(a: Array) -> TensorSpec:
+    """What the rules need to know of an array."""
+    size = max(a.dtype.itemsize, 1)
     return TensorSpec(a.dtype.name, a.shape, tuple(s // size for s in a.strides))

@@ -15,6 +15,8 @@ from rope_cases import (
 )
 
 from npu_rope import RopeParams, native, rope
+from npu_rope.checks import rope_tensors
+from npu_rope.executors import rope as executors
 from npu_rope.native import CTensor
 
 DTYPES = list(NUMPY_DTYPES)
@@ -95,10 +97,9 @@ def test_unit_last_stride_is_never_copied(framework, monkeypatch):
         rope(x, np.arange(6), PARAMS["neox"], out=out, backend="cpu")
         assert seen == [(x.ctypes.data, [720, 40, 240, 1])]
         return
-    from npu_rope import backends
-
     t, o = to_torch(x), to_torch(out)
-    backends.rope_cpu_tensors(t, torch.arange(6), None, o, PARAMS["neox"], True, "exact")
+    tensors = rope_tensors(t, torch.arange(6), None, o)
+    executors.on_cpu_tensors(tensors, executors.Attributes(PARAMS["neox"], True, "exact"))
     assert seen == [(t.data_ptr(), [720, 40, 240, 1])]
 
 

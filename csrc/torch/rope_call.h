@@ -1,0 +1,176 @@
+// What the registrations of rope, rope_qk and rope_set_rows share: attributes, as a schema has them and
+// packed, and tensors in whatever layout they come. Boxed kernels: every argument is unpacked by hand
+// because a decode-sized call is mostly argument handling.
+#pragma once
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "csrc/torch/tensor_view.h"
+#include "include/npu_rope.h"
+
+namespace npu_rope {
+
+// The attributes behind "*" in the operators' schemas, in their order.
+struct Attributes {
+    npu_rope_params params;
+    bool forward;
+    npu_rope_angle angle;
+};
+constexpr int kAttributes = 13;
+
+inline void raise_on(npu_rope_status status) {
+    if (status != NPU_ROPE_OK) throw std::runtime_error(npu_rope_last_error());
+}
+
+// An argument of type Tensor?.
+class Optional {
+public:
+    explicit Optional(StableIValue v) {
+        auto* box = torch::stable::detail::to<StableIValue*>(v);
+        if (!box) return;
+        handle_ = torch::stable::detail::to<AtenTensorHandle>(*box);
+        delete box;
+    }
+    ~Optional() {
+        if (handle_) aoti_torch_delete_tensor_object(handle_);
+    }
+    Optional(const Optional&) = delete;
+    Optional& operator=(const Optional&) = delete;
+    AtenTensorHandle get() const { return handle_; }
+
+private:
+    AtenTensorHandle handle_ = nullptr;
+};
+
+inline int32_t narrow(const char* name, int64_t v) {
+    if (v < INT32_MIN || v > INT32_MAX)
+        throw std::runtime_error("[rope] " + std::string(name) + " must be in the int32 range but got " +
+                                 std::to_string(v) + ".");
+    return static_cast<int32_t>(v);
+}
+
+inline void read_sections(StableIValue v, int32_t* sections) {
+    using torch::stable::detail::to;
+    std::memset(sections, 0, 4 * sizeof *sections);
+    int64_t wide[4] = {};
+    auto* box = to<StableIValue*>(v);
+    if (!box) return;
+    auto list = to<StableListHandle>(*box);
+    delete box;
+    size_t n = 0;
+    torch_list_size(list, &n);
+    for (size_t i = 0; i < n && i < 4; ++i) {
+        StableIValue item;
+        torch_list_get_item(list, i, &item);
+        wide[i] = to<int64_t>(item);
+    }
+    torch_delete_list(list);
+    if (n != 4)
+        throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) + ".");
+    for (int i = 0; i < 4; ++i) sections[i] = narrow("sections", wide[i]);
+}
+
+inline Attributes read_attributes(StableIValue* s) {
+    using torch::stable::detail::to;
+    Attributes a;
+    read_sections(s[9], a.params.sections);
+    a.params.n_dims = narrow("n_dims", to<int64_t>(s[0]));
+    a.params.mode = narrow("mode", to<int64_t>(s[1]));
+    a.params.n_ctx_orig = narrow("n_ctx_orig", to<int64_t>(s[2]));
+    a.params.freq_base = to<double>(s[3]);
+    a.params.freq_scale = to<double>(s[4]);
+    a.params.ext_factor = to<double>(s[5]);
+    a.params.attn_factor = to<double>(s[6]);
+    a.params.beta_fast = to<double>(s[7]);
+    a.params.beta_slow = to<double>(s[8]);
+    a.params.n_offs = narrow("n_offs", to<int64_t>(s[10]));
+    a.forward = to<bool>(s[11]);
+    a.angle = static_cast<npu_rope_angle>(narrow("angle", to<int64_t>(s[12])));
+    return a;
+}
+
+inline void* data_of(AtenTensorHandle h) {
+    void* data;
+    check(aoti_torch_get_data_ptr(h, &data));
+    return data;
+}
+
+// The attributes as npu_rope_params followed by forward and angle as int32, in a uint8 tensor.
+inline Attributes unpack(const char* op, AtenTensorHandle packed) {
+    struct {
+        npu_rope_params params;
+        int32_t forward, angle;
+    } p;
+    int64_t ndim, *sizes, *strides;
+    check(aoti_torch_get_dim(packed, &ndim));
+    check(aoti_torch_get_sizes(packed, &sizes));
+    check(aoti_torch_get_strides(packed, &strides));
+    if (ndim != 1 || sizes[0] != int64_t{sizeof p} || strides[0] != 1)
+        throw std::runtime_error("[" + std::string(op) + "] packed must be the " + std::to_string(sizeof p) +
+                                 " contiguous bytes of packed_call but got another tensor.");
+    std::memcpy(&p, data_of(packed), sizeof p);
+    return {p.params, p.forward != 0, static_cast<npu_rope_angle>(p.angle)};
+}
+
+// A tensor as the C interface reads it: where it lies, unless its last dimension has no unit stride, the
+// one layout the kernels do not read; then a copy. In place, where nothing can be copied, the C library
+// says what it needs.
+class Readable {
+public:
+    Readable(AtenTensorHandle x, AtenTensorHandle out) : view_(view_of(x)) {
+        if (x == out || !has_gaps() || view_.data == data_of(out)) return;
+        AtenTensorHandle same;
+        check(aoti_torch_new_tensor_handle(x, &same));
+        copy_ = torch::stable::contiguous(torch::stable::Tensor(same));
+        view_ = view_of(copy_->get());
+    }
+    const npu_rope_tensor* get() const { return &view_; }
+
+private:
+    bool has_gaps() const {
+        int32_t last = view_.ndim - 1;
+        return last >= 0 && last < NPU_ROPE_MAX_NDIM && view_.shape[last] > 1 && view_.stride[last] != 1;
+    }
+
+    npu_rope_tensor view_;
+    std::optional<torch::stable::Tensor> copy_;
+};
+
+// freq_factors, which may be missing.
+class Factors {
+public:
+    explicit Factors(const Optional& t) : given_(t.get() != nullptr) {
+        if (given_) view_ = view_of(t.get());
+    }
+    const npu_rope_tensor* get() const { return given_ ? &view_ : nullptr; }
+
+private:
+    bool given_;
+    npu_rope_tensor view_;
+};
+
+inline Owned empty_contiguous(AtenTensorHandle x) {
+    int64_t ndim, *sizes, strides[64], step = 1;
+    int32_t dtype, device, index;
+    check(aoti_torch_get_dim(x, &ndim));
+    check(aoti_torch_get_sizes(x, &sizes));
+    check(aoti_torch_get_dtype(x, &dtype));
+    check(aoti_torch_get_device_type(x, &device));
+    check(aoti_torch_get_device_index(x, &index));
+    for (int64_t k = ndim - 1; k >= 0; --k) {
+        strides[k] = step;
+        step *= sizes[k] > 1 ? sizes[k] : 1;
+    }
+    AtenTensorHandle out;
+    check(aoti_torch_empty_strided(ndim, sizes, strides, dtype, device, index, &out));
+    return Owned(out);
+}
+
+}  // namespace npu_rope

@@ -1,0 +1,209 @@
+"""Who executes rope on arrays and tensors, by backend, and what rope_qk and rope_set_rows share with
+it: a call with its tensors' names, run by the reference, by the C library, or on the simulated core.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from npu_rope import backends, native, native_sim
+from npu_rope.checks import RopeTensors, check_aligned, check_call, check_memory
+from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.executors.tensors import (
+    Array,
+    array_of,
+    as_arrays,
+    c_tensor,
+    check_tensors,
+    empty_like,
+    in_whole_elements,
+    is_tensor,
+    readable_array,
+    readable_tensor,
+    round_to,
+    spec_of,
+    view_of,
+)
+from npu_rope.optional_torch import torch
+from npu_rope.params import ANGLE_POLICIES, AnglePolicy, RopeParams
+from npu_rope.reference import rope as rope_reference
+from npu_rope.reference import rope_qk as rope_qk_reference
+from npu_rope.reference import rope_set_rows as rope_set_rows_reference
+
+
+@dataclass(slots=True)
+class Attributes:
+    """What a call is given besides its tensors."""
+
+    params: RopeParams
+    forward: bool
+    angle: AnglePolicy
+
+    def as_c(self) -> CAttributes:
+        """As the C interface takes them."""
+        return native.c_params(self.params), self.forward, self.angle
+
+
+CAttributes = tuple[native.CParams, bool, AnglePolicy]
+Tensors = RopeTensors[Any]
+Results = tuple[Any, ...]  # what was written: a tensor for each of xs, or the cache
+
+
+def _check(t: Tensors, a: Attributes) -> None:
+    """Every rule that needs no element's value."""
+    check_call(t.map(spec_of), a.params, a.angle)
+    if t.outs:
+        check_memory(t.map(view_of))
+
+
+# ---- reference ------------------------------------------------------------------------------------
+
+# The float64 results of arrays, one for each tensor that is written.
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "rope": rope_reference.rope,
+    "rope_qk": rope_qk_reference.rope_qk,
+    "rope_set_rows": rope_set_rows_reference.rope_set_rows,
+}
+
+
+def on_reference(t: Tensors, a: Attributes) -> Results:
+    """Arrays, or torch tensors of the CPU (no gradient flows through)."""
+    if is_tensor(t.first[1]):
+        check_tensors("reference", t)
+    else:
+        t = as_arrays(t)
+    _check(t, a)
+    arrays = t.map(array_of)
+    read: list[Array | None] = [*arrays.xs.values(), arrays.positions]
+    if t.scatters:
+        read += [arrays.rows, arrays.outs["cache"]]
+    wide = REFERENCES[t.op](*read, a.params, arrays.freq_factors, forward=a.forward, angle=a.angle)
+    if t.scatters:
+        assert arrays.rows is not None
+        _write_rows(t.outs["cache"], arrays.rows, wide)
+        return tuple(t.outs.values())
+    wide = wide if isinstance(wide, tuple) else (wide,)
+    results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
+    for out, y in zip(t.outs.values(), results, strict=False):
+        _write(out, y)
+    return tuple(t.outs.values()) or results
+
+
+def _write(out: Any, y: Any) -> None:
+    if is_tensor(out):
+        out.copy_(y)
+    else:
+        out[...] = y
+
+
+def _write_rows(cache: Any, rows: Array, wide: Array) -> None:
+    """The rows that were named, rounded; no other row is touched."""
+    named = rows[rows >= 0].astype(np.int64)
+    cache[torch.from_numpy(named) if is_tensor(cache) else named] = round_to(wide[named], cache)
+
+
+# ---- cpu -------------------------------------------------------------------------------------------
+
+
+def _launch(library: native.Library, t: Tensors, results: Results, a: CAttributes, *more: Any) -> None:
+    """The library's entry of the operator, on what it can read."""
+    read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
+    # Copies live until the call is over.
+    sources = [x if name in t.in_place else read(x) for name, x in t.xs.items()]
+    sources += [read(b, unit_stride=False) for b in t.beside().values()]
+    inputs = [see(source) for source in sources] + ([] if t.freq_factors is not None else [None])
+    getattr(library, t.op)(*inputs, *a, *[see(result) for result in results], *more)
+
+
+def _check_whole_elements(t: RopeTensors[Array]) -> None:
+    """Of what is written: strides that are not cannot even be said to the C library."""
+    for name, out in t.outs.items():
+        if not in_whole_elements(out):
+            check_aligned(name, view_of(out), op=t.op)
+
+
+def on_cpu(t: Tensors, a: Attributes) -> Results:
+    """The C library on arrays. (Tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
+    library = native.load()
+    t = as_arrays(t)
+    _check_whole_elements(t)
+    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    try:
+        _launch(library, t, results, a.as_c())
+    except (ValueError, TypeError):
+        # The C library knows neither the names of dtypes it does not take nor more than four sizes.
+        _check(t, a)
+        raise
+    return results
+
+
+def on_cpu_tensors(t: Tensors, a: Attributes) -> None:
+    """The C library on torch tensors, into outs, where the C++ registration was not built."""
+    _launch(native.load(), t, tuple(t.outs.values()), a.as_c())
+
+
+def on_cpu_packed(t: Tensors, packed: Any) -> None:
+    """The same with the attributes in a tensor, as :func:`npu_rope.backends.packed_call` gives them."""
+    held = packed.numpy().tobytes()
+    size = C.sizeof(native.PackedCall)
+    if packed.dim() != 1 or len(held) != size:
+        raise bad_value(
+            t.op, f"packed must be the {size} contiguous bytes of packed_call but got another tensor."
+        )
+    call = native.PackedCall.from_buffer_copy(held)
+    attributes = (call.params, bool(call.forward), ANGLE_POLICIES[call.angle])
+    _launch(native.load(), t, tuple(t.outs.values()), attributes)
+
+
+# ---- sim -------------------------------------------------------------------------------------------
+
+
+def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results:
+    """The AscendC kernel on the simulated core: arrays, or torch tensors of the CPU without gradient."""
+    simulator = native_sim.load()
+    tensors = is_tensor(t.first[1])
+    if tensors:
+        check_tensors("sim" if options.soc == native_sim.DEFAULT_SOC else f"sim:{options.soc}", t)
+        for name, out in t.outs.items():
+            if out.is_neg():
+                raise bad_value(t.op, f"{name} must hold its own values but got a view that negates them.")
+    else:
+        t = as_arrays(t)
+        _check_whole_elements(t)
+    # What the C library cannot say of foreign dtypes and shapes is checked first.
+    _check(t, a)
+    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    _launch(simulator, t, results, a.as_c(), options)
+    if tensors and t.outs:
+        # Who saved these tensors for a gradient must learn that they changed.
+        torch.autograd.graph.increment_version(results)
+    return results
+
+
+# ---- by backend ------------------------------------------------------------------------------------
+
+EXECUTORS: Mapping[str, Callable[[Tensors, Attributes], Results]] = {
+    "reference": on_reference,
+    "cpu": on_cpu,
+    "sim": partial(on_sim, native_sim.SimOptions()),
+    **{f"sim:{soc}": partial(on_sim, native_sim.SimOptions(soc)) for soc in backends.SIMULATED_SOCS},
+}
+
+
+def run(backend: str, t: Tensors, params: RopeParams, forward: bool, angle: AnglePolicy) -> Results:
+    """A call of rope, rope_qk or rope_set_rows on the backend of that name.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend is not here, or does not have this operator.
+    """
+    backends.find(backend, op=t.op).require()
+    if backend not in EXECUTORS:
+        raise BackendUnavailable(backend, f"it does not have {t.op}", f"Use one of: {', '.join(EXECUTORS)}.")
+    return EXECUTORS[backend](t, Attributes(params, forward, angle))

@@ -1,0 +1,203 @@
+"""What rope, rope_qk and rope_set_rows share as torch operators: their attributes, as a schema has them
+and packed; the rules of tensors that may be fake; torch's errors in the operators' own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.checks import RopeTensors, check_cache, check_call, check_out
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.executors import rope as executors
+from npu_rope.executors.tensors import spec_of_tensor
+from npu_rope.ops.gradients import trace_write
+from npu_rope.optional_torch import torch
+from npu_rope.params import ANGLE_POLICIES, AnglePolicy, RopeParams
+
+# The attributes of every schema, behind its tensors.
+ATTRIBUTES = (
+    "*, int n_dims, int mode, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
+    " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
+    " int[]? sections=None, int n_offs=0, bool forward=True, int angle=0"
+)
+
+
+def require_params(op: str, params: Any) -> None:
+    """TypeError for what is no RopeParams."""
+    if not isinstance(params, RopeParams):
+        raise bad_type(op, f"params must be a RopeParams but got {type(params).__name__}.")
+
+
+def attributes_of(op: str, params: RopeParams, forward: bool, angle: AnglePolicy) -> dict[str, Any]:
+    """The attributes by their names in a schema."""
+    require_params(op, params)
+    if angle not in ANGLE_POLICIES:
+        raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
+    return {
+        "n_dims": params.n_dims,
+        "mode": int(params.rope_mode),
+        "n_ctx_orig": params.n_ctx_orig,
+        "freq_base": params.freq_base,
+        "freq_scale": params.freq_scale,
+        "ext_factor": params.ext_factor,
+        "attn_factor": params.attn_factor,
+        "beta_fast": params.beta_fast,
+        "beta_slow": params.beta_slow,
+        "sections": list(params.sections) if any(params.sections) else None,
+        "n_offs": params.n_offs,
+        "forward": forward,
+        "angle": ANGLE_POLICIES.index(angle),
+    }
+
+
+def params_of(op: str, attributes: dict[str, Any]) -> tuple[RopeParams, bool, AnglePolicy]:
+    """What :func:`attributes_of` was made from."""
+    attributes = dict(attributes)
+    forward = attributes.pop("forward", True)
+    code = attributes.pop("angle", 0)
+    if not 0 <= code < len(ANGLE_POLICIES):
+        raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {code}.")
+    return RopeParams(**attributes), forward, ANGLE_POLICIES[code]
+
+
+def packed_of(op: str, params: RopeParams, forward: bool, angle: AnglePolicy) -> Any:
+    """The attributes as one uint8 tensor, kept with params: unpacking thirteen attributes would be
+    most of the cost of a decode-sized call."""
+    try:
+        return params.__dict__["_packed"][forward, angle]
+    except (KeyError, AttributeError):
+        require_params(op, params)
+    call = backends.packed_call(params, forward, angle, op=op)
+    packed = torch.frombuffer(bytearray(call), dtype=torch.uint8)
+    params.__dict__.setdefault("_packed", {})[forward, angle] = packed
+    return packed
+
+
+def is_plain(x: Any) -> bool:
+    """An ordinary CPU tensor outside any tracing, dispatch mode, function transform or dual level."""
+    return (
+        type(x) is _Tensor
+        and x.is_cpu
+        and not _dispatch_modes()
+        and _function_transforms() is None
+        and _forward_ad._current_level < 0
+    )
+
+
+# ---- rules of tensors, real or fake ----------------------------------------------------------------
+
+
+def check_devices(t: RopeTensors[Any]) -> None:
+    """All are torch tensors, on one device."""
+    first_name, first = t.first
+    for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise bad_type(
+                t.op, f"{name} must be a torch tensor like {first_name} but got {type(tensor).__name__}."
+            )
+        if tensor.device != first.device:
+            raise bad_value(
+                t.op, f"{name} must be on {first_name}'s device {first.device} but got {tensor.device}."
+            )
+
+
+def check_tensors(t: RopeTensors[Any], params: RopeParams, angle: str) -> None:
+    """Every rule that needs neither an element's value nor an address."""
+    check_devices(t)
+    check_call(t.map(spec_of_tensor), params, angle)
+
+
+def check_traced(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
+    """The same of a schema's call."""
+    params, _, angle = params_of(t.op, attributes)
+    check_tensors(t, params, angle)
+
+
+def check_packed(t: RopeTensors[Any]) -> None:
+    """What can be said of a call whose attributes are bytes in a tensor."""
+    check_devices(t)
+    specs = t.map(spec_of_tensor)
+    if t.scatters:
+        check_cache(specs.outs["cache"], specs.first[1], op=t.op)
+        return
+    for (name, out), (x_name, x) in zip(specs.outs.items(), specs.xs.items(), strict=True):
+        check_out(out, x, op=t.op, name=name, x_name=x_name)
+
+
+def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: str) -> Exception:
+    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    require_params(t.op, params)
+    try:
+        check_tensors(t, params, angle)
+    except (ValueError, TypeError) as said:
+        return said
+    text = str(error)
+    if isinstance(error, NotImplementedError):
+        return error
+    for begin in (f"[{t.op}] ", "[rope] "):  # what is wrong with params is said in rope's name
+        if begin in text:
+            return ValueError(text[text.index(begin) :].split("\n")[0])
+    return error
+
+
+# ---- registration ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A torch operator of ours.
+
+    Attributes:
+        schema: as torch reads it.
+        fake: what it does to fake and meta tensors.
+        over_ctypes: its CPU kernel where the C++ registration was not built: a slower call.
+        autograd: its Autograd kernel.
+        traced: what stands for it under compilation, where it writes.
+    """
+
+    schema: str
+    fake: Callable[..., Any]
+    over_ctypes: Callable[..., Any]
+    autograd: Callable[..., Any] | None = None
+    traced: Callable[..., Any] | None = None
+
+
+def register(operators: Sequence[Operator]) -> Any:
+    """Define the operators and their kernels with torch; returns what must be kept alive."""
+    library = torch.library.Library("npu_rope", "FRAGMENT")
+    path = backends.torch_registration()
+    for operator in operators:
+        name = operator.schema.partition("(")[0]
+        library.define(operator.schema, tags=(torch.Tag.pt2_compliant_tag,))
+        torch.library.register_fake(f"npu_rope::{name}", operator.fake, lib=library)
+        if operator.autograd is not None:
+            library.impl(name, operator.autograd, "Autograd")
+        if operator.traced is not None:
+            trace_write(getattr(torch.ops.npu_rope, name).default, operator.traced)
+        if path is None:
+            library.impl(name, operator.over_ctypes, "CPU")
+    if path is not None:
+        torch.ops.load_library(path)
+    return library
+
+
+def callable_of(overload: Any) -> Any:
+    """OpOverload.__call__ does nothing but call _op; a third of a decode-sized call is spent there."""
+    return getattr(overload, "_op", overload)
+
+
+def on_cpu(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
+    """A schema's call through ctypes, into the call's outs."""
+    params, forward, angle = params_of(t.op, attributes)
+    executors.on_cpu_tensors(t, executors.Attributes(params, forward, angle))
+
+
+_Tensor: Any = ()  # an instance of nothing
+if torch is not None:
+    _Tensor = torch.Tensor
+    _dispatch_modes = torch._C._len_torch_dispatch_stack
+    _function_transforms = torch._C._functorch.peek_interpreter_stack
+    _forward_ad = torch.autograd.forward_ad

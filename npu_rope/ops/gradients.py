@@ -1,0 +1,242 @@
+"""Gradients of rope and rope_qk, and how a write is traced.
+
+The backward of a rotation is the rotation by minus the angle, so every gradient is the operator itself
+with ``forward`` flipped: that of queries and keys is one call again. freq_factors get no gradient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from npu_rope.checks import RopeTensors
+from npu_rope.optional_torch import torch
+
+
+def turned(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:
+    """One tensor by rope, two by rope_qk."""
+    if len(xs) == 1:
+        return (_operators.rope.default(*xs, *rest, **attributes),)
+    return tuple(_operators.rope_qk.default(*xs, *rest, **attributes))
+
+
+def turn_in_place(xs: Sequence[Any], *rest: Any, **attributes: Any) -> None:
+    """The same in place."""
+    operator = _operators.rope_ if len(xs) == 1 else _operators.rope_qk_
+    operator.default(*xs, *rest, **attributes)
+
+
+# ---- who differentiates ----------------------------------------------------------------------------
+
+
+def has_tangent(x: Any) -> bool:
+    """x carries a tangent of forward-mode differentiation."""
+    if _forward_ad._current_level < 0:
+        return False
+    return _forward_ad.unpack_dual(x).tangent is not None
+
+
+def differentiates(op: str, name: str, x: Any) -> bool:
+    """A gradient or a tangent flows through x."""
+    _refuse_nested_transforms(op, name)
+    return (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x)
+
+
+def _refuse_nested_transforms(op: str, name: str) -> None:
+    """This gradient follows one torch.func transform; of a second it would silently be zero."""
+    levels = _all_transforms() or ()
+    kinds = torch._C._functorch.TransformType
+    nested = sum(level.key() in (kinds.Grad, kinds.Jvp) for level in levels)
+    if nested > 1:
+        raise NotImplementedError(
+            f"[{op}] {name} must be under one torch.func gradient transform but got {nested} nested ones.\n"
+            f"torch.autograd differentiates {op} any number of times: use grad(create_graph=True)."
+        )
+
+
+def refuse_in_place(x: Any) -> None:
+    """torch's own refusals of a write that a gradient follows, but before anything is written."""
+    base, what = x, "a leaf Variable"
+    if x._is_view():
+        base, what = x._base, "a view of a leaf Variable"
+    if base.is_leaf and base.requires_grad:
+        raise RuntimeError(f"{what} that requires grad is being used in an in-place operation.")
+    if x._is_view() and _creation_of(x) != _creation_kinds.DEFAULT:
+        x.narrow(-1, 0, 0).zero_()  # of nothing: torch refuses it as it would refuse the whole
+
+
+# ---- the gradient ----------------------------------------------------------------------------------
+
+
+def rotate(
+    op: str, xs: Mapping[str, Any], positions: Any, freq_factors: Any, attributes: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The Autograd kernel of rope (one of xs) and rope_qk (two): what they become, one for each."""
+    followed = [differentiates(op, name, x) for name, x in xs.items()]
+    if any(followed):
+        with _allowed():
+            ys: tuple[Any, ...] = _Rotation.apply(*xs.values(), positions, freq_factors, attributes, followed)
+        return ys
+    with _below():
+        return turned(tuple(xs.values()), positions, freq_factors, **attributes)
+
+
+def rotate_in_place(
+    op: str, xs: Mapping[str, Any], positions: Any, freq_factors: Any, attributes: dict[str, Any]
+) -> None:
+    """The same in place. One call turns both; each has its own gradient, as torch follows the views that
+    queries and keys may be only where a function has one result."""
+    tensors = tuple(xs.values())
+    followed = [x for name, x in xs.items() if differentiates(op, name, x)]
+    for x in followed:
+        if torch.is_grad_enabled():
+            refuse_in_place(x)
+    with _below():
+        turn_in_place(tensors, positions, freq_factors, **attributes)
+    for x in followed:
+        with _allowed():
+            _RotatedInPlace.apply(x, positions, freq_factors, attributes)
+    # Who saved one for a gradient must learn that it changed.
+    _increment_version(tensors)
+
+
+def write(t: RopeTensors[Any], rule: str, run: Callable[[], None]) -> None:
+    """The Autograd kernel of a write that no gradient can follow: of other memory, or of a cache."""
+    for name, tensor in {**t.xs, **t.outs}.items():
+        if differentiates(t.op, name, tensor):
+            raise RuntimeError(f"[{t.op}] {rule.format(name=name)}")
+    with _below():
+        run()
+    _increment_version(tuple(t.outs.values()))
+
+
+def _single_level_function() -> tuple[Any, Any]:
+    """torch.autograd.Function without its detour through torch.func, whose transforms have been
+    dealt with before an operator's Autograd kernel runs; and what allows its use. Where a torch
+    lacks them, the public class does, without torch.func."""
+    try:
+        from torch._functorch.utils import enable_single_level_autograd_function as allowed
+
+        return torch.autograd.function._SingleLevelFunction, allowed
+    except (ImportError, AttributeError):
+        return torch.autograd.Function, contextlib.nullcontext
+
+
+def _make_functions(function: Any) -> tuple[Any, Any]:
+    def save(ctx: Any, positions: Any, freq_factors: Any, attributes: dict[str, Any]) -> None:
+        ctx.save_for_backward(positions, freq_factors)
+        ctx.save_for_forward(positions, freq_factors)
+        ctx.set_materialize_grads(False)
+        ctx.attributes = attributes
+
+    def turn_given(ctx: Any, tensors: Sequence[Any], **attributes: Any) -> Iterator[Any]:
+        """Those that are not None: only queries or only keys may have a gradient."""
+        given = [t for t in tensors if t is not None]
+        ys = iter(turned(given, *ctx.saved_tensors, **attributes) if given else ())
+        return (None if t is None else next(ys) for t in tensors)
+
+    def turn_back(ctx: Any, gradients: Sequence[Any]) -> Iterator[Any]:
+        back = not ctx.attributes.get("forward", True)
+        return turn_given(ctx, gradients, **{**ctx.attributes, "forward": back})
+
+    class Rotation(function):  # type: ignore[misc]
+        """Of one tensor, or of two: apply(*xs, positions, freq_factors, attributes, followed)."""
+
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
+            *xs, positions, freq_factors, attributes, followed = arguments
+            save(ctx, positions, freq_factors, attributes)
+            with _below():
+                ys = turned(xs, positions, freq_factors, **attributes)
+            # Queries may need a gradient where keys need none.
+            ctx.mark_non_differentiable(*[y for y, is_one in zip(ys, followed, strict=True) if not is_one])
+            return ys
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+            return *turn_back(ctx, gradients), None, None, None, None
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+            return tuple(turn_given(ctx, tangents[:-4], **ctx.attributes))
+
+    class RotatedInPlace(function):  # type: ignore[misc]
+        """Of a tensor that has been turned: apply(x, positions, freq_factors, attributes)."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, positions: Any, freq_factors: Any, attributes: dict[str, Any]) -> Any:
+            save(ctx, positions, freq_factors, attributes)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+            return *turn_back(ctx, (gradient,)), None, None, None
+
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
+            if tangent is not None:
+                turn_in_place((tangent,), *ctx.saved_tensors, **ctx.attributes)
+            return tangent
+
+    return Rotation, RotatedInPlace
+
+
+# ---- how a write is traced -------------------------------------------------------------------------
+
+
+def trace_write(operator: Any, replace: Callable[..., Any]) -> None:
+    """Under compilation ``replace(mode, *args, **attributes)`` stands for an operator that writes.
+
+    torch would replace it by itself, but its helpers have an argument called ``mode``, as our operators
+    have (torch 2.13: redirect_to_mode, py_functionalize_impl). A torch without these parts keeps its
+    own way: then rope compiles, rope_ may not.
+    """
+    try:
+        from torch._higher_order_ops import utils
+        from torch._subclasses import FakeTensor
+        from torch._subclasses import functional_tensor as functional
+    except ImportError:
+        return
+    has_user_subclass: Any = utils.has_user_subclass
+    ours = (FakeTensor, functional.FunctionalTensor)
+
+    def traced(active: Any, /, *args: Any, **attributes: Any) -> Any:
+        if has_user_subclass((args, attributes), allowed_subclasses=ours):
+            return NotImplemented
+        return replace(active, *args, **attributes)
+
+    operator.py_impl(functional.FunctionalTensorMode)(traced)
+
+
+def becomes(functional_operator: Callable[[], Any], *names: str) -> Callable[..., None]:
+    """A write as the functional operator and a replacement of what was written: the arguments of those
+    names, or without names as many of the first ones as it has results."""
+
+    def replace(active: Any, /, *args: Any, **attributes: Any) -> None:
+        from torch._subclasses.functional_tensor import PythonFunctionalizeAPI
+
+        api = PythonFunctionalizeAPI(active)
+        outs = [attributes.pop(name) for name in names]
+        with api.redispatch_to_next():
+            ys = functional_operator()(*api.unwrap_tensors(args), **attributes)
+        ys = ys if isinstance(ys, tuple) else (ys,)
+        for written, y in zip(outs or args, ys, strict=bool(outs)):
+            api.replace(written, y)
+            api.commit_update(written)
+            api.sync(written)
+
+    return replace
+
+
+if torch is not None:
+    _operators = torch.ops.npu_rope
+    _below = torch._C._AutoDispatchBelowAutograd
+    _all_transforms = torch._C._functorch.get_interpreter_stack
+    _forward_ad = torch.autograd.forward_ad
+    _increment_version = torch._C._increment_version
+    _function, _allowed = _single_level_function()
+    _Rotation, _RotatedInPlace = _make_functions(_function)
+    _creation_of = torch._C._autograd._get_creation_meta
+    _creation_kinds = torch._C._autograd.CreationMeta

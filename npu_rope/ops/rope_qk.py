@@ -1,0 +1,307 @@
+"""rope_qk: torch schemas, fake tensors, gradient, and the Python entry.
+
+Queries and keys turn by the same angles: one call makes one table of cos and sin for both, and costs one
+dispatch, one launch. What it shares with rope is in ``calls.py`` and ``gradients.py``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.checks import rope_qk_tensors
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.executors import rope as executors
+from npu_rope.executors.tensors import require_tensor_like
+from npu_rope.ops import calls, gradients
+from npu_rope.ops.calls import ATTRIBUTES
+from npu_rope.optional_torch import torch
+from npu_rope.params import AnglePolicy, RopeParams
+
+_OUT_HAS_NO_GRADIENT = "out must be None or (q, k) where a gradient is needed but got other tensors."
+
+
+def rope_qk(
+    q: Any,
+    k: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any = None,
+    *,
+    backend: str | None = None,
+    out: tuple[Any, Any] | None = None,
+    forward: bool = True,
+    angle: AnglePolicy = "exact",
+) -> tuple[Any, Any]:
+    """Rotary position embedding of queries and keys in one call
+    (``specs/ggml_rope_acltensor.txt``): bit for bit what :func:`npu_rope.rope` makes of each.
+
+    Args:
+        q: ``[B,S,Nq,D]`` or ``[S,Nq,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
+            float64. Any strides, so that it may be a slice of a fused projection; a non-unit last
+            stride costs a copy.
+        k: ``[B,S,Nk,D]`` or ``[S,Nk,D]``, of q's dtype.
+        positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``.
+        params: the attributes; ``params.n_offs + params.n_dims <= D``.
+        freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
+            by q's device.
+        out: where to write: a pair like (q, k), each of unit last stride; each may be q or k itself
+            (in place), else shares no memory with anything else here.
+        forward: False turns by minus the angle.
+        angle: ``"exact"``, ``"f32"`` or ``"ggml"`` (numerics in docs/ops/rope.md).
+
+    Returns:
+        The pair (rotated q, rotated k), of q's and k's type, shapes and dtype; ``out``'s where given.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend asked for is not here.
+
+    >>> import numpy as np
+    >>> q, k = np.ones((1, 2, 2, 4), np.float32), np.ones((1, 2, 1, 4), np.float32)
+    >>> q, k = rope_qk(q, k, np.array([0, 3]), RopeParams(4, "neox"))
+    >>> q.shape, k.shape
+    ((1, 2, 2, 4), (1, 2, 1, 4))
+    >>> k[0, 1, 0].round(3)
+    array([-1.131,  0.97 , -0.849,  1.03 ], dtype=float32)
+    """
+    if out is not None:
+        _require_pair(out)
+    if isinstance(q, _Tensor):
+        chosen = backend or backends.default_backend
+        if chosen is None or chosen == q.device.type:
+            return _rope_qk_torch(q, k, positions, params, freq_factors, out, forward, angle)
+        if chosen == "cpu":
+            raise bad_value("rope_qk", f"q must be on device cpu for backend cpu but got {q.device}.")
+    else:
+        require_tensor_like("rope_qk", "q", q)
+        chosen = backend or backends.default_backend or "cpu"
+    calls.require_params("rope_qk", params)
+    tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
+    rotated_q, rotated_k = executors.run(chosen, tensors, params, forward, angle)
+    return rotated_q, rotated_k
+
+
+def rope_qk_(
+    q: Any,
+    k: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any = None,
+    *,
+    backend: str | None = None,
+    forward: bool = True,
+    angle: AnglePolicy = "exact",
+) -> tuple[Any, Any]:
+    """:func:`rope_qk` in place: q and k are overwritten and returned. Their last strides must be 1.
+
+    >>> import numpy as np
+    >>> q, k = np.ones((1, 2, 2)), np.ones((1, 1, 2))
+    >>> turned_q, turned_k = rope_qk_(q, k, np.array([0]), RopeParams(2))
+    >>> turned_q is q and turned_k is k
+    True
+    """
+    return rope_qk(
+        q, k, positions, params, freq_factors, backend=backend, out=(q, k), forward=forward, angle=angle
+    )
+
+
+def _require_pair(out: Any) -> None:
+    if not isinstance(out, (tuple, list)):
+        raise bad_type("rope_qk", f"out must be a pair (q_out, k_out) but got {type(out).__name__}.")
+    if len(out) != 2:
+        raise bad_value("rope_qk", f"out must be a pair (q_out, k_out) but got {len(out)} elements.")
+
+
+# ---- torch tensors on their own device -------------------------------------------------------------
+
+
+def _rope_qk_torch(
+    q: Any,
+    k: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    out: Any,
+    forward: bool,
+    angle: AnglePolicy,
+) -> tuple[Any, Any]:
+    q_out: Any
+    k_out: Any
+    q_out, k_out = (None, None) if out is None else out
+    try:
+        needs_grad = torch.is_grad_enabled() and (
+            q.requires_grad
+            or k.requires_grad
+            or (out is not None and (q_out.requires_grad or k_out.requires_grad))
+        )
+        if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(q) and type(k) is _Tensor:
+            return _rope_qk_packed(q, k, positions, params, freq_factors, q_out, k_out, forward, angle)
+        if q.device.type == "npu":
+            backends.find("npu").require()
+        attributes = calls.attributes_of("rope_qk", params, forward, angle)
+        operators = torch.ops.npu_rope
+        if out is None:
+            return tuple(operators.rope_qk.default(q, k, positions, freq_factors, **attributes))
+        if q_out is q and k_out is k:
+            operators.rope_qk_.default(q, k, positions, freq_factors, **attributes)
+            return q, k
+        if needs_grad:
+            raise bad_value("rope_qk", _OUT_HAS_NO_GRADIENT)
+        outs = {"q_out": q_out, "k_out": k_out}
+        operators.rope_qk_out.default(q, k, positions, freq_factors, **attributes, **outs)
+        return q_out, k_out
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
+        raise calls.explained(error, tensors, params, angle) from error.__cause__
+
+
+def _rope_qk_packed(
+    q: Any,
+    k: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    q_out: Any,
+    k_out: Any,
+    forward: bool,
+    angle: AnglePolicy,
+) -> tuple[Any, Any]:
+    """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
+    try:
+        packed = params.__dict__["_packed"][forward, angle]
+    except (KeyError, AttributeError):
+        packed = calls.packed_of("rope_qk", params, forward, angle)
+    given = q_out is not None
+    if not given:
+        q_out = torch.empty_like(q, memory_format=_contiguous)
+        k_out = torch.empty_like(k, memory_format=_contiguous)
+    read_q, read_k = None if q_out is q else q, None if k_out is k else k
+    if freq_factors is None:
+        _call_packed(q_out, k_out, read_q, read_k, positions, packed)
+    else:
+        _call_packed(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
+    if given:
+        # Who saved these tensors for a gradient must learn that they changed.
+        _increment_version((q_out, k_out))
+    return q_out, k_out
+
+
+# ---- registration ----------------------------------------------------------------------------------
+
+
+def _fake(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
+    calls.check_traced(rope_qk_tensors(q, k, positions, freq_factors, None), attributes)
+    return q.new_empty(q.shape), k.new_empty(k.shape)
+
+
+def _fake_in_place(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
+    calls.check_traced(rope_qk_tensors(q, k, positions, freq_factors, (q, k)), attributes)
+
+
+def _fake_out(
+    q: Any, k: Any, positions: Any, freq_factors: Any = None, *, q_out: Any, k_out: Any, **attributes: Any
+) -> None:
+    calls.check_traced(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)), attributes)
+
+
+def _fake_packed(
+    q_out: Any, k_out: Any, q: Any, k: Any, positions: Any, packed: Any, freq_factors: Any = None
+) -> None:
+    # Reached by meta and fake tensors, a single one among real ones included.
+    q, k = q_out if q is None else q, k_out if k is None else k
+    calls.check_packed(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)))
+
+
+def _autograd(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
+    xs = {"q": q, "k": k}
+    return gradients.rotate("rope_qk", xs, positions, freq_factors, attributes)
+
+
+def _autograd_in_place(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
+    xs = {"q": q, "k": k}
+    gradients.rotate_in_place("rope_qk", xs, positions, freq_factors, attributes)
+
+
+def _autograd_out(
+    q: Any, k: Any, positions: Any, freq_factors: Any = None, *, q_out: Any, k_out: Any, **attributes: Any
+) -> None:
+    tensors = rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out))
+    operator = torch.ops.npu_rope.rope_qk_out.default
+    write = partial(operator, q, k, positions, freq_factors, **attributes, q_out=q_out, k_out=k_out)
+    gradients.write(tensors, _OUT_HAS_NO_GRADIENT, write)
+
+
+def _over_ctypes(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
+    out = q.new_empty(q.shape), k.new_empty(k.shape)
+    calls.on_cpu(rope_qk_tensors(q, k, positions, freq_factors, out), attributes)
+    return out
+
+
+def _over_ctypes_in_place(
+    q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any
+) -> None:
+    calls.on_cpu(rope_qk_tensors(q, k, positions, freq_factors, (q, k)), attributes)
+
+
+def _over_ctypes_out(
+    q: Any, k: Any, positions: Any, freq_factors: Any = None, *, q_out: Any, k_out: Any, **attributes: Any
+) -> None:
+    calls.on_cpu(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)), attributes)
+
+
+def _over_ctypes_packed(
+    q_out: Any, k_out: Any, q: Any, k: Any, positions: Any, packed: Any, freq_factors: Any = None
+) -> None:
+    q, k = q_out if q is None else q, k_out if k is None else k
+    executors.on_cpu_packed(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)), packed)
+
+
+_INPUTS = "Tensor positions, Tensor? freq_factors=None"
+
+
+def _operators() -> list[calls.Operator]:
+    ops = torch.ops.npu_rope
+    return [
+        calls.Operator(
+            f"rope_qk(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES}) -> (Tensor, Tensor)",
+            _fake,
+            _over_ctypes,
+            _autograd,
+        ),
+        calls.Operator(
+            f"rope_qk_(Tensor(a!) q, Tensor(b!) k, {_INPUTS}, {ATTRIBUTES}) -> ()",
+            _fake_in_place,
+            _over_ctypes_in_place,
+            _autograd_in_place,
+            gradients.becomes(lambda: ops.rope_qk.default),
+        ),
+        calls.Operator(
+            f"rope_qk_out(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES},"
+            " Tensor(a!) q_out, Tensor(b!) k_out) -> ()",
+            _fake_out,
+            _over_ctypes_out,
+            _autograd_out,
+            gradients.becomes(lambda: ops.rope_qk.default, "q_out", "k_out"),
+        ),
+        # The hot path, as rope's: a tensor without q or k is turned in place.
+        calls.Operator(
+            "rope_qk_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor positions,"
+            " Tensor packed, Tensor? freq_factors=None) -> ()",
+            _fake_packed,
+            _over_ctypes_packed,
+        ),
+    ]
+
+
+_Tensor: Any = ()  # an instance of nothing
+if torch is not None:
+    _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
+    _library = calls.register(_operators())
+    _call_packed = calls.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
+    _increment_version = torch._C._increment_version
+
+__all__ = ["rope_qk", "rope_qk_"]

@@ -1,0 +1,226 @@
+"""rope_set_rows: torch schemas, fake tensors, and the Python entry.
+
+Keys turn and go straight into their rows of a cache, rounded to its type: one call where ggml has ROPE,
+VIEW and SET_ROWS. No gradient follows a write into a cache.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.checks import rope_set_rows_tensors
+from npu_rope.errors import bad_value
+from npu_rope.executors import rope as executors
+from npu_rope.executors.tensors import require_tensor_like
+from npu_rope.ops import calls, gradients
+from npu_rope.ops.calls import ATTRIBUTES
+from npu_rope.optional_torch import torch
+from npu_rope.params import AnglePolicy, RopeParams
+
+_NO_GRADIENT = "{name} must not need a gradient but got one that does."
+
+
+def rope_set_rows(
+    x: Any,
+    positions: Any,
+    rows: Any,
+    cache: Any,
+    params: RopeParams,
+    freq_factors: Any = None,
+    *,
+    backend: str | None = None,
+    forward: bool = True,
+    angle: AnglePolicy = "exact",
+) -> Any:
+    """Rotate tokens and write each into its row of a cache (``specs/ggml_rope_acltensor.txt``, then
+    ggml's SET_ROWS): ``cache[rows[b, s]] = rope(x)[b, s]``, rounded to the cache's dtype.
+
+    Args:
+        x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
+            float64. Any strides; a non-unit last stride costs a copy.
+        positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``.
+        rows: ``[B,S]``, or ``[S]`` where B is 1; int32 or int64. Each is a row of the cache, no two
+            the same; or -1: that token is skipped.
+        cache: ``[R,N,D]``, x's dtype, or float16 or bfloat16 for float32 x; unit last stride, sharing
+            no memory with the inputs. A cache of several layers or blocks is viewed that way. The rows
+            that are not named keep what they hold.
+        params: the attributes; ``params.n_offs + params.n_dims <= D``.
+        freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
+            by x's device.
+        forward: False turns by minus the angle.
+        angle: ``"exact"``, ``"f32"`` or ``"ggml"`` (numerics in docs/ops/rope.md).
+
+    Returns:
+        The cache.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule, or a gradient would have to follow; nothing
+            was written.
+        BackendUnavailable: the backend asked for is not here.
+
+    >>> import numpy as np
+    >>> keys, cache = np.ones((3, 1, 2), np.float32), np.zeros((4, 1, 2), np.float16)
+    >>> rope_set_rows(keys, np.arange(3), np.array([2, -1, 0]), cache, RopeParams(2))[:, 0]
+    array([[-1.325 ,  0.493 ],
+           [ 0.    ,  0.    ],
+           [ 1.    ,  1.    ],
+           [ 0.    ,  0.    ]], dtype=float16)
+    """
+    if isinstance(x, _Tensor):
+        chosen = backend or backends.default_backend
+        if chosen is None or chosen == x.device.type:
+            return _set_rows_torch(x, positions, rows, cache, params, freq_factors, forward, angle)
+        if chosen == "cpu":
+            raise bad_value("rope_set_rows", f"x must be on device cpu for backend cpu but got {x.device}.")
+    else:
+        require_tensor_like("rope_set_rows", "x", x)
+        chosen = backend or backends.default_backend or "cpu"
+    calls.require_params("rope_set_rows", params)
+    tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
+    return executors.run(chosen, tensors, params, forward, angle)[0]
+
+
+# ---- torch tensors on their own device -------------------------------------------------------------
+
+
+def _set_rows_torch(
+    x: Any,
+    positions: Any,
+    rows: Any,
+    cache: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    forward: bool,
+    angle: AnglePolicy,
+) -> Any:
+    try:
+        if torch.is_grad_enabled():
+            for name, t in (("x", x), ("cache", cache)):
+                if t.requires_grad:
+                    raise bad_value("rope_set_rows", _NO_GRADIENT.format(name=name))
+        if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) is _Tensor:
+            _set_rows_packed(x, positions, rows, cache, params, freq_factors, forward, angle)
+            return cache
+        if x.device.type == "npu":
+            backends.find("npu").require()
+        attributes = calls.attributes_of("rope_set_rows", params, forward, angle)
+        operator = torch.ops.npu_rope.rope_set_rows.default
+        operator(x, positions, rows, cache, freq_factors, **attributes)
+        return cache
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
+        raise calls.explained(error, tensors, params, angle) from error.__cause__
+
+
+def _set_rows_packed(
+    x: Any,
+    positions: Any,
+    rows: Any,
+    cache: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    forward: bool,
+    angle: AnglePolicy,
+) -> None:
+    """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
+    try:
+        packed = params.__dict__["_packed"][forward, angle]
+    except (KeyError, AttributeError):
+        packed = calls.packed_of("rope_set_rows", params, forward, angle)
+    if freq_factors is None:
+        _call_packed(x, positions, rows, cache, packed)
+    else:
+        _call_packed(x, positions, rows, cache, packed, freq_factors)
+    # Who saved the cache for a gradient must learn that it changed.
+    _increment_version((cache,))
+
+
+# ---- registration ----------------------------------------------------------------------------------
+
+
+def _fake(x: Any, positions: Any, rows: Any, cache: Any, freq_factors: Any = None, **attributes: Any) -> None:
+    calls.check_traced(rope_set_rows_tensors(x, positions, rows, freq_factors, cache), attributes)
+
+
+def _fake_compiled(*tensors: Any, rope_mode: int, **attributes: Any) -> None:
+    _fake(*tensors, mode=rope_mode, **attributes)
+
+
+def _fake_packed(
+    x: Any, positions: Any, rows: Any, cache: Any, packed: Any, freq_factors: Any = None
+) -> None:
+    calls.check_packed(rope_set_rows_tensors(x, positions, rows, freq_factors, cache))
+
+
+def _autograd(
+    x: Any, positions: Any, rows: Any, cache: Any, freq_factors: Any = None, **attributes: Any
+) -> None:
+    tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
+    operator = torch.ops.npu_rope.rope_set_rows.default
+    write = partial(operator, x, positions, rows, cache, freq_factors, **attributes)
+    gradients.write(tensors, _NO_GRADIENT, write)
+
+
+def _traced(active: Any, /, *tensors: Any, mode: int, **attributes: Any) -> None:
+    with active:
+        torch.ops.npu_rope.rope_set_rows_compiled.default(*tensors, rope_mode=mode, **attributes)
+
+
+def _over_ctypes(
+    x: Any, positions: Any, rows: Any, cache: Any, freq_factors: Any = None, **attributes: Any
+) -> None:
+    calls.on_cpu(rope_set_rows_tensors(x, positions, rows, freq_factors, cache), attributes)
+
+
+def _over_ctypes_compiled(*tensors: Any, rope_mode: int, **attributes: Any) -> None:
+    _over_ctypes(*tensors, mode=rope_mode, **attributes)
+
+
+def _over_ctypes_packed(
+    x: Any, positions: Any, rows: Any, cache: Any, packed: Any, freq_factors: Any = None
+) -> None:
+    executors.on_cpu_packed(rope_set_rows_tensors(x, positions, rows, freq_factors, cache), packed)
+
+
+_INPUTS = "Tensor x, Tensor positions, Tensor rows, Tensor(a!) cache"
+
+
+def _operators() -> list[calls.Operator]:
+    return [
+        calls.Operator(
+            f"rope_set_rows({_INPUTS}, Tensor? freq_factors=None, {ATTRIBUTES}) -> ()",
+            _fake,
+            _over_ctypes,
+            _autograd,
+            _traced,
+        ),
+        # What it becomes under compilation. torch's own way to trace a write leaves the cache where it
+        # is, where a functional operator would copy all of it for a few rows; but an attribute called
+        # mode collides with an argument of torch's (gradients.trace_write).
+        calls.Operator(
+            f"rope_set_rows_compiled({_INPUTS}, Tensor? freq_factors=None,"
+            f" {ATTRIBUTES.replace('int mode', 'int rope_mode')}) -> ()",
+            _fake_compiled,
+            _over_ctypes_compiled,
+        ),
+        # The hot path, as rope's.
+        calls.Operator(
+            f"rope_set_rows_packed_({_INPUTS}, Tensor packed, Tensor? freq_factors=None) -> ()",
+            _fake_packed,
+            _over_ctypes_packed,
+        ),
+    ]
+
+
+_Tensor: Any = ()  # an instance of nothing
+if torch is not None:
+    _Tensor = torch.Tensor
+    _library = calls.register(_operators())
+    _call_packed = calls.callable_of(torch.ops.npu_rope.rope_set_rows_packed_.default)
+    _increment_version = torch._C._increment_version
+
+__all__ = ["rope_set_rows"]

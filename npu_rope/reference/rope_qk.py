@@ -1,0 +1,40 @@
+"""rope_qk in float64: rope of queries and of keys (``reference/rope.py``), each by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.checks import rope_qk_tensors
+from npu_rope.params import AnglePolicy, RopeParams
+from npu_rope.reference.rope import check_arrays, turned
+
+
+def rope_qk(
+    q: npt.ArrayLike,
+    k: npt.ArrayLike,
+    positions: npt.ArrayLike,
+    params: RopeParams,
+    freq_factors: npt.ArrayLike | None = None,
+    *,
+    forward: bool = True,
+    angle: AnglePolicy = "exact",
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Rotate q and k by their positions; the results in float64, before any rounding.
+
+    Args:
+        q, k: ``[B,S,N,D]`` or ``[S,N,D]`` of one dtype, with the same sizes but for N.
+        positions, params, freq_factors, forward, angle: as for :func:`npu_rope.reference.rope.rope`.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+
+    >>> q, k = rope_qk(np.eye(2)[None], np.ones((1, 1, 2)), np.array([1]), RopeParams(2))
+    >>> q.round(4).tolist(), k.round(4).tolist()
+    ([[[0.5403, 0.8415], [-0.8415, 0.5403]]], [[[-0.3012, 1.3818]]])
+    """
+    factors = None if freq_factors is None else np.asarray(freq_factors)
+    t = rope_qk_tensors(np.asarray(q), np.asarray(k), np.asarray(positions), factors, None)
+    check_arrays(t, params, angle)
+    first, second = (turned(x, t, params, forward=forward, angle=angle) for x in t.xs.values())
+    return first, second

@@ -1,0 +1,54 @@
+"""rope_set_rows in float64: rope (``reference/rope.py``), then cache[rows[t]] = the token's heads.
+
+The order is that of ggml's fused ROPE, VIEW and SET_ROWS, the row -1 that of vLLM's slot mapping.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.checks import rope_set_rows_tensors
+from npu_rope.params import AnglePolicy, RopeParams
+from npu_rope.reference.rope import check_arrays, turned
+
+
+def rope_set_rows(
+    x: npt.ArrayLike,
+    positions: npt.ArrayLike,
+    rows: npt.ArrayLike,
+    cache: npt.ArrayLike,
+    params: RopeParams,
+    freq_factors: npt.ArrayLike | None = None,
+    *,
+    forward: bool = True,
+    angle: AnglePolicy = "exact",
+) -> npt.NDArray[np.float64]:
+    """What the cache holds afterwards, in float64, before any rounding to its dtype.
+
+    Args:
+        x: ``[B,S,N,D]`` or ``[S,N,D]``.
+        rows: ``[B,S]``, or ``[S]`` where B is 1, int32 or int64: each a row of the cache, no two the
+            same, or -1 for a token that is skipped.
+        cache: ``[R,N,D]`` of x's dtype, or float16 or bfloat16 for float32 x.
+        positions, params, freq_factors, forward, angle: as for :func:`npu_rope.reference.rope.rope`.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+
+    >>> x, cache = np.ones((2, 1, 2)), np.zeros((3, 1, 2))
+    >>> rope_set_rows(x, np.array([0, 1]), np.array([-1, 2]), cache, RopeParams(2)).round(4).tolist()
+    [[[0.0, 0.0]], [[0.0, 0.0]], [[-0.3012, 1.3818]]]
+    """
+    factors = None if freq_factors is None else np.asarray(freq_factors)
+    x, rows, cache = np.asarray(x), np.asarray(rows), np.asarray(cache)
+    t = rope_set_rows_tensors(x, np.asarray(positions), rows, factors, cache)
+    check_arrays(t, params, angle)
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        after = cache.astype(np.float64)
+    y = turned(x, t, params, forward=forward, angle=angle)
+    tokens = y.reshape(rows.size, *y.shape[-2:])
+    for token, row in enumerate(rows.ravel()):
+        if row >= 0:
+            after[row] = tokens[token]
+    return after

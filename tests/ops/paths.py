@@ -1,0 +1,183 @@
+"""The paths into rope_qk and rope_set_rows, and bad calls of them: each a correct call spoiled in one
+place, with what must be said of it. A path that cannot express an input is left out by name.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rope_bad_calls import ANGLES, DEFAULTS, tensor_of
+
+from npu_rope import RopeParams, native, native_sim, rope_qk, rope_set_rows
+from npu_rope.native import CParams, c_tensor
+
+
+@dataclass
+class Call:
+    """A call's tensors by name, its attributes, the code of its angle policy."""
+
+    op: Operation
+    tensors: dict[str, Any]
+    attributes: dict[str, Any] = field(default_factory=lambda: dict(DEFAULTS))
+    angle: int = 0
+
+    def converted(self, convert):
+        """The tensors by name, one that stands in two places still one."""
+        known = {id(t): convert(t) for t in self.tensors.values()}
+        return {name: known[id(t)] for name, t in self.tensors.items()}
+
+    def arrays(self):
+        return [t for t in self.tensors.values() if isinstance(t, np.ndarray)]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator: the names of what it reads and writes, and how Python and torch.ops call it."""
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    python: Callable[..., Any]
+    torch_op: Callable[..., Any]
+
+
+def qk_in_python(t, params, **how):
+    out = t["q_out"], t["k_out"]
+    rope_qk(t["q"], t["k"], t["positions"], params, t["freq_factors"], out=out, **how)
+
+
+def qk_in_torch_ops(t, **attributes):
+    given = t["q"], t["k"], t["positions"], t["freq_factors"]
+    if t["q_out"] is t["q"] and t["k_out"] is t["k"]:
+        torch.ops.npu_rope.rope_qk_(*given, **attributes)
+    else:
+        torch.ops.npu_rope.rope_qk_out(*given, **attributes, q_out=t["q_out"], k_out=t["k_out"])
+
+
+def set_rows_in_python(t, params, **how):
+    given = t["x"], t["positions"], t["rows"], t["cache"]
+    rope_set_rows(*given, params, t["freq_factors"], **how)
+
+
+def set_rows_in_torch_ops(t, **attributes):
+    given = t["x"], t["positions"], t["rows"], t["cache"], t["freq_factors"]
+    torch.ops.npu_rope.rope_set_rows(*given, **attributes)
+
+
+QK = Operation(
+    "rope_qk", ("q", "k", "positions", "freq_factors"), ("q_out", "k_out"), qk_in_python, qk_in_torch_ops
+)
+SET_ROWS = Operation(
+    "rope_set_rows",
+    ("x", "positions", "rows", "freq_factors"),
+    ("cache",),
+    set_rows_in_python,
+    set_rows_in_torch_ops,
+)
+
+
+# ---- the paths -------------------------------------------------------------------------------------
+
+
+def through_python(backend, convert, call):
+    params = RopeParams(**call.attributes)
+    angle = ANGLES.get(call.angle, str(call.angle))
+    call.op.python(call.converted(convert), params, backend=backend, angle=angle)
+
+
+def through_torch_ops(call):
+    attributes = {**call.attributes, "sections": list(call.attributes["sections"]), "angle": call.angle}
+    call.op.torch_op(call.converted(tensor_of), **attributes)
+
+
+def c_view(array):
+    if array is None:
+        return None
+    strides = tuple(s // array.itemsize for s in array.strides)
+    return c_tensor(array.ctypes.data, array.dtype.name, array.shape, strides)
+
+
+def c_arguments(call):
+    """Each argument of the C entry by name, a struct or None."""
+    a = call.attributes
+    structs = {name: c_view(call.tensors[name]) for name in call.op.reads}
+    structs["params"] = CParams(**{**a, "sections": (C.c_int32 * 4)(*a["sections"])})
+    return structs | {name: c_view(call.tensors[name]) for name in call.op.writes}
+
+
+def c_status(library_name, op, structs, angle=0):
+    """(status, words) of the C entry on structs, of which each may be None."""
+    pointers = {name: None if s is None else C.byref(s) for name, s in structs.items()}
+    read, written = (tuple(pointers[n] for n in names) for names in (op.reads, op.writes))
+    arguments = (*read, pointers["params"], 1, angle, *written)
+    if library_name == "cpu":
+        library = native.load()
+        return getattr(library, f"_{op.name}")(*arguments), library.lib.npu_rope_last_error().decode()
+    library, options = native_sim.load(), native_sim.SimOptions().as_c()
+    status = getattr(library, f"_{op.name}")(*arguments, C.byref(options))
+    return status, library.lib.npu_rope_sim_last_error().decode()
+
+
+def through_c(library_name, call):
+    status, words = c_status(library_name, call.op, c_arguments(call), call.angle)
+    if status:
+        raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(words)
+
+
+PATHS: dict[str, Callable[[Call], None]] = {
+    **{
+        f"numpy-{backend}": partial(through_python, backend, lambda a: a)
+        for backend in ("reference", "cpu", "sim", "sim:ascend310p")
+    },
+    **{
+        f"torch-{backend}": partial(through_python, backend, tensor_of)
+        for backend in ("reference", "cpu", "sim", None)
+    },
+    "torch-ops": through_torch_ops,
+    "c": partial(through_c, "cpu"),
+    "c-sim": partial(through_c, "sim"),
+}
+C_PATHS = ("c", "c-sim")
+PYTHON = tuple(p for p in PATHS if p not in ("torch-ops", *C_PATHS))  # they know every dtype's name
+NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
+
+
+# ---- bad calls -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Bad:
+    """One wrong argument: how the call is made, and what must be said of it."""
+
+    name: str
+    make: Callable[[], Call]
+    text: str
+    kind: type = ValueError
+    paths: tuple[str, ...] = tuple(PATHS)
+    says: str = ""  # the operator that speaks, where it is another one
+
+
+def table(bads):
+    """A parametrisation of every bad call on every path that can express it."""
+    rows = [(bad, path) for bad in bads for path in bad.paths]
+    return pytest.mark.parametrize(("bad", "path"), rows, ids=[f"{b.name}-{p}" for b, p in rows])
+
+
+def assert_refused(bad, path):
+    """The right class, the right words, and nothing written."""
+    call = bad.make()
+    before = [a.tobytes() for a in call.arrays()]
+    # torch reports what its C++ operators say as RuntimeError.
+    expected = (RuntimeError, ValueError, TypeError) if path == "torch-ops" else bad.kind
+    with pytest.raises(expected) as caught:
+        PATHS[path](call)
+    said, text = str(caught.value), f"[{bad.says or call.op.name}] {bad.text}"
+    assert text in said if path == "torch-ops" else said == text
+    assert [a.tobytes() for a in call.arrays()] == before

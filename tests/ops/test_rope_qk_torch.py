@@ -1,0 +1,487 @@
+"""rope_qk as a torch operator: opcheck, compile, gradients, tracing."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+
+import pytest
+import torch
+from rope_cases import assert_within
+from torch._dynamo.testing import CompileCounter
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from npu_rope import RopeParams, backends, rope, rope_qk, rope_qk_
+
+OPS = torch.ops.npu_rope
+PARAMS = RopeParams(16, "neox", n_offs=4)
+ATTRIBUTES = {"n_dims": 16, "mode": 2, "n_offs": 4}
+SECTIONED = {"n_dims": 24, "mode": 40, "sections": [4, 4, 4, 0], "forward": False, "angle": 1}
+
+both = pytest.mark.parametrize("grads", list(product([False, True], repeat=2)), ids=str)
+
+
+def qk_of(shape=(2, 5, 3, 24), dtype=torch.float32, grads=(False, False), keys=2):
+    generator = torch.Generator().manual_seed(0)
+    shapes = shape, (*shape[:-2], keys, shape[-1])
+    values = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+    return tuple(x.requires_grad_(grad) for x, grad in zip(values, grads, strict=True))
+
+
+def two_ropes(q, k, *rest, **how):
+    return rope(q, *rest, **how), rope(k, *rest, **how)
+
+
+def equal(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def samples(grads=(False, False)):
+    """(q, k, positions, freq_factors, attributes)"""
+    factors, planes = torch.linspace(1, 4, 12), torch.arange(20, dtype=torch.int32).reshape(4, 5)
+    yield *qk_of(grads=grads), torch.arange(5), None, ATTRIBUTES
+    yield *qk_of(grads=grads), planes, factors, SECTIONED
+    yield *qk_of((5, 3, 24), torch.bfloat16, grads), torch.arange(5), factors, ATTRIBUTES
+    turned = qk_of((2, 5, 3, 24), torch.float16)
+    turned = (x.transpose(0, 1).requires_grad_(g) for x, g in zip(turned, grads, strict=True))
+    yield *turned, torch.arange(2), None, ATTRIBUTES
+    yield *qk_of((2, 0, 3, 24), torch.float64, grads), torch.arange(0), None, ATTRIBUTES
+
+
+SAMPLES = range(len(list(samples())))
+NEITHER, EITHER, BOTH = (False, False), (True, False), (True, True)
+opchecked = pytest.mark.parametrize(
+    ("which", "grads"), [*[(n, g) for n in SAMPLES for g in (NEITHER, BOTH)], (0, EITHER), (2, EITHER[::-1])]
+)
+
+
+# ---- opcheck ---------------------------------------------------------------------------------------
+
+
+@opchecked
+def test_opcheck_rope_qk(which, grads):
+    *given, attributes = list(samples(grads))[which]
+    torch.library.opcheck(OPS.rope_qk.default, tuple(given), attributes)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@opchecked
+def test_opcheck_rope_qk_in_place(which, grads):
+    q, k, *rest, attributes = list(samples(grads))[which]
+    q, k = (x.clone() if x.requires_grad else x for x in (q, k))  # a leaf may not be written
+    for x in (q, k):
+        if x.requires_grad:
+            x.retain_grad()
+    torch.library.opcheck(OPS.rope_qk_.default, (q, k, *rest), attributes)
+
+
+@pytest.mark.parametrize("which", SAMPLES)
+def test_opcheck_rope_qk_out(which):
+    q, k, *rest, attributes = list(samples())[which]
+    outs = {"q_out": torch.empty_like(q), "k_out": torch.empty_like(k)}
+    torch.library.opcheck(OPS.rope_qk_out.default, (q, k, *rest), {**attributes, **outs})
+
+
+@pytest.mark.parametrize("which", [0, 2, 3, 4])
+def test_opcheck_rope_qk_packed(which):
+    q, k, positions, factors, _ = list(samples())[which]
+    packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
+    outs = torch.empty_like(q), torch.empty_like(k)
+    operator = OPS.rope_qk_packed_.default
+    torch.library.opcheck(operator, (*outs, q, k, positions, packed, factors))
+    torch.library.opcheck(operator, (q.clone(), k.clone(), None, None, positions, packed, factors))
+
+
+def test_rope_qk_packed_turns_in_place_what_comes_alone():
+    q, k, positions, factors, _ = next(iter(samples()))
+    packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
+    expected = two_ropes(q, k, positions, PARAMS)
+    for alone in product([True, False], repeat=2):
+        outs = [
+            x.clone() if is_alone else torch.empty_like(x) for x, is_alone in zip((q, k), alone, strict=True)
+        ]
+        reads = [None if is_alone else x for x, is_alone in zip((q, k), alone, strict=True)]
+        OPS.rope_qk_packed_.default(*outs, *reads, positions, packed, factors)
+        assert equal(outs, expected)
+
+
+def test_other_bytes_are_refused():
+    q, k, positions, _, _ = next(iter(samples()))
+    with pytest.raises(
+        (RuntimeError, ValueError), match=r"\[rope_qk\] packed must be the \d+ contiguous bytes"
+    ):
+        OPS.rope_qk_packed_.default(q, k, None, None, positions, torch.zeros(7, dtype=torch.uint8))
+
+
+# ---- torch.compile ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compiled():
+    """torch.compile without graph breaks; eager graphs, as code generation is not ours to test."""
+    torch._dynamo.reset()
+    yield lambda f, **options: torch.compile(f, fullgraph=True, backend="aot_eager", **options)
+    torch._dynamo.reset()
+
+
+def functional(q, k, p):
+    q, k = rope_qk(q * 2, k.sin(), p, PARAMS)
+    return q + 1, k.square()
+
+
+def in_place(q, k, p):
+    q, k = q * 2, k.sin()
+    rope_qk_(q, k, p, PARAMS)
+    return q.sum(-1), k.square()
+
+
+@pytest.mark.parametrize("f", [functional, in_place])
+@both
+def test_compile_gives_the_same_results_and_gradients(f, grads, compiled):
+    results = []
+    for wrap in (compiled, lambda f: f):
+        q, k = qk_of(grads=grads)
+        ys = wrap(f)(q, k, torch.arange(5))
+        needing = [y.sum() for y in ys if y.requires_grad]
+        assert [y.requires_grad for y in ys] == list(grads)
+        if needing:
+            sum(needing).backward()
+        results.append([*ys, *[x.grad for x in (q, k) if x.requires_grad]])
+    assert equal(*results)
+
+
+def test_compile_in_place_on_inputs(compiled):
+    q, k = qk_of()
+    expected = two_ropes(q, k, torch.arange(5), PARAMS)
+    compiled(lambda q, k, p: rope_qk_(q, k, p, PARAMS))(q, k, torch.arange(5))
+    assert equal((q, k), expected)
+
+
+def test_compile_in_place_on_slices_of_an_input(compiled):
+    qkv = torch.randn(5, 9, 24)
+    expected = qkv.clone()
+    rope_qk_(expected[:, :5], expected[:, 5:7], torch.arange(5), PARAMS)
+    compiled(lambda t, p: rope_qk_(t[:, :5], t[:, 5:7], p, PARAMS))(qkv, torch.arange(5))
+    assert torch.equal(qkv, expected)
+
+
+@pytest.mark.parametrize("in_place", [(False, False), (True, False), (False, True)])
+def test_compile_out(in_place, compiled):
+    q, k = qk_of()
+    expected = two_ropes(q, k, torch.arange(5), PARAMS)
+    out = [x if is_own else torch.zeros_like(x) for x, is_own in zip((q, k), in_place, strict=True)]
+    compiled(lambda q, k, p, *out: rope_qk(q, k, p, PARAMS, out=out))(q, k, torch.arange(5), *out)
+    assert equal(out, expected)
+
+
+@both
+def test_compile_with_dynamic_shapes_compiles_once(grads):
+    torch._dynamo.reset()
+    count = CompileCounter()
+    f = torch.compile(lambda q, k, p: rope_qk(q, k, p, PARAMS), fullgraph=True, dynamic=True, backend=count)
+    for S in (5, 7, 11):
+        q, k = qk_of((2, S, 3, 24), grads=grads)
+        assert equal(f(q, k, torch.arange(S)), rope_qk(q, k, torch.arange(S), PARAMS))
+    assert count.frame_count == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.parametrize("f", [functional, in_place])
+def test_compile_down_to_generated_code(f):
+    torch._dynamo.reset()
+    q, k = qk_of(grads=(True, True))
+    ys = torch.compile(f, fullgraph=True)(q, k, torch.arange(5))
+    expected = f(q, k, torch.arange(5))
+    assert all(
+        (a - b).abs().max() <= torch.finfo(a.dtype).eps * 64 for a, b in zip(ys, expected, strict=True)
+    )
+    sum(y.sum() for y in ys).backward()
+    assert q.grad is not None
+    assert k.grad is not None
+
+
+# ---- gradients -------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("sectioned", [False, True])
+def test_gradcheck_and_gradgradcheck(sectioned, grads):
+    q, k = qk_of((2, 2, 2, 8), torch.float64, grads=grads, keys=1)
+    params = RopeParams(4, "neox", n_offs=2)
+    if sectioned:
+        params = RopeParams(8, "imrope", sections=(2, 1, 1, 0), attn_factor=1.5)
+    positions = torch.tensor([[0, 900], [-5, 7]])
+    positions = torch.stack([positions, positions + 1, positions + 2]) if sectioned else positions
+    factors = torch.linspace(1, 3, 4)
+
+    def apart(q, k):
+        return rope_qk(q, k, positions, params, factors)
+
+    def inside(q, k):
+        q, k = q * 2, k * 3
+        rope_qk_(q, k, positions, params, factors, forward=False)
+        return q * q, k * k
+
+    for f in (apart, inside):
+        if any(grads):
+            assert torch.autograd.gradcheck(f, (q, k))
+            assert torch.autograd.gradgradcheck(f, (q, k))
+        assert [y.requires_grad for y in f(q, k)] == list(grads)
+
+
+@pytest.mark.parametrize("used", ["q", "k", "both"])
+def test_gradients_are_the_rotations_by_minus_the_angle(used):
+    q, k = qk_of(grads=(True, True))
+    positions, weights = torch.arange(5) * 1000, [x.detach().flip(0) for x in (q, k)]
+    ys = dict(zip("qk", rope_qk(q, k, positions, PARAMS), strict=True))
+    sum((ys[n] * w).sum() for n, w in zip("qk", weights, strict=True) if used in (n, "both")).backward()
+    for name, x, w in zip("qk", (q, k), weights, strict=True):
+        if used not in (name, "both"):
+            assert x.grad is None
+            continue
+        assert_within(x.grad, w.numpy(), positions.numpy(), PARAMS, dtype="float32", forward=False)
+
+
+def test_both_gradients_come_of_one_call():
+    seen = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.namespace == "npu_rope":
+                seen.append(func.overloadpacket)
+            return func(*args, **(kwargs or {}))
+
+    q, k = qk_of(grads=(True, True))
+    with Watch():
+        sum(y.sum() for y in rope_qk(q, k, torch.arange(5), PARAMS)).backward()
+    assert seen == [OPS.rope_qk, OPS.rope_qk]
+
+
+@both
+@pytest.mark.parametrize("views", [False, True])
+def test_in_place_gives_the_gradient_of_two_ropes(views, grads):
+    """Also where q and k are slices of a projection, which the gradient reaches as a whole."""
+    gradients, results = [], []
+    for turn in (rope_qk_, two_ropes):
+        q, k = qk_of(grads=grads)
+        if views:
+            qkv = torch.cat([q, k, k], 2) * 2
+            q1, k1 = qkv[:, :, :3], qkv[:, :, 3:5]
+            turned = turn(q1, k1, torch.arange(5), PARAMS)
+            whole = qkv if turn is rope_qk_ else torch.cat([*turned, qkv[:, :, 5:]], 2)
+            ys = [(whole * torch.arange(24))]
+        else:
+            ys = [y.square() for y in turn(q * 2, k * 2, torch.arange(5), PARAMS)]
+        if any(grads):
+            sum(y.sum() for y in ys if y.requires_grad).backward()
+        results.append([y.detach() for y in ys])
+        gradients.append([x.grad for x in (q, k) if x.requires_grad])
+    assert equal(*results)
+    assert equal(*gradients)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("how", ["leaf", "view of a leaf", "one of several views"])
+def test_in_place_where_torch_allows_none_raises_torchs_own_error_and_writes_nothing(how, which):
+    tensors = list(qk_of())
+    x = tensors[which]
+    tensors[which] = {
+        "leaf": lambda: x.requires_grad_(),
+        "view of a leaf": lambda: x.requires_grad_()[:, :, 0:],
+        "one of several views": lambda: (x.requires_grad_() * 1).unbind(0)[0],
+    }[how]()
+    if how == "one of several views":
+        tensors[1 - which] = tensors[1 - which][0]
+    before = [t.detach().clone() for t in tensors]
+    text = (
+        "modified inplace" if how == "one of several views" else f"a {how.replace('leaf', 'leaf Variable')}"
+    )
+    with pytest.raises(RuntimeError, match=text):
+        rope_qk_(*tensors, torch.arange(5), PARAMS)
+    assert equal([t.detach() for t in tensors], before)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "q_out", "k_out"])
+@pytest.mark.parametrize("direct", [False, True])
+def test_out_where_a_gradient_is_needed_is_refused(name, direct):
+    q, k = qk_of()
+    t = {"q": q, "k": k, "q_out": torch.zeros_like(q), "k_out": torch.zeros_like(k)}
+    t[name].requires_grad_()
+    outs = {n: t[n] for n in ("q_out", "k_out")}
+    text = r"^\[rope_qk\] out must be None or \(q, k\) where a gradient is needed but got other tensors\."
+    given = q, k, torch.arange(5)
+    operator = partial(OPS.rope_qk_out, *given, **ATTRIBUTES, **outs)
+    function = partial(rope_qk, *given, PARAMS, out=tuple(outs.values()))
+    with pytest.raises(RuntimeError if direct else ValueError, match=text):
+        operator() if direct else function()
+    assert not any(out.any() for out in outs.values())
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(mode):
+    q, k = qk_of(grads=(True, True))
+    expected = two_ropes(q.detach(), k.detach(), torch.arange(5), PARAMS)
+    with mode():
+        got = rope_qk(q, k, torch.arange(5), PARAMS)
+        assert not any(y.requires_grad for y in got)
+        assert equal(got, expected)
+        assert equal(rope_qk_(q.clone(), k.clone(), torch.arange(5), PARAMS), expected)
+        out = torch.empty_like(q), torch.empty_like(k)
+        assert equal(rope_qk(q, k, torch.arange(5), PARAMS, out=out), expected)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("how", ["rope_qk_", "rope_qk(out=)", "ops.rope_qk_", "ops.rope_qk_out", "sim"])
+def test_a_write_is_seen_by_whoever_saved_the_tensor(how, which):
+    w = torch.ones(1, 2, 1, 4, requires_grad=True)
+    saved = w.exp()  # exp keeps its result for the gradient
+    pair, positions = [torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)], torch.arange(2)
+    pair[which] = saved
+    fresh, attributes = (torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)), {"n_dims": 4, "mode": 0}
+    with torch.no_grad():
+        {
+            "rope_qk_": lambda: rope_qk_(*pair, positions, RopeParams(4)),
+            "rope_qk(out=)": lambda: rope_qk(*fresh, positions, RopeParams(4), out=pair),
+            "ops.rope_qk_": lambda: OPS.rope_qk_(*pair, positions, **attributes),
+            "ops.rope_qk_out": lambda: OPS.rope_qk_out(
+                *fresh, positions, **attributes, q_out=pair[0], k_out=pair[1]
+            ),
+            "sim": lambda: rope_qk(*fresh, positions, RopeParams(4), out=pair, backend="sim"),
+        }[how]()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+
+
+def test_low_precision_gradients_come_in_their_dtype():
+    for dtype in (torch.float16, torch.bfloat16):
+        q, k = qk_of(dtype=dtype, grads=(True, True))
+        sum(y.sum() for y in rope_qk(q, k, torch.arange(5), PARAMS)).backward()
+        assert q.grad.dtype == k.grad.dtype == dtype
+
+
+# ---- functional transforms -------------------------------------------------------------------------
+
+
+def test_func_grad_and_vjp():
+    (q, k), positions = qk_of((3, 2, 24), torch.float64), torch.arange(3)
+
+    def length(q, k, turn):
+        return sum(y.square().sum() for y in turn(q, k, positions, PARAMS)) / 2
+
+    def inside(q, k, *rest):
+        return rope_qk_(q * 1, k * 1, *rest)
+
+    expected = torch.func.grad(length, (0, 1))(q, k, two_ropes)
+    assert equal(torch.func.grad(length, (0, 1))(q, k, rope_qk), expected)
+    assert equal(torch.func.grad(length, (0, 1))(q, k, inside), expected)
+    assert torch.equal(torch.func.grad(length, 1)(q, k, rope_qk), expected[1])
+    ys, pullback = torch.func.vjp(lambda q, k: rope_qk(q, k, positions, PARAMS), q, k)
+    assert equal(pullback(ys), two_ropes(*ys, positions, PARAMS, forward=False))
+
+
+def test_func_vmap_runs_sample_by_sample():
+    (q, k), positions = qk_of((4, 3, 2, 24)), torch.arange(3)
+    got = torch.func.vmap(lambda q, k: rope_qk(q, k, positions, PARAMS))(q, k)
+    assert equal(got, two_ropes(q, k, positions, PARAMS))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("given", [(True, True), (True, False), (False, True)])
+def test_forward_mode_gives_the_rotated_tangents(given, in_place):
+    q, k = qk_of(dtype=torch.float64)
+    positions, forward_ad = torch.arange(5), torch.autograd.forward_ad
+    tangents = [x.flip(0) if is_given else None for x, is_given in zip((q, k), given, strict=True)]
+    with forward_ad.dual_level():
+        duals = [
+            x.clone() if t is None else forward_ad.make_dual(x.clone(), t.clone())
+            for x, t in zip((q, k), tangents, strict=True)
+        ]
+        ys = (rope_qk_ if in_place else rope_qk)(*duals, positions, PARAMS)
+        got = [forward_ad.unpack_dual(y) for y in ys]
+    assert equal([y.primal for y in got], two_ropes(q, k, positions, PARAMS))
+    for y, tangent in zip(got, tangents, strict=True):
+        if tangent is None:
+            assert y.tangent is None or not y.tangent.any()
+        else:
+            assert torch.equal(y.tangent, rope(tangent, positions, PARAMS))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+def test_nested_function_transforms_are_refused_and_never_zero():
+    q, k = torch.randn(1, 1, 4, dtype=torch.float64), torch.randn(1, 1, 4, dtype=torch.float64)
+
+    def f(q):
+        return sum(y.square().sum() for y in rope_qk(q, k, torch.tensor([3]), RopeParams(4)))
+
+    with pytest.raises(NotImplementedError, match=r"^\[rope_qk\] q must be under one torch\.func gradient"):
+        torch.func.hessian(f)(q)
+
+
+# ---- tracing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_fake_tensors_have_the_real_ones_shapes_and_strides(turned):
+    for dtype in (torch.float32, torch.bfloat16):
+        q, k = (x.transpose(0, 1) if turned else x for x in qk_of(dtype=dtype))
+        positions = torch.arange(q.shape[1])
+        with FakeTensorMode() as mode:
+            fake = rope_qk(*[mode.from_tensor(t) for t in (q, k, positions)], PARAMS)
+        for a, b in zip(fake, rope_qk(q, k, positions, PARAMS), strict=True):
+            assert (a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype)
+
+
+def test_fake_tensors_are_checked_by_the_same_rules():
+    with FakeTensorMode():
+        q, k = torch.empty(5, 3, 24), torch.empty(4, 2, 24)
+        with pytest.raises(ValueError, match=r"\[rope_qk\] k must have q's shape \[5, 3, 24\] except for"):
+            rope_qk(q, k, torch.empty(5, dtype=torch.int32), PARAMS)
+        with pytest.raises(ValueError, match="n_dims must be at most the head size 24 but got 26"):
+            OPS.rope_qk(q, q, torch.empty(5, dtype=torch.int32), n_dims=26, mode=0)
+
+
+@pytest.mark.parametrize("tracing", ["real", "fake", "symbolic"])
+def test_a_trace_keeps_the_op(tracing):
+    (q, k), positions = qk_of(), torch.arange(5)
+    graph = make_fx(lambda q, k, p: rope_qk(q, k, p, PARAMS), tracing_mode=tracing)(q, k, positions)
+    assert OPS.rope_qk.default in [n.target for n in graph.graph.nodes]
+    assert equal(graph(q, k, positions), rope_qk(q, k, positions, PARAMS))
+
+
+def test_export_keeps_the_op():
+    class Model(torch.nn.Module):
+        def forward(self, q, k, positions):
+            return rope_qk(q, k, positions, PARAMS)
+
+    given = (*qk_of(), torch.arange(5))
+    program = torch.export.export(Model(), given)
+    assert OPS.rope_qk.default in [n.target for n in program.graph.nodes]
+    assert equal(program.module()(*given), rope_qk(*given, PARAMS))
+
+
+# ---- strides ---------------------------------------------------------------------------------------
+
+
+def test_non_unit_last_strides_are_copied_and_in_place_refused():
+    q, k = (x[..., ::2] for x in qk_of((2, 5, 3, 48)))
+    positions, expected = (
+        torch.arange(5),
+        two_ropes(*(x[..., ::2] for x in qk_of((2, 5, 3, 48))), torch.arange(5), PARAMS),
+    )
+    assert equal(rope_qk(q, k, positions, PARAMS), expected)
+    assert equal(OPS.rope_qk(q, k, positions, **ATTRIBUTES), expected)
+    before = [x.clone() for x in (q, k)]
+    with pytest.raises(
+        ValueError, match=r"^\[rope_qk\] k must have unit stride in its last dimension but got 2\."
+    ):
+        rope_qk_(q.contiguous(), k, positions, PARAMS)
+    assert equal((q, k), before)
+
+
+def test_views_that_negate_are_read_as_the_values_they_stand_for(backend):
+    q, k = qk_of()
+    got = rope_qk(torch._neg_view(q), torch._neg_view(k), torch.arange(5), PARAMS, backend=backend)
+    assert equal(got, rope_qk(-q, -k, torch.arange(5), PARAMS, backend=backend))

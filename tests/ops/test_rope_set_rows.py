@@ -1,0 +1,433 @@
+"""rope_set_rows on every back end: rope, one rounding to the cache's type, and a write into its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import rope_cases
+import torch
+from guarded_memory import GuardedMemory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pairwise import pairwise
+from rope_cases import (
+    NUMPY_DTYPES,
+    Case,
+    bytes_of,
+    dtype_name,
+    e_angle_of,
+    element_strides,
+    expected_and_bound,
+    factors_of,
+    layout_strides,
+    params_of,
+    positions_of,
+    shape_of,
+    to_torch,
+    values_of,
+)
+
+from npu_rope import RopeParams, native_sim, rope, rope_set_rows
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.judge import soc_of
+
+HELD = 7  # what the cache holds before
+
+
+@dataclass(frozen=True)
+class RowsCase(Case):
+    """A call of rope_set_rows."""
+
+    cache: str = "same"  # its dtype, where that is not x's
+    rows: str = "scattered"
+    rows_dtype: str = "int64"
+    cache_layout: str = "contiguous"
+
+    def __str__(self):
+        return super().__str__()
+
+
+FACTORS = {
+    **{name: rope_cases.FACTORS[name] for name in ("dtype", "mode", "framework", "rank", "window")},
+    **{name: rope_cases.FACTORS[name] for name in ("sections", "planes", "freq_factors")},
+    "scaling": ["none", "yarn"],
+    "forward": [True, False],
+    "positions": ["ascending", "int64", "per-batch", "negative", "strided", "extreme"],
+    "x_layout": ["contiguous", "bnsd", "fused-qkv", "gaps", "shared-batch", "non-unit", "reversed"],
+    "angle": ["exact", "f32", "ggml"],
+    "cache": ["same", "float16", "bfloat16"],
+    "rows": ["scattered", "ascending", "descending", "skipped", "none", "all", "strided"],
+    "rows_dtype": ["int64", "int32"],
+    "cache_layout": ["contiguous", "layer", "heads-first", "gaps", "reversed"],
+}
+
+
+def possible(case):
+    if case.cache != "same" and case.dtype != "float32":
+        return False
+    if case.framework == "torch" and case.cache_layout == "reversed":
+        return False
+    return rope_cases.possible(case)
+
+
+def cache_dtype(case):
+    return NUMPY_DTYPES[case.dtype if case.cache == "same" else case.cache]
+
+
+def rows_of(case, rng):
+    """(rows, the cache's number of rows)"""
+    B, S = case.sizes[:2]
+    shape, count = ((B, S), B * S) if case.rank == 4 else ((S,), S)
+    held = count if case.rows == "all" else count + 5
+    rows = rng.permutation(held)[:count]
+    if case.rows == "ascending":
+        rows = np.arange(count) + 3
+    elif case.rows == "descending":
+        rows = np.arange(count)[::-1] + 3
+    elif case.rows == "skipped":
+        rows[rng.random(count) < 0.5] = -1
+    elif case.rows == "none":
+        rows[:] = -1
+    rows = rows.reshape(shape).astype(case.rows_dtype)
+    if case.rows == "strided":
+        rows = np.repeat(rows, 2, axis=-1)[..., ::2]
+    return rows, held
+
+
+def make_cache(case, guarded, rows):
+    """``layer``: one of two layers that share each row; ``heads-first``: [N,R,D] seen as [R,N,D]."""
+    N, D = case.sizes[2:]
+    strides = {
+        "contiguous": (N * D, D, 1),
+        "layer": (2 * N * D, D, 1),
+        "heads-first": (D, rows * D, 1),
+        "gaps": (N * (D + 3) + 5, D + 3, 1),
+        "reversed": (-N * D, D, 1),
+    }[case.cache_layout]
+    cache = guarded.empty((rows, N, D), cache_dtype(case), strides)
+    cache[...] = HELD
+    return cache
+
+
+@dataclass
+class Inputs:
+    """A case's arrays in guarded memory."""
+
+    params: RopeParams
+    x: np.ndarray
+    positions: np.ndarray
+    factors: np.ndarray | None
+    rows: np.ndarray
+    cache: np.ndarray
+
+
+def make_inputs(case, guarded, seed=0):
+    rng = np.random.default_rng(seed)
+    params, shape, dtype = params_of(case), shape_of(case), NUMPY_DTYPES[case.dtype]
+    positions, factors = positions_of(case, rng), factors_of(case, params, rng)
+    values = rng.standard_normal(shape).astype(dtype)
+    if case.x_layout == "shared-batch" and case.rank == 4:
+        values[...] = values[:1]
+    rows, held = rows_of(case, rng)
+    return Inputs(
+        params,
+        guarded.input(values, layout_strides(case.x_layout, shape)),
+        guarded.input(positions, element_strides(positions)),
+        None if factors is None else guarded.input(factors, element_strides(factors)),
+        guarded.input(rows, element_strides(rows)),
+        make_cache(case, guarded, held),
+    )
+
+
+def refusal(backend, case, inputs):
+    """(class, message) of the error where a backend cannot run the call by nature, else None."""
+    if case.cache == "bfloat16" and soc_of(backend) == "ascend310p" and case.angle == "exact":
+        rule = "cache must be float32 or float16 on ascend310p"
+        return TypeError, f"[rope_set_rows] {rule} but got bfloat16."
+    size = inputs.x.size
+    wrong = rope_cases.refusal(backend, case.dtype, positions=inputs.positions, angle=case.angle, size=size)
+    return wrong and (wrong[0], wrong[1].replace("[rope]", "[rope_set_rows]"))
+
+
+def run(case, inputs, backend):
+    convert = to_torch if case.framework == "torch" else lambda a: a
+    given = [convert(t) for t in (inputs.x, inputs.positions, inputs.rows)]
+    cache, factors = convert(inputs.cache), convert(inputs.factors)
+    how = {"backend": backend, "forward": case.forward, "angle": case.angle}
+    assert rope_set_rows(*given, cache, inputs.params, factors, **how) is cache
+
+
+def call(case, inputs, backend):
+    """True where the cache was written; False where the backend refused, as it should."""
+    wrong = refusal(backend, case, inputs)
+    if wrong is None:
+        run(case, inputs, backend)
+        return True
+    before = inputs.cache.copy()
+    with pytest.raises(wrong[0]) as caught:
+        run(case, inputs, backend)
+    assert str(caught.value) == wrong[1]
+    assert bytes_of(inputs.cache) == bytes_of(before)
+    return False
+
+
+def run_and_judge(case, backend, guarded, seed=0):
+    """Hold the rows that were named to their bounds, and all others to what they held."""
+    inputs = make_inputs(case, guarded, seed)
+    written = call(case, inputs, backend)
+    guarded.check()
+    if not written:
+        return
+    expected, bound = expected_and_bound(
+        inputs.x,
+        inputs.positions,
+        inputs.params,
+        inputs.factors,
+        dtype=cache_dtype(case).name,
+        forward=case.forward,
+        angle=case.angle,
+        e_angle=e_angle_of(backend),
+    )
+    rows, heads = inputs.rows.ravel(), expected.shape[-2:]
+    if cache_dtype(case) != inputs.x.dtype:  # what is not rotated is rounded, too
+        bound = bound + np.abs(expected) * rounding_of(cache_dtype(case).name)
+    named = rows >= 0
+    got = values_of(inputs.cache)[rows[named]]
+    expected, bound = (t.reshape(rows.size, *heads)[named] for t in (expected, bound))
+    ratio, at = worst_ratio(got, expected, bound)
+    assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"
+    others = np.delete(inputs.cache, rows[named], axis=0)
+    assert np.all(others.astype(np.float32) == HELD)
+
+
+def rounding_of(dtype):
+    """Half a unit in the last place, relative."""
+    return {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+
+
+def cases(listed):
+    return pytest.mark.parametrize("case", [c for c in listed if possible(c)], ids=str)
+
+
+BASES = [
+    RowsCase(),
+    RowsCase("float16", "neox", "torch"),
+    RowsCase("bfloat16", "imrope"),
+    RowsCase(cache="float16", mode="neox"),
+    RowsCase(cache="bfloat16", framework="torch", mode="vision"),
+]
+ONE_FACTOR = BASES + [
+    replace(base, **{name: value})
+    for base in BASES
+    for name, values in FACTORS.items()
+    for value in values
+    if value != getattr(base, name)
+]
+
+
+@cases(dict.fromkeys(ONE_FACTOR))
+def test_one_factor_changed_meets_the_bound(case, backend, guarded):
+    run_and_judge(case, backend, guarded)
+
+
+@cases([RowsCase(**row) for row in pairwise(FACTORS)])
+def test_every_pair_of_factors_meets_the_bound(case, backend, guarded):
+    run_and_judge(case, backend, guarded)
+
+
+@settings(max_examples=60)
+@given(
+    case=st.builds(
+        RowsCase,
+        **{name: st.sampled_from(values) for name, values in FACTORS.items()},
+        sizes=st.tuples(
+            st.integers(1, 3), st.integers(0, 9), st.integers(0, 9), st.sampled_from([16, 36, 64, 70, 128])
+        ),
+    ).filter(possible),
+    seed=st.integers(0, 2**16),
+)
+def test_any_call_meets_the_bound(case, seed, backend):
+    run_and_judge(case, backend, GuardedMemory(), seed)
+
+
+@pytest.mark.parametrize("D", [2, 6, 36, 70, 80, 96, 112, 192, 576, 1024])
+@pytest.mark.parametrize("cache", ["same", "float16", "bfloat16"])
+def test_head_sizes_that_models_have(D, cache, backend, guarded):
+    for layout in ("contiguous", "layer"):
+        run_and_judge(
+            RowsCase(mode="neox", sizes=(1, 5, 3, D), cache=cache, cache_layout=layout), backend, guarded
+        )
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 2, 16), (2, 0, 2, 16), (2, 3, 0, 16), (1, 1, 1, 16)], ids=str)
+def test_sizes_from_nothing_to_one(sizes, backend, guarded):
+    for framework in ("numpy", "torch"):
+        for rows in ("scattered", "all"):
+            run_and_judge(RowsCase(framework=framework, sizes=sizes, rows=rows), backend, guarded)
+
+
+@pytest.mark.parametrize("cache", ["same", "float16"])
+def test_many_tokens_are_shared_out_among_threads_and_cores(cache, backend, guarded):
+    case = RowsCase("float32", "neox", sizes=(2, 300, 8, 128), cache=cache, rows="skipped")
+    run_and_judge(case, backend, guarded)
+
+
+# ---- one call instead of three ---------------------------------------------------------------------
+
+
+def in_three_steps(case, inputs, backend):
+    """rope, a cast by NumPy, an assignment by index."""
+    y = rope(
+        inputs.x,
+        inputs.positions,
+        inputs.params,
+        inputs.factors,
+        backend=backend,
+        forward=case.forward,
+        angle=case.angle,
+    )
+    cache, rows = inputs.cache.copy(), inputs.rows.ravel()
+    with np.errstate(over="ignore", under="ignore"):
+        y = y.astype(cache.dtype).reshape(rows.size, *cache.shape[1:])
+    cache[rows[rows >= 0]] = y[rows >= 0]
+    return cache
+
+
+@cases([RowsCase(**row) for row in pairwise({**FACTORS, "framework": ["numpy"]}, seed=1)])
+def test_it_is_bit_for_bit_rope_then_a_cast_then_an_assignment(case, backend, guarded):
+    if backend == "reference":  # it rounds once from float64, where rope rounds to x's type first
+        return
+    inputs = make_inputs(case, guarded)
+    if refusal(backend, case, inputs) is not None:
+        return
+    expected = in_three_steps(case, inputs, backend)
+    run(case, inputs, backend)
+    assert bytes_of(inputs.cache) == bytes_of(expected)
+
+
+@pytest.mark.parametrize("cache", ["float16", "bfloat16"])
+def test_the_cast_rounds_to_nearest_even_and_overflows_to_infinity(cache, backend):
+    """Position 0 turns nothing: what arrives is x, rounded."""
+    if soc_of(backend) == "ascend310p" and cache == "bfloat16":
+        return
+    step = 2.0 ** {"float16": -10, "bfloat16": -7}[cache]
+    ties = [1 + step * (n + 0.5) for n in range(-4, 4)]
+    top = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}[cache]
+    tiny = {"float16": 2.0**-24, "bfloat16": 2.0**-133}[cache]
+    values = [*ties, *(t * (1 + 2.0**-20) for t in ties), top * (1 + step / 2.5), -top * (1 + step / 1.5)]
+    values += [tiny, tiny / 2, tiny * 1.5, -tiny * 0.75, 0.0, -0.0, np.inf, -np.inf]
+    with np.errstate(over="ignore"):
+        x = np.array(values, np.float32).reshape(1, 1, -1)
+        expected = x.astype(NUMPY_DTYPES[cache])
+    got = np.zeros((1, 1, x.size), NUMPY_DTYPES[cache])
+    rope_set_rows(x, np.array([0]), np.array([0]), got, RopeParams(2, n_offs=8), backend=backend)
+    assert bytes_of(got) == bytes_of(expected)
+
+
+@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+@pytest.mark.parametrize(
+    "case", [RowsCase(), RowsCase(cache="float16", mode="mrope", framework="torch", rows="skipped")], ids=str
+)
+def test_a_call_is_one_launch(case, device, guarded):
+    inputs = make_inputs(case, guarded)
+    before = native_sim.load().launches()
+    run(case, inputs, device)
+    assert native_sim.load().launches() == before + 1
+
+
+@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+def test_only_the_rows_that_are_named_are_moved(device):
+    """Of a cache a thousand times as large as the tokens."""
+    x, cache = np.ones((1, 4, 8, 128), np.float32), np.zeros((4000, 8, 128), np.float16)
+    rope_set_rows(x, np.arange(4), np.array([[7, -1, 3999, 0]]), cache, RopeParams(128), backend=device)
+    summary = native_sim.load().report()["summary"]
+    assert summary["bytes_written"] == 3 * 8 * 128 * 2
+    assert summary["bytes_read"] < 2 * x.nbytes
+    assert np.flatnonzero(cache.any((1, 2))).tolist() == [0, 7, 3999]
+
+
+def test_a_torch_call_allocates_nothing():
+    kv = torch.randn(64, 2 * 8, 128)
+    cache = torch.zeros(4096, 2, 8, 128)
+    given = kv[:, :8], torch.arange(64), torch.arange(64) * 3, cache[:, 1]
+    params = RopeParams(128, "neox")
+    rope_set_rows(*given, params)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        rope_set_rows(*given, params)
+    assert sum(max(0, e.self_cpu_memory_usage) for e in profile.key_averages()) < 4096
+
+
+# ---- the cache -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_one_layer_of_two_is_written_and_the_other_keeps_every_bit(framework, backend):
+    both = np.full((9, 2, 3, 16), np.nan, np.float32)
+    x, rows = np.ones((4, 3, 16), np.float32), np.array([8, 0, -1, 3])
+    convert = to_torch if framework == "torch" else lambda a: a
+    given = convert(x), convert(np.zeros(4, np.int32)), convert(rows), convert(both[:, 1])
+    rope_set_rows(*given, RopeParams(16), backend=backend)
+    assert np.all(np.isnan(both[:, 0]))
+    assert np.flatnonzero(~np.isnan(both[:, 1, 0, 0])).tolist() == [0, 3, 8]
+    assert np.all(both[[0, 3, 8], 1] == 1)
+
+
+def test_blocks_of_a_paged_cache_are_its_rows(backend):
+    """vLLM's slots: block * block_size + offset; -1 pads the batch."""
+    paged = np.zeros((5, 4, 2, 16), np.float16)
+    slots = np.array([[3 * 4 + 1, 3 * 4 + 2, -1], [0, 4 * 4 + 3, -1]])
+    x = np.arange(6, dtype=np.float16).reshape(2, 3, 1, 1) + np.ones((2, 3, 2, 16), np.float16)
+    flat = paged.reshape(20, 2, 16)
+    rope_set_rows(x, np.zeros((2, 3), np.int32), slots, flat, RopeParams(16), backend=backend)
+    written = {slot: value for slot, value in zip(slots.ravel(), range(1, 7), strict=True) if slot >= 0}
+    assert {int(r): int(flat[r, 0, 0]) for r in np.flatnonzero(flat.any((1, 2)))} == written
+
+
+def test_a_skipped_token_may_hold_anything(backend):
+    """A padding token's NaN is not written, and its position may be any that is allowed."""
+    x, cache = np.ones((3, 1, 8), np.float32), np.zeros((2, 1, 8), np.float32)
+    x[1] = np.nan
+    rope_set_rows(x, np.array([0, 99, 0]), np.array([1, -1, 0]), cache, RopeParams(8), backend=backend)
+    assert np.all(cache == 1)
+
+
+def test_rows_of_both_integer_types_and_any_stride_mean_the_same(backend, guarded):
+    x = np.random.default_rng(0).standard_normal((2, 6, 2, 16)).astype(np.float32)
+    rows, results = np.array([[3, -1, 11, 0, 8, 5], [1, 2, -1, 10, 9, 4]]), []
+    for dtype in (np.int32, np.int64):
+        for strides in [(6, 1), (1, 2), (-6, -1), (20, 3)]:
+            cache = np.zeros((12, 2, 16), np.float32)
+            given = guarded.input(rows.astype(dtype), strides)
+            rope_set_rows(x, np.arange(6), given, cache, RopeParams(16), backend=backend)
+            results.append(cache)
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+def test_what_numpy_can_make_an_array_of_is_taken(backend):
+    x, cache = np.ones((1, 2, 1, 8), np.float32), np.zeros((4, 1, 8), np.float32)
+    rope_set_rows(x, [0, 0], [3, 1], cache, RopeParams(8), backend=backend)
+    assert np.flatnonzero(cache[:, 0, 0]).tolist() == [1, 3]
+
+
+def test_the_other_byte_order_is_read_as_the_values_it_holds(backend):
+    x = np.random.default_rng(0).standard_normal((3, 2, 8)).astype(np.float32)
+    rows, caches = np.array([2, 0, 3]), [np.zeros((4, 2, 8), np.float32) for _ in range(2)]
+    rope_set_rows(x, np.arange(3), rows, caches[0], RopeParams(8), backend=backend)
+    rope_set_rows(
+        x.astype(">f4"), np.arange(3), rows.astype(">i8"), caches[1], RopeParams(8), backend=backend
+    )
+    assert np.array_equal(*caches)
+
+
+def test_the_dtype_of_the_cache_decides_not_that_of_x(backend):
+    for cache_name in ("float32", "float16"):
+        cache = np.zeros((1, 1, 8), cache_name)
+        got = rope_set_rows(
+            np.full((1, 1, 8), 0.1, np.float32), [0], [0], cache, RopeParams(8), backend=backend
+        )
+        assert dtype_name(got) == cache_name
+        assert np.all(got == np.float32(0.1).astype(cache_name))

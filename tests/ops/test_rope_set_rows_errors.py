@@ -1,0 +1,429 @@
+"""Bad calls of rope_set_rows: the same words on every path, and nothing written. The paths: paths.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from paths import (
+    C_PATHS,
+    NUMPY,
+    PATHS,
+    PYTHON,
+    SET_ROWS,
+    Bad,
+    Call,
+    assert_refused,
+    c_arguments,
+    c_status,
+    table,
+)
+from rope_bad_calls import SENTINEL, sentinels
+from rope_cases import to_torch
+
+from npu_rope import BackendUnavailable, RopeParams, rope_set_rows
+from npu_rope.native import c_tensor
+from npu_rope.testing.judge import soc_of
+
+B, S, N, D, R = 2, 3, 2, 8, 9
+X, CACHE = (B, S, N, D), (R, N, D)
+ROWS = [[4, 0, -1], [8, 1, 2]]
+
+
+def call(attributes=None, angle=0, **changed):
+    """A correct call but for what is changed."""
+    tensors = {
+        "x": np.ones(X, np.float32),
+        "positions": np.arange(S, dtype=np.int32),
+        "rows": np.array(ROWS),
+        "freq_factors": None,
+        "cache": sentinels(CACHE),
+    }
+    made = Call(SET_ROWS, {**tensors, **changed}, angle=angle)
+    made.attributes.update(attributes or {})
+    return made
+
+
+def bad(name, text, *, kind=ValueError, paths=tuple(PATHS), says="", **changed):
+    """A bad call whose changed tensors are made anew for each path."""
+
+    def make():
+        return call(**{k: v() if callable(v) else v for k, v in changed.items()})
+
+    return Bad(name, make, text, kind, paths, says)
+
+
+def ones(*shape, dtype=np.float32):
+    return lambda: np.ones(shape, dtype)
+
+
+def blank(*shape, dtype=np.float32):
+    return lambda: sentinels(shape, dtype)
+
+
+def rows(*values, dtype=np.int64):
+    return lambda: np.array(values, dtype)
+
+
+def strided(shape, strides):
+    """Sentinels seen through any strides (of elements)."""
+    return lambda: np.lib.stride_tricks.as_strided(sentinels(1000), shape, [4 * s for s in strides])
+
+
+# ---- what is read ----------------------------------------------------------------------------------
+
+TYPES = "x must be float32, float16, bfloat16 or float64 but got"
+ROWS_SHAPE = "rows must have shape [B, S] = [2, 3] but got"
+ROWS_TYPE = "rows must be int32 or int64 but got"
+ROWS_RANGE = "rows must be -1 or a row of the cache's 9 but got"
+TWICE = "rows must differ from each other but got"
+WITHOUT_BATCH = {"x": ones(S, N, D), "positions": np.arange(S)}
+
+INPUTS = [
+    bad("x-int32", f"{TYPES} int32.", kind=TypeError, x=ones(*X, dtype=np.int32)),
+    bad("x-int16", f"{TYPES} int16.", kind=TypeError, x=ones(*X, dtype=np.int16), paths=PYTHON),
+    bad("x-2d", "x must have shape [B,S,N,D] or [S,N,D] but got [3, 8].", x=ones(3, 8)),
+    bad(
+        "positions-long",
+        "positions must have shape [S] = [3] or [B, S] = [2, 3] but got [4].",
+        positions=lambda: np.arange(4),
+    ),
+    bad(
+        "positions-far",
+        "positions must be in the int32 range but got -2147483649.",
+        positions=lambda: np.array([0, 1, -(2**31) - 1]),
+    ),
+    bad("rows-of-tokens", f"{ROWS_SHAPE} [3].", rows=rows(1, 2, 3)),
+    bad("rows-turned", f"{ROWS_SHAPE} [3, 2].", rows=lambda: np.arange(6).reshape(3, 2)),
+    bad("rows-flat", f"{ROWS_SHAPE} [6].", rows=lambda: np.arange(6)),
+    bad("rows-scalar", f"{ROWS_SHAPE} [].", rows=lambda: np.array(1)),
+    bad("rows-3d", f"{ROWS_SHAPE} [1, 2, 3].", rows=lambda: np.arange(6).reshape(1, 2, 3)),
+    bad(
+        "rows-batched-without-batch",
+        "rows must have shape [S] = [3] but got [1, 3].",
+        rows=rows([1, 2, 3]),
+        **WITHOUT_BATCH,
+    ),
+    bad("rows-float", f"{ROWS_TYPE} float32.", kind=TypeError, rows=ones(B, S)),
+    bad("rows-int16", f"{ROWS_TYPE} int16.", kind=TypeError, rows=ones(B, S, dtype=np.int16), paths=PYTHON),
+    bad("rows-bool", f"{ROWS_TYPE} bool.", kind=TypeError, rows=ones(B, S, dtype=bool), paths=PYTHON),
+    bad("rows-beyond", f"{ROWS_RANGE} 9.", rows=rows([4, 0, -1], [9, 1, 2])),
+    bad("rows-before", f"{ROWS_RANGE} -2.", rows=rows([4, 0, -2], [8, 1, 2])),
+    bad("rows-far", f"{ROWS_RANGE} 4294967296.", rows=rows([4, 0, 2**32], [8, 1, 2])),
+    bad(
+        "rows-int32-beyond",
+        f"{ROWS_RANGE} 2147483647.",
+        rows=rows([4, 0, 2**31 - 1], [8, 1, 2], dtype=np.int32),
+    ),
+    bad("rows-least-int64", f"{ROWS_RANGE} {-(2**63)}.", rows=rows([4, 0, -(2**63)], [8, 1, 2])),
+    bad("rows-beyond-and-twice", f"{ROWS_RANGE} 9.", rows=rows([4, 4, 9], [8, 1, 2])),
+    bad("rows-twice", f"{TWICE} 4 twice.", rows=rows([4, 0, -1], [8, 4, 2])),
+    bad("rows-twice-in-a-row", f"{TWICE} 2 twice.", rows=rows([1, 2, 2], [-1, 3, 4], dtype=np.int32)),
+    bad("rows-several-twice", f"{TWICE} 0 twice.", rows=rows([8, 0, 8], [5, 0, 5])),
+    bad(
+        "rows-of-an-empty-cache",
+        "rows must be -1 or a row of the cache's 0 but got 4.",
+        cache=blank(0, N, D),
+    ),
+    bad(
+        "rows-on-meta",
+        "rows must be on x's device cpu but got meta.",
+        rows=lambda: torch.zeros((B, S), dtype=torch.int64, device="meta"),
+        paths=("torch-cpu", "torch-None", "torch-ops"),
+    ),
+    bad(
+        "factors-short",
+        "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape [3].",
+        freq_factors=ones(3),
+    ),
+    bad(
+        "factors-negative",
+        "freq_factors must be positive and finite but got -2.5 at index 1.",
+        freq_factors=lambda: np.float32([1, -2.5, 1, 1]),
+    ),
+    bad(
+        "n_offs-too-far",
+        "n_offs + n_dims must be at most the head size 8 but got 10.",
+        attributes={"n_offs": 2},
+    ),
+    bad("angle-unknown", "angle must be exact (0), f32 (1) or ggml (2) but got 3.", angle=3),
+    # Parameters are checked before it is known whose they are.
+    bad("n_offs-odd", "n_offs must be an even number >= 0 but got 1.", attributes={"n_offs": 1}, says="rope"),
+]
+
+# ---- what is written -------------------------------------------------------------------------------
+
+
+def cache_over(name):
+    def make():
+        made = call(freq_factors=np.ones(4, np.float32))
+        spot = made.tensors["cache"].ravel()[6:]
+        if name == "x":
+            made.tensors["x"] = spot[: int(np.prod(X))].reshape(X)
+        elif name == "rows":
+            made.tensors["rows"] = spot[:12].view(np.int64).reshape(B, S)
+            made.tensors["rows"][...] = ROWS
+        else:
+            made.tensors[name] = spot.view(np.int32)[:S] if name == "positions" else spot[:4]
+            made.tensors[name][...] = 1
+        return made
+
+    return make
+
+
+def off_by_a_byte():
+    return np.zeros(4 * R * N * D + 1, np.uint8)[1:].view(np.float32).reshape(CACHE)
+
+
+def read_only():
+    cache = sentinels(CACHE)
+    cache.flags.writeable = False
+    return cache
+
+
+CACHE_SHAPE = "cache must have shape [R,N,D] = [R, 2, 8] but got"
+UNIT = "cache must have unit stride in its last dimension but got"
+PART = "cache must share no memory with {} but got memory shared in part."
+OUTPUTS = [
+    bad(
+        "cache-float64",
+        "cache must have x's dtype float32, float16 or bfloat16 but got float64.",
+        kind=TypeError,
+        cache=blank(*CACHE, dtype=np.float64),
+    ),
+    bad(
+        "cache-int8",
+        "cache must have x's dtype float32, float16 or bfloat16 but got int8.",
+        kind=TypeError,
+        cache=blank(*CACHE, dtype=np.int8),
+        paths=PYTHON,
+    ),
+    bad(
+        "cache-wider",
+        "cache must have x's dtype float16 but got float32.",
+        kind=TypeError,
+        x=ones(*X, dtype=np.float16),
+    ),
+    bad("cache-flat", f"{CACHE_SHAPE} [9, 16].", cache=blank(R, N * D)),
+    bad("cache-4d", f"{CACHE_SHAPE} [1, 9, 2, 8].", cache=blank(1, *CACHE)),
+    bad("cache-5d", f"{CACHE_SHAPE} [1, 1, 9, 2, 8].", cache=blank(1, 1, *CACHE), paths=PYTHON),
+    bad("cache-other-heads", f"{CACHE_SHAPE} [9, 3, 8].", cache=blank(R, 3, D)),
+    bad("cache-other-head-size", f"{CACHE_SHAPE} [9, 2, 10].", cache=blank(R, N, 10)),
+    bad("cache-heads-first", f"{CACHE_SHAPE} [2, 9, 8].", cache=blank(N, R, D)),
+    bad(
+        "cache-read-only", "cache must be writeable but got a read-only array.", cache=read_only, paths=NUMPY
+    ),
+    bad("cache-spaced", f"{UNIT} 2.", cache=strided(CACHE, (32, 16, 2))),
+    bad(
+        "cache-backwards", f"{UNIT} -1.", cache=lambda: sentinels(CACHE)[..., ::-1], paths=(*NUMPY, *C_PATHS)
+    ),
+    bad(
+        "cache-folded",
+        "cache must not overlap itself but got strides [8, 8, 1].",
+        cache=strided(CACHE, (8, 8, 1)),
+    ),
+    bad(
+        "cache-of-one-row",
+        "cache must not overlap itself but got strides [0, 8, 1].",
+        cache=strided(CACHE, (0, 8, 1)),
+    ),
+    bad(
+        "cache-unaligned",
+        "cache must be aligned to its 4-byte elements but got an address that is not.",
+        cache=off_by_a_byte,
+    ),
+    *[
+        Bad(f"cache-over-{name}", cache_over(name), PART.format(name))
+        for name in ("x", "positions", "rows", "freq_factors")
+    ],
+]
+
+
+@table([*INPUTS, *OUTPUTS])
+def test_bad_call_says_what_is_wrong_and_writes_nothing(bad, path):
+    assert_refused(bad, path)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_call_that_is_spoiled_is_a_correct_one(path):
+    made = call(freq_factors=np.ones(4, np.float32))
+    PATHS[path](made)
+    untouched = np.all(made.tensors["cache"] == SENTINEL, (1, 2))
+    assert np.flatnonzero(~untouched).tolist() == [0, 1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_rows_of_one_batch_may_come_without_it(path):
+    for shape, given in [
+        ((1, S, N, D), rows(3, 4, 5)),
+        ((1, S, N, D), rows([3, 4, 5])),
+        ((S, N, D), rows(3, 4, 5)),
+    ]:
+        made = call(x=np.ones(shape, np.float32), rows=given())
+        PATHS[path](made)
+        assert np.all(made.tensors["cache"][3:6] != SENTINEL)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_of_no_tokens_an_empty_cache_is_enough(path):
+    nothing = {"x": np.ones((0, N, D), np.float32), "positions": np.arange(0), "rows": np.arange(0)}
+    for held in (0, R):
+        made = call(**nothing, cache=sentinels((held, N, D)))
+        PATHS[path](made)
+        assert np.all(made.tensors["cache"] == SENTINEL)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_cache_in_the_gaps_of_its_tokens_is_no_overlap(path):
+    """Keys from one half of each row of a buffer go to the other half."""
+    both = np.full((6, 2, N, D), SENTINEL, np.float32)
+    both[:, 0] = 1
+    tokens, cache = both[:, 0], both[:, 1]
+    PATHS[path](
+        call(x=tokens, positions=np.zeros(6, np.int32), rows=np.array([3, -1, 1, 0, 5, 4]), cache=cache)
+    )
+    assert np.flatnonzero(cache[:, 0, 0] == 1).tolist() == [0, 1, 3, 4, 5]
+    assert np.all(tokens == 1)
+
+
+# ---- what only C can say ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", ["cpu", "sim"])
+@pytest.mark.parametrize("name", ["x", "positions", "rows", "params", "cache"])
+def test_null_arguments_are_named(name, library):
+    made = call()
+    status, said = c_status(library, SET_ROWS, {**c_arguments(made), name: None})
+    kind = "struct" if name == "params" else "tensor"
+    assert (status, said) == (1, f"[rope_set_rows] {name} must be a {kind} but got NULL.")
+    assert np.all(made.tensors["cache"] == SENTINEL)
+
+
+@pytest.mark.parametrize("library", ["cpu", "sim"])
+@pytest.mark.parametrize("name", ["x", "rows", "cache"])
+def test_null_data_is_refused(name, library):
+    made = call()
+    dtype, shape = ("int64", (B, S)) if name == "rows" else ("float32", X if name == "x" else CACHE)
+    nothing = c_tensor(0, dtype, shape, (1,) * len(shape))
+    status, said = c_status(library, SET_ROWS, {**c_arguments(made), name: nothing})
+    assert (status, said) == (1, f"[rope_set_rows] {name} must have data but got NULL.")
+
+
+# ---- what only Python can say ----------------------------------------------------------------------
+
+
+def given(framework):
+    arrays = np.ones(X, np.float32), np.arange(S), np.array(ROWS), sentinels(CACHE)
+    return arrays if framework == "numpy" else tuple(map(to_torch, arrays))
+
+
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
+@pytest.mark.parametrize("index", [1, 2, 3])
+def test_arrays_beside_a_tensor_are_refused(index, backend_name):
+    arguments = list(given("torch"))
+    arguments[index] = arguments[index].numpy()
+    name = ["x", "positions", "rows", "cache"][index]
+    text = rf"^\[rope_set_rows\] {name} must be a torch tensor like x but got ndarray\.$"
+    with pytest.raises(TypeError, match=text):
+        rope_set_rows(*arguments, RopeParams(8), backend=backend_name)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
+@pytest.mark.parametrize("name", ["rows", "cache"])
+def test_rows_and_cache_are_required(name, backend_name, framework):
+    x, positions, rows, cache = given(framework)
+    rows, cache = (None, cache) if name == "rows" else (rows, None)
+    kind = (
+        "a torch tensor like x"
+        if framework == "torch"
+        else "an array"
+        if name == "rows"
+        else "a NumPy array like x"
+    )
+    with pytest.raises(TypeError) as caught:
+        rope_set_rows(x, positions, rows, cache, RopeParams(8), backend=backend_name)
+    assert str(caught.value) == f"[rope_set_rows] {name} must be {kind} but got NoneType."
+
+
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
+def test_a_tensor_as_the_cache_of_an_array_is_refused(backend_name):
+    x, positions, rows, cache = given("numpy")
+    with pytest.raises(
+        TypeError, match=r"^\[rope_set_rows\] cache must be a NumPy array like x but got Tensor\.$"
+    ):
+        rope_set_rows(x, positions, rows, to_torch(cache), RopeParams(8), backend=backend_name)
+
+
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
+def test_a_cache_of_the_other_byte_order_is_refused(backend_name):
+    x, positions, rows, cache = given("numpy")
+    cache = cache.astype(cache.dtype.newbyteorder())
+    with pytest.raises(
+        TypeError, match=r"^\[rope_set_rows\] cache must be in the machine's byte order but got"
+    ):
+        rope_set_rows(x, positions, rows, cache, RopeParams(8), backend=backend_name)
+    assert np.all(cache == SENTINEL)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
+def test_params_must_be_rope_params(framework, backend_name):
+    with pytest.raises(
+        TypeError, match=r"^\[rope_set_rows\] params must be a RopeParams but got NoneType\.$"
+    ):
+        rope_set_rows(*given(framework), None, backend=backend_name)
+
+
+def test_x_must_be_an_array_or_a_tensor():
+    _, *rest = given("numpy")
+    text = r"^\[rope_set_rows\] x must be a torch tensor or a NumPy array but got list\.$"
+    with pytest.raises(TypeError, match=text):
+        rope_set_rows([[[1.0, 2.0]]], *rest, RopeParams(2))
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_unknown_and_absent_backends_are_named(framework):
+    text = r"^\[rope_set_rows\] backend must be one of reference, cpu, sim.* got cuda\.$"
+    with pytest.raises(ValueError, match=text):
+        rope_set_rows(*given(framework), RopeParams(8), backend="cuda")
+    with pytest.raises(BackendUnavailable, match=r"^\[npu\] backend must be available but "):
+        rope_set_rows(*given(framework), RopeParams(8), backend="npu")
+
+
+# ---- what only the device says ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(device, framework):
+    convert = to_torch if framework == "torch" else lambda a: a
+    reach = "positions must be between -4194303 and 4194303 on the device but got 4194304."
+    floats = "float32 or float16" if "310p" in device else "float32, float16 or bfloat16"
+    refusals = [
+        (
+            np.float64,
+            np.arange(S),
+            "exact",
+            TypeError,
+            f"x must be {floats} on {soc_of(device)} but got float64.",
+        ),
+        (np.float32, np.int64([0, 2**22, 1]), "exact", ValueError, reach),
+        (np.float32, np.arange(S), "f32", ValueError, "angle must be exact (0) on backend sim but got f32."),
+    ]
+    for dtype, positions, angle, kind, text in refusals:
+        cache = sentinels(CACHE, dtype)
+        arrays = np.ones(X, dtype), positions, np.array(ROWS), cache
+        with pytest.raises(kind) as caught:
+            rope_set_rows(*map(convert, arrays), RopeParams(8), backend=device, angle=angle)
+        assert str(caught.value) == f"[rope_set_rows] {text}"
+        assert np.all(cache == SENTINEL)
+
+
+@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+def test_a_cache_that_negates_is_not_written(device):
+    x, positions, rows, cache = given("torch")
+    text = r"^\[rope_set_rows\] cache must hold its own values but got a view that negates them\.$"
+    with pytest.raises(ValueError, match=text):
+        rope_set_rows(x, positions, rows, torch._neg_view(cache), RopeParams(8), backend=device)
+    assert torch.all(cache == SENTINEL)
