@@ -1,0 +1,346 @@
+"""Random calls of rope, rope_qk and rope_set_rows: what is drawn.
+
+A call is drawn from (seed, index) and a :class:`Reach`, what its back end takes: the same everywhere and
+every time. ``random_judge.py`` gives it tensors, runs and judges it; ``scripts/random_rope.py`` runs as
+many as one likes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from npu_rope.params import AnglePolicy, RopeMode, RopeParams
+from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST
+from npu_rope.testing.judge import is_simulated, soc_of
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+OPERATORS = ("rope", "rope_qk", "rope_set_rows")
+ARRAYS = ("numpy", "torch")
+# Radians a position of the fastest pair that is drawn, before freq_factors.
+FASTEST_DRAWN = 6.4
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a back end takes, and how exact it is.
+
+    Attributes:
+        dtypes: of x.
+        position_limit: positions are below it in magnitude.
+        fastest: radians a position up to which the bound is promised.
+        angles: the policies, the usual one first.
+        e_angle: what cos and sin may be off by.
+        elements: about the largest size of a tensor.
+    """
+
+    dtypes: tuple[str, ...]
+    position_limit: int
+    fastest: float
+    angles: tuple[AnglePolicy, ...]
+    e_angle: float
+    elements: int
+
+
+def reach_of(backend: str) -> Reach:
+    """What the back end of that name takes."""
+    if not is_simulated(backend):
+        return Reach(DTYPES, 2**31, 64.0, ("exact", "f32", "ggml"), E_ANGLE_HOST, 16384)
+    dtypes = ("float32", "float16") if soc_of(backend) == "ascend310p" else ("float32", "float16", "bfloat16")
+    return Reach(dtypes, 2**22, 16.0, ("exact",), E_ANGLE_DEVICE, 8192)
+
+
+# ---- what a call is --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a ``[B,S,N,D]`` tensor lies in its buffer.
+
+    Attributes:
+        order: its first three axes, outermost first.
+        lead, trail: elements of the buffer before and after it, along B, S, N and D.
+        step: along B, S, N and D: every how many-th is its own; negative: backwards; 0: one for all.
+    """
+
+    order: str = "BSN"
+    lead: tuple[int, int, int, int] = (0, 0, 0, 0)
+    trail: tuple[int, int, int, int] = (0, 0, 0, 0)
+    step: tuple[int, int, int, int] = (1, 1, 1, 1)
+
+    def __str__(self) -> str:
+        said = [] if self.order == "BSN" else [f"order {self.order}D"]
+        said += [f"{name} {list(n)}" for name, n in (("lead", self.lead), ("trail", self.trail)) if any(n)]
+        said += [] if self.step == (1, 1, 1, 1) else [f"step {list(self.step)}"]
+        return " ".join(said) or "contiguous"
+
+
+PLAIN = Layout()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call; all but the numbers in its tensors, which ``seed`` draws.
+
+    Attributes:
+        batch: B; 0 for tensors without that axis.
+        heads: N of x, or of q and k.
+        layouts: of x, or of q and k. ``fused``: k lies behind q's heads in one buffer, by q's layout.
+        out: a new array; x itself; one given, by ``out_layouts``; or every second head of x's buffer.
+        positions: their shape, as the documentation names it; ``position_step`` along S, in elements;
+            ``planes_shared``: all batches and axes see the same S of them, with strides of 0.
+        factors: between which two numbers freq_factors lie, evenly on a logarithmic scale.
+        scale: of the values.
+        cache: of rope_set_rows: rows that no token goes to, dtype, dtype of the indices.
+    """
+
+    seed: tuple[int, int]
+    op: str
+    arrays: Literal["numpy", "torch"]
+    dtype: str
+    batch: int
+    tokens: int
+    heads: tuple[int, ...]
+    head: int
+    params: RopeParams
+    layouts: tuple[Layout, ...]
+    fused: bool = False
+    out: Literal["new", "in place", "given", "beside"] = "new"
+    out_layouts: tuple[Layout, ...] = ()
+    positions: str = "[S]"
+    position_values: Literal["run", "random", "negative", "far", "equal"] = "run"
+    position_dtype: str = "int32"
+    position_step: int = 1
+    planes_shared: bool = False
+    factors: tuple[float, float] | None = None
+    factor_step: int = 1
+    forward: bool = True
+    angle: AnglePolicy = "exact"
+    scale: float = 1.0
+    cache: tuple[int, str, str] = (0, "", "int64")
+
+    @property
+    def result_dtype(self) -> str:
+        """What is written."""
+        return self.cache[1] or self.dtype
+
+    def __str__(self) -> str:
+        shapes = [[*([self.batch] if self.batch else []), self.tokens, n, self.head] for n in self.heads]
+        said = [f"{self.op} {' and '.join(map(str, shapes))} {self.dtype}, {self.params}"]
+        said += [f"lying {layout}" for layout in self.layouts if layout != PLAIN]
+        said += ["fused"] if self.fused else []
+        said += [f"out {self.out}"] if self.out != "new" else []
+        said += [f"out lying {layout}" for layout in self.out_layouts if layout != PLAIN]
+        if self.op == "rope_set_rows":
+            said.append(f"cache {self.cache[1]} with {self.cache[0]} other rows, rows {self.cache[2]}")
+        said.append(f"positions {self.positions} {self.position_dtype} {self.position_values}")
+        said += [f"position step {self.position_step}"] if self.position_step != 1 else []
+        said += ["one for all batches and axes"] if self.planes_shared else []
+        said += ["freq_factors {:g} to {:g}".format(*self.factors)] if self.factors else []
+        said += [] if self.forward else ["backward"]
+        said += [f"angle {self.angle}"] if self.angle != "exact" else []
+        said += [f"values of size {self.scale:g}"] if self.scale != 1 else []
+        return ", ".join([*said, self.arrays])
+
+
+# ---- drawing ---------------------------------------------------------------------------------------
+
+HEADS = (2, 4, 6, 8, 12, 16, 20, 32, 36, 48, 64, 80, 96, 112, 128)
+WIDE_HEADS = (160, 192, 256, 320, 512, 576, 1024)
+
+
+def draw(
+    seed: int,
+    index: int,
+    reach: Reach,
+    operators: Sequence[str] = OPERATORS,
+    kinds: Sequence[str] = ("numpy",),
+) -> Call:
+    """The call of that number.
+
+    Args:
+        seed, index: what it is drawn from.
+        reach: what the back end takes.
+        operators: which to choose from.
+        kinds: of arrays, to choose from: "numpy", "torch".
+    """
+    rng = random.Random(f"{seed}/{index}")
+    op, arrays, mode = rng.choice(operators), rng.choice(kinds), rng.choice(list(RopeMode))
+    head = _head(rng, mode)
+    batch, tokens, heads = _sizes(rng, op, head, reach.elements)
+    backwards = arrays == "numpy"  # torch has no negative strides
+    call = Call(
+        seed=(seed, index),
+        op=op,
+        arrays="torch" if arrays == "torch" else "numpy",
+        dtype=rng.choice(reach.dtypes),
+        batch=batch,
+        tokens=tokens,
+        heads=heads,
+        head=head,
+        params=_params(rng, mode, head),
+        layouts=tuple(_layout(rng, written=False, backwards=backwards) for _ in heads),
+        positions=rng.choice(_position_shapes(mode, batch)),
+        position_values=rng.choice(("run", "random", "negative", "far", "equal")),
+        position_dtype=rng.choice(("int32", "int64")),
+        position_step=rng.choice((1, 1, 1, 0, 2, -1 if backwards else 2)),
+        planes_shared=rng.random() < 0.15,
+        factors=rng.choice((None, None, (0.9, 1.1), (FASTEST_DRAWN / reach.fastest, 64.0), (1.0, 1e30))),
+        factor_step=rng.choice((1, 1, 3, -1 if backwards else 0)),
+        forward=rng.random() < 0.7,
+        angle=rng.choice(reach.angles) if rng.random() < 0.2 else reach.angles[0],
+        scale=rng.choice((1.0, 1.0, 1.0, 100.0, 1e-3, 1e-6)),
+    )
+    if op == "rope_set_rows":
+        narrower = [d for d in ("float16", "bfloat16") if call.dtype == "float32" and d in reach.dtypes]
+        dtype = rng.choice([call.dtype, *narrower])
+        cache = (rng.choice((0, 1, 5)), dtype, rng.choice(("int32", "int64")))
+        out_layouts = (_layout(rng, written=True, backwards=backwards),)
+        return replace(call, cache=cache, out="given", out_layouts=out_layouts)
+    return _with_out(rng, call, backwards)
+
+
+def _head(rng: random.Random, mode: RopeMode) -> int:
+    head = rng.choice(HEADS) if rng.random() < 0.7 else rng.randint(2, 130)
+    head = rng.choice(WIDE_HEADS) if rng.random() < 0.08 else head
+    return max(4, head // 4 * 4) if mode is RopeMode.VISION else head
+
+
+def _sizes(rng: random.Random, op: str, head: int, most: int) -> tuple[int, int, tuple[int, ...]]:
+    """B (0: no such axis), S and the heads: together at most ``most`` elements, now and then many more,
+    which keeps all threads and cores busy for several rounds."""
+    most *= rng.choices((1, 16, 128), (970, 20, 10))[0]
+    room = max(1, most // head)
+    sides = 2 if op == "rope_qk" else 1
+    heads = tuple(min(room, rng.choice((1, 1, 2, 3, 4, 7, 8, 16, 64))) for _ in range(sides))
+    room = max(1, room // max(heads))
+    batch = min(room, rng.choice((0, 1, 1, 2, 3)))
+    room = max(1, min(2000, room // max(1, batch)))
+    return batch, min(room, rng.choice((1, 2, rng.randint(1, 9), rng.randint(1, room)))), heads
+
+
+def _params(rng: random.Random, mode: RopeMode, head: int) -> RopeParams:
+    n_dims, n_offs = head // 2, 0
+    if mode is not RopeMode.VISION:
+        n_dims = rng.choice((head // 2 * 2, head // 2 * 2, 2 * rng.randint(1, head // 2)))
+        n_offs = 2 * rng.randint(0, (head - n_dims) // 2)
+    pairs = n_dims if mode is RopeMode.VISION else n_dims // 2
+    numbers: dict[str, Any] = {"freq_base": rng.choice((1e4, 5e5, 1e6, 1e7, 160.0, 1.5, 0.5))}
+    if rng.random() < 0.3:
+        numbers["freq_scale"] = rng.choice((0.25, 1.4245, 1 / 40))
+    if rng.random() < 0.3:
+        numbers["ext_factor"] = rng.choice((1.0, 0.7465, -0.3))
+        numbers["n_ctx_orig"] = rng.choice((1, 512, 4096, 131072))
+        betas = ((32.0, 1.0), (1.0, 1.0), (16.0, 2.0), (1.0, 8.0))
+        numbers["beta_fast"], numbers["beta_slow"] = rng.choice(betas)
+    if rng.random() < 0.3:
+        numbers["attn_factor"] = rng.choice((1.4245, 0.5, -0.7, 0.0))
+    sections = _sections(rng, pairs, head) if mode.has_sections else (0, 0, 0, 0)
+    return RopeParams(n_dims, mode, sections=sections, n_offs=n_offs, **numbers)
+
+
+def _sections(rng: random.Random, pairs: int, head: int) -> tuple[int, int, int, int]:
+    """Widths that cover the pairs, are too short or too long; some of them empty; extra often."""
+    total = rng.choice((pairs, pairs, rng.randint(1, pairs), rng.randint(1, head)))
+    cuts = sorted(rng.randint(0, total) for _ in range(3))
+    widths = [cuts[0], cuts[1] - cuts[0], cuts[2] - cuts[1], total - cuts[2]]
+    if rng.random() < 0.6 or not any(widths[:3]):  # as most models have it: no extra
+        widths[rng.randrange(3)] += widths[3]
+        widths[3] = 0
+    if rng.random() < 0.3:
+        empty, wider = rng.sample(range(3), 2)
+        widths[wider] += widths[empty]
+        widths[empty] = 0
+    return (widths[0], widths[1], widths[2], widths[3])
+
+
+def _layout(rng: random.Random, *, written: bool, backwards: bool) -> Layout:
+    """Contiguous, or as views come: transposed, corners, parts of rows at any offset, slices of fused
+    projections, every other one, backwards; where it is not written also one for all, and lanes apart."""
+    if rng.random() < 0.4:
+        return PLAIN
+    order = rng.choice(("BSN", "BSN", "BNS", "SBN", "NSB"))
+    kinds = ("transposed", "corner", "part of a row", "fused", "every other", "shared", "backwards")
+    kind = rng.choice((*kinds, "not of unit stride"))
+    if kind == "corner":
+        most = (2, 2, 2, 40)
+        b, s, n, d = (rng.randint(0, m) for m in most)
+        return Layout(order, trail=(b, s, n, d))
+    if kind == "part of a row":
+        before, after = rng.choice(((36, 0), (1, 0), (0, 7), (rng.randint(0, 80), rng.randint(0, 9))))
+        return Layout(order, (0, 0, 0, before), (0, 0, 0, after))
+    if kind == "fused":
+        return Layout(order, (0, 0, rng.randint(0, 4), 0), (0, 0, rng.randint(0, 4), 0))
+    b, s, n, d = 1, 1, 1, 1
+    if kind == "every other":
+        b, s, n = rng.choice(((2, 1, 1), (1, 2, 1), (1, 1, 2)))
+    elif kind == "shared" and not written:
+        b, s, n = rng.choice(((0, 1, 1), (0, 1, 1), (1, 0, 1), (1, 1, 0)))
+    elif kind == "not of unit stride" and not written:
+        d = rng.choice((2, 2, 3, -1 if backwards else 0))
+    elif kind == "backwards" and backwards:
+        b, s, n = (rng.choice((1, -1)) for _ in range(3))
+    return Layout(order, step=(b, s, n, d))
+
+
+def _position_shapes(mode: RopeMode, batch: int) -> list[str]:
+    if not mode.has_sections:
+        return ["[S]", "[B,S]"] if batch else ["[S]"]
+    return ["[4,S]", "[4*S]", "[3,S]"] + (["[4,B,S]", "[3,B,S]", "[3,B,S]"] if batch else [])
+
+
+def _with_out(rng: random.Random, call: Call, backwards: bool) -> Call:
+    """Where rope and rope_qk write to."""
+    out = rng.choice(("new", "new", "in place", "given", "beside"))
+    if out == "new":
+        return replace(call, fused=call.op == "rope_qk" and rng.random() < 0.3)
+    written = tuple(_layout(rng, written=True, backwards=backwards) for _ in call.heads)
+    if out == "in place":
+        return replace(
+            call, out="in place", layouts=written, fused=call.op == "rope_qk" and rng.random() < 0.3
+        )
+    if out == "given" or call.op != "rope":
+        return replace(call, out="given", out_layouts=written)
+    every_other = (*written[0].step[:2], 2, 1)
+    return replace(call, out="beside", layouts=(replace(written[0], step=every_other),))
+
+
+# ---- making it plainer -----------------------------------------------------------------------------------
+
+
+def simpler(call: Call) -> Iterator[Call]:
+    """Calls that differ from it in one thing, which is plainer."""
+    plain: list[dict[str, Any]] = [
+        {"layouts": tuple(PLAIN for _ in call.heads), "fused": False},
+        {"out_layouts": tuple(PLAIN for _ in call.out_layouts)},
+        {"heads": tuple(1 for _ in call.heads)},
+        {"tokens": 1},
+        {"tokens": (call.tokens + 1) // 2},
+        {"factors": None},
+        {"factor_step": 1},
+        {"forward": True},
+        {"scale": 1.0},
+        {"position_values": "run"},
+        {"position_dtype": "int32"},
+        {"position_step": 1},
+        {"planes_shared": False},
+        {"arrays": "numpy"},
+        {"angle": "exact"},
+    ]
+    plainer_params = (
+        {"n_offs": 0},
+        {"ext_factor": 0.0},
+        {"freq_scale": 1.0},
+        {"attn_factor": 1.0},
+        {"freq_base": 1e4},
+    )
+    plain += [{"params": replace(call.params, **changed)} for changed in plainer_params]
+    if call.op != "rope_set_rows":
+        plain += [{"out": "new", "out_layouts": ()}, {"dtype": "float32"}]
+    if "B" not in call.positions:
+        plain.append({"batch": 1 if call.batch > 1 else 0})
+    for changed in plain:
+        if (candidate := replace(call, **changed)) != call:
+            yield candidate

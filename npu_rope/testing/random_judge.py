@@ -1,0 +1,414 @@
+"""Random calls (``random_calls.py``): their tensors, how they are run, and the judge of what they write.
+
+Tensors are views of larger buffers. After the call every result must lie within its bound around the
+float64 reference (``bounds.py``), every input must be as it was, and so must every byte of an output's
+buffer that is none of the output's. An element of each reference is compared with the specification's
+formula in scalar Python (``spec.py``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+import npu_rope
+from npu_rope.optional_torch import torch
+from npu_rope.reference import rope as reference
+from npu_rope.testing import spec
+from npu_rope.testing.bounds import rotation_bound, worst_ratio
+from npu_rope.testing.random_calls import Call, Layout, Reach, reach_of, simpler
+
+Array = npt.NDArray[Any]
+NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float64": np.dtype(np.float64),
+}
+# Positions up to which scalar Python's float64 angles are good enough.
+SPEC_REACH = 2**22
+
+# ---- its tensors -----------------------------------------------------------------------------------
+
+SHARED_END = 16  # elements behind a tensor's buffer, and at most before it
+
+
+@dataclass
+class Buffer:
+    """Memory that tensors are views of; ``views`` are those that the call may write."""
+
+    flat: Array
+    before: Array
+    views: list[Callable[[Array], Array]] = field(default_factory=list)
+
+    def untouched(self) -> bool:
+        """Nothing changed but what lies in the views."""
+        now = self.flat.copy()
+        for view in self.views:
+            view(now)[...] = view(self.before)
+        return np.array_equal(now.view(np.uint8), self.before.view(np.uint8))
+
+
+@dataclass
+class Data:
+    """A call's tensors as arrays. ``x`` and ``out``: one or two; ``out`` None: new ones are asked for."""
+
+    x: list[Array]
+    out: list[Array | None]
+    positions: Array
+    factors: Array | None
+    rows: Array | None
+    buffers: dict[str, Buffer]
+    x_before: list[Array]
+
+    @property
+    def cache(self) -> Array:
+        """What rope_set_rows writes."""
+        assert self.out[0] is not None
+        return self.out[0]
+
+
+def _view(flat: Array, start: int, shape: tuple[int, int, int, int], layout: Layout) -> Array:
+    """``[B,S,N,D]`` in a flat buffer, whose tensor's surroundings begin at ``start``."""
+    sizes = _parent_sizes(shape, layout)
+    axes = [*("BSN".index(axis) for axis in layout.order), 3]
+    stride, strides = 1, [0, 0, 0, 1]
+    for axis in reversed(axes):
+        strides[axis] = stride
+        stride *= sizes[axis]
+    steps = layout.step
+    for axis, (lead, step, size) in enumerate(zip(layout.lead, steps, shape, strict=True)):
+        start += strides[axis] * (lead + (size - 1) * max(0, -step))
+    item = flat.itemsize
+    in_bytes = [stride * step * item for stride, step in zip(strides, steps, strict=True)]
+    return np.lib.stride_tricks.as_strided(flat[start:], shape, in_bytes)
+
+
+def _parent_sizes(shape: tuple[int, int, int, int], layout: Layout) -> list[int]:
+    reach = [(size - 1) * abs(step) + 1 for size, step in zip(shape, layout.step, strict=True)]
+    return [a + b + c for a, b, c in zip(layout.lead, reach, layout.trail, strict=True)]
+
+
+class _Maker:
+    """Draws the buffers of one call."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.rng = np.random.default_rng(call.seed)
+        self.buffers: dict[str, Buffer] = {}
+
+    def floats(self, name: str, shape: tuple[int, int, int, int], layout: Layout, dtype: str) -> int:
+        """A buffer with room for the tensor; where in it the tensor's surroundings begin."""
+        start = int(self.rng.integers(0, SHARED_END + 1))
+        size = start + int(np.prod(_parent_sizes(shape, layout))) + SHARED_END
+        numbers = self.rng.standard_normal(size, np.float32) * np.float32(self.call.scale)
+        with np.errstate(under="ignore"):
+            flat = numbers.astype(NUMPY_DTYPES[dtype])
+        self.buffers[name] = Buffer(flat, flat.copy())
+        return start
+
+    def tensor(
+        self, name: str, shape: tuple[int, int, int, int], layout: Layout, dtype: str, *, written: bool
+    ) -> Array:
+        """A tensor in a buffer of its own."""
+        start = self.floats(name, shape, layout, dtype)
+        return self.part(name, lambda flat: _view(flat, start, shape, layout), written=written)
+
+    def part(self, name: str, view: Callable[[Array], Array], *, written: bool) -> Array:
+        buffer = self.buffers[name]
+        if written:
+            buffer.views.append(view)
+        return view(buffer.flat)
+
+    def integers(self, name: str, values: Array, dtype: str, step: int, *, shared: bool = False) -> Array:
+        """The values in a buffer with guarded ends: along the last axis at every ``step``-th place;
+        ``shared``: that axis' alone, for all others, which then have strides of 0."""
+        *leading, count = values.shape
+        size = (count - 1) * abs(step) + 1
+        rows = 1 if shared else int(np.prod(leading))
+        flat = self.rng.integers(-9, 9, rows * size + 2 * SHARED_END).astype(dtype)
+        strides, stride = [step], size
+        for n in reversed(leading):
+            strides.insert(0, 0 if shared else stride)
+            stride *= n
+        first = SHARED_END + (size - 1 if step < 0 else 0)
+        in_bytes = [s * flat.itemsize for s in strides]
+        view = np.lib.stride_tricks.as_strided(flat[first:], values.shape, in_bytes)
+        view[...] = values
+        self.buffers[name] = Buffer(flat, flat.copy())
+        return view
+
+    def xs_and_outs(self) -> tuple[list[Array], list[Array | None]]:
+        call = self.call
+        shapes = [(max(1, call.batch), call.tokens, n, call.head) for n in call.heads]
+        in_place = call.out == "in place"
+        if call.fused:  # one buffer: q's heads, then k's
+            (b, s, nq, d), (_, _, nk, _) = shapes
+            start = self.floats("q and k", (b, s, nq + nk, d), call.layouts[0], call.dtype)
+
+            def both(flat: Array) -> Array:
+                return _view(flat, start, (b, s, nq + nk, d), call.layouts[0])
+
+            x = [
+                self.part("q and k", lambda flat: both(flat)[:, :, :nq], written=in_place),
+                self.part("q and k", lambda flat: both(flat)[:, :, nq:], written=in_place),
+            ]
+        elif call.out == "beside":  # x's heads and out's take turns in one buffer
+            (b, s, n, d), layout = shapes[0], replace(call.layouts[0], step=(*call.layouts[0].step[:2], 1, 1))
+            start = self.floats("x and out", (b, s, 2 * n, d), layout, call.dtype)
+
+            def pair(flat: Array) -> Array:
+                return _view(flat, start, (b, s, 2 * n, d), layout)
+
+            first = self.part("x and out", lambda flat: pair(flat)[:, :, 0::2], written=False)
+            return [first], [self.part("x and out", lambda flat: pair(flat)[:, :, 1::2], written=True)]
+        else:
+            names = ("q", "k") if len(shapes) == 2 else ("x",)
+            x = [
+                self.tensor(name, shape, layout, call.dtype, written=in_place)
+                for name, shape, layout in zip(names, shapes, call.layouts, strict=True)
+            ]
+        out: list[Array | None] = [*x] if in_place else [None] * len(x)
+        if call.out == "given" and call.op != "rope_set_rows":
+            out = [
+                self.tensor(f"out {k}", shape, layout, call.dtype, written=True)
+                for k, (shape, layout) in enumerate(zip(shapes, call.out_layouts, strict=True))
+            ]
+        return x, out
+
+    def positions(self, limit: int) -> Array:
+        call = self.call
+        batch, tokens = max(1, call.batch), call.tokens
+        by_batch, planes = "B" in call.positions, 4 if "4" in call.positions else 3
+        shape = [batch, tokens] if by_batch else [tokens]
+        if call.params.rope_mode.has_sections:
+            shape = [planes, *shape]
+        values = self.position_values(shape, limit)
+        if call.positions == "[4*S]":
+            values = values.reshape(-1)
+        shared = call.planes_shared
+        return self.integers("positions", values, call.position_dtype, call.position_step, shared=shared)
+
+    def position_values(self, shape: list[int], limit: int) -> Array:
+        kind, tokens, rng = self.call.position_values, shape[-1], self.rng
+        if kind == "run":
+            starts = rng.integers(0, 5000 if rng.random() < 0.7 else limit - tokens, [*shape[:-1], 1])
+            return starts + np.arange(tokens)
+        if kind == "equal":
+            return np.full(shape, rng.integers(0, 5000))
+        if kind == "far":
+            far = rng.integers(1 - limit, limit, shape)
+            ends = np.array([limit - 1, 1 - limit, -limit if limit == 2**31 else 0])
+            return np.where(rng.random(shape) < 0.2, rng.choice(ends, shape), far)
+        low, high = (0, 4096) if kind == "random" else (-4096, 0)
+        return rng.integers(low, high, shape)
+
+    def factors(self) -> Array | None:
+        if self.call.factors is None:
+            return None
+        low, high = np.log(self.call.factors)
+        count = self.call.params.pairs + int(self.rng.integers(0, 3))
+        values = np.exp(self.rng.uniform(low, high, count))
+        return self.integers("freq_factors", values, "float32", self.call.factor_step)
+
+    def rows_and_cache(self) -> tuple[Array, Array]:
+        """Rows that differ, some of them -1, in a cache with others to spare."""
+        call = self.call
+        shape = (call.batch, call.tokens) if call.batch else (call.tokens,)
+        if call.batch == 1 and self.rng.random() < 0.5:
+            shape = (call.tokens,)
+        count = int(np.prod(shape))
+        spare, dtype, index = call.cache
+        rows = self.rng.permutation(count + spare)[:count].reshape(shape)
+        rows[self.rng.random(shape) < (0.2 if spare else 0.0)] = -1
+        room = (1, count + spare, call.heads[0], call.head)
+        cache = self.tensor("cache", room, call.out_layouts[0], dtype, written=True)[0]
+        return self.integers("rows", rows, index, call.position_step or 1), cache
+
+
+def make_data(call: Call, reach: Reach) -> Data:
+    """The call's tensors, drawn from its seed."""
+    maker = _Maker(call)
+    x, out = maker.xs_and_outs()
+    rows: Array | None = None
+    if call.op == "rope_set_rows":
+        rows, cache = maker.rows_and_cache()
+        out = [cache]
+    if not call.batch:
+        x = [a[0] for a in x]
+        out = out if call.op == "rope_set_rows" else [None if a is None else a[0] for a in out]
+    if call.out == "in place":
+        out = [*x]
+    positions, factors = maker.positions(reach.position_limit), maker.factors()
+    return Data(x, out, positions, factors, rows, maker.buffers, [a.copy() for a in x])
+
+
+# ---- running it ------------------------------------------------------------------------------------
+
+Execute = Callable[[Call, Data, str], Sequence[Any]]
+
+
+def execute(call: Call, data: Data, backend: str) -> Sequence[Any]:
+    """Run the call; what it returns, one or two."""
+    as_given = _to_torch if call.arrays == "torch" else (lambda a: a)
+    x, out = [as_given(a) for a in data.x], [as_given(a) for a in data.out]
+    if call.out == "in place":
+        out = x
+    positions, factors = as_given(data.positions), as_given(data.factors)
+    settings: dict[str, Any] = {"backend": backend, "forward": call.forward, "angle": call.angle}
+    operator = getattr(npu_rope, call.op)
+    if call.op == "rope_set_rows":
+        return [operator(x[0], positions, as_given(data.rows), out[0], call.params, factors, **settings)]
+    if call.op == "rope_qk":
+        both = None if out[0] is None else tuple(out)
+        results: Sequence[Any] = operator(*x, positions, call.params, factors, out=both, **settings)
+        return results
+    return [operator(x[0], positions, call.params, factors, out=out[0], **settings)]
+
+
+def _to_torch(a: Array | None) -> Any:
+    """The same memory as a tensor."""
+    if a is None:
+        return None
+    if a.dtype == NUMPY_DTYPES["bfloat16"]:
+        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(a)
+
+
+def _values(result: Any) -> npt.NDArray[np.float64]:
+    if not isinstance(result, np.ndarray):
+        result = result.to(torch.float64).numpy()
+    values: npt.NDArray[np.float64] = result.astype(np.float64)
+    return values
+
+
+# ---- judging it ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Verdict:
+    """``problem`` is empty where the call did what it should; ``ratio``: largest error / bound."""
+
+    problem: str = ""
+    ratio: float = 0.0
+
+
+@dataclass
+class _Expected:
+    """For one side: what comes out in float64, how far each element may lie from it."""
+
+    value: npt.NDArray[np.float64]
+    bound: npt.NDArray[np.float64]
+
+
+def judge(call: Call, backend: str, run: Execute = execute) -> Verdict:
+    """Run one call and look at everything it may and may not have written."""
+    reach = reach_of(backend)
+    data = make_data(call, reach)
+    expected = [_expectation(call, data, x, reach) for x in data.x_before]
+    if problem := _reference_problem(call, data, expected):
+        return Verdict(problem)
+    try:
+        results = run(call, data, backend)
+    except Exception as error:
+        return Verdict(f"{type(error).__name__}: {error}")
+    worst = Verdict()
+    for side, (result, want) in enumerate(zip(results, expected, strict=True)):
+        verdict = _judge_side(call, data, side, result, want)
+        if verdict.problem:
+            return verdict
+        worst.ratio = max(worst.ratio, verdict.ratio)
+    for name, buffer in data.buffers.items():
+        if not buffer.untouched():
+            what = "memory beside what may be written" if buffer.views else "an input"
+            return Verdict(f"{what} was written: {name}", worst.ratio)
+    return worst
+
+
+def _expectation(call: Call, data: Data, x: Array, reach: Reach) -> _Expected:
+    params = call.params
+    planes = reference.position_planes(data.positions, params)
+    c, s = reference.cos_sin(planes, params, data.factors, forward=call.forward, policy=call.angle)
+    c, s = c[..., None, :], s[..., None, :]
+    wide = x.astype(np.float64)
+    value = reference.rotate(wide, c, s, params)
+    bound = rotation_bound(wide, c, s, value, params, call.result_dtype, reach.e_angle)
+    if call.result_dtype != call.dtype:  # what passes through is rounded, too
+        passes = np.ones(call.head, bool)
+        for lanes in params.pair_lanes():
+            passes[lanes] = False
+        with np.errstate(under="ignore"):
+            value[..., passes] = x[..., passes].astype(NUMPY_DTYPES[call.result_dtype]).astype(np.float64)
+    return _Expected(value, bound)
+
+
+def _reference_problem(call: Call, data: Data, expected: list[_Expected]) -> str:
+    """Two elements of the reference by the specification's formula."""
+    if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_REACH:
+        return ""
+    rng = random.Random(f"{call.seed}")
+    for x, want in zip(data.x_before, expected, strict=True):
+        at = tuple(rng.randrange(n) for n in x.shape)
+        planes = reference.position_planes(data.positions, call.params)
+        planes = planes if call.params.rope_mode.has_sections else planes[None]
+        positions = [int(plane[at[0], at[1]] if plane.ndim == 2 else plane[at[-3]]) for plane in planes]
+        right = spec.element(call.params, x[at[:-1]], positions, data.factors, at[-1], call.forward)
+        if call.result_dtype == call.dtype and not abs(float(want.value[at]) - right) <= float(
+            want.bound[at]
+        ):
+            return f"the reference gives {want.value[at]:.9g} at {at} where the specification has {right:.9g}"
+    return ""
+
+
+def _judge_side(call: Call, data: Data, side: int, result: Any, want: _Expected) -> Verdict:
+    """One result against its bound; where an array was given, that it is what came back."""
+    given = data.out[side]
+    if given is not None:
+        same = result.data_ptr() == given.ctypes.data if call.arrays == "torch" else result is given
+        if not same:
+            return Verdict(f"it must return what was given to write to but returned another {type(result)}")
+        if call.op == "rope_set_rows":
+            return _judge_cache(call, data, given, want)
+    elif tuple(result.shape) != want.value.shape:
+        return Verdict(f"the result must have shape {want.value.shape} but has {tuple(result.shape)}")
+    return _compare(_values(result if given is None else given), want.value, want.bound)
+
+
+def _judge_cache(call: Call, data: Data, cache: Array, want: _Expected) -> Verdict:
+    """The named rows like any result, the others bit for bit as they were."""
+    assert data.rows is not None
+    rows = data.rows.reshape(-1)
+    named = rows >= 0
+    before = data.buffers["cache"].views[0](data.buffers["cache"].before)[0]
+    others = np.setdiff1d(np.arange(len(cache)), rows[named])
+    if not np.array_equal(np.array(cache[others]).view(np.uint8), np.array(before[others]).view(np.uint8)):
+        return Verdict("a row of the cache that no token goes to was written")
+    shape = (len(rows), *want.value.shape[-2:])
+    value, bound = (a.reshape(shape)[named] for a in (want.value, want.bound))
+    return _compare(_values(cache[rows[named]]), value, bound)
+
+
+def _compare(
+    got: npt.NDArray[np.float64], value: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
+) -> Verdict:
+    ratio, at = worst_ratio(got, value, bound)
+    if ratio <= 1:
+        return Verdict("", ratio)
+    return Verdict(f"{ratio:.3g} times its bound at {at}: {got[at]:.9g} instead of {value[at]:.9g}", ratio)
+
+
+# ---- reducing it ----------------------------------------------------------------------------------
+
+
+def reduce(call: Call, backend: str, run: Execute = execute) -> Call:
+    """A plainest call that still is judged to be wrong."""
+    for candidate in simpler(call):
+        if judge(candidate, backend, run).problem:
+            return reduce(candidate, backend, run)
+    return call

@@ -1,0 +1,442 @@
+"""Random calls: a fixed slice of them, what their judge notices, and how a run of many is kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_rope import RopeParams
+from npu_rope.params import RopeMode
+from npu_rope.testing.random_calls import (
+    ARRAYS,
+    DTYPES,
+    FASTEST_DRAWN,
+    OPERATORS,
+    Call,
+    Layout,
+    draw,
+    reach_of,
+)
+from npu_rope.testing.random_judge import execute, judge, make_data, reduce
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "random_rope.py"
+SEED = 20261
+CALLS = {"reference": 100, "cpu": 600, "sim": 100, "sim:ascend310p": 60}
+
+
+def drawn(backend, count, seed=SEED):
+    return [draw(seed, index, reach_of(backend), kinds=ARRAYS) for index in range(count)]
+
+
+# ---- the slice -------------------------------------------------------------------------------------
+
+
+def test_no_call_of_the_fixed_slice_is_wrong(backend):
+    """A failure's number n is run again by: scripts/random_rope.py --backend … --seed 20261 --only n."""
+    wrong = {}
+    for index, call in enumerate(drawn(backend, CALLS[backend])):
+        verdict = judge(call, backend)
+        if verdict.problem:
+            wrong[index] = f"{verdict.problem}; {call}"
+    assert wrong == {}
+
+
+# ---- what is drawn ---------------------------------------------------------------------------------
+
+
+def test_a_number_always_draws_the_same_call_and_the_same_tensors():
+    reach = reach_of("cpu")
+    for index in (0, 1, 17):
+        first, again = (draw(3, index, reach) for _ in range(2))
+        assert first == again
+        assert first != draw(3, index + 1, reach)
+        assert first != draw(4, index, reach)
+        one, other = make_data(first, reach), make_data(again, reach)
+        for name, buffer in one.buffers.items():
+            assert buffer.flat.tobytes() == other.buffers[name].flat.tobytes()
+
+
+def facts(call):
+    """What a call is an example of."""
+    params, mode = call.params, call.params.rope_mode
+    yield from (("operator", call.op, mode), ("dtype", call.dtype), ("positions", call.positions))
+    yield from (
+        ("values", call.position_values),
+        ("index", call.position_dtype),
+        ("step", call.position_step),
+    )
+    yield from (
+        ("out", call.op, call.out),
+        ("angle", call.angle),
+        ("arrays", call.arrays),
+        ("head", call.head),
+    )
+    yield from (("forward", call.forward), ("factors", call.factors is None), ("fused", call.fused))
+    yield from (("cache", call.dtype, call.cache[1]), ("rows", call.cache[2]), ("no batch", call.batch == 0))
+    yield from (
+        ("odd head", call.head % 2),
+        ("offset", mode, params.n_offs > 0),
+        ("yarn", params.ext_factor != 0),
+    )
+    for layout in (*call.layouts, *call.out_layouts):
+        yield from (("order", layout.order), ("unaligned", layout.lead[3] % 2), ("lead", any(layout.lead)))
+        yield from (("step", step) for step in layout.step)
+    if mode.has_sections:
+        total, first = sum(params.sections), params.sections[:3]
+        yield from (("extra", params.sections[3] > 0), ("empty", mode, tuple(width == 0 for width in first)))
+        yield ("cover", mode, (total > params.pairs) - (total < params.pairs))
+
+
+def test_everything_the_operators_take_is_drawn():
+    seen = {fact for call in drawn("cpu", 3000) for fact in facts(call)}
+    sectioned = [m for m in RopeMode if m.has_sections]
+    shapes = ("[S]", "[B,S]", "[4,S]", "[4*S]", "[3,S]", "[4,B,S]", "[3,B,S]")
+    wanted = {("operator", op, mode) for op in OPERATORS for mode in RopeMode}
+    wanted |= {("dtype", d) for d in DTYPES} | {("positions", s) for s in shapes}
+    wanted |= {("values", v) for v in ("run", "random", "negative", "far", "equal")}
+    wanted |= {("out", "rope", o) for o in ("new", "in place", "given", "beside")}
+    wanted |= {("out", "rope_qk", o) for o in ("new", "in place", "given")}
+    wanted |= {("angle", a) for a in ("exact", "f32", "ggml")} | {("arrays", a) for a in ARRAYS}
+    wanted |= {("head", d) for d in (2, 6, 36, 80, 96, 112, 192, 576, 1024)}
+    wanted |= {("cache", "float32", d) for d in ("float32", "float16", "bfloat16")}
+    wanted |= {("order", o) for o in ("BSN", "BNS", "SBN", "NSB")} | {("step", s) for s in (-1, 0, 1, 2)}
+    wanted |= {("cover", m, c) for m in sectioned for c in (-1, 0, 1)}
+    wanted |= {("empty", m, e) for m in sectioned for e in ((True, False, False), (False, True, False))}
+    wanted |= {("offset", m, True) for m in RopeMode if m is not RopeMode.VISION}
+    names = ("forward", "factors", "fused", "no batch", "yarn", "extra", "odd head", "unaligned")
+    wanted |= {(name, held) for name in names for held in (False, True)}
+    assert wanted - seen == set()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "sim"])
+def test_no_pair_turns_faster_than_its_bound_is_promised_for(backend):
+    reach = reach_of(backend)
+    for call in drawn(backend, 500):
+        assert np.abs(call.params.frequencies()).max() <= FASTEST_DRAWN
+        factors = make_data(call, reach).factors
+        assert np.abs(call.params.frequencies(freq_factors=factors)).max() <= reach.fastest * (1 + 2**-20)
+
+
+def test_a_device_gets_only_what_it_takes():
+    for backend, dtypes in (("sim", set(DTYPES[:3])), ("sim:ascend310p", set(DTYPES[:2]))):
+        calls = drawn(backend, 300)
+        assert {c.dtype for c in calls} == dtypes
+        assert {c.cache[1] for c in calls} == {"", *dtypes}
+        assert {c.angle for c in calls} == {"exact"}
+        assert max(np.abs(make_data(c, reach_of(backend)).positions).max() for c in calls) == 2**22 - 1
+
+
+# ---- what is noticed -------------------------------------------------------------------------------
+
+
+def call_of(op="rope", mode="mrope", **changed):
+    """A call in which every rule of rope shows."""
+    sections = (4, 3, 2, 1) if RopeMode[mode.upper()].has_sections else (0, 0, 0, 0)
+    n_offs, n_dims = (0, 16) if mode == "vision" else (4, 24)
+    heads = (3, 2) if op == "rope_qk" else (3,)
+    given = op == "rope_set_rows"
+    return replace(
+        Call(
+            seed=(5, 5), op=op, arrays="numpy", dtype="float32", batch=2, tokens=5, heads=heads, head=32,
+            params=RopeParams(n_dims, mode, sections=sections, n_offs=n_offs),
+            layouts=tuple(Layout(trail=(0, 0, 1, 3)) for _ in heads),
+            positions="[4,B,S]" if mode not in ("normal", "neox") else "[B,S]", position_values="random",
+            factors=(2.0, 4.0),
+            out="given" if given else "new", out_layouts=(Layout(trail=(0, 0, 1, 3)),) if given else (),
+            cache=(4, "float32", "int64") if given else (0, "", "int64"),
+        ),
+        **changed,
+    )  # fmt: skip
+
+
+def with_call(**changed):
+    """Another call on the same tensors."""
+    return lambda call, data, backend: execute(replace(call, **changed), data, backend)
+
+
+def with_params(**changed):
+    return lambda call, data, backend: execute(
+        replace(call, params=replace(call.params, **changed)), data, backend
+    )
+
+
+def with_data(**functions):
+    def run(call, data, backend):
+        return execute(call, replace(data, **{n: f(getattr(data, n)) for n, f in functions.items()}), backend)
+
+    return run
+
+
+def then(spoil):
+    """The right result, spoiled afterwards."""
+
+    def run(call, data, backend):
+        results = [np.array(r) if call.out == "new" else r for r in execute(call, data, backend)]
+        spoil(call, data, results)
+        return results
+
+    return run
+
+
+def later(positions):
+    """One token one position off."""
+    moved = positions.copy()
+    moved[..., -1] += 1
+    return moved
+
+
+def nudge(call, data, results):
+    results[-1][..., 9] *= np.float32(1 + 2**-18)
+
+
+def pass_wrongly(call, data, results):
+    at = (data.rows.max(), 0, 0) if call.op == "rope_set_rows" else (0, 0, 0, 0)
+    results[-1][at] += np.float32(1e-7)
+
+
+def write_x(call, data, results):
+    data.x[0][0, 0, 0, 0] += 1
+
+
+def write_positions(call, data, results):
+    data.positions[0, 0] += 1
+
+
+def write_beside(call, data, results):
+    name = "cache" if call.op == "rope_set_rows" else "out 0"
+    buffer = data.buffers[name]
+    buffer.flat[-1] += 1
+
+
+def write_before(call, data, results):
+    data.buffers["cache" if call.op == "rope_set_rows" else "out 0"].flat[0] += 1
+
+
+RIGHT = [call_of(op, mode) for op in OPERATORS for mode in ("normal", "neox", "mrope", "imrope", "vision")]
+# what is wrong: (how it is run, modes in which it shows)
+SECTIONED, ALL = ("mrope", "imrope", "vision"), ("normal", "neox", "mrope", "imrope", "vision")
+WRONG = {
+    "sign of the sine": (with_call(forward=False), ALL),
+    "one token a position off": (with_data(positions=later), ALL),
+    "time and height exchanged": (with_data(positions=lambda p: p[[1, 0, 2, 3]]), SECTIONED),
+    "extra is time": (with_data(positions=lambda p: p[[0, 1, 2, 0]]), SECTIONED),
+    "a section a pair too wide": (with_params(sections=(5, 2, 2, 1)), SECTIONED),
+    "sections that do not repeat": (with_params(sections=(4, 3, 2, 20)), ("mrope", "vision")),
+    "mrope for imrope": (with_params(mode="mrope"), ("imrope",)),
+    "imrope for mrope": (with_params(mode="imrope"), ("mrope",)),
+    "neighbours for halves": (with_params(mode="neox"), ("normal",)),
+    "halves for neighbours": (with_params(mode="normal"), ("neox",)),
+    "a window two lanes on": (with_params(n_offs=6), ("normal", "neox", "mrope", "imrope")),
+    "a pair too few": (with_params(n_dims=22), ("normal", "neox")),
+    "no freq_factors": (with_data(factors=lambda f: None), ALL),
+    "factors of the next pair": (with_data(factors=lambda f: np.roll(f, 1)), ALL),
+    "another base": (with_params(freq_base=10001.0), ALL),
+    "a lane in four millionths": (then(nudge), ALL),
+    "an input": (then(write_x), ALL),
+    "the positions": (then(write_positions), ALL),
+}
+
+
+@pytest.mark.parametrize("call", RIGHT, ids=lambda c: f"{c.op}-{c.params.rope_mode.name.lower()}")
+def test_what_is_right_is_found_right(call, backend):
+    assert judge(call, backend).problem == ""
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize(
+    ("what", "mode"), [(what, mode) for what, (_, modes) in WRONG.items() for mode in modes]
+)
+def test_what_is_wrong_is_noticed(what, mode, op):
+    assert judge(call_of(op, mode), "cpu", WRONG[what][0]).problem != ""
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_a_lane_that_should_pass_unchanged_is_noticed(op):
+    assert "times its bound" in judge(call_of(op), "cpu", then(pass_wrongly)).problem
+
+
+@pytest.mark.parametrize("spoil", [write_beside, write_before])
+@pytest.mark.parametrize("op", OPERATORS)
+def test_memory_beside_the_result_is_watched(op, spoil):
+    call = call_of(op) if op == "rope_set_rows" else call_of(op, out="given", out_layouts=(Layout(),) * 2)
+    call = replace(call, out_layouts=call.out_layouts[: len(call.heads)])
+    assert judge(call, "cpu").problem == ""
+    assert "beside what may be written" in judge(call, "cpu", then(spoil)).problem
+
+
+def test_gaps_inside_the_result_are_watched():
+    """Between two heads' rows, where nothing of the tensor lies."""
+    call = call_of(out="given", out_layouts=(Layout(trail=(0, 0, 0, 3)),))
+
+    def spoil(call, data, results):
+        row = data.out[0].strides[2] // data.out[0].itemsize
+        np.lib.stride_tricks.as_strided(data.out[0][0, 0, 0], (row,), (data.out[0].itemsize,))[-1] += 1
+
+    assert judge(call, "cpu").problem == ""
+    assert "beside what may be written" in judge(call, "cpu", then(spoil)).problem
+
+
+def test_a_result_that_is_not_what_was_given_is_noticed():
+    call = call_of(out="given", out_layouts=(Layout(),))
+    elsewhere = lambda call, data, backend: [r.copy() for r in execute(call, data, backend)]  # noqa: E731
+    assert "must return what was given" in judge(call, "cpu", elsewhere).problem
+
+
+ROWS_WRONG = {
+    "two rows exchanged": lambda rows: np.roll(rows, 1, axis=-1),
+    "a skipped token written": lambda rows: np.where(rows < 0, np.setdiff1d(np.arange(14), rows)[0], rows),
+    "a token left out": lambda rows: np.where(rows == rows.max(), -1, rows),
+}
+
+
+@pytest.mark.parametrize("what", ROWS_WRONG)
+def test_rows_of_the_cache_that_are_wrong_are_noticed(what):
+    call = call_of("rope_set_rows")
+    rows = make_data(call, reach_of("cpu")).rows
+    assert np.count_nonzero(rows < 0) == 1
+    assert judge(call, "cpu", with_data(rows=ROWS_WRONG[what])).problem != ""
+
+
+def test_the_wrong_sign_is_noticed_in_most_random_calls():
+    """Not where every position is 0, or every cos and sin is multiplied by 0."""
+    flipped = lambda call, data, backend: execute(replace(call, forward=not call.forward), data, backend)  # noqa: E731
+    verdicts = [judge(call, "cpu", flipped) for call in drawn("cpu", 100)]
+    assert sum(bool(v.problem) for v in verdicts) > 80
+
+
+def test_an_error_is_a_violation():
+    def refuse(call, data, backend):
+        raise ValueError("[rope] x must be liked but got 7.")
+
+    assert judge(call_of(), "cpu", refuse).problem == "ValueError: [rope] x must be liked but got 7."
+
+
+def test_a_wrong_call_is_reduced_to_what_is_needed():
+    def wrong_backward(call, data, backend):
+        return execute(replace(call, forward=True), data, backend)
+
+    call = replace(draw(1, 4, reach_of("cpu")), forward=False)
+    plainest = reduce(call, "cpu", wrong_backward)
+    assert judge(plainest, "cpu", wrong_backward).problem
+    assert not plainest.forward
+    assert (plainest.tokens, set(plainest.heads), plainest.layouts[0]) == (1, {1}, Layout())
+    assert plainest.params.ext_factor == 0
+
+
+# ---- a run of many ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("random_rope", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["random_rope"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def held(path):
+    """What the state file says, but for the time it took."""
+    return {**json.loads(path.read_text()), "seconds": 0}
+
+
+def test_a_run_in_pieces_ends_as_a_run_in_one(script, tmp_path, capsys):
+    one, pieces = tmp_path / "one", tmp_path / "pieces"
+    assert script.main(["--count", "30", "--resume", str(one)]) == 0
+    for count in ("7", "8", "30", "30"):
+        assert script.main(["--count", count, "--resume", str(pieces)]) == 0
+    assert held(pieces) == held(one)
+    assert held(one)["next"] == sum(held(one)["judged"].values()) == 30
+    assert "30 calls on cpu (seed 0)" in capsys.readouterr().out
+
+
+def test_an_interruption_loses_nothing(script, tmp_path, capsys):
+    path, seen = tmp_path / "state", []
+
+    def interrupted(call, data, backend):
+        seen.append(call)
+        if len(seen) == 7:
+            raise KeyboardInterrupt
+        return execute(call, data, backend)
+
+    assert script.main(["--count", "10", "--resume", str(path)], interrupted) == 130
+    assert held(path)["next"] == 6
+    assert "4 of 10 calls are left" in capsys.readouterr().out
+    assert script.main(["--count", "10", "--resume", str(path)]) == 0
+    assert held(path)["next"] == 10
+    assert [p.name for p in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_time_limit_stops_and_says_what_is_left(script, capsys):
+    assert script.main(["--count", "1000000", "--minutes", "0"]) == 0
+    assert "1,000,000 of 1,000,000 calls are left" in capsys.readouterr().out
+
+
+def wrong_in_vision(call, data, backend):
+    forward = call.forward ^ (call.params.rope_mode is RopeMode.VISION)
+    return execute(replace(call, forward=forward), data, backend)
+
+
+def test_violations_are_told_counted_and_kept(script, tmp_path, capsys):
+    path = tmp_path / "state"
+    arguments = ["--op", "rope", "--arrays", "numpy", "--resume", str(path)]
+    assert script.main([*arguments, "--count", "20"], wrong_in_vision) == 1
+    said = capsys.readouterr().out
+    failures = held(path)["failures"]
+    assert failures
+    index = failures[0]["index"]
+    again = f"random_rope.py --backend cpu --seed 0 --op rope --arrays numpy --only {index}"
+    assert f"WRONG {index}: " in said
+    assert again in said
+    assert f"{len(failures)} violation" in said
+    assert script.main([*arguments, "--count", "20"]) == 1  # an earlier one still counts
+    assert script.main([*again.split()[1:]], wrong_in_vision) == 1
+    said = capsys.readouterr().out
+    assert "mode=vision" in said
+    assert "plainest: rope" in said
+    assert script.main([*again.split()[1:]]) == 0
+
+
+BAD_USAGE = {
+    "another seed's file": (["--seed", "2", "--resume", "STATE"], "--resume must be a file of a run with"),
+    "a file that is none": (["--resume", "GARBAGE"], "--resume must be a file of an earlier run"),
+    "a folder that is none": (["--resume", "NONE/state"], "NONE/state"),
+    "back end unknown": (["--backend", "abacus"], "backend must be one of"),
+    "back end absent": (["--backend", "npu"], "npu"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_USAGE)
+def test_bad_usage_ends_with_2_and_says_why(name, script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert script.main(["--count", "2", "--resume", "STATE"]) == 0
+    Path("GARBAGE").write_text("[]")
+    given, words = BAD_USAGE[name]
+    assert script.main(given) == 2
+    assert words in capsys.readouterr().err
+    assert Path("GARBAGE").read_text() == "[]"
+
+
+@pytest.mark.parametrize(
+    "given", [["--count", "-1"], ["--only", "3", "--resume", "x"], ["--op", "norm"], ["--cou", "3"]]
+)
+def test_options_that_make_no_sense_end_with_2(given, script, capsys):
+    with pytest.raises(SystemExit) as ended:
+        script.main(given)
+    assert ended.value.code == 2
+    assert "usage: random_rope.py" in capsys.readouterr().err
+
+
+def test_help_teaches(script, capsys):
+    with pytest.raises(SystemExit) as ended:
+        script.main(["--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "--minutes 9 --resume" in said
+    assert "exit status" in said
