@@ -166,7 +166,9 @@ def _call_mutants(code: str, m: re.Match[str], make) -> Iterator[Mutant]:
             opened = b + argument.index("[")
             index, tensor = (opened + 1, closing(code, opened)), code[b:opened].strip()
             for sign in "+-":
-                yield make(f"offset {sign} 32 bytes", *index, f"({code[slice(*index)]}) {sign} BLOCK_OF({tensor})")
+                yield make(
+                    f"offset {sign} 32 bytes", *index, f"({code[slice(*index)]}) {sign} BLOCK_OF({tensor})"
+                )
         elif (
             re.search(r"count|repeats|repeat_|length|bytes|_cast<uint", argument) and "params" not in argument
         ):

@@ -11,13 +11,16 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-import numpy as np
+# Of no use here, and most of a run's time to import.
+sys.modules["torch"] = None  # type: ignore[assignment]
 
-from npu_rope import native, native_sim
-from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.params import RopeParams
-from npu_rope.reference import rope as reference
-from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio
+import numpy as np  # noqa: E402
+
+from npu_rope import native, native_sim  # noqa: E402
+from npu_rope.dtypes import bfloat16_bits, bfloat16_values  # noqa: E402
+from npu_rope.params import RopeParams  # noqa: E402
+from npu_rope.reference import rope as reference  # noqa: E402
+from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio  # noqa: E402
 
 BF16, F16, F32 = "bfloat16", "float16", "float32"
 INT = {BF16: np.int32, F16: np.int64, F32: np.int32}  # the columns that are compiled
@@ -217,7 +220,9 @@ def check_cache(call: Call, side: Side, read: list, told: tuple, c: np.ndarray, 
     rows[..., ::5] = -1
     cache = np.full((b * s + 7, n, d), 5, call.cache)
     read.append(describe(rows, integer.name))
-    native_sim.load().rope_set_rows(*read, *told, describe(cache, call.cache), native_sim.SimOptions(call.soc))
+    native_sim.load().rope_set_rows(
+        *read, *told, describe(cache, call.cache), native_sim.SimOptions(call.soc)
+    )
     got = np.where((rows < 0)[..., None, None], 0, cache[rows]).astype(call.cache)
     kept = rows >= 0
     c, sine = (np.broadcast_to(t, (b, s, 1, t.shape[-1])) for t in (c, sine))

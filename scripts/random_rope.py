@@ -252,7 +252,8 @@ def main(given: Sequence[str] | None = None, run: Execute = execute) -> int:
                 moved(done)
     except KeyboardInterrupt:
         interrupted = True
-    state.save(options.resume)
+    finally:  # whatever ended it, a defect of this script or of what it prints to included
+        state.save(options.resume)
     if len(state.failures) > MOST_SHOWN:
         print(f"and {len(state.failures) - MOST_SHOWN} more")
     print(summary(state, options.count))

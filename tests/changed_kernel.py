@@ -25,20 +25,21 @@ SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"
 SMALL_PART = "AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);"
 HIGH = "AscendC::Muls(high, position, 1.0f / kHighUnit, count);"
-RUNS = "AscendC::DataCopyExtParams(static_cast<uint16_t>(count), RunBytes(plan)"
+KERNEL = "common/rope_kernel.h"
+RUNS = "AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan)"
 
 # name: (file, text, what replaces it)
 CHANGES = {
-    "nothing": ("npu_rope.cpp", "namespace rope_device {\n", "namespace rope_device {\n"),
+    "nothing": (KERNEL, "namespace rope_device {\n", "namespace rope_device {\n"),
     "no order of vector instructions": ("common/vector_steps.h", "AscendC::PipeBarrier<PIPE_V>();", ""),
     "sine's sign": (TABLE, SINE, SINE + " OrderV(); AscendC::Muls(sin_, sin_, -1.0f, count);"),
     "mscale forgotten": (TABLE, COSINE, COSINE.replace("m, count", "1.0f, count")),
     "one position off": (TABLE, HIGH, "AscendC::Adds(position, position, 1.0f, count); OrderV(); " + HIGH),
     "small part of the angle dropped": (TABLE, SMALL_PART, ""),
     "freq_factors ignored": (LANES, "if (td_->has_factors != 0) Divide();", ""),
-    "element too many written": (BURSTS, RUNS, RUNS + " + 4"),
+    "element too many written": (BURSTS, RUNS + ", 0", RUNS + " + 4, 0"),
     "rest of the head not copied": (
-        "npu_rope.cpp",
+        KERNEL,
         "            AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));\n            OrderV();\n",
         "",
     ),

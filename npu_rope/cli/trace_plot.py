@@ -74,7 +74,11 @@ def draw(spans: Path, run: dict[str, Any], stream: IO[bytes], kind: str) -> None
         axis.set_xlim(0, run["microseconds"])
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
-    axes[-1, 0].set_xlabel("microseconds (simulated, without the launch itself); light: data still under way", fontsize=9, color=INK)
+    axes[-1, 0].set_xlabel(
+        "microseconds (simulated, without the launch itself); light: data still under way",
+        fontsize=9,
+        color=INK,
+    )
     axes[0, 0].set_title(
         f"{call_of(run)} on {run['soc']}, simulated:"
         f" {run['microseconds']:.1f} us, {run['roofline_share']:.1%} of the memory roofline",

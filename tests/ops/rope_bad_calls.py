@@ -157,11 +157,8 @@ MODES = "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrop
 NO_SECTIONS = "sections must name time, height or width in mode"
 F_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
 F_VISION = "freq_factors must have one dimension of at least n_dims = 4 elements but got shape"
-FOUR = (
-    "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3] or [3,B,S]"
-)
+FOUR = "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3] or [3,B,S]"
 WHEN = "when ext_factor is not 0"
-
 
 
 def sectioned(*shape, factors=None, mode=8, n_dims=8):
@@ -195,7 +192,9 @@ ATTRIBUTES = [
     ),
     attribute("mode-unknown", f"{MODES} 3.", mode=3),
     attribute("sections-none", f"{NO_SECTIONS} mrope but got [0, 0, 0, 0].", mode=8),
-    attribute("sections-extra", f"{NO_SECTIONS} imrope but got [0, 0, 0, 4].", mode=40, sections=(0, 0, 0, 4)),
+    attribute(
+        "sections-extra", f"{NO_SECTIONS} imrope but got [0, 0, 0, 4].", mode=40, sections=(0, 0, 0, 4)
+    ),
     attribute(
         "sections-too-wide",
         "sections must add up to at most the head size 8 but got [3, 3, 3, 0].",

@@ -23,7 +23,7 @@ from rope_bad_calls import (
 )
 from rope_cases import to_torch
 
-from npu_rope import BackendUnavailable, RopeMode, RopeParams, native, native_sim, rope, rope_
+from npu_rope import BackendUnavailable, RopeParams, native, native_sim, rope, rope_
 from npu_rope.native import CParams, c_tensor
 
 TABLE = [(bad, path) for bad in (*ATTRIBUTES, *INPUTS, *OUTPUTS) for path in bad.paths]
