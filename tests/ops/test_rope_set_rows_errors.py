@@ -171,6 +171,11 @@ def cache_over(name):
     return make
 
 
+def tokens_as_their_own_cache():
+    x = np.ones(CACHE, np.float32)
+    return call(x=x, positions=np.arange(R), rows=np.arange(R), cache=x)
+
+
 def off_by_a_byte():
     return np.zeros(4 * R * N * D + 1, np.uint8)[1:].view(np.float32).reshape(CACHE)
 
@@ -232,6 +237,7 @@ OUTPUTS = [
         "cache must be aligned to its 4-byte elements but got an address that is not.",
         cache=off_by_a_byte,
     ),
+    Bad("cache-is-x", tokens_as_their_own_cache, PART.format("x")),
     *[
         Bad(f"cache-over-{name}", cache_over(name), PART.format(name))
         for name in ("x", "positions", "rows", "freq_factors")
