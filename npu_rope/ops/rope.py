@@ -119,8 +119,6 @@ def _rope_torch(
         if out is x:
             torch.ops.npu_rope.rope_.default(x, positions, freq_factors, **attributes)
             return x
-        if needs_grad:
-            raise bad_value("rope", _OUT_HAS_NO_GRADIENT)
         torch.ops.npu_rope.rope_out.default(x, positions, freq_factors, **attributes, out=out)
         return out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:

@@ -149,8 +149,6 @@ def _rope_qk_torch(
         if q_out is q and k_out is k:
             operators.rope_qk_.default(q, k, positions, freq_factors, **attributes)
             return q, k
-        if needs_grad:
-            raise bad_value("rope_qk", _OUT_HAS_NO_GRADIENT)
         outs = {"q_out": q_out, "k_out": k_out}
         operators.rope_qk_out.default(q, k, positions, freq_factors, **attributes, **outs)
         return q_out, k_out
