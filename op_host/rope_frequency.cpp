@@ -56,7 +56,7 @@ std::vector<long double> rope_frequencies(const npu_rope_params& p, const float*
         if (freq_factors) own /= freq_factors[i * factor_stride];
         long double interpolated = own * p.freq_scale;
         double mix = p.ext_factor != 0 ? rope_ramp(low, high, i) * p.ext_factor : 0;
-        freq[i] = mix != 0 ? interpolated * (1 - mix) + own * mix : interpolated;
+        freq[i] = mix != 0 ? interpolated * (1.0L - mix) + own * mix : interpolated;
     }
     return freq;
 }

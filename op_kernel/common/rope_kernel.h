@@ -207,7 +207,7 @@ private:
         }
         in_.FreeTensor(x);
         Sum(rows_);
-        if (td_->out_pitch == td_->row_pitch) {
+        if (td_->out_pitch == td_->row_pitch && (!WholeRows() || td_->row_pitch == td_->head_size)) {
             AscendC::Cast(y, rows_, kNarrowMode, static_cast<uint32_t>(count_));
         } else {
             NarrowLanes(y, 0, Lanes{0, td_->head_size});

@@ -12,9 +12,10 @@
 
 namespace rope_device {
 
-constexpr float kHighUnit = 2048.0f;  // of positions
-constexpr float kGrid = 8192.0f;      // hi parts are multiples of its inverse
-constexpr float kVeltkamp = 4097.0f;  // 2^12 + 1 splits float32 into halves of 12 bits
+constexpr float kHighUnit = 2048.0f;     // of positions
+constexpr float kGrid = 8192.0f;         // hi parts are multiples of its inverse
+constexpr float kLargestFactor = 1e30f;  // splitting a larger one overflows; that pair does not turn
+constexpr float kVeltkamp = 4097.0f;     // 2^12 + 1 splits float32 into halves of 12 bits
 
 class RopeLanes {
 public:
@@ -119,6 +120,8 @@ private:
         LocalTensor<float> hi = pair_[0], lo = pair_[1], factor = pair_[2], quotient = pair_[3];
         LocalTensor<float> quotient_hi = pair_[4], quotient_lo = pair_[5], factor_hi = pair_[6], factor_lo = pair_[7];
         LocalTensor<float> product = pair_[8], error = pair_[9], temp = pair_[10];
+        AscendC::Mins(factor, factor, kLargestFactor, pairs_);
+        OrderV();
         AscendC::Div(quotient, hi, factor, pairs_);
         OrderV();
         SplitInHalves(quotient_hi, quotient_lo, quotient, temp);
