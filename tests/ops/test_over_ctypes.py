@@ -1,0 +1,102 @@
+"""torch where the C++ registration was not built: the same operators, over ctypes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from npu_rope import native
+
+SCRIPT = """
+import torch
+from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_qk_, rope_set_rows
+
+assert backends.torch_registration() is None
+OPS, PARAMS, ATTRIBUTES = torch.ops.npu_rope, RopeParams(4, "neox"), {"n_dims": 4, "mode": 2}
+PACKED = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
+q, k, p = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 2, 4), torch.arange(3)
+want_q, want_k = (torch.from_numpy(rope(x.numpy(), p.numpy(), PARAMS)) for x in (q, k))
+
+
+def check(*got):
+    for y, wanted in zip(got, (want_q, want_k)):
+        assert torch.equal(y, wanted)
+
+
+def fresh():
+    return torch.empty_like(q), torch.empty_like(k)
+
+
+check(rope(q, p, PARAMS))
+check(rope_(q.clone(), p, PARAMS))
+check(OPS.rope(q, p, **ATTRIBUTES))
+out, _ = fresh()
+OPS.rope_out(q, p, **ATTRIBUTES, out=out)
+check(out)
+
+check(*rope_qk(q, k, p, PARAMS))
+check(*rope_qk_(q.clone(), k.clone(), p, PARAMS))
+check(*OPS.rope_qk(q, k, p, **ATTRIBUTES))
+out = q.clone(), k.clone()
+OPS.rope_qk_(*out, p, **ATTRIBUTES)
+check(*out)
+out = fresh()
+OPS.rope_qk_out(q, k, p, **ATTRIBUTES, q_out=out[0], k_out=out[1])
+check(*out)
+out = q.clone(), torch.empty_like(k)
+OPS.rope_qk_packed_(*out, None, k, p, PACKED)
+check(*out)
+spaced = torch.stack([q, q], -1).flatten(-2)[..., ::2], torch.stack([k, k], -1).flatten(-2)[..., ::2]
+check(*rope_qk(*spaced, p, PARAMS))
+
+rows, caches = torch.tensor([[4, 0, -1], [1, 2, 3]]), torch.zeros(4, 6, 2, 4, dtype=torch.float16)
+rope_set_rows(k, p, rows, caches[0], PARAMS)
+OPS.rope_set_rows(k, p, rows, caches[1], **ATTRIBUTES)
+OPS.rope_set_rows_packed_(k, p, rows, caches[2], PACKED)
+OPS.rope_set_rows_compiled(k, p, rows, caches[3], n_dims=4, rope_mode=2)
+want = torch.zeros(6, 2, 4, dtype=torch.float16)
+want[rows[rows >= 0]] = want_k[rows >= 0].half()
+assert all(torch.equal(cache, want) for cache in caches)
+
+for call in (
+    lambda: rope_qk(q, k[:1], p, PARAMS),
+    lambda: rope_qk(q, k, p, PARAMS, out=(q, q)),
+    lambda: rope_set_rows(k, p, rows + 2, caches[0], PARAMS),
+    lambda: OPS.rope_set_rows_packed_(k, p, rows, caches[0], PACKED[1:]),
+):
+    try:
+        call()
+    except (ValueError, RuntimeError) as error:
+        print(error)
+"""
+
+SAID = """\
+[rope_qk] k must have q's shape [2, 3, 5, 4] except for the heads but got [1, 3, 2, 4].
+[rope_qk] k_out must have k's shape [2, 3, 2, 4] but got [2, 3, 5, 4].
+[rope_set_rows] rows must be -1 or a row of the cache's 6 but got 6.
+[rope_set_rows] packed must be the 88 contiguous bytes of packed_call but got another tensor.
+"""
+
+
+@pytest.fixture
+def without_registration(tmp_path):
+    """An environment whose libraries are the installed ones but for torch's."""
+    for file in native.load().path.parent.iterdir():
+        if "torch" not in file.name:
+            (tmp_path / file.name).symlink_to(file)
+    return {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path)}
+
+
+def test_every_schema_works_over_ctypes(without_registration):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=without_registration,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == SAID
