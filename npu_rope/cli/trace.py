@@ -283,14 +283,15 @@ def _pipes(run: dict[str, Any]) -> Table:
     return table
 
 
+LONGEST_PARTS = 12
+
+
 def _critical_path(run: dict[str, Any]) -> Table:
     """What the slowest core's end waited for, the longest part first."""
     table = _table("critical path", "pipe", "spent on", "steps", "cycles", "share", left=("critical path",))
     path = run["critical_path"]
-    for part in path["parts"]:
+    for part in path["parts"][:LONGEST_PARTS]:
         share = part["cycles"] / max(path["cycles"], 1e-9)
-        if share < 0.01:
-            continue
         numbers = [f"{part['count']:,.0f}", f"{part['cycles']:,.0f}", f"{share:.1%}"]
         table.add_row(part["api"], part["pipe"], part["what"], *numbers)
     return table

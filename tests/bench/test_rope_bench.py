@@ -57,7 +57,7 @@ def outcomes(*figures):
 
 def test_every_shape_dtype_and_mode_is_a_row():
     found = Options().chosen_rows(2)
-    assert len(found) == 5 * 3 * 2 == len({row.name for row in found})
+    assert len(found) == 5 * 3 * 2 + 3 == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
 
@@ -120,6 +120,7 @@ def test_verdicts_pass_and_miss_at_the_limit():
         "PASS",
         "PASS",
         "NOT MEASURED",
+        "NOT MEASURED",
     ]
     ahead = figure("peer", "peer", dtype="bf16", median=1.9)
     assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
@@ -128,14 +129,24 @@ def test_verdicts_pass_and_miss_at_the_limit():
         "MISS",
         "MISS",
         "NOT MEASURED",
+        "NOT MEASURED",
     ]
 
 
 def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
     mine = figure(PACKED, row="decode", median=3.0)
     slow, fast = (figure(f"peer {t}", "peer", row="decode", median=t) for t in (9.0, 2.0))
-    assert outcomes(mine, slow)[-1] == "PASS"
-    assert outcomes(mine, slow, fast)[-1] == "MISS"
+    assert outcomes(mine, slow)[-2] == "PASS"
+    assert outcomes(mine, slow, fast)[-2] == "MISS"
+
+
+def test_no_form_may_cost_much_more_than_neox():
+    def form(name, ratio):
+        return figure(name, row="forms", ratio=ratio)
+
+    neox = form("neox", 1.1)
+    assert outcomes(neox, form("mrope, image", 1.42))[-1] == "PASS"
+    assert outcomes(neox, form("mrope, image", 1.1), form("vision, image", 1.45))[-1] == "MISS"
 
 
 def test_a_verdict_on_disturbed_figures_is_in_doubt():
