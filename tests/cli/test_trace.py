@@ -40,7 +40,8 @@ def test_no_line_is_wider_than_the_terminal_or_wraps(shape, width):
     assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    starts = r"rope|Simulated|time|memory|roofline|cores|pipe|S|V|MTE2|MTE3|instruction|critical|\w+(::\w+)?  |$"
+    starts = r"rope|Simulated|time|memory|roofline|cores|pipe|S|V|MTE2|MTE3|instruction|critical path"
+    starts += r"|\w+(::\w+)?  |$"
     assert all(re.match(starts, line) for line in lines), done.stdout
 
 
