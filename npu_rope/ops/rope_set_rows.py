@@ -65,7 +65,7 @@ def rope_set_rows(
     >>> import numpy as np
     >>> keys, cache = np.ones((3, 1, 2), np.float32), np.zeros((4, 1, 2), np.float16)
     >>> rope_set_rows(keys, np.arange(3), np.array([2, -1, 0]), cache, RopeParams(2))[:, 0]
-    array([[-1.325 ,  0.493 ],
+    array([[-1.325 ,  0.4932],
            [ 0.    ,  0.    ],
            [ 1.    ,  1.    ],
            [ 0.    ,  0.    ]], dtype=float16)
