@@ -80,6 +80,7 @@ def calls() -> list[Call]:
         Call(a, BF16, (2, 11, 3, 36), RopeParams(36, "neox"), far=9000),
         Call(a, BF16, (1, 50, 4, 96), RopeParams(64, "neox", n_offs=16), far=9000),
         Call(a, BF16, (1, 17, 2, 70), RopeParams(30, "normal", n_offs=10), far=600),
+        Call(a, BF16, (1, 17, 2, 128), RopeParams(64, "neox", n_offs=48), far=600),
         Call(a, F32, (1, 13, 2, 200), RopeParams(150, "neox", n_offs=2), far=300),
         Call(a, F32, (1, 300, 2, 576), RopeParams(64, "neox", n_offs=512), far=300),
         # Strides: heads before tokens, rows with gaps, factors on the device.

@@ -187,7 +187,7 @@ def draw(
         position_dtype=rng.choice(("int32", "int64")),
         position_step=rng.choice((1, 1, 1, 0, 2, -1 if backwards else 2)),
         planes_shared=rng.random() < 0.15,
-        factors=rng.choice((None, None, (0.9, 1.1), (FASTEST_DRAWN / reach.fastest, 64.0), (1.0, 1e30))),
+        factors=rng.choice((None, None, (0.9, 1.1), (FASTEST_DRAWN / reach.fastest, 64.0), (1.0, 3e38))),
         factor_step=rng.choice((1, 1, 3, -1 if backwards else 0)),
         forward=rng.random() < 0.7,
         angle=rng.choice(reach.angles) if rng.random() < 0.2 else reach.angles[0],
