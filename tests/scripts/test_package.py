@@ -73,18 +73,28 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     }
     assert {"kernel_operator.h", "tiling_prelude.h", "npu_sim.h", "ascendc/tensor.h"} <= headers
     assert {f"npu_rope/include/simulator/{name}" for name in headers} <= names
-    columns = {
-        "ascend910b": [(x, p) for x in ("half", "bfloat16_t", "float") for p in ("int32_t", "int64_t")],
-        "ascend310p": [(x, p) for x in ("half", "float") for p in ("int32_t", "int64_t")],
-    }
-    kernels = {f"npu_rope__{soc}__{x}_{p}_float_{x}.so" for soc in columns for x, p in columns[soc]}
     folder = "npu_rope/lib/npu_rope_sim_kernels/"
-    assert {n.removeprefix(folder) for n in names if n.startswith(folder)} == kernels
+    assert {n.removeprefix(folder) for n in names if n.startswith(folder)} == every_kernel()
+
+
+def every_kernel():
+    """The kernels' libraries: SoC, and a type an argument."""
+    kernels = set()
+    for soc, floats in {
+        "ascend910b": ("half", "bfloat16_t", "float"),
+        "ascend310p": ("half", "float"),
+    }.items():
+        for x, p in itertools.product(floats, ("int32_t", "int64_t")):
+            kernels |= {f"npu_rope__{soc}__{x}_{p}_float_{x}.so"}
+            kernels |= {f"npu_rope_qk__{soc}__{x}_{x}_{p}_float_{x}_{x}.so"}
+            for cache in floats if x == "float" else (x,):
+                kernels |= {f"npu_rope_set_rows__{soc}__{x}_{p}_int64_t_float_{cache}.so"}
+    return kernels
 
 
 def test_libraries_need_neither_torch_nor_python_and_find_each_other(unpacked):
     libraries = list((unpacked / "npu_rope/lib").rglob("*.so"))
-    assert len(libraries) == 12
+    assert len(libraries) == len(every_kernel()) + 2
     for library in libraries:
         needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
         for absent in ("torch", "python", "not found"):
