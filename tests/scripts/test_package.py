@@ -1,5 +1,6 @@
 """The wheel: what it holds, and that it works unpacked: with NumPy alone, and with torch over ctypes."""
 
+import itertools
 import os
 import subprocess
 import sys
