@@ -104,7 +104,8 @@ def _validate(library: Path, *arguments: str) -> int:
 # Small cases that between them use every attribute: partial, offset, factors, YaRN, views.
 FILTER = [
     "--filter",
-    r"(n_dims=32,mode=|v=1,inplace=1|qwen2.5.*yarn.*(decode|prefill.type=f32)|phi-3.*/decode|qwen3-vl.*/decode|SET_ROWS.*32,8,1.*mode=0)",
+    r"(n_dims=32,mode=|v=1,inplace=1|qwen2.5.*yarn.*(decode|prefill.type=f32)|phi-3.*/decode"
+    r"|qwen3-vl.*/decode|SET_ROWS.*32,8,1.*mode=0)",
 ]
 
 
