@@ -266,9 +266,13 @@ def judge(kernel, mutant: Mutant, equivalent: dict[str, str]) -> Outcome:
 
 
 def key_of(mutant: Mutant) -> str:
-    """Names a mutant independently of line numbers."""
-    squeeze = lambda t: " ".join(t.split())  # noqa: E731
-    return f"{Path(mutant.file).name} | {mutant.kind} | {squeeze(mutant.old)} -> {squeeze(mutant.new)}"
+    """Names a mutant by what stands there, not by a line's number: file, kind and the whole line, in
+    which what is changed stands between braces."""
+    text = (ROOT / mutant.file).read_text()
+    begin = text.rfind("\n", 0, mutant.begin) + 1
+    end = text.find("\n", mutant.end)
+    marked = f"{text[begin : mutant.begin]}{{{mutant.old}}}{text[mutant.end : end]}"
+    return f"{Path(mutant.file).name} | {mutant.kind} | {' '.join(marked.split())}"
 
 
 def report(outcomes: list[Outcome]) -> int:

@@ -109,5 +109,45 @@ def command(column: Column, folder: Path, library: Path) -> list[str]:
     return [simulator.compiler(), *flags, "-O0", *named, *defines, *places, *forced, *what]
 
 
-# Mutants that compute the same, and why.
-EQUIVALENT: dict[str, str] = {}
+NO_ROWS = "a turn more, of no rows: every instruction in it is told to do nothing"
+
+# Mutants that compute the same, and why; by mutate_kernels.key_of.
+EQUIVALENT: dict[str, str] = {
+    "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECIN, {1}> in_;": (
+        "the queue never holds more than one tensor between EnQue and DeQue"
+    ),
+    "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECOUT, {1}> out_;": (
+        "the queue never holds more than one tensor between EnQue and DeQue"
+    ),
+    "rope_kernel.h | count or repeat - 1 | AscendC::Or(swapped, swapped,"
+    " temp_.ReinterpretCast<uint16_t>(), {count_});": "the last half word is already right",
+    "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE,"
+    " {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
+    "rope_kernel.h | comparison | for (int32_t row = 0; row{ < }row_count_;"
+    " row += td_->index_rows) {": NO_ROWS,
+    "rope_kernel.h | comparison | for (int32_t row = 0; row{ < }row_count_; row += kMostRepeats) {": NO_ROWS,
+    "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size),"
+    " {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
+    "packed_rows.h | a number + 1 | int32_t elements ="
+    " {RoundUp(td_->index_rows * td_->head_size, kBlockFloats)};": "an offset that no Gather uses",
+    "packed_rows.h | comparison | if (whole{ < }plan.run)": "the same last block once more",
+    "packed_rows.h | comparison | if (rest{ > }0) {": "Gathers of no elements",
+    "packed_rows.h | comparison | for (int32_t row = 0; row{ < }run_rows; row += td_->index_rows) {": NO_ROWS,
+    "rope_lanes.h | remove ReleaseEventID | {pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_)};": (
+        "nobody asks for another event of the kind"
+    ),
+    "rope_lanes.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": (
+        "hi and lo are made of what was taken: hi + lo is the same sum"
+    ),
+    "rope_lanes.h | count or repeat - 1 | AscendC::Maxs(dst, dst, 0.0f, {count});": (
+        "the last lane is not before the window"
+    ),
+    "rope_lanes.h | count or repeat - 1 | AscendC::Mins(dst, dst,"
+    " static_cast<float>(td_->n_dims - 1), {count});": "a last lane behind the window is masked",
+    "rope_lanes.h | comparison | if (whole{ > }0)"
+    " AscendC::DataCopy(dst, source, static_cast<uint32_t>(whole));": "a copy of nothing",
+    "rope_lanes.h | comparison | for (int32_t i = whole; i{ < }pairs_; ++i)"
+    " dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
+    "rope_lanes.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k)"
+    " pair_[k] = temps.Take(pairs_);": "the one too many is the next array's first, set next",
+}
