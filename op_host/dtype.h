@@ -18,4 +18,9 @@ constexpr bool known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDty
 constexpr const char* dtype_name(int32_t d) { return known_dtype(d) ? kDtypes[d].name : "an unknown dtype"; }
 constexpr int64_t dtype_bytes(int32_t d) { return known_dtype(d) ? kDtypes[d].bytes : 0; }
 
+// Element `at` of positions or rows: int64, or else int32.
+inline int64_t index_at(const void* data, bool is_int64, int64_t at) {
+    return is_int64 ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
+}
+
 }  // namespace npu_rope

@@ -394,8 +394,7 @@ private:
         for (int64_t b = 0; b < s_.B; ++b)
             for (int64_t i = 0; i < s_.S; ++i) {
                 int64_t at = b * s_.row_stride[0] + i * s_.row_stride[1];
-                int64_t row = t.dtype == NPU_ROPE_INT64 ? static_cast<const int64_t*>(t.data)[at]
-                                                        : static_cast<const int32_t*>(t.data)[at];
+                int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
                 if (row < -1 || row >= s_.cache_rows)
                     return bad_value(op_, "rows must be -1 or a row of the cache's %lld but got %lld.",
                                      static_cast<long long>(s_.cache_rows), static_cast<long long>(row));

@@ -227,18 +227,14 @@ private:
     bool filled_ = false, may_step_ = false, stepping_ = false, has_step_ = false;
 };
 
-int64_t integer_at(const void* data, bool is_int64, int64_t at) {
-    return is_int64 ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
-}
-
 Place place_at(const RopeCall& c, int64_t b, int64_t s) {
     const RopeShape& sh = c.shape;
     int64_t at = b * sh.pos_stride[0] + s * sh.pos_stride[1];
     Place place;
-    place.at[0] = integer_at(c.positions, c.positions_are_int64, at);
+    place.at[0] = index_at(c.positions, c.positions_are_int64, at);
     bool four = rope_has_sections(c.mode);
     for (int k = 1; k < kRopeAxes; ++k)
-        place.at[k] = four ? integer_at(c.positions, c.positions_are_int64, at + sh.pos_axis[k]) : place.at[0];
+        place.at[k] = four ? index_at(c.positions, c.positions_are_int64, at + sh.pos_axis[k]) : place.at[0];
     return place;
 }
 
@@ -308,28 +304,31 @@ void scatter_heads(const Job& job, const TokenTable& table, Heads heads, int64_t
     }
 }
 
+// A token: its batch, its place in it, and with rows the one it goes to.
+struct Token {
+    int64_t b, s, row;
+};
+
 // Heads [first, last) of one side.
-void rotate_side(const Job& job, const TokenTable& table, int side, int64_t b, int64_t s, int64_t first, int64_t last) {
+void rotate_side(const Job& job, const TokenTable& table, int side, const Token& token, int64_t first, int64_t last) {
     if (first >= last) return;
     const RopeCall& c = job.call;
     const RopeSide& sd = c.shape.side[side];
     Heads heads;
     heads.x = static_cast<const char*>(c.x[side]) +
-              (b * sd.x_stride[0] + s * sd.x_stride[1] + first * sd.x_stride[2]) * job.item_bytes;
+              (token.b * sd.x_stride[0] + token.s * sd.x_stride[1] + first * sd.x_stride[2]) * job.item_bytes;
     heads.y = static_cast<char*>(c.out[side]) + first * sd.out_stride[2] * job.out_bytes;
     heads.count = last - first;
     heads.x_stride = sd.x_stride[2];
     heads.y_stride = sd.out_stride[2];
-    if (c.rows) {
-        int64_t at = b * c.shape.row_stride[0] + s * c.shape.row_stride[1];
-        return scatter_heads(job, table, heads, integer_at(c.rows, c.rows_are_int64, at));
-    }
-    heads.y += (b * sd.out_stride[0] + s * sd.out_stride[1]) * job.out_bytes;
+    if (c.rows) return scatter_heads(job, table, heads, token.row);
+    heads.y += (token.b * sd.out_stride[0] + token.s * sd.out_stride[1]) * job.out_bytes;
     rotate_heads(job, table, heads, sd.in_place, job.stream[side]);
 }
 
-bool is_skipped(const RopeCall& c, int64_t b, int64_t s) {
-    return c.rows && integer_at(c.rows, c.rows_are_int64, b * c.shape.row_stride[0] + s * c.shape.row_stride[1]) < 0;
+Token token_at(const RopeCall& c, int64_t b, int64_t s) {
+    if (!c.rows) return {b, s, 0};
+    return {b, s, index_at(c.rows, c.rows_are_int64, b * c.shape.row_stride[0] + s * c.shape.row_stride[1])};
 }
 
 // One group of a token's heads, which count through both sides.
@@ -337,10 +336,12 @@ void rotate_token(const Job& job, TokenTable& table, int64_t b, int64_t s, int64
     const RopeCall& c = job.call;
     int64_t all = c.shape.heads(), split = c.shape.side[0].N;
     int64_t first = all * group / job.head_groups, last = all * (group + 1) / job.head_groups;
-    if (first == last || is_skipped(c, b, s)) return;
+    if (first == last) return;
+    const Token token = token_at(c, b, s);
+    if (token.row < 0) return;
     table.fill(place_at(c, b, s));
-    rotate_side(job, table, 0, b, s, first, std::min(last, split));
-    rotate_side(job, table, 1, b, s, std::max(first, split) - split, last - split);
+    rotate_side(job, table, 0, token, first, std::min(last, split));
+    rotate_side(job, table, 1, token, std::max(first, split) - split, last - split);
 }
 
 void run_range(int64_t begin, int64_t end, void* ctx) {

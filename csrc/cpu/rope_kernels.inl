@@ -1,7 +1,6 @@
 // The kernels themselves, for NPU_ROPE_LANES floats a vector. Contraction into fused
 // multiply-adds is wanted here (each one rounds once less); the bound holds with and without.
 #include <cmath>
-#include <cstring>
 
 #include "csrc/cpu/rope_kernels.h"
 #include "csrc/cpu/vec.h"
@@ -332,12 +331,6 @@ void narrow_f16(const float* src, void* dst, int64_t count) {
     for (; i < count; ++i) to[i] = float_to_f16(src[i]);
 }
 
-uint32_t bits_of(float f) {
-    uint32_t bits;
-    std::memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
 void narrow_bf16(const float* src, void* dst, int64_t count) {
     auto* to = static_cast<uint16_t*>(dst);
     int64_t i = 0;
@@ -346,10 +339,7 @@ void narrow_bf16(const float* src, void* dst, int64_t count) {
         deinterleave(tidy_nan(load<VF>(src + i)), tidy_nan(load<VF>(src + i + W)), &even, &odd);
         store(to + i, pack_bf16(even, odd));
     }
-    for (; i < count; ++i) {
-        bool is_nan = src[i] != src[i];
-        to[i] = is_nan ? static_cast<uint16_t>((bits_of(src[i]) >> 16) | 0x40) : float_to_bf16(src[i]);
-    }
+    for (; i < count; ++i) to[i] = float_to_bf16(tidy_nan(src[i]));
 }
 
 }  // namespace

@@ -243,6 +243,11 @@ inline VF tidy_nan(VF v) {
     VU bits = as_bits(v), is_nan = (VU)(v != v);
     return as_float((bits & ~is_nan) | (((bits & 0xffff0000u) | 0x00400000u) & is_nan));
 }
+inline float tidy_nan(float f) {
+    VF v = {};
+    v[0] = f;
+    return tidy_nan(v)[0];
+}
 
 inline uint16_t float_to_bf16(float f) {
     uint32_t b;

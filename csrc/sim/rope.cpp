@@ -22,8 +22,7 @@ Check check_device_positions(const char* op, const npu_rope_tensor& t) {
     for (int64_t i = 0; i < count; ++i) {
         int64_t offset = 0, rest = i;
         for (int k = t.ndim - 1; k >= 0; rest /= t.shape[k--]) offset += rest % t.shape[k] * t.stride[k];
-        int64_t p = t.dtype == NPU_ROPE_INT64 ? static_cast<const int64_t*>(t.data)[offset]
-                                              : static_cast<const int32_t*>(t.data)[offset];
+        int64_t p = index_at(t.data, t.dtype == NPU_ROPE_INT64, offset);
         if (p <= -kPositionLimit || p >= kPositionLimit)
             return bad_value(op, "positions must be between -4194303 and 4194303 on the device but got %lld.",
                              static_cast<long long>(p));
