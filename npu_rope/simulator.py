@@ -30,6 +30,14 @@ from npu_rope.native import library_folders
 AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
 FLAGS: tuple[str, ...] = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 FLAGS += ("-fno-strict-aliasing", "-fwrapv", "-Wall", "-Wextra", "-Wno-unused-parameter")
+# CANN's name of each element type, as ORIG_DTYPE_X holds it.
+ORIG_DTYPES = {
+    "float": "DT_FLOAT",
+    "half": "DT_FLOAT16",
+    "bfloat16_t": "DT_BF16",
+    "int32_t": "DT_INT32",
+    "int64_t": "DT_INT64",
+}
 
 
 class KernelBroken(RuntimeError):
@@ -264,6 +272,27 @@ def compiler() -> str:
         if name and shutil.which(name.split()[0]):
             return name
     raise BackendUnavailable("sim", "there is no C++ compiler (g++, clang++)", "Install one, or set CXX.")
+
+
+def operator_entry(op: str, soc: str, types: Mapping[str, str]) -> str:
+    """The name that an operator's kernel is compiled under, as the built-in ones are.
+
+    >>> operator_entry("rope", "ascend910b", {"X": "half", "POSITIONS": "int32_t"})
+    'npu_rope__ascend910b__half_int32_t'
+    """
+    return f"npu_{op}__{soc}__{'_'.join(types.values())}"
+
+
+def operator_defines(op: str, soc: str, types: Mapping[str, str]) -> dict[str, str]:
+    """The macros that one column of element types is compiled with, as CANN does: for :func:`build`.
+
+    Args:
+        types: each argument's C type, in the kernel's order, such as ``{"X": "half", …}``.
+    """
+    defines = {f"npu_{op}": operator_entry(op, soc, types)}
+    for argument, kind in types.items():
+        defines |= {f"DTYPE_{argument}": kind, f"ORIG_DTYPE_{argument}": ORIG_DTYPES[kind]}
+    return defines
 
 
 def build(

@@ -25,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from npu_rope.simulator import CompileFailed
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -234,10 +236,10 @@ def change(mutant: Mutant | None, folder: Path) -> None:
 
 def try_column(kernel, column, folder: Path) -> tuple[str, str]:
     """(state, by what) of one column of element types: compiled, then run on its calls."""
-    library = folder / f"{column.symbol}.so"
-    done = subprocess.run(kernel.command(column, folder, library), capture_output=True, text=True)
-    if done.returncode != 0:
-        return STILLBORN, done.stderr.strip().splitlines()[0][:160]
+    try:
+        library = kernel.build(column, folder)
+    except CompileFailed as refused:
+        return STILLBORN, str(refused).splitlines()[0][:160]
     environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
     judge = str(Path(__file__).resolve().parent / kernel.judge)
     command = [sys.executable, judge, column.op, column.soc, column.name]

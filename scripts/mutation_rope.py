@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+
+from npu_rope import simulator
 
 ROOT = Path(__file__).resolve().parent.parent
 judge = "mutation_rope_calls.py"
@@ -27,7 +28,7 @@ class Column:
     @property
     def symbol(self) -> str:
         """As cmake/NpuRopeSim.cmake names it."""
-        return f"npu_{self.op}__{self.soc}__{'_'.join(self.types.values())}"
+        return simulator.operator_entry(self.op, self.soc, self.types)
 
 
 def _rope(soc: str, x: str, positions: str) -> Column:
@@ -79,34 +80,15 @@ def sources() -> list[Path]:
     return [kernel, *entries, *(p for p in common if p.name not in skipped and p != kernel)]
 
 
-@cache
-def _simulator() -> Path:
-    from npu_rope import native_sim
-
-    return native_sim.load().path
-
-
-DT = {
-    "float": "DT_FLOAT",
-    "half": "DT_FLOAT16",
-    "bfloat16_t": "DT_BF16",
-    "int32_t": "DT_INT32",
-    "int64_t": "DT_INT64",
-}
-
-
-def command(column: Column, folder: Path, library: Path) -> list[str]:
-    """The compiler's command line, as cmake/NpuRopeSim.cmake has it (not optimised: it runs once)."""
-    from npu_rope import simulator
-
-    defines = [f"-DDTYPE_{name}={kind}" for name, kind in column.types.items()]
-    defines += [f"-DORIG_DTYPE_{name}={DT[kind]}" for name, kind in column.types.items()]
-    flags = [f for f in simulator.FLAGS if not f.startswith(("-O", "-W"))]
-    places = [f"-I{simulator.include_root()}", f"-I{folder / 'op_kernel'}"]
-    forced = ["-include", "tiling_prelude.h", "-include", str(folder / "mutant.h")]
-    named = [f"-D__CCE_AICORE__={simulator.AICORE[column.soc]}", f"-Dnpu_{column.op}={column.symbol}"]
-    what = [str(folder / "op_kernel" / f"npu_{column.op}.cpp"), str(_simulator()), "-o", str(library)]
-    return [simulator.compiler(), *flags, "-O0", *named, *defines, *places, *forced, *what]
+def build(column: Column, folder: Path) -> Path:
+    """The changed kernel's library of a column, below folder (not optimised: it runs once)."""
+    return simulator.build(
+        folder / "op_kernel" / f"npu_{column.op}.cpp",
+        soc=column.soc,
+        defines=simulator.operator_defines(column.op, column.soc, column.types),
+        flags=("-O0", "-w", "-include", str(folder / "mutant.h")),
+        folder=folder,
+    )
 
 
 NO_ROWS = "a turn more, of no rows: every instruction in it is told to do nothing"

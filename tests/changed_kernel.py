@@ -13,13 +13,6 @@ from npu_rope import simulator
 
 KERNELS = Path(__file__).parents[1] / "op_kernel"
 VARIABLE = "NPU_ROPE_SIM_KERNELS"
-DT = {
-    "float": "DT_FLOAT",
-    "half": "DT_FLOAT16",
-    "bfloat16_t": "DT_BF16",
-    "int32_t": "DT_INT32",
-    "int64_t": "DT_INT64",
-}
 TABLE, LANES, BURSTS = "common/rope_table.h", "common/rope_lanes.h", "common/row_bursts.h"
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"
@@ -52,9 +45,7 @@ def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):
     if not sources.exists():
         _copy(sources, *CHANGES[name])
     types = {"X": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "OUT": x}
-    defines = {"npu_rope": "npu_rope__{}__{}_{}_{}_{}".format(soc, *types.values())}
-    for argument, kind in types.items():
-        defines |= {f"DTYPE_{argument}": kind, f"ORIG_DTYPE_{argument}": DT[kind]}
+    defines = simulator.operator_defines("rope", soc, types)
     return simulator.build(sources / "npu_rope.cpp", soc=soc, defines=defines, folder=folder)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rope_bad_calls import ANGLES, DEFAULTS, tensor_of
+from rope_bad_calls import ANGLES, DEFAULTS, sentinels, tensor_of
 
 from npu_rope import RopeParams, native, native_sim, rope_qk, rope_set_rows
 from npu_rope.native import CParams, c_tensor
@@ -162,6 +162,32 @@ class Bad:
     kind: type = ValueError
     paths: tuple[str, ...] = tuple(PATHS)
     says: str = ""  # the operator that speaks, where it is another one
+
+
+def bads_of(call):
+    """How bad calls are told: ``bad(name, text, **changed)``, whose changed tensors are made anew for
+    each path, of the correct call that ``call(**changed)`` makes."""
+
+    def bad(name, text, *, kind=ValueError, paths=tuple(PATHS), says="", **changed):
+        def make():
+            return call(**{k: v() if callable(v) else v for k, v in changed.items()})
+
+        return Bad(name, make, text, kind, paths, says)
+
+    return bad
+
+
+def ones(*shape, dtype=np.float32):
+    return lambda: np.ones(shape, dtype)
+
+
+def blank(*shape, dtype=np.float32):
+    return lambda: sentinels(shape, dtype)
+
+
+def strided(shape, strides):
+    """Sentinels seen through any strides (of elements)."""
+    return lambda: np.lib.stride_tricks.as_strided(sentinels(1000), shape, [4 * s for s in strides])
 
 
 def table(bads):

@@ -14,8 +14,12 @@ from paths import (
     Bad,
     Call,
     assert_refused,
+    bads_of,
+    blank,
     c_arguments,
     c_status,
+    ones,
+    strided,
     table,
 )
 from rope_bad_calls import SENTINEL, sentinels
@@ -44,30 +48,11 @@ def call(attributes=None, angle=0, **changed):
     return made
 
 
-def bad(name, text, *, kind=ValueError, paths=tuple(PATHS), says="", **changed):
-    """A bad call whose changed tensors are made anew for each path."""
-
-    def make():
-        return call(**{k: v() if callable(v) else v for k, v in changed.items()})
-
-    return Bad(name, make, text, kind, paths, says)
-
-
-def ones(*shape, dtype=np.float32):
-    return lambda: np.ones(shape, dtype)
-
-
-def blank(*shape, dtype=np.float32):
-    return lambda: sentinels(shape, dtype)
+bad = bads_of(call)
 
 
 def rows(*values, dtype=np.int64):
     return lambda: np.array(values, dtype)
-
-
-def strided(shape, strides):
-    """Sentinels seen through any strides (of elements)."""
-    return lambda: np.lib.stride_tricks.as_strided(sentinels(1000), shape, [4 * s for s in strides])
 
 
 # ---- what is read ----------------------------------------------------------------------------------
