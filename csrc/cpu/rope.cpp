@@ -47,12 +47,6 @@ constexpr int64_t kChunksPerThread = 4;
 // sysconf reports as the last level is off by a factor of ten inside some virtual machines.
 constexpr int64_t kStreamAbove = int64_t{32} << 20;
 
-// Of partly rotated heads so much is copied and then rotated, before the next ones' turn.
-constexpr int64_t kRowsNearBytes = 768;
-
-// Alignment that every kernel set's streaming store is content with.
-constexpr int64_t kStreamAlign = 64;
-
 struct Job {
     const RopeCall& call;
     const KernelSet& kernels;
@@ -64,13 +58,12 @@ struct Job {
 };
 
 // Output that will not be found in the caches anyway is written past them, which saves reading
-// it first. Only where every rotated row is whole cache lines.
+// it first. Only where the parts of a rotated row are aligned for it.
 bool should_stream(const RopeCall& c, int side, int64_t item_bytes) {
     const RopeShape& s = c.shape;
     int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
     if (s.side[side].in_place || c.rows || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove) return false;
-    int64_t window = reinterpret_cast<intptr_t>(c.out[side]) + c.n_offs * item_bytes;
-    int64_t odd = window | (c.angles->pairs * item_bytes);
+    int64_t odd = reinterpret_cast<intptr_t>(c.out[side]) | (c.n_offs * item_bytes) | (c.angles->pairs * item_bytes);
     for (int64_t stride : s.side[side].out_stride) odd |= stride * item_bytes;
     return odd % kStreamAlign == 0;
 }
@@ -245,48 +238,22 @@ struct Heads {
     int64_t count, x_stride, y_stride;
 };
 
-// The dimensions outside the rotated window.
-void copy_rest(const Job& job, const Heads& heads, bool stream) {
+void rotate_heads(const Job& job, const TokenTable& table, const Heads& heads, bool in_place, bool stream) {
     const RopeCall& c = job.call;
-    int64_t before = c.n_offs * job.item_bytes, from = before + 2 * c.angles->pairs * job.item_bytes;
-    int64_t after = c.shape.D * job.item_bytes - from;
-    int64_t x_step = heads.x_stride * job.item_bytes, y_step = heads.y_stride * job.item_bytes;
-    const char* x = heads.x;
-    char* y = heads.y;
-    auto copy = [&](int64_t at, int64_t bytes) {
-        if (stream && (at | bytes) % kStreamAlign == 0)
-            job.kernels.copy_lines(y + at, x + at, bytes);
-        else
-            std::memcpy(y + at, x + at, static_cast<size_t>(bytes));
-    };
-    for (int64_t h = 0; h < heads.count; ++h, x += x_step, y += y_step) {
-        if (before) copy(0, before);
-        if (after) copy(from, after);
-    }
-}
-
-void rotate_heads(const Job& job, const TokenTable& table, Heads heads, bool in_place, bool stream) {
-    const RopeCall& c = job.call;
-    bool copies = !in_place && 2 * c.angles->pairs < c.shape.D;
+    int64_t offset = c.n_offs * job.item_bytes, pairs = c.angles->pairs;
     HeadsJob h;
+    h.x = heads.x + offset;
+    h.y = heads.y + offset;
     h.x_stride = heads.x_stride;
     h.y_stride = heads.y_stride;
-    h.pairs = c.angles->pairs;
+    h.heads = heads.count;
+    h.pairs = static_cast<int>(pairs);
+    h.before = in_place ? 0 : offset;
+    h.after = in_place ? 0 : (c.shape.D - 2 * pairs) * job.item_bytes - offset;
     h.cos_table = table.cos_table();
     h.sin_table = table.sin_table();
     h.stream = stream;
-    // A few heads at a time, so that both parts of a row are touched while it is near.
-    int64_t most = copies ? std::max<int64_t>(1, kRowsNearBytes / (c.shape.D * job.item_bytes)) : heads.count;
-    for (int64_t left = heads.count; left > 0; left -= heads.count) {
-        heads.count = std::min(left, most);
-        if (copies) copy_rest(job, heads, stream);
-        h.x = heads.x + c.n_offs * job.item_bytes;
-        h.y = heads.y + c.n_offs * job.item_bytes;
-        h.heads = heads.count;
-        job.kernels.rotate[job.pairing][c.dtype](h);
-        heads.x += heads.count * heads.x_stride * job.item_bytes;
-        heads.y += heads.count * heads.y_stride * job.item_bytes;
-    }
+    job.kernels.rotate[job.pairing][c.dtype](h);
 }
 
 // Into the cache, by way of float32 rows that stay in the caches where the type changes.

@@ -24,12 +24,17 @@ struct HeadsJob {
     int64_t x_stride, y_stride;
     int64_t heads;
     int pairs;
+    // Bytes to copy before and after each window: the rest of its head, or 0.
+    int64_t before, after;
     const void* cos_table;
     const void* sin_table;
-    // Store past the caches; y and y_stride are then aligned to 64 bytes. The caller orders these
-    // stores before it lets another thread read them.
+    // Store past the caches; y, the bytes of y_stride and those of a half are then multiples of
+    // kStreamAlign. The caller orders these stores before it lets another thread read them.
     bool stream;
 };
+// Alignment that every kernel set's streaming stores are content with.
+constexpr int64_t kStreamAlign = 32;
+
 using RotateFn = void (*)(const HeadsJob&);
 // count floats rounded to 16 bits.
 using NarrowFn = void (*)(const float* src, void* dst, int64_t count);
@@ -64,8 +69,6 @@ struct KernelSet {
     void (*reorder)(TableOrder, int pairs, const float* c, const float* s, float* c_out, float* s_out);
     TableOrder order[kPairings][4];  // by npu_rope_dtype
     RotateFn rotate[kPairings][4];
-    // A copy past the caches, of whole lines of 64 bytes.
-    void (*copy_lines)(void* dst, const void* src, int64_t bytes);
     NarrowFn narrow[4];  // nullptr but for the 16-bit types
 };
 

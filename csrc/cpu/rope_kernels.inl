@@ -1,6 +1,7 @@
 // The kernels themselves, for NPU_ROPE_LANES floats a vector. Contraction into fused
 // multiply-adds is wanted here (each one rounds once less); the bound holds with and without.
 #include <cmath>
+#include <cstring>
 
 #include "csrc/cpu/rope_kernels.h"
 #include "csrc/cpu/vec.h"
@@ -132,7 +133,7 @@ struct Bf16 {
     static VF load_v(const T* p) { return load_bf16(p); }
     template <bool kStream>
     static void store_v(T* p, VF v) {
-        store_bf16(p, v);
+        store_bf16<kStream>(p, v);
     }
     static float get(T v) { return bf16_to_float(v); }
     static T from_float(float v) { return float_to_bf16(v); }
@@ -217,23 +218,56 @@ inline void rotate_tail(const typename E::T* x, typename E::T* y, int from, int 
     }
 }
 
-// The head is exactly kSteps steps, whose tables stay in registers for all heads; and with kRest
-// one vector more, which is half of bfloat16's step.
-template <typename E, typename Step, int kSteps, bool kStream, bool kRest = false>
+// Some bytes beside a window, from x to y, which are apart. The last vector may overlap its neighbour.
+template <bool kStream>
+inline void copy_bytes(char* y, const char* x, int64_t bytes) {
+    constexpr int64_t kVector = sizeof(VF);
+    int64_t at = 0;
+    for (; at + kVector <= bytes; at += kVector) put<kStream>(y + at, load<VF>(x + at));
+    if (at == bytes) return;
+    if (bytes >= kVector)
+        store(y + bytes - kVector, load<VF>(x + bytes - kVector));
+    else
+        std::memcpy(y, x, static_cast<size_t>(bytes));
+}
+
+// What lies before and after a head's window, while the head is near: from its first byte to its last.
+struct Rest {
+    int64_t before, after, window;
+    template <typename T>
+    explicit Rest(const HeadsJob& j, T) : before(j.before), after(j.after), window(2 * j.pairs * int64_t{sizeof(T)}) {}
+    template <bool kStream, typename T>
+    void copy_before(const T* x, T* y) const {
+        if (before)
+            copy_bytes<kStream>(reinterpret_cast<char*>(y) - before, reinterpret_cast<const char*>(x) - before, before);
+    }
+    template <bool kStream, typename T>
+    void copy_after(const T* x, T* y) const {
+        if (after)
+            copy_bytes<kStream>(reinterpret_cast<char*>(y) + window, reinterpret_cast<const char*>(x) + window, after);
+    }
+};
+
+// The window is exactly kSteps steps, whose tables stay in registers for all heads; and with
+// kHalfStep one vector more, which is half of bfloat16's step.
+template <typename E, typename Step, int kSteps, bool kStream, bool kHalfStep = false>
 void rotate_fixed(const HeadsJob& j) {
     using T = typename E::T;
     auto* c = static_cast<const float*>(j.cos_table);
     auto* s = static_cast<const float*>(j.sin_table);
     Step step[kSteps + 1];
     for (int k = 0; k < kSteps; ++k) step[k].load_table(c, s, k * Step::kPairs);
-    HalfStep<E> rest;
-    if constexpr (kRest) rest.load_table(c, s, kSteps * Step::kPairs);
+    HalfStep<E> half;
+    if constexpr (kHalfStep) half.load_table(c, s, kSteps * Step::kPairs);
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
+    const Rest rest(j, T{});
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+        rest.template copy_before<kStream>(x, y);
 #pragma GCC unroll 8
         for (int k = 0; k < kSteps; ++k) step[k].template run<kStream>(x, y, k * Step::kPairs, j.pairs);
-        if constexpr (kRest) rest.template run<false>(x, y, kSteps * Step::kPairs, j.pairs);
+        if constexpr (kHalfStep) half.template run<kStream>(x, y, kSteps * Step::kPairs, j.pairs);
+        rest.template copy_after<kStream>(x, y);
     }
 }
 
@@ -248,7 +282,9 @@ void rotate_any(const HeadsJob& j) {
     if (kHalfSteps) whole = j.pairs / W * W;
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
+    const Rest rest(j, T{});
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+        rest.template copy_before<false>(x, y);
         for (int i = 0; i < full; i += Step::kPairs) {
             Step step;
             step.load_table(c, s, i);
@@ -261,12 +297,13 @@ void rotate_any(const HeadsJob& j) {
                 step.template run<false>(x, y, i, j.pairs);
             }
         rotate_tail<E, kPairing, kCross>(x, y, whole, j.pairs, c, s);
+        rest.template copy_after<false>(x, y);
     }
 }
 
-template <typename E, typename Step, int kSteps>
+template <typename E, typename Step, int kSteps, bool kHalfStep = false>
 void rotate_fixed_or_stream(const HeadsJob& j) {
-    j.stream ? rotate_fixed<E, Step, kSteps, true>(j) : rotate_fixed<E, Step, kSteps, false>(j);
+    j.stream ? rotate_fixed<E, Step, kSteps, true, kHalfStep>(j) : rotate_fixed<E, Step, kSteps, false, kHalfStep>(j);
 }
 
 template <typename E, typename Step, Pairing kPairing, bool kCross>
@@ -293,11 +330,11 @@ void rotate(const HeadsJob& j) {
     if constexpr (kPairing == kHalf && Step::kPairs > W)
         if (j.pairs % Step::kPairs == W) switch (j.pairs / Step::kPairs) {
                 case 0:
-                    return rotate_fixed<E, Step, 0, false, true>(j);
+                    return rotate_fixed_or_stream<E, Step, 0, true>(j);
                 case 1:
-                    return rotate_fixed<E, Step, 1, false, true>(j);
+                    return rotate_fixed_or_stream<E, Step, 1, true>(j);
                 case 2:
-                    return rotate_fixed<E, Step, 2, false, true>(j);
+                    return rotate_fixed_or_stream<E, Step, 2, true>(j);
                 default:
                     break;
             }
@@ -311,17 +348,16 @@ void rotate_f64(const HeadsJob& j) {
     auto* x = static_cast<const double*>(j.x);
     auto* y = static_cast<double*>(j.y);
     int n1 = kPairing == kHalf ? 1 : 2, n2 = kPairing == kHalf ? j.pairs : 1;
-    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride)
+    const Rest rest(j, double{});
+    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+        rest.copy_before<false>(x, y);
         for (int i = 0; i < j.pairs; ++i) {
             double a = x[i * n1], b = x[i * n1 + n2];
             y[i * n1] = a * c[i] - b * s[i];
             y[i * n1 + n2] = a * s[i] + b * c[i];
         }
-}
-
-void copy_lines(void* dst, const void* src, int64_t bytes) {
-    for (int64_t at = 0; at < bytes; at += sizeof(VF))
-        stream(static_cast<char*>(dst) + at, load<VF>(static_cast<const char*>(src) + at));
+        rest.copy_after<false>(x, y);
+    }
 }
 
 void narrow_f16(const float* src, void* dst, int64_t count) {
@@ -358,7 +394,6 @@ const KernelSet& NPU_ROPE_KERNELS() {
           rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
          {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
           rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
-        copy_lines,
         {nullptr, narrow_f16, narrow_bf16, nullptr},
     };
     return set;

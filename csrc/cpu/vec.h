@@ -36,12 +36,19 @@ inline void store(void* p, V v) {
     std::memcpy(p, &v, sizeof v);
 }
 
-// A store past the caches, for output too large to be read back from them. p must be aligned to
-// the vector; a fence comes before anyone else reads.
+// A store past the caches, for output too large to be read back from them. p must be aligned to 32
+// bytes, or to a smaller vector; a fence comes before anyone else reads. A vector of a whole line
+// goes in two halves where p is not aligned to it.
 template <typename V>
 inline void stream(void* p, V v) {
 #if defined(__AVX512F__)
-    if constexpr (sizeof v == 64) return _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)v);
+    if constexpr (sizeof v == 64) {
+        if (reinterpret_cast<uintptr_t>(p) % 64 == 0)
+            return _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)v);
+        auto* halves = static_cast<__m256i*>(p);
+        _mm256_stream_si256(halves, _mm512_castsi512_si256((__m512i)v));
+        return _mm256_stream_si256(halves + 1, _mm512_extracti64x4_epi64((__m512i)v, 1));
+    }
 #endif
 #if defined(__AVX__)
     if constexpr (sizeof v == 32) return _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)v);
@@ -236,7 +243,10 @@ inline VU pack_bf16(VF even, VF odd) { return pack_bf16_any(even, odd); }
 #endif
 
 inline VF load_bf16(const uint16_t* p) { return as_float(__builtin_convertvector(load<VH>(p), VU) << 16); }
-inline void store_bf16(uint16_t* p, VF v) { store(p, __builtin_convertvector(round_bf16(v) >> 16, VH)); }
+template <bool kStream>
+inline void store_bf16(uint16_t* p, VF v) {
+    put<kStream>(p, __builtin_convertvector(round_bf16(v) >> 16, VH));
+}
 
 // NaNs made quiet and free of what rounding could carry into their sign.
 inline VF tidy_nan(VF v) {

@@ -188,19 +188,25 @@ def test_positions_that_repeat_jump_and_run_backwards():
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_large_outputs_are_the_same_streamed_and_not(isa, mode, dtype, library, guarded):
-    """Above 16 MiB aligned rows are streamed past the caches; 8 bytes further on they cannot be."""
+@pytest.mark.parametrize("window", [(0, 128), (0, 96), (16, 64), (12, 80)], ids="{0[0]}+{0[1]}".format)
+def test_large_outputs_are_the_same_streamed_and_not(isa, mode, dtype, window, library, guarded):
+    """Above 16 MiB rows are streamed past the caches, where all of a row's parts begin on 32 bytes (as some
+    of these windows do not); 8 bytes further on they cannot be."""
     library.force_isa(isa)
     item = NUMPY_DTYPES[dtype].itemsize
     tokens = 17 * 2**20 // (32 * 128 * item)
+    first, n_dims = window
     x = normal((tokens, 32, 128), dtype)
-    positions, params = np.arange(tokens), RopeParams(128, mode)
-    results = [guarded.empty(x.shape, x.dtype, misalign=k) for k in (0, 8)]
+    positions, params = np.arange(tokens), RopeParams(n_dims, mode, n_offs=first)
+    results = [guarded.empty(x.shape, x.dtype, misalign=k) for k in (0, 32, 8)]
     for out in results:
         rope(x, positions, params, out=out, backend="cpu")
         some = slice(0, tokens, 37)
         assert_within(out[some], x[some], positions[some], params, dtype=dtype)
-    assert np.array_equal(*results)
+        rest = np.r_[0:first, first + n_dims : 128]
+        assert np.array_equal(out[..., rest], x[..., rest])
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
 
 
 def test_large_output_with_gaps_and_a_partial_window(guarded):
