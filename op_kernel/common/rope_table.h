@@ -24,7 +24,6 @@ public:
         free_ = pipe->AllocEventID<AscendC::HardEvent::V_MTE2>();
         // Whole instructions read beyond the last token: let there be numbers.
         AscendC::Duplicate(buffer_.Get<int32_t>(), 0, td->position_bytes / static_cast<int32_t>(sizeof(int32_t)));
-        OrderV();
         AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_);
     }
 
@@ -128,7 +127,6 @@ public:
 
     template <typename P>
     __aicore__ inline void Build(RopePositions<P>* positions, const RopeLanes& lanes, int32_t tokens) {
-        OrderV();
         positions->Open();
         for (int32_t plane = 0; plane < td_->planes; ++plane) {
             positions->Take(slot_[0], slot_[1], plane, tokens);

@@ -58,11 +58,11 @@ private:
         return plan.blocks == 1 ? 0 : (plan.block_stride - plan.run) * kItemBytes;
     }
 
+    // Whether the gap fits an instruction's field: whole blocks in 16 bits, or bytes in 32.
 #if __CCE_AICORE__ == 200
     __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
-        constexpr int64_t kLargestGapBlocks = 65535;
-        int64_t gap = GapBytes(plan);
-        return gap >= 0 && gap % kBlockBytes == 0 && gap / kBlockBytes <= kLargestGapBlocks;
+        auto blocks = static_cast<uint16_t>(GapBytes(plan) / kBlockBytes);
+        return GapBytes(plan) == static_cast<int64_t>(blocks) * kBlockBytes;
     }
 
     template <bool loads>
@@ -84,9 +84,7 @@ private:
     }
 #else
     __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
-        constexpr int64_t kLargestGapBytes = 0xFFFFFFFF;
-        int64_t gap = GapBytes(plan);
-        return gap >= 0 && gap <= kLargestGapBytes;
+        return GapBytes(plan) == static_cast<int64_t>(static_cast<uint32_t>(GapBytes(plan)));
     }
 
     template <bool loads>

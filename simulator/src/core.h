@@ -70,7 +70,7 @@ struct Flag {
     bool set = false, allocated = false, fetched = false;
     Clock clock;
     Moment raised;
-    Site site{"", 0};
+    Site site{"", 0}, taken{"", 0};  // set here; allocated here
 };
 
 constexpr int kEvents = 8, kKernelEvents = 6;  // 6 and 7 are the compiler's
@@ -262,6 +262,7 @@ struct Machine {
     void settle_reference();
     void end_core();
     void check_registered_tiling() const;
+    void check_event_at_end(Pipe from, Pipe to, int id) const;
     void end_time();
     const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
     // The instruction's work is known to be complete where the running one starts.

@@ -485,6 +485,17 @@ void Machine::check_registered_tiling() const {
               static_cast<unsigned long long>(passed));
 }
 
+void Machine::check_event_at_end(Pipe from, Pipe to, int id) const {
+    const Flag& flag = flags[int(from)][int(to)][id];
+    if (flag.set)
+        broken_at(Rule::Event05, "kernel end", flag.site, "%s_%s event %d, set here, was not waited for.",
+                  pipe_name(from), pipe_name(to), id);
+    else if (flag.allocated)
+        broken_at(Rule::Event08, "kernel end", flag.taken,
+                  "%s_%s event %d, allocated here, was not released: ReleaseEventID missing.", pipe_name(from),
+                  pipe_name(to), id);
+}
+
 void Machine::end_core() {
     settle_reference();
     running = false;
@@ -495,11 +506,7 @@ void Machine::end_core() {
                       "the tensor allocated here was not freed (FreeTensor missing).");
     for (int from = 0; from < kPipes; ++from)
         for (int to = 0; to < kPipes; ++to)
-            for (int id = 0; id < kEvents; ++id)
-                if (flags[from][to][id].set)
-                    broken_at(Rule::Event05, "kernel end", flags[from][to][id].site,
-                              "%s_%s event %d, set here, was not waited for.", pipe_name(Pipe(from)),
-                              pipe_name(Pipe(to)), id);
+            for (int id = 0; id < kEvents; ++id) check_event_at_end(Pipe(from), Pipe(to), id);
     if (!dirty_lines.empty())
         broken_at(Rule::Gm02, "kernel end", dirty_lines.begin()->second,
                   "what this wrote to GM is still in the scalar cache: DataCacheCleanAndInvalid missing.");

@@ -28,6 +28,10 @@ void advise_on_mixed_numbers(Pipe from, Pipe to) {
                   pipe_name(from), pipe_name(to));
 }
 
+void advise_on_nothing_to_do(bool nothing) {
+    if (nothing) broken(Rule::Count05, "it is told to do nothing: 0 elements, repeats or bytes.");
+}
+
 ApiTotal& total_of(Pipe pipe, const char* api) {
     auto& apis = machine().totals.apis;
     for (ApiTotal& t : apis)
@@ -137,6 +141,7 @@ double cycles_of(Cost cost) {
 
 void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
     Machine& m = machine();
+    advise_on_nothing_to_do(repeats == 0);
     const int v = int(Pipe::V);
     const Moment begin = later(m.pipe_free[v], m.issue);
     const double end = begin.time + m.profile->vector_issue_cycles + repeats * cycles_per_repeat +
@@ -147,6 +152,7 @@ void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
 
 void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     Machine& m = machine();
+    advise_on_nothing_to_do(bytes == 0);
     const Profile& profile = *m.profile;
     const Pipe pipe = m.current.pipe;
     const bool reads = pipe == Pipe::MTE2;
@@ -256,6 +262,7 @@ int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {
         Flag& flag = m.flags[int(from)][int(to)][id];
         if (flag.allocated) continue;  // a flag that is only set, the core's own bookkeeping does not know
         flag.allocated = true;
+        flag.taken = site;
         m.event_kinds[int(from)][int(to)].dealt_out = true;
         advise_on_mixed_numbers(from, to);
         return id;

@@ -26,6 +26,9 @@ namespace npu_sim {
     NPU_SIM_RULE(Count03, "SIM-COUNT-03", "a copy's blockCount, blockLen and gaps fit their fields",                   \
                  "data copy checks")                                                                                   \
     NPU_SIM_RULE(Count04, "SIM-COUNT-04", "an element count is what the instruction can take", "per API")              \
+    NPU_SIM_ADVICE(Count05, "SIM-COUNT-05",                                                                            \
+                   "an instruction has something to do: of 0 elements it only costs its issue",                        \
+                   "data copy checks, repeat forms")                                                                   \
     NPU_SIM_RULE(Pad01, "SIM-PAD-01", "padding is at most 32 bytes a side, its value 0 for 64-bit elements",           \
                  "data copy pad checks")                                                                               \
     NPU_SIM_RULE(Repeat01, "SIM-REPEAT-01", "repeatTime is 0 .. 255 (1 .. on Ascend310P)", "repeat forms")             \
@@ -57,6 +60,7 @@ namespace npu_sim {
                  "HardEvent")                                                                                          \
     NPU_SIM_ADVICE(Event07, "SIM-EVENT-07", "a number of one's own is 0 .. 5, of a kind no queue or allocation has",   \
                    "SetFlag, FetchEventID")                                                                            \
+    NPU_SIM_ADVICE(Event08, "SIM-EVENT-08", "an event that AllocEventID gave is released", "AllocEventID")             \
     NPU_SIM_RULE(Buffer01, "SIM-BUFFER-01", "InitBuffer has a length, a number 1 .. 64, and is called once",           \
                  "InitBuffer")                                                                                         \
     NPU_SIM_RULE(Buffer02, "SIM-BUFFER-02", "all buffers together fit UB", "InitBuffer")                               \

@@ -67,6 +67,26 @@ KERNEL(zero_elements) {
     Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), 0);  // keeps SIM-COUNT-04
 }
 
+KERNEL(one_element) {
+    Ub ub(1024);
+    Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), 1);  // keeps SIM-COUNT-05
+}
+
+KERNEL(no_elements) {
+    Ub ub(1024);
+    Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), 0);  // warns SIM-COUNT-05: it is told to do nothing
+}
+
+KERNEL(no_repeats) {
+    Ub ub(2048);
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // warns SIM-COUNT-05: it is told to do nothing
+}
+
+KERNEL(no_bursts) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x), {0, 1, 0, 0});  // warns SIM-COUNT-05: it is told to do nothing
+}
+
 KERNEL(negative_elements) {
     Ub ub(1024);
     const int32_t n = -8;
@@ -90,12 +110,12 @@ KERNEL(padding_of_a_block) {
 
 KERNEL(padding_of_more_than_a_block) {
     Ub ub(1024);
-    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 9, 0, 2.0f});  // breaks SIM-PAD-01: 9
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 9, 0, 2.0f});  // breaks SIM-PAD-01: 36 and 0
 }
 
 KERNEL(padding_of_more_than_a_block_behind) {
     Ub ub(1024);
-    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 9, 2.0f});  // breaks SIM-PAD-01: 9
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 9, 2.0f});  // breaks SIM-PAD-01: 0 and 36
 }
 
 KERNEL(zero_padding_of_64_bits) {

@@ -80,6 +80,7 @@ KERNEL(last_id) {
     for (int32_t i = 0; i < 8; ++i) pipe.AllocEventID<HardEvent::V_S>();
     SetFlag<HardEvent::V_S>(7);  // keeps SIM-EVENT-03
     WaitFlag<HardEvent::V_S>(7);
+    for (int32_t i = 0; i < 8; ++i) pipe.ReleaseEventID<HardEvent::V_S>(i);
 }
 
 KERNEL(id_past_the_last) {
@@ -107,6 +108,7 @@ KERNEL(release_of_another_id) {
 KERNEL(eight_events) {
     TPipe pipe;
     for (int32_t i = 0; i < 8; ++i) pipe.AllocEventID<HardEvent::V_S>();  // keeps SIM-EVENT-04
+    for (int32_t i = 0; i < 8; ++i) pipe.ReleaseEventID<HardEvent::V_S>(i);
 }
 
 KERNEL(nine_events) {
@@ -117,7 +119,8 @@ KERNEL(nine_events) {
 KERNEL(eight_events_of_another_kind) {
     TPipe pipe;
     for (int32_t i = 0; i < 8; ++i) pipe.AllocEventID<HardEvent::V_S>();
-    pipe.AllocEventID<HardEvent::S_V>();  // keeps SIM-EVENT-04
+    pipe.ReleaseEventID<HardEvent::S_V>(pipe.AllocEventID<HardEvent::S_V>());  // keeps SIM-EVENT-04
+    for (int32_t i = 0; i < 8; ++i) pipe.ReleaseEventID<HardEvent::V_S>(i);
 }
 
 // FreeTensor holds an event of the queue's kind until its buffer is taken again.
@@ -191,4 +194,19 @@ KERNEL(numbers_that_were_dealt_out) {
     order<HardEvent::V_MTE2>();
     LocalTensor<float> a = q.in.AllocTensor<float>();
     q.in.FreeTensor(a);
+}
+
+KERNEL(event_released) {
+    TPipe pipe;
+    const TEventID id = pipe.AllocEventID<HardEvent::V_MTE2>();
+    SetFlag<HardEvent::V_MTE2>(id);
+    WaitFlag<HardEvent::V_MTE2>(id);
+    pipe.ReleaseEventID<HardEvent::V_MTE2>(id);  // keeps SIM-EVENT-08
+}
+
+KERNEL(event_not_released) {
+    TPipe pipe;
+    const TEventID id = pipe.AllocEventID<HardEvent::V_MTE2>();  // warns SIM-EVENT-08: allocated here, was not released
+    SetFlag<HardEvent::V_MTE2>(id);
+    WaitFlag<HardEvent::V_MTE2>(id);
 }
