@@ -1,0 +1,66 @@
+// What aclnn's opaque handles are in the simulated CANN: aclCreateTensor and its like make them, the
+// simulated operator libraries read them. All of one process is one library's, libnpu_rope_cann.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+// Numbers as aclDataType and aclFormat have them.
+struct aclTensor {
+    std::vector<int64_t> shape, strides;  // of the view, in elements
+    int64_t offset = 0;                   // of the view's first element in the storage
+    std::vector<int64_t> storage_shape;
+    int32_t dtype = 0;
+    int32_t format = 2;  // ND
+    void* data = nullptr;  // the storage's first byte, in simulated device memory
+};
+
+struct aclScalar {
+    alignas(16) uint8_t value[16] = {};
+    int32_t dtype = 0;
+};
+
+struct aclIntArray {
+    std::vector<int64_t> values;
+};
+struct aclFloatArray {
+    std::vector<float> values;
+};
+struct aclBoolArray {
+    std::vector<uint8_t> values;
+};
+struct aclScalarList {
+    std::vector<const aclScalar*> values;
+};
+struct aclTensorList {
+    std::vector<const aclTensor*> values;
+};
+
+// What GetWorkspaceSize prepared; the second phase runs it, once, and deletes it. `run` gets the
+// workspace and returns aclnn's status, 0 for success.
+struct aclOpExecutor {
+    std::string name;
+    std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
+};
+
+namespace npu_cann {
+
+// Runs the executor in the stream's order and deletes it: what every second phase of aclnn does.
+int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream);
+
+// aclGetRecentErrMsg's text.
+void set_error(const std::string& text);
+
+// A device's allocation that holds this address, with its guard zones known to the simulator: first
+// byte and size; false where no allocation does.
+bool find_allocation(const void* address, void** first, uint64_t* bytes);
+
+// The chip of this process, such as "Ascend910B2".
+const char* soc_name();
+
+// For the report: one launch of an operator. `simulator_report` is npu_sim's JSON, or "".
+void record_launch(const std::string& operator_name, const std::string& simulator_report);
+
+}  // namespace npu_cann
