@@ -44,6 +44,9 @@ struct RopeTensors {
     const npu_rope_tensor* freq_factors;  // may be NULL
     bool scatters;                        // out is a cache, rows say which of its rows
     const npu_rope_tensor* rows;
+    // Tensors of a device, of which the host knows sizes, types and strides: neither addresses nor
+    // values are looked at.
+    bool on_device = false;
 };
 
 RopeTensors rope_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,

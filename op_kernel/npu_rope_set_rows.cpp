@@ -6,8 +6,8 @@
 // clang-format on
 
 extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR positions, GM_ADDR rows,
-                                                        GM_ADDR freq_factors, GM_ADDR cache, GM_ADDR workspace,
-                                                        GM_ADDR tiling) {
+                                                        GM_ADDR freq_factors, GM_ADDR cache, GM_ADDR cache_out,
+                                                        GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
     // Without the turns, which go to UB by DMA.
     GET_TILING_DATA_MEMBER(RopeTilingData, head, td, tiling);
@@ -15,7 +15,8 @@ extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR posit
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     using namespace rope_device;
-    RopeArguments arguments{{x, nullptr}, {cache, nullptr}, positions, freq_factors, rows, tiling};
+    // The cache is an input that is written: its memory comes as both.
+    RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, positions, freq_factors, rows, tiling};
     if (TILING_KEY_IS(1)) {
         RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeHalves>(&td, arguments);
     } else if (TILING_KEY_IS(2)) {

@@ -32,6 +32,9 @@ class Layer:
     functions_may_import: tuple[str, ...] = ()  # beyond may_see, where the import runs late
 
 
+# CANN's headers for an operator's definition.
+CANN_HOST = ("register/*", "exe_graph/*", "graph/*", "tiling/*")
+
 CPP_LAYERS = (
     Layer(("include/*",), ("stdint.h", "npu_rope.h")),
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint",)),
@@ -49,12 +52,23 @@ CPP_LAYERS = (
         ),
         never=(r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",),
     ),
-    Layer(("op_host/*_def.cpp",), ("*",), never=(r'#\s*include\s*[<"](?:torch|ATen|c10|simulator)/',)),
+    Layer(
+        ("op_host/*_def.cpp", "op_host/*_cann.*"),
+        (C_STD, *CANN_HOST, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
+        never=(r'#\s*include\s*[<"](?:torch|ATen|c10|simulator)/',),
+    ),
     Layer(("op_host/*",), (C_STD, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h")),
-    Layer(("simulator/cann/*",), (C_STD, "simulator/*", "acl/*", "aclnn/*"), names_no_operator=True),
+    Layer(
+        ("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True
+    ),
+    Layer(
+        ("simulator/cann/*",),
+        (C_STD, "dlfcn.h", "simulator/*", "acl/*", "aclnn/*", *CANN_HOST),
+        names_no_operator=True,
+    ),
     Layer(
         ("simulator/*",),
-        (C_STD, "simulator/*", "ascendc/*", "kernel_operator.h"),
+        (C_STD, "dlfcn.h", "simulator/*", "ascendc/*", "kernel_operator.h"),
         names_no_operator=True,
     ),
     Layer(

@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 
 #include "op_host/dtype.h"
 #include "simulator/src/profile.h"
@@ -34,37 +32,6 @@ constexpr const char* kSocs = "ascend910b,ascend910_93,ascend310p";
 
 bool has_kernels(const npu_sim::Profile& p) { return p.arch == 220 || p.arch == 200; }
 
-// Libraries of kernels that stand for the built-in ones: a changed kernel is tried without a
-// rebuild. Paths, separated by colons.
-constexpr const char* kOverride = "NPU_ROPE_SIM_KERNELS";
-
-void* find_override(const std::string& symbol) {
-    const char* list = std::getenv(kOverride);
-    for (const char* p = list ? list : ""; *p;) {
-        const size_t n = std::strcspn(p, ":");
-        const std::string path(p, n);
-        p += n + (p[n] != 0);
-        // Not closed: the entry is called later, and a second dlopen of a path is free.
-        void* library = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-        if (void* entry = library ? dlsym(library, symbol.c_str()) : nullptr) return entry;
-    }
-    return nullptr;
-}
-
-// Where cmake/NpuRopeSim.cmake puts a kernel: in a library of its own, beside this one.
-std::string kernel_path(const std::string& symbol) {
-    Dl_info info = {};
-    dladdr(reinterpret_cast<void*>(&kernel_path), &info);
-    const std::string self = info.dli_fname ? info.dli_fname : "";
-    return self.substr(0, self.rfind('/') + 1) + "npu_rope_sim_kernels/" + symbol + ".so";
-}
-
-void* find_kernel(const std::string& symbol) {
-    if (void* entry = find_override(symbol)) return entry;
-    void* library = dlopen(kernel_path(symbol).c_str(), RTLD_LAZY | RTLD_LOCAL);
-    return library ? dlsym(library, symbol.c_str()) : nullptr;
-}
-
 }  // namespace
 
 void SimLaunch::add(const char* name, const npu_rope_tensor* t, npu_sim_role role) {
@@ -85,7 +52,7 @@ void SimLaunch::add_again(int32_t earlier) {
 
 Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_sim_options& options, uint32_t block_dim,
                      uint64_t tiling_key, const void* tiling, uint64_t tiling_bytes, uint64_t workspace_bytes) {
-    void* entry = find_kernel(kernel);
+    void* entry = npu_sim_find_kernel(kernel.c_str());
     if (!entry) {
         const char* why = dlerror();
         return bad_value(op, "soc must be one that has this kernel but got %s (%s).", options.soc,

@@ -18,6 +18,7 @@ public:
     void add(const char* name, const npu_rope_tensor* t, npu_sim_role role);
     // An argument that names the memory of an earlier one (in place).
     void add_again(int32_t earlier);
+    int32_t count() const { return int32_t(args_.size()); }
     Check run(const char* op, const std::string& kernel, const npu_rope_sim_options& options, uint32_t block_dim,
               uint64_t tiling_key, const void* tiling, uint64_t tiling_bytes, uint64_t workspace_bytes);
 

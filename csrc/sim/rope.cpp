@@ -73,8 +73,10 @@ void add_arguments(const RopeTensors& t, const RopeShape& shape, const npu_rope_
         if (shape.side[k].in_place)
             sim->add_again(k);
         else
-            sim->add(t.out_name[k], t.out[k], t.scatters ? NPU_SIM_INOUT : NPU_SIM_OUT);
+            sim->add(t.out_name[k], t.out[k], NPU_SIM_OUT);
     }
+    // A cache is an input that is written.
+    if (t.scatters) sim->add_again(sim->count() - 1);
 }
 
 }  // namespace

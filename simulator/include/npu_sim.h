@@ -54,6 +54,10 @@ typedef struct npu_sim_launch {
 NPU_SIM_EXPORT int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_count,
                                    const npu_sim_arg* args, int32_t arg_count, const npu_sim_launch* launch);
 
+/* A compiled kernel by its entry's name: from the libraries that NPU_ROPE_SIM_KERNELS names, else from
+ * npu_rope_sim_kernels/ beside this one. NULL where there is none; dlerror() says why. */
+NPU_SIM_EXPORT void* npu_sim_find_kernel(const char* entry);
+
 /* How many kernels this thread has launched so far. */
 NPU_SIM_EXPORT uint64_t npu_sim_launches(void);
 

@@ -55,14 +55,14 @@ int run(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
                                  {"positions", positions.data(), positions.size() * 4, NPU_SIM_IN},
                                  {"rows", rows.data(), rows.size() * 8, NPU_SIM_IN},
                                  {"cache", cache.data(), cache.size() * 4, NPU_SIM_INOUT}};
-    npu_sim_arg arguments[] = {{0, 0}, {1, 0}, {2, 0}, {-1, 0}, {3, 0}};
+    npu_sim_arg arguments[] = {{0, 0}, {1, 0}, {2, 0}, {-1, 0}, {3, 0}, {3, 0}};
     npu_sim_launch how = {};
     how.soc = soc;
     how.block_dim = launch.block_dim;
     how.tiling_key = launch.tiling_key;
     how.tiling = &tiling;
     how.tiling_bytes = sizeof tiling;
-    if (npu_sim_run(kernel, memories, 4, arguments, 5, &how) != NPU_SIM_OK) {
+    if (npu_sim_run(kernel, memories, 4, arguments, 6, &how) != NPU_SIM_OK) {
         std::fprintf(stderr, "%s\n", npu_sim_report());
         return 1;
     }

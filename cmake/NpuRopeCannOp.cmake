@@ -1,0 +1,92 @@
+# The operators as CANN knows them: op_host/<stem>_def.cpp, executed by simulator/cann without CANN, and
+# the simulated operator package that is generated from them, libcust_opapi.so. The real package is
+# cmake/NpuRopeNpu.cmake's.
+include(cmake/NpuRopeNpu.cmake)
+if(NOT TARGET npu_rope_sim)
+  function(npu_rope_add_cann_op)
+  endfunction()
+  return()
+endif()
+
+add_library(npu_rope_cann_options INTERFACE)
+target_include_directories(npu_rope_cann_options INTERFACE simulator/cann/include)
+target_link_libraries(npu_rope_cann_options INTERFACE npu_rope_options)
+
+# What definitions are written with and executed by.
+add_library(npu_rope_cann_host STATIC
+  simulator/cann/host/contexts.cpp
+  simulator/cann/host/device_view.cpp
+  simulator/cann/host/op_call.cpp
+  simulator/cann/host/op_def.cpp
+  simulator/cann/host/registry.cpp
+  simulator/src/profiles.cpp)
+target_link_libraries(npu_rope_cann_host PUBLIC npu_rope_cann_options)
+
+# CANN compiles definitions three times: for the interfaces, the shapes and the tilings.
+add_library(npu_rope_cann_defs OBJECT)
+add_library(npu_rope_cann_shapes OBJECT)
+add_library(npu_rope_cann_tilings OBJECT)
+target_compile_definitions(npu_rope_cann_shapes PRIVATE OP_PROTO_LIB)
+target_compile_definitions(npu_rope_cann_tilings PRIVATE OP_TILING_LIB)
+# Everything else of op_host that they need, once.
+add_library(npu_rope_cann_op_host OBJECT op_host/strided.cpp)
+foreach(part defs shapes tilings op_host)
+  target_link_libraries(npu_rope_cann_${part} PRIVATE npu_rope_cann_options)
+endforeach()
+
+# npu_rope_add_cann_op(<stem> HOST stems...): the operator's definition op_host/<stem>_def.cpp and what it
+# needs of op_host.
+function(npu_rope_add_cann_op stem)
+  cmake_parse_arguments(op "" "" "HOST" ${ARGN})
+  foreach(part defs shapes tilings)
+    target_sources(npu_rope_cann_${part} PRIVATE op_host/${stem}_def.cpp)
+  endforeach()
+  foreach(name IN LISTS op_HOST)
+    target_sources(npu_rope_cann_op_host PRIVATE op_host/${name}.cpp)
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY NPU_ROPE_CANN_OPS ${stem})
+endfunction()
+
+# Run at the end of CMakeLists.txt, when all operators are known.
+function(npu_rope_add_cann_package)
+  get_property(stems GLOBAL PROPERTY NPU_ROPE_CANN_OPS)
+  get_property(socs GLOBAL PROPERTY NPU_ROPE_CANN_SOCS)
+  add_executable(npu_rope_op_build simulator/cann/host/op_build.cpp
+    $<TARGET_OBJECTS:npu_rope_cann_defs> $<TARGET_OBJECTS:npu_rope_cann_op_host>)
+  target_link_libraries(npu_rope_op_build PRIVATE npu_rope_cann_host)
+
+  set(opp "${CMAKE_BINARY_DIR}/simcann_opp")
+  set(generated "${CMAKE_BINARY_DIR}/cann_op_build")
+  foreach(stem IN LISTS stems)
+    list(APPEND headers "${generated}/aclnn_npu_${stem}.h")
+    list(APPEND sources "${generated}/aclnn_npu_${stem}.cpp")
+  endforeach()
+  foreach(soc IN LISTS socs)
+    list(APPEND descriptions "${generated}/aic-${soc}-ops-info.json")
+  endforeach()
+  add_custom_command(OUTPUT ${headers} ${sources} ${descriptions}
+    COMMAND ${CMAKE_COMMAND} -E make_directory "${generated}" "${opp}/op_api/include"
+    COMMAND npu_rope_op_build "${generated}"
+    COMMAND ${CMAKE_COMMAND} -E copy ${headers} "${opp}/op_api/include"
+    DEPENDS npu_rope_op_build VERBATIM)
+
+  # The functions of simulator/cann/runtime/objects.h come from the process's CANN runtime: the simulated
+  # one, where it is built, or a test's.
+  add_library(npu_rope_cust_opapi SHARED ${sources}
+    $<TARGET_OBJECTS:npu_rope_cann_defs> $<TARGET_OBJECTS:npu_rope_cann_shapes>
+    $<TARGET_OBJECTS:npu_rope_cann_tilings> $<TARGET_OBJECTS:npu_rope_cann_op_host>)
+  target_include_directories(npu_rope_cust_opapi PRIVATE "${generated}")
+  target_link_libraries(npu_rope_cust_opapi PRIVATE
+    npu_rope_cann_host npu_rope_sim $<TARGET_NAME_IF_EXISTS:npu_rope_cann> ${CMAKE_DL_LIBS})
+  set_target_properties(npu_rope_cust_opapi PROPERTIES
+    OUTPUT_NAME cust_opapi LIBRARY_OUTPUT_DIRECTORY "${opp}/op_api/lib" INSTALL_RPATH "\$ORIGIN/../../..")
+
+  install(TARGETS npu_rope_cust_opapi LIBRARY DESTINATION ${lib_dir}/simcann_opp/op_api/lib)
+  install(FILES ${headers} DESTINATION ${lib_dir}/simcann_opp/op_api/include)
+  foreach(soc description IN ZIP_LISTS socs descriptions)
+    install(FILES ${description} DESTINATION ${lib_dir}/simcann_opp/op_impl/ai_core/tbe/config/${soc})
+  endforeach()
+endfunction()
+# The SoCs that definitions name.
+set_property(GLOBAL PROPERTY NPU_ROPE_CANN_SOCS ascend310p ascend910_93 ascend910b)
+cmake_language(DEFER CALL npu_rope_add_cann_package)

@@ -1,0 +1,314 @@
+#include "op_host/rope_cann.h"
+
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "op_host/platform.h"
+#include "op_host/rope_tiling.h"
+#include "tiling/platform/platform_ascendc.h"
+
+// CANN's log (base/alog_pub.h there). Weak as in that header: without the library nothing is logged.
+extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32_t module, uint32_t log_type,
+                                                                          int32_t level, const char* format, ...);
+
+namespace npu_rope {
+namespace {
+
+static_assert(std::is_trivially_copyable<RopeTilingData>::value, "copied to the device as it is");
+
+// Places of the attributes, as add_rope_attributes names them.
+enum Attribute : size_t {
+    kNDims,
+    kMode,
+    kNCtxOrig,
+    kFreqBase,
+    kFreqScale,
+    kExtFactor,
+    kAttnFactor,
+    kBetaFast,
+    kBetaSlow,
+    kSections,
+    kForward,
+    kNOffs,
+    kStrides,
+};
+
+void log_error(const std::string& text) {
+    constexpr uint32_t kModuleOp = 63, kDebugLog = 0;
+    constexpr int32_t kError = 3;
+    if (AlogRecord != nullptr) AlogRecord(kModuleOp, kDebugLog, kError, "%s", text.c_str());
+}
+
+int32_t dtype_of(ge::DataType type) {
+    switch (type) {
+        case ge::DT_FLOAT:
+            return NPU_ROPE_FLOAT32;
+        case ge::DT_FLOAT16:
+            return NPU_ROPE_FLOAT16;
+        case ge::DT_BF16:
+            return NPU_ROPE_BFLOAT16;
+        case ge::DT_DOUBLE:
+            return NPU_ROPE_FLOAT64;
+        case ge::DT_INT32:
+            return NPU_ROPE_INT32;
+        case ge::DT_INT64:
+            return NPU_ROPE_INT64;
+        default:
+            return -1;
+    }
+}
+
+// One call as CANN tells it, made into one as every native path tells it.
+class Call {
+public:
+    Call(gert::TilingContext* context, RopeTensors tensors) : context_(context), t_(tensors) {}
+
+    Check run() {
+        attrs_ = context_->GetAttrs();
+        if (attrs_ == nullptr) return missing("attributes");
+        if (Check c = read_params(); !c.ok()) return c;
+        if (Check c = read_tensors(); !c.ok()) return c;
+        RopeTilingInput in = {};
+        if (Check c = check_rope(t_, &params_, NPU_ROPE_ANGLE_EXACT, &in.shape); !c.ok()) return c;
+        Platform platform = {};
+        if (Check c = read_platform(&platform); !c.ok()) return c;
+        if (in.shape.empty())
+            return bad_value(t_.op, "%s must have elements on an NPU but got shape %s.", t_.x_name[0],
+                             shape_text(t_.x[0]->shape, t_.x[0]->ndim).c_str());
+        in.op = t_.op;
+        in.x_name = t_.x_name[0];
+        in.dtype = t_.x[0]->dtype;
+        in.out_dtype = t_.out[0]->dtype;
+        in.positions_int64 = t_.positions->dtype == NPU_ROPE_INT64;
+        in.has_factors = t_.freq_factors != nullptr;
+        in.scatters = t_.scatters;
+        in.rows_int64 = t_.rows && t_.rows->dtype == NPU_ROPE_INT64;
+        in.forward = forward_;
+        in.params = params_;
+        RopeTilingData data;
+        RopeLaunch launch;
+        if (Check c = rope_tiling(in, platform, &data, &launch); !c.ok()) return c;
+        return hand_over(data, launch);
+    }
+
+private:
+    Check missing(const char* what) const {
+        return {Check::kInternal, "[" + std::string(t_.op) + "] " + what + " must be there but got none."};
+    }
+
+    Check read_int(Attribute index, const char* name, int32_t* value) const {
+        const int64_t* given = attrs_->GetInt(index);
+        if (given == nullptr) return missing(name);
+        if (*given < INT32_MIN || *given > INT32_MAX)
+            return bad_value(t_.op, "%s must be in the int32 range but got %lld.", name,
+                             static_cast<long long>(*given));
+        *value = static_cast<int32_t>(*given);
+        return {};
+    }
+
+    Check read_params() {
+        const struct {
+            Attribute index;
+            const char* name;
+            int32_t* value;
+        } integers[] = {{kNDims, "n_dims", &params_.n_dims},
+                        {kMode, "mode", &params_.mode},
+                        {kNCtxOrig, "n_ctx_orig", &params_.n_ctx_orig},
+                        {kNOffs, "n_offs", &params_.n_offs}};
+        for (const auto& i : integers)
+            if (Check c = read_int(i.index, i.name, i.value); !c.ok()) return c;
+        const struct {
+            Attribute index;
+            const char* name;
+            double* value;
+        } numbers[] = {
+            {kFreqBase, "freq_base", &params_.freq_base},    {kFreqScale, "freq_scale", &params_.freq_scale},
+            {kExtFactor, "ext_factor", &params_.ext_factor}, {kAttnFactor, "attn_factor", &params_.attn_factor},
+            {kBetaFast, "beta_fast", &params_.beta_fast},    {kBetaSlow, "beta_slow", &params_.beta_slow}};
+        for (const auto& n : numbers) {
+            const float* given = attrs_->GetFloat(n.index);
+            if (given == nullptr) return missing(n.name);
+            *n.value = *given;
+        }
+        const bool* forward = attrs_->GetBool(kForward);
+        if (forward == nullptr) return missing("forward");
+        forward_ = *forward;
+        return read_sections();
+    }
+
+    Check read_sections() {
+        const auto* sections = attrs_->GetListInt(kSections);
+        size_t count = sections == nullptr ? 0 : sections->GetSize();
+        if (count == 0) return {};
+        const int64_t* given = sections->GetData();
+        bool fit = count == 4;
+        for (size_t i = 0; i < count; ++i) fit = fit && given[i] >= INT32_MIN && given[i] <= INT32_MAX;
+        if (!fit)
+            return bad_value(t_.op, "sections must be four numbers of the int32 range but got %s.",
+                             shape_text(given, static_cast<int>(count)).c_str());
+        for (size_t i = 0; i < count; ++i) params_.sections[i] = static_cast<int32_t>(given[i]);
+        return {};
+    }
+
+    // The tensors in the definition's order, which the three operators share.
+    Check read_tensors() {
+        t_.on_device = true;
+        const auto* strides = attrs_->GetListInt(kStrides);
+        size_t count = strides == nullptr ? 0 : strides->GetSize();
+        if (count > 0) strides_.assign(strides->GetData(), strides->GetData() + count);
+        size_t input = 0;
+        for (int k = 0; k < t_.sides; ++k) t_.x[k] = read_input(input++);
+        t_.positions = read_input(input++);
+        if (t_.scatters) t_.rows = read_input(input++);
+        t_.freq_factors = read_contiguous(input++);
+        if (t_.scatters) t_.out[0] = read_input(input++);
+        for (int k = 0; k < t_.sides && !t_.scatters; ++k) t_.out[k] = read_output(static_cast<size_t>(k));
+        if (strides_.empty() || strides_at_ == strides_.size()) return {};
+        return bad_value(t_.op, "strides must be empty or name the %zu dimensions of all tensors but got %zu numbers.",
+                         strides_at_, strides_.size());
+    }
+
+    const npu_rope_tensor* read_input(size_t index) {
+        return read(context_->GetRequiredInputShape(index), context_->GetRequiredInputDesc(index), true);
+    }
+    const npu_rope_tensor* read_contiguous(size_t index) {
+        return read(context_->GetOptionalInputShape(index), context_->GetOptionalInputDesc(index), false);
+    }
+    const npu_rope_tensor* read_output(size_t index) {
+        return read(context_->GetOutputShape(index), context_->GetOutputDesc(index), true);
+    }
+
+    // Of a view the origin shape is what its user sees; the storage is all of its memory.
+    const npu_rope_tensor* read(const gert::StorageShape* shape, const gert::CompileTimeTensorDesc* desc,
+                                bool may_be_view) {
+        if (shape == nullptr || desc == nullptr) return nullptr;
+        const gert::Shape& sizes = shape->GetOriginShape();
+        npu_rope_tensor* t = &tensors_[tensor_count_++];
+        *t = {};
+        t->dtype = dtype_of(desc->GetDataType());
+        t->ndim = static_cast<int32_t>(sizes.GetDimNum());
+        size_t kept = sizes.GetDimNum() < NPU_ROPE_MAX_NDIM ? sizes.GetDimNum() : NPU_ROPE_MAX_NDIM;
+        for (size_t d = 0; d < kept; ++d) t->shape[d] = sizes.GetDim(d);
+        int64_t step = 1;
+        for (size_t d = kept; d-- > 0;) {
+            t->stride[d] = step;
+            if (__builtin_mul_overflow(step, t->shape[d], &step)) step = INT64_MAX;
+        }
+        if (may_be_view && !strides_.empty()) {
+            for (size_t d = 0; d < kept && strides_at_ + d < strides_.size(); ++d)
+                t->stride[d] = strides_[strides_at_ + d];
+            strides_at_ += sizes.GetDimNum();
+        }
+        return t;
+    }
+
+    Check read_platform(Platform* platform) const {
+        if (context_->GetPlatformInfo() == nullptr) return missing("platform");
+        platform_ascendc::PlatformAscendC chip(context_->GetPlatformInfo());
+        switch (chip.GetSocVersion()) {
+            case platform_ascendc::SocVersion::ASCEND910B:  // and Ascend910_93
+                platform->arch = kArch910b;
+                break;
+            case platform_ascendc::SocVersion::ASCEND310P:
+                platform->arch = kArch310p;
+                break;
+            default:
+                return bad_value(t_.op, "soc must be Ascend910B, Ascend910_93 or Ascend310P but got another.");
+        }
+        uint64_t ub_bytes = 0;
+        chip.GetCoreMemSize(platform_ascendc::CoreMemType::UB, ub_bytes);
+        platform->cores = static_cast<int32_t>(chip.GetCoreNumAiv());
+        platform->ub_bytes = static_cast<int64_t>(ub_bytes);
+        return {};
+    }
+
+    Check hand_over(const RopeTilingData& data, const RopeLaunch& launch) const {
+        auto* to = context_->GetTilingData<RopeTilingData>();
+        if (to == nullptr) return missing("room for the tiling data");
+        std::memcpy(to, &data, sizeof data);
+        size_t* workspaces = context_->GetWorkspaceSizes(1);
+        if (workspaces == nullptr) return missing("a workspace");
+        platform_ascendc::PlatformAscendC chip(context_->GetPlatformInfo());
+        workspaces[0] = static_cast<size_t>(launch.workspace_bytes) + chip.GetLibApiWorkSpaceSize();
+        if (context_->SetBlockDim(launch.block_dim) != ge::GRAPH_SUCCESS) return missing("a block count");
+        if (context_->SetTilingKey(launch.tiling_key) != ge::GRAPH_SUCCESS) return missing("a tiling key");
+        return {};
+    }
+
+    gert::TilingContext* context_;
+    const gert::RuntimeAttrs* attrs_ = nullptr;
+    RopeTensors t_;
+    npu_rope_params params_ = {};
+    bool forward_ = true;
+    std::vector<int64_t> strides_;
+    size_t strides_at_ = 0;
+    npu_rope_tensor tensors_[6];  // the most that one of the operators has
+    size_t tensor_count_ = 0;
+};
+
+}  // namespace
+
+void add_rope_attributes(ops::OpDef* def) {
+    def->Attr("n_dims").AttrType(ops::REQUIRED).Int();
+    def->Attr("mode").AttrType(ops::REQUIRED).Int();
+    def->Attr("n_ctx_orig").AttrType(ops::OPTIONAL).Int(0);
+    def->Attr("freq_base").AttrType(ops::OPTIONAL).Float(10000.0f);
+    def->Attr("freq_scale").AttrType(ops::OPTIONAL).Float(1.0f);
+    def->Attr("ext_factor").AttrType(ops::OPTIONAL).Float(0.0f);
+    def->Attr("attn_factor").AttrType(ops::OPTIONAL).Float(1.0f);
+    def->Attr("beta_fast").AttrType(ops::OPTIONAL).Float(32.0f);
+    def->Attr("beta_slow").AttrType(ops::OPTIONAL).Float(1.0f);
+    def->Attr("sections").AttrType(ops::OPTIONAL).ListInt({0, 0, 0, 0});
+    def->Attr("forward").AttrType(ops::OPTIONAL).Bool(true);
+    def->Attr("n_offs").AttrType(ops::OPTIONAL).Int(0);
+    def->Attr("strides").AttrType(ops::OPTIONAL).ListInt({});
+}
+
+void add_rope_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p) {
+    // The kernel reads frequencies from the tiling data's address in global memory. A kernel compiled for
+    // static shapes has its tiling data among its constants and no such address: what AddConfig(soc)
+    // without a configuration allows. So tiling runs when the operator does, for every shape.
+    auto at_run_time = [](ops::OpAICoreConfig* config) -> ops::OpAICoreConfig& {
+        return config->DynamicCompileStaticFlag(false)
+            .DynamicFormatFlag(true)
+            .DynamicRankSupportFlag(true)
+            .DynamicShapeSupportFlag(true)
+            .NeedCheckSupportFlag(false)
+            .PrecisionReduceFlag(true);
+    };
+    ops::OpAICoreConfig of_910b;
+    def->AICore().AddConfig("ascend910b", at_run_time(&of_910b));
+    def->AICore().AddConfig("ascend910_93", of_910b);
+    def->AICore().AddConfig("ascend310p", at_run_time(of_310p));
+}
+
+ge::graphStatus tile_rope(gert::TilingContext* context, RopeTensors tensors) {
+    if (context == nullptr) return ge::GRAPH_FAILED;
+    Check check = Call(context, tensors).run();
+    if (check.ok()) return ge::GRAPH_SUCCESS;
+    log_error(check.message);
+    return ge::GRAPH_FAILED;
+}
+
+ge::graphStatus infer_rope_shapes(gert::InferShapeContext* context, size_t first_input, size_t outputs) {
+    for (size_t k = 0; k < outputs; ++k) {
+        const gert::Shape* in = context->GetRequiredInputShape(first_input + k);
+        gert::Shape* out = context->GetOutputShape(k);
+        if (in == nullptr || out == nullptr) return ge::GRAPH_FAILED;
+        *out = *in;
+    }
+    return ge::GRAPH_SUCCESS;
+}
+
+ge::graphStatus infer_rope_types(gert::InferDataTypeContext* context, size_t first_input, size_t outputs) {
+    for (size_t k = 0; k < outputs; ++k) {
+        ge::DataType type = context->GetRequiredInputDataType(first_input + k);
+        if (type == ge::DT_UNDEFINED) return ge::GRAPH_FAILED;
+        if (context->SetOutputDataType(k, type) != ge::GRAPH_SUCCESS) return ge::GRAPH_FAILED;
+    }
+    return ge::GRAPH_SUCCESS;
+}
+
+}  // namespace npu_rope

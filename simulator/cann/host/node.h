@@ -1,0 +1,92 @@
+// One call of an operator as plain data: what gert's contexts read, and what they set.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "exe_graph/runtime/infer_datatype_context.h"
+#include "exe_graph/runtime/infer_shape_context.h"
+#include "exe_graph/runtime/tiling_context.h"
+#include "simulator/src/profile.h"
+
+// Behind the pointer that PlatformAscendC is made of.
+class fe::PlatFormInfos {
+public:
+    explicit PlatFormInfos(const npu_sim::Profile* of) : profile(of) {}
+    const npu_sim::Profile* profile;
+};
+
+namespace npu_cann {
+
+struct Node {
+    struct Tensor {
+        bool present = false;
+        gert::StorageShape shape;
+        gert::CompileTimeTensorDesc desc;
+    };
+    std::string type;
+    std::vector<Tensor> inputs, outputs;  // of the definition
+    std::vector<std::vector<uint8_t>> attrs;
+    fe::PlatFormInfos platform{nullptr};
+
+    // Set by a tiling.
+    uint64_t tiling_key = 0;
+    uint32_t block_dim = 0;
+    std::vector<uint8_t> tiling_bytes;
+    gert::TilingData tiling;
+    std::vector<size_t> workspaces;
+
+    Node();
+    Node(const Node&) = delete;
+    Node& operator=(const Node&) = delete;
+
+    // The sizes that a tiling sees of a contiguous tensor, and of a view.
+    static Tensor tensor(ge::DataType type, const std::vector<int64_t>& shape);
+
+    // An attribute, in the definition's order.
+    template <typename T>
+    void add_attr(T value) {
+        std::vector<uint8_t> bytes(sizeof value);
+        std::memcpy(bytes.data(), &value, sizeof value);
+        attrs.push_back(std::move(bytes));
+    }
+    void add_attr_text(const std::string& value) {
+        attrs.emplace_back(value.c_str(), value.c_str() + value.size() + 1);
+    }
+    template <typename T>
+    void add_attr_list(const T* values, size_t count) {
+        std::vector<uint8_t> bytes(sizeof(gert::ContinuousVector) + count * sizeof(T));
+        auto* list = reinterpret_cast<gert::ContinuousVector*>(bytes.data());
+        list->Init(count);
+        list->SetSize(count);
+        if (count) std::memcpy(list->MutableData(), values, count * sizeof(T));
+        attrs.push_back(std::move(bytes));
+    }
+
+    // The input that counts as `index` among those present; null where there are fewer.
+    Tensor* present_input(size_t index);
+    Tensor* optional_input(size_t ir_index);
+    Tensor* output(size_t index);
+    const gert::RuntimeAttrs* runtime_attrs() const { return &runtime_attrs_; }
+
+    // Run a host function on this call.
+    uint32_t tile(uint32_t (*function)(gert::TilingContext*));
+    uint32_t infer_shape(uint32_t (*function)(gert::InferShapeContext*));
+    uint32_t infer_data_type(uint32_t (*function)(gert::InferDataTypeContext*));
+
+    static void set_data_type(Tensor* tensor, ge::DataType type) { tensor->desc.data_type_ = type; }
+
+private:
+    gert::RuntimeAttrs runtime_attrs_;
+};
+
+// What tiling data have room for. CANN gives a kernel's what its own struct needs, which nothing here
+// can know.
+constexpr size_t kTilingCapacity = 64 * 1024;
+
+// The last sentence that a host function logged as an error on this thread, since the last call.
+std::string take_logged_error();
+
+}  // namespace npu_cann

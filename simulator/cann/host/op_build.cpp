@@ -1,0 +1,258 @@
+// Writes an operator package's sources from its definitions, as CANN's op_build does: for each operator
+// the two functions of aclnn with their header, for each SoC the operators' description as JSON.
+//
+// usage: op_build FOLDER
+#include <cstdio>
+#include <fstream>
+#include <stdexcept>
+
+#include "simulator/cann/host/def_reader.h"
+
+namespace npu_cann {
+namespace {
+
+// "freq_factors" is freqFactors.
+std::string camel_case(const std::string& name) {
+    std::string camel;
+    for (size_t i = 0; i < name.size(); ++i) {
+        if (name[i] == '_' && i + 1 < name.size())
+            camel += static_cast<char>(std::toupper(static_cast<unsigned char>(name[++i])));
+        else
+            camel += name[i];
+    }
+    return camel;
+}
+
+struct Parameter {
+    std::string type, name, kind;
+    const char* handed_to;  // of OpCall
+};
+
+const char* attr_type(ops::AttrDataType type) {
+    switch (type) {
+        case ops::AttrDataType::ATTR_DT_BOOL:
+            return "bool ";
+        case ops::AttrDataType::ATTR_DT_FLOAT:
+            return "double ";
+        case ops::AttrDataType::ATTR_DT_INT:
+            return "int64_t ";
+        case ops::AttrDataType::ATTR_DT_STR:
+            return "char *";
+        case ops::AttrDataType::ATTR_DT_LIST_BOOL:
+            return "const aclBoolArray *";
+        case ops::AttrDataType::ATTR_DT_LIST_FLOAT:
+            return "const aclFloatArray *";
+        case ops::AttrDataType::ATTR_DT_LIST_INT:
+            return "const aclIntArray *";
+    }
+    return nullptr;
+}
+
+bool is_output_too(const OpRecord& def, const std::string& input) {
+    for (const ParamRecord& o : def.outputs)
+        if (o.name == input) return true;
+    return false;
+}
+
+// Inputs, attributes, outputs; an input that is written is named once, as the input.
+std::vector<Parameter> parameters(const OpRecord& def) {
+    std::vector<Parameter> all;
+    for (const ParamRecord& p : def.inputs) {
+        if (p.param_type == ops::DYNAMIC) throw std::runtime_error(def.type + ": lists of tensors are not generated");
+        bool optional = p.param_type == ops::OPTIONAL, written = is_output_too(def, p.name);
+        all.push_back({written ? "aclTensor *" : "const aclTensor *",
+                       camel_case(p.name) + (optional  ? "Optional"
+                                             : written ? "Ref"
+                                                       : ""),
+                       optional ? "optional" : "required", "input"});
+    }
+    for (const AttrRecord& a : def.attrs)
+        all.push_back({attr_type(a.type), camel_case(a.name) + (!a.required && a.is_pointer() ? "Optional" : ""),
+                       a.required ? "required" : "optional", "attr"});
+    for (size_t i = 0; i < def.outputs.size(); ++i)
+        if (def.input_of_output(i) < 0)
+            all.push_back({"const aclTensor *",
+                           def.outputs.size() == 1 ? "out" : camel_case(def.outputs[i].name) + "Out", "required",
+                           "output"});
+    return all;
+}
+
+std::string first_phase(const OpRecord& def) {
+    std::string text = "aclnnStatus aclnn" + def.type + "GetWorkspaceSize(\n";
+    for (const Parameter& p : parameters(def)) text += "    " + p.type + p.name + ",\n";
+    return text + "    uint64_t *workspaceSize,\n    aclOpExecutor **executor)";
+}
+
+std::string second_phase(const OpRecord& def) {
+    return "aclnnStatus aclnn" + def.type +
+           "(\n    void *workspace,\n    uint64_t workspaceSize,\n    aclOpExecutor *executor,\n    aclrtStream "
+           "stream)";
+}
+
+std::string header(const OpRecord& def) {
+    std::string guard = "ACLNN_";
+    for (char c : snake_case(def.type)) guard += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    guard += "_H_";
+    std::string text = "/* Generated from the operator's definition. */\n#ifndef " + guard + "\n#define " + guard +
+                       "\n\n#include \"aclnn/acl_meta.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* aclnn" +
+                       def.type + "GetWorkspaceSize\n";
+    for (const Parameter& p : parameters(def)) text += " * " + p.name + " : " + p.kind + "\n";
+    text += " * workspaceSize : output, bytes\n * executor : output, for the second phase\n */\n";
+    const std::string visible = "__attribute__((visibility(\"default\")))\n";
+    text += visible + first_phase(def) + ";\n\n/* aclnn" + def.type + ": runs what the first phase prepared */\n" +
+            visible + second_phase(def) + ";\n\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n";
+    return text;
+}
+
+std::string source(const OpRecord& def) {
+    std::string text = "// Generated from the operator's definition.\n#include \"aclnn_" + snake_case(def.type) +
+                       ".h\"\n\n#include \"simulator/cann/host/op_call.h\"\n\nextern \"C\" {\n\n" + first_phase(def) +
+                       "\n{\n    npu_cann::OpCall call(\"" + def.type + "\");\n";
+    for (const Parameter& p : parameters(def)) text += std::string("    call.") + p.handed_to + "(" + p.name + ");\n";
+    text += "    return call.prepare(workspaceSize, executor);\n}\n\n" + second_phase(def) +
+            "\n{\n    return npu_cann::run_prepared(workspace, workspaceSize, executor, stream);\n}\n\n}\n";
+    return text;
+}
+
+const char* type_text(ge::DataType type) {
+    switch (type) {
+        case ge::DT_FLOAT:
+            return "float32";
+        case ge::DT_FLOAT16:
+            return "float16";
+        case ge::DT_BF16:
+            return "bfloat16";
+        case ge::DT_DOUBLE:
+            return "double";
+        case ge::DT_INT8:
+            return "int8";
+        case ge::DT_UINT8:
+            return "uint8";
+        case ge::DT_INT32:
+            return "int32";
+        case ge::DT_INT64:
+            return "int64";
+        case ge::DT_BOOL:
+            return "bool";
+        default:
+            throw std::runtime_error("a type that is not described");
+    }
+}
+
+std::string format_text(ge::Format format) {
+    return format == ge::FORMAT_NCHW ? "NCHW" : format == ge::FORMAT_NHWC ? "NHWC" : "ND";
+}
+
+// Sections of "key": "value", in the order in which they are added.
+class Json {
+public:
+    void add(const std::string& section, const std::string& key, const std::string& value) {
+        if (sections_.empty() || sections_.back().first != section) sections_.push_back({section, ""});
+        std::string& body = sections_.back().second;
+        body += (body.empty() ? "" : ", ") + quoted(key) + ": " + quoted(value);
+    }
+    std::string text(const std::string& indent) const {
+        std::string all;
+        for (const auto& [name, body] : sections_)
+            all += (all.empty() ? "" : ",\n") + indent + quoted(name) + ": {" + body + "}";
+        return all;
+    }
+    static std::string quoted(const std::string& s) { return "\"" + s + "\""; }
+
+private:
+    std::vector<std::pair<std::string, std::string>> sections_;
+};
+
+const char* attr_text(ops::AttrDataType type) {
+    constexpr const char* kNames[] = {"bool", "float", "int", "str", "listBool", "listFloat", "listInt"};
+    return kNames[static_cast<size_t>(type)];
+}
+
+void describe(const std::string& section, const ParamRecord& p, Json* json) {
+    std::string types, formats;
+    for (size_t i = 0; i < p.types.size(); ++i) {
+        ge::Format format = p.formats.empty() ? ge::FORMAT_ND : p.formats[p.formats.size() == 1 ? 0 : i];
+        types += (i ? "," : "") + std::string(type_text(p.types[i]));
+        formats += (i ? "," : "") + format_text(format);
+    }
+    json->add(section, "name", p.name);
+    json->add(section, "dtype", types);
+    json->add(section, "format", formats);
+    json->add(section, "shape", "all");
+    json->add(section, "paramType", p.param_type == ops::OPTIONAL ? "optional" : "required");
+}
+
+std::string description(const OpRecord& def) {
+    Json json;
+    for (size_t i = 0; i < def.inputs.size(); ++i) describe("input" + std::to_string(i), def.inputs[i], &json);
+    for (size_t i = 0; i < def.outputs.size(); ++i) describe("output" + std::to_string(i), def.outputs[i], &json);
+    std::string names;
+    for (const AttrRecord& a : def.attrs) names += (names.empty() ? "" : ",") + a.name;
+    if (!names.empty()) json.add("attr", "list", names);
+    for (const AttrRecord& a : def.attrs) {
+        json.add("attr_" + a.name, "type", attr_text(a.type));
+        json.add("attr_" + a.name, "value", "all");
+        json.add("attr_" + a.name, "paramType", a.required ? "required" : "optional");
+        if (a.has_default) json.add("attr_" + a.name, "defaultValue", a.default_text);
+    }
+    for (const auto& [item, value] : def.items) {
+        size_t dot = item.find('.');
+        json.add(item.substr(0, dot), dot == std::string::npos ? "value" : item.substr(dot + 1), value);
+    }
+    json.add("opFile", "value", snake_case(def.type));
+    json.add("opInterface", "value", snake_case(def.type));
+    return Json::quoted(def.type) + ": {\n" + json.text("    ") + "\n  }";
+}
+
+// A definition's columns must be whole.
+void check(const OpRecord& def) {
+    for (const auto* params : {&def.inputs, &def.outputs})
+        for (const ParamRecord& p : *params)
+            if (p.types.empty() || p.types.size() != def.columns())
+                throw std::runtime_error(def.type + ": " + p.name + " must have " + std::to_string(def.columns()) +
+                                         " types on " + def.soc + " but got " + std::to_string(p.types.size()));
+}
+
+void write(const std::string& path, const std::string& text) {
+    std::ofstream file(path);
+    file << text;
+    file.close();
+    if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+void write_all(const std::string& folder) {
+    std::vector<std::pair<std::string, std::string>> descriptions;  // of a SoC's operators
+    for (const std::string& type : DefReader::op_types()) {
+        OpRecord def;
+        DefReader::read(type, "", &def);
+        write(folder + "/aclnn_" + snake_case(type) + ".h", header(def));
+        write(folder + "/aclnn_" + snake_case(type) + ".cpp", source(def));
+        for (const std::string& soc : DefReader::socs(type)) {
+            DefReader::read(type, soc, &def);
+            check(def);
+            size_t at = 0;
+            while (at < descriptions.size() && descriptions[at].first != soc) ++at;
+            if (at == descriptions.size()) descriptions.push_back({soc, ""});
+            std::string& all = descriptions[at].second;
+            all += (all.empty() ? "  " : ",\n  ") + description(def);
+        }
+    }
+    for (const auto& [soc, all] : descriptions) write(folder + "/aic-" + soc + "-ops-info.json", "{\n" + all + "\n}\n");
+}
+
+}  // namespace
+}  // namespace npu_cann
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::fprintf(stderr, "usage: op_build FOLDER\n");
+        return 2;
+    }
+    try {
+        npu_cann::write_all(argv[1]);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "op_build: %s\n", e.what());
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,489 @@
+#include "simulator/cann/host/op_call.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "simulator/cann/host/def_reader.h"
+#include "simulator/cann/host/device_view.h"
+#include "simulator/cann/host/node.h"
+#include "simulator/cann/runtime/objects.h"
+#include "simulator/include/npu_sim.h"
+#include "tiling/platform/platform_ascendc.h"
+
+namespace npu_cann {
+namespace {
+
+struct TypeRow {
+    ge::DataType type;
+    const char* name;    // in messages
+    const char* kernel;  // in the name of a compiled kernel
+    int64_t bytes;
+};
+
+constexpr TypeRow kTypes[] = {
+    {ge::DT_FLOAT, "float32", "float", 4},      {ge::DT_FLOAT16, "float16", "half", 2},
+    {ge::DT_BF16, "bfloat16", "bfloat16_t", 2}, {ge::DT_DOUBLE, "float64", "double", 8},
+    {ge::DT_INT8, "int8", "int8_t", 1},         {ge::DT_UINT8, "uint8", "uint8_t", 1},
+    {ge::DT_INT16, "int16", "int16_t", 2},      {ge::DT_UINT16, "uint16", "uint16_t", 2},
+    {ge::DT_INT32, "int32", "int32_t", 4},      {ge::DT_UINT32, "uint32", "uint32_t", 4},
+    {ge::DT_INT64, "int64", "int64_t", 8},      {ge::DT_UINT64, "uint64", "uint64_t", 8},
+    {ge::DT_BOOL, "bool", "bool", 1},
+};
+
+const TypeRow* find_type(int32_t type) {
+    for (const TypeRow& row : kTypes)
+        if (row.type == type) return &row;
+    return nullptr;
+}
+
+std::string type_name(int32_t type) {
+    const TypeRow* row = find_type(type);
+    return row ? row->name : "type " + std::to_string(type);
+}
+
+std::string list_text(const std::vector<int64_t>& values) {
+    std::string text = "[";
+    for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
+    return text + "]";
+}
+
+std::vector<int64_t> sizes_of(const gert::Shape& shape) {
+    std::vector<int64_t> sizes;
+    for (size_t d = 0; d < shape.GetDimNum(); ++d) sizes.push_back(shape.GetDim(d));
+    return sizes;
+}
+
+// A chip's name, and the SoC that definitions call it.
+struct Chip {
+    std::string soc;
+    const npu_sim::Profile* profile;
+};
+
+Chip find_chip(const std::string& name) {
+    constexpr const char* kFamilies[][2] = {
+        {"Ascend910_93", "ascend910_93"}, {"Ascend910B", "ascend910b"}, {"Ascend310P", "ascend310p"}};
+    for (const auto& family : kFamilies) {
+        if (name.rfind(family[0], 0) != 0) continue;
+        const npu_sim::Profile* own = npu_sim::find_profile(name.c_str());
+        return {family[1], own ? own : npu_sim::find_profile(family[1])};
+    }
+    return {name, nullptr};
+}
+
+// One instruction set and one UB: their kernels are compiled once.
+std::string kernel_soc(const Chip& chip) { return chip.profile->arch == 220 ? "ascend910b" : chip.soc; }
+
+struct Failure {
+    aclnnStatus status;
+    std::string text;
+};
+
+}  // namespace
+
+struct OpCall::Parts {
+    std::string type;
+    std::vector<const aclTensor*> inputs, outputs;
+    // An attribute as it was given; none where its default is meant.
+    struct Attr {
+        bool given = false;
+        std::vector<double> reals;
+        std::vector<int64_t> integers;
+        std::string text;
+    };
+    std::vector<Attr> attrs;
+
+    // Found while the call is prepared.
+    OpRecord def;
+    Chip chip;
+    Node node;
+    std::vector<const aclTensor*> tensors;  // inputs, then outputs that are no inputs
+    std::vector<const ParamRecord*> params;
+
+    [[noreturn]] void refuse(aclnnStatus status, const std::string& text) const {
+        throw Failure{status, "[" + type + "] " + text};
+    }
+    void read_definition();
+    void require_tensors();
+    void make_node();
+    void add_attrs();
+    void tile();
+    void infer();
+    std::string find_column() const;
+    void check_strides_told() const;
+    std::vector<DeviceView> views() const;
+    bool packs(const ParamRecord& p) const;
+    bool is_written(const ParamRecord& input) const;
+    aclOpExecutor* executor(const std::string& column, uint64_t workspace_bytes) const;
+};
+
+OpCall::OpCall(const char* op_type) : parts_(new Parts) { parts_->type = op_type; }
+OpCall::~OpCall() = default;
+void OpCall::input(const aclTensor* tensor) { parts_->inputs.push_back(tensor); }
+void OpCall::output(const aclTensor* tensor) { parts_->outputs.push_back(tensor); }
+void OpCall::attr(int64_t value) { parts_->attrs.push_back({true, {}, {value}, {}}); }
+void OpCall::attr(double value) { parts_->attrs.push_back({true, {value}, {}, {}}); }
+void OpCall::attr(bool value) { parts_->attrs.push_back({true, {}, {value}, {}}); }
+void OpCall::attr(const char* value) { parts_->attrs.push_back({value != nullptr, {}, {}, value ? value : ""}); }
+void OpCall::attr(const aclIntArray* values) {
+    parts_->attrs.push_back({values != nullptr, {}, values ? values->values : std::vector<int64_t>(), {}});
+}
+void OpCall::attr(const aclFloatArray* values) {
+    Parts::Attr a{values != nullptr, {}, {}, {}};
+    if (values) a.reals.assign(values->values.begin(), values->values.end());
+    parts_->attrs.push_back(std::move(a));
+}
+void OpCall::attr(const aclBoolArray* values) {
+    Parts::Attr a{values != nullptr, {}, {}, {}};
+    if (values) a.integers.assign(values->values.begin(), values->values.end());
+    parts_->attrs.push_back(std::move(a));
+}
+
+void OpCall::Parts::read_definition() {
+    const char* name = soc_name();
+    chip = find_chip(name ? name : "");
+    if (!chip.profile) refuse(kBadArgument, "soc must be a simulated chip but got " + chip.soc + ".");
+    if (!DefReader::read(type, chip.soc, &def))
+        refuse(kNoKernel, "soc must be one that the operator is defined for but got " + chip.soc + ".");
+}
+
+void OpCall::Parts::require_tensors() {
+    auto take = [&](const ParamRecord& p, const aclTensor* t) {
+        if (!t && p.param_type != ops::OPTIONAL) refuse(kNullPointer, p.name + " must be a tensor but got NULL.");
+        if (t && t->shape.size() != t->strides.size())
+            refuse(kBadArgument, p.name + " must have a stride a dimension but got " + list_text(t->strides) +
+                                     " for shape " + list_text(t->shape) + ".");
+        if (t && t->shape.size() > gert::Shape::kMaxDimNum)
+            refuse(kBadArgument,
+                   p.name + " must have at most 25 dimensions but got " + std::to_string(t->shape.size()) + ".");
+        tensors.push_back(t);
+        params.push_back(&p);
+    };
+    for (size_t i = 0; i < def.inputs.size(); ++i) take(def.inputs[i], inputs.at(i));
+    size_t given = 0;
+    for (size_t i = 0; i < def.outputs.size(); ++i)
+        if (def.input_of_output(i) < 0) take(def.outputs[i], outputs.at(given++));
+    for (size_t i = 0; i < def.attrs.size(); ++i)
+        if (!attrs.at(i).given && !def.attrs[i].has_default)
+            refuse(kNullPointer, def.attrs[i].name + " must be given but got NULL.");
+}
+
+void OpCall::Parts::make_node() {
+    node.type = type;
+    node.platform.profile = chip.profile;
+    auto of = [](const aclTensor* t) {
+        return t ? Node::tensor(static_cast<ge::DataType>(t->dtype), t->shape) : Node::Tensor();
+    };
+    for (size_t i = 0; i < def.inputs.size(); ++i) node.inputs.push_back(of(tensors[i]));
+    size_t given = def.inputs.size();
+    for (size_t i = 0; i < def.outputs.size(); ++i) {
+        int same = def.input_of_output(i);
+        node.outputs.push_back(of(same < 0 ? tensors[given++] : tensors[static_cast<size_t>(same)]));
+    }
+    add_attrs();
+}
+
+void OpCall::Parts::add_attrs() {
+    for (size_t i = 0; i < def.attrs.size(); ++i) {
+        const AttrRecord& a = def.attrs[i];
+        std::vector<double> reals = attrs[i].given ? attrs[i].reals : a.default_numbers;
+        std::vector<int64_t> integers = attrs[i].integers;
+        if (!attrs[i].given) integers.assign(reals.begin(), reals.end());
+        std::vector<float> floats(reals.begin(), reals.end());
+        std::vector<uint8_t> bools(integers.begin(), integers.end());
+        switch (a.type) {
+            case ops::AttrDataType::ATTR_DT_BOOL:
+                node.add_attr(integers.at(0) != 0);
+                break;
+            case ops::AttrDataType::ATTR_DT_FLOAT:
+                node.add_attr(floats.at(0));
+                break;
+            case ops::AttrDataType::ATTR_DT_INT:
+                node.add_attr(integers.at(0));
+                break;
+            case ops::AttrDataType::ATTR_DT_STR:
+                node.add_attr_text(attrs[i].given ? attrs[i].text : a.default_text);
+                break;
+            case ops::AttrDataType::ATTR_DT_LIST_BOOL:
+                node.add_attr_list(bools.data(), bools.size());
+                break;
+            case ops::AttrDataType::ATTR_DT_LIST_FLOAT:
+                node.add_attr_list(floats.data(), floats.size());
+                break;
+            case ops::AttrDataType::ATTR_DT_LIST_INT:
+                node.add_attr_list(integers.data(), integers.size());
+                break;
+        }
+    }
+}
+
+// CANN looks for a kernel of these types first. Here the operator speaks first, whose own words say more.
+void OpCall::Parts::tile() {
+    auto function = find_functions(type).tiling;
+    if (!function) refuse(kTilingFailed, "tiling must be registered but got none.");
+    take_logged_error();
+    if (node.tile(function) == ge::GRAPH_SUCCESS) {
+        if (node.block_dim == 0 || node.tiling.GetDataSize() == 0)
+            refuse(kTilingFailed, "tiling must set a block count and data but got neither or one of them.");
+        return;
+    }
+    std::string said = take_logged_error();
+    if (said.empty()) refuse(kTilingFailed, "tiling must succeed but got a failure that it does not explain.");
+    throw Failure{kTilingFailed, said};
+}
+
+// What the operator says of its outputs must be what they are.
+void OpCall::Parts::infer() {
+    const OpFunctions& functions = find_functions(type);
+    if (!functions.infer_shape || !functions.infer_data_type)
+        refuse(kInferShapeFailed, "shape and type of the outputs must be registered but got none.");
+    std::vector<Node::Tensor> given = node.outputs;
+    for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});
+    bool ok = node.infer_shape(functions.infer_shape) == ge::GRAPH_SUCCESS &&
+              node.infer_data_type(functions.infer_data_type) == ge::GRAPH_SUCCESS;
+    if (!ok) refuse(kInferShapeFailed, "shape and type of the outputs must follow from the inputs but got a failure.");
+    for (size_t i = 0; i < given.size(); ++i) {
+        const gert::Shape &says = node.outputs[i].shape.GetOriginShape(), &is = given[i].shape.GetOriginShape();
+        std::string name = def.outputs[i].name;
+        if (says != is)
+            refuse(kBadArgument, name + " must have shape " + list_text(sizes_of(says)) + " but got " +
+                                     list_text(sizes_of(is)) + ".");
+        if (node.outputs[i].desc.GetDataType() != given[i].desc.GetDataType())
+            refuse(kBadArgument, name + " must be " + type_name(node.outputs[i].desc.GetDataType()) + " but got " +
+                                     type_name(given[i].desc.GetDataType()) + ".");
+    }
+    node.outputs = std::move(given);
+}
+
+// The types of a kernel's arguments, as its name has them.
+std::string OpCall::Parts::find_column() const {
+    for (size_t column = 0; column < def.columns(); ++column) {
+        std::string name;
+        bool fits = true;
+        for (size_t i = 0; i < tensors.size(); ++i) {
+            ge::DataType type_of_column = params[i]->types.at(column);
+            fits = fits && (!tensors[i] || tensors[i]->dtype == type_of_column);
+            const TypeRow* row = find_type(type_of_column);
+            name += (i ? "_" : "") + std::string(row ? row->kernel : "unknown");
+        }
+        if (fits) return name;
+    }
+    std::string got;
+    for (size_t i = 0; i < tensors.size(); ++i)
+        if (tensors[i]) got += (got.empty() ? "" : ", ") + params[i]->name + " " + type_name(tensors[i]->dtype);
+    refuse(kBadArgument, "tensors must have the types of one of its kernels on " + chip.soc + " but got " + got + ".");
+}
+
+// Framework's rule: where one input is made contiguous, all are that do not say otherwise.
+bool OpCall::Parts::packs(const ParamRecord& p) const {
+    bool any =
+        std::any_of(def.inputs.begin(), def.inputs.end(), [](const ParamRecord& i) { return i.auto_contiguous; });
+    bool is_input = std::any_of(def.inputs.begin(), def.inputs.end(), [&](const ParamRecord& i) { return &i == &p; });
+    return any && is_input && !p.ignore_contiguous;
+}
+
+bool OpCall::Parts::is_written(const ParamRecord& input) const {
+    return std::any_of(def.outputs.begin(), def.outputs.end(),
+                       [&](const ParamRecord& o) { return o.name == input.name; });
+}
+
+// A tiling does not see strides. An operator that takes them as an attribute `strides` is told the truth
+// or nothing: those of every input that may be a view, then of every output that is no input.
+void OpCall::Parts::check_strides_told() const {
+    for (size_t a = 0; a < def.attrs.size(); ++a) {
+        if (def.attrs[a].name != "strides" || def.attrs[a].type != ops::AttrDataType::ATTR_DT_LIST_INT) continue;
+        size_t at = 0;
+        const std::vector<int64_t>& told = attrs[a].integers;
+        for (size_t i = 0; i < tensors.size(); ++i) {
+            bool is_input = i < def.inputs.size();
+            if (!tensors[i] || (is_input && !params[i]->ignore_contiguous)) continue;
+            const std::vector<int64_t>& shape = tensors[i]->shape;
+            std::vector<int64_t> expected(shape.size());
+            int64_t step = 1;
+            for (size_t d = shape.size(); d-- > 0; step *= shape[d]) expected[d] = step;
+            for (size_t d = 0; d < shape.size() && !told.empty(); ++d) expected[d] = told.at(at++);
+            for (size_t d = 0; d < shape.size(); ++d)
+                if (shape[d] != 1 && expected[d] != tensors[i]->strides[d])
+                    refuse(kBadArgument, "strides must be those of " + params[i]->name + ", " +
+                                             list_text(tensors[i]->strides) + ", but got " + list_text(expected) + ".");
+        }
+    }
+}
+
+std::vector<DeviceView> OpCall::Parts::views() const {
+    std::vector<DeviceView> all(tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        if (!tensors[i]) continue;
+        const aclTensor& t = *tensors[i];
+        DeviceView& v = all[i];
+        v.name = params[i]->name;
+        v.shape = t.shape;
+        v.strides = t.strides;
+        v.item_bytes = find_type(t.dtype)->bytes;
+        v.first = static_cast<char*>(t.data) + t.offset * v.item_bytes;
+        if (!v.find_span())
+            refuse(kBadArgument, v.name + " must fit into memory but got shape " + list_text(t.shape) + ".");
+        void* begin = nullptr;
+        uint64_t bytes = 0;
+        bool inside = v.empty() || (find_allocation(v.low, &begin, &bytes) && v.low >= begin &&
+                                    v.high <= static_cast<char*>(begin) + bytes);
+        if (!inside)
+            refuse(kBadArgument, v.name + " must lie inside one allocation of device memory but got other memory.");
+        if (!v.contiguous() && !params[i]->ignore_contiguous && !packs(*params[i]) && i < def.inputs.size())
+            refuse(kBadArgument, v.name + " must be contiguous but got strides " + list_text(t.strides) + ".");
+    }
+    for (size_t out = 0; out < all.size(); ++out) {
+        bool is_output = out >= def.inputs.size();
+        if (!is_output && !is_written(*params[out])) continue;
+        for (size_t i = 0; i < all.size(); ++i) {
+            if (i == out || (i > out && is_output)) continue;
+            bool is_itself = is_output && i < def.inputs.size() && all[out].same_as(all[i]);
+            if (!is_itself && all[out].shares_memory_with(all[i]))
+                refuse(kBadArgument, all[out].name + " must be an input itself or share no memory with " + all[i].name +
+                                         " but got memory shared in part.");
+        }
+    }
+    return all;
+}
+
+namespace {
+
+// Everything the second phase needs, and nothing that may be gone by then.
+struct Prepared {
+    std::string type, chip, entry_name;
+    void* entry;
+    std::vector<DeviceView> views;  // of the tensors that are there
+    std::vector<int> arguments;     // of the kernel: a view, or -1
+    std::vector<int32_t> roles;     // of the views
+    std::vector<bool> packed;
+    uint64_t workspace_bytes;         // that the caller brings
+    uint64_t kernel_workspace_bytes;  // of it, the kernel's own
+    uint32_t block_dim;
+    uint64_t tiling_key;
+    std::vector<uint8_t> tiling;
+
+    int32_t run(void* workspace, uint64_t given_bytes) {
+        if (given_bytes < workspace_bytes || (workspace_bytes && !workspace)) {
+            set_error("[" + type + "] workspace must have " + std::to_string(workspace_bytes) + " bytes but got " +
+                      std::to_string(workspace ? given_bytes : 0) + ".");
+            return kBadArgument;
+        }
+        std::vector<DeviceView> copies(views.size());
+        std::vector<npu_sim_memory> memories;
+        for (size_t i = 0; i < views.size(); ++i) {
+            if (packed[i]) copies[i] = views[i].packed_copy();
+            const DeviceView& v = packed[i] ? copies[i] : views[i];
+            memories.push_back({v.name.c_str(), v.low, static_cast<uint64_t>(v.high - v.low), roles[i]});
+        }
+        std::vector<npu_sim_arg> args;
+        for (int i : arguments) {
+            if (i < 0) {
+                args.push_back({-1, 0});
+                continue;
+            }
+            const DeviceView& v =
+                packed[static_cast<size_t>(i)] ? copies[static_cast<size_t>(i)] : views[static_cast<size_t>(i)];
+            args.push_back({i, v.first - v.low});
+        }
+        npu_sim_launch launch = {};
+        launch.soc = chip.c_str();
+        launch.block_dim = block_dim;
+        launch.tiling_key = tiling_key;
+        launch.tiling = tiling.data();
+        launch.tiling_bytes = tiling.size();
+        launch.workspace_bytes = kernel_workspace_bytes;
+        int32_t status = npu_sim_run(entry, memories.data(), static_cast<int32_t>(memories.size()), args.data(),
+                                     static_cast<int32_t>(args.size()), &launch);
+        record_launch(type, npu_sim_report());
+        if (status == NPU_SIM_OK) return OK;
+        set_error("[" + type + "] kernel must keep the simulator's rules but got " + npu_sim_message());
+        return kKernelFailed;
+    }
+};
+
+}  // namespace
+
+aclOpExecutor* OpCall::Parts::executor(const std::string& column, uint64_t workspace_bytes) const {
+    auto call = std::make_shared<Prepared>();
+    call->entry_name = snake_case(type) + "__" + kernel_soc(chip) + "__" + column;
+    call->entry = npu_sim_find_kernel(call->entry_name.c_str());
+    if (!call->entry) {
+        const char* why = dlerror();
+        refuse(kNoKernel, "kernel must be compiled but got none (" + std::string(why ? why : call->entry_name) + ").");
+    }
+    call->type = type;
+    call->chip = chip.profile->name;
+    call->workspace_bytes = workspace_bytes;
+    const platform_ascendc::PlatformAscendC platform(const_cast<fe::PlatFormInfos*>(&node.platform));
+    call->kernel_workspace_bytes =
+        workspace_bytes - std::min<uint64_t>(workspace_bytes, platform.GetLibApiWorkSpaceSize());
+    call->block_dim = node.block_dim;
+    call->tiling_key = node.tiling_key;
+    call->tiling.assign(node.tiling_bytes.begin(),
+                        node.tiling_bytes.begin() + static_cast<std::ptrdiff_t>(node.tiling.GetDataSize()));
+
+    std::vector<DeviceView> all = views();
+    std::vector<int> place(all.size(), -1);  // of a tensor's view among those of the launch
+    auto add = [&](size_t tensor, int32_t role) {
+        place[tensor] = static_cast<int>(call->views.size());
+        call->packed.push_back(!all[tensor].contiguous() && packs(*params[tensor]));
+        call->views.push_back(all[tensor]);
+        call->roles.push_back(role);
+    };
+    for (size_t i = 0; i < def.inputs.size(); ++i) {
+        if (tensors[i]) add(i, NPU_SIM_IN);
+        call->arguments.push_back(place[i]);
+    }
+    size_t given = def.inputs.size();
+    for (size_t o = 0; o < def.outputs.size(); ++o) {
+        int same = def.input_of_output(o);
+        size_t tensor = same < 0 ? given++ : static_cast<size_t>(same);
+        for (size_t i = 0; i < def.inputs.size() && same < 0; ++i)
+            if (tensors[i] && all[tensor].same_as(all[i])) same = static_cast<int>(i);
+        if (same < 0) {
+            add(tensor, NPU_SIM_OUT);
+        } else {
+            place[tensor] = place[static_cast<size_t>(same)];
+            call->roles[static_cast<size_t>(place[tensor])] = NPU_SIM_INOUT;
+        }
+        call->arguments.push_back(place[tensor]);
+    }
+    return new aclOpExecutor{type, [call](void* workspace, uint64_t bytes) { return call->run(workspace, bytes); }};
+}
+
+aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor) {
+    Parts& p = *parts_;
+    if (executor) *executor = nullptr;
+    try {
+        if (!workspace_bytes) p.refuse(kNullPointer, "workspaceSize must be given but got NULL.");
+        if (!executor) p.refuse(kNullPointer, "executor must be given but got NULL.");
+        *workspace_bytes = 0;
+        p.read_definition();
+        p.require_tensors();
+        p.make_node();
+        p.tile();
+        p.infer();
+        std::string column = p.find_column();
+        p.check_strides_told();
+        uint64_t needed = p.node.workspaces.empty() ? 0 : p.node.workspaces[0];
+        *executor = p.executor(column, needed);
+        *workspace_bytes = needed;
+        return OK;
+    } catch (const Failure& failure) {
+        set_error(failure.text);
+        return failure.status;
+    } catch (const std::exception& e) {
+        set_error("[" + p.type + "] call must succeed but got " + e.what() + ".");
+        return kBadArgument;
+    }
+}
+
+aclnnStatus run_prepared(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, aclrtStream stream) {
+    if (!executor) {
+        set_error("[aclnn] executor must come from a first phase that succeeded but got NULL.");
+        return kNullPointer;
+    }
+    return launch(workspace, workspace_bytes, executor, stream);
+}
+
+}  // namespace npu_cann

@@ -1,0 +1,177 @@
+// The classes that a definition is written with: they note what they are told.
+#include "register/op_def.h"
+
+#include <cstdio>
+
+namespace ops {
+namespace {
+
+template <typename Def>
+Def& find_or_add(std::deque<Def>* all, const std::string& name, std::string Def::* member) {
+    for (Def& def : *all)
+        if (def.*member == name) return def;
+    all->emplace_back(name.c_str());
+    return all->back();
+}
+
+std::string number_text(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", value);
+    return text;
+}
+
+template <typename T, typename Spell>
+std::string list_text(const std::vector<T>& values, Spell spell) {
+    std::string text = "[";
+    for (size_t i = 0; i < values.size(); ++i) text += (i ? "," : "") + spell(values[i]);
+    return text + "]";
+}
+
+const char* bool_text(bool value) { return value ? "true" : "false"; }
+
+}  // namespace
+
+OpParamDef::OpParamDef(const char* name) : name_(name) {}
+OpParamDef& OpParamDef::ParamType(Option param_type) {
+    param_type_ = param_type;
+    return *this;
+}
+OpParamDef& OpParamDef::DataType(std::vector<ge::DataType> types) {
+    types_ = std::move(types);
+    return *this;
+}
+OpParamDef& OpParamDef::Format(std::vector<ge::Format> formats) {
+    formats_ = std::move(formats);
+    return *this;
+}
+OpParamDef& OpParamDef::FormatList(std::vector<ge::Format> formats) { return Format(std::move(formats)); }
+OpParamDef& OpParamDef::UnknownShapeFormat(std::vector<ge::Format>) { return *this; }
+OpParamDef& OpParamDef::IgnoreContiguous(void) {
+    ignore_contiguous_ = true;
+    return *this;
+}
+OpParamDef& OpParamDef::AutoContiguous() {
+    auto_contiguous_ = true;
+    return *this;
+}
+
+OpAttrDef::OpAttrDef(const char* name) : name_(name) {}
+OpAttrDef& OpAttrDef::AttrType(Option attr_type) {
+    required_ = attr_type != Option::OPTIONAL;
+    return *this;
+}
+OpAttrDef& OpAttrDef::set(AttrDataType type, std::string default_text, std::vector<double> default_numbers) {
+    type_ = type;
+    has_default_ = true;
+    default_text_ = std::move(default_text);
+    default_numbers_ = std::move(default_numbers);
+    return *this;
+}
+OpAttrDef& OpAttrDef::Bool(void) {
+    type_ = AttrDataType::ATTR_DT_BOOL;
+    return *this;
+}
+OpAttrDef& OpAttrDef::Bool(bool value) {
+    return set(AttrDataType::ATTR_DT_BOOL, bool_text(value), {value ? 1.0 : 0.0});
+}
+OpAttrDef& OpAttrDef::Float(void) {
+    type_ = AttrDataType::ATTR_DT_FLOAT;
+    return *this;
+}
+OpAttrDef& OpAttrDef::Float(float value) { return set(AttrDataType::ATTR_DT_FLOAT, number_text(value), {value}); }
+OpAttrDef& OpAttrDef::Int(void) {
+    type_ = AttrDataType::ATTR_DT_INT;
+    return *this;
+}
+OpAttrDef& OpAttrDef::Int(int64_t value) {
+    return set(AttrDataType::ATTR_DT_INT, std::to_string(value), {static_cast<double>(value)});
+}
+OpAttrDef& OpAttrDef::String(void) {
+    type_ = AttrDataType::ATTR_DT_STR;
+    return *this;
+}
+OpAttrDef& OpAttrDef::String(const char* value) { return set(AttrDataType::ATTR_DT_STR, value, {}); }
+OpAttrDef& OpAttrDef::ListBool(void) {
+    type_ = AttrDataType::ATTR_DT_LIST_BOOL;
+    return *this;
+}
+OpAttrDef& OpAttrDef::ListBool(std::vector<bool> value) {
+    return set(AttrDataType::ATTR_DT_LIST_BOOL, list_text(value, [](bool v) { return std::string(bool_text(v)); }),
+               {value.begin(), value.end()});
+}
+OpAttrDef& OpAttrDef::ListFloat(void) {
+    type_ = AttrDataType::ATTR_DT_LIST_FLOAT;
+    return *this;
+}
+OpAttrDef& OpAttrDef::ListFloat(std::vector<float> value) {
+    return set(AttrDataType::ATTR_DT_LIST_FLOAT, list_text(value, [](float v) { return number_text(v); }),
+               {value.begin(), value.end()});
+}
+OpAttrDef& OpAttrDef::ListInt(void) {
+    type_ = AttrDataType::ATTR_DT_LIST_INT;
+    return *this;
+}
+OpAttrDef& OpAttrDef::ListInt(std::vector<int64_t> value) {
+    return set(AttrDataType::ATTR_DT_LIST_INT, list_text(value, [](int64_t v) { return std::to_string(v); }),
+               {value.begin(), value.end()});
+}
+
+OpParamDef& OpAICoreConfig::Input(const char* name) { return find_or_add(&inputs_, name, &OpParamDef::name_); }
+OpParamDef& OpAICoreConfig::Output(const char* name) { return find_or_add(&outputs_, name, &OpParamDef::name_); }
+OpAICoreConfig& OpAICoreConfig::ExtendCfgInfo(const char* key, const char* value) {
+    items_[key] = value;
+    return *this;
+}
+OpAICoreConfig& OpAICoreConfig::DynamicCompileStaticFlag(bool flag) {
+    return ExtendCfgInfo("dynamicCompileStatic.flag", bool_text(flag));
+}
+OpAICoreConfig& OpAICoreConfig::DynamicFormatFlag(bool flag) {
+    return ExtendCfgInfo("dynamicFormat.flag", bool_text(flag));
+}
+OpAICoreConfig& OpAICoreConfig::DynamicRankSupportFlag(bool flag) {
+    return ExtendCfgInfo("dynamicRankSupport.flag", bool_text(flag));
+}
+OpAICoreConfig& OpAICoreConfig::DynamicShapeSupportFlag(bool flag) {
+    return ExtendCfgInfo("dynamicShapeSupport.flag", bool_text(flag));
+}
+OpAICoreConfig& OpAICoreConfig::NeedCheckSupportFlag(bool flag) {
+    return ExtendCfgInfo("needCheckSupport.flag", bool_text(flag));
+}
+OpAICoreConfig& OpAICoreConfig::PrecisionReduceFlag(bool flag) {
+    return ExtendCfgInfo("precision_reduce.flag", bool_text(flag));
+}
+
+OpAICoreDef& OpAICoreDef::SetTiling(gert::OpImplRegisterV2::TilingKernelFunc function) {
+    tiling_ = function;
+    return *this;
+}
+// What a SoC has without a configuration of its own: kernels for static shapes, too.
+OpAICoreDef& OpAICoreDef::AddConfig(const char* soc) {
+    OpAICoreConfig config;
+    config.DynamicCompileStaticFlag(true)
+        .DynamicFormatFlag(true)
+        .DynamicRankSupportFlag(true)
+        .DynamicShapeSupportFlag(true)
+        .NeedCheckSupportFlag(false)
+        .PrecisionReduceFlag(true);
+    return AddConfig(soc, config);
+}
+OpAICoreDef& OpAICoreDef::AddConfig(const char* soc, OpAICoreConfig& aicore_config) {
+    configs_[soc] = aicore_config;
+    return *this;
+}
+
+OpDef::OpDef(const char* type) : type_(type) {}
+OpParamDef& OpDef::Input(const char* name) { return find_or_add(&inputs_, name, &OpParamDef::name_); }
+OpParamDef& OpDef::Output(const char* name) { return find_or_add(&outputs_, name, &OpParamDef::name_); }
+OpAttrDef& OpDef::Attr(const char* name) { return find_or_add(&attrs_, name, &OpAttrDef::name_); }
+OpDef& OpDef::SetInferShape(gert::OpImplRegisterV2::InferShapeKernelFunc function) {
+    infer_shape_ = function;
+    return *this;
+}
+OpDef& OpDef::SetInferDataType(gert::OpImplRegisterV2::InferDataTypeKernelFunc function) {
+    infer_data_type_ = function;
+    return *this;
+}
+
+}  // namespace ops

@@ -1,0 +1,17 @@
+// The part of CANN's acl that the operators' example uses.
+#pragma once
+
+#include "acl/acl_base.h"
+#include "acl/acl_rt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+aclError aclInit(const char *configPath);
+aclError aclFinalize();
+const char *aclGetRecentErrMsg();
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,15 @@
+// aclnn's handles and what stands around its calls.
+#pragma once
+
+#include "aclnn/acl_meta.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+aclnnStatus aclnnInit(const char *configPath);
+aclnnStatus aclnnFinalize();
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,36 @@
+// What every context of a call tells: types and attributes.
+//
+// An index without another word counts the tensors of this call: an optional input that is absent has
+// none. An ir_index counts the inputs of the definition.
+#pragma once
+
+#include <cstddef>
+
+#include "exe_graph/runtime/compute_node_info.h"
+#include "exe_graph/runtime/runtime_attrs.h"
+#include "exe_graph/runtime/storage_shape.h"
+#include "graph/ge_error_codes.h"
+
+namespace npu_cann {
+struct Node;
+}
+
+namespace gert {
+
+class ExtendedKernelContext {
+public:
+    const CompileTimeTensorDesc* GetInputDesc(const size_t index) const;
+    const CompileTimeTensorDesc* GetOptionalInputDesc(const size_t ir_index) const;
+    const CompileTimeTensorDesc* GetRequiredInputDesc(const size_t ir_index) const;
+    const CompileTimeTensorDesc* GetOutputDesc(const size_t index) const;
+    size_t GetComputeNodeInputNum() const;
+    size_t GetComputeNodeOutputNum() const;
+    const RuntimeAttrs* GetAttrs() const;
+    const ge::char_t* GetNodeType() const;
+    const ge::char_t* GetNodeName() const;
+
+protected:
+    npu_cann::Node* node_ = nullptr;
+};
+
+}  // namespace gert

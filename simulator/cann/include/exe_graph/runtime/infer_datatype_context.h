@@ -1,0 +1,17 @@
+// What tells an output's type from those of the inputs. DT_UNDEFINED: there is no such tensor.
+#pragma once
+
+#include "exe_graph/runtime/extended_kernel_context.h"
+
+namespace gert {
+
+class InferDataTypeContext : public ExtendedKernelContext {
+public:
+    ge::DataType GetInputDataType(const size_t index) const;
+    ge::DataType GetOptionalInputDataType(const size_t ir_index) const;
+    ge::DataType GetRequiredInputDataType(const size_t ir_index) const;
+    ge::DataType GetOutputDataType(const size_t index) const;
+    ge::graphStatus SetOutputDataType(const size_t index, const ge::DataType data_type);
+};
+
+}  // namespace gert

@@ -1,0 +1,47 @@
+// An operator's attributes of one call, in the order in which its definition names them. A float is a
+// float32 here, whatever the caller's was.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "exe_graph/runtime/continuous_vector.h"
+
+namespace npu_cann {
+struct Node;
+}
+
+namespace gert {
+
+// Null where there is no such attribute. Who asks for another type than the attribute has gets its
+// bytes, as in CANN.
+class RuntimeAttrs {
+public:
+    template <typename T>
+    const T* GetAttrPointer(size_t index) const {
+        return static_cast<const T*>(GetPointerByIndex(index));
+    }
+    const int64_t* GetInt(const size_t index) const { return GetAttrPointer<int64_t>(index); }
+    const float* GetFloat(const size_t index) const { return GetAttrPointer<float>(index); }
+    const bool* GetBool(const size_t index) const { return GetAttrPointer<bool>(index); }
+    const char* GetStr(const size_t index) const { return GetAttrPointer<char>(index); }
+    const TypedContinuousVector<int64_t>* GetListInt(const size_t index) const {
+        return GetAttrPointer<TypedContinuousVector<int64_t>>(index);
+    }
+    const TypedContinuousVector<float>* GetListFloat(const size_t index) const {
+        return GetAttrPointer<TypedContinuousVector<float>>(index);
+    }
+    size_t GetAttrNum() const;
+
+    RuntimeAttrs(const RuntimeAttrs&) = delete;
+    RuntimeAttrs& operator=(const RuntimeAttrs&) = delete;
+
+private:
+    friend struct npu_cann::Node;
+    RuntimeAttrs() = default;
+    const void* GetPointerByIndex(size_t index) const;
+
+    const npu_cann::Node* node_ = nullptr;
+};
+
+}  // namespace gert

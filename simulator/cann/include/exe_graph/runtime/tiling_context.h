@@ -1,0 +1,40 @@
+// What a tiling sees and sets. As in CANN 8.1 there is no stride among it, no address and, but of
+// inputs it depends on, no value.
+#pragma once
+
+#include "exe_graph/runtime/extended_kernel_context.h"
+#include "exe_graph/runtime/tiling_data.h"
+
+namespace fe {
+class PlatFormInfos;
+}
+
+namespace gert {
+
+class TilingContext : public ExtendedKernelContext {
+public:
+    const StorageShape* GetInputShape(const size_t index) const;
+    const StorageShape* GetOptionalInputShape(const size_t ir_index) const;
+    const StorageShape* GetRequiredInputShape(const size_t ir_index) const;
+    const StorageShape* GetOutputShape(const size_t index) const;
+
+    ge::graphStatus SetTilingKey(const uint64_t tiling_key);
+    uint64_t GetTilingKey() const;
+    ge::graphStatus SetBlockDim(const uint32_t block_dim);
+    uint32_t GetBlockDim() const;
+    TilingData* GetRawTilingData();
+    // Null where the operator's tiling data have no room for a T.
+    template <typename T>
+    auto GetTilingData() -> T* {
+        TilingData* data = GetRawTilingData();
+        if (data == nullptr || data->GetCapacity() < sizeof(T)) return nullptr;
+        data->SetDataSize(sizeof(T));
+        return static_cast<T*>(data->GetData());
+    }
+    // Room for so many workspaces' sizes.
+    size_t* GetWorkspaceSizes(const size_t workspace_count);
+    size_t GetWorkspaceNum() const;
+    fe::PlatFormInfos* GetPlatformInfo() const;
+};
+
+}  // namespace gert

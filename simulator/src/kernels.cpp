@@ -1,0 +1,43 @@
+// Where compiled kernels are found: each is a library of its own.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "simulator/include/npu_sim.h"
+
+namespace {
+
+// Libraries of kernels that stand for the built-in ones: a changed kernel is tried without a
+// rebuild. Paths, separated by colons.
+constexpr const char* kOverride = "NPU_ROPE_SIM_KERNELS";
+
+void* find_override(const char* entry) {
+    const char* list = std::getenv(kOverride);
+    for (const char* p = list ? list : ""; *p;) {
+        const size_t n = std::strcspn(p, ":");
+        const std::string path(p, n);
+        p += n + (p[n] != 0);
+        // Not closed: the entry is called later, and a second dlopen of a path is free.
+        void* library = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+        if (void* found = library ? dlsym(library, entry) : nullptr) return found;
+    }
+    return nullptr;
+}
+
+// Where cmake/NpuRopeSim.cmake puts a kernel: in a library of its own, beside this one.
+std::string kernel_path(const char* entry) {
+    Dl_info info = {};
+    dladdr(reinterpret_cast<void*>(&kernel_path), &info);
+    const std::string self = info.dli_fname ? info.dli_fname : "";
+    return self.substr(0, self.rfind('/') + 1) + "npu_rope_sim_kernels/" + entry + ".so";
+}
+
+}  // namespace
+
+extern "C" void* npu_sim_find_kernel(const char* entry) {
+    if (void* found = find_override(entry)) return found;
+    void* library = dlopen(kernel_path(entry).c_str(), RTLD_LAZY | RTLD_LOCAL);
+    return library ? dlsym(library, entry) : nullptr;
+}
