@@ -63,11 +63,15 @@ function(npu_rope_add_cann_package)
   endforeach()
   foreach(soc IN LISTS socs)
     list(APPEND descriptions "${generated}/aic-${soc}-ops-info.json")
+    set(config "${opp}/op_impl/ai_core/tbe/config/${soc}")
+    list(APPEND copy_descriptions COMMAND ${CMAKE_COMMAND} -E make_directory "${config}"
+      COMMAND ${CMAKE_COMMAND} -E copy "${generated}/aic-${soc}-ops-info.json" "${config}")
   endforeach()
   add_custom_command(OUTPUT ${headers} ${sources} ${descriptions}
     COMMAND ${CMAKE_COMMAND} -E make_directory "${generated}" "${opp}/op_api/include"
     COMMAND npu_rope_op_build "${generated}"
     COMMAND ${CMAKE_COMMAND} -E copy ${headers} "${opp}/op_api/include"
+    ${copy_descriptions}
     DEPENDS npu_rope_op_build VERBATIM)
 
   # The functions of simulator/cann/runtime/objects.h come from the process's CANN runtime: the simulated

@@ -1,0 +1,229 @@
+"""The simulated operator package through ctypes, as a program calls it: device memory, aclTensors, the two
+phases. The functions' parameters are read from the generated headers, so a call says them by name.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+import os
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npu_rope import native_sim
+from npu_rope.native import library_folders
+
+ROOT = Path(__file__).resolve().parents[2]
+INCLUDE = ROOT / "simulator" / "cann" / "include"
+TYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "float64": 11, "bfloat16": 27}
+OK = 0
+
+
+class Refused(Exception):
+    """A phase that failed: its status, and aclGetRecentErrMsg's sentence."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def package_folder() -> Path:
+    """Where the package was built or installed: the root of op_api/ and op_impl/."""
+    for folder in library_folders():
+        if (folder / "simcann_opp" / "op_api" / "lib" / "libcust_opapi.so").exists():
+            return folder / "simcann_opp"
+    raise FileNotFoundError(f"no simcann_opp among {[str(f) for f in library_folders()]}")
+
+
+def build_double(folder: Path) -> Path:
+    library = folder / "libruntime_double.so"
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", f"-I{ROOT}"]
+    source = ROOT / "tests" / "cann" / "runtime_double.cpp"
+    subprocess.run([*compiler, *flags, str(source), "-o", str(library)], check=True)
+    return library
+
+
+@dataclass(frozen=True)
+class Parameter:
+    type: str
+    name: str
+
+
+def declared(text: str, function: str) -> list[Parameter]:
+    """A function's parameters, from a header."""
+    found = re.search(rf"\b{function}\(\s*(.*?)\)\s*;", text, re.DOTALL)
+    assert found is not None, f"{function} is not declared"
+    parameters = []
+    for part in found[1].split(","):
+        type_, name = re.fullmatch(r"\s*(.*?)\s*(\w+)\s*", part, re.DOTALL).groups()  # type: ignore[union-attr]
+        parameters.append(Parameter(re.sub(r"\s*\*", "*", type_), name))
+    return parameters
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
+
+
+@dataclass
+class Tensor:
+    """A view of device memory, and the NumPy view of which it is the copy."""
+
+    array: Any
+    base: Any  # the array that owns array's memory
+    memory: int
+    handle: int
+
+
+@dataclass
+class Device:
+    """The package on the test's runtime."""
+
+    double: C.CDLL
+    opapi: C.CDLL
+    headers: str
+    memories: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, double: Path) -> Device:
+        native_sim.load()  # the simulator, once a process
+        runtime = C.CDLL(str(double), C.RTLD_GLOBAL)
+        for name in ("aclGetRecentErrMsg", "double_launched", "double_report"):
+            getattr(runtime, name).restype = C.c_char_p
+        for name in ("aclCreateTensor", "aclCreateIntArray"):
+            getattr(runtime, name).restype = C.c_void_p
+        folder = package_folder() / "op_api"
+        opapi = C.CDLL(str(folder / "lib" / "libcust_opapi.so"))
+        headers = "".join(p.read_text() for p in sorted((folder / "include").glob("*.h")))
+        return cls(runtime, opapi, headers)
+
+    def set_soc(self, name: str) -> None:
+        self.double.double_set_soc(name.encode())
+
+    def error(self) -> str:
+        return str(self.double.aclGetRecentErrMsg().decode())
+
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.double.double_report())
+        return report
+
+    # ---- memory ----------------------------------------------------------------------------------
+
+    def allocate(self, size: int) -> int:
+        memory = C.c_void_p()
+        assert self.double.aclrtMalloc(C.byref(memory), C.c_size_t(size), 0) == OK
+        assert memory.value is not None
+        return memory.value
+
+    def free(self, memory: int) -> None:
+        assert self.double.aclrtFree(C.c_void_p(memory)) == OK, "written outside an allocation"
+
+    def upload(self, array: Any) -> int:
+        """The memory of an array's owner in device memory; an owner is uploaded once."""
+        owner = owner_of(array)
+        key = owner.ctypes.data
+        if key not in self.memories:
+            self.memories[key] = self.allocate(max(owner.nbytes, 1))
+            C.memmove(self.memories[key], key, owner.nbytes)
+        return self.memories[key]
+
+    def download(self, array: Any) -> None:
+        owner = owner_of(array)
+        key = owner.ctypes.data
+        C.memmove(key, self.memories[key], owner.nbytes)
+
+    def forget(self) -> None:
+        for memory in self.memories.values():
+            self.free(memory)
+        self.memories.clear()
+
+    def tensor(self, array: Any) -> Tensor:
+        owner, memory = owner_of(array), self.upload(array)
+        item = array.itemsize
+        offset = (array.ctypes.data - owner.ctypes.data) // item
+        sizes, strides = dims(array.shape), dims([s // item for s in array.strides])
+        storage = dims([owner.nbytes // item])
+        handle = self.double.aclCreateTensor(
+            sizes, C.c_uint64(array.ndim), TYPES[array.dtype.name], strides, C.c_int64(offset), 2, storage,
+            C.c_uint64(1), C.c_void_p(memory),
+        )  # fmt: skip
+        return Tensor(array, owner, memory, handle)
+
+    def int_array(self, values: Any) -> int:
+        handle: int = self.double.aclCreateIntArray(dims(values), C.c_uint64(len(values)))
+        return handle
+
+    # ---- calls -----------------------------------------------------------------------------------
+
+    def parameters(self, op: str) -> list[Parameter]:
+        return declared(self.headers, f"aclnn{op}GetWorkspaceSize")
+
+    def prepare(self, op: str, given: dict[str, Any]) -> tuple[int, C.c_void_p]:
+        """The first phase: bytes of the workspace, and the executor."""
+        size, executor = C.c_uint64(), C.c_void_p()
+        arguments: list[Any] = []
+        handles: list[Any] = []
+        for p in self.parameters(op):
+            name = re.sub(r"_(optional|ref)$", "", snake(p.name))
+            if name == "workspace_size":
+                arguments.append(C.byref(size))
+            elif name == "executor":
+                arguments.append(C.byref(executor))
+            elif p.type.endswith("aclTensor*"):
+                array = given[name]
+                handles.append(None if array is None else self.tensor(array).handle)
+                arguments.append(C.c_void_p(handles[-1]))
+            elif p.type.endswith("aclIntArray*"):
+                values = given.get(name)
+                arguments.append(C.c_void_p(None if values is None else self.int_array(values)))
+            else:
+                arguments.append({"int64_t": C.c_int64, "double": C.c_double, "bool": C.c_bool}[p.type](given[name]))
+        status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
+        for handle in handles:  # the second phase does without them
+            if handle is not None:
+                self.double.aclDestroyTensor(C.c_void_p(handle))
+        if status != OK:
+            assert not executor.value
+            raise Refused(status, self.error())
+        return size.value, executor
+
+    def run(self, op: str, size: int, executor: C.c_void_p, *, less: int = 0) -> None:
+        workspace = self.allocate(size)
+        stream = C.c_void_p()
+        status = getattr(self.opapi, f"aclnn{op}")(C.c_void_p(workspace), C.c_uint64(size - less), executor, stream)
+        self.free(workspace)
+        if status != OK:
+            raise Refused(status, self.error())
+
+    def call(self, op: str, given: dict[str, Any]) -> None:
+        """Both phases on copies of NumPy views in device memory, written back to their owners."""
+        try:
+            self.run(op, *self.prepare(op, given))
+            for array in given.values():
+                if isinstance(array, np.ndarray):
+                    self.download(array)
+            assert self.double.double_guards_are_whole()
+        finally:
+            self.forget()
+
+
+def owner_of(array: Any) -> Any:
+    """The array that owns the memory; as_strided puts an object of its own between."""
+    while array.base is not None:
+        array = array.base
+    return array
+
+
+def dims(values: Any) -> Any:
+    return (C.c_int64 * len(values))(*values)
+
+
+def strides_of(*arrays: Any) -> list[int]:
+    """What the attribute `strides` says of these tensors."""
+    return [s // a.itemsize for a in arrays for s in a.strides]

@@ -1,0 +1,55 @@
+"""rope, rope_qk and rope_set_rows through the operator package, on NumPy views: what a binding has to do
+is done here. Attributes are float32 in CANN, whatever a caller says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from aclnn import Device, strides_of
+
+from npu_rope import RopeParams
+
+OPERATORS = {"rope": "NpuRope", "rope_qk": "NpuRopeQk", "rope_set_rows": "NpuRopeSetRows"}
+# Whose strides the attribute tells, in this order.
+VIEWS = {
+    "rope": ("x", "positions", "out"),
+    "rope_qk": ("q", "k", "positions", "q_out", "k_out"),
+    "rope_set_rows": ("x", "positions", "rows", "cache"),
+}
+FLOATS = ("freq_base", "freq_scale", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
+
+
+def in_float32(params: RopeParams) -> RopeParams:
+    """Attributes as CANN keeps them."""
+    return replace(params, **{name: float(np.float32(getattr(params, name))) for name in FLOATS})
+
+
+def attributes(params: RopeParams, forward: bool = True) -> dict[str, Any]:
+    return {
+        "n_dims": params.n_dims,
+        "mode": int(params.rope_mode),
+        "n_ctx_orig": params.n_ctx_orig,
+        **{name: getattr(params, name) for name in FLOATS},
+        "sections": params.sections,
+        "forward": forward,
+        "n_offs": params.n_offs,
+    }
+
+
+def arguments(op: str, tensors: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A call's tensors and attributes by the interface's names, with the strides."""
+    named = {"freq_factors": None, **tensors, **given}
+    views = [named[name] for name in VIEWS[op]]
+    if not all(v.flags.c_contiguous for v in views):
+        named.setdefault("strides", strides_of(*views))
+    if op != "rope_set_rows" and "q_out" in named:
+        named["q_out_out"], named["k_out_out"] = named.pop("q_out"), named.pop("k_out")
+    return named
+
+
+def call(device: Device, op: str, tensors: dict[str, Any], params: RopeParams, *, forward: bool = True) -> None:
+    """The operator on views of NumPy arrays, which it writes."""
+    device.call(OPERATORS[op], arguments(op, tensors, attributes(params, forward)))

@@ -1,0 +1,20 @@
+"""The simulated operator package on a runtime of the tests' own, once a process."""
+
+from __future__ import annotations
+
+import aclnn
+import pytest
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    """The package; its chip is set by each test."""
+    return aclnn.Device.open(aclnn.build_double(tmp_path_factory.mktemp("double")))
+
+
+@pytest.fixture
+def device(package):
+    """The package on Ascend910B1. A test's memory is freed, and its guards are looked at."""
+    package.set_soc("Ascend910B1")
+    yield package
+    package.forget()

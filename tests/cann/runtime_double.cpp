@@ -1,0 +1,153 @@
+// The least of a CANN runtime that the simulated operator package needs: a stand-in for libnpu_rope_cann
+// in these tests. Device memory is host memory with guard bytes around it; a stream runs what it is given
+// at once.
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "acl/acl.h"
+#include "aclnn/aclnn_base.h"
+#include "simulator/cann/runtime/objects.h"
+
+#pragma GCC visibility push(default)
+
+namespace {
+
+constexpr size_t kGuard = 512;
+constexpr int kGuardByte = 0xA5;
+
+std::map<char*, size_t> g_memory;  // first byte of each allocation, without guards
+std::string g_error, g_soc = "Ascend910B1", g_launched, g_report;
+int g_launches = 0, g_executors = 0;
+
+bool guards_are_whole(const char* first, size_t bytes) {
+    for (size_t i = 0; i < kGuard; ++i)
+        if (static_cast<unsigned char>(first[-1 - static_cast<std::ptrdiff_t>(i)]) != kGuardByte ||
+            static_cast<unsigned char>(first[bytes + i]) != kGuardByte)
+            return false;
+    return true;
+}
+
+}  // namespace
+
+namespace npu_cann {
+
+int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void*) {
+    std::unique_ptr<aclOpExecutor> own(executor);
+    ++g_executors;
+    return own->run(workspace, workspace_bytes);
+}
+
+void set_error(const std::string& text) { g_error = text; }
+
+bool find_allocation(const void* address, void** first, uint64_t* bytes) {
+    auto after = g_memory.upper_bound(static_cast<char*>(const_cast<void*>(address)));
+    if (after == g_memory.begin()) return false;
+    --after;
+    if (address >= after->first + after->second) return false;
+    *first = after->first;
+    *bytes = after->second;
+    return true;
+}
+
+const char* soc_name() { return g_soc.c_str(); }
+
+void record_launch(const std::string& operator_name, const std::string& simulator_report) {
+    ++g_launches;
+    g_launched = operator_name;
+    g_report = simulator_report;
+}
+
+}  // namespace npu_cann
+
+extern "C" {
+
+// For the tests.
+void double_set_soc(const char* name) { g_soc = name; }
+int double_launches() { return g_launches; }
+int double_executors() { return g_executors; }
+const char* double_launched() { return g_launched.c_str(); }
+const char* double_report() { return g_report.c_str(); }
+int double_guards_are_whole() {
+    for (const auto& [first, bytes] : g_memory)
+        if (!guards_are_whole(first, bytes)) return 0;
+    return 1;
+}
+
+aclError aclInit(const char*) { return ACL_SUCCESS; }
+aclError aclFinalize() { return ACL_SUCCESS; }
+const char* aclGetRecentErrMsg() { return g_error.c_str(); }
+aclnnStatus aclnnInit(const char*) { return OK; }
+aclnnStatus aclnnFinalize() { return OK; }
+aclError aclrtSetDevice(int32_t) { return ACL_SUCCESS; }
+aclError aclrtResetDevice(int32_t) { return ACL_SUCCESS; }
+aclError aclrtCreateStream(aclrtStream* stream) {
+    *stream = &g_launches;
+    return ACL_SUCCESS;
+}
+aclError aclrtDestroyStream(aclrtStream) { return ACL_SUCCESS; }
+aclError aclrtSynchronizeStream(aclrtStream) { return ACL_SUCCESS; }
+
+aclError aclrtMalloc(void** memory, size_t bytes, aclrtMemMallocPolicy) {
+    constexpr size_t kAlign = 512;
+    char* all = static_cast<char*>(std::aligned_alloc(kAlign, (bytes + 2 * kGuard + kAlign - 1) / kAlign * kAlign));
+    if (!all) return 1;
+    std::memset(all, kGuardByte, bytes + 2 * kGuard);
+    *memory = all + kGuard;
+    g_memory[all + kGuard] = bytes;
+    return ACL_SUCCESS;
+}
+aclError aclrtFree(void* memory) {
+    auto found = g_memory.find(static_cast<char*>(memory));
+    if (found == g_memory.end()) return 1;
+    const bool whole = guards_are_whole(found->first, found->second);
+    std::free(found->first - kGuard);
+    g_memory.erase(found);
+    return whole ? ACL_SUCCESS : 2;
+}
+aclError aclrtMemcpy(void* to, size_t most, const void* from, size_t bytes, aclrtMemcpyKind) {
+    if (bytes > most) return 1;
+    if (bytes) std::memcpy(to, from, bytes);
+    return ACL_SUCCESS;
+}
+
+aclTensor* aclCreateTensor(const int64_t* sizes, uint64_t ndim, aclDataType type, const int64_t* strides,
+                           int64_t offset, aclFormat format, const int64_t* storage, uint64_t storage_ndim,
+                           void* data) {
+    return new aclTensor{{sizes, sizes + ndim},
+                         {strides, strides + ndim},
+                         offset,
+                         {storage, storage + storage_ndim},
+                         type,
+                         format,
+                         data};
+}
+aclIntArray* aclCreateIntArray(const int64_t* values, uint64_t size) {
+    return new aclIntArray{{values, values + size}};
+}
+aclFloatArray* aclCreateFloatArray(const float* values, uint64_t size) {
+    return new aclFloatArray{{values, values + size}};
+}
+aclBoolArray* aclCreateBoolArray(const bool* values, uint64_t size) {
+    return new aclBoolArray{{values, values + size}};
+}
+aclnnStatus aclDestroyTensor(const aclTensor* tensor) {
+    delete tensor;
+    return OK;
+}
+aclnnStatus aclDestroyIntArray(const aclIntArray* array) {
+    delete array;
+    return OK;
+}
+aclnnStatus aclDestroyFloatArray(const aclFloatArray* array) {
+    delete array;
+    return OK;
+}
+aclnnStatus aclDestroyBoolArray(const aclBoolArray* array) {
+    delete array;
+    return OK;
+}
+
+}  // extern "C"

@@ -1,0 +1,395 @@
+// The definitions executed: what they register, how they read CANN's contexts, and that their tilings are
+// those of the pure tiling, byte for byte, for thousands of random calls.
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "op_host/dtype.h"
+#include "op_host/rope_tiling.h"
+#include "simulator/cann/host/def_reader.h"
+#include "simulator/cann/host/node.h"
+
+using namespace npu_rope;
+using npu_cann::DefReader;
+using npu_cann::Node;
+using npu_cann::OpRecord;
+
+namespace {
+
+const char* g_test = "";
+int g_failures = 0;
+
+#define CHECK(condition)                                                                     \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, g_test, #condition); \
+            ++g_failures;                                                                    \
+        }                                                                                    \
+    } while (0)
+
+void check_text(const std::string& got, const std::string& expected) {
+    if (got == expected) return;
+    std::fprintf(stderr, "%s: said\n  %s\ninstead of\n  %s\n", g_test, got.c_str(), expected.c_str());
+    ++g_failures;
+}
+
+ge::DataType ge_type(int32_t dtype) {
+    constexpr ge::DataType kTypes[] = {ge::DT_FLOAT,  ge::DT_FLOAT16, ge::DT_BF16,
+                                       ge::DT_DOUBLE, ge::DT_INT32,   ge::DT_INT64};
+    return kTypes[dtype];
+}
+
+// One call: tensors in the definition's order, and what is to become of them.
+struct Case {
+    const char* type = "NpuRope";
+    const char* chip = "Ascend910B1";
+    npu_rope_tensor x[2] = {}, out[2] = {}, positions = {}, rows = {}, factors = {};
+    bool has_factors = false, forward = true, tell_strides = true;
+    npu_rope_params params = {};
+    int sides() const { return std::strcmp(type, "NpuRopeQk") == 0 ? 2 : 1; }
+    bool scatters() const { return std::strcmp(type, "NpuRopeSetRows") == 0; }
+};
+
+RopeTensors tensors_of(const Case& c) {
+    const npu_rope_tensor* factors = c.has_factors ? &c.factors : nullptr;
+    RopeTensors t = c.scatters()     ? rope_set_rows_tensors(&c.x[0], &c.positions, &c.rows, factors, &c.out[0])
+                    : c.sides() == 2 ? rope_qk_tensors(&c.x[0], &c.x[1], &c.positions, factors, &c.out[0], &c.out[1])
+                                     : rope_tensors(&c.x[0], &c.positions, factors, &c.out[0]);
+    t.on_device = true;
+    return t;
+}
+
+std::vector<int64_t> sizes(const npu_rope_tensor& t) { return {t.shape, t.shape + t.ndim}; }
+
+void fill_node(const Case& c, Node* node) {
+    node->type = c.type;
+    node->platform.profile = npu_sim::find_profile(c.chip);
+    auto add = [](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
+        to->push_back(Node::tensor(ge_type(t.dtype), sizes(t)));
+    };
+    std::vector<int64_t> strides;
+    auto view = [&](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
+        add(to, t);
+        strides.insert(strides.end(), t.stride, t.stride + t.ndim);
+    };
+    for (int k = 0; k < c.sides(); ++k) view(&node->inputs, c.x[k]);
+    view(&node->inputs, c.positions);
+    if (c.scatters()) view(&node->inputs, c.rows);
+    node->inputs.push_back(c.has_factors ? Node::tensor(ge_type(c.factors.dtype), sizes(c.factors)) : Node::Tensor());
+    if (c.scatters()) view(&node->inputs, c.out[0]);
+    for (int k = 0; k < c.sides(); ++k) c.scatters() ? add(&node->outputs, c.out[k]) : view(&node->outputs, c.out[k]);
+
+    const npu_rope_params& p = c.params;
+    for (int32_t i : {p.n_dims, p.mode, p.n_ctx_orig}) node->add_attr(int64_t{i});
+    for (double d : {p.freq_base, p.freq_scale, p.ext_factor, p.attn_factor, p.beta_fast, p.beta_slow})
+        node->add_attr(static_cast<float>(d));
+    int64_t sections[4] = {p.sections[0], p.sections[1], p.sections[2], p.sections[3]};
+    node->add_attr_list(sections, 4);
+    node->add_attr(c.forward);
+    node->add_attr(int64_t{p.n_offs});
+    node->add_attr_list(strides.data(), c.tell_strides ? strides.size() : 0);
+}
+
+npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
+    npu_rope_tensor t = {nullptr, dtype, static_cast<int32_t>(shape.size()), {}, {}};
+    int64_t step = 1;
+    for (size_t d = shape.size(); d-- > 0; step *= shape[d]) {
+        t.shape[d] = shape[d];
+        t.stride[d] = step;
+    }
+    return t;
+}
+
+Case plain(const char* type = "NpuRope") {
+    Case c;
+    c.type = type;
+    c.x[0] = c.out[0] = tensor(NPU_ROPE_FLOAT16, {2, 3, 4, 64});
+    c.x[1] = c.out[1] = tensor(NPU_ROPE_FLOAT16, {2, 3, 2, 64});
+    if (c.scatters()) c.out[0] = tensor(NPU_ROPE_FLOAT16, {9, 4, 64});
+    c.positions = tensor(NPU_ROPE_INT32, {3});
+    c.rows = tensor(NPU_ROPE_INT64, {2, 3});
+    c.factors = tensor(NPU_ROPE_FLOAT32, {32});
+    c.params = {64, NPU_ROPE_MODE_NEOX, 0, 0, 10000, 1, 0, 1, 32, 1, {}};
+    return c;
+}
+
+// The definition's words about a call, "" where it takes it.
+std::string refusal(const Case& c, const std::function<void(Node*)>& spoil = nullptr) {
+    Node node;
+    fill_node(c, &node);
+    if (spoil) spoil(&node);
+    npu_cann::take_logged_error();
+    if (node.tile(npu_cann::find_functions(c.type).tiling) == ge::GRAPH_SUCCESS) return "";
+    return npu_cann::take_logged_error();
+}
+
+// ---- random calls ----------------------------------------------------------------------------------
+
+class Random {
+public:
+    explicit Random(unsigned seed) : engine_(seed) {}
+    int64_t in(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
+    bool chance(int percent) { return in(1, 100) <= percent; }
+    template <typename T>
+    T of(std::initializer_list<T> all) {
+        return all.begin()[in(0, static_cast<int64_t>(all.size()) - 1)];
+    }
+
+private:
+    std::mt19937 engine_;
+};
+
+// A view of the sizes: contiguous, tokens and heads exchanged, a part of something wider, or backwards.
+void lay(Random* r, npu_rope_tensor* t) {
+    int64_t order[NPU_ROPE_MAX_NDIM] = {0, 1, 2, 3}, step = 1;
+    if (t->ndim > 2 && r->chance(40)) std::swap(order[t->ndim - 2], order[t->ndim - 3]);
+    for (int k = t->ndim; k-- > 0;) {
+        t->stride[order[k]] = step;
+        step *= t->shape[order[k]] + (r->chance(30) && k < t->ndim - 1 ? r->in(0, 3) : 0);
+        if (k == t->ndim - 1) step += r->chance(30) ? r->in(1, 40) : 0;
+    }
+    if (r->chance(10) && t->ndim > 1) t->stride[0] = -t->stride[0];
+}
+
+Case draw(Random* r) {
+    Case c = plain(r->of({"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}));
+    c.chip = r->of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
+    bool is_310p = std::strcmp(c.chip, "Ascend310P3") == 0;
+    int32_t dtype = is_310p ? r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16})
+                            : r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+    int64_t B = r->in(1, 3), S = r->chance(10) ? r->in(100, 5000) : r->in(1, 40),
+            D = 2 * r->in(1, r->chance(20) ? 512 : 64);
+    bool batched = r->chance(70);
+    if (!batched) B = 1;
+    for (int k = 0; k < 2; ++k) {
+        int64_t N = r->in(1, 12);
+        c.x[k] = c.out[k] = batched ? tensor(dtype, {B, S, N, D}) : tensor(dtype, {S, N, D});
+    }
+    if (c.scatters()) {
+        int32_t narrow = is_310p ? NPU_ROPE_FLOAT16 : r->of({NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+        c.out[0] = tensor(dtype == NPU_ROPE_FLOAT32 && r->chance(40) ? narrow : dtype,
+                          {B * S + r->in(0, 5), c.x[0].shape[batched + 1], D});
+    }
+    c.params.mode = r->of({0, 2, 8, 24, 40});
+    bool vision = c.params.mode == NPU_ROPE_MODE_VISION, sectioned = c.params.mode >= 8;
+    if (vision && D % 4 != 0) c.params.mode = 8, vision = false;
+    c.params.n_dims = static_cast<int32_t>(vision ? D / 2 : 2 * r->in(1, D / 2));
+    c.params.n_offs = static_cast<int32_t>(vision || r->chance(60) ? 0 : 2 * r->in(0, (D - c.params.n_dims) / 2));
+    c.params.freq_base = static_cast<float>(r->of({10000.0, 500000.0, 1e6}));
+    c.params.freq_scale = static_cast<float>(r->of({1.0, 0.25, 0.1}));
+    if (r->chance(30)) c.params.ext_factor = 1, c.params.n_ctx_orig = 4096;
+    c.params.attn_factor = static_cast<float>(r->of({1.0, 1.2}));
+    if (sectioned)
+        for (int32_t& s : c.params.sections) s = static_cast<int32_t>(r->in(0, std::max<int64_t>(1, D / 8)));
+    if (sectioned && c.params.sections[0] == 0) c.params.sections[0] = 1;
+    int32_t index = r->of({NPU_ROPE_INT32, NPU_ROPE_INT64});
+    bool by_batch = batched && r->chance(50);
+    if (!sectioned)
+        c.positions = by_batch ? tensor(index, {B, S}) : tensor(index, {S});
+    else
+        c.positions = by_batch ? tensor(index, {r->in(3, 4), B, S}) : tensor(index, {r->in(3, 4), S});
+    c.rows = batched ? tensor(NPU_ROPE_INT64, {B, S}) : tensor(NPU_ROPE_INT64, {S});
+    c.has_factors = r->chance(30);
+    c.factors = tensor(NPU_ROPE_FLOAT32, {D});
+    c.forward = r->chance(70);
+    c.tell_strides = r->chance(75);
+    if (!c.tell_strides) return c;
+    for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1], &c.positions, &c.rows}) lay(r, t);
+    return c;
+}
+
+Platform platform_of(const char* chip) {
+    if (const Platform* p = find_platform(chip)) return *p;
+    return {chip, kArch910b, 48, 196608};
+}
+
+void test_tilings_are_the_pure_tilings() {
+    g_test = __func__;
+    Random r(2026);
+    int taken = 0, refused = 0;
+    for (int i = 0; i < 4000 && g_failures < 5; ++i) {
+        Case c = draw(&r);
+        RopeTensors t = tensors_of(c);
+        RopeTilingInput in;
+        RopeTilingData data;
+        RopeLaunch launch;
+        Check expected = check_rope(t, &c.params, NPU_ROPE_ANGLE_EXACT, &in.shape);
+        in.op = t.op;
+        in.x_name = t.x_name[0];
+        in.dtype = c.x[0].dtype;
+        in.out_dtype = c.out[0].dtype;
+        in.positions_int64 = c.positions.dtype == NPU_ROPE_INT64;
+        in.has_factors = c.has_factors;
+        in.scatters = c.scatters();
+        in.rows_int64 = in.scatters;
+        in.forward = c.forward;
+        in.params = c.params;
+        if (expected.ok()) expected = rope_tiling(in, platform_of(c.chip), &data, &launch);
+
+        Node node;
+        fill_node(c, &node);
+        npu_cann::take_logged_error();
+        bool ok = node.tile(npu_cann::find_functions(c.type).tiling) == ge::GRAPH_SUCCESS;
+        CHECK(ok == expected.ok());
+        if (!expected.ok()) {
+            ++refused;
+            check_text(npu_cann::take_logged_error(), expected.message);
+            continue;
+        }
+        ++taken;
+        bool is_310p = std::strcmp(c.chip, "Ascend310P3") == 0;
+        CHECK(node.tiling.GetDataSize() == sizeof data);
+        CHECK(std::memcmp(node.tiling.GetData(), &data, sizeof data) == 0);
+        CHECK(node.block_dim == launch.block_dim);
+        CHECK(node.tiling_key == launch.tiling_key);
+        CHECK(node.workspaces.size() == 1);
+        CHECK(node.workspaces[0] == static_cast<size_t>(launch.workspace_bytes) + (is_310p ? 2 : 16) * 1024 * 1024);
+    }
+    std::printf("%d tilings compared, %d refused alike\n", taken, refused);
+    CHECK(taken > 2500);
+}
+
+// ---- what is read, and refused ---------------------------------------------------------------------
+
+void test_each_operator_registers_all_its_functions() {
+    g_test = __func__;
+    CHECK(DefReader::op_types().size() == 3);
+    for (const std::string& type : DefReader::op_types()) {
+        const npu_cann::OpFunctions& f = npu_cann::find_functions(type);
+        CHECK(f.tiling && f.infer_shape && f.infer_data_type);
+        CHECK((DefReader::socs(type) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
+    }
+}
+
+// The kernel reads its tiling data's address, which a kernel for static shapes does not have.
+void test_tiling_is_left_to_run_time() {
+    g_test = __func__;
+    for (const std::string& type : DefReader::op_types())
+        for (const std::string& soc : DefReader::socs(type)) {
+            OpRecord def;
+            CHECK(DefReader::read(type, soc, &def));
+            int found = 0;
+            for (const auto& [key, value] : def.items)
+                if (key == "dynamicCompileStatic.flag") found += value == "false";
+            CHECK(found == 1);
+        }
+}
+
+void test_outputs_have_the_shapes_and_types_of_their_inputs() {
+    g_test = __func__;
+    for (const char* type : {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"})
+        for (bool factors : {false, true}) {  // absent, inputs behind it have another index
+            Case c = plain(type);
+            c.has_factors = factors;
+            if (c.scatters()) c.out[0].dtype = NPU_ROPE_BFLOAT16;
+            Node node;
+            fill_node(c, &node);
+            for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});
+            CHECK(node.infer_shape(npu_cann::find_functions(type).infer_shape) == ge::GRAPH_SUCCESS);
+            CHECK(node.infer_data_type(npu_cann::find_functions(type).infer_data_type) == ge::GRAPH_SUCCESS);
+            CHECK(static_cast<int>(node.outputs.size()) == c.sides());
+            for (int k = 0; k < c.sides(); ++k) {
+                const gert::Shape& shape = node.outputs[static_cast<size_t>(k)].shape.GetOriginShape();
+                CHECK(shape.GetDimNum() == static_cast<size_t>(c.out[k].ndim));
+                for (int d = 0; d < c.out[k].ndim; ++d)
+                    CHECK(shape.GetDim(static_cast<size_t>(d)) == c.out[k].shape[d]);
+                CHECK(node.outputs[static_cast<size_t>(k)].desc.GetDataType() == ge_type(c.out[k].dtype));
+            }
+        }
+}
+
+void test_views_are_tiled_by_their_origin_shape() {
+    g_test = __func__;
+    Case c = plain();
+    std::string said = refusal(c, [](Node* node) {
+        for (Node::Tensor* t : {&node->inputs[0], &node->outputs[0]}) t->shape.MutableStorageShape() = {1536};
+    });
+    check_text(said, "");
+}
+
+void test_refusals_say_what_every_path_says() {
+    g_test = __func__;
+    Case c = plain();
+    check_text(refusal(c), "");
+    c.params.n_dims = 7;
+    check_text(refusal(c), "[rope] n_dims must be a positive even number but got 7.");
+    c = plain();
+    c.out[0] = tensor(NPU_ROPE_FLOAT16, {2, 3, 4, 32});
+    check_text(refusal(c), "[rope] out must have x's shape [2, 3, 4, 64] but got [2, 3, 4, 32].");
+    c = plain();
+    c.x[0].stride[3] = 2;
+    check_text(refusal(c), "[rope] x must have unit stride in its last dimension but got 2.");
+    c = plain();
+    c.out[0].stride[1] = 0;
+    check_text(refusal(c), "[rope] out must not overlap itself but got strides [768, 0, 64, 1].");
+    c = plain();
+    c.x[0].dtype = c.out[0].dtype = NPU_ROPE_FLOAT64;
+    check_text(refusal(c), "[rope] x must be float32, float16 or bfloat16 on an NPU but got float64.");
+    c = plain("NpuRopeQk");
+    c.chip = "Ascend310P3";
+    for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1]}) t->dtype = NPU_ROPE_BFLOAT16;
+    check_text(refusal(c), "[rope_qk] q must be float32 or float16 on Ascend310P but got bfloat16.");
+    c = plain("NpuRopeSetRows");
+    c.out[0] = tensor(NPU_ROPE_FLOAT16, {9, 3, 64});
+    check_text(refusal(c), "[rope_set_rows] cache must have shape [R,N,D] = [R, 4, 64] but got [9, 3, 64].");
+    c = plain();
+    c.x[0] = c.out[0] = tensor(NPU_ROPE_FLOAT16, {2, 0, 4, 64});
+    c.positions = tensor(NPU_ROPE_INT32, {0});
+    check_text(refusal(c), "[rope] x must have elements on an NPU but got shape [2, 0, 4, 64].");
+}
+
+void test_attributes_are_read_with_care() {
+    g_test = __func__;
+    Case c = plain();
+    auto integer = [](size_t at, int64_t value) {
+        return [=](Node* node) { std::memcpy(node->attrs[at].data(), &value, sizeof value); };
+    };
+    check_text(refusal(c, integer(0, int64_t{1} << 40)),
+               "[rope] n_dims must be in the int32 range but got 1099511627776.");
+    check_text(refusal(c, integer(2, int64_t{1} << 32)),
+               "[rope] n_ctx_orig must be in the int32 range but got 4294967296.");
+    auto list = [](size_t at, std::vector<int64_t> values) {
+        return [=](Node* node) {
+            node->add_attr_list(values.data(), values.size());
+            std::swap(node->attrs[at], node->attrs.back());
+            node->attrs.pop_back();
+        };
+    };
+    check_text(refusal(c, list(9, {1, 2, 3})),
+               "[rope] sections must be four numbers of the int32 range but got [1, 2, 3].");
+    check_text(refusal(c, list(9, {})), "");
+    check_text(refusal(c, list(12, {768, 256, 64, 1})),
+               "[rope] strides must be empty or name the 9 dimensions of all tensors but got 4 numbers.");
+    check_text(refusal(c, [](Node* node) { node->attrs.resize(7); }), "[rope] n_offs must be there but got none.");
+}
+
+void test_no_room_for_the_tiling_data_is_said() {
+    g_test = __func__;
+    std::string said = refusal(plain(), [](Node* node) { node->tiling.Init(2048, node->tiling_bytes.data()); });
+    check_text(said, "[rope] room for the tiling data must be there but got none.");
+}
+
+void test_an_unknown_chip_is_refused() {
+    g_test = __func__;
+    Case c = plain();
+    c.chip = "ascend950";
+    check_text(refusal(c), "[rope] soc must be Ascend910B, Ascend910_93 or Ascend310P but got another.");
+}
+
+}  // namespace
+
+int main() {
+    void (*tests[])() = {test_tilings_are_the_pure_tilings,
+                         test_each_operator_registers_all_its_functions,
+                         test_tiling_is_left_to_run_time,
+                         test_outputs_have_the_shapes_and_types_of_their_inputs,
+                         test_views_are_tiled_by_their_origin_shape,
+                         test_refusals_say_what_every_path_says,
+                         test_attributes_are_read_with_care,
+                         test_no_room_for_the_tiling_data_is_said,
+                         test_an_unknown_chip_is_refused};
+    for (void (*test)() : tests) test();
+    std::printf("%zu tests, %d failure(s)\n", sizeof tests / sizeof *tests, g_failures);
+    return g_failures != 0;
+}

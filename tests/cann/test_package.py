@@ -1,0 +1,138 @@
+"""The operator package's interface and description: what the specification says, what CMake compiles, and
+that every kernel is reached all the way up."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import aclnn
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STEMS = sorted(p.stem.removeprefix("npu_") for p in (ROOT / "op_kernel").glob("*.cpp"))
+SOCS = ("ascend910b", "ascend910_93", "ascend310p")
+# A kernel's type by the name that the description has for it.
+KERNEL_TYPES = {
+    "float16": "half",
+    "bfloat16": "bfloat16_t",
+    "float32": "float",
+    "int32": "int32_t",
+    "int64": "int64_t",
+}
+# specs/ggml_rope_acltensor.txt's table, in its order and of its types; then n_offs and the views' strides.
+TENSOR, INT, FLOAT, BOOL, INTS = "const aclTensor*", "int64_t", "double", "bool", "const aclIntArray*"
+SPECIFIED = [
+    ("n_dims", INT), ("mode", INT), ("n_ctx_orig", INT), ("freq_base", FLOAT), ("freq_scale", FLOAT),
+    ("ext_factor", FLOAT), ("attn_factor", FLOAT), ("beta_fast", FLOAT), ("beta_slow", FLOAT),
+    ("sections", INTS), ("forward", BOOL),
+]  # fmt: skip
+ADDED = [("n_offs", INT), ("strides", INTS)]
+PHASES = [("workspace_size", "uint64_t*"), ("executor", "aclOpExecutor**")]
+READ = {
+    "rope": [("x", TENSOR), ("positions", TENSOR), ("freq_factors", TENSOR)],
+    "rope_qk": [("q", TENSOR), ("k", TENSOR), ("positions", TENSOR), ("freq_factors", TENSOR)],
+    "rope_set_rows": [
+        ("x", TENSOR), ("positions", TENSOR), ("rows", TENSOR), ("freq_factors", TENSOR), ("cache", "aclTensor*"),
+    ],
+}  # fmt: skip
+WRITTEN = {"rope": [("out", TENSOR)], "rope_qk": [("q_out_out", TENSOR), ("k_out_out", TENSOR)], "rope_set_rows": []}
+
+
+def op_type(stem: str) -> str:
+    return "Npu" + "".join(part.capitalize() for part in stem.split("_"))
+
+
+def interface(stem: str) -> list[tuple[str, str]]:
+    header = aclnn.package_folder() / "op_api" / "include" / f"aclnn_npu_{stem}.h"
+    declared = aclnn.declared(header.read_text(), f"aclnn{op_type(stem)}GetWorkspaceSize")
+    return [(re.sub(r"_(optional|ref)$", "", aclnn.snake(p.name)), p.type) for p in declared]
+
+
+def description(soc: str) -> dict[str, dict[str, dict[str, str]]]:
+    path = aclnn.package_folder() / "op_impl" / "ai_core" / "tbe" / "config" / soc / f"aic-{soc}-ops-info.json"
+    described: dict[str, dict[str, dict[str, str]]] = json.loads(path.read_text())
+    return described
+
+
+def compiled(stem: str, soc: str) -> tuple[list[str], list[list[str]]]:
+    """Arguments and columns of the kernel in CMakeLists.txt; 910_93 runs what is compiled for 910b."""
+    text = (ROOT / "CMakeLists.txt").read_text()
+    binary = {"ascend910_93": "ascend910b"}.get(soc, soc)
+    call = re.search(rf"npu_rope_add_kernel\({stem} SOC {binary} ARGUMENTS (.*?) COLUMNS\s(.*?)\)", text, re.DOTALL)
+    assert call is not None, f"CMakeLists.txt compiles no {stem} for {binary}"
+    return call[1].split(), [column.split(",") for column in call[2].split()]
+
+
+def test_every_kernel_has_its_definition_its_interface_and_its_place_in_the_package():
+    for stem in STEMS:
+        definition = (ROOT / f"op_host/{stem}_def.cpp").read_text()
+        assert f"OP_ADD({op_type(stem)});" in definition
+        assert f"npu_rope_add_cann_op({stem}" in (ROOT / "CMakeLists.txt").read_text()
+        assert interface(stem)
+        for soc in SOCS:
+            assert description(soc)[op_type(stem)]["opFile"]["value"] == f"npu_{stem}"
+    definitions = {p.stem.removesuffix("_def") for p in (ROOT / "op_host").glob("*_def.cpp")}
+    assert definitions == set(STEMS)
+    # Where there is a binding, it binds every operator.
+    bindings = {p.stem for p in (ROOT / "csrc/npu").glob("*.cpp")}
+    assert not bindings or set(STEMS) <= bindings
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_interface_is_the_specifications_table(stem):
+    assert interface(stem) == READ[stem] + SPECIFIED + ADDED + WRITTEN[stem] + PHASES
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_optional_arguments_are_called_so(stem):
+    header = (aclnn.package_folder() / "op_api" / "include" / f"aclnn_npu_{stem}.h").read_text()
+    optional = {p.name for p in aclnn.declared(header, f"aclnn{op_type(stem)}GetWorkspaceSize") if "Optional" in p.name}
+    assert optional == {"freqFactorsOptional", "sectionsOptional", "stridesOptional"}
+
+
+@pytest.mark.parametrize("soc", SOCS)
+@pytest.mark.parametrize("stem", STEMS)
+def test_types_are_the_columns_that_cmake_compiles(stem, soc):
+    described = description(soc)[op_type(stem)]
+    inputs = [described[key] for key in described if re.fullmatch(r"input\d+", key)]
+    written = {i["name"] for i in inputs}
+    outputs = [described[key] for key in described if re.fullmatch(r"output\d+", key)]
+    arguments = inputs + [o for o in outputs if o["name"] not in written]
+    names, columns = compiled(stem, soc)
+    assert [a["name"].upper() for a in arguments] == names
+    of_arguments = [[KERNEL_TYPES[t] for t in a["dtype"].split(",")] for a in arguments]
+    assert [list(column) for column in zip(*of_arguments, strict=True)] == columns
+    for output in outputs:
+        if output["name"] in written:
+            assert output["dtype"] == next(i["dtype"] for i in inputs if i["name"] == output["name"])
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_kernels_entry_takes_every_argument_of_the_definition(stem):
+    """Inputs, then outputs, a cache as both; workspace and tiling."""
+    source = (ROOT / f"op_kernel/npu_{stem}.cpp").read_text()
+    entry = re.search(rf"void npu_{stem}\((.*?)\)", source, re.DOTALL)
+    assert entry is not None
+    described = description("ascend910b")[op_type(stem)]
+    count = sum(re.fullmatch(r"(in|out)put\d+", key) is not None for key in described)
+    assert len(entry[1].split(",")) == count + 2
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_the_description_says_that_tiling_is_left_to_run_time(soc):
+    for stem in STEMS:
+        assert description(soc)[op_type(stem)]["dynamicCompileStatic"] == {"flag": "false"}
+        assert description(soc)[op_type(stem)]["dynamicShapeSupport"] == {"flag": "true"}
+
+
+def test_attributes_are_described_in_the_interfaces_order():
+    for stem in STEMS:
+        described = description("ascend910b")[op_type(stem)]
+        names = [name for name, _ in SPECIFIED + ADDED]
+        assert described["attr"]["list"] == ",".join(names)
+        required = [n for n in names if described[f"attr_{n}"]["paramType"] == "required"]
+        assert required == ["n_dims", "mode"]
+        assert float(described["attr_freq_base"]["defaultValue"]) == 10000
+        assert described["attr_sections"]["defaultValue"] == "[0,0,0,0]"
