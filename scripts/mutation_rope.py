@@ -139,17 +139,14 @@ EQUIVALENT: dict[str, str] = {
     "rope_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": (
         "scratch, and neither of the two holds anything yet"
     ),
-    "row_rotation.h | a number + 1 | constexpr int32_t kLargestStride = {255 * kBlockFloats};": (
-        "steps are whole blocks: none lies between"
-    ),
     "row_rotation.h | a number + 1 | int32_t over_heads ="
     " {tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
     "row_rotation.h | a number - 1 | int32_t over_tokens ="
     " {heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
-    "row_rotation.h | comparison | if (heads{ > }1 && head_step > kLargestStride) return false;": (
+    "row_rotation.h | comparison | if (heads{ > }1 && !Fits(head_step)) return false;": (
         "a single head repeats over tokens anyway"
     ),
-    "row_rotation.h | comparison | if (tokens_{ > }1 && token_step_ > kLargestStride) return true;": (
+    "row_rotation.h | comparison | if (tokens_{ > }1 && !Fits(token_step_)) return true;": (
         "a single token repeats over heads anyway"
     ),
     "vector_steps.h | rounding mode | constexpr AscendC::RoundMode kExactToFloat ="
