@@ -153,4 +153,7 @@ EQUIVALENT: dict[str, str] = {
     " AscendC::RoundMode::{CAST_RINT};": "float32 holds every one of these integers",
     "vector_steps.h | rounding mode | AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers,"
     " AscendC::RoundMode::{CAST_RINT}, static_cast<uint32_t>(count));": "the floats are whole numbers",
+    "rope_table.h | comparison | if (whole{ < }count) LoadEach(source, plane, whole, count);": (
+        "a handover more, of no positions, while the core waits for its loads"
+    ),
 }
