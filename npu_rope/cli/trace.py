@@ -179,7 +179,8 @@ def _params(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: st
         if mode in (Mode.NEOX, Mode.NORMAL):
             return RopeParams(n_dims, mode.value, n_offs=n_offs)
         pairs = n_dims if mode is Mode.VISION else n_dims // 2
-        return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=[(pairs + 3 - k) // 4 for k in range(4)])
+        parts = [(pairs + 3 - k) // 4 for k in range(4)]
+        return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=parts)
     try:
         axes = [int(part) for part in sections.split(",")]
     except ValueError:
