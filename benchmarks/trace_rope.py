@@ -25,12 +25,17 @@ CASES = (
     ("ascend910b", GQA, "bf16", "neox"),
     ("ascend910b", GQA, "bf16", "normal"),
     ("ascend910b", "1,4096,32,80", "bf16", "neox", "--n-dims", "32"),
+    ("ascend910b", PREFILL, "bf16", "mrope", "--sections", "16,24,24,0"),
+    ("ascend910b", PREFILL, "bf16", "vision"),
     ("ascend910b", DECODE, "bf16", "neox"),
+    ("ascend910b", DECODE, "bf16", "neox", "--most-cores", "1"),
+    ("ascend910b", DECODE, "bf16", "mrope", "--sections", "16,24,24,0"),
     ("ascend910b", DECODE, "bf16", "normal"),
     ("ascend910b", "32,1,32,128", "bf16", "neox"),
     ("ascend310p", PREFILL, "f16", "neox"),
     ("ascend310p", PREFILL, "f16", "normal"),
     ("ascend310p", DECODE, "f16", "neox"),
+    ("ascend310p", DECODE, "f16", "neox", "--most-cores", "1"),
 )
 
 

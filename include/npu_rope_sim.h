@@ -17,6 +17,7 @@ typedef struct npu_rope_sim_options {
     int32_t saturate;       /* non-zero: half overflow clamps */
     int32_t one_order;      /* non-zero: cores run in ascending order only */
     int32_t trace_cores;    /* the timeline of the first so many cores only; 0: all */
+    int32_t most_cores;     /* the tiling may use so many cores; 0: all the chip has */
 } npu_rope_sim_options;
 
 /* As npu_rope_rope(). A kernel that breaks a rule of the simulator is NPU_ROPE_INTERNAL_ERROR. */

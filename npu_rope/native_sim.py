@@ -25,6 +25,7 @@ class CSimOptions(C.Structure):
         ("saturate", C.c_int32),
         ("one_order", C.c_int32),
         ("trace_cores", C.c_int32),
+        ("most_cores", C.c_int32),
     ]
 
 
@@ -40,6 +41,7 @@ class SimOptions:
         saturate: half overflow clamps instead of becoming infinite.
         one_order: run the cores in ascending order only.
         trace_cores: write the timeline of the first so many cores only; 0: of all.
+        most_cores: the tiling may use so many cores; 0: all that the chip has.
     """
 
     soc: str = DEFAULT_SOC
@@ -49,6 +51,7 @@ class SimOptions:
     saturate: bool = False
     one_order: bool = False
     trace_cores: int = 0
+    most_cores: int = 0
 
     def as_c(self) -> CSimOptions:
         """``npu_rope_sim_options``."""
@@ -60,6 +63,7 @@ class SimOptions:
             self.saturate,
             self.one_order,
             self.trace_cores,
+            self.most_cores,
         )
 
 

@@ -132,4 +132,28 @@ EQUIVALENT: dict[str, str] = {
     " dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
     "rope_lanes.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k)"
     " pair_[k] = temps.Take(pairs_);": "the one too many is the next array's first, set next",
+    "rope_lanes.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k)"
+    " lane_[k] = temps.Take(td->setup_lanes);": "the one too many is the next member's, set next",
+    "rope_schedule.h | comparison | if (block_tokens_{ > }td_->block_tokens)"
+    " block_tokens_ = td_->block_tokens;": "at equality it is set to what it is",
+    "rope_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": (
+        "scratch, and neither of the two holds anything yet"
+    ),
+    "row_rotation.h | a number + 1 | int32_t over_heads ="
+    " {tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
+    "row_rotation.h | a number - 1 | int32_t over_tokens ="
+    " {heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
+    "row_rotation.h | comparison | if (heads{ > }1 && !Fits(head_step)) return false;": (
+        "a single head repeats over tokens anyway"
+    ),
+    "row_rotation.h | comparison | if (tokens_{ > }1 && !Fits(token_step_)) return true;": (
+        "a single token repeats over heads anyway"
+    ),
+    "vector_steps.h | rounding mode | constexpr AscendC::RoundMode kExactToFloat ="
+    " AscendC::RoundMode::{CAST_RINT};": "float32 holds every one of these integers",
+    "vector_steps.h | rounding mode | AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers,"
+    " AscendC::RoundMode::{CAST_RINT}, static_cast<uint32_t>(count));": "the floats are whole numbers",
+    "rope_table.h | comparison | if (whole{ < }count) LoadEach(source, plane, whole, count);": (
+        "a handover more, of no positions, while the core waits for its loads"
+    ),
 }

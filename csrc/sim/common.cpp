@@ -91,7 +91,8 @@ std::string kernel_soc(const char* soc) {
     return name;
 }
 
-Check platform_of(const char* op, const char* soc, Platform* platform) {
+Check platform_of(const char* op, const npu_rope_sim_options& options, Platform* platform) {
+    const char* soc = options.soc;
     const npu_sim::Profile* p = npu_sim::find_profile(soc ? soc : "");
     if (!p || !has_kernels(*p)) {
         std::string names;
@@ -99,8 +100,10 @@ Check platform_of(const char* op, const char* soc, Platform* platform) {
             if (has_kernels(*q)) names += (names.empty() ? "" : ", ") + std::string(q->soc);
         return bad_value(op, "soc must be one of %s but got %s.", names.c_str(), soc ? soc : "NULL");
     }
+    if (options.most_cores < 0)
+        return bad_value(op, "most_cores must be 0 (all) or a number of cores but got %d.", options.most_cores);
     platform->arch = p->arch;
-    platform->cores = p->cores;
+    platform->cores = options.most_cores > 0 ? std::min(p->cores, options.most_cores) : p->cores;
     platform->ub_bytes = std::min(p->ub_bytes, p->reserved_from);
     return {};
 }

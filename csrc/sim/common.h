@@ -30,7 +30,7 @@ private:
 // The SoC the kernels of a chip were compiled for ("Ascend910B3" -> "ascend910b"); empty: none.
 std::string kernel_soc(const char* soc);
 // Sizes and cores for the tiling.
-Check platform_of(const char* op, const char* soc, Platform* platform);
+Check platform_of(const char* op, const npu_rope_sim_options& options, Platform* platform);
 
 npu_rope_status report_sim(const Check& check);
 

@@ -87,7 +87,7 @@ Check run_rope_on_sim(const RopeTensors& t, const npu_rope_params* params, int32
     if (Check c = check_rope(t, params, angle, &in.shape); !c.ok()) return c;
     if (!options || !options->soc) return bad_value(t.op, "options must name a soc but got NULL.");
     Platform platform;
-    if (Check c = platform_of(t.op, options->soc, &platform); !c.ok()) return c;
+    if (Check c = platform_of(t.op, *options, &platform); !c.ok()) return c;
     if (angle != NPU_ROPE_ANGLE_EXACT)
         return bad_value(t.op, "angle must be exact (0) on backend sim but got %s.",
                          angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");

@@ -39,10 +39,13 @@ class Dtype(str, Enum):
 
 
 class Mode(str, Enum):
-    """Modes with a kernel."""
+    """Which elements make a pair, and whose position turns it."""
 
     NEOX = "neox"
     NORMAL = "normal"
+    MROPE = "mrope"
+    VISION = "vision"
+    IMROPE = "imrope"
 
 
 class Layout(str, Enum):
@@ -70,6 +73,10 @@ def rope(
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
     n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
+    sections: Annotated[
+        str | None,
+        typer.Option(help="Pairs of each axis in modes mrope, vision and imrope; default four equal parts."),
+    ] = None,
     layout: Annotated[
         Layout, typer.Option(help="bnsd: heads before tokens in memory, handed over as a view.")
     ] = Layout.BSND,
@@ -86,6 +93,9 @@ def rope(
         typer.Option("--output", "-o", help="Chrome trace JSON, for Perfetto or chrome://tracing."),
     ] = None,
     cores: Annotated[int, typer.Option(min=0, help="Cores in the trace, the first so many; 0: all.")] = 4,
+    most_cores: Annotated[
+        int, typer.Option(min=0, help="Cores that the kernel may use; 0: all of the chip's.")
+    ] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -104,6 +114,8 @@ def rope(
 
       npu-rope trace rope --shape 1,1,32,128 --dtype f16 --mode normal
 
+      npu-rope trace rope --mode mrope --sections 16,24,24,0
+
       npu-rope trace rope -o rope.json        (open it at ui.perfetto.dev)
 
       npu-rope trace rope --plot rope.png
@@ -118,11 +130,13 @@ def rope(
         raise _usage_error(f"[trace] plot {must}")
     try:
         dtype = dtype or _default_dtype(soc)
-        params = RopeParams(sizes[3] if n_dims is None else n_dims, mode.value, n_offs=n_offs)
+        params = _params(sizes[3], mode, n_dims, n_offs, sections)
         with tempfile.TemporaryDirectory() as folder:
             spans = Path(folder) / "trace.json"
             path = None if output is None and plot is None else str(spans)
-            options = native_sim.SimOptions(soc=soc, trace_path=path, trace_cores=cores, one_order=True)
+            options = native_sim.SimOptions(
+                soc=soc, trace_path=path, trace_cores=cores, one_order=True, most_cores=most_cores
+            )
             run = _run(sizes, dtype, params, layout, not backward, freq_factors, in_place, options)
             if output is not None:
                 with spans.open("rb") as source, replacing(output, "wb") as stream:
@@ -157,6 +171,25 @@ def _sizes(text: str) -> tuple[int, int, int, int]:
     return b, s, n, d
 
 
+def _params(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: str | None) -> RopeParams:
+    """n_dims is all of the head, halved in mode vision, whose pairs are n_dims apart."""
+    if n_dims is None:
+        n_dims = head // 2 if mode is Mode.VISION else head
+    if sections is None:
+        if mode in (Mode.NEOX, Mode.NORMAL):
+            return RopeParams(n_dims, mode.value, n_offs=n_offs)
+        pairs = n_dims if mode is Mode.VISION else n_dims // 2
+        parts = [(pairs + 3 - k) // 4 for k in range(4)]
+        return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=parts)
+    try:
+        axes = [int(part) for part in sections.split(",")]
+    except ValueError:
+        axes = []
+    if len(axes) != 4:
+        raise _usage_error(f"[trace] sections must be four numbers such as 16,24,24,0 but got {sections}.")
+    return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=axes)
+
+
 def _default_dtype(soc: str) -> Dtype:
     """bfloat16, where the chip has it."""
     chips = native_sim.load().profiles()
@@ -189,6 +222,8 @@ def _run(
         x = values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
     out = x if in_place else np.empty_like(x)
     positions = np.arange(s, dtype=np.int32)
+    if params.rope_mode.has_sections:
+        positions = np.tile(positions, (4, 1))
     factors = np.linspace(1, 8, params.pairs, dtype=np.float32) if with_factors else None
     simulator = native_sim.load()
 
@@ -219,6 +254,7 @@ def _run(
         "mode": params.rope_mode.name.lower(),
         "n_dims": params.n_dims,
         "n_offs": params.n_offs,
+        "sections": list(params.sections),
         "layout": layout.value,
         "forward": forward,
         "freq_factors": with_factors,

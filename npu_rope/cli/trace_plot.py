@@ -31,6 +31,7 @@ def call_of(run: dict[str, Any]) -> str:
     """Operator, shape, types, and what is not as it is by default."""
     b, s, n, d = run["shape"]
     said = [] if run["n_dims"] == d else [f"n_dims {run['n_dims']} from {run['n_offs']}"]
+    said += [f"sections {run['sections']}"] if any(run["sections"]) else []
     said += [] if run["layout"] == "bsnd" else [run["layout"]]
     said += [] if run["forward"] else ["backward"]
     said += [name for name in ("freq_factors", "in_place") if run[name]]

@@ -91,12 +91,16 @@ private:
     }
 
     __aicore__ inline bool RepeatHeads(int32_t heads, int32_t head_step) const {
-        constexpr int32_t kLargestStride = 255 * kBlockFloats;
-        if (heads > 1 && head_step > kLargestStride) return false;
-        if (tokens_ > 1 && token_step_ > kLargestStride) return true;
+        if (heads > 1 && !Fits(head_step)) return false;
+        if (tokens_ > 1 && !Fits(token_step_)) return true;
         int32_t over_heads = tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats);
         int32_t over_tokens = heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats);
         return over_heads <= over_tokens;
+    }
+
+    // Whether an instruction's field holds a repeat stride, in blocks.
+    __aicore__ inline bool Fits(int32_t step) const {
+        return step / kBlockFloats == static_cast<uint8_t>(step / kBlockFloats);
     }
 
     // dst += or -= src, which needs no table: all rows are alike.

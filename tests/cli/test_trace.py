@@ -81,6 +81,10 @@ def test_json_is_the_summary_of_the_launch():
     [
         ["--dtype", "f16"],
         ["--mode", "normal"],
+        ["--mode", "vision"],
+        ["--mode", "imrope", "--n-dims", "48"],
+        ["--mode", "mrope", "--sections", "16,8,8,0"],
+        ["--most-cores", "3"],
         ["--n-dims", "32", "--n-offs", "16"],
         ["--layout", "bnsd"],
         ["--backward"],
@@ -98,6 +102,13 @@ def test_every_option_runs_and_shows_in_the_summary(more):
     told = {k: v for k, v in found.items() if plain.get(k) != v}
     assert bool(told) == (more != ["--cores", "0"])
     assert found["bytes_written"] == plain["bytes_written"] or "--n-dims" in more
+
+
+@pytest.mark.parametrize("most", [1, 3, 5])
+def test_no_more_cores_are_used_than_allowed_and_fewer_take_longer(most):
+    few, all_ = summary(*SMALL, "--most-cores", str(most)), summary(*SMALL)
+    assert few["cores"] == most < all_["cores"]
+    assert few["cycles"] > all_["cycles"]
 
 
 def test_the_default_type_is_one_that_the_chip_has():
@@ -199,6 +210,19 @@ BAD = {
         "[rope] x must be float32 or float16 on ascend310p but got bfloat16.",
     ),
     "dtype": (["--dtype", "f64"], "'f64' is not one of"),
+    "two sections": (
+        ["--mode", "mrope", "--sections", "1,2"],
+        "[trace] sections must be four numbers such as 16,24,24,0 but got 1,2.",
+    ),
+    "no sections": (
+        ["--mode", "imrope", "--sections", "0,0,0,0"],
+        "[rope] sections must name time, height or width in mode imrope but got [0, 0, 0, 0].",
+    ),
+    "sections of neox": (
+        ["--sections", "1,2,3,4"],
+        "[rope] sections must be [0, 0, 0, 0] in mode neox but got [1, 2, 3, 4].",
+    ),
+    "most cores": (["--most-cores", "-1"], "Invalid value for '--most-cores'"),
     "cores": (["--cores", "-1"], "Invalid value for '--cores'"),
     "output": (["-o", "/nonexistent/t.json"], f"[trace] output {FOLDER} /nonexistent/t.json."),
     "folder": (["-o", "/"], f"[trace] output {FOLDER} /."),
