@@ -143,12 +143,13 @@ private:
         size_t count = sections == nullptr ? 0 : sections->GetSize();
         if (count == 0) return {};
         const int64_t* given = sections->GetData();
-        bool fit = count == 4;
-        for (size_t i = 0; i < count; ++i) fit = fit && given[i] >= INT32_MIN && given[i] <= INT32_MAX;
-        if (!fit)
-            return bad_value(t_.op, "sections must be four numbers of the int32 range but got %s.",
-                             shape_text(given, static_cast<int>(count)).c_str());
-        for (size_t i = 0; i < count; ++i) params_.sections[i] = static_cast<int32_t>(given[i]);
+        if (count != 4) return bad_value(t_.op, "sections must be four numbers >= 0 but got %zu.", count);
+        for (size_t i = 0; i < count; ++i) {
+            if (given[i] < INT32_MIN || given[i] > INT32_MAX)
+                return bad_value(t_.op, "sections must be in the int32 range but got %lld.",
+                                 static_cast<long long>(given[i]));
+            params_.sections[i] = static_cast<int32_t>(given[i]);
+        }
         return {};
     }
 

@@ -1,0 +1,255 @@
+"""What the operator package refuses: the operators' own rules in the words of every path, the rules of
+memory, and the device's rules; whatever is refused, nothing is written and nothing launched."""
+
+from __future__ import annotations
+
+import ctypes as C
+from dataclasses import replace
+
+import aclnn
+import aclnn_calls
+import numpy as np
+import pytest
+from rope_bad_calls import ATTRIBUTES, INPUTS, OUTPUTS, B, D, N, S
+
+from npu_rope import RopeParams, rope
+
+NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED, TILING_FAILED, NO_KERNEL = 161001, 161002, 361001, 561002, 561003
+PARAMS = RopeParams(n_dims=D, mode="neox")
+
+# Bad calls whose fault lies in bytes that the host does not see on a device: values, addresses.
+UNSEEN = {
+    "mrope-far", "positions-above", "positions-below", "factors-zero", "factors-nan", "factors-inf", "factors-negative",
+    "out-unaligned", "angle-unknown",
+}  # fmt: skip
+# Of these the package says itself that memory is shared.
+SHARED = "must be an input itself or share no memory with"
+
+
+def tensors(**changed):
+    made = {
+        "x": np.ones((B, S, N, D), np.float32),
+        "positions": np.arange(S, dtype=np.int32),
+        "out": np.full((B, S, N, D), 99.0, np.float32),
+    }
+    return made | changed
+
+
+def refused(device, op, given):
+    """The status and the words; every output is as it was."""
+    arrays = [a for a in given.values() if isinstance(a, np.ndarray)]
+    before, launches = [a.tobytes() for a in arrays], device.double.double_launches()
+    with pytest.raises(aclnn.Refused) as caught:
+        device.call(aclnn_calls.OPERATORS[op], given)
+    assert [a.tobytes() for a in arrays] == before
+    assert device.double.double_launches() == launches
+    return caught.value.status, str(caught.value)
+
+
+def rope_arguments(**changed):
+    attributes = {k: changed.pop(k) for k in list(changed) if k in aclnn_calls.attributes(PARAMS) or k == "strides"}
+    given = aclnn_calls.attributes(PARAMS) | attributes
+    return aclnn_calls.arguments("rope", tensors(**changed), given)
+
+
+# ---- the operators' rules ----------------------------------------------------------------------------
+
+IN_THE_TABLE = [bad for bad in (*ATTRIBUTES, *INPUTS, *OUTPUTS) if "c-sim" in bad.paths]
+
+
+@pytest.mark.parametrize("bad", [b for b in IN_THE_TABLE if b.name not in UNSEEN], ids=lambda bad: bad.name)
+def test_bad_calls_are_refused_in_the_words_of_every_path(device, bad):
+    call = bad.make()
+    given = aclnn_calls.arguments(
+        "rope",
+        {"x": call.x, "positions": call.positions, "freq_factors": call.factors, "out": call.out},
+        {**call.attributes, "forward": True},
+    )
+    status, words = refused(device, "rope", given)
+    if "memory shared in part" in bad.text:
+        assert status == BAD_ARGUMENT
+        assert SHARED in words
+    else:
+        assert (status, words) == (TILING_FAILED, f"[rope] {bad.text}")
+
+
+def test_the_table_has_hardly_any_calls_that_are_not_judged_here():
+    assert {bad.name for bad in IN_THE_TABLE} >= UNSEEN
+    assert len(IN_THE_TABLE) > 60
+
+
+# ---- the interface's rules ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x", "positions", "out"])
+def test_a_missing_tensor_is_named(device, name):
+    given = rope_arguments() | {name: None}
+    assert refused(device, "rope", given) == (NULL_POINTER, f"[NpuRope] {name} must be a tensor but got NULL.")
+
+
+def test_factors_sections_and_strides_may_be_missing(device):
+    given = rope_arguments() | {"freq_factors": None, "sections": None}
+    device.call("NpuRope", given)
+    assert np.array_equal(given["out"], rope(given["x"], given["positions"], PARAMS, backend="sim"))
+
+
+def test_types_without_a_kernel_are_refused(device):
+    given = aclnn_calls.arguments(
+        "rope_set_rows",
+        {
+            "x": np.ones((S, N, D), np.float32),
+            "positions": np.arange(S, dtype=np.int32),
+            "rows": np.arange(S, dtype=np.int32),
+            "cache": np.zeros((4, N, D), np.float32),
+        },
+        aclnn_calls.attributes(PARAMS),
+    )
+    status, words = refused(device, "rope_set_rows", given)
+    assert status == BAD_ARGUMENT
+    assert words == (
+        "[NpuRopeSetRows] tensors must have the types of one of its kernels on ascend910b but got "
+        "x float32, positions int32, rows int32, cache float32."
+    )
+
+
+def test_an_unknown_chip_is_refused(device):
+    device.set_soc("Ascend950PR_9599")
+    status, words = refused(device, "rope", rope_arguments())
+    assert status == BAD_ARGUMENT
+    assert words == "[NpuRope] soc must be a simulated chip but got Ascend950PR_9599."
+
+
+@pytest.mark.parametrize("chip", ["Ascend910B2", "Ascend910_9391", "Ascend910_9392", "Ascend310P3", "Ascend310P1"])
+def test_every_chip_that_torch_npu_names_is_known(device, chip):
+    device.set_soc(chip)
+    given = rope_arguments()
+    device.call("NpuRope", given)
+    assert np.array_equal(given["out"], rope(given["x"], given["positions"], PARAMS, backend="sim"))
+
+
+def test_a_short_workspace_is_refused(device):
+    given = rope_arguments()
+    size, executor = device.prepare("NpuRope", given)
+    assert size == 16 * 1024 * 1024
+    with pytest.raises(aclnn.Refused, match="workspace must have 16777216 bytes but got 16777215") as caught:
+        device.run("NpuRope", size, executor, less=1)
+    assert caught.value.status == BAD_ARGUMENT
+
+
+def test_the_second_phase_without_a_first_is_refused(device):
+    with pytest.raises(aclnn.Refused, match="executor must come from a first phase") as caught:
+        device.run("NpuRope", 16, C.c_void_p())
+    assert caught.value.status == NULL_POINTER
+
+
+# ---- views -------------------------------------------------------------------------------------------
+
+
+def view():
+    """x as a slice of a wider array."""
+    wide = np.arange(B * S * 3 * N * D, dtype=np.float32).reshape(B, S, 3 * N, D) / 64
+    return wide[:, :, N : 2 * N]
+
+
+def test_a_views_strides_must_be_told(device):
+    x = view()
+    given = rope_arguments(x=x)
+    device.call("NpuRope", given)
+    assert np.array_equal(given["out"], rope(x, given["positions"], PARAMS, backend="sim"))
+    status, words = refused(device, "rope", rope_arguments(x=x) | {"strides": None})
+    assert status == BAD_ARGUMENT
+    assert words == "[NpuRope] strides must be those of x, [144, 48, 8, 1], but got [48, 16, 8, 1]."
+
+
+def test_strides_must_be_the_truth(device):
+    given = rope_arguments(x=view())
+    given["strides"][0] += 8
+    assert refused(device, "rope", given)[0] == BAD_ARGUMENT
+
+
+def test_factors_that_are_a_view_are_made_contiguous(device):
+    factors = np.linspace(1, 3, 2 * D, dtype=np.float32)[::2]
+    given = rope_arguments(freq_factors=factors)
+    device.call("NpuRope", given)
+    assert np.array_equal(given["out"], rope(given["x"], given["positions"], PARAMS, factors, backend="sim"))
+
+
+def test_host_memory_is_refused(device):
+    given = rope_arguments()
+    upload = device.upload
+    device.upload = lambda array: array.ctypes.data if array is given["x"] else upload(array)
+    try:
+        status, words = refused(device, "rope", given)
+    finally:
+        device.upload = upload
+    assert status == BAD_ARGUMENT
+    assert words == "[NpuRope] x must lie inside one allocation of device memory but got other memory."
+
+
+def test_a_view_beyond_its_allocation_is_refused(device):
+    given = rope_arguments()
+    owner = given["x"]
+    given["x"] = np.lib.stride_tricks.as_strided(owner, (B, S, N, D), [400, 64, 32, 4])
+    given["strides"] = aclnn.strides_of(given["x"], given["positions"], given["out"])
+    status, words = refused(device, "rope", given)
+    assert status == BAD_ARGUMENT
+    assert "x must lie inside one allocation" in words
+
+
+def test_a_cache_that_shares_memory_with_x_is_refused(device):
+    memory = np.ones(400, np.float32)
+    given = aclnn_calls.arguments(
+        "rope_set_rows",
+        {
+            "x": memory[: S * N * D].reshape(S, N, D),
+            "positions": np.arange(S, dtype=np.int32),
+            "rows": np.arange(S),
+            "cache": memory[N * D :][: 5 * N * D].reshape(5, N, D),
+        },
+        aclnn_calls.attributes(PARAMS),
+    )
+    status, words = refused(device, "rope_set_rows", given)
+    assert status == BAD_ARGUMENT
+    assert f"cache {SHARED} x" in words
+
+
+# ---- the device's rules ------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_breaks_a_rule_is_an_error_and_is_recorded(device, changed_kernel, monkeypatch):
+    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(changed_kernel("no order of vector instructions")))
+    given = rope_arguments()
+    launches = device.double.double_launches()
+    with pytest.raises(aclnn.Refused, match="SIM-HAZARD") as caught:
+        device.call("NpuRope", given)
+    assert caught.value.status == KERNEL_FAILED
+    assert str(caught.value).startswith("[NpuRope] kernel must keep the simulator's rules but got ")
+    assert device.double.double_launches() == launches + 1
+    assert device.double.double_launched() == b"NpuRope"
+    assert device.report()["errors"]
+    assert np.all(given["out"] == 99.0)
+
+
+def test_a_kernel_that_writes_too_far_is_caught(device, changed_kernel, monkeypatch):
+    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(changed_kernel("element too many written")))
+    with pytest.raises(aclnn.Refused, match="SIM-GM") as caught:
+        device.call("NpuRope", rope_arguments())
+    assert caught.value.status == KERNEL_FAILED
+
+
+def test_a_launch_is_recorded_with_the_simulators_report(device):
+    launches = device.double.double_launches()
+    device.call("NpuRope", rope_arguments())
+    assert device.double.double_launches() == launches + 1
+    assert device.report()["errors"] == []
+
+
+def test_attributes_are_float32(device):
+    """CANN keeps an attribute in float32: 0.1 is the float32 next to it."""
+    params = replace(PARAMS, freq_scale=0.1)
+    given = rope_arguments(freq_scale=0.1, positions=np.array([1, 5000, 1000000], np.int32))
+    device.call("NpuRope", given)
+    as_float32 = rope(given["x"], given["positions"], aclnn_calls.in_float32(params), backend="sim")
+    as_double = rope(given["x"], given["positions"], params, backend="sim")
+    assert np.array_equal(given["out"], as_float32)
+    assert not np.array_equal(as_float32, as_double)
