@@ -155,7 +155,7 @@ private:
 
     // The tensors in the definition's order, which the three operators share.
     Check read_tensors() {
-        t_.on_device = true;
+        t_.known = Known::kLayout;
         const auto* strides = attrs_->GetListInt(kStrides);
         size_t count = strides == nullptr ? 0 : strides->GetSize();
         if (count > 0) strides_.assign(strides->GetData(), strides->GetData() + count);

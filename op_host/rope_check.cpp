@@ -156,7 +156,7 @@ private:
         if (!fits(t))
             return bad_value(op_, "%s must have fewer than 2^63 bytes but got shape %s.", name,
                              shape_text(t.shape, t.ndim).c_str());
-        if (view_of(t).empty() || t_.on_device) return {};
+        if (view_of(t).empty() || t_.known == Known::kLayout) return {};
         if (t.data == nullptr) return bad_value(op_, "%s must have data but got NULL.", name);
         int64_t bytes = kDtypes[t.dtype].bytes;
         if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) != 0)
@@ -240,7 +240,7 @@ private:
         if (!is_index(t.dtype))
             return bad_type(op_, "positions must be int32 or int64 but got %s.", dtype_name(t.dtype));
         if (Check c = rope_has_sections(p_.mode) ? place_four_positions(t) : place_positions(t); !c.ok()) return c;
-        return t.dtype == NPU_ROPE_INT64 && !t_.on_device ? check_position_values(t) : Check{};
+        return t.dtype == NPU_ROPE_INT64 && t_.known == Known::kValues ? check_position_values(t) : Check{};
     }
 
     Check place_positions(const npu_rope_tensor& t) {
@@ -294,7 +294,7 @@ private:
             return bad_value(
                 op_, "freq_factors must have one dimension of at least n_dims%s = %d elements but got shape %s.",
                 pairs == p_.n_dims ? "" : "/2", pairs, got_shape(t).c_str());
-        if (Check c = check_memory("freq_factors", t); !c.ok() || t_.on_device) return c;
+        if (Check c = check_memory("freq_factors", t); !c.ok() || t_.known != Known::kValues) return c;
         auto* f = static_cast<const float*>(t.data);
         for (int i = 0; i < pairs; ++i) {
             double v = f[i * t.stride[0]];
@@ -316,7 +316,7 @@ private:
                              shape_text(x.shape, x.ndim).c_str(), got_shape(out).c_str());
         if (Check c = check_written(name, out); !c.ok()) return c;
         fill_strides(out, s_.side[side].out_stride);
-        s_.side[side].in_place = !t_.on_device && is_same_view(view_of(out), view_of(x));
+        s_.side[side].in_place = t_.known != Known::kLayout && is_same_view(view_of(out), view_of(x));
         return check_apart(side);
     }
 
@@ -330,7 +330,7 @@ private:
 
     // What is written is its own input or apart from every input and every other output.
     Check check_apart(int side) {
-        if (t_.on_device) return {};
+        if (t_.known == Known::kLayout) return {};
         StridedView out = view_of(*t_.out[side]);
         auto shares = [&](const npu_rope_tensor* t) { return t && may_share_memory(out, view_of(*t)); };
         const char* name = nullptr;
@@ -388,7 +388,7 @@ private:
     }
 
     Check check_row_values() {
-        if (t_.on_device) return {};
+        if (t_.known != Known::kValues) return {};
         const npu_rope_tensor& t = *t_.rows;
         std::vector<int64_t> seen;
         seen.reserve(static_cast<size_t>(s_.B * s_.S));

@@ -32,6 +32,10 @@ struct RopeShape {
     bool empty() const { return B * S * heads() * D == 0; }
 };
 
+// What the host knows of a call's tensors besides sizes, types and strides. Of a device's it does not see
+// the values, and while tiling is computed not the addresses either: what it does not know it does not check.
+enum class Known { kValues, kAddresses, kLayout };
+
 // One call's tensors, as its caller gave them, and the names its messages give them.
 struct RopeTensors {
     const char* op;
@@ -44,9 +48,7 @@ struct RopeTensors {
     const npu_rope_tensor* freq_factors;  // may be NULL
     bool scatters;                        // out is a cache, rows say which of its rows
     const npu_rope_tensor* rows;
-    // Tensors of a device, of which the host knows sizes, types and strides: neither addresses nor
-    // values are looked at.
-    bool on_device = false;
+    Known known = Known::kValues;
 };
 
 RopeTensors rope_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,

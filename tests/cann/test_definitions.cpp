@@ -56,7 +56,7 @@ RopeTensors tensors_of(const Case& c) {
     RopeTensors t = c.scatters()     ? rope_set_rows_tensors(&c.x[0], &c.positions, &c.rows, factors, &c.out[0])
                     : c.sides() == 2 ? rope_qk_tensors(&c.x[0], &c.x[1], &c.positions, factors, &c.out[0], &c.out[1])
                                      : rope_tensors(&c.x[0], &c.positions, factors, &c.out[0]);
-    t.on_device = true;
+    t.known = Known::kLayout;
     return t;
 }
 

@@ -1,0 +1,44 @@
+// rope for NPU tensors, through torch_npu and aclnn. The schemas, fakes and gradients are in
+// npu_rope/ops/rope.py; these are the kernels' callers.
+#include "csrc/npu/rope_call.h"
+
+namespace {
+
+using namespace npu_rope;
+
+void launch(const at::Tensor& given, const at::Tensor& positions, const OptionalTensor& given_factors,
+            const Attributes& a, const at::Tensor& out) {
+    const c10::OptionalDeviceGuard guard(given.device());
+    const at::Tensor x = given.is_same(out) ? given : readable(given);
+    const OptionalTensor factors = contiguous(given_factors);
+    const RopeLaunchCheck check = RopeLaunchCheck::rope(x, positions, factors, out);
+    if (!check.accepts(a)) return;
+    const std::vector<int64_t> all_strides = check.strides();
+    at::IntArrayRef sections(a.sections), strides(all_strides);
+    EXEC_NPU_CMD_EXT(aclnnNpuRope, x, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), out);
+}
+
+at::Tensor rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& freq_factors,
+                NPU_ROPE_ATTRIBUTE_PARAMETERS) {
+    at::Tensor out = at::empty(x.sizes(), x.options());
+    launch(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, out);
+    return out;
+}
+
+void rope_inplace(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& freq_factors,
+                  NPU_ROPE_ATTRIBUTE_PARAMETERS) {
+    launch(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, x);
+}
+
+void rope_out(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& freq_factors,
+              NPU_ROPE_ATTRIBUTE_PARAMETERS, const at::Tensor& out) {
+    launch(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, out);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) {
+    m.impl("rope", &rope);
+    m.impl("rope_", &rope_inplace);
+    m.impl("rope_out", &rope_out);
+}

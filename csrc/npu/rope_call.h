@@ -1,0 +1,84 @@
+// What rope, rope_qk and rope_set_rows share on NPU tensors: their attributes, the checks before a launch,
+// and what aclnn is told of tensors. aclnn's first phase cannot report an error through torch_npu's queue,
+// so everything that the tiling may refuse is refused here, before anything is launched.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <vector>
+
+#include "op_host/rope_check.h"
+#include "op_plugin/include/npu_cpp_extension.h"
+
+namespace npu_rope {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+// The attributes behind "*" in the operators' schemas, in their order. aclnn takes them as they are.
+struct Attributes {
+    int64_t n_dims, mode, n_ctx_orig;
+    double freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;
+    std::vector<int64_t> sections;
+    int64_t n_offs;
+    bool forward;
+    int64_t angle;
+};
+
+#define NPU_ROPE_ATTRIBUTE_PARAMETERS                                                                               \
+    int64_t n_dims, int64_t mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor,       \
+        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,   \
+        bool forward, int64_t angle
+#define NPU_ROPE_ATTRIBUTES                                                                                         \
+    npu_rope::Attributes {                                                                                          \
+        n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow,             \
+            npu_rope::listed(sections), n_offs, forward, angle                                                      \
+    }
+// As aclnn has them, behind the inputs: lvalues, as torch_npu's macro wants them. `strides` is the launch's.
+#define NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides)                                                             \
+    a.n_dims, a.mode, a.n_ctx_orig, a.freq_base, a.freq_scale, a.ext_factor, a.attn_factor, a.beta_fast,            \
+        a.beta_slow, sections, a.forward, a.n_offs, strides
+
+inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
+    return values.has_value() ? values->vec() : std::vector<int64_t>(4, 0);
+}
+
+// x, or a copy of it where its last dimension has no unit stride, the one layout the kernels do not read.
+at::Tensor readable(const at::Tensor& x);
+OptionalTensor contiguous(const OptionalTensor& factors);
+
+// One launch: its tensors under the names its messages give them, in the order of the definition in
+// op_host/, which is also the order of `strides`. freq_factors apart, which are contiguous.
+class RopeLaunchCheck {
+public:
+    // The call's tensors, which only need to live as long as this does not.
+    static RopeLaunchCheck rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors,
+                                const at::Tensor& out);
+    static RopeLaunchCheck rope_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,
+                                   const OptionalTensor& factors, const at::Tensor& q_out, const at::Tensor& k_out);
+    static RopeLaunchCheck rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows,
+                                         const OptionalTensor& factors, const at::Tensor& cache);
+
+    // Raises ValueError or TypeError for what breaks a rule; false where there is nothing to launch.
+    bool accepts(const Attributes& a) const;
+    // Of every tensor but freq_factors; empty where all are contiguous.
+    std::vector<int64_t> strides() const;
+
+private:
+    struct Named {
+        const char* name;
+        const at::Tensor* tensor;
+    };
+
+    RopeLaunchCheck(const char* op, int sides, std::vector<Named> tensors, const OptionalTensor& factors);
+    void check_devices() const;
+
+    const char* op_;
+    int sides_;
+    std::vector<Named> tensors_;  // x, or q and k; positions; rows; what is written
+    const OptionalTensor& factors_;
+};
+
+}  // namespace npu_rope

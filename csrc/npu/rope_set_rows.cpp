@@ -1,0 +1,32 @@
+// rope_set_rows for NPU tensors, through torch_npu and aclnn. The schemas and fakes are in
+// npu_rope/ops/rope_set_rows.py; these are the kernel's callers.
+#include "csrc/npu/rope_call.h"
+
+namespace {
+
+using namespace npu_rope;
+
+void launch(const at::Tensor& given, const at::Tensor& positions, const at::Tensor& rows, const at::Tensor& cache,
+            const OptionalTensor& given_factors, const Attributes& a) {
+    const c10::OptionalDeviceGuard guard(given.device());
+    const at::Tensor x = readable(given);
+    const OptionalTensor factors = contiguous(given_factors);
+    const RopeLaunchCheck check = RopeLaunchCheck::rope_set_rows(x, positions, rows, factors, cache);
+    if (!check.accepts(a)) return;
+    const std::vector<int64_t> all_strides = check.strides();
+    at::IntArrayRef sections(a.sections), strides(all_strides);
+    EXEC_NPU_CMD_EXT(aclnnNpuRopeSetRows, x, positions, rows, factors, cache,
+                     NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides));
+}
+
+void rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows, const at::Tensor& cache,
+                   const OptionalTensor& freq_factors, NPU_ROPE_ATTRIBUTE_PARAMETERS) {
+    launch(x, positions, rows, cache, freq_factors, NPU_ROPE_ATTRIBUTES);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) {
+    m.impl("rope_set_rows", &rope_set_rows);
+    m.impl("rope_set_rows_compiled", &rope_set_rows);  // one attribute has another name
+}
