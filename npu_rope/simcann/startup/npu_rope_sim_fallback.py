@@ -28,15 +28,26 @@ from typing import Any
 
 import torch
 
-# Operators of torch_npu that work on the simulated runtime as they are, by name without the overload:
-# memory and metadata, and arithmetic for which libnpu_rope_cann has the aclnn functions.
+# Operators of torch_npu that work on the simulated runtime as they are: memory and metadata by name
+# without the overload, then what libnpu_rope_cann has the aclnn functions for, by overload.
 KEPT = frozenset(
     """
     empty empty_like empty_strided empty_with_format empty_with_swapped_memory unsafe_empty_with_format
     new_empty_strided resize_ resize_as_ set_ as_strided as_strided_ view _reshape_alias unfold squeeze
     unsqueeze view_as_real view_as_complex copy_ copy_memory_ _copy_from_and_resize _to_copy _lazy_clone
     clone contiguous _local_scalar_dense is_pinned _pin_memory is_set_to record_stream get_storage_size
-    get_npu_format zero_ one_
+    get_npu_format zero_ one_ ones zeros fill_ ones_like _npu_dtype_cast _npu_dtype_cast_backward
+    add.Tensor add.Scalar add.out add_.Tensor add_.Scalar
+    sub.Tensor sub.Scalar sub.out sub_.Tensor sub_.Scalar
+    mul.Tensor mul.Scalar mul.out mul_.Tensor mul_.Scalar
+    div.Tensor div.Scalar div.out div_.Tensor div_.Scalar
+    neg neg_ neg.out
+    eq.Tensor eq.Scalar eq.Tensor_out eq.Scalar_out eq_.Tensor eq_.Scalar
+    ne.Tensor ne.Scalar ne.Tensor_out ne.Scalar_out ne_.Tensor ne_.Scalar
+    lt.Tensor lt.Scalar lt.Tensor_out lt.Scalar_out lt_.Tensor lt_.Scalar
+    le.Tensor le.Scalar le.Tensor_out le.Scalar_out le_.Tensor le_.Scalar
+    gt.Tensor gt.Scalar gt.Tensor_out gt.Scalar_out gt_.Tensor gt_.Scalar
+    ge.Tensor ge.Scalar ge.Tensor_out ge.Scalar_out ge_.Tensor ge_.Scalar
     """.split()
 )
 
@@ -294,7 +305,8 @@ def install() -> None:
         # Where torch_npu has no kernel, one that is composed of others serves; it has one for the rest,
         # which copies to the CPU and back and does not count.
         for name in sorted(of_torch_npu | (on_cpu - explicit - composite)):
-            op = None if name.split(".")[0] in KEPT else overload_of(name)
+            kept = name in KEPT or name.split(".")[0] in KEPT
+            op = None if kept else overload_of(name)
             if op is None:
                 continue
             if name in composite:

@@ -75,8 +75,9 @@ std::string damage_of(const Allocation& a) {
 
 }  // namespace
 
-void* allocate_device(size_t bytes) {
+void* allocate_device(size_t bytes, size_t padding) {
     Table& t = table();
+    if (padding > kGuardBytes) return nullptr;  // the guard zone stands for it
     {
         std::lock_guard<std::mutex> lock(t.mutex);
         if (bytes > kDeviceBytes - t.in_use) return nullptr;

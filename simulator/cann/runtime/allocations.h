@@ -7,7 +7,9 @@
 
 namespace npu_cann {
 
-void* allocate_device(size_t bytes);  // nullptr where there is none
+// nullptr where there is none. What lies behind `bytes` up to `bytes + padding` is the caller's by CANN's
+// rules and is watched as a guard zone here.
+void* allocate_device(size_t bytes, size_t padding);
 
 // False where no allocation starts there; `damage` gets what its guard zones say, "" for nothing.
 bool free_device(void* first, std::string* damage);

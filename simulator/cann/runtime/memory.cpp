@@ -11,10 +11,20 @@
 namespace npu_cann {
 namespace {
 
-aclError allocate(void** out, size_t bytes, const char* call) {
+// Without its cache torch_npu asks for 32 bytes more than a tensor has, for kernels that write whole 32-byte
+// blocks. Ours must not: the padding is watched, too.
+size_t torch_padding(size_t bytes) {
+    static const bool uncached = [] {
+        const char* set = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
+        return set && *set && std::strcmp(set, "0") != 0;
+    }();
+    return uncached && bytes > 32 ? 32 : 0;
+}
+
+aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
     if (!out) return failed(kInvalidParam, std::string(call) + ": devPtr must not be null.");
     if (bytes == 0) return failed(kInvalidParam, std::string(call) + ": size must be greater than 0.");
-    *out = allocate_device(bytes);
+    *out = allocate_device(bytes - padding, padding);
     if (*out) return kSuccess;
     return failed(kBadAlloc, std::string(call) + ": no memory left for " + std::to_string(bytes) + " bytes; " +
                                  std::to_string(device_bytes_in_use()) + " are in use.");
@@ -63,13 +73,13 @@ aclError fill(const char* call, void* to, size_t to_bytes, int32_t value, size_t
 using namespace npu_cann;
 
 NPU_CANN_API aclError aclrtMalloc(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, "aclrtMalloc");
+    return allocate(out, bytes, 0, "aclrtMalloc");
 }
 NPU_CANN_API aclError aclrtMallocAlign32(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, "aclrtMallocAlign32");
+    return allocate(out, bytes, torch_padding(bytes), "aclrtMallocAlign32");
 }
 NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, "aclrtMallocCached");
+    return allocate(out, bytes, 0, "aclrtMallocCached");
 }
 
 // Damage is reported and does not fail the call: what frees is a destructor more often than not.
