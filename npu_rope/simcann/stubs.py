@@ -34,7 +34,9 @@ _DATA_SYMBOL = re.compile(r"^_ZT[VITS]")
 _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Get[A-Z]\w*Size)[A-Z]|Hccl)")
 
 STUBS = "libnpu_rope_cann_stubs.so"
-LIBRARY = "libnpu_rope_cann.so"
+HOME = "cann"  # for ASCEND_HOME_PATH
+# An installed CANN has these, and torch_npu looks whether they are there.
+HOME_FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
 COMPILE_SECONDS = 300
 
 
@@ -177,6 +179,8 @@ def build(needs: Needs, library: Path, folder: Path) -> None:
         both = [*cann, f"-L{folder}", f"-l:{STUBS}"]
         _compile([*shared, str(empty), f"-Wl,-soname,{soname}", *both, "-o", str(folder / soname)])
     empty.unlink()
+    for part in HOME_FOLDERS:
+        (folder / HOME / part).mkdir(parents=True)
 
 
 def _compile(command: list[str]) -> None:

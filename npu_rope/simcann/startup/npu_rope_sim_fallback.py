@@ -64,6 +64,7 @@ RANDOM_STEP = 4  # by which a random operator moves the generator's offset; torc
 
 counts: collections.Counter[str] = collections.Counter()
 _libraries: list[torch.library.Library] = []  # a Library's kernels go when it goes
+_counts_lock = threading.Lock()
 _random_lock = threading.RLock()
 
 
@@ -123,7 +124,8 @@ class HostKernel:
         device = call.device or _device_of(kwargs)
         call.check_devices()
         drain(device)
-        counts[self.name] += 1
+        with _counts_lock:
+            counts[self.name] += 1
         if self.random:
             results = self._run_random(host_args, host_kwargs, device)
         else:
