@@ -10,6 +10,14 @@ struct Plan {
     int64_t b_whole = 0, alpha_whole = 1;
 };
 
+void convert_to(int32_t dtype, double* number, int64_t* whole) {
+    char value[16];
+    store(dtype, value, 1, 1, number);
+    load(dtype, value, 1, 1, number);
+    store(dtype, value, 1, 1, whole);
+    load(dtype, value, 1, 1, whole);
+}
+
 template <class C>
 void run(const Plan& p, void (*f)(int64_t, const C*, const C*, C, C*), C scalar, C alpha) {
     Operand a = p.a.broadcast_to(p.out.shape);
@@ -51,6 +59,8 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
     if (p.b_is_scalar) {
         p.b_number = scalar_as_double(*second.scalar);
         p.b_whole = scalar_as_integer(*second.scalar);
+        // As torch's CPU kernels: sums and comparisons convert the scalar to their dtype first, products do not.
+        if (second.alpha || computed == Computed::kAsInputs) convert_to(dtype, &p.b_number, &p.b_whole);
     }
     if (second.alpha) {
         p.alpha_number = scalar_as_double(*second.alpha);
