@@ -275,6 +275,33 @@ def decomposed(op: torch._ops.OpOverload) -> Callable[..., Any]:
     return kernel
 
 
+def _binary_cross_entropy_with_logits(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    pos_weight: torch.Tensor | None = None,
+    reduction: int = 1,
+) -> torch.Tensor:
+    log_weight = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input - log_weight * torch.nn.functional.logsigmoid(input)
+    if weight is not None:
+        loss = loss * weight
+    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+
+def _renorm(self: torch.Tensor, p: float, dim: int, maxnorm: float) -> torch.Tensor:
+    others = [d for d in range(self.dim()) if d != dim % self.dim()]
+    norm = torch.linalg.vector_norm(self, p, others, keepdim=True)
+    return self * torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), torch.ones_like(norm))
+
+
+# torch_npu gives these gradients through functions of its own, which are not simulated.
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
+    "binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
+    "renorm": _renorm,
+}
+
+
 def _registered(key: str) -> Iterator[str]:
     """Operators of torch with a kernel of their own on this key, as name.overload."""
     for name in torch._C._dispatch_get_registrations_for_dispatch_key(key):
@@ -317,6 +344,9 @@ def install() -> None:
                     library.impl(op, decomposed(op), "AutogradPrivateUse1")
             elif name in on_cpu or name in explicit:
                 library.impl(op, HostKernel(op), "PrivateUse1")
+        for name, kernel in DIFFERENTIABLE.items():
+            if name in with_gradient:
+                library.impl(name, kernel, "AutogradPrivateUse1")
     _libraries.append(library)
     atexit.register(write_report)
 

@@ -5,21 +5,25 @@ namespace {
 
 struct Plan {
     Operand a, b, out;
-    bool b_is_scalar = false;
-    double b_number = 0, alpha_number = 1;
-    int64_t b_whole = 0, alpha_whole = 1;
+    bool b_is_scalar = false, has_alpha = false;
+    aclScalar scalar, alpha;
 };
 
-void convert_to(int32_t dtype, double* number, int64_t* whole) {
-    char value[16];
-    store(dtype, value, 1, 1, number);
-    load(dtype, value, 1, 1, number);
-    store(dtype, value, 1, 1, whole);
-    load(dtype, value, 1, 1, whole);
+// As torch's CPU kernels: sums and comparisons convert the scalar to their dtype first, products do not.
+template <class C>
+C converted(C value, int32_t dtype) {
+    alignas(16) char bytes[16];
+    store(dtype, bytes, 1, 1, &value);
+    load(dtype, bytes, 1, 1, &value);
+    return value;
 }
 
 template <class C>
-void run(const Plan& p, void (*f)(int64_t, const C*, const C*, C, C*), C scalar, C alpha) {
+void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
+    C scalar{}, alpha(1);
+    if (p.b_is_scalar) scalar = scalar_as<C>(p.scalar);
+    if (p.b_is_scalar && scalar_dtype >= 0) scalar = converted(scalar, scalar_dtype);
+    if (p.has_alpha) alpha = scalar_as<C>(p.alpha);
     Operand a = p.a.broadcast_to(p.out.shape);
     Operand b = p.b_is_scalar ? p.out : p.b.broadcast_to(p.out.shape);
     const bool flat = p.out.shape.empty();
@@ -56,21 +60,20 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
         int32_t other = !p.b_is_scalar ? p.b.dtype : is_floating(second.scalar->dtype) ? kFloat : second.scalar->dtype;
         dtype = promoted(p.a.dtype, !p.a.shape.empty() || p.b_is_scalar, other, !p.b_is_scalar && !p.b.shape.empty());
     }
-    if (p.b_is_scalar) {
-        p.b_number = scalar_as_double(*second.scalar);
-        p.b_whole = scalar_as_integer(*second.scalar);
-        // As torch's CPU kernels: sums and comparisons convert the scalar to their dtype first, products do not.
-        if (second.alpha || computed == Computed::kAsInputs) convert_to(dtype, &p.b_number, &p.b_whole);
-    }
-    if (second.alpha) {
-        p.alpha_number = scalar_as_double(*second.alpha);
-        p.alpha_whole = scalar_as_integer(*second.alpha);
-    }
-    auto body = [p, f, compute = compute_of(dtype)] {
+    const Compute compute = compute_of(dtype);
+    if (compute == Compute::kComplexFloat && !f.complex_single) return refused(name, "self and other must be real.");
+    if (compute == Compute::kComplexDouble && !f.complex_twofold) return refused(name, "self and other must be real.");
+    if (p.b_is_scalar) p.scalar = *second.scalar;
+    p.has_alpha = second.alpha != nullptr;
+    if (p.has_alpha) p.alpha = *second.alpha;
+    const int32_t scalar_dtype = p.has_alpha || computed == Computed::kAsInputs ? dtype : -1;
+    auto body = [p, f, compute, scalar_dtype] {
         switch (compute) {
-            case Compute::kInteger: return run(p, f.integer, p.b_whole, p.alpha_whole);
-            case Compute::kFloat: return run(p, f.single, float(p.b_number), float(p.alpha_number));
-            case Compute::kDouble: return run(p, f.twofold, p.b_number, p.alpha_number);
+            case Compute::kInteger: return run(p, f.integer, scalar_dtype);
+            case Compute::kFloat: return run(p, f.single, scalar_dtype);
+            case Compute::kDouble: return run(p, f.twofold, scalar_dtype);
+            case Compute::kComplexFloat: return run(p, f.complex_single, scalar_dtype);
+            case Compute::kComplexDouble: return run(p, f.complex_twofold, scalar_dtype);
         }
     };
     return prepared(name, body, workspace_bytes, executor);

@@ -12,11 +12,16 @@ struct Second {
     const aclScalar* alpha = nullptr;
 };
 
-// A run of each, in one of the three compute types; what is written is converted to out's dtype.
+// A run of each, in one of the compute types; what is written is converted to out's dtype. Null where the
+// function has no meaning: order of complex numbers.
+template <class C>
+using RunFunction = void (*)(int64_t count, const C* a, const C* b, C alpha, C* out);
 struct BinaryFunction {
-    void (*integer)(int64_t count, const int64_t* a, const int64_t* b, int64_t alpha, int64_t* out);
-    void (*single)(int64_t count, const float* a, const float* b, float alpha, float* out);
-    void (*twofold)(int64_t count, const double* a, const double* b, double alpha, double* out);
+    RunFunction<int64_t> integer;
+    RunFunction<float> single;
+    RunFunction<double> twofold;
+    RunFunction<std::complex<float>> complex_single;
+    RunFunction<std::complex<double>> complex_twofold;
 };
 
 enum class Computed {

@@ -4,19 +4,19 @@
 namespace npu_cann {
 namespace {
 
-#define NPU_CANN_COMPARISON(name, sign)                                             \
+#define NPU_CANN_COMPARISON(name, sign, ...)                                        \
     template <class C>                                                              \
     void name##_run(int64_t count, const C* a, const C* b, C /*alpha*/, C* out) {   \
         for (int64_t i = 0; i < count; ++i) out[i] = C(a[i] sign b[i]);             \
     }                                                                               \
-    constexpr BinaryFunction name{name##_run<int64_t>, name##_run<float>, name##_run<double>};
+    constexpr BinaryFunction name{name##_run<int64_t>, name##_run<float>, name##_run<double>, __VA_ARGS__};
 
-NPU_CANN_COMPARISON(equal, ==)
-NPU_CANN_COMPARISON(unequal, !=)
-NPU_CANN_COMPARISON(less, <)
-NPU_CANN_COMPARISON(at_most, <=)
-NPU_CANN_COMPARISON(greater, >)
-NPU_CANN_COMPARISON(at_least, >=)
+NPU_CANN_COMPARISON(equal, ==, equal_run<std::complex<float>>, equal_run<std::complex<double>>)
+NPU_CANN_COMPARISON(unequal, !=, unequal_run<std::complex<float>>, unequal_run<std::complex<double>>)
+NPU_CANN_COMPARISON(less, <, nullptr, nullptr)
+NPU_CANN_COMPARISON(at_most, <=, nullptr, nullptr)
+NPU_CANN_COMPARISON(greater, >, nullptr, nullptr)
+NPU_CANN_COMPARISON(at_least, >=, nullptr, nullptr)
 #undef NPU_CANN_COMPARISON
 
 }  // namespace

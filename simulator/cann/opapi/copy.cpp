@@ -1,4 +1,4 @@
-// aclnnInplaceCopy and aclnnCast: out[i] = src[i], broadcast and converted.
+// aclnnInplaceCopy and aclnnCast: out[i] = src[i], broadcast and converted. aclnnComplex: two copies.
 #include <cstring>
 
 #include "simulator/cann/opapi/elements.h"
@@ -56,6 +56,8 @@ void copy(const Operand& out, const Operand& source) {
     }
     if (out.dtype == source.dtype)
         move(out, from);
+    else if (is_complex(out.dtype) || is_complex(source.dtype))
+        convert<std::complex<double>>(out, from);
     else if (out.dtype == kDouble || source.dtype == kDouble)
         convert<double>(out, from);
     else if (is_floating(source.dtype))
@@ -89,3 +91,27 @@ NPU_CANN_API aclError aclnnCastGetWorkspaceSize(const aclTensor* self, int32_t d
     return npu_cann::prepare_copy("aclnnCast", out, self, workspace_bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnCast)
+
+// The real and the imaginary parts, each a tensor of strides twice as wide.
+NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const aclTensor* imag, aclTensor* out,
+                                                   uint64_t* workspace_bytes, aclOpExecutor** executor) {
+    using namespace npu_cann;
+    Operand parts, re, im;
+    std::string wrong = take(out, "out", &parts);
+    if (wrong.empty() && !is_complex(parts.dtype)) wrong = "out must be complex.";
+    if (wrong.empty()) wrong = take(real, "real", &re);
+    if (wrong.empty()) wrong = take(imag, "imag", &im);
+    if (wrong.empty()) wrong = broadcast_rule(re, parts, "real");
+    if (wrong.empty()) wrong = broadcast_rule(im, parts, "imag");
+    if (!wrong.empty()) return refused("aclnnComplex", wrong);
+    parts.dtype = parts.dtype == kComplex64 ? kFloat : kDouble;
+    for (int64_t& stride : parts.strides) stride *= 2;
+    Operand second = parts;
+    second.first += dtype_bytes(parts.dtype);
+    auto body = [parts, second, re, im] {
+        copy(parts, re);
+        copy(second, im);
+    };
+    return prepared("aclnnComplex", body, workspace_bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnComplex)

@@ -56,9 +56,20 @@ struct Bool {
     explicit operator bool() const { return byte != 0; }
 };
 
+template <class T>
+constexpr bool is_complex_v = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+
 template <class T, class C>
 C read(const T& value) {
-    if constexpr (std::is_same_v<T, Bool>)
+    if constexpr (is_complex_v<C>) {
+        using Part = typename C::value_type;
+        if constexpr (is_complex_v<T>)
+            return C(Part(value.real()), Part(value.imag()));
+        else
+            return C(read<T, Part>(value));
+    } else if constexpr (is_complex_v<T>)
+        return C(value.real());
+    else if constexpr (std::is_same_v<T, Bool>)
         return C(bool(value));
     else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Bfloat16>)
         return C(float(value));
@@ -82,6 +93,10 @@ template <class T, class C>
 T written(C value) {
     if constexpr (std::is_same_v<T, Bool>)
         return {uint8_t(value != C(0))};
+    else if constexpr (is_complex_v<T>)
+        return read<C, T>(value);
+    else if constexpr (is_complex_v<C>)
+        return written<T>(value.real());
     else if constexpr (std::is_same_v<T, Half>)
         return to_half(float(value));
     else if constexpr (std::is_same_v<T, Bfloat16>)
@@ -100,6 +115,8 @@ void with_type(int32_t dtype, Work work) {
         case kFloat16: return work(Half{});
         case kBfloat16: return work(Bfloat16{});
         case kDouble: return work(double{});
+        case kComplex64: return work(std::complex<float>{});
+        case kComplex128: return work(std::complex<double>{});
         case kBool: return work(Bool{});
         case kInt8: return work(int8_t{});
         case kUint8: return work(uint8_t{});
@@ -113,7 +130,7 @@ void with_type(int32_t dtype, Work work) {
     }
 }
 
-int category(int32_t dtype) { return dtype == kBool ? 0 : is_floating(dtype) ? 2 : 1; }
+int category(int32_t dtype) { return dtype == kBool ? 0 : is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : 1; }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
     std::string text = "[";
@@ -135,11 +152,14 @@ int64_t dtype_bytes(int32_t dtype) {
     return bytes;
 }
 
+bool is_complex(int32_t dtype) { return dtype == kComplex64 || dtype == kComplex128; }
+
 bool is_floating(int32_t dtype) {
     return dtype == kFloat || dtype == kFloat16 || dtype == kBfloat16 || dtype == kDouble;
 }
 
 Compute compute_of(int32_t dtype) {
+    if (is_complex(dtype)) return dtype == kComplex64 ? Compute::kComplexFloat : Compute::kComplexDouble;
     return dtype == kDouble ? Compute::kDouble : is_floating(dtype) ? Compute::kFloat : Compute::kInteger;
 }
 
@@ -149,7 +169,10 @@ int32_t promoted(int32_t a, bool a_has_dims, int32_t b, bool b_has_dims) {
         return category(without) > category(with) ? without : with;
     }
     if (a == b) return a;
-    if (category(a) != category(b)) return category(a) > category(b) ? a : b;
+    if (category(a) != category(b)) {
+        if ((a == kDouble && b == kComplex64) || (a == kComplex64 && b == kDouble)) return kComplex128;
+        return category(a) > category(b) ? a : b;
+    }
     if (is_floating(a)) return a == kDouble || b == kDouble ? kDouble : kFloat;  // float16 with bfloat16: float
     if ((a == kUint8 && b == kInt8) || (a == kInt8 && b == kUint8)) return kInt16;
     return dtype_bytes(a) >= dtype_bytes(b) ? a : b;
@@ -174,7 +197,8 @@ std::string take(const aclTensor* tensor, const char* what, Operand* out) {
     std::string name = what;
     if (!tensor) return name + " must not be null.";
     int64_t bytes = dtype_bytes(tensor->dtype);
-    if (!bytes) return name + " must be of a dtype that is simulated but got aclDataType " +
+    if (!bytes)
+        return name + " must be of a dtype that is simulated but got aclDataType " +
                        std::to_string(tensor->dtype) + "; add it in simulator/cann/opapi/elements.cpp.";
     if (!is_plain(tensor->format))
         return name + " must be in a plain format but got aclFormat " + std::to_string(tensor->format) + ".";
@@ -212,18 +236,6 @@ std::string broadcast_rule(const Operand& from, const Operand& to, const char* w
     }
     if (fits) return "";
     return std::string(what) + " must broadcast to " + shape_text(to.shape) + " but got " + shape_text(from.shape) + ".";
-}
-
-double scalar_as_double(const aclScalar& scalar) {
-    double value = 0;
-    load(scalar.dtype, reinterpret_cast<const char*>(scalar.value), 1, 1, &value);
-    return value;
-}
-
-int64_t scalar_as_integer(const aclScalar& scalar) {
-    int64_t value = 0;
-    load(scalar.dtype, reinterpret_cast<const char*>(scalar.value), 1, 1, &value);
-    return value;
 }
 
 void for_each_run(const std::vector<const Operand*>& operands,
@@ -275,9 +287,13 @@ void store(int32_t dtype, char* to, int64_t stride, int64_t count, const C* from
 template void load(int32_t, const char*, int64_t, int64_t, float*);
 template void load(int32_t, const char*, int64_t, int64_t, double*);
 template void load(int32_t, const char*, int64_t, int64_t, int64_t*);
+template void load(int32_t, const char*, int64_t, int64_t, std::complex<float>*);
+template void load(int32_t, const char*, int64_t, int64_t, std::complex<double>*);
 template void store(int32_t, char*, int64_t, int64_t, const float*);
 template void store(int32_t, char*, int64_t, int64_t, const double*);
 template void store(int32_t, char*, int64_t, int64_t, const int64_t*);
+template void store(int32_t, char*, int64_t, int64_t, const std::complex<float>*);
+template void store(int32_t, char*, int64_t, int64_t, const std::complex<double>*);
 
 aclError prepared(const char* name, std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (!workspace_bytes || !executor) return failed(kAclnnNullptr, std::string(name) + ": executor must not be null.");

@@ -2,6 +2,7 @@
 // made of. Elements are read in runs of one dtype into a compute type, worked on, and written back.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -15,14 +16,15 @@ namespace npu_cann {
 // aclDataType, the ones that stand-ins know.
 enum Dtype : int32_t {
     kFloat = 0, kFloat16 = 1, kInt8 = 2, kInt32 = 3, kUint8 = 4, kInt16 = 6, kUint16 = 7, kUint32 = 8,
-    kInt64 = 9, kUint64 = 10, kDouble = 11, kBool = 12, kBfloat16 = 27,
+    kInt64 = 9, kUint64 = 10, kDouble = 11, kBool = 12, kComplex64 = 16, kComplex128 = 17, kBfloat16 = 27,
 };
 int64_t dtype_bytes(int32_t dtype);  // 0: not known
+bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
 
 // The type that arithmetic is done in: float16 and bfloat16 in float, rounded once when written, as torch
 // does on the CPU.
-enum class Compute { kInteger, kFloat, kDouble };
+enum class Compute { kInteger, kFloat, kDouble, kComplexFloat, kComplexDouble };
 Compute compute_of(int32_t dtype);
 
 // The dtype torch computes these two in: the tensors' by category and width, where one without dimensions
@@ -46,8 +48,8 @@ std::string take(const aclScalar* scalar, const char* what);
 // "" or why `from` does not broadcast to `to`.
 std::string broadcast_rule(const Operand& from, const Operand& to, const char* what);
 
-double scalar_as_double(const aclScalar& scalar);
-int64_t scalar_as_integer(const aclScalar& scalar);
+template <class C>
+C scalar_as(const aclScalar& scalar);
 
 constexpr int64_t kRun = 256;  // elements worked on at a time
 
@@ -56,11 +58,19 @@ constexpr int64_t kRun = 256;  // elements worked on at a time
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* at)>& work);
 
-// `count` elements, `stride` elements apart, converted as C++ does (to bool: not zero).
+// `count` elements, `stride` elements apart, converted as C++ does (to bool: not zero; of a complex number
+// that becomes a real one, the real part).
 template <class C>
 void load(int32_t dtype, const char* from, int64_t stride, int64_t count, C* to);
 template <class C>
 void store(int32_t dtype, char* to, int64_t stride, int64_t count, const C* from);
+
+template <class C>
+C scalar_as(const aclScalar& scalar) {
+    C value{};
+    load(scalar.dtype, reinterpret_cast<const char*>(scalar.value), 1, 1, &value);
+    return value;
+}
 
 // Phase one's end: an executor with this body, for a call that needs no workspace.
 aclError prepared(const char* name, std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor);

@@ -12,53 +12,59 @@ void fill_with(const Operand& out, C value) {
     for_each_run({&out}, [&](int64_t count, char* const* at) { store(out.dtype, at[0], stride, count, run); });
 }
 
-aclError prepare_fill(const char* name, aclTensor* self, const aclScalar* value, double constant,
-                      uint64_t* workspace_bytes, aclOpExecutor** executor) {
+// Integers whole, the rest through complex numbers of twice the width.
+void fill_from(const Operand& out, const Operand& value) {
+    if (compute_of(value.dtype) == Compute::kInteger) {
+        int64_t whole = 0;
+        load(value.dtype, value.first, 1, 1, &whole);
+        fill_with(out, whole);
+    } else {
+        std::complex<double> number;
+        load(value.dtype, value.first, 1, 1, &number);
+        fill_with(out, number);
+    }
+}
+
+aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
+                      aclOpExecutor** executor) {
     Operand out;
     std::string wrong = take(self, "self", &out);
-    if (wrong.empty() && value) wrong = take(value, "value");
+    if (wrong.empty()) wrong = take(&value, "value");
     if (!wrong.empty()) return refused(name, wrong);
-    const bool integer = value && !is_floating(value->dtype);
-    const int64_t whole = integer ? scalar_as_integer(*value) : 0;
-    const double number = value ? scalar_as_double(*value) : constant;
-    auto body = [out, integer, whole, number] {
-        if (integer)
-            fill_with<int64_t>(out, whole);
-        else
-            fill_with<double>(out, number);
+    auto body = [out, value] {
+        aclScalar kept = value;
+        Operand one;
+        one.dtype = kept.dtype;
+        one.first = reinterpret_cast<char*>(kept.value);
+        fill_from(out, one);
     };
     return prepared(name, body, workspace_bytes, executor);
 }
 
-void fill_from(const Operand& out, const Operand& value) {
-    if (is_floating(value.dtype)) {
-        double number = 0;
-        load(value.dtype, value.first, 1, 1, &number);
-        fill_with(out, number);
-    } else {
-        int64_t number = 0;
-        load(value.dtype, value.first, 1, 1, &number);
-        fill_with(out, number);
-    }
+aclScalar whole_number(uint8_t value) {
+    aclScalar scalar;
+    scalar.value[0] = value;
+    scalar.dtype = kUint8;
+    return scalar;
 }
 
 }  // namespace
 }  // namespace npu_cann
 
 NPU_CANN_API aclError aclnnInplaceZeroGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return npu_cann::prepare_fill("aclnnInplaceZero", self, nullptr, 0, bytes, executor);
+    return npu_cann::prepare_fill("aclnnInplaceZero", self, npu_cann::whole_number(0), bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceZero)
 
 NPU_CANN_API aclError aclnnInplaceOneGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return npu_cann::prepare_fill("aclnnInplaceOne", self, nullptr, 1, bytes, executor);
+    return npu_cann::prepare_fill("aclnnInplaceOne", self, npu_cann::whole_number(1), bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceOne)
 
 NPU_CANN_API aclError aclnnInplaceFillScalarGetWorkspaceSize(aclTensor* self, const aclScalar* value, uint64_t* bytes,
                                                              aclOpExecutor** executor) {
     if (!value) return npu_cann::refused("aclnnInplaceFillScalar", "value must not be null.");
-    return npu_cann::prepare_fill("aclnnInplaceFillScalar", self, value, 0, bytes, executor);
+    return npu_cann::prepare_fill("aclnnInplaceFillScalar", self, *value, bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceFillScalar)
 

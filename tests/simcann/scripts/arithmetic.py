@@ -152,6 +152,23 @@ def check_float64_stays_float64():
     same(x.npu()[:, 0].clone(), x[:, 0].clone())
 
 
+def check_complex_numbers():
+    x, y = torch.view_as_complex(torch.randn(4, 3, 2)), torch.view_as_complex(torch.randn(3, 2))
+    real = torch.randn(4, 3)
+    for op in (torch.add, torch.sub, torch.mul):
+        same(op(x.npu(), real.npu()), op(x, real))
+        torch.testing.assert_close(op(x.npu(), y.npu()).cpu(), op(x, y))
+    torch.testing.assert_close((x.npu() / y.npu()).cpu(), x / y)
+    same(x.npu() * 2, x * 2)
+    same(-x.npu(), -x)
+    same(x.npu() == x.npu().clone(), x == x)
+    same(x.npu()[:, 1].clone(), x[:, 1].clone())
+    same(torch.zeros(2, dtype=torch.complex64, device="npu"), torch.zeros(2, dtype=torch.complex64))
+    same(x.npu().conj().clone().resolve_conj(), x.conj().resolve_conj())
+    turned = torch.view_as_real(x.npu() * torch.polar(real, real).npu()).flatten(-2)
+    torch.testing.assert_close(turned.cpu(), torch.view_as_real(x * torch.polar(real, real)).flatten(-2))
+
+
 def check_integers_wrap():
     x = torch.tensor([127, -128, 100], dtype=torch.int8)
     same(x.npu() + x.npu(), x + x)

@@ -7,7 +7,7 @@ import traceback
 def run(checks):
     """Checks by name, as globals() has them."""
     found = {}
-    for name, check in checks.items():
+    for name, check in list(checks.items()):
         if not name.startswith("check_"):
             continue
         try:
