@@ -10,6 +10,7 @@ from npu_rope import __version__
 from npu_rope.cli import trace
 from npu_rope.cli.bench import bench
 from npu_rope.cli.doctor import doctor
+from npu_rope.cli.sim import sim
 from npu_rope.cli.validate import validate
 
 app = typer.Typer(
@@ -39,3 +40,5 @@ app.command()(validate)
 app.command()(doctor)
 app.command()(bench)
 app.add_typer(trace.app, name="trace")
+# What stands behind the command's program is the program's, options too.
+app.command(context_settings={"allow_interspersed_args": False})(sim)

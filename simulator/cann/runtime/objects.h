@@ -45,6 +45,7 @@ struct aclOpExecutor {
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
 };
 
+#pragma GCC visibility push(default)
 namespace npu_cann {
 
 // Runs the executor in the stream's order and deletes it: what every second phase of aclnn does.
@@ -64,3 +65,4 @@ const char* soc_name();
 void record_launch(const std::string& operator_name, const std::string& simulator_report);
 
 }  // namespace npu_cann
+#pragma GCC visibility pop

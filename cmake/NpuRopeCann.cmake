@@ -1,0 +1,14 @@
+# The simulated CANN runtime under torch_npu: libnpu_rope_cann. Needs neither CANN nor torch_npu: what of
+# CANN's symbols it lacks for an installed torch_npu, npu_rope/simcann/stubs.py makes at first use.
+option(NPU_ROPE_CANN "Build the simulated CANN runtime" ON)
+if(NOT NPU_ROPE_CANN OR NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  return()
+endif()
+
+find_package(Threads REQUIRED)
+file(GLOB cann_sources CONFIGURE_DEPENDS simulator/cann/runtime/*.cpp simulator/cann/opapi/*.cpp)
+add_library(npu_rope_cann SHARED ${cann_sources})
+# -ffp-contract=off: the stand-ins round as each step says, on every machine.
+target_compile_options(npu_rope_cann PRIVATE -O2 -ffp-contract=off)
+target_link_libraries(npu_rope_cann PRIVATE npu_rope_options Threads::Threads ${CMAKE_DL_LIBS})
+install(TARGETS npu_rope_cann LIBRARY DESTINATION $<IF:$<BOOL:${SKBUILD}>,npu_rope/lib,lib>)

@@ -1,0 +1,89 @@
+"""``npu-rope sim``: a command on a machine without an NPU, with a simulated one."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from npu_rope.cli.files import replacing, unwritable
+from npu_rope.simcann import session
+from npu_rope.simcann.pieces import MissingPiece
+
+NOT_CLEAN, USAGE_ERROR = 1, 2
+
+
+def sim(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="The command and its arguments, after --.", show_default=False),
+    ] = None,
+    soc: Annotated[
+        str, typer.Option(help="The chip that is simulated, by a name torch_npu knows.")
+    ] = session.SOCS[0],
+    report: Annotated[
+        Path | None, typer.Option(help="Write what was launched and what fell back as JSON.")
+    ] = None,
+) -> None:
+    """Run a torch_npu script, unmodified, on a simulated NPU.
+
+    The installed torch_npu is the real one. Under it are CANN's libraries as we
+    simulate them: device memory is host memory between guard zones, npu_rope's
+    own kernels run on the simulator, a few aclnn functions have stand-ins, and
+    every other operator of torch runs on the host. Results are right; times say
+    nothing about hardware, and random numbers are not an NPU's.
+
+    What it does not do: several devices, HCCL, graphs, torch_npu's own fused
+    operators (npu_fusion_attention and its like). Such a call fails and says
+    its name.
+
+    The first run takes some seconds more, for which it needs a C++ compiler;
+    what it makes is kept below $XDG_CACHE_HOME. At the end a short report goes
+    to standard error.
+
+    Exit status: the command's; 128 + n where signal n ended it; 1 where it ended
+    well but a kernel broke a rule or wrote outside its memory; 2 bad usage.
+
+    Examples:
+
+      npu-rope sim -- python train.py --steps 10
+
+      npu-rope sim --soc Ascend310P3 -- python infer.py
+
+      npu-rope sim --report run.json -- torchrun --nproc-per-node 1 train.py
+    """
+    if not command:
+        raise _usage_error(
+            "[sim] command must be a program and its arguments but got nothing.\n"
+            "Such as: npu-rope sim -- python script.py"
+        )
+    if soc not in session.SOCS:
+        raise _usage_error(f"[sim] soc must be one of {', '.join(session.SOCS)} but got {soc}.")
+    if report is not None and (must := unwritable(report)):
+        raise _usage_error(f"[sim] report {must}")
+    try:
+        with tempfile.TemporaryDirectory(prefix="npu-rope-sim-") as folder:
+            environment = session.environment(command, soc, Path(folder))
+            status = session.run(command, environment)
+            done = session.read_reports(Path(folder), soc)
+    except MissingPiece as error:
+        raise _usage_error(str(error)) from None
+    session.print_report(done, _say)
+    if report is not None:
+        with replacing(report) as stream:
+            json.dump(done.as_json() | {"exit_status": status}, stream, indent=1)
+            stream.write("\n")
+    raise typer.Exit(status or (0 if done.is_clean else NOT_CLEAN))
+
+
+def _say(line: str) -> None:
+    print(f"npu-rope sim: {line}", file=sys.stderr)
+
+
+def _usage_error(text: str) -> typer.Exit:
+    print(text, file=sys.stderr)
+    return typer.Exit(USAGE_ERROR)

@@ -1,0 +1,183 @@
+"""One run of a command on the simulated NPU: its environment, its end, and what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from npu_rope.simcann import pieces, stubs
+
+# As simulator/cann/runtime/chips.h has them; the first is what a process gets without a name.
+SOCS = (
+    "Ascend910B2",
+    "Ascend910B1",
+    "Ascend910B3",
+    "Ascend910B4",
+    "Ascend910_9391",
+    "Ascend910_9392",
+    "Ascend910_9381",
+    "Ascend910_9382",
+    "Ascend910_9372",
+    "Ascend910_9362",
+    "Ascend310P3",
+    "Ascend310P1",
+)
+
+STARTUP = Path(__file__).parent / "startup"
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def environment(command: list[str], soc: str, reports: Path) -> dict[str, str]:
+    """What the command runs under. Makes CANN's libraries where they are not made yet."""
+    npu = pieces.torch_npu_of(pieces.python_of(command))
+    library = pieces.cann_library()
+    folder = stubs.prepare(npu, library)
+    e = dict(os.environ)
+    e["LD_LIBRARY_PATH"] = _path(folder, library.parent, e.get("LD_LIBRARY_PATH"))
+    e["PYTHONPATH"] = _path(STARTUP, e.get("PYTHONPATH"))
+    e["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
+    e["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
+    if operators := pieces.operator_package(library):
+        e["ASCEND_CUSTOM_OPP_PATH"] = _path(operators, e.get("ASCEND_CUSTOM_OPP_PATH"))
+    e.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "1")
+    e.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # off where torch_npu has no CANN; here it has one
+    e["NPU_ROPE_SIM_SOC"] = soc
+    e["NPU_ROPE_SIM_REPORT_DIR"] = str(reports)
+    return e
+
+
+def _path(*parts: Path | str | None) -> str:
+    return os.pathsep.join(str(part) for part in parts if part)
+
+
+def run(command: list[str], env: dict[str, str]) -> int:
+    """The command's exit status; 128 and the signal's number where a signal ended it."""
+    try:
+        child = subprocess.Popen(command, env=env)
+    except OSError as error:
+        remedy = "Name a program that runs: npu-rope sim -- python script.py."
+        raise pieces.MissingPiece("command", f"{command[0]}: {error.strerror}", remedy) from None
+    with _forwarding(child):
+        status = child.wait()
+    return status if status >= 0 else 128 - status
+
+
+@contextmanager
+def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Signals that reach this process reach the child."""
+    # A terminal sends its own signals to both.
+    from_terminal = {signal.SIGINT, signal.SIGQUIT} if sys.stdin is not None and sys.stdin.isatty() else set()
+
+    def forward(number: int, _frame: Any) -> None:
+        if number not in from_terminal:
+            child.send_signal(number)
+
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in FORWARDED:
+            before[number] = signal.signal(number, forward)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass
+class Report:
+    """What all processes of a run did on the simulated NPU."""
+
+    soc: str
+    processes: int = 0
+    without_end: int = 0  # killed, or ended by os._exit: what they counted is lost
+    launches: Counter[str] = field(default_factory=Counter)
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    not_simulated: Counter[str] = field(default_factory=Counter)
+    broken_launches: int = 0
+    violations: list[str] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
+    bytes_not_freed: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """No rule broken, no guard zone written."""
+        return not self.broken_launches and not self.damage
+
+    def as_json(self) -> dict[str, Any]:
+        """For --report."""
+        counted = {
+            name: dict(getattr(self, name).most_common())
+            for name in ("launches", "fallbacks", "not_simulated")
+        }
+        return {
+            "simulated": True,
+            "soc": self.soc,
+            "processes": self.processes,
+            "processes_without_end": self.without_end,
+            "rule_violations": self.violations,
+            "launches_with_violations": self.broken_launches,
+            "guard_damage": self.damage,
+            "bytes_not_freed": self.bytes_not_freed,
+            **counted,
+        }
+
+
+def read_reports(folder: Path, soc: str) -> Report:
+    """What the processes left there."""
+    report = Report(soc)
+    for path in sorted(folder.glob("*.json")):
+        found = json.loads(path.read_text())
+        if path.name.endswith(".fallback.json"):
+            report.fallbacks.update(found["fallbacks"])
+            continue
+        report.processes += 1
+        report.without_end += not found["ended"]
+        report.launches.update(found["launches"])
+        report.not_simulated.update(found["not_simulated"])
+        report.damage += found["damage"]
+        report.broken_launches += found["broken_launches"]
+        report.bytes_not_freed += found["bytes_not_freed"]
+        for broken in found["broken"]:
+            report.violations += [
+                f"{broken['operator']}: {error['text']}" for error in broken["report"]["errors"]
+            ]
+    return report
+
+
+def print_report(report: Report, say: Callable[[str], None]) -> None:
+    """Short, every line labelled."""
+    say(f"simulated {report.soc}: nothing of this ran on hardware.")
+    if not report.processes:
+        say("no process used the simulated NPU.")
+        return
+    if report.without_end:
+        say(f"{report.without_end} of {report.processes} processes ended before they could report.")
+    say(f"launches: {_counted(report.launches)}")
+    say(f"host fallbacks: {_counted(report.fallbacks)}")
+    if report.not_simulated:
+        say(f"calls that are not simulated: {_counted(report.not_simulated)}")
+    say(f"rule violations: {report.broken_launches or 'none'}")
+    for text in report.violations:
+        say(f"  {text}")
+    say(f"guard zones: {f'{len(report.damage)} overrun' if report.damage else 'intact'}")
+    for text in report.damage:
+        say(f"  {text}")
+
+
+SHOWN = 6
+
+
+def _counted(by_name: Counter[str]) -> str:
+    if not by_name:
+        return "none"
+    most = ", ".join(f"{name} {count}" for name, count in by_name.most_common(SHOWN))
+    more = len(by_name) - SHOWN
+    return f"{by_name.total()} ({most}{f', and {more} more' if more > 0 else ''})"

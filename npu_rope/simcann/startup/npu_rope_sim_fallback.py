@@ -1,0 +1,365 @@
+"""Host fallback: operators of torch that have no stand-in run on the host.
+
+Simulated device memory is host memory, so that an operator's tensors can be handed to torch's own CPU
+kernel where they lie. :func:`install` takes torch_npu's kernels out of the dispatcher for every operator
+of torch but those of :data:`KEPT`, and puts one in that
+
+1. waits for the stream the tensors are used on,
+2. makes CPU tensors over the same memory: same storage, offset, strides, so that views stay views and
+   what is written in place is written there,
+3. runs the CPU kernel, and
+4. brings new results into device memory; a result that is one of the arguments stays that argument.
+
+Random numbers come from the NPU generator's seed and offset, so that seeds, states and checkpoints work;
+they are not the numbers that an NPU would draw. Every operator that ran here is counted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import ctypes
+import json
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+# Operators of torch_npu that work on the simulated runtime as they are: memory and metadata by name
+# without the overload, then what libnpu_rope_cann has the aclnn functions for, by overload.
+KEPT = frozenset(
+    """
+    empty empty_like empty_strided empty_with_format empty_with_swapped_memory unsafe_empty_with_format
+    new_empty_strided resize_ resize_as_ set_ as_strided as_strided_ view _reshape_alias unfold squeeze
+    unsqueeze view_as_real view_as_complex copy_ copy_memory_ _copy_from_and_resize _to_copy _lazy_clone
+    clone contiguous _local_scalar_dense is_pinned _pin_memory is_set_to record_stream get_storage_size
+    get_npu_format zero_ one_ ones zeros fill_ ones_like _npu_dtype_cast _npu_dtype_cast_backward
+    add.Tensor add.Scalar add.out add_.Tensor add_.Scalar
+    sub.Tensor sub.Scalar sub.out sub_.Tensor sub_.Scalar
+    mul.Tensor mul.Scalar mul.out mul_.Tensor mul_.Scalar
+    div.Tensor div.Scalar div.out div_.Tensor div_.Scalar
+    neg neg_ neg.out
+    eq.Tensor eq.Scalar eq.Tensor_out eq.Scalar_out eq_.Tensor eq_.Scalar
+    ne.Tensor ne.Scalar ne.Tensor_out ne.Scalar_out ne_.Tensor ne_.Scalar
+    lt.Tensor lt.Scalar lt.Tensor_out lt.Scalar_out lt_.Tensor lt_.Scalar
+    le.Tensor le.Scalar le.Tensor_out le.Scalar_out le_.Tensor le_.Scalar
+    gt.Tensor gt.Scalar gt.Tensor_out gt.Scalar_out gt_.Tensor gt_.Scalar
+    ge.Tensor ge.Scalar ge.Tensor_out ge.Scalar_out ge_.Tensor ge_.Scalar
+    """.split()
+)
+
+# Arguments that these take from the CPU besides those on the device.
+MIXED = frozenset(
+    """
+    index index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put _pack_padded_sequence
+    _pad_packed_sequence _ctc_loss _ctc_loss_backward
+    """.split()
+)
+
+CPU = torch.device("cpu")
+RANDOM_STEP = 4  # by which a random operator moves the generator's offset; torch_npu wants multiples of 4
+
+counts: collections.Counter[str] = collections.Counter()
+_libraries: list[torch.library.Library] = []  # a Library's kernels go when it goes
+_counts_lock = threading.Lock()
+_random_lock = threading.RLock()
+
+
+# ---- memory -----------------------------------------------------------------------------------------
+
+
+def host_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the memory of one on the simulated device."""
+    storage = tensor.untyped_storage()
+    memory = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), CPU, storage.nbytes())
+    view = torch.empty(0, dtype=tensor.dtype)
+    view.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+    if tensor.is_complex() and tensor.is_conj():
+        view = torch._conj(view)
+    if tensor.is_neg():
+        view = torch._neg_view(view)
+    return view
+
+
+def device_copy(result: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A CPU result in new device memory, strides and all."""
+    result = result.resolve_conj().resolve_neg()
+    moved = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=device)
+    if result.numel():
+        last = sum((size - 1) * stride for size, stride in zip(result.size(), result.stride()))
+        ctypes.memmove(moved.data_ptr(), result.data_ptr(), (last + 1) * result.element_size())
+    return moved
+
+
+def drain(device: torch.device) -> None:
+    """Wait for what the current stream has been given."""
+    torch.npu.current_stream(device).synchronize()
+
+
+# ---- one operator -----------------------------------------------------------------------------------
+
+
+class HostKernel:
+    """The kernel of one operator on PrivateUse1 that runs it on the CPU."""
+
+    def __init__(self, op: torch._ops.OpOverload) -> None:
+        self.op = op
+        self.name = str(op)
+        schema = op._schema
+        self.arguments = schema.arguments
+        self.by_name = {argument.name: argument for argument in schema.arguments}
+        self.returns = [_written_argument(ret, schema.arguments) for ret in schema.returns]
+        self.may_mix = schema.name.split("::")[1] in MIXED
+        self.generator = next((a.name for a in schema.arguments if "Generator" in str(a.type)), None)
+        self.random = self.generator is not None or torch.Tag.nondeterministic_seeded in op.tags
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the dispatcher calls it: positional arguments, then those that are by name only."""
+        call = _Call(self)
+        host_args = [call.to_host(value, arg) for value, arg in zip(args, self.arguments)]
+        host_kwargs = {name: call.to_host(value, self.by_name[name]) for name, value in kwargs.items()}
+        device = call.device or _device_of(kwargs)
+        call.check_devices()
+        drain(device)
+        with _counts_lock:
+            counts[self.name] += 1
+        if self.random:
+            results = self._run_random(host_args, host_kwargs, device)
+        else:
+            results = self.op(*host_args, **host_kwargs)
+        call.write_outs()
+        given = dict(zip((a.name for a in self.arguments), args)) | kwargs
+        return call.to_device(results, given, device)
+
+    def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
+        with _random_lock:
+            if self.generator is None:
+                kept = torch.get_rng_state()
+                try:
+                    torch.default_generator.manual_seed(_next_seed(None, device))
+                    return self.op(*args, **kwargs)
+                finally:
+                    torch.set_rng_state(kept)
+            place = next(i for i, a in enumerate(self.arguments) if a.name == self.generator)
+            if place < len(args):
+                args = [*args]
+                args[place] = _host_generator(args[place], device)
+            else:
+                kwargs[self.generator] = _host_generator(kwargs.get(self.generator), device)
+            return self.op(*args, **kwargs)
+
+
+class _Call:
+    """One call's arguments on both sides."""
+
+    def __init__(self, kernel: HostKernel) -> None:
+        self.kernel = kernel
+        self.device: torch.device | None = None
+        self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the device, over the same memory
+        self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, what the CPU fills
+        self.foreign: torch.Tensor | None = None
+
+    def to_host(self, value: Any, argument: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, argument)
+        if isinstance(value, (list, tuple)):
+            return [self.to_host(item, argument) for item in value]
+        if isinstance(value, torch.device):
+            return CPU if value.type == "npu" else value
+        if argument.name == "pin_memory":
+            return None
+        return value
+
+    def _tensor(self, tensor: torch.Tensor, argument: Any) -> torch.Tensor:
+        if tensor.device.type != "npu":
+            if tensor.dim() and tensor.device.type == "cpu":
+                self.foreign = tensor
+            return tensor
+        self.device = tensor.device
+        if argument.is_out:
+            # Of its own, because out= may be resized, and memory under a view cannot.
+            fresh = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+            self.outs.append((tensor, fresh))
+            return fresh
+        view = host_view(tensor)
+        self.inputs.append((tensor, view))
+        return view
+
+    def check_devices(self) -> None:
+        if self.foreign is not None and self.device is not None and not self.kernel.may_mix:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, "
+                f"{self.device} and cpu! (when checking arguments of {self.kernel.name}, simulated)"
+            )
+
+    def write_outs(self) -> None:
+        for tensor, fresh in self.outs:
+            if tensor.size() != fresh.size():
+                tensor.resize_(fresh.size())
+            host_view(tensor).copy_(fresh)
+
+    def to_device(self, results: Any, given: dict[str, Any], device: torch.device) -> Any:
+        written = self.kernel.returns
+        if len(written) == 1:
+            return given[written[0]] if written[0] else self._result(results, device)
+        if not written:
+            return None
+        return tuple(
+            given[name] if name else self._result(result, device)
+            for name, result in zip(written, results)
+        )
+
+    def _result(self, result: Any, device: torch.device) -> Any:
+        if isinstance(result, (list, tuple)):
+            return [self._result(item, device) for item in result]
+        if not isinstance(result, torch.Tensor):
+            return result
+        address = result.untyped_storage().data_ptr()
+        for tensor, view in self.inputs:
+            if view is result:
+                return tensor
+            if address and address == view.untyped_storage().data_ptr() and view.dtype == result.dtype:
+                return torch.as_strided(tensor, result.size(), result.stride(), result.storage_offset())
+        return device_copy(result, device)
+
+
+def _written_argument(ret: Any, arguments: Any) -> str | None:
+    """The name of the argument that this return is, where the schema says Tensor(a!)."""
+    if ret.alias_info is None or not ret.alias_info.is_write:
+        return None
+    for argument in arguments:
+        if argument.alias_info is not None and argument.alias_info.before_set == ret.alias_info.before_set:
+            return str(argument.name)
+    return None
+
+
+def _device_of(kwargs: dict[str, Any]) -> torch.device:
+    device = kwargs.get("device")
+    if device is None or device.index is None:
+        return torch.device("npu", torch.npu.current_device())
+    return torch.device(device)
+
+
+def _next_seed(generator: torch.Generator | None, device: torch.device) -> int:
+    """A seed from the NPU generator's state, which it moves on."""
+    if generator is None:
+        generator = torch.npu.default_generators[device.index or 0]
+    state = generator.get_state()
+    words = state.view(torch.int64)
+    seed, offset = int(words[0]), int(words[1])
+    words[1] = offset + RANDOM_STEP
+    generator.set_state(state)
+    return (seed + offset // RANDOM_STEP * 0x9E3779B97F4A7C15) & 0x7FFF_FFFF_FFFF_FFFF
+
+
+def _host_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator:
+    if generator is not None and generator.device.type == "cpu":
+        raise RuntimeError("Expected a 'npu' device type for generator but found 'cpu' (simulated)")
+    host = torch.Generator()
+    host.manual_seed(_next_seed(generator, device))
+    return host
+
+
+# ---- all of them ------------------------------------------------------------------------------------
+
+
+def decomposed(op: torch._ops.OpOverload) -> Callable[..., Any]:
+    """The kernel for an operator that torch makes of others: what torch itself would do."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return op.decompose(*args, **kwargs)
+
+    return kernel
+
+
+def _binary_cross_entropy_with_logits(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    pos_weight: torch.Tensor | None = None,
+    reduction: int = 1,
+) -> torch.Tensor:
+    log_weight = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input - log_weight * torch.nn.functional.logsigmoid(input)
+    if weight is not None:
+        loss = loss * weight
+    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+
+def _renorm(self: torch.Tensor, p: float, dim: int, maxnorm: float) -> torch.Tensor:
+    others = [d for d in range(self.dim()) if d != dim % self.dim()]
+    norm = torch.linalg.vector_norm(self, p, others, keepdim=True)
+    return self * torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), torch.ones_like(norm))
+
+
+# torch_npu gives these gradients through functions of its own, which are not simulated.
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
+    "binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
+    "renorm": _renorm,
+}
+
+
+def _registered(key: str) -> Iterator[str]:
+    """Operators of torch with a kernel of their own on this key, as name.overload."""
+    for name in torch._C._dispatch_get_registrations_for_dispatch_key(key):
+        if name.startswith("aten::"):
+            yield name.removeprefix("aten::")
+
+
+def overload_of(name: str) -> torch._ops.OpOverload | None:
+    """torch.ops.aten.<name>, None where torch has no such operator."""
+    stem, _, overload = name.partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, stem), overload or "default")  # type: ignore[no-any-return]
+    except AttributeError:
+        return None
+
+
+def install() -> None:
+    """Take torch_npu's kernels out and put the host's in. Once, after torch_npu was imported."""
+    if _libraries:
+        return
+    explicit = set(_registered("CompositeExplicitAutograd"))
+    explicit |= set(_registered("CompositeExplicitAutogradNonFunctional"))
+    composite = set(_registered("CompositeImplicitAutograd"))
+    on_cpu = set(_registered("CPU"))
+    with_gradient = set(_registered("AutogradPrivateUse1"))
+    of_torch_npu = set(_registered("PrivateUse1"))
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that kernels are overridden is the purpose
+        # Where torch_npu has no kernel, one that is composed of others serves; it has one for the rest,
+        # which copies to the CPU and back and does not count.
+        for name in sorted(of_torch_npu | (on_cpu - explicit - composite)):
+            kept = name in KEPT or name.split(".")[0] in KEPT
+            op = None if kept else overload_of(name)
+            if op is None:
+                continue
+            if name in composite:
+                library.impl(op, decomposed(op), "PrivateUse1")
+                if name in with_gradient:
+                    library.impl(op, decomposed(op), "AutogradPrivateUse1")
+            elif name in on_cpu or name in explicit:
+                library.impl(op, HostKernel(op), "PrivateUse1")
+        for name, kernel in DIFFERENTIABLE.items():
+            if name in with_gradient:
+                library.impl(name, kernel, "AutogradPrivateUse1")
+    _libraries.append(library)
+    atexit.register(write_report)
+
+
+def write_report() -> None:
+    """The counts, for ``npu-rope sim``: <pid>.fallback.json beside the runtime's file."""
+    folder = os.environ.get("NPU_ROPE_SIM_REPORT_DIR")
+    if not folder or not counts:
+        return
+    path = os.path.join(folder, f"{os.getpid()}.fallback.json")
+    try:
+        with open(path + ".draft", "w", encoding="utf-8") as stream:
+            json.dump({"fallbacks": dict(counts)}, stream)
+        os.replace(path + ".draft", path)
+    except OSError:
+        pass  # the folder went with npu-rope sim

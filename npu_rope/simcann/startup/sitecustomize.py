@@ -1,0 +1,55 @@
+"""Python's start-up under ``npu-rope sim``: the host fallback, as soon as torch_npu is imported.
+
+Python imports the first ``sitecustomize`` of its path when it starts. This one takes itself off the path
+again and runs the one that would have been first without it.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class _AfterTorchNpu:
+    """A finder that leaves torch_npu to the others, and installs the fallback when it was imported."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch_npu":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_install(module):
+            execute(module)
+            _load("npu_rope_sim_fallback").install()
+
+        spec.loader.exec_module = execute_and_install
+        return spec
+
+
+def _load(name):
+    """A module beside this file."""
+    spec = importlib.util.spec_from_file_location(name, os.path.join(_HERE, name + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _run_the_next():
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+sys.meta_path.insert(0, _AfterTorchNpu())
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
+_run_the_next()

@@ -1,0 +1,82 @@
+#include "simulator/cann/opapi/binary.h"
+
+namespace npu_cann {
+namespace {
+
+struct Plan {
+    Operand a, b, out;
+    bool b_is_scalar = false, has_alpha = false;
+    aclScalar scalar, alpha;
+};
+
+// As torch's CPU kernels: sums and comparisons convert the scalar to their dtype first, products do not.
+template <class C>
+C converted(C value, int32_t dtype) {
+    alignas(16) char bytes[16];
+    store(dtype, bytes, 1, 1, &value);
+    load(dtype, bytes, 1, 1, &value);
+    return value;
+}
+
+template <class C>
+void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
+    C scalar{}, alpha(1);
+    if (p.b_is_scalar) scalar = scalar_as<C>(p.scalar);
+    if (p.b_is_scalar && scalar_dtype >= 0) scalar = converted(scalar, scalar_dtype);
+    if (p.has_alpha) alpha = scalar_as<C>(p.alpha);
+    Operand a = p.a.broadcast_to(p.out.shape);
+    Operand b = p.b_is_scalar ? p.out : p.b.broadcast_to(p.out.shape);
+    const bool flat = p.out.shape.empty();
+    const int64_t a_stride = flat ? 1 : a.strides.back(), b_stride = flat ? 1 : b.strides.back(),
+                  out_stride = flat ? 1 : p.out.strides.back();
+    C left[kRun], right[kRun], result[kRun];
+    for (C& one : right) one = scalar;
+    for_each_run({&p.out, &a, &b}, [&](int64_t count, char* const* at) {
+        load(a.dtype, at[1], a_stride, count, left);
+        if (!p.b_is_scalar) load(b.dtype, at[2], b_stride, count, right);
+        f(count, left, right, alpha, result);
+        store(p.out.dtype, at[0], out_stride, count, result);
+    });
+}
+
+}  // namespace
+
+aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
+                        const Second& second, const aclTensor* out, uint64_t* workspace_bytes,
+                        aclOpExecutor** executor) {
+    Plan p;
+    p.b_is_scalar = second.scalar != nullptr;
+    std::string wrong = take(self, "self", &p.a);
+    if (wrong.empty()) wrong = take(out, "out", &p.out);
+    if (wrong.empty()) wrong = p.b_is_scalar ? take(second.scalar, "other") : take(second.tensor, "other", &p.b);
+    if (wrong.empty() && second.alpha) wrong = take(second.alpha, "alpha");
+    if (wrong.empty()) wrong = broadcast_rule(p.a, p.out, "self");
+    if (wrong.empty() && !p.b_is_scalar) wrong = broadcast_rule(p.b, p.out, "other");
+    if (!wrong.empty()) return refused(name, wrong);
+
+    int32_t dtype = p.out.dtype;
+    if (computed == Computed::kAsInputs) {
+        // A Python float beside integers makes torch's default dtype of them.
+        int32_t other = !p.b_is_scalar ? p.b.dtype : is_floating(second.scalar->dtype) ? kFloat : second.scalar->dtype;
+        dtype = promoted(p.a.dtype, !p.a.shape.empty() || p.b_is_scalar, other, !p.b_is_scalar && !p.b.shape.empty());
+    }
+    const Compute compute = compute_of(dtype);
+    if (compute == Compute::kComplexFloat && !f.complex_single) return refused(name, "self and other must be real.");
+    if (compute == Compute::kComplexDouble && !f.complex_twofold) return refused(name, "self and other must be real.");
+    if (p.b_is_scalar) p.scalar = *second.scalar;
+    p.has_alpha = second.alpha != nullptr;
+    if (p.has_alpha) p.alpha = *second.alpha;
+    const int32_t scalar_dtype = p.has_alpha || computed == Computed::kAsInputs ? dtype : -1;
+    auto body = [p, f, compute, scalar_dtype] {
+        switch (compute) {
+            case Compute::kInteger: return run(p, f.integer, scalar_dtype);
+            case Compute::kFloat: return run(p, f.single, scalar_dtype);
+            case Compute::kDouble: return run(p, f.twofold, scalar_dtype);
+            case Compute::kComplexFloat: return run(p, f.complex_single, scalar_dtype);
+            case Compute::kComplexDouble: return run(p, f.complex_twofold, scalar_dtype);
+        }
+    };
+    return prepared(name, body, workspace_bytes, executor);
+}
+
+}  // namespace npu_cann

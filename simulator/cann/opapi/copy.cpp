@@ -1,0 +1,117 @@
+// aclnnInplaceCopy and aclnnCast: out[i] = src[i], broadcast and converted. aclnnComplex: two copies.
+#include <cstring>
+
+#include "simulator/cann/opapi/elements.h"
+
+namespace npu_cann {
+namespace {
+
+// First and one past the last byte of a view.
+void extent(const Operand& a, const char** begin, const char** end) {
+    const int64_t bytes = dtype_bytes(a.dtype);
+    *begin = a.first;
+    *end = a.first + bytes;
+    for (size_t i = 0; i < a.shape.size(); ++i) {
+        int64_t reach = (a.shape[i] - 1) * a.strides[i] * bytes;
+        (reach < 0 ? *begin : *end) += reach;
+    }
+}
+
+template <class C>
+void convert(const Operand& out, const Operand& from) {
+    C run[kRun];
+    const int64_t to_stride = out.shape.empty() ? 1 : out.strides.back();
+    const int64_t from_stride = out.shape.empty() ? 1 : from.strides.back();
+    for_each_run({&out, &from}, [&](int64_t count, char* const* at) {
+        load(from.dtype, at[1], from_stride, count, run);
+        store(out.dtype, at[0], to_stride, count, run);
+    });
+}
+
+// Bytes as they are: what NaNs carry is kept.
+void move(const Operand& out, const Operand& from) {
+    const int64_t bytes = dtype_bytes(out.dtype);
+    const int64_t to_step = bytes * (out.shape.empty() ? 1 : out.strides.back());
+    const int64_t from_step = bytes * (out.shape.empty() ? 1 : from.strides.back());
+    for_each_run({&out, &from}, [&](int64_t count, char* const* at) {
+        if (to_step == bytes && from_step == bytes) {
+            std::memcpy(at[0], at[1], size_t(count * bytes));
+            return;
+        }
+        for (int64_t i = 0; i < count; ++i) std::memcpy(at[0] + i * to_step, at[1] + i * from_step, size_t(bytes));
+    });
+}
+
+void copy(const Operand& out, const Operand& source) {
+    if (out.count() == 0) return;
+    Operand from = source.broadcast_to(out.shape);
+    // Memory that both reach: what is read must be what was there before.
+    const char *a, *a_end, *b, *b_end;
+    extent(out, &a, &a_end);
+    extent(source, &b, &b_end);
+    std::vector<char> kept;
+    if (a < b_end && b < a_end && out.first != source.first) {
+        kept.assign(b, b_end);
+        from.first = kept.data() + (source.first - b);
+    }
+    if (out.dtype == source.dtype)
+        move(out, from);
+    else if (is_complex(out.dtype) || is_complex(source.dtype))
+        convert<std::complex<double>>(out, from);
+    else if (out.dtype == kDouble || source.dtype == kDouble)
+        convert<double>(out, from);
+    else if (is_floating(source.dtype))
+        convert<float>(out, from);
+    else
+        convert<int64_t>(out, from);
+}
+
+aclError prepare_copy(const char* name, const aclTensor* to, const aclTensor* from, uint64_t* workspace_bytes,
+                      aclOpExecutor** executor) {
+    Operand out, source;
+    std::string wrong = take(to, "out", &out);
+    if (wrong.empty()) wrong = take(from, "src", &source);
+    if (wrong.empty()) wrong = broadcast_rule(source, out, "src");
+    if (!wrong.empty()) return refused(name, wrong);
+    return prepared(name, [out, source] { copy(out, source); }, workspace_bytes, executor);
+}
+
+}  // namespace
+}  // namespace npu_cann
+
+NPU_CANN_API aclError aclnnInplaceCopyGetWorkspaceSize(aclTensor* self, const aclTensor* src, uint64_t* workspace_bytes,
+                                                       aclOpExecutor** executor) {
+    return npu_cann::prepare_copy("aclnnInplaceCopy", self, src, workspace_bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnInplaceCopy)
+
+NPU_CANN_API aclError aclnnCastGetWorkspaceSize(const aclTensor* self, int32_t dtype, aclTensor* out,
+                                                uint64_t* workspace_bytes, aclOpExecutor** executor) {
+    if (out && out->dtype != dtype) return npu_cann::refused("aclnnCast", "out must be of dtype's aclDataType.");
+    return npu_cann::prepare_copy("aclnnCast", out, self, workspace_bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnCast)
+
+// The real and the imaginary parts, each a tensor of strides twice as wide.
+NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const aclTensor* imag, aclTensor* out,
+                                                   uint64_t* workspace_bytes, aclOpExecutor** executor) {
+    using namespace npu_cann;
+    Operand parts, re, im;
+    std::string wrong = take(out, "out", &parts);
+    if (wrong.empty() && !is_complex(parts.dtype)) wrong = "out must be complex.";
+    if (wrong.empty()) wrong = take(real, "real", &re);
+    if (wrong.empty()) wrong = take(imag, "imag", &im);
+    if (wrong.empty()) wrong = broadcast_rule(re, parts, "real");
+    if (wrong.empty()) wrong = broadcast_rule(im, parts, "imag");
+    if (!wrong.empty()) return refused("aclnnComplex", wrong);
+    parts.dtype = parts.dtype == kComplex64 ? kFloat : kDouble;
+    for (int64_t& stride : parts.strides) stride *= 2;
+    Operand second = parts;
+    second.first += dtype_bytes(parts.dtype);
+    auto body = [parts, second, re, im] {
+        copy(parts, re);
+        copy(second, im);
+    };
+    return prepared("aclnnComplex", body, workspace_bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnComplex)

@@ -1,0 +1,312 @@
+#include "simulator/cann/opapi/elements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace npu_cann {
+namespace {
+
+float from_bits(uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+uint32_t to_bits(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    return bits;
+}
+
+struct Half {
+    uint16_t bits;
+    operator float() const {
+        uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023;
+        if (exponent == 31) return from_bits(sign | 0x7F800000 | fraction << 13);
+        if (exponent) return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+        float small = float(fraction) * 0x1p-24f;
+        return sign ? -small : small;
+    }
+};
+
+// Round to nearest, ties to even, through an addition that drops what has no place.
+Half to_half(float value) {
+    uint32_t bits = to_bits(value), sign = bits >> 16 & 0x8000;
+    bits &= 0x7FFFFFFF;
+    if (bits > 0x7F800000) return {uint16_t(sign | 0x7E00 | (bits >> 13 & 0x3FF))};
+    if (bits >= 0x477FF000) return {uint16_t(sign | 0x7C00)};
+    if (bits < 0x38800000) return {uint16_t(sign | (to_bits(from_bits(bits) + 0.5f) - 0x3F000000))};
+    bits += 0xFFF + (bits >> 13 & 1);
+    return {uint16_t(sign | ((bits >> 13) - (112 << 10)))};
+}
+
+struct Bfloat16 {
+    uint16_t bits;
+    operator float() const { return from_bits(uint32_t(bits) << 16); }
+};
+
+Bfloat16 to_bfloat16(float value) {
+    uint32_t bits = to_bits(value);
+    if (std::isnan(value)) return {uint16_t(bits >> 16 | 0x40)};
+    return {uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+}
+
+struct Bool {
+    uint8_t byte;
+    explicit operator bool() const { return byte != 0; }
+};
+
+template <class T>
+constexpr bool is_complex_v = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+
+template <class T, class C>
+C read(const T& value) {
+    if constexpr (is_complex_v<C>) {
+        using Part = typename C::value_type;
+        if constexpr (is_complex_v<T>)
+            return C(Part(value.real()), Part(value.imag()));
+        else
+            return C(read<T, Part>(value));
+    } else if constexpr (is_complex_v<T>)
+        return C(value.real());
+    else if constexpr (std::is_same_v<T, Bool>)
+        return C(bool(value));
+    else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Bfloat16>)
+        return C(float(value));
+    else
+        return C(value);
+}
+
+// Of a float that has no place in an integer C++ says nothing; here it is the integer nearest to it that
+// 64 bits have, cut to the type's bits. That is what the CPU kernels do on x86 for types below 32 bits.
+template <class C>
+int64_t to_integer(C value) {
+    if constexpr (std::is_integral_v<C>) {
+        return int64_t(value);
+    } else {
+        if (!(value >= C(-0x1p63) && value < C(0x1p63))) return INT64_MIN;
+        return int64_t(value);
+    }
+}
+
+template <class T, class C>
+T written(C value) {
+    if constexpr (std::is_same_v<T, Bool>)
+        return {uint8_t(value != C(0))};
+    else if constexpr (is_complex_v<T>)
+        return read<C, T>(value);
+    else if constexpr (is_complex_v<C>)
+        return written<T>(value.real());
+    else if constexpr (std::is_same_v<T, Half>)
+        return to_half(float(value));
+    else if constexpr (std::is_same_v<T, Bfloat16>)
+        return to_bfloat16(float(value));
+    else if constexpr (std::is_integral_v<T>)
+        return T(to_integer(value));
+    else
+        return T(value);
+}
+
+// Calls work(T{}) for the dtype's type.
+template <class Work>
+void with_type(int32_t dtype, Work work) {
+    switch (dtype) {
+        case kFloat: return work(float{});
+        case kFloat16: return work(Half{});
+        case kBfloat16: return work(Bfloat16{});
+        case kDouble: return work(double{});
+        case kComplex64: return work(std::complex<float>{});
+        case kComplex128: return work(std::complex<double>{});
+        case kBool: return work(Bool{});
+        case kInt8: return work(int8_t{});
+        case kUint8: return work(uint8_t{});
+        case kInt16: return work(int16_t{});
+        case kUint16: return work(uint16_t{});
+        case kInt32: return work(int32_t{});
+        case kUint32: return work(uint32_t{});
+        case kInt64: return work(int64_t{});
+        case kUint64: return work(uint64_t{});
+        default: return;
+    }
+}
+
+int category(int32_t dtype) { return dtype == kBool ? 0 : is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : 1; }
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+    std::string text = "[";
+    for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
+    return text + "]";
+}
+
+// NZ and the other layouts in fractions; what is left are names for plain strides.
+bool is_plain(int32_t format) {
+    return format == -1 || format == 0 || format == 1 || format == 2 || format == 16 || format == 27 || format == 30 ||
+           format == 35 || format == 47;
+}
+
+}  // namespace
+
+int64_t dtype_bytes(int32_t dtype) {
+    int64_t bytes = 0;
+    with_type(dtype, [&](auto value) { bytes = sizeof value; });
+    return bytes;
+}
+
+bool is_complex(int32_t dtype) { return dtype == kComplex64 || dtype == kComplex128; }
+
+bool is_floating(int32_t dtype) {
+    return dtype == kFloat || dtype == kFloat16 || dtype == kBfloat16 || dtype == kDouble;
+}
+
+Compute compute_of(int32_t dtype) {
+    if (is_complex(dtype)) return dtype == kComplex64 ? Compute::kComplexFloat : Compute::kComplexDouble;
+    return dtype == kDouble ? Compute::kDouble : is_floating(dtype) ? Compute::kFloat : Compute::kInteger;
+}
+
+int32_t promoted(int32_t a, bool a_has_dims, int32_t b, bool b_has_dims) {
+    if (a_has_dims != b_has_dims) {
+        int32_t with = a_has_dims ? a : b, without = a_has_dims ? b : a;
+        return category(without) > category(with) ? without : with;
+    }
+    if (a == b) return a;
+    if (category(a) != category(b)) {
+        if ((a == kDouble && b == kComplex64) || (a == kComplex64 && b == kDouble)) return kComplex128;
+        return category(a) > category(b) ? a : b;
+    }
+    if (is_floating(a)) return a == kDouble || b == kDouble ? kDouble : kFloat;  // float16 with bfloat16: float
+    if ((a == kUint8 && b == kInt8) || (a == kInt8 && b == kUint8)) return kInt16;
+    return dtype_bytes(a) >= dtype_bytes(b) ? a : b;
+}
+
+int64_t Operand::count() const {
+    int64_t n = 1;
+    for (int64_t size : shape) n *= size;
+    return n;
+}
+
+Operand Operand::broadcast_to(const std::vector<int64_t>& wanted) const {
+    Operand out = *this;
+    out.shape = wanted;
+    out.strides.assign(wanted.size(), 0);
+    size_t lead = wanted.size() - shape.size();
+    for (size_t i = 0; i < shape.size(); ++i) out.strides[lead + i] = shape[i] == 1 ? 0 : strides[i];
+    return out;
+}
+
+std::string take(const aclTensor* tensor, const char* what, Operand* out) {
+    std::string name = what;
+    if (!tensor) return name + " must not be null.";
+    int64_t bytes = dtype_bytes(tensor->dtype);
+    if (!bytes)
+        return name + " must be of a dtype that is simulated but got aclDataType " +
+                       std::to_string(tensor->dtype) + "; add it in simulator/cann/opapi/elements.cpp.";
+    if (!is_plain(tensor->format))
+        return name + " must be in a plain format but got aclFormat " + std::to_string(tensor->format) + ".";
+    out->shape = tensor->shape;
+    out->strides = tensor->strides;
+    out->dtype = tensor->dtype;
+    if (out->count() == 0) return "";
+    int64_t low = tensor->offset, high = tensor->offset;
+    for (size_t i = 0; i < out->shape.size(); ++i)
+        (out->strides[i] < 0 ? low : high) += (out->shape[i] - 1) * out->strides[i];
+    out->first = static_cast<char*>(tensor->data) + tensor->offset * bytes;
+    void* allocation = nullptr;
+    uint64_t allocation_bytes = 0;
+    if (!find_allocation(tensor->data, &allocation, &allocation_bytes))
+        return name + " must be in device memory but its address is not the simulated device's.";
+    int64_t before = static_cast<char*>(tensor->data) - static_cast<char*>(allocation);
+    if (before + low * bytes < 0 || before + (high + 1) * bytes > int64_t(allocation_bytes))
+        return name + " must lie inside its allocation of " + std::to_string(allocation_bytes) + " bytes but reaches byte " +
+               std::to_string(before + (high + 1) * bytes) + ".";
+    return "";
+}
+
+std::string take(const aclScalar* scalar, const char* what) {
+    if (!scalar) return std::string(what) + " must not be null.";
+    if (dtype_bytes(scalar->dtype)) return "";
+    return std::string(what) + " must be of a dtype that is simulated but got aclDataType " +
+           std::to_string(scalar->dtype) + ".";
+}
+
+std::string broadcast_rule(const Operand& from, const Operand& to, const char* what) {
+    bool fits = from.shape.size() <= to.shape.size();
+    for (size_t i = 0; fits && i < from.shape.size(); ++i) {
+        int64_t a = from.shape[from.shape.size() - 1 - i], b = to.shape[to.shape.size() - 1 - i];
+        fits = a == b || a == 1;
+    }
+    if (fits) return "";
+    return std::string(what) + " must broadcast to " + shape_text(to.shape) + " but got " + shape_text(from.shape) + ".";
+}
+
+void for_each_run(const std::vector<const Operand*>& operands,
+                  const std::function<void(int64_t count, char* const* at)>& work) {
+    const std::vector<int64_t>& shape = operands[0]->shape;
+    if (operands[0]->count() == 0) return;
+    const size_t outer = shape.empty() ? 0 : shape.size() - 1;
+    const int64_t inner = shape.empty() ? 1 : shape.back();
+    std::vector<int64_t> index(outer, 0);
+    std::vector<char*> row(operands.size()), at(operands.size());
+    for (size_t k = 0; k < operands.size(); ++k) row[k] = operands[k]->first;
+    for (;;) {
+        for (int64_t done = 0; done < inner; done += kRun) {
+            for (size_t k = 0; k < operands.size(); ++k) {
+                int64_t stride = shape.empty() ? 0 : operands[k]->strides.back();
+                at[k] = row[k] + done * stride * dtype_bytes(operands[k]->dtype);
+            }
+            work(std::min(kRun, inner - done), at.data());
+        }
+        size_t d = outer;
+        for (; d-- > 0;) {
+            for (size_t k = 0; k < operands.size(); ++k)
+                row[k] += operands[k]->strides[d] * dtype_bytes(operands[k]->dtype);
+            if (++index[d] < shape[d]) break;
+            index[d] = 0;
+            for (size_t k = 0; k < operands.size(); ++k)
+                row[k] -= shape[d] * operands[k]->strides[d] * dtype_bytes(operands[k]->dtype);
+        }
+        if (d == size_t(-1)) return;
+    }
+}
+
+template <class C>
+void load(int32_t dtype, const char* from, int64_t stride, int64_t count, C* to) {
+    with_type(dtype, [&](auto type) {
+        const auto* values = reinterpret_cast<const decltype(type)*>(from);
+        for (int64_t i = 0; i < count; ++i) to[i] = read<decltype(type), C>(values[i * stride]);
+    });
+}
+
+template <class C>
+void store(int32_t dtype, char* to, int64_t stride, int64_t count, const C* from) {
+    with_type(dtype, [&](auto type) {
+        auto* values = reinterpret_cast<decltype(type)*>(to);
+        for (int64_t i = 0; i < count; ++i) values[i * stride] = written<decltype(type), C>(from[i]);
+    });
+}
+
+template void load(int32_t, const char*, int64_t, int64_t, float*);
+template void load(int32_t, const char*, int64_t, int64_t, double*);
+template void load(int32_t, const char*, int64_t, int64_t, int64_t*);
+template void load(int32_t, const char*, int64_t, int64_t, std::complex<float>*);
+template void load(int32_t, const char*, int64_t, int64_t, std::complex<double>*);
+template void store(int32_t, char*, int64_t, int64_t, const float*);
+template void store(int32_t, char*, int64_t, int64_t, const double*);
+template void store(int32_t, char*, int64_t, int64_t, const int64_t*);
+template void store(int32_t, char*, int64_t, int64_t, const std::complex<float>*);
+template void store(int32_t, char*, int64_t, int64_t, const std::complex<double>*);
+
+aclError prepared(const char* name, std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor) {
+    if (!workspace_bytes || !executor) return failed(kAclnnNullptr, std::string(name) + ": executor must not be null.");
+    *workspace_bytes = 0;
+    *executor = new aclOpExecutor{name, [body = std::move(body)](void*, uint64_t) {
+                                      body();
+                                      return int32_t(kSuccess);
+                                  }};
+    return kSuccess;
+}
+
+aclError refused(const char* name, const std::string& why) {
+    return failed(kAclnnInvalidParam, std::string(name) + ": " + why);
+}
+
+}  // namespace npu_cann

@@ -1,0 +1,81 @@
+// aclnnInplaceZero, -One, -FillScalar, -FillTensor: every element the same value.
+#include "simulator/cann/opapi/elements.h"
+
+namespace npu_cann {
+namespace {
+
+template <class C>
+void fill_with(const Operand& out, C value) {
+    C run[kRun];
+    for (C& one : run) one = value;
+    const int64_t stride = out.shape.empty() ? 1 : out.strides.back();
+    for_each_run({&out}, [&](int64_t count, char* const* at) { store(out.dtype, at[0], stride, count, run); });
+}
+
+// Integers whole, the rest through complex numbers of twice the width.
+void fill_from(const Operand& out, const Operand& value) {
+    if (compute_of(value.dtype) == Compute::kInteger) {
+        int64_t whole = 0;
+        load(value.dtype, value.first, 1, 1, &whole);
+        fill_with(out, whole);
+    } else {
+        std::complex<double> number;
+        load(value.dtype, value.first, 1, 1, &number);
+        fill_with(out, number);
+    }
+}
+
+aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
+                      aclOpExecutor** executor) {
+    Operand out;
+    std::string wrong = take(self, "self", &out);
+    if (wrong.empty()) wrong = take(&value, "value");
+    if (!wrong.empty()) return refused(name, wrong);
+    auto body = [out, value] {
+        aclScalar kept = value;
+        Operand one;
+        one.dtype = kept.dtype;
+        one.first = reinterpret_cast<char*>(kept.value);
+        fill_from(out, one);
+    };
+    return prepared(name, body, workspace_bytes, executor);
+}
+
+aclScalar whole_number(uint8_t value) {
+    aclScalar scalar;
+    scalar.value[0] = value;
+    scalar.dtype = kUint8;
+    return scalar;
+}
+
+}  // namespace
+}  // namespace npu_cann
+
+NPU_CANN_API aclError aclnnInplaceZeroGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
+    return npu_cann::prepare_fill("aclnnInplaceZero", self, npu_cann::whole_number(0), bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnInplaceZero)
+
+NPU_CANN_API aclError aclnnInplaceOneGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
+    return npu_cann::prepare_fill("aclnnInplaceOne", self, npu_cann::whole_number(1), bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnInplaceOne)
+
+NPU_CANN_API aclError aclnnInplaceFillScalarGetWorkspaceSize(aclTensor* self, const aclScalar* value, uint64_t* bytes,
+                                                             aclOpExecutor** executor) {
+    if (!value) return npu_cann::refused("aclnnInplaceFillScalar", "value must not be null.");
+    return npu_cann::prepare_fill("aclnnInplaceFillScalar", self, *value, bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnInplaceFillScalar)
+
+NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, const aclTensor* value, uint64_t* bytes,
+                                                             aclOpExecutor** executor) {
+    using namespace npu_cann;
+    Operand out, one;
+    std::string wrong = take(self, "self", &out);
+    if (wrong.empty()) wrong = take(value, "value", &one);
+    if (wrong.empty() && one.count() != 1) wrong = "value must have one element.";
+    if (!wrong.empty()) return refused("aclnnInplaceFillTensor", wrong);
+    return prepared("aclnnInplaceFillTensor", [out, one] { fill_from(out, one); }, bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnInplaceFillTensor)

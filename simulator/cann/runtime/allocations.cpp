@@ -1,0 +1,143 @@
+#include "simulator/cann/runtime/allocations.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "simulator/cann/runtime/api.h"
+#include "simulator/cann/runtime/report.h"
+
+namespace npu_cann {
+namespace {
+
+constexpr size_t kGuardBytes = 512;  // also the alignment of what aclrtMalloc gives
+constexpr uint8_t kGuard = 0xA5;
+constexpr uint8_t kFresh = 0xFF;  // NaN in every floating-point type: reading what nobody wrote shows
+
+struct Allocation {
+    uint8_t* block;
+    size_t bytes;
+    uint64_t number;  // the how manieth of the process, from 1
+    bool reported = false;
+};
+
+// Never destroyed: torch_npu frees memory while the process ends.
+struct Table {
+    std::mutex mutex;
+    std::map<uintptr_t, Allocation> by_first;
+    size_t in_use = 0;
+    uint64_t count = 0;
+};
+Table& table() {
+    static Table* instance = new Table;
+    return *instance;
+}
+
+const uint8_t* intact_zone() {
+    static const uint8_t* zone = [] {
+        auto* bytes = new uint8_t[kGuardBytes];
+        std::memset(bytes, kGuard, kGuardBytes);
+        return bytes;
+    }();
+    return zone;
+}
+
+bool is_intact(const uint8_t* zone) { return std::memcmp(zone, intact_zone(), kGuardBytes) == 0; }
+
+// Bytes from the allocation's edge to the first and the last byte that was overwritten.
+std::string reach(const uint8_t* zone, bool behind) {
+    size_t nearest = kGuardBytes, farthest = 0;
+    for (size_t i = 0; i < kGuardBytes; ++i) {
+        if (zone[i] == kGuard) continue;
+        size_t distance = behind ? i + 1 : kGuardBytes - i;
+        nearest = distance < nearest ? distance : nearest;
+        farthest = distance > farthest ? distance : farthest;
+    }
+    if (nearest == farthest) return "byte " + std::to_string(nearest);
+    return "bytes " + std::to_string(nearest) + " to " + std::to_string(farthest);
+}
+
+std::string damage_of(const Allocation& a) {
+    const uint8_t* front = a.block;
+    const uint8_t* back = a.block + kGuardBytes + a.bytes;
+    std::string text;
+    auto say = [&](const std::string& where) {
+        text += text.empty() ? "device memory was overrun: allocation " + std::to_string(a.number) + " of " +
+                                   std::to_string(a.bytes) + " bytes had "
+                             : " and ";
+        text += where;
+    };
+    if (!is_intact(front)) say(reach(front, false) + " before its first written");
+    if (!is_intact(back)) say(reach(back, true) + " behind its last written");
+    return text.empty() ? text : text + ".";
+}
+
+}  // namespace
+
+void* allocate_device(size_t bytes, size_t padding) {
+    Table& t = table();
+    if (padding > kGuardBytes) return nullptr;  // the guard zone stands for it
+    {
+        std::lock_guard<std::mutex> lock(t.mutex);
+        if (bytes > kDeviceBytes - t.in_use) return nullptr;
+    }
+    const size_t whole = (bytes + 2 * kGuardBytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
+    auto* block = static_cast<uint8_t*>(std::aligned_alloc(kGuardBytes, whole));
+    if (!block) return nullptr;
+    std::memset(block, kGuard, kGuardBytes);
+    std::memset(block + kGuardBytes, kFresh, bytes);
+    std::memset(block + kGuardBytes + bytes, kGuard, kGuardBytes);
+    std::lock_guard<std::mutex> lock(t.mutex);
+    t.in_use += bytes;
+    t.by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++t.count};
+    return block + kGuardBytes;
+}
+
+bool free_device(void* first, std::string* damage) {
+    Table& t = table();
+    std::lock_guard<std::mutex> lock(t.mutex);
+    auto found = t.by_first.find(reinterpret_cast<uintptr_t>(first));
+    if (found == t.by_first.end()) return false;
+    if (!found->second.reported) *damage = damage_of(found->second);
+    t.in_use -= found->second.bytes;
+    std::free(found->second.block);
+    t.by_first.erase(found);
+    return true;
+}
+
+std::string guard_damage() {
+    Table& t = table();
+    std::string text;
+    std::lock_guard<std::mutex> lock(t.mutex);
+    for (auto& [first, a] : t.by_first) {
+        if (a.reported) continue;
+        std::string one = damage_of(a);
+        if (one.empty()) continue;
+        a.reported = true;
+        text += (text.empty() ? "" : " ") + one;
+    }
+    return text;
+}
+
+size_t device_bytes_in_use() {
+    Table& t = table();
+    std::lock_guard<std::mutex> lock(t.mutex);
+    return t.in_use;
+}
+
+bool find_allocation(const void* address, void** first, uint64_t* bytes) {
+    Table& t = table();
+    auto wanted = reinterpret_cast<uintptr_t>(address);
+    std::lock_guard<std::mutex> lock(t.mutex);
+    auto after = t.by_first.upper_bound(wanted);
+    if (after == t.by_first.begin()) return false;
+    const auto& [start, a] = *--after;
+    // One past the end belongs to an empty allocation only.
+    if (wanted - start >= a.bytes && wanted != start) return false;
+    *first = reinterpret_cast<void*>(start);
+    *bytes = a.bytes;
+    return true;
+}
+
+}  // namespace npu_cann

@@ -1,0 +1,181 @@
+// Devices, contexts and what the chip can do. There is one device, 0.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "simulator/cann/runtime/api.h"
+#include "simulator/cann/runtime/chips.h"
+
+namespace npu_cann {
+namespace {
+
+constexpr uint32_t kDevices = 1;
+
+// A context is the address of this.
+struct Context {
+    int32_t device;
+} context{0};
+
+std::atomic<bool> initialized{false};
+thread_local bool has_context = false;
+thread_local int64_t system_options[3] = {0, 0, 0};  // aclSysParamOpt: deterministic, debug kernel, consistency
+
+}  // namespace
+
+const Chip& this_chip() {
+    static const Chip* chip = [] {
+        const char* name = std::getenv("NPU_ROPE_SIM_SOC");
+        if (!name || !*name) return &kChips[0];
+        if (const Chip* found = find_chip(name)) return found;
+        std::string known;
+        for (const Chip& one : kChips) known += std::string(known.empty() ? "" : ", ") + one.name;
+        std::fprintf(stderr, "simulated CANN: NPU_ROPE_SIM_SOC must be one of %s but got %s.\n", known.c_str(), name);
+        std::exit(2);
+    }();
+    return *chip;
+}
+
+const char* soc_name() { return this_chip().name; }
+
+}  // namespace npu_cann
+
+using namespace npu_cann;
+
+NPU_CANN_API aclError aclInit(const char* /*config_path*/) {
+    return initialized.exchange(true) ? failed(kRepeatInitialize, "aclInit must be called once.") : kSuccess;
+}
+NPU_CANN_API aclError aclFinalize() {
+    initialized = false;
+    return kSuccess;
+}
+
+NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
+    if (!count) return failed(kInvalidParam, "aclrtGetDeviceCount: count must not be null.");
+    *count = kDevices;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
+    if (device < 0 || uint32_t(device) >= kDevices)
+        return failed(kInvalidDevice, "aclrtSetDevice: deviceId must be 0, the one device that is simulated, but got " +
+                                          std::to_string(device) + ".");
+    has_context = true;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
+    if (!device) return failed(kInvalidParam, "aclrtGetDevice: deviceId must not be null.");
+    if (!has_context) return kContextNull;  // no message: torch_npu asks before it sets the device
+    *device = 0;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtResetDevice(int32_t /*device*/) {
+    has_context = false;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtGetCurrentContext(void** out) {
+    if (!out) return failed(kInvalidParam, "aclrtGetCurrentContext: context must not be null.");
+    if (!has_context) return kContextNull;
+    *out = &context;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtSetCurrentContext(void* wanted) {
+    if (wanted != &context) return failed(kInvalidParam, "aclrtSetCurrentContext: context is not one of this runtime.");
+    has_context = true;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, int32_t* active) {
+    if (device != 0 || !active) return failed(kInvalidParam, "aclrtGetPrimaryCtxState: deviceId must be 0.");
+    if (flags) *flags = 0;
+    *active = has_context;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {
+    if (!logic) return failed(kInvalidParam, "aclrtGetLogicDevIdByUserDevId: logicDevId must not be null.");
+    *logic = user;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* can, int32_t /*device*/, int32_t /*peer*/) {
+    if (!can) return failed(kInvalidParam, "aclrtDeviceCanAccessPeer: canAccessPeer must not be null.");
+    *can = 0;
+    return kSuccess;
+}
+
+NPU_CANN_API const char* aclrtGetSocName() { return soc_name(); }
+
+NPU_CANN_API aclError aclGetDeviceCapability(uint32_t device, int what, int64_t* value) {
+    if (device >= kDevices || !value) return failed(kInvalidParam, "aclGetDeviceCapability: deviceId must be 0.");
+    const int64_t values[] = {this_chip().ai_cores, this_chip().vector_cores, this_chip().l2_bytes};
+    if (what < 0 || what > 2)
+        return failed(kInvalidParam, "aclGetDeviceCapability: deviceInfo must be 0, 1 or 2 but got " +
+                                         std::to_string(what) + ".");
+    *value = values[what];
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int what, int64_t* value) {
+    if (device >= kDevices || !value) return failed(kInvalidParam, "aclrtGetDeviceInfo: deviceId must be 0.");
+    switch (what) {
+        case 101:
+        case 102: *value = this_chip().ai_cores; return kSuccess;
+        case 201: *value = this_chip().vector_cores; return kSuccess;
+        case 302: *value = this_chip().l2_bytes; return kSuccess;
+        default:
+            return failed(kNotSupported, "aclrtGetDeviceInfo: attribute " + std::to_string(what) +
+                                             " is not simulated; add it in simulator/cann/runtime/devices.cpp.");
+    }
+}
+
+namespace {
+// 0 cube cores, 1 vector cores: the limits are the chip's, and what is set is not kept.
+aclError core_limit(const char* call, int kind, uint32_t* value) {
+    if (!value || kind < 0 || kind > 1) return failed(kInvalidParam, std::string(call) + ": type must be 0 or 1.");
+    *value = uint32_t(kind == 0 ? this_chip().ai_cores : this_chip().vector_cores);
+    return kSuccess;
+}
+}  // namespace
+
+NPU_CANN_API aclError aclrtGetDeviceResLimit(int32_t /*device*/, int kind, uint32_t* value) {
+    return core_limit("aclrtGetDeviceResLimit", kind, value);
+}
+NPU_CANN_API aclError aclrtGetStreamResLimit(void* /*stream*/, int kind, uint32_t* value) {
+    return core_limit("aclrtGetStreamResLimit", kind, value);
+}
+NPU_CANN_API aclError aclrtGetResInCurrentThread(int kind, uint32_t* value) {
+    return core_limit("aclrtGetResInCurrentThread", kind, value);
+}
+
+// aclCannAttr: 0 inf/nan mode, 1 bfloat16, 2 just-in-time compile.
+NPU_CANN_API aclError aclGetCannAttributeList(const int32_t** list, size_t* count) {
+    static const int32_t attributes[] = {0, 1, 2};
+    if (!list || !count) return failed(kInvalidParam, "aclGetCannAttributeList: arguments must not be null.");
+    *list = attributes;
+    *count = 3;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
+    if (!value || attribute < 0 || attribute > 2)
+        return failed(kInvalidParam, "aclGetCannAttribute: cannAttr must be 0, 1 or 2.");
+    const bool is_310p = std::strncmp(soc_name(), "Ascend310P", 10) == 0;
+    *value = attribute == 2 || is_310p ? 0 : 1;
+    return kSuccess;
+}
+
+NPU_CANN_API aclError aclrtSetDeviceSatMode(int /*mode*/) { return kSuccess; }
+NPU_CANN_API aclError aclrtSetOpExecuteTimeOut(uint32_t /*seconds*/) { return kSuccess; }
+NPU_CANN_API aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actual) {
+    if (actual) *actual = timeout;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtSetOpWaitTimeout(uint32_t /*seconds*/) { return kSuccess; }
+
+NPU_CANN_API aclError aclrtSetSysParamOpt(int option, int64_t value) {
+    if (option < 0 || option > 2) return failed(kInvalidParam, "aclrtSetSysParamOpt: opt must be 0, 1 or 2.");
+    system_options[option] = value;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtCtxSetSysParamOpt(int option, int64_t value) { return aclrtSetSysParamOpt(option, value); }
+NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
+    if (!value || option < 0 || option > 2)
+        return failed(kInvalidParam, "aclrtGetSysParamOpt: opt must be 0, 1 or 2.");
+    *value = system_options[option];
+    return kSuccess;
+}

@@ -1,0 +1,73 @@
+// The message behind a status code, and CANN's log.
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "simulator/cann/runtime/api.h"
+#include "simulator/cann/runtime/report.h"
+
+namespace npu_cann {
+namespace {
+
+// One for the process, not one a thread: an operator fails on the thread of torch_npu's queue, and the
+// thread that called it asks why.
+std::mutex error_mutex;
+std::string recent_error;
+
+// ASCEND_GLOBAL_LOG_LEVEL as CANN reads it: 0 debug .. 3 error; printed only where it was asked for.
+int log_level() {
+    static const int level = [] {
+        const char* wanted = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
+        const char* printed = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");
+        if (!printed || std::string(printed) != "1") return 4;
+        return wanted ? std::atoi(wanted) : 3;
+    }();
+    return level;
+}
+
+}  // namespace
+
+void set_error(const std::string& text) {
+    std::lock_guard<std::mutex> lock(error_mutex);
+    recent_error = text;
+}
+
+aclError failed(aclError status, const std::string& text) {
+    set_error("simulated CANN: " + text);
+    return status;
+}
+
+}  // namespace npu_cann
+
+// Clears the message, as CANN does; the pointer stays good until the same thread asks again.
+NPU_CANN_API const char* aclGetRecentErrMsg() {
+    thread_local std::string text;
+    std::lock_guard<std::mutex> lock(npu_cann::error_mutex);
+    text.swap(npu_cann::recent_error);
+    npu_cann::recent_error.clear();
+    return text.empty() ? nullptr : text.c_str();
+}
+
+NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, uint32_t line, const char* format, ...) {
+    if (level < npu_cann::log_level()) return;
+    va_list args;
+    va_start(args, format);
+    std::fprintf(stdout, "[simulated CANN log %d] %s:%u %s: ", level, file ? file : "", line, function ? function : "");
+    std::vfprintf(stdout, format, args);
+    std::fputc('\n', stdout);
+    va_end(args);
+}
+
+NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return npu_cann::kSuccess; }
+NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return npu_cann::kSuccess; }
+
+// What a generated stub calls before it gives up (npu_rope/simcann/stubs.py).
+NPU_CANN_API aclError npu_cann_not_simulated(const char* call) {
+    std::string text = std::string(call) +
+                       " is not simulated. To add it: an extern \"C\" function of this name in a file of "
+                       "simulator/cann/runtime/, by subject.";
+    npu_cann::count_not_simulated(call);
+    std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
+    return npu_cann::failed(npu_cann::kNotSupported, text);
+}

@@ -1,0 +1,116 @@
+#include "simulator/cann/runtime/report.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "simulator/cann/runtime/allocations.h"
+#include "simulator/cann/runtime/api.h"
+#include "simulator/src/json.h"
+
+namespace npu_cann {
+namespace {
+
+constexpr size_t kKeptBroken = 20;  // reports of launches that broke a rule; more are only counted
+
+struct Report {
+    std::mutex mutex;
+    pid_t process = getpid();
+    std::map<std::string, uint64_t> launches, not_simulated;
+    std::vector<std::string> broken;  // npu_sim's JSON
+    uint64_t broken_count = 0;
+    std::vector<std::string> damage;
+};
+// Never destroyed: memory is freed while the process ends.
+Report& report() {
+    static Report* instance = new Report;
+    return *instance;
+}
+
+std::string counts(const std::map<std::string, uint64_t>& by_name) {
+    npu_sim::Json json;
+    for (const auto& [name, count] : by_name) json.raw(name.c_str(), std::to_string(count));
+    return json.done();
+}
+
+std::string list(const std::vector<std::string>& items) {
+    std::string text;
+    for (const std::string& item : items) text += (text.empty() ? "" : ",") + item;
+    return "[" + text + "]";
+}
+
+std::string quoted(const std::string& text) {
+    std::string json = npu_sim::Json().field("t", text.c_str()).done();
+    return json.substr(5, json.size() - 6);
+}
+
+// Under the lock. Renamed into place, so that a reader sees a whole file.
+void write(Report& r, bool ended) {
+    const char* folder = std::getenv("NPU_ROPE_SIM_REPORT_DIR");
+    if (!folder || !*folder || getpid() != r.process) return;
+    std::vector<std::string> damage;
+    for (const std::string& one : r.damage) damage.push_back(quoted(one));
+    npu_sim::Json json;
+    json.field("soc", soc_name()).raw("ended", ended ? "true" : "false").raw("launches", counts(r.launches));
+    json.raw("broken", list(r.broken)).raw("broken_launches", std::to_string(r.broken_count));
+    json.raw("damage", list(damage)).raw("not_simulated", counts(r.not_simulated));
+    json.raw("bytes_not_freed", std::to_string(device_bytes_in_use()));
+    const std::string path = std::string(folder) + "/" + std::to_string(r.process) + ".runtime.json";
+    const std::string draft = path + ".draft";
+    std::FILE* file = std::fopen(draft.c_str(), "w");
+    if (!file) return;
+    std::fputs(json.done().c_str(), file);
+    std::fclose(file);
+    std::rename(draft.c_str(), path.c_str());
+}
+
+void at_end() {
+    std::string damage = guard_damage();
+    if (!damage.empty()) report_damage(damage, "when the process ended");
+    Report& r = report();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    write(r, true);
+}
+
+// torch_npu's libraries are loaded after this one, so that what they do at the end comes before at_end.
+__attribute__((constructor)) void begin() {
+    Report& r = report();
+    {
+        std::lock_guard<std::mutex> lock(r.mutex);
+        write(r, false);
+    }
+    std::atexit(at_end);
+}
+
+}  // namespace
+
+void report_damage(const std::string& damage, const std::string& when) {
+    Report& r = report();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    r.damage.push_back(damage + " Found " + when + ".");
+    std::fprintf(stderr, "simulated CANN: %s\n", r.damage.back().c_str());
+    write(r, false);
+}
+
+void count_not_simulated(const std::string& call) {
+    Report& r = report();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    ++r.not_simulated[call];
+}
+
+void record_launch(const std::string& operator_name, const std::string& simulator_report) {
+    Report& r = report();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    ++r.launches[operator_name];
+    if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return;
+    ++r.broken_count;
+    if (r.broken.size() < kKeptBroken)
+        r.broken.push_back("{\"operator\":" + quoted(operator_name) + ",\"report\":" + simulator_report + "}");
+    write(r, false);
+}
+
+}  // namespace npu_cann

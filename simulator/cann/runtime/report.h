@@ -1,0 +1,14 @@
+// What a process did on the simulated device, written as JSON to the folder NPU_ROPE_SIM_REPORT_DIR names:
+// <pid>.runtime.json, begun when the library is loaded, whole once the process ends in order.
+#pragma once
+
+#include <string>
+
+namespace npu_cann {
+
+// Prints the damage and keeps it for the report; `when` such as "when it was freed".
+void report_damage(const std::string& damage, const std::string& when);
+
+void count_not_simulated(const std::string& call);
+
+}  // namespace npu_cann

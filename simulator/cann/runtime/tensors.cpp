@@ -1,0 +1,148 @@
+// aclnn's handles: what CANN's libnnopbase makes, gives back and destroys. objects.h has their structs.
+#include <cstring>
+
+#include "simulator/cann/runtime/api.h"
+
+namespace npu_cann {
+namespace {
+
+size_t value_bytes(int32_t dtype) {
+    switch (dtype) {
+        case 2: case 4: case 12: return 1;           // int8, uint8, bool
+        case 1: case 6: case 7: case 27: return 2;   // float16, int16, uint16, bfloat16
+        case 0: case 3: case 8: case 33: return 4;   // float, int32, uint32, complex32
+        case 9: case 10: case 11: case 16: return 8;  // int64, uint64, double, complex64
+        case 17: return 16;                           // complex128
+        default: return 0;
+    }
+}
+
+aclError copy_out(const std::vector<int64_t>& values, int64_t** out, uint64_t* count) {
+    if (!out || !count) return kAclnnNullptr;
+    *out = new int64_t[values.size() + 1];
+    if (!values.empty()) std::memcpy(*out, values.data(), values.size() * sizeof(int64_t));
+    *count = values.size();
+    return kSuccess;
+}
+
+template <class T>
+aclError destroy(const T* object) {
+    delete object;
+    return kSuccess;
+}
+
+// A list owns what is in it.
+template <class List>
+aclError destroy_list(const List* list) {
+    if (list)
+        for (const auto* item : list->values) delete item;
+    return destroy(list);
+}
+
+}  // namespace
+}  // namespace npu_cann
+
+using namespace npu_cann;
+
+NPU_CANN_API aclTensor* aclCreateTensor(const int64_t* shape, uint64_t dims, int32_t dtype, const int64_t* strides,
+                                        int64_t offset, int32_t format, const int64_t* storage_shape,
+                                        uint64_t storage_dims, void* data) {
+    if ((dims && !shape) || (storage_dims && !storage_shape)) {
+        set_error("simulated CANN: aclCreateTensor: viewDims and storageDims must not be null.");
+        return nullptr;
+    }
+    auto* tensor = new aclTensor;
+    tensor->shape.assign(shape, shape + dims);
+    tensor->strides.resize(dims);
+    int64_t step = 1;
+    for (uint64_t i = dims; i-- > 0;) {
+        tensor->strides[i] = strides ? strides[i] : step;
+        step *= shape[i];
+    }
+    tensor->offset = offset;
+    tensor->storage_shape.assign(storage_shape, storage_shape + storage_dims);
+    tensor->dtype = dtype;
+    tensor->format = format;
+    tensor->data = data;
+    return tensor;
+}
+
+NPU_CANN_API aclScalar* aclCreateScalar(void* value, int32_t dtype) {
+    size_t bytes = value_bytes(dtype);
+    if (!value || bytes == 0) {
+        set_error("simulated CANN: aclCreateScalar: value must not be null and dataType must be a number's but got " +
+                  std::to_string(dtype) + ".");
+        return nullptr;
+    }
+    auto* scalar = new aclScalar;
+    std::memcpy(scalar->value, value, bytes);
+    scalar->dtype = dtype;
+    return scalar;
+}
+
+NPU_CANN_API aclIntArray* aclCreateIntArray(const int64_t* values, uint64_t count) {
+    return new aclIntArray{{values, values + count}};
+}
+NPU_CANN_API aclFloatArray* aclCreateFloatArray(const float* values, uint64_t count) {
+    return new aclFloatArray{{values, values + count}};
+}
+NPU_CANN_API aclBoolArray* aclCreateBoolArray(const bool* values, uint64_t count) {
+    return new aclBoolArray{{values, values + count}};
+}
+NPU_CANN_API aclTensorList* aclCreateTensorList(const aclTensor* const* values, uint64_t count) {
+    return new aclTensorList{{values, values + count}};
+}
+NPU_CANN_API aclScalarList* aclCreateScalarList(const aclScalar* const* values, uint64_t count) {
+    return new aclScalarList{{values, values + count}};
+}
+
+NPU_CANN_API aclError aclDestroyTensor(const aclTensor* tensor) { return destroy(tensor); }
+NPU_CANN_API aclError aclDestroyScalar(const aclScalar* scalar) { return destroy(scalar); }
+NPU_CANN_API aclError aclDestroyIntArray(const aclIntArray* array) { return destroy(array); }
+NPU_CANN_API aclError aclDestroyFloatArray(const aclFloatArray* array) { return destroy(array); }
+NPU_CANN_API aclError aclDestroyBoolArray(const aclBoolArray* array) { return destroy(array); }
+NPU_CANN_API aclError aclDestroyTensorList(const aclTensorList* list) { return destroy_list(list); }
+NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return destroy_list(list); }
+// The second phase has deleted an executor that ran; this one never did.
+NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) { return destroy(executor); }
+
+// The caller frees what these give with delete[], as CANN documents.
+NPU_CANN_API aclError aclGetViewShape(const aclTensor* tensor, int64_t** dims, uint64_t* count) {
+    return tensor ? copy_out(tensor->shape, dims, count) : kAclnnNullptr;
+}
+NPU_CANN_API aclError aclGetViewStrides(const aclTensor* tensor, int64_t** strides, uint64_t* count) {
+    return tensor ? copy_out(tensor->strides, strides, count) : kAclnnNullptr;
+}
+NPU_CANN_API aclError aclGetStorageShape(const aclTensor* tensor, int64_t** dims, uint64_t* count) {
+    return tensor ? copy_out(tensor->storage_shape, dims, count) : kAclnnNullptr;
+}
+NPU_CANN_API aclError aclGetViewOffset(const aclTensor* tensor, int64_t* offset) {
+    if (!tensor || !offset) return kAclnnNullptr;
+    *offset = tensor->offset;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclGetDataType(const aclTensor* tensor, int32_t* dtype) {
+    if (!tensor || !dtype) return kAclnnNullptr;
+    *dtype = tensor->dtype;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclGetFormat(const aclTensor* tensor, int32_t* format) {
+    if (!tensor || !format) return kAclnnNullptr;
+    *format = tensor->format;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclGetRawTensorAddr(const aclTensor* tensor, void** address) {
+    if (!tensor || !address) return kAclnnNullptr;
+    *address = tensor->data;
+    return kSuccess;
+}
+NPU_CANN_API aclError aclGetIntArraySize(const aclIntArray* array, uint64_t* count) {
+    if (!array || !count) return kAclnnNullptr;
+    *count = array->values.size();
+    return kSuccess;
+}
+NPU_CANN_API aclError aclGetTensorListSize(const aclTensorList* list, uint64_t* count) {
+    if (!list || !count) return kAclnnNullptr;
+    *count = list->values.size();
+    return kSuccess;
+}

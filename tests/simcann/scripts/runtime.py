@@ -1,0 +1,129 @@
+"""The simulated runtime under torch_npu: copies, streams, events, memory, and what is not simulated."""
+
+import ctypes
+import gc
+
+import torch
+from run_checks import run
+
+CANN = ctypes.CDLL("libnpu_rope_cann.so")
+
+
+def check_there_and_back():
+    for x in (torch.randn(3, 4), torch.arange(7), torch.randn(0, 3), torch.tensor(2.5), torch.rand(5) > 0.5):
+        assert torch.equal(x.npu().cpu(), x)
+        assert torch.equal(x.to("npu:0").to("cpu"), x)
+
+
+def check_strided_copies():
+    x = torch.randn(6, 8, 5)
+    y = torch.zeros(6, 8, 5).npu()
+    for view in (
+        lambda t: t[1:4, ::3],
+        lambda t: t.transpose(0, 2)[1],
+        lambda t: t[:, :, 2],
+        lambda t: t.permute(2, 0, 1)[::2],
+    ):
+        view(y).copy_(view(x))  # to the device
+        assert torch.equal(view(y).cpu(), view(x))
+        back = torch.zeros(6, 8, 5)
+        view(back).copy_(view(y))
+        assert torch.equal(view(back), view(x))
+        pinned = torch.empty(view(x).shape).pin_memory()
+        pinned.copy_(view(y), non_blocking=True)
+        torch.npu.synchronize()
+        assert torch.equal(pinned, view(x))
+
+
+def check_the_chip_is_the_one_asked_for():
+    import os
+
+    assert torch.npu.get_device_name(0) == os.environ["NPU_ROPE_SIM_SOC"]
+    assert torch.npu.device_count() == 1
+    assert torch.npu.is_available()
+    assert torch.npu.get_device_properties(0).total_memory > 2**30
+
+
+def check_streams_and_events():
+    first, second = torch.npu.Stream(), torch.npu.Stream()
+    start, end = torch.npu.Event(enable_timing=True), torch.npu.Event(enable_timing=True)
+    x = torch.ones(100).npu()
+    with torch.npu.stream(first):
+        start.record()
+        y = x * 3
+        end.record()
+    second.wait_event(end)
+    with torch.npu.stream(second):
+        z = y + 1
+    second.synchronize()
+    assert z.cpu().unique().tolist() == [4.0]
+    end.synchronize()
+    assert end.query()
+    assert start.elapsed_time(end) >= 0
+    assert first.query()
+    torch.npu.current_stream().wait_stream(second)
+    assert first != second
+
+
+def check_the_queue_keeps_its_order():
+    x = torch.zeros(1000).npu()
+    for step in range(300):
+        x.add_(1)
+        if step % 7 == 0:
+            x.mul_(2)
+            x.sigmoid_()  # on the host, behind what is in the queue
+    y = torch.zeros(1000)
+    for step in range(300):
+        y.add_(1)
+        if step % 7 == 0:
+            y.mul_(2)
+            y.sigmoid_()
+    assert torch.equal(x.cpu(), y)
+
+
+def check_memory_is_counted_and_given_back():
+    gc.collect()
+    torch.npu.synchronize()
+    free, total = torch.npu.mem_get_info()
+    x = torch.empty(1 << 20, device="npu")
+    assert torch.npu.mem_get_info()[0] <= free - (4 << 20)
+    del x
+    torch.npu.synchronize()
+    assert torch.npu.mem_get_info() == (free, total)
+
+
+def check_fresh_memory_is_nan():
+    assert torch.empty(64, device="npu").cpu().isnan().all()
+
+
+def check_too_much_memory_is_refused():
+    try:
+        torch.empty(1 << 50, dtype=torch.uint8, device="npu")
+    except RuntimeError as error:
+        assert "no memory left" in str(error), error
+    else:
+        raise AssertionError("it was given")
+
+
+def check_an_aclnn_function_without_stand_in_is_named():
+    x = torch.randn(2, 3, 4, 8).npu().half()
+    try:
+        torch.ops.npu.npu_swiglu(x)
+        torch.npu.synchronize()
+    except RuntimeError as error:
+        assert "aclnnSwiGlu" in str(error) or "Swi" in str(error), error
+    else:
+        raise AssertionError("it ran")
+
+
+def check_a_stub_names_the_call_and_the_file():
+    stub = ctypes.CDLL("libascendcl.so").aclrtReserveMemAddress
+    assert stub(None, 0, 0, None, 0) == 200001
+    CANN.aclGetRecentErrMsg.restype = ctypes.c_char_p
+    text = CANN.aclGetRecentErrMsg().decode()
+    assert "aclrtReserveMemAddress is not simulated" in text, text
+    assert "simulator/cann/runtime/" in text
+
+
+if __name__ == "__main__":
+    run(globals())
