@@ -1,11 +1,12 @@
-# npu_rope_add_op(<stem> [HOST stems...] [CPU stems...] [KERNELS stems...])
+# npu_rope_add_op(<stem> [HOST stems...] [NPU stems...] [CPU stems...] [KERNELS stems...])
 #
-# Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp where the
-# torch registration is built, op_host/<h>.cpp for each HOST, csrc/cpu/<c>.cpp for each CPU, and
-# for each KERNELS k the dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp
-# per instruction set.
+# Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and
+# csrc/npu/<stem>.cpp where torch's registration and torch_npu's binding are built, op_host/<h>.cpp for
+# each HOST (and, for that binding alone, for each NPU), csrc/cpu/<c>.cpp for each CPU, and for each
+# KERNELS k the dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp per instruction
+# set.
 function(npu_rope_add_op stem)
-  cmake_parse_arguments(op "" "" "HOST;CPU;KERNELS" ${ARGN})
+  cmake_parse_arguments(op "" "" "HOST;NPU;CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)
   foreach(name IN LISTS op_HOST)
     target_sources(npu_rope PRIVATE op_host/${name}.cpp)
@@ -18,6 +19,12 @@ function(npu_rope_add_op stem)
   endforeach()
   if(TARGET npu_rope_torch)
     target_sources(npu_rope_torch PRIVATE csrc/torch/${stem}.cpp)
+  endif()
+  if(TARGET npu_rope_torch_npu AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/csrc/npu/${stem}.cpp")
+    target_sources(npu_rope_torch_npu PRIVATE csrc/npu/${stem}.cpp)
+    foreach(name IN LISTS op_HOST op_NPU)
+      target_sources(npu_rope_torch_npu PRIVATE op_host/${name}.cpp)
+    endforeach()
   endif()
 endfunction()
 

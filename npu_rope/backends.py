@@ -50,11 +50,27 @@ def _sim_missing() -> Missing | None:
     return None
 
 
+def simulated_soc() -> str | None:
+    """The chip that ``npu-rope sim`` stands in for, or None outside of it."""
+    return os.environ.get("NPU_ROPE_SIM_SOC")
+
+
+def npu_binding() -> str | None:
+    """Path of the binding of torch_npu, or None where it was not built."""
+    path = native.find_library("npu_rope_torch_npu")
+    return None if path is None else str(path)
+
+
+def _operator_package() -> bool:
+    folders = os.environ.get("ASCEND_CUSTOM_OPP_PATH", "").split(os.pathsep)
+    return any(os.path.isfile(os.path.join(f, "op_api", "lib", "libcust_opapi.so")) for f in folders if f)
+
+
 def npu_pieces() -> list[tuple[str, bool, str]]:
     """What the npu backend needs: (piece, present, how to get it)."""
     has_torch_npu = importlib.util.find_spec("torch_npu") is not None
     cann = os.environ.get("ASCEND_HOME_PATH", "")
-    has_device = any(name.startswith("davinci") for name in _device_names())
+    has_device = simulated_soc() is not None or any(n.startswith("davinci") for n in _device_names())
     return [
         ("the torch_npu package", has_torch_npu, "pip install torch_npu (the version of your torch)"),
         (
@@ -65,9 +81,18 @@ def npu_pieces() -> list[tuple[str, bool, str]]:
         (
             "an Ascend device (/dev/davinci*)",
             has_device,
-            "run on a machine with an Ascend NPU and its driver",
+            "run on a machine with an Ascend NPU and its driver, or simulated: npu-rope sim -- COMMAND",
         ),
-        ("npu_rope's NPU kernels", False, "they are not part of this version"),
+        (
+            "npu_rope's binding of torch_npu",
+            npu_binding() is not None,
+            "install npu_rope where torch_npu is: pip install --no-build-isolation .",
+        ),
+        (
+            "npu_rope's operator package (ASCEND_CUSTOM_OPP_PATH)",
+            _operator_package(),
+            "build it with CANN: scripts/build_npu.sh",
+        ),
     ]
 
 
@@ -115,7 +140,7 @@ BACKENDS: dict[str, Backend] = {
         f"sim:{soc}": Backend(f"sim:{soc}", f"the same on {soc}", _sim_missing, same_as)
         for soc, same_as in SIMULATED_SOCS.items()
     },
-    "npu": Backend("npu", "torch_npu on Ascend hardware", _npu_missing),
+    "npu": Backend("npu", "torch_npu: CANN, or simulated", _npu_missing),
 }
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from npu_rope import backends, native, native_sim
 from npu_rope.checks import RopeTensors, check_aligned, check_call, check_memory
 from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.executors import npu
 from npu_rope.executors.tensors import (
     Array,
     array_of,
@@ -48,6 +49,25 @@ class Attributes:
     def as_c(self) -> CAttributes:
         """As the C interface takes them."""
         return native.c_params(self.params), self.forward, self.angle
+
+    def as_schema(self) -> dict[str, Any]:
+        """By their names in torch's schemas."""
+        p = self.params
+        return {
+            "n_dims": p.n_dims,
+            "mode": int(p.rope_mode),
+            "n_ctx_orig": p.n_ctx_orig,
+            "freq_base": p.freq_base,
+            "freq_scale": p.freq_scale,
+            "ext_factor": p.ext_factor,
+            "attn_factor": p.attn_factor,
+            "beta_fast": p.beta_fast,
+            "beta_slow": p.beta_slow,
+            "sections": list(p.sections) if any(p.sections) else None,
+            "n_offs": p.n_offs,
+            "forward": self.forward,
+            "angle": ANGLE_POLICIES.index(self.angle),
+        }
 
 
 CAttributes = tuple[native.CParams, bool, AnglePolicy]
@@ -186,11 +206,46 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results
     return results
 
 
+# ---- npu -------------------------------------------------------------------------------------------
+
+
+NEW_OUTS = {"rope": ("out",), "rope_qk": ("q_out", "k_out")}
+
+
+def on_npu(t: Tensors, a: Attributes) -> Results:
+    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+    if is_tensor(t.first[1]):
+        check_tensors("npu", t)
+    else:
+        t = as_arrays(t)
+        _check_whole_elements(t)
+    _check(t, a)
+    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    sources = {name: npu.to_device(x) for name, x in t.xs.items()}
+    beside = {name: npu.to_device(b) for name, b in t.beside().items()}
+    if not t.outs:
+        written = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in sources.values()]
+    elif t.scatters:
+        written = [npu.to_device(t.outs["cache"])]
+    else:
+        pairs = zip(t.xs, t.outs.values(), strict=True)
+        written = [sources[name] if name in t.in_place else npu.to_device(out) for name, out in pairs]
+    named = dict(zip(t.outs or NEW_OUTS[t.op], written, strict=True))
+    operator = getattr(torch.ops.npu_rope, t.op if t.scatters else f"{t.op}_out")
+    operator.default(**sources, **beside, **named, **a.as_schema())
+    for result, device in zip(results, written, strict=True):
+        npu.copy_back(device, result)
+    if is_tensor(t.first[1]) and t.outs:
+        torch.autograd.graph.increment_version(results)
+    return results
+
+
 # ---- by backend ------------------------------------------------------------------------------------
 
 EXECUTORS: Mapping[str, Callable[[Tensors, Attributes], Results]] = {
     "reference": on_reference,
     "cpu": on_cpu,
+    "npu": on_npu,
     "sim": partial(on_sim, native_sim.SimOptions()),
     **{f"sim:{soc}": partial(on_sim, native_sim.SimOptions(soc)) for soc in backends.SIMULATED_SOCS},
 }

@@ -4,8 +4,10 @@ and packed; the rules of tensors that may be fake; torch's errors in the operato
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from npu_rope import backends
@@ -36,21 +38,7 @@ def attributes_of(op: str, params: RopeParams, forward: bool, angle: AnglePolicy
     require_params(op, params)
     if angle not in ANGLE_POLICIES:
         raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
-    return {
-        "n_dims": params.n_dims,
-        "mode": int(params.rope_mode),
-        "n_ctx_orig": params.n_ctx_orig,
-        "freq_base": params.freq_base,
-        "freq_scale": params.freq_scale,
-        "ext_factor": params.ext_factor,
-        "attn_factor": params.attn_factor,
-        "beta_fast": params.beta_fast,
-        "beta_slow": params.beta_slow,
-        "sections": list(params.sections) if any(params.sections) else None,
-        "n_offs": params.n_offs,
-        "forward": forward,
-        "angle": ANGLE_POLICIES.index(angle),
-    }
+    return executors.Attributes(params, forward, angle).as_schema()
 
 
 def params_of(op: str, attributes: dict[str, Any]) -> tuple[RopeParams, bool, AnglePolicy]:
@@ -139,7 +127,8 @@ def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: str) ->
         return error
     for begin in (f"[{t.op}] ", "[rope] "):  # what is wrong with params is said in rope's name
         if begin in text:
-            return ValueError(text[text.index(begin) :].split("\n")[0])
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            return kind(text[text.index(begin) :].split("\n")[0])
     return error
 
 
@@ -181,7 +170,25 @@ def register(operators: Sequence[Operator]) -> Any:
             library.impl(name, operator.over_ctypes, "CPU")
     if path is not None:
         torch.ops.load_library(path)
+    if "torch_npu" in sys.modules:
+        load_npu_binding()
     return library
+
+
+@cache
+def load_npu_binding() -> bool:
+    """The kernels of NPU tensors, where they were built. torch_npu must be loaded: nothing here loads CANN."""
+    path = backends.npu_binding()
+    if path is not None:
+        torch.ops.load_library(path)
+    return path is not None
+
+
+@cache
+def require_npu() -> None:
+    """The backend of NPU tensors, or BackendUnavailable."""
+    backends.find("npu").require()
+    load_npu_binding()
 
 
 def callable_of(overload: Any) -> Any:

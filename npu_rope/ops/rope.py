@@ -112,7 +112,7 @@ def _rope_torch(
         if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(x):
             return _rope_packed(x, positions, params, freq_factors, out, forward, angle)
         if x.device.type == "npu":
-            backends.find("npu").require()
+            calls.require_npu()
         attributes = calls.attributes_of("rope", params, forward, angle)
         if out is None:
             return torch.ops.npu_rope.rope.default(x, positions, freq_factors, **attributes)

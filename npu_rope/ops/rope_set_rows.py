@@ -106,7 +106,7 @@ def _set_rows_torch(
             _set_rows_packed(x, positions, rows, cache, params, freq_factors, forward, angle)
             return cache
         if x.device.type == "npu":
-            backends.find("npu").require()
+            calls.require_npu()
         attributes = calls.attributes_of("rope_set_rows", params, forward, angle)
         operator = torch.ops.npu_rope.rope_set_rows.default
         operator(x, positions, rows, cache, freq_factors, **attributes)

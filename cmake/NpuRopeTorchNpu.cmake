@@ -1,0 +1,47 @@
+# The binding of torch_npu, libnpu_rope_torch_npu: built where torch_npu is installed, with CANN or
+# without. Against ATen and torch_npu's headers, so it fits the versions that it was built with.
+set(NPU_ROPE_TORCH_NPU "AUTO" CACHE STRING "Build the binding of torch_npu: AUTO, ON or OFF")
+set(NPU_ROPE_TORCH_NPU_DIR "" CACHE PATH "torch_npu's package folder (default: ask Python)")
+if(NPU_ROPE_TORCH_NPU STREQUAL "OFF")
+  return()
+endif()
+find_package(Python COMPONENTS Interpreter QUIET)
+if(NOT NPU_ROPE_TORCH_NPU_DIR AND Python_FOUND)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c
+      "import importlib.util as u; s = u.find_spec('torch_npu'); print(s.submodule_search_locations[0] if s else '', end='')"
+    OUTPUT_VARIABLE NPU_ROPE_TORCH_NPU_DIR ERROR_QUIET)
+endif()
+set(torch_npu_headers "${NPU_ROPE_TORCH_NPU_DIR}/include")
+set(torch_npu_macros "${torch_npu_headers}/third_party/op-plugin/op_plugin/include/npu_cpp_extension.h")
+if(NOT EXISTS "${torch_npu_macros}" OR NOT TARGET npu_rope_torch)
+  if(NPU_ROPE_TORCH_NPU STREQUAL "ON")
+    message(FATAL_ERROR "NPU_ROPE_TORCH_NPU is ON but torch and torch_npu were not both found. Install them first "
+                        "and build with pip's --no-build-isolation, or give NPU_ROPE_TORCH_NPU_DIR.")
+  endif()
+  return()
+endif()
+message(STATUS "torch_npu binding: ${NPU_ROPE_TORCH_NPU_DIR}")
+# V2R13 is torch_npu 2.13's.
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c
+    "import importlib.metadata as m; v = m.version('torch_npu').split('.'); print(f'V{v[0]}R{v[1]}', end='')"
+  OUTPUT_VARIABLE torch_npu_version)
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_paths()['include'], end='')"
+  OUTPUT_VARIABLE python_headers)
+
+add_library(npu_rope_torch_npu MODULE csrc/npu/rope_call.cpp op_host/strided.cpp)
+set(torch_headers "${NPU_ROPE_TORCH_DIR}/include")
+target_include_directories(npu_rope_torch_npu SYSTEM PRIVATE
+  "${torch_npu_headers}" "${torch_npu_headers}/third_party/acl/inc" "${torch_npu_headers}/third_party/hccl/inc"
+  "${torch_npu_headers}/third_party/op-plugin" "${torch_headers}" "${torch_headers}/torch/csrc/api/include"
+  "${python_headers}")
+# As torch_npu's own extensions are compiled.
+target_compile_definitions(npu_rope_torch_npu PRIVATE WITH_EXEC_CMD CURRENT_VERSION=${torch_npu_version})
+target_compile_features(npu_rope_torch_npu PRIVATE cxx_std_20)
+target_compile_options(npu_rope_torch_npu PRIVATE -O2)
+# torch and torch_npu are loaded before we are, CANN with them: no path is recorded.
+target_link_directories(npu_rope_torch_npu PRIVATE "${NPU_ROPE_TORCH_DIR}/lib" "${NPU_ROPE_TORCH_NPU_DIR}/lib")
+target_link_libraries(npu_rope_torch_npu PRIVATE npu_rope_options -ltorch -ltorch_cpu -lc10 -ltorch_npu
+  -Wl,--allow-shlib-undefined)

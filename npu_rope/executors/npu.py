@@ -1,0 +1,40 @@
+"""Arrays and CPU tensors on an NPU: copied there with the strides they have, and back what was written.
+For validation and tests; who has NPU tensors calls the operators on them (``npu_rope/ops/``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npu_rope.executors.tensors import Array, is_tensor
+from npu_rope.optional_torch import torch
+
+DEVICE = "npu"
+
+
+def to_device(t: Any) -> Any:
+    """A tensor of the NPU with an array's or CPU tensor's shape, strides and values."""
+    t = t.detach().resolve_neg() if is_tensor(t) else tensor_of(t)
+    if t.numel() == 0:
+        return torch.empty(t.shape, dtype=t.dtype, device=DEVICE)
+    last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
+    return t.as_strided((last + 1,), (1,)).to(DEVICE).as_strided(t.shape, t.stride())
+
+
+def copy_back(result: Any, out: Any) -> None:
+    """What the NPU wrote, into the array or CPU tensor that was asked for."""
+    if is_tensor(out):
+        out.copy_(result.cpu())
+    elif out.size:
+        tensor_of(out, writes=True).copy_(result.cpu())
+
+
+def tensor_of(a: Array, *, writes: bool = False) -> Any:
+    """An array as a tensor of the CPU: on the same memory, or of strides torch lacks a copy."""
+    if not writes and (any(s < 0 or s % a.itemsize for s in a.strides) or not a.flags.writeable):
+        a = np.array(a, a.dtype.newbyteorder("="), order="C")
+    if a.dtype.name == "bfloat16":
+        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(a)
