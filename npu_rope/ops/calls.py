@@ -177,7 +177,7 @@ def register(operators: Sequence[Operator]) -> Any:
 
 @cache
 def load_npu_binding() -> bool:
-    """The kernels of NPU tensors, where they were built. torch_npu must be loaded: nothing here loads CANN."""
+    """The kernels of NPU tensors, where they were built. For when torch_npu is loaded, and CANN with it."""
     path = backends.npu_binding()
     if path is not None:
         torch.ops.load_library(path)

@@ -111,7 +111,7 @@ def _rope_torch(
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
         if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(x):
             return _rope_packed(x, positions, params, freq_factors, out, forward, angle)
-        if x.device.type == "npu":
+        if x.device.type == "npu" and not torch.compiler.is_compiling():
             calls.require_npu()
         attributes = calls.attributes_of("rope", params, forward, angle)
         if out is None:

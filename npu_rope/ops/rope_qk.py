@@ -140,7 +140,7 @@ def _rope_qk_torch(
         )
         if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(q) and type(k) is _Tensor:
             return _rope_qk_packed(q, k, positions, params, freq_factors, q_out, k_out, forward, angle)
-        if q.device.type == "npu":
+        if q.device.type == "npu" and not torch.compiler.is_compiling():
             calls.require_npu()
         attributes = calls.attributes_of("rope_qk", params, forward, angle)
         operators = torch.ops.npu_rope

@@ -105,7 +105,7 @@ def _set_rows_torch(
         if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) is _Tensor:
             _set_rows_packed(x, positions, rows, cache, params, freq_factors, forward, angle)
             return cache
-        if x.device.type == "npu":
+        if x.device.type == "npu" and not torch.compiler.is_compiling():
             calls.require_npu()
         attributes = calls.attributes_of("rope_set_rows", params, forward, angle)
         operator = torch.ops.npu_rope.rope_set_rows.default
