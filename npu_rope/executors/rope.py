@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from npu_rope import backends, native, native_sim
-from npu_rope.checks import RopeTensors, check_aligned, check_call, check_memory
+from npu_rope.checks import (
+    RopeTensors,
+    check_aligned,
+    check_call,
+    check_freq_factor_values,
+    check_memory,
+    check_position_values,
+    check_row_values,
+)
 from npu_rope.errors import BackendUnavailable, bad_value
 from npu_rope.executors import npu
 from npu_rope.executors.tensors import (
@@ -209,6 +217,26 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results
 # ---- npu -------------------------------------------------------------------------------------------
 
 
+# Beyond it the kernel's split of a position is not exact.
+DEVICE_POSITIONS = 2**22
+
+
+def _check_values(t: Tensors, a: Attributes) -> None:
+    """What the binding cannot see of NPU tensors and the host can of its own."""
+    arrays = t.map(array_of)
+    check_position_values(arrays.positions, op=t.op)
+    if arrays.freq_factors is not None:
+        check_freq_factor_values(arrays.freq_factors, a.params, op=t.op)
+    if arrays.rows is not None:
+        check_row_values(arrays.rows, len(arrays.outs["cache"]), op=t.op)
+    far = arrays.positions[np.abs(arrays.positions.astype(np.int64)) >= DEVICE_POSITIONS]
+    if far.size and arrays.first[1].size and a.angle == "exact":
+        most = DEVICE_POSITIONS - 1
+        raise bad_value(
+            t.op, f"positions must be between -{most} and {most} on the device but got {far.flat[0]}."
+        )
+
+
 NEW_OUTS = {"rope": ("out",), "rope_qk": ("q_out", "k_out")}
 
 
@@ -220,6 +248,7 @@ def on_npu(t: Tensors, a: Attributes) -> Results:
         t = as_arrays(t)
         _check_whole_elements(t)
     _check(t, a)
+    _check_values(t, a)
     results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
     sources = {name: npu.to_device(x) for name, x in t.xs.items()}
     beside = {name: npu.to_device(b) for name, b in t.beside().items()}

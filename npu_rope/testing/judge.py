@@ -31,8 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 import npu_rope
-from npu_rope import native, native_sim
+from npu_rope import backends, native, native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
+from npu_rope.optional_torch import torch
 from npu_rope.params import AnglePolicy, RopeMode
 from npu_rope.reference import rope as reference
 from npu_rope.testing import spec
@@ -230,14 +231,21 @@ def rotated_rows(case: RopeCase, data: CaseData, cache: Array) -> Array:
     return rows
 
 
-def is_simulated(backend: str) -> bool:
-    """``sim`` or ``sim:<soc>``."""
-    return backend.partition(":")[0] == "sim"
+def is_device(backend: str) -> bool:
+    """The AscendC kernels run: ``sim``, ``sim:<soc>`` or ``npu``."""
+    return backend.partition(":")[0] in ("sim", "npu")
 
 
 def soc_of(backend: str) -> str:
-    """The SoC that a simulated backend stands for."""
+    """The SoC, or chip, that a device backend runs on."""
+    if backend == "npu":
+        return backends.simulated_soc() or "an NPU"
     return backend.partition(":")[2] or native_sim.DEFAULT_SOC
+
+
+def has_bfloat16(backend: str) -> bool:
+    """Whether the chip has it; every other backend does."""
+    return not soc_of(backend).lower().startswith("ascend310p")
 
 
 def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
@@ -253,6 +261,13 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
         )
         return bfloat16_values(bfloat16_bits(wide))
     x = bfloat16_bits(np.ascontiguousarray(data.x))
+    if backend == "npu":
+        given = torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+        beside = [None if a is None else torch.from_numpy(a) for a in (data.positions, data.freq_factors)]
+        rotated = npu_rope.rope(
+            given, beside[0], case.params, beside[1], backend=backend, forward=case.forward, angle=angle
+        )
+        return bfloat16_values(rotated.view(torch.int16).numpy().view(np.uint16))
     out = np.zeros_like(x)
 
     def tensor(a: Array) -> native.CTensor:
@@ -262,7 +277,7 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
     params = native.c_params(case.params)
     positions = native.describe(data.positions)
     call = (tensor(x), positions, factors, params, case.forward, angle, tensor(out))
-    if is_simulated(backend):
+    if is_device(backend):
         native_sim.load().rope(*call, native_sim.SimOptions(soc_of(backend)))
     else:
         native.load().rope(*call)
@@ -323,7 +338,7 @@ def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> Case
     result = CaseResult(case)
     exact = exact_expectation(case, data)
     for backend in backends:
-        if is_simulated(backend):
+        if is_device(backend):
             result.judgements.append(_judge_simulated(case, data, backend))
         else:
             result.judgements.append(_judge_backend(case, data, backend, "exact", backend, exact))
@@ -357,7 +372,7 @@ def _simulator_cannot(case: RopeCase, backend: str) -> str:
     """What the SoC does not have, by name."""
     if case.dtype == "float64":
         return "no Ascend vector core computes in float64"
-    if case.dtype == "bfloat16" and soc_of(backend) == "ascend310p":
+    if case.dtype == "bfloat16" and not has_bfloat16(backend):
         return "Ascend310P has no bfloat16"
     return ""
 

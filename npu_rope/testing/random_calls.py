@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from npu_rope.params import AnglePolicy, RopeMode, RopeParams
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST
-from npu_rope.testing.judge import is_simulated, soc_of
+from npu_rope.testing.judge import has_bfloat16, is_device
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 OPERATORS = ("rope", "rope_qk", "rope_set_rows")
@@ -46,9 +46,9 @@ class Reach:
 
 def reach_of(backend: str) -> Reach:
     """What the back end of that name takes."""
-    if not is_simulated(backend):
+    if not is_device(backend):
         return Reach(DTYPES, 2**31, 64.0, ("exact", "f32", "ggml"), E_ANGLE_HOST, 16384)
-    dtypes = ("float32", "float16") if soc_of(backend) == "ascend310p" else ("float32", "float16", "bfloat16")
+    dtypes = ("float32", "float16", "bfloat16") if has_bfloat16(backend) else ("float32", "float16")
     return Reach(dtypes, 2**22, 16.0, ("exact",), E_ANGLE_DEVICE, 8192)
 
 

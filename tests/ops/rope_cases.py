@@ -12,7 +12,7 @@ import torch
 from npu_rope import RopeParams, rope
 from npu_rope.reference import rope as reference
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST, rotation_bound, worst_ratio
-from npu_rope.testing.judge import is_simulated, soc_of
+from npu_rope.testing.judge import has_bfloat16, is_device, soc_of
 
 NUMPY_DTYPES = {
     "float32": np.dtype(np.float32),
@@ -228,12 +228,13 @@ def dtype_name(t):
 
 def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1):
     """(class, message) of the error where a backend cannot run such a call by nature, else None."""
-    if not is_simulated(backend):
+    if not is_device(backend):
         return None
     soc = soc_of(backend)
     if angle != "exact":
-        return ValueError, f"[rope] angle must be exact (0) on backend sim but got {angle}."
-    if soc == "ascend310p" and dtype in ("float64", "bfloat16"):
+        kind = backend.partition(":")[0]
+        return ValueError, f"[rope] angle must be exact (0) on backend {kind} but got {angle}."
+    if not has_bfloat16(backend) and dtype in ("float64", "bfloat16"):
         return TypeError, f"[rope] x must be float32 or float16 on {soc} but got {dtype}."
     if dtype == "float64":
         return TypeError, f"[rope] x must be float32, float16 or bfloat16 on {soc} but got float64."
@@ -273,7 +274,7 @@ def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=T
 
 def e_angle_of(backend):
     """The backend's cos and sin error."""
-    return E_ANGLE_DEVICE if is_simulated(backend) else E_ANGLE_HOST
+    return E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
 
 
 def expected_and_bound(

@@ -17,7 +17,7 @@ from rope_cases import DEVICE_REACH, try_rope
 from npu_rope import RopeParams, rope
 from npu_rope.params import MAX_FREQUENCY
 from npu_rope.reference import rope as reference
-from npu_rope.testing.judge import is_simulated
+from npu_rope.testing.judge import is_device
 
 # |cos error|, |sin error| allowed under policy exact for float32 (numerics.md): on the host at every
 # int32 position, on the device below 2^22.
@@ -32,12 +32,12 @@ BASES = [10000.0, 500000.0, 1e6, 160.0, 10000000.0]
 
 
 def exact_within(backend):
-    return EXACT_DEVICE if is_simulated(backend) else EXACT_FLOAT32
+    return EXACT_DEVICE if is_device(backend) else EXACT_FLOAT32
 
 
 def reach(backend):
     """Positions are below this, in magnitude."""
-    return DEVICE_REACH if is_simulated(backend) else 2**31
+    return DEVICE_REACH if is_device(backend) else 2**31
 
 
 def table(positions, params, backend, dtype=np.float32, angle="exact", factors=None):
