@@ -25,15 +25,18 @@ def to_device(t: Any) -> Any:
 
 def copy_back(result: Any, out: Any) -> None:
     """What the NPU wrote, into the array or CPU tensor that was asked for."""
+    result = result.cpu()
     if is_tensor(out):
-        out.copy_(result.cpu())
-    elif out.size:
-        tensor_of(out, writes=True).copy_(result.cpu())
+        out.copy_(result)
+    elif out.dtype.name == "bfloat16":
+        out[...] = result.view(torch.int16).numpy().view(out.dtype)
+    else:
+        out[...] = result.numpy()
 
 
-def tensor_of(a: Array, *, writes: bool = False) -> Any:
-    """An array as a tensor of the CPU: on the same memory, or of strides torch lacks a copy."""
-    if not writes and (any(s < 0 or s % a.itemsize for s in a.strides) or not a.flags.writeable):
+def tensor_of(a: Array) -> Any:
+    """An array as a tensor of the CPU: on the same memory, or a copy where torch could not see it."""
+    if any(s < 0 or s % a.itemsize for s in a.strides) or not a.flags.writeable or not a.dtype.isnative:
         a = np.array(a, a.dtype.newbyteorder("="), order="C")
     if a.dtype.name == "bfloat16":
         return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)

@@ -31,7 +31,7 @@ from rope_cases import (
 
 from npu_rope import RopeParams, native_sim, rope, rope_set_rows
 from npu_rope.testing.bounds import worst_ratio
-from npu_rope.testing.judge import has_bfloat16, soc_of
+from npu_rope.testing.judge import has_bfloat16
 
 HELD = 7  # what the cache holds before
 
