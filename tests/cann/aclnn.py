@@ -44,7 +44,17 @@ def package_folder() -> Path:
 def build_double(folder: Path) -> Path:
     library = folder / "libruntime_double.so"
     compiler = shlex.split(os.environ.get("CXX", "c++"))
-    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", f"-I{ROOT}"]
+    flags = [
+        "-std=c++17",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{INCLUDE}",
+        f"-I{ROOT}",
+    ]
     source = ROOT / "tests" / "cann" / "runtime_double.cpp"
     subprocess.run([*compiler, *flags, str(source), "-o", str(library)], check=True)
     return library
@@ -183,7 +193,9 @@ class Device:
                 values = given.get(name)
                 arguments.append(C.c_void_p(None if values is None else self.int_array(values)))
             else:
-                arguments.append({"int64_t": C.c_int64, "double": C.c_double, "bool": C.c_bool}[p.type](given[name]))
+                arguments.append(
+                    {"int64_t": C.c_int64, "double": C.c_double, "bool": C.c_bool}[p.type](given[name])
+                )
         status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
         for handle in handles:  # the second phase does without them
             if handle is not None:
@@ -196,7 +208,9 @@ class Device:
     def run(self, op: str, size: int, executor: C.c_void_p, *, less: int = 0) -> None:
         workspace = self.allocate(size)
         stream = C.c_void_p()
-        status = getattr(self.opapi, f"aclnn{op}")(C.c_void_p(workspace), C.c_uint64(size - less), executor, stream)
+        status = getattr(self.opapi, f"aclnn{op}")(
+            C.c_void_p(workspace), C.c_uint64(size - less), executor, stream
+        )
         self.free(workspace)
         if status != OK:
             raise Refused(status, self.error())

@@ -35,7 +35,14 @@ def unit_stride(array: Any) -> Any:
 def through_aclnn(device: Any, call: random_calls.Call, data: random_judge.Data) -> Sequence[Any]:
     """As random_judge.execute."""
     x = [unit_stride(a) for a in data.x]
-    outs = x if call.out == "in place" else [np.empty_like(a, order="C") if o is None else unit_stride(o) for a, o in zip(x, data.out, strict=True)]
+    outs = (
+        x
+        if call.out == "in place"
+        else [
+            np.empty_like(a, order="C") if o is None else unit_stride(o)
+            for a, o in zip(x, data.out, strict=True)
+        ]
+    )
     tensors: dict[str, Any] = {"positions": data.positions, "freq_factors": data.factors}
     if call.op == "rope_qk":
         tensors |= {"q": x[0], "k": x[1], "q_out": outs[0], "k_out": outs[1]}
@@ -54,7 +61,9 @@ def through_aclnn(device: Any, call: random_calls.Call, data: random_judge.Data)
 
 
 def memory_of(data: random_judge.Data, results: Sequence[Any]) -> list[bytes]:
-    return [np.ascontiguousarray(r).tobytes() for r in results] + [b.flat.tobytes() for b in data.buffers.values()]
+    return [np.ascontiguousarray(r).tobytes() for r in results] + [
+        b.flat.tobytes() for b in data.buffers.values()
+    ]
 
 
 @pytest.mark.parametrize("backend", CHIPS)
