@@ -53,7 +53,7 @@ CPP_LAYERS = (
         never=(r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",),
     ),
     Layer(
-        ("op_host/*_def.cpp", "op_host/*_cann.*"),
+        ("op_host/*_def.cpp", "op_host/*cann.*"),
         (C_STD, *CANN_HOST, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
         never=(r'#\s*include\s*[<"](?:torch|ATen|c10|simulator)/',),
     ),

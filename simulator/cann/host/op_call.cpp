@@ -54,6 +54,20 @@ std::vector<int64_t> sizes_of(const gert::Shape& shape) {
     return sizes;
 }
 
+gert::Shape shape_of(const std::vector<int64_t>& sizes) {
+    gert::Shape shape;
+    for (int64_t size : sizes) shape.AppendDim(size);
+    return shape;
+}
+
+// Another part of its storage than all of it, in order.
+bool is_view(const aclTensor& t) {
+    int64_t step = 1;
+    for (size_t d = t.shape.size(); d-- > 0; step *= t.shape[d])
+        if (t.shape[d] != 1 && t.strides[d] != step) return true;
+    return false;
+}
+
 // A chip's name, and the SoC that definitions call it.
 struct Chip {
     std::string soc;
@@ -172,7 +186,10 @@ void OpCall::Parts::make_node() {
     node.type = type;
     node.platform.profile = chip.profile;
     auto of = [](const aclTensor* t) {
-        return t ? Node::tensor(static_cast<ge::DataType>(t->dtype), t->shape) : Node::Tensor();
+        if (!t) return Node::Tensor();
+        Node::Tensor made = Node::tensor(static_cast<ge::DataType>(t->dtype), t->shape);
+        if (is_view(*t)) made.shape.MutableStorageShape() = shape_of(t->storage_shape);
+        return made;
     };
     for (size_t i = 0; i < def.inputs.size(); ++i) node.inputs.push_back(of(tensors[i]));
     size_t given = def.inputs.size();
