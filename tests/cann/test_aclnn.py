@@ -70,7 +70,7 @@ def memory_of(data: random_judge.Data, results: Sequence[Any]) -> list[bytes]:
 def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])
     reach, ran, views = random_calls.reach_of(backend), 0, 0
-    for index in range(60):
+    for index in range(120):
         call = drawn(11, index, backend)
         if is_empty(call):
             continue
@@ -82,7 +82,7 @@ def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
         assert got == expected, str(call)
         ran += 1
         views += any(layout != random_calls.PLAIN for layout in call.layouts)
-    assert ran > 40
+    assert ran > 80
     assert views > 10
 
 
