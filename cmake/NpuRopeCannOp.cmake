@@ -18,6 +18,7 @@ add_library(npu_rope_cann_host STATIC
   simulator/cann/host/device_view.cpp
   simulator/cann/host/op_call.cpp
   simulator/cann/host/op_def.cpp
+  simulator/cann/host/op_launch.cpp
   simulator/cann/host/registry.cpp
   simulator/src/profiles.cpp)
 target_link_libraries(npu_rope_cann_host PUBLIC npu_rope_cann_options)
