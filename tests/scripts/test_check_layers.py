@@ -100,7 +100,10 @@ VIOLATIONS = {
         '#include "simulator/src/profile.h"',
     ),
     "simulated package that names an operator": ("simulator/cann/host/op_call.cpp", "int npu_rope = 0;"),
-    "simulated package that sees an operator": ("simulator/cann/host/op_call.cpp", '#include "op_host/cann.h"'),
+    "simulated package that sees an operator": (
+        "simulator/cann/host/op_call.cpp",
+        '#include "op_host/cann.h"',
+    ),
     "simulator that sees an operator's header": ("simulator/src/x.cpp", '#include "op_host/rope_check.h"'),
     "simulator that names an operator": ("simulator/src/x.cpp", "int rope = 0;"),
     "CPU kernel that sees torch": ("csrc/cpu/rope.cpp", "#include <torch/csrc/stable/tensor.h>"),
