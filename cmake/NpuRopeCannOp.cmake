@@ -18,6 +18,7 @@ add_library(npu_rope_cann_host STATIC
   simulator/cann/host/device_view.cpp
   simulator/cann/host/op_call.cpp
   simulator/cann/host/op_def.cpp
+  simulator/cann/host/op_launch.cpp
   simulator/cann/host/registry.cpp
   simulator/src/profiles.cpp)
 target_link_libraries(npu_rope_cann_host PUBLIC npu_rope_cann_options)
@@ -29,7 +30,7 @@ add_library(npu_rope_cann_tilings OBJECT)
 target_compile_definitions(npu_rope_cann_shapes PRIVATE OP_PROTO_LIB)
 target_compile_definitions(npu_rope_cann_tilings PRIVATE OP_TILING_LIB)
 # Everything else of op_host that they need, once.
-add_library(npu_rope_cann_op_host OBJECT op_host/strided.cpp)
+add_library(npu_rope_cann_op_host OBJECT op_host/cann.cpp op_host/strided.cpp)
 foreach(part defs shapes tilings op_host)
   target_link_libraries(npu_rope_cann_${part} PRIVATE npu_rope_cann_options)
 endforeach()

@@ -1,22 +1,12 @@
 #include "op_host/rope_cann.h"
 
-#include <cstring>
-#include <string>
-#include <type_traits>
 #include <vector>
 
-#include "op_host/platform.h"
+#include "op_host/cann.h"
 #include "op_host/rope_tiling.h"
-#include "tiling/platform/platform_ascendc.h"
-
-// CANN's log (base/alog_pub.h there). Weak as in that header: without the library nothing is logged.
-extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32_t module, uint32_t log_type,
-                                                                          int32_t level, const char* format, ...);
 
 namespace npu_rope {
 namespace {
-
-static_assert(std::is_trivially_copyable<RopeTilingData>::value, "copied to the device as it is");
 
 // Places of the attributes, as add_rope_attributes names them.
 enum Attribute : size_t {
@@ -35,31 +25,6 @@ enum Attribute : size_t {
     kStrides,
 };
 
-void log_error(const std::string& text) {
-    constexpr uint32_t kModuleOp = 63, kDebugLog = 0;
-    constexpr int32_t kError = 3;
-    if (AlogRecord != nullptr) AlogRecord(kModuleOp, kDebugLog, kError, "%s", text.c_str());
-}
-
-int32_t dtype_of(ge::DataType type) {
-    switch (type) {
-        case ge::DT_FLOAT:
-            return NPU_ROPE_FLOAT32;
-        case ge::DT_FLOAT16:
-            return NPU_ROPE_FLOAT16;
-        case ge::DT_BF16:
-            return NPU_ROPE_BFLOAT16;
-        case ge::DT_DOUBLE:
-            return NPU_ROPE_FLOAT64;
-        case ge::DT_INT32:
-            return NPU_ROPE_INT32;
-        case ge::DT_INT64:
-            return NPU_ROPE_INT64;
-        default:
-            return -1;
-    }
-}
-
 // One call as CANN tells it, made into one as every native path tells it.
 class Call {
 public:
@@ -73,7 +38,7 @@ public:
         RopeTilingInput in = {};
         if (Check c = check_rope(t_, &params_, NPU_ROPE_ANGLE_EXACT, &in.shape); !c.ok()) return c;
         Platform platform = {};
-        if (Check c = read_platform(&platform); !c.ok()) return c;
+        if (Check c = platform_from_cann(t_.op, *context_, &platform); !c.ok()) return c;
         if (in.shape.empty())
             return bad_value(t_.op, "%s must have elements on an NPU but got shape %s.", t_.x_name[0],
                              shape_text(t_.x[0]->shape, t_.x[0]->ndim).c_str());
@@ -90,13 +55,11 @@ public:
         RopeTilingData data;
         RopeLaunch launch;
         if (Check c = rope_tiling(in, platform, &data, &launch); !c.ok()) return c;
-        return hand_over(data, launch);
+        return hand_to_cann(t_.op, context_, data, launch.block_dim, launch.tiling_key, launch.workspace_bytes);
     }
 
 private:
-    Check missing(const char* what) const {
-        return {Check::kInternal, "[" + std::string(t_.op) + "] " + what + " must be there but got none."};
-    }
+    Check missing(const char* what) const { return nothing_of(t_.op, what); }
 
     Check read_int(Attribute index, const char* name, int32_t* value) const {
         const int64_t* given = attrs_->GetInt(index);
@@ -188,7 +151,7 @@ private:
         const gert::Shape& sizes = shape->GetOriginShape();
         npu_rope_tensor* t = &tensors_[tensor_count_++];
         *t = {};
-        t->dtype = dtype_of(desc->GetDataType());
+        t->dtype = dtype_from_cann(desc->GetDataType());
         t->ndim = static_cast<int32_t>(sizes.GetDimNum());
         size_t kept = sizes.GetDimNum() < NPU_ROPE_MAX_NDIM ? sizes.GetDimNum() : NPU_ROPE_MAX_NDIM;
         for (size_t d = 0; d < kept; ++d) t->shape[d] = sizes.GetDim(d);
@@ -203,39 +166,6 @@ private:
             strides_at_ += sizes.GetDimNum();
         }
         return t;
-    }
-
-    Check read_platform(Platform* platform) const {
-        if (context_->GetPlatformInfo() == nullptr) return missing("platform");
-        platform_ascendc::PlatformAscendC chip(context_->GetPlatformInfo());
-        switch (chip.GetSocVersion()) {
-            case platform_ascendc::SocVersion::ASCEND910B:  // and Ascend910_93
-                platform->arch = kArch910b;
-                break;
-            case platform_ascendc::SocVersion::ASCEND310P:
-                platform->arch = kArch310p;
-                break;
-            default:
-                return bad_value(t_.op, "soc must be Ascend910B, Ascend910_93 or Ascend310P but got another.");
-        }
-        uint64_t ub_bytes = 0;
-        chip.GetCoreMemSize(platform_ascendc::CoreMemType::UB, ub_bytes);
-        platform->cores = static_cast<int32_t>(chip.GetCoreNumAiv());
-        platform->ub_bytes = static_cast<int64_t>(ub_bytes);
-        return {};
-    }
-
-    Check hand_over(const RopeTilingData& data, const RopeLaunch& launch) const {
-        auto* to = context_->GetTilingData<RopeTilingData>();
-        if (to == nullptr) return missing("room for the tiling data");
-        std::memcpy(to, &data, sizeof data);
-        size_t* workspaces = context_->GetWorkspaceSizes(1);
-        if (workspaces == nullptr) return missing("a workspace");
-        platform_ascendc::PlatformAscendC chip(context_->GetPlatformInfo());
-        workspaces[0] = static_cast<size_t>(launch.workspace_bytes) + chip.GetLibApiWorkSpaceSize();
-        if (context_->SetBlockDim(launch.block_dim) != ge::GRAPH_SUCCESS) return missing("a block count");
-        if (context_->SetTilingKey(launch.tiling_key) != ge::GRAPH_SUCCESS) return missing("a tiling key");
-        return {};
     }
 
     gert::TilingContext* context_;
@@ -268,48 +198,19 @@ void add_rope_attributes(ops::OpDef* def) {
 }
 
 void add_rope_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p) {
-    // The kernel reads frequencies from the tiling data's address in global memory. A kernel compiled for
-    // static shapes has its tiling data among its constants and no such address: what AddConfig(soc)
-    // without a configuration allows. So tiling runs when the operator does, for every shape.
-    auto at_run_time = [](ops::OpAICoreConfig* config) -> ops::OpAICoreConfig& {
-        return config->DynamicCompileStaticFlag(false)
-            .DynamicFormatFlag(true)
-            .DynamicRankSupportFlag(true)
-            .DynamicShapeSupportFlag(true)
-            .NeedCheckSupportFlag(false)
-            .PrecisionReduceFlag(true);
-    };
+    // The kernel reads its frequencies from the tiling data's address.
     ops::OpAICoreConfig of_910b;
-    def->AICore().AddConfig("ascend910b", at_run_time(&of_910b));
+    def->AICore().AddConfig("ascend910b", tile_at_run_time(&of_910b));
     def->AICore().AddConfig("ascend910_93", of_910b);
-    def->AICore().AddConfig("ascend310p", at_run_time(of_310p));
+    def->AICore().AddConfig("ascend310p", tile_at_run_time(of_310p));
 }
 
 ge::graphStatus tile_rope(gert::TilingContext* context, RopeTensors tensors) {
     if (context == nullptr) return ge::GRAPH_FAILED;
     Check check = Call(context, tensors).run();
     if (check.ok()) return ge::GRAPH_SUCCESS;
-    log_error(check.message);
+    log_to_cann(check.message);
     return ge::GRAPH_FAILED;
-}
-
-ge::graphStatus infer_rope_shapes(gert::InferShapeContext* context, size_t first_input, size_t outputs) {
-    for (size_t k = 0; k < outputs; ++k) {
-        const gert::Shape* in = context->GetRequiredInputShape(first_input + k);
-        gert::Shape* out = context->GetOutputShape(k);
-        if (in == nullptr || out == nullptr) return ge::GRAPH_FAILED;
-        *out = *in;
-    }
-    return ge::GRAPH_SUCCESS;
-}
-
-ge::graphStatus infer_rope_types(gert::InferDataTypeContext* context, size_t first_input, size_t outputs) {
-    for (size_t k = 0; k < outputs; ++k) {
-        ge::DataType type = context->GetRequiredInputDataType(first_input + k);
-        if (type == ge::DT_UNDEFINED) return ge::GRAPH_FAILED;
-        if (context->SetOutputDataType(k, type) != ge::GRAPH_SUCCESS) return ge::GRAPH_FAILED;
-    }
-    return ge::GRAPH_SUCCESS;
 }
 
 }  // namespace npu_rope

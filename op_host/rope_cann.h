@@ -1,7 +1,8 @@
-// What the definitions of rope, rope_qk and rope_set_rows share: attributes, shapes, and the way from
-// CANN's contexts to the checks and the tiling of all native paths.
+// What the definitions of rope, rope_qk and rope_set_rows share: attributes, and the way from CANN's
+// contexts to the checks and the tiling of all native paths.
 #pragma once
 
+#include "op_host/cann.h"
 #include "op_host/rope_check.h"
 #include "register/op_def_registry.h"
 
@@ -17,9 +18,5 @@ void add_rope_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p);
 
 // `tensors` says whose call it is: its operator, names and sides. Its tensors are found in the context.
 ge::graphStatus tile_rope(gert::TilingContext* context, RopeTensors tensors);
-
-// Output k has the shape, or the type, of the definition's input `first_input` + k.
-ge::graphStatus infer_rope_shapes(gert::InferShapeContext* context, size_t first_input, size_t outputs);
-ge::graphStatus infer_rope_types(gert::InferDataTypeContext* context, size_t first_input, size_t outputs);
 
 }  // namespace npu_rope

@@ -13,11 +13,11 @@ static ge::graphStatus NpuRopeTiling(gert::TilingContext* context) {
 namespace ge {
 
 static ge::graphStatus NpuRopeInferShape(gert::InferShapeContext* context) {
-    return npu_rope::infer_rope_shapes(context, 0, 1);
+    return npu_rope::infer_shapes_of_inputs(context, 0, 1);
 }
 
 static ge::graphStatus NpuRopeInferDataType(gert::InferDataTypeContext* context) {
-    return npu_rope::infer_rope_types(context, 0, 1);
+    return npu_rope::infer_types_of_inputs(context, 0, 1);
 }
 
 }  // namespace ge

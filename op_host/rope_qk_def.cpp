@@ -13,11 +13,11 @@ static ge::graphStatus NpuRopeQkTiling(gert::TilingContext* context) {
 namespace ge {
 
 static ge::graphStatus NpuRopeQkInferShape(gert::InferShapeContext* context) {
-    return npu_rope::infer_rope_shapes(context, 0, 2);
+    return npu_rope::infer_shapes_of_inputs(context, 0, 2);
 }
 
 static ge::graphStatus NpuRopeQkInferDataType(gert::InferDataTypeContext* context) {
-    return npu_rope::infer_rope_types(context, 0, 2);
+    return npu_rope::infer_types_of_inputs(context, 0, 2);
 }
 
 }  // namespace ge

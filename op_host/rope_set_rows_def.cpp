@@ -13,11 +13,11 @@ static ge::graphStatus NpuRopeSetRowsTiling(gert::TilingContext* context) {
 namespace ge {
 
 static ge::graphStatus NpuRopeSetRowsInferShape(gert::InferShapeContext* context) {
-    return npu_rope::infer_rope_shapes(context, 4, 1);
+    return npu_rope::infer_shapes_of_inputs(context, 4, 1);
 }
 
 static ge::graphStatus NpuRopeSetRowsInferDataType(gert::InferDataTypeContext* context) {
-    return npu_rope::infer_rope_types(context, 4, 1);
+    return npu_rope::infer_types_of_inputs(context, 4, 1);
 }
 
 }  // namespace ge

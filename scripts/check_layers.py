@@ -53,14 +53,12 @@ CPP_LAYERS = (
         never=(r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",),
     ),
     Layer(
-        ("op_host/*_def.cpp", "op_host/*_cann.*"),
+        ("op_host/*_def.cpp", "op_host/*cann.*"),
         (C_STD, *CANN_HOST, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
         never=(r'#\s*include\s*[<"](?:torch|ATen|c10|simulator)/',),
     ),
     Layer(("op_host/*",), (C_STD, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h")),
-    Layer(
-        ("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True
-    ),
+    Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
     Layer(
         ("simulator/cann/*",),
         (C_STD, "dlfcn.h", "simulator/*", "acl/*", "aclnn/*", *CANN_HOST),

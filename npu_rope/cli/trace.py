@@ -186,7 +186,7 @@ def _params(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: st
     except ValueError:
         axes = []
     if len(axes) != 4:
-        raise _usage_error(f"[trace] sections must be four numbers such as 16,24,24,0 but got {sections}.")
+        raise bad_value("trace", f"sections must be four numbers such as 16,24,24,0 but got {sections}.")
     return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=axes)
 
 

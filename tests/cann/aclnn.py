@@ -44,7 +44,17 @@ def package_folder() -> Path:
 def build_double(folder: Path) -> Path:
     library = folder / "libruntime_double.so"
     compiler = shlex.split(os.environ.get("CXX", "c++"))
-    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", f"-I{ROOT}"]
+    flags = [
+        "-std=c++17",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{INCLUDE}",
+        f"-I{ROOT}",
+    ]
     source = ROOT / "tests" / "cann" / "runtime_double.cpp"
     subprocess.run([*compiler, *flags, str(source), "-o", str(library)], check=True)
     return library
@@ -91,14 +101,14 @@ class Device:
     memories: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, double: Path) -> Device:
+    def open(cls, double: Path, package: Path | None = None) -> Device:
         native_sim.load()  # the simulator, once a process
         runtime = C.CDLL(str(double), C.RTLD_GLOBAL)
         for name in ("aclGetRecentErrMsg", "double_launched", "double_report"):
             getattr(runtime, name).restype = C.c_char_p
-        for name in ("aclCreateTensor", "aclCreateIntArray"):
+        for name in ("aclCreateTensor", "aclCreateIntArray", "aclCreateFloatArray", "aclCreateBoolArray"):
             getattr(runtime, name).restype = C.c_void_p
-        folder = package_folder() / "op_api"
+        folder = (package or package_folder()) / "op_api"
         opapi = C.CDLL(str(folder / "lib" / "libcust_opapi.so"))
         headers = "".join(p.read_text() for p in sorted((folder / "include").glob("*.h")))
         return cls(runtime, opapi, headers)
@@ -155,9 +165,13 @@ class Device:
         )  # fmt: skip
         return Tensor(array, owner, memory, handle)
 
-    def int_array(self, values: Any) -> int:
-        handle: int = self.double.aclCreateIntArray(dims(values), C.c_uint64(len(values)))
-        return handle
+    def array(self, kind: str, values: Any) -> C.c_void_p:
+        """An aclIntArray, aclFloatArray or aclBoolArray; NULL for None."""
+        if values is None:
+            return C.c_void_p()
+        item = {"Int": C.c_int64, "Float": C.c_float, "Bool": C.c_bool}[kind]
+        create = getattr(self.double, f"aclCreate{kind}Array")
+        return C.c_void_p(create((item * len(values))(*values), C.c_uint64(len(values))))
 
     # ---- calls -----------------------------------------------------------------------------------
 
@@ -179,11 +193,14 @@ class Device:
                 array = given[name]
                 handles.append(None if array is None else self.tensor(array).handle)
                 arguments.append(C.c_void_p(handles[-1]))
-            elif p.type.endswith("aclIntArray*"):
-                values = given.get(name)
-                arguments.append(C.c_void_p(None if values is None else self.int_array(values)))
+            elif listed := re.search(r"acl(Int|Float|Bool)Array\*$", p.type):
+                arguments.append(self.array(listed[1], given.get(name)))
+            elif p.type == "char*":
+                arguments.append(C.c_char_p(given.get(name)))
             else:
-                arguments.append({"int64_t": C.c_int64, "double": C.c_double, "bool": C.c_bool}[p.type](given[name]))
+                arguments.append(
+                    {"int64_t": C.c_int64, "double": C.c_double, "bool": C.c_bool}[p.type](given[name])
+                )
         status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
         for handle in handles:  # the second phase does without them
             if handle is not None:
@@ -196,7 +213,9 @@ class Device:
     def run(self, op: str, size: int, executor: C.c_void_p, *, less: int = 0) -> None:
         workspace = self.allocate(size)
         stream = C.c_void_p()
-        status = getattr(self.opapi, f"aclnn{op}")(C.c_void_p(workspace), C.c_uint64(size - less), executor, stream)
+        status = getattr(self.opapi, f"aclnn{op}")(
+            C.c_void_p(workspace), C.c_uint64(size - less), executor, stream
+        )
         self.free(workspace)
         if status != OK:
             raise Refused(status, self.error())

@@ -50,6 +50,8 @@ def arguments(op: str, tensors: dict[str, Any], given: dict[str, Any]) -> dict[s
     return named
 
 
-def call(device: Device, op: str, tensors: dict[str, Any], params: RopeParams, *, forward: bool = True) -> None:
+def call(
+    device: Device, op: str, tensors: dict[str, Any], params: RopeParams, *, forward: bool = True
+) -> None:
     """The operator on views of NumPy arrays, which it writes."""
     device.call(OPERATORS[op], arguments(op, tensors, attributes(params, forward)))

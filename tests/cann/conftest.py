@@ -12,9 +12,15 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "ops"))  # the tables 
 
 
 @pytest.fixture(scope="session")
-def package(tmp_path_factory):
+def runtime(tmp_path_factory):
+    """The library of the tests' runtime: one a process."""
+    return aclnn.build_double(tmp_path_factory.mktemp("double"))
+
+
+@pytest.fixture(scope="session")
+def package(runtime):
     """The package; its chip is set by each test."""
-    return aclnn.Device.open(aclnn.build_double(tmp_path_factory.mktemp("double")))
+    return aclnn.Device.open(runtime)
 
 
 @pytest.fixture

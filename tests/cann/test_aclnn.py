@@ -35,7 +35,14 @@ def unit_stride(array: Any) -> Any:
 def through_aclnn(device: Any, call: random_calls.Call, data: random_judge.Data) -> Sequence[Any]:
     """As random_judge.execute."""
     x = [unit_stride(a) for a in data.x]
-    outs = x if call.out == "in place" else [np.empty_like(a, order="C") if o is None else unit_stride(o) for a, o in zip(x, data.out, strict=True)]
+    outs = (
+        x
+        if call.out == "in place"
+        else [
+            np.empty_like(a, order="C") if o is None else unit_stride(o)
+            for a, o in zip(x, data.out, strict=True)
+        ]
+    )
     tensors: dict[str, Any] = {"positions": data.positions, "freq_factors": data.factors}
     if call.op == "rope_qk":
         tensors |= {"q": x[0], "k": x[1], "q_out": outs[0], "k_out": outs[1]}
@@ -54,14 +61,16 @@ def through_aclnn(device: Any, call: random_calls.Call, data: random_judge.Data)
 
 
 def memory_of(data: random_judge.Data, results: Sequence[Any]) -> list[bytes]:
-    return [np.ascontiguousarray(r).tobytes() for r in results] + [b.flat.tobytes() for b in data.buffers.values()]
+    return [np.ascontiguousarray(r).tobytes() for r in results] + [
+        b.flat.tobytes() for b in data.buffers.values()
+    ]
 
 
 @pytest.mark.parametrize("backend", CHIPS)
 def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])
     reach, ran, views = random_calls.reach_of(backend), 0, 0
-    for index in range(60):
+    for index in range(120):
         call = drawn(11, index, backend)
         if is_empty(call):
             continue
@@ -73,7 +82,7 @@ def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
         assert got == expected, str(call)
         ran += 1
         views += any(layout != random_calls.PLAIN for layout in call.layouts)
-    assert ran > 40
+    assert ran > 80
     assert views > 10
 
 

@@ -93,6 +93,17 @@ VIOLATIONS = {
     "tiling that sees CANN": ("op_host/x_tiling.cpp", '#include "register/op_def_registry.h"'),
     "tiling that sees torch": ("op_host/x_tiling.h", "#include <torch/torch.h>"),
     "op definition that sees torch": ("op_host/x_def.cpp", "#include <torch/torch.h>"),
+    "op definition that sees the simulator": ("op_host/x_def.cpp", '#include "simulator/cann/host/node.h"'),
+    "CANN adapter that sees torch": ("op_host/x_cann.cpp", "#include <torch/torch.h>"),
+    "CANN's headers that see the simulator": (
+        "simulator/cann/include/register/op_def.h",
+        '#include "simulator/src/profile.h"',
+    ),
+    "simulated package that names an operator": ("simulator/cann/host/op_call.cpp", "int npu_rope = 0;"),
+    "simulated package that sees an operator": (
+        "simulator/cann/host/op_call.cpp",
+        '#include "op_host/cann.h"',
+    ),
     "simulator that sees an operator's header": ("simulator/src/x.cpp", '#include "op_host/rope_check.h"'),
     "simulator that names an operator": ("simulator/src/x.cpp", "int rope = 0;"),
     "CPU kernel that sees torch": ("csrc/cpu/rope.cpp", "#include <torch/csrc/stable/tensor.h>"),

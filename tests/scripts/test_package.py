@@ -78,6 +78,14 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     assert {n.removeprefix(folder) for n in names if n.startswith(folder)} == every_kernel()
 
 
+def test_wheel_holds_the_simulated_operator_package(unpacked):
+    names = {n.removeprefix("npu_rope/lib/simcann_opp/") for n in files(unpacked) if "simcann_opp" in n}
+    headers = {f"op_api/include/aclnn_npu_{op}.h" for op in ("rope", "rope_qk", "rope_set_rows")}
+    config = "op_impl/ai_core/tbe/config"
+    described = {f"{config}/{s}/aic-{s}-ops-info.json" for s in ("ascend310p", "ascend910_93", "ascend910b")}
+    assert names == {"op_api/lib/libcust_opapi.so"} | headers | described
+
+
 def every_kernel():
     """The kernels' libraries: SoC, and a type an argument."""
     kernels = set()
@@ -95,12 +103,12 @@ def every_kernel():
 
 def test_libraries_need_neither_torch_nor_python_and_find_each_other(unpacked):
     libraries = list((unpacked / "npu_rope/lib").rglob("*.so"))
-    assert len(libraries) == len(every_kernel()) + 2
+    assert len(libraries) == len(every_kernel()) + 3  # the CPU's, the simulator's, the operator package
     for library in libraries:
         needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
         for absent in ("torch", "python", "not found"):
             assert absent not in needed
-        if library.parent.name == "npu_rope_sim_kernels":
+        if library.parent.name == "npu_rope_sim_kernels" or library.name == "libcust_opapi.so":
             assert f"{unpacked}/npu_rope/lib/" in needed
 
 

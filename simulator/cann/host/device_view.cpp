@@ -1,21 +1,23 @@
 #include "simulator/cann/host/device_view.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace npu_cann {
 namespace {
 
-// Calls visit(offset) with the byte offset of every element.
+// Calls visit(first, bytes) for runs of bytes that are together all elements, in order.
 template <typename Visit>
-void each_element(const DeviceView& v, Visit visit) {
-    std::vector<int64_t> index(v.shape.size(), 0);
+void each_run(const DeviceView& v, Visit visit) {
     if (v.empty()) return;
+    size_t dims = v.shape.size();
+    int64_t run = v.item_bytes;
+    while (dims > 0 && (v.shape[dims - 1] == 1 || v.strides[dims - 1] * v.item_bytes == run)) run *= v.shape[--dims];
+    std::vector<int64_t> index(dims, 0);
     for (;;) {
         int64_t offset = 0;
-        for (size_t d = 0; d < index.size(); ++d) offset += index[d] * v.strides[d];
-        visit(offset * v.item_bytes);
-        size_t d = index.size();
+        for (size_t d = 0; d < dims; ++d) offset += index[d] * v.strides[d];
+        visit(v.first + offset * v.item_bytes, run);
+        size_t d = dims;
         while (d > 0 && ++index[d - 1] == v.shape[d - 1]) index[--d] = 0;
         if (d == 0) return;
     }
@@ -63,15 +65,16 @@ bool DeviceView::shares_memory_with(const DeviceView& other) const {
     char *from = std::max(low, other.low), *to = std::min(high, other.high);
     if (from >= to) return false;
     std::vector<bool> mine(static_cast<size_t>(to - from));
-    auto in_both = [&](char* byte) { return byte >= from && byte < to; };
-    each_element(*this, [&](int64_t offset) {
-        for (char* b = first + offset; b < first + offset + item_bytes; ++b)
-            if (in_both(b)) mine[static_cast<size_t>(b - from)] = true;
+    auto at = [&](char* byte) { return byte - from; };
+    each_run(*this, [&](char* run, int64_t bytes) {
+        char *begin = std::max(run, from), *end = std::min(run + bytes, to);
+        if (begin < end) std::fill(mine.begin() + at(begin), mine.begin() + at(end), true);
     });
     bool shares = false;
-    each_element(other, [&](int64_t offset) {
-        for (char* b = other.first + offset; b < other.first + offset + other.item_bytes; ++b)
-            shares = shares || (in_both(b) && mine[static_cast<size_t>(b - from)]);
+    each_run(other, [&](char* run, int64_t bytes) {
+        char *begin = std::max(run, from), *end = std::min(run + bytes, to);
+        shares = shares || (begin < end && std::find(mine.begin() + at(begin), mine.begin() + at(end), true) !=
+                                               mine.begin() + at(end));
     });
     return shares;
 }
@@ -79,9 +82,7 @@ bool DeviceView::shares_memory_with(const DeviceView& other) const {
 DeviceView DeviceView::packed_copy() const {
     DeviceView copy = *this;
     copy.packed.clear();
-    each_element(*this, [&](int64_t offset) {
-        copy.packed.insert(copy.packed.end(), first + offset, first + offset + item_bytes);
-    });
+    each_run(*this, [&](char* run, int64_t bytes) { copy.packed.insert(copy.packed.end(), run, run + bytes); });
     int64_t step = 1;
     for (size_t d = shape.size(); d-- > 0; step *= shape[d]) copy.strides[d] = step;
     copy.first = copy.packed.data();

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
+#include "simulator/cann/host/cann_types.h"
 #include "simulator/cann/host/def_reader.h"
-#include "simulator/cann/host/device_view.h"
 #include "simulator/cann/host/node.h"
+#include "simulator/cann/host/op_launch.h"
 #include "simulator/cann/runtime/objects.h"
 #include "simulator/include/npu_sim.h"
 #include "tiling/platform/platform_ascendc.h"
@@ -14,44 +15,24 @@
 namespace npu_cann {
 namespace {
 
-struct TypeRow {
-    ge::DataType type;
-    const char* name;    // in messages
-    const char* kernel;  // in the name of a compiled kernel
-    int64_t bytes;
-};
-
-constexpr TypeRow kTypes[] = {
-    {ge::DT_FLOAT, "float32", "float", 4},      {ge::DT_FLOAT16, "float16", "half", 2},
-    {ge::DT_BF16, "bfloat16", "bfloat16_t", 2}, {ge::DT_DOUBLE, "float64", "double", 8},
-    {ge::DT_INT8, "int8", "int8_t", 1},         {ge::DT_UINT8, "uint8", "uint8_t", 1},
-    {ge::DT_INT16, "int16", "int16_t", 2},      {ge::DT_UINT16, "uint16", "uint16_t", 2},
-    {ge::DT_INT32, "int32", "int32_t", 4},      {ge::DT_UINT32, "uint32", "uint32_t", 4},
-    {ge::DT_INT64, "int64", "int64_t", 8},      {ge::DT_UINT64, "uint64", "uint64_t", 8},
-    {ge::DT_BOOL, "bool", "bool", 1},
-};
-
-const TypeRow* find_type(int32_t type) {
-    for (const TypeRow& row : kTypes)
-        if (row.type == type) return &row;
-    return nullptr;
-}
-
-std::string type_name(int32_t type) {
-    const TypeRow* row = find_type(type);
-    return row ? row->name : "type " + std::to_string(type);
-}
-
-std::string list_text(const std::vector<int64_t>& values) {
-    std::string text = "[";
-    for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
-    return text + "]";
-}
-
 std::vector<int64_t> sizes_of(const gert::Shape& shape) {
     std::vector<int64_t> sizes;
     for (size_t d = 0; d < shape.GetDimNum(); ++d) sizes.push_back(shape.GetDim(d));
     return sizes;
+}
+
+gert::Shape shape_of(const std::vector<int64_t>& sizes) {
+    gert::Shape shape;
+    for (int64_t size : sizes) shape.AppendDim(size);
+    return shape;
+}
+
+// Another part of its storage than all of it, in order.
+bool is_view(const aclTensor& t) {
+    int64_t step = 1;
+    for (size_t d = t.shape.size(); d-- > 0; step *= t.shape[d])
+        if (t.shape[d] != 1 && t.strides[d] != step) return true;
+    return false;
 }
 
 // A chip's name, and the SoC that definitions call it.
@@ -115,6 +96,7 @@ struct OpCall::Parts {
     bool packs(const ParamRecord& p) const;
     bool is_written(const ParamRecord& input) const;
     aclOpExecutor* executor(const std::string& column, uint64_t workspace_bytes) const;
+    void add_arguments(OpLaunch* launch) const;
 };
 
 OpCall::OpCall(const char* op_type) : parts_(new Parts) { parts_->type = op_type; }
@@ -172,7 +154,10 @@ void OpCall::Parts::make_node() {
     node.type = type;
     node.platform.profile = chip.profile;
     auto of = [](const aclTensor* t) {
-        return t ? Node::tensor(static_cast<ge::DataType>(t->dtype), t->shape) : Node::Tensor();
+        if (!t) return Node::Tensor();
+        Node::Tensor made = Node::tensor(static_cast<ge::DataType>(t->dtype), t->shape);
+        if (is_view(*t)) made.shape.MutableStorageShape() = shape_of(t->storage_shape);
+        return made;
     };
     for (size_t i = 0; i < def.inputs.size(); ++i) node.inputs.push_back(of(tensors[i]));
     size_t given = def.inputs.size();
@@ -346,93 +331,39 @@ std::vector<DeviceView> OpCall::Parts::views() const {
     return all;
 }
 
-namespace {
-
-// Everything the second phase needs, and nothing that may be gone by then.
-struct Prepared {
-    std::string type, chip, entry_name;
-    void* entry;
-    std::vector<DeviceView> views;  // of the tensors that are there
-    std::vector<int> arguments;     // of the kernel: a view, or -1
-    std::vector<int32_t> roles;     // of the views
-    std::vector<bool> packed;
-    uint64_t workspace_bytes;         // that the caller brings
-    uint64_t kernel_workspace_bytes;  // of it, the kernel's own
-    uint32_t block_dim;
-    uint64_t tiling_key;
-    std::vector<uint8_t> tiling;
-
-    int32_t run(void* workspace, uint64_t given_bytes) {
-        if (given_bytes < workspace_bytes || (workspace_bytes && !workspace)) {
-            set_error("[" + type + "] workspace must have " + std::to_string(workspace_bytes) + " bytes but got " +
-                      std::to_string(workspace ? given_bytes : 0) + ".");
-            return kBadArgument;
-        }
-        std::vector<DeviceView> copies(views.size());
-        std::vector<npu_sim_memory> memories;
-        for (size_t i = 0; i < views.size(); ++i) {
-            if (packed[i]) copies[i] = views[i].packed_copy();
-            const DeviceView& v = packed[i] ? copies[i] : views[i];
-            memories.push_back({v.name.c_str(), v.low, static_cast<uint64_t>(v.high - v.low), roles[i]});
-        }
-        std::vector<npu_sim_arg> args;
-        for (int i : arguments) {
-            if (i < 0) {
-                args.push_back({-1, 0});
-                continue;
-            }
-            const DeviceView& v =
-                packed[static_cast<size_t>(i)] ? copies[static_cast<size_t>(i)] : views[static_cast<size_t>(i)];
-            args.push_back({i, v.first - v.low});
-        }
-        npu_sim_launch launch = {};
-        launch.soc = chip.c_str();
-        launch.block_dim = block_dim;
-        launch.tiling_key = tiling_key;
-        launch.tiling = tiling.data();
-        launch.tiling_bytes = tiling.size();
-        launch.workspace_bytes = kernel_workspace_bytes;
-        int32_t status = npu_sim_run(entry, memories.data(), static_cast<int32_t>(memories.size()), args.data(),
-                                     static_cast<int32_t>(args.size()), &launch);
-        record_launch(type, npu_sim_report());
-        if (status == NPU_SIM_OK) return OK;
-        set_error("[" + type + "] kernel must keep the simulator's rules but got " + npu_sim_message());
-        return kKernelFailed;
-    }
-};
-
-}  // namespace
-
 aclOpExecutor* OpCall::Parts::executor(const std::string& column, uint64_t workspace_bytes) const {
-    auto call = std::make_shared<Prepared>();
-    call->entry_name = snake_case(type) + "__" + kernel_soc(chip) + "__" + column;
-    call->entry = npu_sim_find_kernel(call->entry_name.c_str());
-    if (!call->entry) {
+    auto launch = std::make_shared<OpLaunch>();
+    const std::string entry = snake_case(type) + "__" + kernel_soc(chip) + "__" + column;
+    launch->entry = npu_sim_find_kernel(entry.c_str());
+    if (!launch->entry) {
         const char* why = dlerror();
-        refuse(kNoKernel, "kernel must be compiled but got none (" + std::string(why ? why : call->entry_name) + ").");
+        refuse(kNoKernel, "kernel must be compiled but got none (" + std::string(why ? why : entry) + ").");
     }
-    call->type = type;
-    call->chip = chip.profile->name;
-    call->workspace_bytes = workspace_bytes;
-    const platform_ascendc::PlatformAscendC platform(const_cast<fe::PlatFormInfos*>(&node.platform));
-    call->kernel_workspace_bytes =
-        workspace_bytes - std::min<uint64_t>(workspace_bytes, platform.GetLibApiWorkSpaceSize());
-    call->block_dim = node.block_dim;
-    call->tiling_key = node.tiling_key;
-    call->tiling.assign(node.tiling_bytes.begin(),
-                        node.tiling_bytes.begin() + static_cast<std::ptrdiff_t>(node.tiling.GetDataSize()));
+    launch->type = type;
+    launch->chip = chip.profile->name;
+    launch->workspace_bytes = workspace_bytes;
+    fe::PlatFormInfos platform(chip.profile);
+    const uint64_t of_library = platform_ascendc::PlatformAscendC(&platform).GetLibApiWorkSpaceSize();
+    launch->kernel_workspace_bytes = workspace_bytes - std::min(workspace_bytes, of_library);
+    launch->block_dim = node.block_dim;
+    launch->tiling_key = node.tiling_key;
+    const auto* data = static_cast<const uint8_t*>(node.tiling.GetData());
+    launch->tiling.assign(data, data + node.tiling.GetDataSize());
+    add_arguments(launch.get());
+    return new aclOpExecutor{type, [launch](void* workspace, uint64_t bytes) { return launch->run(workspace, bytes); }};
+}
 
+// The kernel's arguments are the definition's inputs and outputs; one memory where both are the same.
+void OpCall::Parts::add_arguments(OpLaunch* launch) const {
     std::vector<DeviceView> all = views();
-    std::vector<int> place(all.size(), -1);  // of a tensor's view among those of the launch
+    std::vector<int> place(all.size(), -1);  // of a tensor among the launch's memories
     auto add = [&](size_t tensor, int32_t role) {
-        place[tensor] = static_cast<int>(call->views.size());
-        call->packed.push_back(!all[tensor].contiguous() && packs(*params[tensor]));
-        call->views.push_back(all[tensor]);
-        call->roles.push_back(role);
+        place[tensor] = static_cast<int>(launch->memories.size());
+        launch->memories.push_back({all[tensor], role, !all[tensor].contiguous() && packs(*params[tensor])});
     };
     for (size_t i = 0; i < def.inputs.size(); ++i) {
         if (tensors[i]) add(i, NPU_SIM_IN);
-        call->arguments.push_back(place[i]);
+        launch->arguments.push_back(place[i]);
     }
     size_t given = def.inputs.size();
     for (size_t o = 0; o < def.outputs.size(); ++o) {
@@ -444,11 +375,10 @@ aclOpExecutor* OpCall::Parts::executor(const std::string& column, uint64_t works
             add(tensor, NPU_SIM_OUT);
         } else {
             place[tensor] = place[static_cast<size_t>(same)];
-            call->roles[static_cast<size_t>(place[tensor])] = NPU_SIM_INOUT;
+            launch->memories[static_cast<size_t>(place[tensor])].role = NPU_SIM_INOUT;
         }
-        call->arguments.push_back(place[tensor]);
+        launch->arguments.push_back(place[tensor]);
     }
-    return new aclOpExecutor{type, [call](void* workspace, uint64_t bytes) { return call->run(workspace, bytes); }};
 }
 
 aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor) {

@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-aclError aclInit(const char *configPath);
+aclError aclInit(const char* configPath);
 aclError aclFinalize();
-const char *aclGetRecentErrMsg();
+const char* aclGetRecentErrMsg();
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 typedef int aclError;
-typedef void *aclrtStream;
+typedef void* aclrtStream;
 typedef uint16_t aclFloat16;
 
 static const int ACL_ERROR_NONE = 0;

@@ -24,16 +24,16 @@ typedef int32_t aclnnStatus;
 constexpr aclnnStatus OK = 0;
 #endif
 
-aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum, aclDataType dataType, const int64_t *stride,
-                           int64_t offset, aclFormat format, const int64_t *storageDims, uint64_t storageDimsNum,
-                           void *tensorData);
-aclIntArray *aclCreateIntArray(const int64_t *value, uint64_t size);
-aclFloatArray *aclCreateFloatArray(const float *value, uint64_t size);
-aclBoolArray *aclCreateBoolArray(const bool *value, uint64_t size);
-aclnnStatus aclDestroyTensor(const aclTensor *tensor);
-aclnnStatus aclDestroyIntArray(const aclIntArray *array);
-aclnnStatus aclDestroyFloatArray(const aclFloatArray *array);
-aclnnStatus aclDestroyBoolArray(const aclBoolArray *array);
+aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDataType dataType, const int64_t* stride,
+                           int64_t offset, aclFormat format, const int64_t* storageDims, uint64_t storageDimsNum,
+                           void* tensorData);
+aclIntArray* aclCreateIntArray(const int64_t* value, uint64_t size);
+aclFloatArray* aclCreateFloatArray(const float* value, uint64_t size);
+aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t size);
+aclnnStatus aclDestroyTensor(const aclTensor* tensor);
+aclnnStatus aclDestroyIntArray(const aclIntArray* array);
+aclnnStatus aclDestroyFloatArray(const aclFloatArray* array);
+aclnnStatus aclDestroyBoolArray(const aclBoolArray* array);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-aclnnStatus aclnnInit(const char *configPath);
+aclnnStatus aclnnInit(const char* configPath);
 aclnnStatus aclnnFinalize();
 
 #ifdef __cplusplus

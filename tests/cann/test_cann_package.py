@@ -34,10 +34,15 @@ READ = {
     "rope": [("x", TENSOR), ("positions", TENSOR), ("freq_factors", TENSOR)],
     "rope_qk": [("q", TENSOR), ("k", TENSOR), ("positions", TENSOR), ("freq_factors", TENSOR)],
     "rope_set_rows": [
-        ("x", TENSOR), ("positions", TENSOR), ("rows", TENSOR), ("freq_factors", TENSOR), ("cache", "aclTensor*"),
+        ("x", TENSOR), ("positions", TENSOR), ("rows", TENSOR), ("freq_factors", TENSOR),
+        ("cache", "aclTensor*"),
     ],
 }  # fmt: skip
-WRITTEN = {"rope": [("out", TENSOR)], "rope_qk": [("q_out_out", TENSOR), ("k_out_out", TENSOR)], "rope_set_rows": []}
+WRITTEN = {
+    "rope": [("out", TENSOR)],
+    "rope_qk": [("q_out_out", TENSOR), ("k_out_out", TENSOR)],
+    "rope_set_rows": [],
+}
 
 
 def op_type(stem: str) -> str:
@@ -51,7 +56,9 @@ def interface(stem: str) -> list[tuple[str, str]]:
 
 
 def description(soc: str) -> dict[str, dict[str, dict[str, str]]]:
-    path = aclnn.package_folder() / "op_impl" / "ai_core" / "tbe" / "config" / soc / f"aic-{soc}-ops-info.json"
+    path = (
+        aclnn.package_folder() / "op_impl" / "ai_core" / "tbe" / "config" / soc / f"aic-{soc}-ops-info.json"
+    )
     described: dict[str, dict[str, dict[str, str]]] = json.loads(path.read_text())
     return described
 
@@ -60,7 +67,9 @@ def compiled(stem: str, soc: str) -> tuple[list[str], list[list[str]]]:
     """Arguments and columns of the kernel in CMakeLists.txt; 910_93 runs what is compiled for 910b."""
     text = (ROOT / "CMakeLists.txt").read_text()
     binary = {"ascend910_93": "ascend910b"}.get(soc, soc)
-    call = re.search(rf"npu_rope_add_kernel\({stem} SOC {binary} ARGUMENTS (.*?) COLUMNS\s(.*?)\)", text, re.DOTALL)
+    call = re.search(
+        rf"npu_rope_add_kernel\({stem} SOC {binary} ARGUMENTS (.*?) COLUMNS\s(.*?)\)", text, re.DOTALL
+    )
     assert call is not None, f"CMakeLists.txt compiles no {stem} for {binary}"
     return call[1].split(), [column.split(",") for column in call[2].split()]
 
@@ -88,7 +97,11 @@ def test_the_interface_is_the_specifications_table(stem):
 @pytest.mark.parametrize("stem", STEMS)
 def test_optional_arguments_are_called_so(stem):
     header = (aclnn.package_folder() / "op_api" / "include" / f"aclnn_npu_{stem}.h").read_text()
-    optional = {p.name for p in aclnn.declared(header, f"aclnn{op_type(stem)}GetWorkspaceSize") if "Optional" in p.name}
+    optional = {
+        p.name
+        for p in aclnn.declared(header, f"aclnn{op_type(stem)}GetWorkspaceSize")
+        if "Optional" in p.name
+    }
     assert optional == {"freqFactorsOptional", "sectionsOptional", "stridesOptional"}
 
 

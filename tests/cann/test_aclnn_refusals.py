@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from rope_bad_calls import ATTRIBUTES, INPUTS, OUTPUTS, B, D, N, S
 
-from npu_rope import RopeParams, rope
+from npu_rope import RopeParams, rope, simulator
 
 NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED, TILING_FAILED, NO_KERNEL = 161001, 161002, 361001, 561002, 561003
 PARAMS = RopeParams(n_dims=D, mode="neox")
 
 # Bad calls whose fault lies in bytes that the host does not see on a device: values, addresses.
 UNSEEN = {
-    "mrope-far", "positions-above", "positions-below", "factors-zero", "factors-nan", "factors-inf", "factors-negative",
-    "out-unaligned", "angle-unknown",
+    "mrope-far", "positions-above", "positions-below", "factors-zero", "factors-nan", "factors-inf",
+    "factors-negative", "out-unaligned", "angle-unknown",
 }  # fmt: skip
 # Of these the package says itself that memory is shared.
 SHARED = "must be an input itself or share no memory with"
@@ -47,7 +47,9 @@ def refused(device, op, given):
 
 
 def rope_arguments(**changed):
-    attributes = {k: changed.pop(k) for k in list(changed) if k in aclnn_calls.attributes(PARAMS) or k == "strides"}
+    attributes = {
+        k: changed.pop(k) for k in list(changed) if k in aclnn_calls.attributes(PARAMS) or k == "strides"
+    }
     given = aclnn_calls.attributes(PARAMS) | attributes
     return aclnn_calls.arguments("rope", tensors(**changed), given)
 
@@ -84,7 +86,10 @@ def test_the_table_has_hardly_any_calls_that_are_not_judged_here():
 @pytest.mark.parametrize("name", ["x", "positions", "out"])
 def test_a_missing_tensor_is_named(device, name):
     given = rope_arguments() | {name: None}
-    assert refused(device, "rope", given) == (NULL_POINTER, f"[NpuRope] {name} must be a tensor but got NULL.")
+    assert refused(device, "rope", given) == (
+        NULL_POINTER,
+        f"[NpuRope] {name} must be a tensor but got NULL.",
+    )
 
 
 def test_factors_sections_and_strides_may_be_missing(device):
@@ -119,7 +124,9 @@ def test_an_unknown_chip_is_refused(device):
     assert words == "[NpuRope] soc must be a simulated chip but got Ascend950PR_9599."
 
 
-@pytest.mark.parametrize("chip", ["Ascend910B2", "Ascend910_9391", "Ascend910_9392", "Ascend310P3", "Ascend310P1"])
+@pytest.mark.parametrize(
+    "chip", ["Ascend910B2", "Ascend910_9391", "Ascend910_9392", "Ascend310P3", "Ascend310P1"]
+)
 def test_every_chip_that_torch_npu_names_is_known(device, chip):
     device.set_soc(chip)
     given = rope_arguments()
@@ -230,11 +237,43 @@ def test_a_kernel_that_breaks_a_rule_is_an_error_and_is_recorded(device, changed
     assert np.all(given["out"] == 99.0)
 
 
-def test_a_kernel_that_writes_too_far_is_caught(device, changed_kernel, monkeypatch):
-    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(changed_kernel("element too many written")))
-    with pytest.raises(aclnn.Refused, match="SIM-GM") as caught:
-        device.call("NpuRope", rope_arguments())
+WRITES_BEHIND_OUT = """
+#include "kernel_operator.h"
+extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_ADDR freq_factors,
+                                               GM_ADDR out, GM_ADDR workspace, GM_ADDR tiling) {
+    AscendC::TPipe pipe;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> queue;
+    pipe.InitBuffer(queue, 1, 32);
+    auto ones = queue.AllocTensor<float>();
+    AscendC::Duplicate(ones, 1.0f, 8);
+    queue.EnQue(ones);
+    ones = queue.DeQue<float>();
+    AscendC::GlobalTensor<float> to;
+    to.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(out));
+    AscendC::DataCopy(to[ELEMENTS], ones, 8);
+    queue.FreeTensor(ones);
+}
+"""
+
+
+@pytest.mark.parametrize("behind", [-8, -7, 0])
+def test_a_tensors_bounds_are_its_views(device, tmp_path, monkeypatch, behind):
+    """Memory beyond it may be anyone's, though it is one allocation."""
+    source = tmp_path / "npu_rope.cpp"
+    source.write_text(WRITES_BEHIND_OUT.replace("ELEMENTS", str(S * N * D + behind)))
+    types = {"X": "float", "POSITIONS": "int32_t", "FREQ_FACTORS": "float", "OUT": "float"}
+    defines = simulator.operator_defines("rope", "ascend910b", types)
+    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(simulator.build(source, defines=defines, folder=tmp_path)))
+    memory = np.zeros(2 * S * N * D, np.float32)
+    given = rope_arguments(x=np.ones((S, N, D), np.float32), out=memory[: S * N * D].reshape(S, N, D))
+    if behind == -8:  # the last eight
+        device.call("NpuRope", given)
+        assert np.flatnonzero(memory).tolist() == list(range(S * N * D - 8, S * N * D))
+        return
+    with pytest.raises(aclnn.Refused, match="SIM-BOUNDS-03") as caught:
+        device.call("NpuRope", given)
     assert caught.value.status == KERNEL_FAILED
+    assert not memory.any()
 
 
 def test_a_launch_is_recorded_with_the_simulators_report(device):

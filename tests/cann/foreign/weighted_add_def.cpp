@@ -1,0 +1,74 @@
+// An operator that is not this project's: z = alpha * x + weights[axes[0]] * y, where the flags are set.
+// It has every kind of attribute, and says nothing of views.
+#include <cstring>
+
+#include "register/op_def_registry.h"
+#include "tiling/platform/platform_ascendc.h"
+#include "weighted_add_tiling.h"
+
+namespace optiling {
+
+static ge::graphStatus WeightedAddTiling(gert::TilingContext* context) {
+    const gert::RuntimeAttrs* attrs = context->GetAttrs();
+    const gert::Shape& x = context->GetInputShape(0)->GetStorageShape();
+    if (std::strcmp(attrs->GetStr(1), "plain") != 0) return ge::GRAPH_FAILED;  // and says nothing
+    if (attrs->GetAttrNum() != 6 || context->GetComputeNodeInputNum() != 2) return ge::GRAPH_FAILED;
+    const auto* axes = attrs->GetListInt(4);
+    auto* data = context->GetTilingData<WeightedAddTilingData>();
+    data->elements = static_cast<uint32_t>(x.GetShapeSize());
+    data->alpha = *attrs->GetFloat(0);
+    data->weight = attrs->GetListFloat(2)->GetData()[axes->GetData()[0]];
+    const bool* flags = attrs->GetAttrPointer<gert::TypedContinuousVector<bool>>(3)->GetData();
+    if (!flags[0] || !*attrs->GetBool(5)) data->weight = 0;
+    platform_ascendc::PlatformAscendC chip(context->GetPlatformInfo());
+    context->GetWorkspaceSizes(1)[0] = chip.GetLibApiWorkSpaceSize() + 64;
+    context->SetTilingKey(1);
+    return context->SetBlockDim(1);
+}
+
+}  // namespace optiling
+
+namespace ge {
+
+static ge::graphStatus WeightedAddShape(gert::InferShapeContext* context) {
+    *context->GetOutputShape(0) = *context->GetInputShape(0);
+    return GRAPH_SUCCESS;
+}
+
+static ge::graphStatus WeightedAddType(gert::InferDataTypeContext* context) {
+    return context->SetOutputDataType(0, context->GetInputDataType(0));
+}
+
+}  // namespace ge
+
+namespace ops {
+
+class WeightedAdd : public OpDef {
+public:
+    explicit WeightedAdd(const char* name) : OpDef(name) {
+        this->Input("x")
+            .ParamType(REQUIRED)
+            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16})
+            .Format({ge::FORMAT_ND, ge::FORMAT_ND});
+        this->Input("y")
+            .ParamType(REQUIRED)
+            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16})
+            .Format({ge::FORMAT_ND, ge::FORMAT_ND});
+        this->Output("z")
+            .ParamType(REQUIRED)
+            .DataType({ge::DT_FLOAT, ge::DT_FLOAT16})
+            .Format({ge::FORMAT_ND, ge::FORMAT_ND});
+        this->Attr("alpha").AttrType(OPTIONAL).Float(0.5f);
+        this->Attr("kind").AttrType(OPTIONAL).String("plain");
+        this->Attr("weights").AttrType(OPTIONAL).ListFloat({1.5f, 2.0f});
+        this->Attr("flags").AttrType(OPTIONAL).ListBool({true, false});
+        this->Attr("axes").AttrType(REQUIRED).ListInt();
+        this->Attr("adds").AttrType(OPTIONAL).Bool(true);
+        this->SetInferShape(ge::WeightedAddShape).SetInferDataType(ge::WeightedAddType);
+        this->AICore().SetTiling(optiling::WeightedAddTiling).AddConfig("ascend910b");
+    }
+};
+
+OP_ADD(WeightedAdd);
+
+}  // namespace ops

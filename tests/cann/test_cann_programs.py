@@ -1,0 +1,58 @@
+"""The C++ programs in the default suite, too: compiled with the compiler at hand and run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import aclnn
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILER = shlex.split(os.environ.get("CXX", "c++"))
+FLAGS = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{aclnn.INCLUDE}", f"-I{ROOT}"]
+DEFINITIONS = sorted(ROOT.glob("op_host/*_def.cpp"))
+HOST = [
+    *(p for p in sorted(ROOT.glob("op_host/*.cpp")) if p not in DEFINITIONS),
+    ROOT / "simulator/src/profiles.cpp",
+]
+EXECUTED_BY = [ROOT / f"simulator/cann/host/{stem}.cpp" for stem in ("contexts", "op_def", "registry")]
+
+
+def compile_(*sources, output, more=()):
+    command = [*COMPILER, *FLAGS, *map(str, more), *map(str, sources), "-o", str(output)]
+    subprocess.run(command, check=True)
+    return output
+
+
+def test_definitions_are_what_they_should_be(tmp_path):
+    """Each is compiled three times, as CANN does."""
+    parts = [
+        compile_(source, output=tmp_path / f"{source.stem}{mode}.o", more=["-c", mode])
+        for source in DEFINITIONS
+        for mode in ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
+    ]
+    sources = [ROOT / "tests/cann/test_definitions.cpp", *HOST, *EXECUTED_BY, *parts]
+    done = subprocess.run([compile_(*sources, output=tmp_path / "program")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(" tests, 0 failure(s)\n")
+
+
+def test_the_example_rotates_without_torch(tmp_path, package):
+    """On the runtime of these tests, which stands before any other in the program."""
+    folder = aclnn.package_folder()
+    libraries = [folder / "op_api/lib", folder.parent]
+    double = ROOT / "tests/cann/runtime_double.cpp"
+    more = [f"-I{folder / 'op_api/include'}", "-rdynamic", *(f"-Wl,-rpath,{path}" for path in libraries)]
+    more += [f"-Wl,-rpath-link,{folder.parent}"]
+    program = compile_(
+        ROOT / "examples/aclnn_rope.cpp",
+        double,
+        folder / "op_api/lib/libcust_opapi.so",
+        output=tmp_path / "aclnn_rope",
+        more=more,
+    )
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("64 elements rotated, largest error ")
