@@ -51,7 +51,11 @@ CPP_LAYERS = (
     ),
     Layer(("op_host/*_def.cpp",), ("*",), never=(r'#\s*include\s*[<"](?:torch|ATen|c10|simulator)/',)),
     Layer(("op_host/*",), (C_STD, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h")),
-    Layer(("simulator/cann/*",), (C_STD, "simulator/*", "acl/*", "aclnn/*"), names_no_operator=True),
+    Layer(
+        ("simulator/cann/*",),
+        (C_STD, "cxxabi.h", "unistd.h", "simulator/*", "acl/*", "aclnn/*"),
+        names_no_operator=True,
+    ),
     Layer(
         ("simulator/*",),
         (C_STD, "simulator/*", "ascendc/*", "kernel_operator.h"),
@@ -144,6 +148,13 @@ PYTHON_LAYERS = (
             "npu_rope.reference",
             "npu_rope.executors",
         ),
+    ),
+    # Runs in the user's process, beside torch_npu, where npu_rope need not be installed.
+    Layer(("npu_rope/simcann/startup/*",), (PY_STD, "torch")),
+    Layer(
+        ("npu_rope/simcann/*",),
+        (PY_STD, "npu_rope.native", "npu_rope.simcann"),
+        functions_may_import=("elftools.*",),  # of the sim extra
     ),
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*"), ("*",)),
     Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),

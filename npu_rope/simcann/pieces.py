@@ -81,7 +81,9 @@ def torch_npu_of(python: str) -> TorchNpu:
         )
         found = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        raise MissingPiece("python", f"{python} does not run", "Name another: npu-rope sim -- PATH …") from None
+        raise MissingPiece(
+            "python", f"{python} does not run", "Name another: npu-rope sim -- PATH …"
+        ) from None
     for name in ("torch", "torch_npu"):
         if found[name] is None:
             remedy = f"Install it there: {python} -m pip install torch torch_npu (the same version of both)."

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,7 +70,7 @@ class Simulated:
         """A program of a few lines."""
         return self.run("-c", source, **how)
 
-    @lru_cache(maxsize=None)  # noqa: B019
+    @cache  # noqa: B019
     def checks(self, script, soc=session.SOCS[0], queue="1"):
         """What became of every check of a script, by name."""
         return self.run(SCRIPTS / f"{script}.py", soc=soc, TASK_QUEUE_ENABLE=queue).json()

@@ -21,8 +21,9 @@ __attribute__((weak)) int nobody_has_this();
 namespace ge { struct Graph { int MadeUp(); }; }
 extern "C" int use() {
     ge::Graph graph;
-    return aclrtMadeUp(1) + aclrtMalloc(0, 0, 0) + (acltdtCreateMadeUp() != 0) + getpid() + (PyList_New(0) != 0) +
-           of_torch() + beside() + graph.MadeUp() + (nobody_has_this ? 1 : 0);
+    return aclrtMadeUp(1) + aclrtMalloc(0, 0, 0) + (acltdtCreateMadeUp() != 0)
+        + getpid() + (PyList_New(0) != 0)
+        + of_torch() + beside() + graph.MadeUp() + (nobody_has_this ? 1 : 0);
 }
 """
 
@@ -30,7 +31,17 @@ extern "C" int use() {
 def shared(folder, name, source, *needed):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"lib{name}.so"
-    command = [pieces.compiler(), "-shared", "-fPIC", "-x", "c++", "-", "-x", "none", f"-Wl,-soname,{path.name}"]
+    command = [
+        pieces.compiler(),
+        "-shared",
+        "-fPIC",
+        "-x",
+        "c++",
+        "-",
+        "-x",
+        "none",
+        f"-Wl,-soname,{path.name}",
+    ]
     command += ["-o", str(path), "-Wl,--no-as-needed", *map(str, needed)]
     subprocess.run(command, input=source, text=True, check=True)
     return path
@@ -83,7 +94,12 @@ def test_the_wheel_s_symbols_are_all_found_through_the_made_libraries(torch_npu,
     folder = stubs.prepare(torch_npu, library)
     use = torch_npu.folder / "lib" / "libtorch_npu.so"
     source = f"import ctypes; ctypes.CDLL({str(use)!r}, mode=2)  # RTLD_NOW"
-    paths = [folder, library.parent, torch_npu.torch_folder / "lib", torch_npu.folder.parent / "torch_npu.libs"]
+    paths = [
+        folder,
+        library.parent,
+        torch_npu.torch_folder / "lib",
+        torch_npu.folder.parent / "torch_npu.libs",
+    ]
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, paths))}
     subprocess.run([sys.executable, "-c", source], env=environment, check=True)
 
@@ -102,7 +118,8 @@ def test_a_stub_of_a_status_says_what_to_add_and_gives_an_error(torch_npu, libra
 
 
 @pytest.mark.parametrize(
-    ("symbol", "said"), [("_ZN2ge5Graph6MadeUpEv", "ge::Graph::MadeUp()"), ("acltdtCreateMadeUp", "acltdtCreateMadeUp")]
+    ("symbol", "said"),
+    [("_ZN2ge5Graph6MadeUpEv", "ge::Graph::MadeUp()"), ("acltdtCreateMadeUp", "acltdtCreateMadeUp")],
 )
 def test_any_other_stub_throws(torch_npu, library, cache, symbol, said):
     stub = stubs.prepare(torch_npu, library) / stubs.STUBS
@@ -123,7 +140,9 @@ def test_another_library_is_another_key(torch_npu, library, tmp_path):
 def test_without_a_compiler_it_says_what_to_do(torch_npu, library, cache, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(pieces.MissingPiece, match=r"\[sim\] C\+\+ compiler must be available but none was found") as e:
+    with pytest.raises(
+        pieces.MissingPiece, match=r"\[sim\] C\+\+ compiler must be available but none was found"
+    ) as e:
         stubs.prepare(torch_npu, library)
     assert "apt install g++" in str(e.value)
     assert not list(cache.iterdir())
@@ -159,5 +178,3 @@ def test_the_later_of_two_takes_the_first_one_s_libraries(torch_npu, library, ca
     folder = stubs.prepare(torch_npu, library)
     assert (folder / "first").exists()
     assert list(cache.iterdir()) == [folder]
-
-

@@ -62,7 +62,11 @@ ctypes.memset(x.data_ptr() + {offset}, 0, {count})
 
 @pytest.mark.parametrize(
     ("offset", "count", "where"),
-    [(40, 1, "byte 1 behind its last"), (40, 4, "bytes 1 to 4 behind its last"), (-2, 2, "bytes 1 to 2 before its first")],
+    [
+        (40, 1, "byte 1 behind its last"),
+        (40, 4, "bytes 1 to 4 behind its last"),
+        (-2, 2, "bytes 1 to 2 before its first"),
+    ],
 )
 def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated, offset, count, where):
     source = OVERRUN.format(offset=offset, count=count) + "torch.npu.synchronize()"
