@@ -236,6 +236,17 @@ def test_strides_and_offsets_are_in_elements(tensors):
     assert floats(address, 6) == [2, 5, 3, 6, 4, 7]
 
 
+@pytest.mark.parametrize(("to", "source"), [(1, 0), (0, 1)])
+def test_a_copy_over_itself_reads_what_was_there_before(tensors, to, source):
+    _, address = tensors.tensor([9], [0, 1, 2, 3, 4, 5, 6, 7, 8])
+    a, _ = tensors.tensor([2, 4], offset=to, strides=[4, 1], data=address)
+    b, _ = tensors.tensor([2, 4], offset=source, strides=[4, 1], data=address)
+    assert tensors.run("InplaceCopy", a, b) == OK
+    expected = list(range(9))
+    expected[to : to + 8] = range(source, source + 8)
+    assert floats(address, 9) == expected
+
+
 def test_what_does_not_broadcast_is_refused_before_anything_is_written(cann, tensors):
     a, _ = tensors.tensor([2], [1, 2])
     out, address = tensors.tensor([3], [7, 8, 9])

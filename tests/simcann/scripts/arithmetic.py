@@ -205,14 +205,6 @@ def check_factories():
         same(torch.ones_like(values((2, 2), dtype, 1).npu()), torch.ones(2, 2, dtype=dtype))
 
 
-def check_a_copy_over_itself_keeps_what_was_read():
-    x = torch.arange(12.0)
-    y = x.npu()
-    y.as_strided((4, 3), (3, 1)).copy_(y.as_strided((4, 3), (1, 4)).clone())
-    x.copy_(x.view(3, 4).t().reshape(-1).clone())
-    same(y, x)
-
-
 def check_overlapping_out_is_refused():
     assert refusal(lambda: torch.zeros(3).npu().expand(2, 3).add_(1))
 
