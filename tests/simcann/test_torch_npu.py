@@ -50,6 +50,16 @@ def test_a_small_llama_trains_and_decodes_as_on_the_cpu(simulated, llama_on_the_
     assert not done.report.not_simulated
 
 
+def test_an_aclnn_function_that_is_missing_is_explained(simulated):
+    source = "import torch, torch_npu; x = torch.ones(1, 2, 8, 16).npu().half()\n"
+    done = simulated.code(source + "torch_npu.npu_fusion_attention(x, x, x, 2, 'BNSD')")
+    assert done.status == 1
+    assert done.stderr.splitlines()[-1] == (
+        "simulated CANN: aclnnFlashAttentionScore has no stand-in. To add it: a pair of functions of this name "
+        "in a file of simulator/cann/opapi/, by subject."
+    )
+
+
 # ---- guard zones -------------------------------------------------------------------------------------
 
 OVERRUN = """

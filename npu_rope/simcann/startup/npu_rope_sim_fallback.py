@@ -21,6 +21,8 @@ import collections
 import ctypes
 import json
 import os
+import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -356,6 +358,29 @@ def install() -> None:
                 library.impl(name, kernel, "AutogradPrivateUse1")
     _libraries.append(library)
     atexit.register(write_report)
+    _explain_uncaught_errors()
+
+
+def explanation(text: str) -> str | None:
+    """What torch_npu cannot know to say of an aclnn function that it did not find."""
+    missing = re.search(r"(aclnn\w+) or \w+ not in libopapi\.so", text)
+    if missing is None:
+        return None
+    return (
+        f"simulated CANN: {missing[1]} has no stand-in. To add it: a pair of functions of this name in a file "
+        "of simulator/cann/opapi/, by subject."
+    )
+
+
+def _explain_uncaught_errors() -> None:
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        before(kind, error, trace)
+        if said := explanation(str(error)):
+            print(said, file=sys.stderr)
+
+    sys.excepthook = hook
 
 
 def write_report() -> None:
