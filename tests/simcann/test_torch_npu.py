@@ -55,8 +55,8 @@ def test_an_aclnn_function_that_is_missing_is_explained(simulated):
     done = simulated.code(source + "torch_npu.npu_fusion_attention(x, x, x, 2, 'BNSD')")
     assert done.status == 1
     assert done.stderr.splitlines()[-1] == (
-        "simulated CANN: aclnnFlashAttentionScore has no stand-in. To add it: a pair of functions of this name "
-        "in a file of simulator/cann/opapi/, by subject."
+        "simulated CANN: aclnnFlashAttentionScore has no stand-in. To add it: a pair of functions of this "
+        "name in a file of simulator/cann/opapi/, by subject."
     )
 
 
