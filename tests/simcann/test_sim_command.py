@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,8 +107,8 @@ def test_the_python_is_the_command_s_own(tmp_path, monkeypatch):
     for first, expected in (
         (f"#!{python}", str(python)),
         ("#!/usr/bin/env python-made-up", str(python)),
-        ("#!/bin/sh", sys.executable),
-        ("\x7fELF", sys.executable),
+        ("#!/bin/sh", shutil.which("python")),
+        ("\x7fELF", shutil.which("python")),
     ):
         script.write_text(first + "\n")
         script.chmod(0o755)

@@ -74,6 +74,18 @@ def test_needs_are_cann_s_and_nothing_else(torch_npu):
     assert needs.symbols == ("_ZN2ge5Graph6MadeUpEv", "aclrtMadeUp", "aclrtMalloc", "acltdtCreateMadeUp")
 
 
+def test_a_torch_of_another_version_is_refused(tmp_path):
+    source = "namespace at { int gone(); }\nint use() { return at::gone(); }"
+    shared(tmp_path / "torch_npu", "torch_npu", source)
+    npu = pieces.TorchNpu("9.9.9", tmp_path / "torch_npu", tmp_path / "torch")
+    with pytest.raises(pieces.MissingPiece) as e:
+        stubs.needs_of(npu)
+    assert str(e.value) == (
+        "[sim] torch must be available but it lacks 1 symbols of torch_npu 9.9.9, such as _ZN2at4goneEv.\n"
+        "Install the same version of torch and torch_npu."
+    )
+
+
 def test_libraries_are_made_once_and_lead_to_stubs_and_runtime(torch_npu, library, cache):
     folder = stubs.prepare(torch_npu, library)
     assert folder.parent == cache
