@@ -66,7 +66,7 @@ def needs_of(npu: TorchNpu) -> Needs:
 
 
 def _system_libraries(names: Iterable[str]) -> list[ctypes.CDLL]:
-    """The C and C++ library, opened: some references to them carry no version."""
+    """The C and C++ libraries, opened, so that they can be asked what they have."""
     opened = []
     for name in sorted(set(names)):
         with suppress(OSError):
@@ -81,7 +81,7 @@ class Elf:
     path: Path
     needed: tuple[str, ...]
     defined: frozenset[str]
-    undefined: frozenset[str]  # without the weak ones, and those of a version: the C library's
+    undefined: frozenset[str]  # without the weak ones
 
     @classmethod
     def read(cls, path: Path) -> Elf:
@@ -96,15 +96,12 @@ class Elf:
             dynamic: Any = elf.get_section_by_name(".dynamic")
             needed = tuple(tag.needed for tag in dynamic.iter_tags("DT_NEEDED"))
             symbols: Any = elf.get_section_by_name(".dynsym")
-            versions: Any = elf.get_section_by_name(".gnu.version")
             defined, undefined = set(), set()
-            for index, symbol in enumerate(symbols.iter_symbols()):
+            for symbol in symbols.iter_symbols():
                 if symbol["st_shndx"] != "SHN_UNDEF":
                     defined.add(symbol.name)
                 elif symbol.name and symbol["st_info"]["bind"] == "STB_GLOBAL":
-                    version = versions.get_symbol(index)["ndx"] if versions else 1
-                    if not isinstance(version, int) or version <= 1:
-                        undefined.add(symbol.name)
+                    undefined.add(symbol.name)
         return cls(path, needed, frozenset(defined), frozenset(undefined))
 
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import COMMAND, SCRIPTS, checks_of
+from simulated_npu import SCRIPTS, SECONDS, checks_of
 
 from npu_rope.simcann import pieces, session, stubs
 
@@ -92,23 +92,15 @@ def test_an_overrun_that_nobody_looked_for_is_reported_once(simulated, then):
 # ---- npu-rope sim ------------------------------------------------------------------------------------
 
 
-def npu_rope_sim(simulated, *arguments, **how):
-    """The command itself; the library folder is the tests'."""
-    e = {**os.environ, "XDG_CACHE_HOME": str(simulated.folder / "cache")}
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], env=e, capture_output=True, text=True, check=False, **how
-    )
-
-
 def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
     source = "import torch, sys; print((torch.ones(3).npu() + 1).exp().sum().item()); sys.exit(7)"
     report = tmp_path / "report.json"
-    done = npu_rope_sim(
-        simulated, "--soc", "Ascend310P3", "--report", report, "--", simulated.python, "-c", source
-    )
-    assert done.returncode == 7, done.stderr
-    assert done.stdout == "22.16716766357422\n"
-    said = [line for line in done.stderr.splitlines() if line.startswith("npu-rope sim: ")]
+    options = ["--soc", "Ascend310P3", "--report", report]
+    command = simulated.command(*options, "--", simulated.python, "-c", source)
+    out, err = command.communicate(timeout=SECONDS)
+    assert command.returncode == 7, err
+    assert out == "22.16716766357422\n"
+    said = [line for line in err.splitlines() if line.startswith("npu-rope sim: ")]
     assert said[0] == "npu-rope sim: simulated Ascend310P3: nothing of this ran on hardware."
     assert "npu-rope sim: host fallbacks: 2 (aten.exp.default 1, aten.sum.default 1)" in said
     assert "npu-rope sim: guard zones: intact" in said
@@ -121,19 +113,18 @@ def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
 
 def test_damage_makes_a_good_end_a_bad_one(simulated):
     source = OVERRUN + "del x"
-    done = npu_rope_sim(simulated, "--", simulated.python, "-c", source)
-    assert done.returncode == 1
-    assert "npu-rope sim: guard zones: 1 overrun" in done.stderr
+    command = simulated.command("--", simulated.python, "-c", source)
+    _, err = command.communicate(timeout=SECONDS)
+    assert command.returncode == 1
+    assert "npu-rope sim: guard zones: 1 overrun" in err
 
 
 def test_two_processes_at_once_make_the_libraries_once(simulated, tmp_path):
     source = "import torch; print(torch.ones(2).npu().exp().cpu().tolist())"
-    e = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    command = [*COMMAND, "--", simulated.python, "-c", source]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    both = [subprocess.Popen(command, env=e, **pipes) for _ in range(2)]
+    arguments = ["--", simulated.python, "-c", source]
+    both = [simulated.command(*arguments, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
     for process in both:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, err
         assert out == "[2.7182817459106445, 2.7182817459106445]\n"
     assert len(list((tmp_path / "npu-rope" / "simcann").iterdir())) == 1
@@ -146,9 +137,7 @@ def test_a_signal_reaches_the_script(simulated):
         "print('ready', flush=True)\n"
         "time.sleep(60)\n"
     )
-    e = {**os.environ, "XDG_CACHE_HOME": str(simulated.folder / "cache")}
-    command = [*COMMAND, "--", simulated.python, "-c", source]
-    process = subprocess.Popen(command, env=e, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = simulated.command("--", simulated.python, "-c", source)
     assert process.stdout.readline() == "ready\n"
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
@@ -179,7 +168,7 @@ def test_processes_that_a_script_starts_are_simulated_too(simulated):
 
 def test_what_was_made_fits_the_installed_torch_npu(simulated):
     simulated.environment(session.SOCS[0])
-    (made,) = (simulated.folder / "cache" / "npu-rope" / "simcann").iterdir()
+    (made,) = (simulated.cache / "npu-rope" / "simcann").iterdir()
     nine = "ascendcl hccl acl_op_compiler ge_runner graph acl_tdt_channel atb fmk_parser ascend_protobuf"
     names = {path.name for path in made.iterdir()}
     assert {f"lib{name}.so" for name in [*nine.split(), "opapi", "nnopbase"]} <= names

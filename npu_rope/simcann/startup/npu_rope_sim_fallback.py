@@ -120,7 +120,6 @@ class HostKernel:
         schema = op._schema
         self.arguments = schema.arguments
         self.by_name = {argument.name: argument for argument in schema.arguments}
-        self.returns = [_written_argument(ret, schema.arguments) for ret in schema.returns]
         self.may_mix = schema.name.split("::")[1] in MIXED
         self.generator = next((a.name for a in schema.arguments if "Generator" in str(a.type)), None)
         self.random = self.generator is not None or torch.Tag.nondeterministic_seeded in op.tags
@@ -140,8 +139,7 @@ class HostKernel:
         else:
             results = self.op(*host_args, **host_kwargs)
         call.write_outs()
-        given = dict(zip((a.name for a in self.arguments), args, strict=False)) | kwargs
-        return call.to_device(results, given, device)
+        return call.to_device(results, device)
 
     def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with _random_lock:
@@ -210,39 +208,20 @@ class _Call:
                 tensor.resize_(fresh.size())
             host_view(tensor).copy_(fresh)
 
-    def to_device(self, results: Any, given: dict[str, Any], device: torch.device) -> Any:
-        written = self.kernel.returns
-        if len(written) == 1:
-            return given[written[0]] if written[0] else self._result(results, device)
-        if not written:
-            return None
-        return tuple(
-            given[name] if name else self._result(result, device)
-            for name, result in zip(written, results, strict=True)
-        )
-
-    def _result(self, result: Any, device: torch.device) -> Any:
+    def to_device(self, result: Any, device: torch.device) -> Any:
+        """The operator's result; what the CPU gave back of its arguments is the argument."""
         if isinstance(result, (list, tuple)):
-            return [self._result(item, device) for item in result]
+            return type(result)(self.to_device(item, device) for item in result)
         if not isinstance(result, torch.Tensor):
             return result
+        for tensor, host in (*self.inputs, *self.outs):
+            if host is result:
+                return tensor
         address = result.untyped_storage().data_ptr()
         for tensor, view in self.inputs:
-            if view is result:
-                return tensor
             if address and address == view.untyped_storage().data_ptr() and view.dtype == result.dtype:
                 return torch.as_strided(tensor, result.size(), result.stride(), result.storage_offset())
         return device_copy(result, device)
-
-
-def _written_argument(ret: Any, arguments: Any) -> str | None:
-    """The name of the argument that this return is, where the schema says Tensor(a!)."""
-    if ret.alias_info is None or not ret.alias_info.is_write:
-        return None
-    for argument in arguments:
-        if argument.alias_info is not None and argument.alias_info.before_set == ret.alias_info.before_set:
-            return str(argument.name)
-    return None
 
 
 def _device_of(kwargs: dict[str, Any]) -> torch.device:

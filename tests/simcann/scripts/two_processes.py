@@ -6,17 +6,22 @@ import multiprocessing
 import torch
 
 
-def work(number):
+def work(number, results):
     x = torch.arange(2.0).npu() + number
-    return x.exp().log().cpu().round().tolist()
+    results.put(x.exp().log().cpu().round().tolist())
 
 
 def main():
     torch.ones(1).npu()
-    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
-        print(json.dumps(pool.map(work, [0, 1], chunksize=1)))
-        pool.close()
-        pool.join()
+    context = multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    processes = [context.Process(target=work, args=(number, results)) for number in range(2)]
+    for process in processes:
+        process.start()
+    found = sorted(results.get() for _ in processes)
+    for process in processes:
+        process.join()
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
