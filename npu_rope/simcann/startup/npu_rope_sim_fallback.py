@@ -66,7 +66,7 @@ MIXED = _words(
     """
 )
 
-_npu: Any = vars(torch)["npu"]  # what torch_npu adds
+_npu: Any = vars(torch).get("npu")  # what torch_npu adds
 _Library: Any = torch.library.Library
 CPU = torch.device("cpu")
 RANDOM_STEP = 4  # by which a random operator moves the generator's offset; torch_npu wants multiples of 4

@@ -35,6 +35,14 @@ void set_error(const std::string& text) {
     recent_error = text;
 }
 
+// A second phase without an executor is a first phase whose failure nobody looked at: its words are kept.
+aclError no_executor() {
+    std::lock_guard<std::mutex> lock(error_mutex);
+    const std::string before = recent_error.empty() ? "" : " The error before: " + recent_error;
+    recent_error = "simulated CANN: executor must not be null." + before;
+    return kAclnnNullptr;
+}
+
 aclError failed(aclError status, const std::string& text) {
     set_error("simulated CANN: " + text);
     return status;
