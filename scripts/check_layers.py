@@ -61,7 +61,7 @@ CPP_LAYERS = (
     Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
     Layer(
         ("simulator/cann/*",),
-        (C_STD, "dlfcn.h", "simulator/*", "acl/*", "aclnn/*", *CANN_HOST),
+        (C_STD, "cxxabi.h", "dlfcn.h", "unistd.h", "simulator/*", "acl/*", "aclnn/*", *CANN_HOST),
         names_no_operator=True,
     ),
     Layer(
@@ -158,6 +158,13 @@ PYTHON_LAYERS = (
             "npu_rope.reference",
             "npu_rope.executors",
         ),
+    ),
+    # Runs in the user's process, beside torch_npu, where npu_rope need not be installed.
+    Layer(("npu_rope/simcann/startup/*",), (PY_STD, "torch")),
+    Layer(
+        ("npu_rope/simcann/*",),
+        (PY_STD, "npu_rope.native", "npu_rope.simcann"),
+        functions_may_import=("elftools.*",),  # of the sim extra
     ),
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*"), ("*",)),
     Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),

@@ -2,12 +2,10 @@
 // npu_rope/ops/rope.py; these are the kernels' callers.
 #include "csrc/npu/rope_call.h"
 
-namespace {
+namespace npu_rope {
 
-using namespace npu_rope;
-
-void launch(const at::Tensor& given, const at::Tensor& positions, const OptionalTensor& given_factors,
-            const Attributes& a, const at::Tensor& out) {
+void launch_rope(const at::Tensor& given, const at::Tensor& positions, const OptionalTensor& given_factors,
+                 const Attributes& a, const at::Tensor& out) {
     const c10::OptionalDeviceGuard guard(given.device());
     const at::Tensor x = given.is_same(out) ? given : readable(given);
     const OptionalTensor factors = contiguous(given_factors);
@@ -18,21 +16,27 @@ void launch(const at::Tensor& given, const at::Tensor& positions, const Optional
     EXEC_NPU_CMD_EXT(aclnnNpuRope, x, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), out);
 }
 
+}  // namespace npu_rope
+
+namespace {
+
+using namespace npu_rope;
+
 at::Tensor rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& freq_factors,
                 NPU_ROPE_ATTRIBUTE_PARAMETERS) {
     at::Tensor out = at::empty(x.sizes(), x.options());
-    launch(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, out);
+    launch_rope(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, out);
     return out;
 }
 
 void rope_inplace(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& freq_factors,
                   NPU_ROPE_ATTRIBUTE_PARAMETERS) {
-    launch(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, x);
+    launch_rope(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, x);
 }
 
 void rope_out(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& freq_factors,
               NPU_ROPE_ATTRIBUTE_PARAMETERS, const at::Tensor& out) {
-    launch(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, out);
+    launch_rope(x, positions, freq_factors, NPU_ROPE_ATTRIBUTES, out);
 }
 
 }  // namespace

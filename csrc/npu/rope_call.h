@@ -45,6 +45,10 @@ inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
     return values.has_value() ? values->vec() : std::vector<int64_t>(4, 0);
 }
 
+// One launch of NpuRope, checked: x into out, which may be x itself.
+void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
+                 const at::Tensor& out);
+
 // x, or a copy of it where its last dimension has no unit stride, the one layout the kernels do not read.
 at::Tensor readable(const at::Tensor& x);
 OptionalTensor contiguous(const OptionalTensor& factors);

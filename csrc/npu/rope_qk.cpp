@@ -15,6 +15,9 @@ void launch(const at::Tensor& given_q, const at::Tensor& given_k, const at::Tens
     const OptionalTensor factors = contiguous(given_factors);
     const RopeLaunchCheck check = RopeLaunchCheck::rope_qk(q, k, positions, factors, q_out, k_out);
     if (!check.accepts(a)) return;
+    // aclnn takes no tensor without elements.
+    if (q.numel() == 0) return launch_rope(k, positions, factors, a, k_out);
+    if (k.numel() == 0) return launch_rope(q, positions, factors, a, q_out);
     const std::vector<int64_t> all_strides = check.strides();
     at::IntArrayRef sections(a.sections), strides(all_strides);
     EXEC_NPU_CMD_EXT(aclnnNpuRopeQk, q, k, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), q_out, k_out);

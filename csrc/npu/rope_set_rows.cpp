@@ -13,9 +13,12 @@ void launch(const at::Tensor& given, const at::Tensor& positions, const at::Tens
     const OptionalTensor factors = contiguous(given_factors);
     const RopeLaunchCheck check = RopeLaunchCheck::rope_set_rows(x, positions, rows, factors, cache);
     if (!check.accepts(a)) return;
-    const std::vector<int64_t> all_strides = check.strides();
+    // The operator package has int64 rows only: half as many kernels.
+    const at::Tensor wide_rows = rows.to(at::kLong);
+    const std::vector<int64_t> all_strides =
+        RopeLaunchCheck::rope_set_rows(x, positions, wide_rows, factors, cache).strides();
     at::IntArrayRef sections(a.sections), strides(all_strides);
-    EXEC_NPU_CMD_EXT(aclnnNpuRopeSetRows, x, positions, rows, factors, cache,
+    EXEC_NPU_CMD_EXT(aclnnNpuRopeSetRows, x, positions, wide_rows, factors, cache,
                      NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides));
 }
 

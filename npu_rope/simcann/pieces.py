@@ -56,7 +56,7 @@ class TorchNpu:
 
 
 def python_of(command: list[str]) -> str:
-    """The Python that ``command`` runs: itself, what its first line names, else this one."""
+    """The Python that ``command`` runs: itself, what its first line names, else the first on the path."""
     program = shutil.which(command[0])
     if program is None:
         raise MissingPiece("command", f"there is no program {command[0]}", "Give its path, or install it.")
@@ -69,7 +69,7 @@ def python_of(command: list[str]) -> str:
         named = [word for word in words if Path(word).name.startswith("python")]
         if named and (found := shutil.which(named[0])):
             return found
-    return sys.executable
+    return shutil.which("python") or shutil.which("python3") or sys.executable
 
 
 def torch_npu_of(python: str) -> TorchNpu:
@@ -81,7 +81,9 @@ def torch_npu_of(python: str) -> TorchNpu:
         )
         found = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        raise MissingPiece("python", f"{python} does not run", "Name another: npu-rope sim -- PATH …") from None
+        raise MissingPiece(
+            "python", f"{python} does not run", "Name another: npu-rope sim -- PATH …"
+        ) from None
     for name in ("torch", "torch_npu"):
         if found[name] is None:
             remedy = f"Install it there: {python} -m pip install torch torch_npu (the same version of both)."

@@ -29,6 +29,7 @@ LOADED_LATE = ("libopapi.so", "libnnopbase.so")
 # What any Linux has; the rest of what torch_npu needs and does not bring is CANN's.
 _SYSTEM = re.compile(r"^(lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|gomp|z|python[\d.]+)\.so|ld-linux)")
 _PYTHON_SYMBOL = re.compile(r"^_?Py")
+_TORCH_SYMBOL = re.compile(r"^_ZNK?(2at|3c10|4c10d|5torch)")
 _DATA_SYMBOL = re.compile(r"^_ZT[VITS]")
 # C functions that give a status back; torch_npu raises with the message. Any other stub throws.
 _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Get[A-Z]\w*Size)[A-Z]|Hccl)")
@@ -58,11 +59,14 @@ def needs_of(npu: TorchNpu) -> Needs:
     symbols = {name for elf in own for name in elf.undefined if not _PYTHON_SYMBOL.match(name)} - defined
     system = _system_libraries(name for elf in own for name in elf.needed if _SYSTEM.match(name))
     symbols = {name for name in symbols if not any(hasattr(library, name) for library in system)}
+    if of_torch := sorted(filter(_TORCH_SYMBOL.match, symbols)):
+        missing = f"it lacks {len(of_torch)} symbols of torch_npu {npu.version}, such as {of_torch[0]}"
+        raise MissingPiece("torch", missing, "Install the same version of torch and torch_npu.")
     return Needs(tuple(sorted(sonames | set(LOADED_LATE))), tuple(sorted(symbols)))
 
 
 def _system_libraries(names: Iterable[str]) -> list[ctypes.CDLL]:
-    """The C and C++ library, opened: some references to them carry no version."""
+    """The C and C++ libraries, opened, so that they can be asked what they have."""
     opened = []
     for name in sorted(set(names)):
         with suppress(OSError):
@@ -77,7 +81,7 @@ class Elf:
     path: Path
     needed: tuple[str, ...]
     defined: frozenset[str]
-    undefined: frozenset[str]  # without the weak ones, and those of a version: the C library's
+    undefined: frozenset[str]  # without the weak ones
 
     @classmethod
     def read(cls, path: Path) -> Elf:
@@ -92,15 +96,12 @@ class Elf:
             dynamic: Any = elf.get_section_by_name(".dynamic")
             needed = tuple(tag.needed for tag in dynamic.iter_tags("DT_NEEDED"))
             symbols: Any = elf.get_section_by_name(".dynsym")
-            versions: Any = elf.get_section_by_name(".gnu.version")
             defined, undefined = set(), set()
-            for index, symbol in enumerate(symbols.iter_symbols()):
+            for symbol in symbols.iter_symbols():
                 if symbol["st_shndx"] != "SHN_UNDEF":
                     defined.add(symbol.name)
                 elif symbol.name and symbol["st_info"]["bind"] == "STB_GLOBAL":
-                    version = versions.get_symbol(index)["ndx"] if versions else 1
-                    if not isinstance(version, int) or version <= 1:
-                        undefined.add(symbol.name)
+                    undefined.add(symbol.name)
         return cls(path, needed, frozenset(defined), frozenset(undefined))
 
 

@@ -204,12 +204,13 @@ def test_unknown_backend_names_the_known_ones(framework):
     [
         ("sim", "its library libnpu_rope_sim was not found in "),
         ("sim:ascend310p", "its library libnpu_rope_sim was not found in "),
-        ("npu", "npu_rope's NPU kernels"),
+        ("npu", "npu_rope's operator package"),
     ],
 )
 def test_an_absent_backend_says_what_is_missing_and_how_to_get_it(name, piece, framework, monkeypatch):
     monkeypatch.setattr(native_sim, "_loaded", None)
     monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
+    monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
     with pytest.raises(BackendUnavailable) as caught:
         rope(*ones(framework), RopeParams(8), backend=name)
     assert caught.value.backend == name

@@ -379,7 +379,8 @@ def test_q_must_be_an_array_or_a_tensor():
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-def test_unknown_and_absent_backends_are_named(framework):
+def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
+    monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
     with pytest.raises(
         ValueError, match=r"^\[rope_qk\] backend must be one of reference, cpu, sim.* got cuda\.$"
     ):

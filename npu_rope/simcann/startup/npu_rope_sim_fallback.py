@@ -21,6 +21,8 @@ import collections
 import ctypes
 import json
 import os
+import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,9 +30,14 @@ from typing import Any
 
 import torch
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Operators of torch_npu that work on the simulated runtime as they are: memory and metadata by name
 # without the overload, then what libnpu_rope_cann has the aclnn functions for, by overload.
-KEPT = frozenset(
+KEPT = _words(
     """
     empty empty_like empty_strided empty_with_format empty_with_swapped_memory unsafe_empty_with_format
     new_empty_strided resize_ resize_as_ set_ as_strided as_strided_ view _reshape_alias unfold squeeze
@@ -41,29 +48,31 @@ KEPT = frozenset(
     sub.Tensor sub.Scalar sub.out sub_.Tensor sub_.Scalar
     mul.Tensor mul.Scalar mul.out mul_.Tensor mul_.Scalar
     div.Tensor div.Scalar div.out div_.Tensor div_.Scalar
-    neg neg_ neg.out
+    neg neg_
     eq.Tensor eq.Scalar eq.Tensor_out eq.Scalar_out eq_.Tensor eq_.Scalar
     ne.Tensor ne.Scalar ne.Tensor_out ne.Scalar_out ne_.Tensor ne_.Scalar
     lt.Tensor lt.Scalar lt.Tensor_out lt.Scalar_out lt_.Tensor lt_.Scalar
     le.Tensor le.Scalar le.Tensor_out le.Scalar_out le_.Tensor le_.Scalar
     gt.Tensor gt.Scalar gt.Tensor_out gt.Scalar_out gt_.Tensor gt_.Scalar
     ge.Tensor ge.Scalar ge.Tensor_out ge.Scalar_out ge_.Tensor ge_.Scalar
-    """.split()
+    """
 )
 
 # Arguments that these take from the CPU besides those on the device.
-MIXED = frozenset(
+MIXED = _words(
     """
     index index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put _pack_padded_sequence
     _pad_packed_sequence _ctc_loss _ctc_loss_backward
-    """.split()
+    """
 )
 
+_npu: Any = vars(torch).get("npu")  # what torch_npu adds
+_Library: Any = torch.library.Library
 CPU = torch.device("cpu")
 RANDOM_STEP = 4  # by which a random operator moves the generator's offset; torch_npu wants multiples of 4
 
 counts: collections.Counter[str] = collections.Counter()
-_libraries: list[torch.library.Library] = []  # a Library's kernels go when it goes
+_libraries: list[Any] = []  # a Library's kernels go when it goes
 _counts_lock = threading.Lock()
 _random_lock = threading.RLock()
 
@@ -89,14 +98,14 @@ def device_copy(result: torch.Tensor, device: torch.device) -> torch.Tensor:
     result = result.resolve_conj().resolve_neg()
     moved = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=device)
     if result.numel():
-        last = sum((size - 1) * stride for size, stride in zip(result.size(), result.stride()))
+        last = sum((size - 1) * stride for size, stride in zip(result.size(), result.stride(), strict=True))
         ctypes.memmove(moved.data_ptr(), result.data_ptr(), (last + 1) * result.element_size())
     return moved
 
 
 def drain(device: torch.device) -> None:
     """Wait for what the current stream has been given."""
-    torch.npu.current_stream(device).synchronize()
+    _npu.current_stream(device).synchronize()
 
 
 # ---- one operator -----------------------------------------------------------------------------------
@@ -111,7 +120,6 @@ class HostKernel:
         schema = op._schema
         self.arguments = schema.arguments
         self.by_name = {argument.name: argument for argument in schema.arguments}
-        self.returns = [_written_argument(ret, schema.arguments) for ret in schema.returns]
         self.may_mix = schema.name.split("::")[1] in MIXED
         self.generator = next((a.name for a in schema.arguments if "Generator" in str(a.type)), None)
         self.random = self.generator is not None or torch.Tag.nondeterministic_seeded in op.tags
@@ -119,7 +127,7 @@ class HostKernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the dispatcher calls it: positional arguments, then those that are by name only."""
         call = _Call(self)
-        host_args = [call.to_host(value, arg) for value, arg in zip(args, self.arguments)]
+        host_args = [call.to_host(value, arg) for value, arg in zip(args, self.arguments, strict=False)]
         host_kwargs = {name: call.to_host(value, self.by_name[name]) for name, value in kwargs.items()}
         device = call.device or _device_of(kwargs)
         call.check_devices()
@@ -131,8 +139,7 @@ class HostKernel:
         else:
             results = self.op(*host_args, **host_kwargs)
         call.write_outs()
-        given = dict(zip((a.name for a in self.arguments), args)) | kwargs
-        return call.to_device(results, given, device)
+        return call.to_device(results, device)
 
     def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with _random_lock:
@@ -201,52 +208,33 @@ class _Call:
                 tensor.resize_(fresh.size())
             host_view(tensor).copy_(fresh)
 
-    def to_device(self, results: Any, given: dict[str, Any], device: torch.device) -> Any:
-        written = self.kernel.returns
-        if len(written) == 1:
-            return given[written[0]] if written[0] else self._result(results, device)
-        if not written:
-            return None
-        return tuple(
-            given[name] if name else self._result(result, device)
-            for name, result in zip(written, results)
-        )
-
-    def _result(self, result: Any, device: torch.device) -> Any:
+    def to_device(self, result: Any, device: torch.device) -> Any:
+        """The operator's result; what the CPU gave back of its arguments is the argument."""
         if isinstance(result, (list, tuple)):
-            return [self._result(item, device) for item in result]
+            return type(result)(self.to_device(item, device) for item in result)
         if not isinstance(result, torch.Tensor):
             return result
+        for tensor, host in (*self.inputs, *self.outs):
+            if host is result:
+                return tensor
         address = result.untyped_storage().data_ptr()
         for tensor, view in self.inputs:
-            if view is result:
-                return tensor
             if address and address == view.untyped_storage().data_ptr() and view.dtype == result.dtype:
                 return torch.as_strided(tensor, result.size(), result.stride(), result.storage_offset())
         return device_copy(result, device)
 
 
-def _written_argument(ret: Any, arguments: Any) -> str | None:
-    """The name of the argument that this return is, where the schema says Tensor(a!)."""
-    if ret.alias_info is None or not ret.alias_info.is_write:
-        return None
-    for argument in arguments:
-        if argument.alias_info is not None and argument.alias_info.before_set == ret.alias_info.before_set:
-            return str(argument.name)
-    return None
-
-
 def _device_of(kwargs: dict[str, Any]) -> torch.device:
     device = kwargs.get("device")
     if device is None or device.index is None:
-        return torch.device("npu", torch.npu.current_device())
+        return torch.device("npu", _npu.current_device())
     return torch.device(device)
 
 
 def _next_seed(generator: torch.Generator | None, device: torch.device) -> int:
     """A seed from the NPU generator's state, which it moves on."""
     if generator is None:
-        generator = torch.npu.default_generators[device.index or 0]
+        generator = _npu.default_generators[device.index or 0]
     state = generator.get_state()
     words = state.view(torch.int64)
     seed, offset = int(words[0]), int(words[1])
@@ -328,7 +316,7 @@ def install() -> None:
     on_cpu = set(_registered("CPU"))
     with_gradient = set(_registered("AutogradPrivateUse1"))
     of_torch_npu = set(_registered("PrivateUse1"))
-    library = torch.library.Library("aten", "IMPL")
+    library = _Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that kernels are overridden is the purpose
         # Where torch_npu has no kernel, one that is composed of others serves; it has one for the rest,
@@ -349,6 +337,29 @@ def install() -> None:
                 library.impl(name, kernel, "AutogradPrivateUse1")
     _libraries.append(library)
     atexit.register(write_report)
+    _explain_uncaught_errors()
+
+
+def explanation(text: str) -> str | None:
+    """What torch_npu cannot know to say of an aclnn function that it did not find."""
+    missing = re.search(r"(aclnn\w+) or \w+ not in libopapi\.so", text)
+    if missing is None:
+        return None
+    return (
+        f"simulated CANN: {missing[1]} has no stand-in. To add it: a pair of functions of this name in a "
+        "file of simulator/cann/opapi/, by subject."
+    )
+
+
+def _explain_uncaught_errors() -> None:
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        before(kind, error, trace)
+        if said := explanation(str(error)):
+            print(said, file=sys.stderr)
+
+    sys.excepthook = hook
 
 
 def write_report() -> None:

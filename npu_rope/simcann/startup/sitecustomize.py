@@ -4,10 +4,15 @@ Python imports the first ``sitecustomize`` of its path when it starts. This one 
 again and runs the one that would have been first without it.
 """
 
+from __future__ import annotations
+
 import importlib.machinery
 import importlib.util
 import os
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -15,33 +20,35 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 class _AfterTorchNpu:
     """A finder that leaves torch_npu to the others, and installs the fallback when it was imported."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """As ``sys.meta_path`` calls it."""
         if name != "torch_npu":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             return spec
-        execute = spec.loader.exec_module
+        loader: Any = spec.loader
+        execute = loader.exec_module
 
-        def execute_and_install(module):
+        def execute_and_install(module: ModuleType) -> None:
             execute(module)
             _load("npu_rope_sim_fallback").install()
 
-        spec.loader.exec_module = execute_and_install
+        loader.exec_module = execute_and_install
         return spec
 
 
-def _load(name):
+def _load(name: str) -> Any:
     """A module beside this file."""
-    spec = importlib.util.spec_from_file_location(name, os.path.join(_HERE, name + ".py"))
+    spec: Any = importlib.util.spec_from_file_location(name, os.path.join(_HERE, name + ".py"))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
-def _run_the_next():
+def _run_the_next() -> None:
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return

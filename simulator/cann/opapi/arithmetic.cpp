@@ -65,8 +65,10 @@ using Single = std::complex<float>;
 using Twofold = std::complex<double>;
 
 constexpr BinaryFunction kAdd{add<int64_t>, add<float>, add<double>, add<Single>, add<Twofold>};
-constexpr BinaryFunction kSubtract{subtract<int64_t>, subtract<float>, subtract<double>, subtract<Single>, subtract<Twofold>};
-constexpr BinaryFunction kMultiply{multiply<int64_t>, multiply<float>, multiply<double>, multiply<Single>, multiply<Twofold>};
+constexpr BinaryFunction kSubtract{subtract<int64_t>, subtract<float>, subtract<double>, subtract<Single>,
+                                   subtract<Twofold>};
+constexpr BinaryFunction kMultiply{multiply<int64_t>, multiply<float>, multiply<double>, multiply<Single>,
+                                   multiply<Twofold>};
 constexpr BinaryFunction kDivide{divide<int64_t>, divide<float>, divide<double>, divide<Single>, divide<Twofold>};
 constexpr BinaryFunction kNegate{negate<int64_t>, negate<float>, negate<double>, negate<Single>, negate<Twofold>};
 

@@ -69,11 +69,16 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
     const int32_t scalar_dtype = p.has_alpha || computed == Computed::kAsInputs ? dtype : -1;
     auto body = [p, f, compute, scalar_dtype] {
         switch (compute) {
-            case Compute::kInteger: return run(p, f.integer, scalar_dtype);
-            case Compute::kFloat: return run(p, f.single, scalar_dtype);
-            case Compute::kDouble: return run(p, f.twofold, scalar_dtype);
-            case Compute::kComplexFloat: return run(p, f.complex_single, scalar_dtype);
-            case Compute::kComplexDouble: return run(p, f.complex_twofold, scalar_dtype);
+            case Compute::kInteger:
+                return run(p, f.integer, scalar_dtype);
+            case Compute::kFloat:
+                return run(p, f.single, scalar_dtype);
+            case Compute::kDouble:
+                return run(p, f.twofold, scalar_dtype);
+            case Compute::kComplexFloat:
+                return run(p, f.complex_single, scalar_dtype);
+            case Compute::kComplexDouble:
+                return run(p, f.complex_twofold, scalar_dtype);
         }
     };
     return prepared(name, body, workspace_bytes, executor);

@@ -36,56 +36,54 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
 }  // namespace npu_cann
 
 // The four forms of an operator f, where SCALAR is how aclnn names its form with a scalar.
-#define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, f, computed)                                                     \
-    NPU_CANN_API aclError aclnn##TENSOR##GetWorkspaceSize(const aclTensor* self, const aclTensor* other,        \
-                                                          aclTensor* out, uint64_t* bytes, aclOpExecutor** e) { \
+#define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, f, computed)                                                            \
+    NPU_CANN_API aclError aclnn##TENSOR##GetWorkspaceSize(const aclTensor* self, const aclTensor* other,               \
+                                                          aclTensor* out, uint64_t* bytes, aclOpExecutor** e) {        \
         return npu_cann::prepare_binary("aclnn" #TENSOR, f, computed, self, {other, nullptr, nullptr}, out, bytes, e); \
-    }                                                                                                           \
-    NPU_CANN_API aclError aclnn##SCALAR##GetWorkspaceSize(const aclTensor* self, const aclScalar* other,        \
-                                                          aclTensor* out, uint64_t* bytes, aclOpExecutor** e) { \
+    }                                                                                                                  \
+    NPU_CANN_API aclError aclnn##SCALAR##GetWorkspaceSize(const aclTensor* self, const aclScalar* other,               \
+                                                          aclTensor* out, uint64_t* bytes, aclOpExecutor** e) {        \
         return npu_cann::prepare_binary("aclnn" #SCALAR, f, computed, self, {nullptr, other, nullptr}, out, bytes, e); \
-    }                                                                                                           \
-    NPU_CANN_API aclError aclnnInplace##TENSOR##GetWorkspaceSize(aclTensor* self, const aclTensor* other,       \
-                                                                 uint64_t* bytes, aclOpExecutor** e) {          \
-        return npu_cann::prepare_binary("aclnnInplace" #TENSOR, f, computed, self, {other, nullptr, nullptr},   \
-                                        self, bytes, e);                                                        \
-    }                                                                                                           \
-    NPU_CANN_API aclError aclnnInplace##SCALAR##GetWorkspaceSize(aclTensor* self, const aclScalar* other,       \
-                                                                 uint64_t* bytes, aclOpExecutor** e) {          \
-        return npu_cann::prepare_binary("aclnnInplace" #SCALAR, f, computed, self, {nullptr, other, nullptr},   \
-                                        self, bytes, e);                                                        \
-    }                                                                                                           \
-    NPU_CANN_PHASE_TWO(aclnn##TENSOR)                                                                           \
-    NPU_CANN_PHASE_TWO(aclnn##SCALAR)                                                                           \
-    NPU_CANN_PHASE_TWO(aclnnInplace##TENSOR)                                                                    \
+    }                                                                                                                  \
+    NPU_CANN_API aclError aclnnInplace##TENSOR##GetWorkspaceSize(aclTensor* self, const aclTensor* other,              \
+                                                                 uint64_t* bytes, aclOpExecutor** e) {                 \
+        return npu_cann::prepare_binary("aclnnInplace" #TENSOR, f, computed, self, {other, nullptr, nullptr}, self,    \
+                                        bytes, e);                                                                     \
+    }                                                                                                                  \
+    NPU_CANN_API aclError aclnnInplace##SCALAR##GetWorkspaceSize(aclTensor* self, const aclScalar* other,              \
+                                                                 uint64_t* bytes, aclOpExecutor** e) {                 \
+        return npu_cann::prepare_binary("aclnnInplace" #SCALAR, f, computed, self, {nullptr, other, nullptr}, self,    \
+                                        bytes, e);                                                                     \
+    }                                                                                                                  \
+    NPU_CANN_PHASE_TWO(aclnn##TENSOR)                                                                                  \
+    NPU_CANN_PHASE_TWO(aclnn##SCALAR)                                                                                  \
+    NPU_CANN_PHASE_TWO(aclnnInplace##TENSOR)                                                                           \
     NPU_CANN_PHASE_TWO(aclnnInplace##SCALAR)
 
-#define NPU_CANN_WITH_ALPHA(TENSOR, SCALAR, f)                                                                    \
-    NPU_CANN_API aclError aclnn##TENSOR##GetWorkspaceSize(const aclTensor* self, const aclTensor* other,          \
-                                                          const aclScalar* alpha, aclTensor* out,                 \
-                                                          uint64_t* bytes, aclOpExecutor** e) {                   \
-        return npu_cann::prepare_binary("aclnn" #TENSOR, f, npu_cann::Computed::kAsOut, self,                     \
-                                        {other, nullptr, alpha}, out, bytes, e);                                  \
-    }                                                                                                             \
-    NPU_CANN_API aclError aclnn##SCALAR##GetWorkspaceSize(const aclTensor* self, const aclScalar* other,          \
-                                                          const aclScalar* alpha, aclTensor* out,                 \
-                                                          uint64_t* bytes, aclOpExecutor** e) {                   \
-        return npu_cann::prepare_binary("aclnn" #SCALAR, f, npu_cann::Computed::kAsOut, self,                     \
-                                        {nullptr, other, alpha}, out, bytes, e);                                  \
-    }                                                                                                             \
-    NPU_CANN_API aclError aclnnInplace##TENSOR##GetWorkspaceSize(aclTensor* self, const aclTensor* other,         \
-                                                                 const aclScalar* alpha, uint64_t* bytes,         \
-                                                                 aclOpExecutor** e) {                             \
-        return npu_cann::prepare_binary("aclnnInplace" #TENSOR, f, npu_cann::Computed::kAsOut, self,              \
-                                        {other, nullptr, alpha}, self, bytes, e);                                 \
-    }                                                                                                             \
-    NPU_CANN_API aclError aclnnInplace##SCALAR##GetWorkspaceSize(aclTensor* self, const aclScalar* other,         \
-                                                                 const aclScalar* alpha, uint64_t* bytes,         \
-                                                                 aclOpExecutor** e) {                             \
-        return npu_cann::prepare_binary("aclnnInplace" #SCALAR, f, npu_cann::Computed::kAsOut, self,              \
-                                        {nullptr, other, alpha}, self, bytes, e);                                 \
-    }                                                                                                             \
-    NPU_CANN_PHASE_TWO(aclnn##TENSOR)                                                                             \
-    NPU_CANN_PHASE_TWO(aclnn##SCALAR)                                                                             \
-    NPU_CANN_PHASE_TWO(aclnnInplace##TENSOR)                                                                      \
+#define NPU_CANN_WITH_ALPHA(TENSOR, SCALAR, f)                                                                         \
+    NPU_CANN_API aclError aclnn##TENSOR##GetWorkspaceSize(const aclTensor* self, const aclTensor* other,               \
+                                                          const aclScalar* alpha, aclTensor* out, uint64_t* bytes,     \
+                                                          aclOpExecutor** e) {                                         \
+        return npu_cann::prepare_binary("aclnn" #TENSOR, f, npu_cann::Computed::kAsOut, self, {other, nullptr, alpha}, \
+                                        out, bytes, e);                                                                \
+    }                                                                                                                  \
+    NPU_CANN_API aclError aclnn##SCALAR##GetWorkspaceSize(const aclTensor* self, const aclScalar* other,               \
+                                                          const aclScalar* alpha, aclTensor* out, uint64_t* bytes,     \
+                                                          aclOpExecutor** e) {                                         \
+        return npu_cann::prepare_binary("aclnn" #SCALAR, f, npu_cann::Computed::kAsOut, self, {nullptr, other, alpha}, \
+                                        out, bytes, e);                                                                \
+    }                                                                                                                  \
+    NPU_CANN_API aclError aclnnInplace##TENSOR##GetWorkspaceSize(                                                      \
+        aclTensor* self, const aclTensor* other, const aclScalar* alpha, uint64_t* bytes, aclOpExecutor** e) {         \
+        return npu_cann::prepare_binary("aclnnInplace" #TENSOR, f, npu_cann::Computed::kAsOut, self,                   \
+                                        {other, nullptr, alpha}, self, bytes, e);                                      \
+    }                                                                                                                  \
+    NPU_CANN_API aclError aclnnInplace##SCALAR##GetWorkspaceSize(                                                      \
+        aclTensor* self, const aclScalar* other, const aclScalar* alpha, uint64_t* bytes, aclOpExecutor** e) {         \
+        return npu_cann::prepare_binary("aclnnInplace" #SCALAR, f, npu_cann::Computed::kAsOut, self,                   \
+                                        {nullptr, other, alpha}, self, bytes, e);                                      \
+    }                                                                                                                  \
+    NPU_CANN_PHASE_TWO(aclnn##TENSOR)                                                                                  \
+    NPU_CANN_PHASE_TWO(aclnn##SCALAR)                                                                                  \
+    NPU_CANN_PHASE_TWO(aclnnInplace##TENSOR)                                                                           \
     NPU_CANN_PHASE_TWO(aclnnInplace##SCALAR)

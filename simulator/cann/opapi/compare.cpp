@@ -4,11 +4,11 @@
 namespace npu_cann {
 namespace {
 
-#define NPU_CANN_COMPARISON(name, sign, ...)                                        \
-    template <class C>                                                              \
-    void name##_run(int64_t count, const C* a, const C* b, C /*alpha*/, C* out) {   \
-        for (int64_t i = 0; i < count; ++i) out[i] = C(a[i] sign b[i]);             \
-    }                                                                               \
+#define NPU_CANN_COMPARISON(name, sign, ...)                                      \
+    template <class C>                                                            \
+    void name##_run(int64_t count, const C* a, const C* b, C /*alpha*/, C* out) { \
+        for (int64_t i = 0; i < count; ++i) out[i] = C(a[i] sign b[i]);           \
+    }                                                                             \
     constexpr BinaryFunction name{name##_run<int64_t>, name##_run<float>, name##_run<double>, __VA_ARGS__};
 
 NPU_CANN_COMPARISON(equal, ==, equal_run<std::complex<float>>, equal_run<std::complex<double>>)

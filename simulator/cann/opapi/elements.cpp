@@ -111,22 +111,38 @@ T written(C value) {
 template <class Work>
 void with_type(int32_t dtype, Work work) {
     switch (dtype) {
-        case kFloat: return work(float{});
-        case kFloat16: return work(Half{});
-        case kBfloat16: return work(Bfloat16{});
-        case kDouble: return work(double{});
-        case kComplex64: return work(std::complex<float>{});
-        case kComplex128: return work(std::complex<double>{});
-        case kBool: return work(Bool{});
-        case kInt8: return work(int8_t{});
-        case kUint8: return work(uint8_t{});
-        case kInt16: return work(int16_t{});
-        case kUint16: return work(uint16_t{});
-        case kInt32: return work(int32_t{});
-        case kUint32: return work(uint32_t{});
-        case kInt64: return work(int64_t{});
-        case kUint64: return work(uint64_t{});
-        default: return;
+        case kFloat:
+            return work(float{});
+        case kFloat16:
+            return work(Half{});
+        case kBfloat16:
+            return work(Bfloat16{});
+        case kDouble:
+            return work(double{});
+        case kComplex64:
+            return work(std::complex<float>{});
+        case kComplex128:
+            return work(std::complex<double>{});
+        case kBool:
+            return work(Bool{});
+        case kInt8:
+            return work(int8_t{});
+        case kUint8:
+            return work(uint8_t{});
+        case kInt16:
+            return work(int16_t{});
+        case kUint16:
+            return work(uint16_t{});
+        case kInt32:
+            return work(int32_t{});
+        case kUint32:
+            return work(uint32_t{});
+        case kInt64:
+            return work(int64_t{});
+        case kUint64:
+            return work(uint64_t{});
+        default:
+            return;
     }
 }
 
@@ -198,8 +214,8 @@ std::string take(const aclTensor* tensor, const char* what, Operand* out) {
     if (!tensor) return name + " must not be null.";
     int64_t bytes = dtype_bytes(tensor->dtype);
     if (!bytes)
-        return name + " must be of a dtype that is simulated but got aclDataType " +
-                       std::to_string(tensor->dtype) + "; add it in simulator/cann/opapi/elements.cpp.";
+        return name + " must be of a dtype that is simulated but got aclDataType " + std::to_string(tensor->dtype) +
+               "; add it in simulator/cann/opapi/elements.cpp.";
     if (!is_plain(tensor->format))
         return name + " must be in a plain format but got aclFormat " + std::to_string(tensor->format) + ".";
     out->shape = tensor->shape;
@@ -216,8 +232,8 @@ std::string take(const aclTensor* tensor, const char* what, Operand* out) {
         return name + " must be in device memory but its address is not the simulated device's.";
     int64_t before = static_cast<char*>(tensor->data) - static_cast<char*>(allocation);
     if (before + low * bytes < 0 || before + (high + 1) * bytes > int64_t(allocation_bytes))
-        return name + " must lie inside its allocation of " + std::to_string(allocation_bytes) + " bytes but reaches byte " +
-               std::to_string(before + (high + 1) * bytes) + ".";
+        return name + " must lie inside its allocation of " + std::to_string(allocation_bytes) +
+               " bytes but reaches byte " + std::to_string(before + (high + 1) * bytes) + ".";
     return "";
 }
 
@@ -235,7 +251,8 @@ std::string broadcast_rule(const Operand& from, const Operand& to, const char* w
         fits = a == b || a == 1;
     }
     if (fits) return "";
-    return std::string(what) + " must broadcast to " + shape_text(to.shape) + " but got " + shape_text(from.shape) + ".";
+    return std::string(what) + " must broadcast to " + shape_text(to.shape) + " but got " + shape_text(from.shape) +
+           ".";
 }
 
 void for_each_run(const std::vector<const Operand*>& operands,

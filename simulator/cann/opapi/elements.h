@@ -15,8 +15,21 @@ namespace npu_cann {
 
 // aclDataType, the ones that stand-ins know.
 enum Dtype : int32_t {
-    kFloat = 0, kFloat16 = 1, kInt8 = 2, kInt32 = 3, kUint8 = 4, kInt16 = 6, kUint16 = 7, kUint32 = 8,
-    kInt64 = 9, kUint64 = 10, kDouble = 11, kBool = 12, kComplex64 = 16, kComplex128 = 17, kBfloat16 = 27,
+    kFloat = 0,
+    kFloat16 = 1,
+    kInt8 = 2,
+    kInt32 = 3,
+    kUint8 = 4,
+    kInt16 = 6,
+    kUint16 = 7,
+    kUint32 = 8,
+    kInt64 = 9,
+    kUint64 = 10,
+    kDouble = 11,
+    kBool = 12,
+    kComplex64 = 16,
+    kComplex128 = 17,
+    kBfloat16 = 27,
 };
 int64_t dtype_bytes(int32_t dtype);  // 0: not known
 bool is_complex(int32_t dtype);
@@ -79,7 +92,7 @@ aclError refused(const char* name, const std::string& why);
 }  // namespace npu_cann
 
 // Phase two of aclnn is the same for every stand-in.
-#define NPU_CANN_PHASE_TWO(name)                                                                             \
+#define NPU_CANN_PHASE_TWO(name)                                                                                     \
     NPU_CANN_API aclError name(void* /*workspace*/, uint64_t /*bytes*/, aclOpExecutor* executor, void* /*stream*/) { \
-        return npu_cann::launch_stand_in(executor);                                                          \
+        return npu_cann::launch_stand_in(executor);                                                                  \
     }

@@ -29,4 +29,7 @@ constexpr aclError kAclnnInvalidParam = 161002;
 // Sets aclGetRecentErrMsg's text and gives the status back: `return failed(kInvalidParam, "...")`.
 aclError failed(aclError status, const std::string& text);
 
+// The same for a second phase of aclnn that got no executor.
+aclError no_executor();
+
 }  // namespace npu_cann

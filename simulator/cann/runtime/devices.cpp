@@ -106,8 +106,8 @@ NPU_CANN_API aclError aclGetDeviceCapability(uint32_t device, int what, int64_t*
     if (device >= kDevices || !value) return failed(kInvalidParam, "aclGetDeviceCapability: deviceId must be 0.");
     const int64_t values[] = {this_chip().ai_cores, this_chip().vector_cores, this_chip().l2_bytes};
     if (what < 0 || what > 2)
-        return failed(kInvalidParam, "aclGetDeviceCapability: deviceInfo must be 0, 1 or 2 but got " +
-                                         std::to_string(what) + ".");
+        return failed(kInvalidParam,
+                      "aclGetDeviceCapability: deviceInfo must be 0, 1 or 2 but got " + std::to_string(what) + ".");
     *value = values[what];
     return kSuccess;
 }
@@ -115,9 +115,15 @@ NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int what, int64_t* val
     if (device >= kDevices || !value) return failed(kInvalidParam, "aclrtGetDeviceInfo: deviceId must be 0.");
     switch (what) {
         case 101:
-        case 102: *value = this_chip().ai_cores; return kSuccess;
-        case 201: *value = this_chip().vector_cores; return kSuccess;
-        case 302: *value = this_chip().l2_bytes; return kSuccess;
+        case 102:
+            *value = this_chip().ai_cores;
+            return kSuccess;
+        case 201:
+            *value = this_chip().vector_cores;
+            return kSuccess;
+        case 302:
+            *value = this_chip().l2_bytes;
+            return kSuccess;
         default:
             return failed(kNotSupported, "aclrtGetDeviceInfo: attribute " + std::to_string(what) +
                                              " is not simulated; add it in simulator/cann/runtime/devices.cpp.");
@@ -174,8 +180,7 @@ NPU_CANN_API aclError aclrtSetSysParamOpt(int option, int64_t value) {
 }
 NPU_CANN_API aclError aclrtCtxSetSysParamOpt(int option, int64_t value) { return aclrtSetSysParamOpt(option, value); }
 NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
-    if (!value || option < 0 || option > 2)
-        return failed(kInvalidParam, "aclrtGetSysParamOpt: opt must be 0, 1 or 2.");
+    if (!value || option < 0 || option > 2) return failed(kInvalidParam, "aclrtGetSysParamOpt: opt must be 0, 1 or 2.");
     *value = system_options[option];
     return kSuccess;
 }

@@ -1,4 +1,6 @@
 // The message behind a status code, and CANN's log.
+#include <cxxabi.h>
+
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +35,14 @@ void set_error(const std::string& text) {
     recent_error = text;
 }
 
+// A second phase without an executor is a first phase whose failure nobody looked at: its words are kept.
+aclError no_executor() {
+    std::lock_guard<std::mutex> lock(error_mutex);
+    const std::string before = recent_error.empty() ? "" : " The error before: " + recent_error;
+    recent_error = "simulated CANN: executor must not be null." + before;
+    return kAclnnNullptr;
+}
+
 aclError failed(aclError status, const std::string& text) {
     set_error("simulated CANN: " + text);
     return status;
@@ -63,8 +73,12 @@ NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return npu_cann::kSucce
 NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return npu_cann::kSuccess; }
 
 // What a generated stub calls before it gives up (npu_rope/simcann/stubs.py).
-NPU_CANN_API aclError npu_cann_not_simulated(const char* call) {
-    std::string text = std::string(call) +
+NPU_CANN_API aclError npu_cann_not_simulated(const char* symbol) {
+    int status = 0;
+    char* plain = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+    const std::string call = status == 0 && plain ? plain : symbol;
+    std::free(plain);
+    std::string text = call +
                        " is not simulated. To add it: an extern \"C\" function of this name in a file of "
                        "simulator/cann/runtime/, by subject.";
     npu_cann::count_not_simulated(call);

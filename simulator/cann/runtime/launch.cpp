@@ -24,7 +24,7 @@ int32_t run(aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) 
 
 // What the guard zones say after it is what it wrote: damage from before was reported before.
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* /*stream*/) {
-    if (!executor) return failed(kAclnnNullptr, "executor must not be null.");
+    if (!executor) return no_executor();
     std::unique_ptr<aclOpExecutor> owned(executor);
     check_guards(("before " + owned->name + " was launched").c_str(), false);
     int32_t status = run(*owned, workspace, workspace_bytes);
@@ -35,7 +35,7 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
 }
 
 int32_t launch_stand_in(aclOpExecutor* executor) {
-    if (!executor) return failed(kAclnnNullptr, "executor must not be null.");
+    if (!executor) return no_executor();
     std::unique_ptr<aclOpExecutor> owned(executor);
     note_device_work();
     int32_t status = run(*owned, nullptr, 0);

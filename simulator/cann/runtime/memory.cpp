@@ -45,8 +45,8 @@ aclError copy(const char* call, void* to, size_t to_bytes, const void* from, siz
     if (bytes == 0) return kSuccess;
     if (!to || !from) return failed(kInvalidParam, std::string(call) + ": dst and src must not be null.");
     if (bytes > to_bytes)
-        return failed(kInvalidParam, std::string(call) + ": count must be at most destMax " +
-                                         std::to_string(to_bytes) + " but got " + std::to_string(bytes) + ".");
+        return failed(kInvalidParam, std::string(call) + ": count must be at most destMax " + std::to_string(to_bytes) +
+                                         " but got " + std::to_string(bytes) + ".");
     for (const std::string& wrong : {outside(call, "dst", to, bytes), outside(call, "src", from, bytes)})
         if (!wrong.empty()) return failed(kInvalidParam, wrong);
     std::memmove(to, from, bytes);

@@ -13,7 +13,7 @@ struct aclTensor {
     int64_t offset = 0;                   // of the view's first element in the storage
     std::vector<int64_t> storage_shape;
     int32_t dtype = 0;
-    int32_t format = 2;  // ND
+    int32_t format = 2;    // ND
     void* data = nullptr;  // the storage's first byte, in simulated device memory
 };
 

@@ -19,4 +19,3 @@ NPU_CANN_API int32_t MsprofReportCompactInfo(uint32_t /*aging*/, const void* /*d
 NPU_CANN_API int32_t MsprofReportAdditionalInfo(uint32_t /*aging*/, const void* /*data*/, uint32_t /*bytes*/) {
     return 0;
 }
-

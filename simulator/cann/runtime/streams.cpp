@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "simulator/cann/runtime/allocations.h"
 #include "simulator/cann/runtime/api.h"
@@ -165,5 +166,8 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* /*stream*/, void (*function)(voi
 }
 NPU_CANN_API aclError aclrtSubscribeReport(uint64_t /*thread*/, void* /*stream*/) { return kSuccess; }
 NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t /*thread*/, void* /*stream*/) { return kSuccess; }
-// Nothing is ever outstanding: the call waits its time out, as CANN's does where no callback comes.
-NPU_CANN_API aclError aclrtProcessReport(int32_t /*timeout_ms*/) { return kSuccess; }
+// Nothing is ever outstanding. A moment's sleep, because callers come back in a loop.
+NPU_CANN_API aclError aclrtProcessReport(int32_t /*timeout_ms*/) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return kSuccess;
+}

@@ -8,12 +8,29 @@ namespace {
 
 size_t value_bytes(int32_t dtype) {
     switch (dtype) {
-        case 2: case 4: case 12: return 1;           // int8, uint8, bool
-        case 1: case 6: case 7: case 27: return 2;   // float16, int16, uint16, bfloat16
-        case 0: case 3: case 8: case 33: return 4;   // float, int32, uint32, complex32
-        case 9: case 10: case 11: case 16: return 8;  // int64, uint64, double, complex64
-        case 17: return 16;                           // complex128
-        default: return 0;
+        case 2:
+        case 4:
+        case 12:
+            return 1;  // int8, uint8, bool
+        case 1:
+        case 6:
+        case 7:
+        case 27:
+            return 2;  // float16, int16, uint16, bfloat16
+        case 0:
+        case 3:
+        case 8:
+        case 33:
+            return 4;  // float, int32, uint32, complex32
+        case 9:
+        case 10:
+        case 11:
+        case 16:
+            return 8;  // int64, uint64, double, complex64
+        case 17:
+            return 16;  // complex128
+        default:
+            return 0;
     }
 }
 

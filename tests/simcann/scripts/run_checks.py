@@ -16,3 +16,12 @@ def run(checks):
         except Exception:
             found[name] = traceback.format_exc()
     print(json.dumps(found))
+
+
+def refusal(work):
+    """The text of the RuntimeError that work() must raise."""
+    try:
+        work()
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("it was not refused")

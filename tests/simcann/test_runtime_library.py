@@ -1,0 +1,409 @@
+"""libnpu_rope_cann by itself, through C: memory and guard zones, handles, stand-ins, reports."""
+
+import ctypes as C
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from npu_rope.simcann import pieces, session
+
+ROOT = Path(__file__).resolve().parents[2]
+OK, INVALID, NO_MEMORY, DEVICE_MEMORY, ACLNN_NULL, ACLNN_INVALID = 0, 100000, 200000, 507053, 161001, 161002
+FLOAT, INT32, INT64, STRING = 0, 3, 9, 13
+
+
+@pytest.fixture(scope="module")
+def cann():
+    library = C.CDLL(str(pieces.cann_library()))
+    for name in ("aclGetRecentErrMsg", "aclrtGetSocName"):
+        getattr(library, name).restype = C.c_char_p
+    for name in ("aclCreateTensor", "aclCreateScalar"):
+        getattr(library, name).restype = C.c_void_p
+    return library
+
+
+def said(cann):
+    return (cann.aclGetRecentErrMsg() or b"").decode()
+
+
+@pytest.fixture
+def memory(cann, capfd):
+    """Allocates; what a test did not damage must be intact when it ends."""
+    taken = []
+
+    def allocate(count):
+        address = C.c_void_p()
+        assert cann.aclrtMalloc(C.byref(address), C.c_size_t(count), 0) == OK
+        taken.append(address)
+        return address.value
+
+    yield allocate
+    capfd.readouterr()
+    for address in taken:
+        assert cann.aclrtFree(address) == OK
+    assert capfd.readouterr().err == ""
+
+
+# ---- memory ------------------------------------------------------------------------------------------
+
+
+def test_memory_is_aligned_and_starts_as_nan(memory):
+    address = memory(100)
+    assert address % 512 == 0
+    assert C.string_at(address, 100) == b"\xff" * 100
+
+
+@pytest.mark.parametrize(
+    ("offset", "count", "where"),
+    [
+        (100, 1, "had byte 1 behind its last written."),
+        (103, 1, "had byte 4 behind its last written."),
+        (100, 512, "had bytes 1 to 512 behind its last written."),
+        (-1, 1, "had byte 1 before its first written."),
+        (-512, 2, "had bytes 511 to 512 before its first written."),
+    ],
+)
+def test_damage_is_an_error_of_the_synchronization_and_said_once(cann, memory, capfd, offset, count, where):
+    C.memset(memory(100) + offset, 0, count)
+    assert cann.aclrtSynchronizeDevice() == DEVICE_MEMORY
+    text = said(cann)
+    assert re.search(r"allocation \d+ of 100 bytes " + re.escape(where), text), text
+    assert "Found when it was synchronized." in capfd.readouterr().err
+    assert cann.aclrtSynchronizeDevice() == OK
+
+
+def test_damage_on_both_sides_is_one_sentence(cann, memory):
+    address = memory(64)
+    C.memset(address - 1, 0, 1)
+    C.memset(address + 64, 0, 1)
+    assert cann.aclrtSynchronizeDevice() == DEVICE_MEMORY
+    assert "byte 1 before its first written and byte 1 behind its last written." in said(cann)
+
+
+def test_a_stream_is_looked_at_only_after_work(cann, memory):
+    address = memory(16)
+    assert cann.aclrtSynchronizeStream(None) == OK
+    C.memset(address + 16, 0, 1)
+    assert cann.aclrtSynchronizeStream(None) == OK
+    assert cann.aclrtMemset(C.c_void_p(address), C.c_size_t(16), 1, C.c_size_t(16)) == OK
+    assert cann.aclrtSynchronizeStream(None) == DEVICE_MEMORY
+
+
+def test_damage_is_found_when_it_is_freed(cann, capfd):
+    address = C.c_void_p()
+    assert cann.aclrtMalloc(C.byref(address), C.c_size_t(8), 0) == OK
+    C.memset(address.value + 8, 0, 1)
+    assert cann.aclrtFree(address) == OK
+    assert "Found when it was freed." in capfd.readouterr().err
+    assert cann.aclrtFree(address) == INVALID
+    assert "not be freed twice" in said(cann)
+
+
+def test_torchs_padding_is_watched_where_it_does_not_cache():
+    source = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+address = C.c_void_p()
+cann.aclrtMallocAlign32(C.byref(address), C.c_size_t(40 + 32), 0)
+C.memset(address.value + 40, 0, 1)
+print(cann.aclrtSynchronizeDevice())
+"""
+    for cached, status in (("1", DEVICE_MEMORY), ("0", OK)):
+        environment = {**os.environ, "PYTORCH_NO_NPU_MEMORY_CACHING": cached}
+        command = [sys.executable, "-c", source, str(pieces.cann_library())]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{status}\n"
+
+
+def test_a_copy_stays_inside_its_allocation_and_destination(cann, memory):
+    address, host = memory(64), C.create_string_buffer(200)
+
+    def copy(to, room, source, count):
+        return cann.aclrtMemcpy(C.c_void_p(to), C.c_size_t(room), C.c_void_p(source), C.c_size_t(count), 1)
+
+    assert copy(address + 8, 200, C.addressof(host), 57) == INVALID
+    assert "dst must stay inside its allocation of 64 bytes but got 57 bytes from byte 8" in said(cann)
+    assert copy(C.addressof(host), 200, address + 8, 57) == INVALID
+    assert "src must stay inside" in said(cann)
+    assert copy(address, 9, C.addressof(host), 10) == INVALID
+    assert "count must be at most destMax 9 but got 10" in said(cann)
+    assert copy(address + 8, 200, C.addressof(host), 56) == OK
+    assert copy(0, 8, C.addressof(host), 8) == INVALID
+
+
+def test_what_there_is_not_is_refused(cann):
+    address = C.c_void_p()
+    assert cann.aclrtMalloc(C.byref(address), C.c_size_t(0), 0) == INVALID
+    assert cann.aclrtMalloc(C.byref(address), C.c_size_t(1 << 50), 0) == NO_MEMORY
+    assert "no memory left for 1125899906842624 bytes" in said(cann)
+
+
+def test_the_message_is_gone_once_read(cann):
+    assert cann.aclrtSetDevice(5) == 200002
+    assert "deviceId must be 0, the one device that is simulated, but got 5" in said(cann)
+    assert said(cann) == ""
+
+
+# ---- the chip ----------------------------------------------------------------------------------------
+
+
+def test_the_command_s_chips_are_the_library_s():
+    text = (ROOT / "simulator/cann/runtime/chips.h").read_text()
+    assert tuple(re.findall(r'\{"(Ascend\w+)"', text)) == session.SOCS
+
+
+@pytest.mark.parametrize(("soc", "cores", "vector"), [("Ascend910B2", 24, 48), ("Ascend310P3", 8, 8)])
+def test_capabilities_are_the_chip_s(soc, cores, vector):
+    source = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+cann.aclrtGetSocName.restype = C.c_char_p
+value = C.c_int64()
+print(cann.aclrtGetSocName().decode())
+for what in 0, 1:
+    cann.aclGetDeviceCapability(0, what, C.byref(value)); print(value.value)
+"""
+    environment = {**os.environ, "NPU_ROPE_SIM_SOC": soc}
+    command = [sys.executable, "-c", source, str(pieces.cann_library())]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [soc, str(cores), str(vector)]
+
+
+def test_an_unknown_chip_ends_the_process():
+    source = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).aclrtGetSocName()"
+    environment = {**os.environ, "NPU_ROPE_SIM_SOC": "Ascend9000"}
+    command = [sys.executable, "-c", source, str(pieces.cann_library())]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "NPU_ROPE_SIM_SOC must be one of Ascend910B2, " in done.stderr
+    assert "but got Ascend9000." in done.stderr
+
+
+# ---- stand-ins ---------------------------------------------------------------------------------------
+
+
+class Tensors:
+    """aclTensors over memory of the device."""
+
+    def __init__(self, cann, memory):
+        self.cann, self.memory, self.made = cann, memory, []
+
+    def tensor(self, shape, values=None, dtype=FLOAT, strides=None, offset=0, elements=None, data=None):
+        count = elements or max(1, len(values or [0]))
+        address = data or self.memory(count * 4)
+        if values:
+            C.memmove(address, (C.c_float * len(values))(*values), 4 * len(values))
+        dims = (C.c_int64 * max(1, len(shape)))(*shape)
+        steps = (C.c_int64 * max(1, len(shape)))(*strides) if strides else None
+        n = C.c_uint64(len(shape))
+        handle = self.cann.aclCreateTensor(
+            dims, n, dtype, steps, C.c_int64(offset), 2, dims, n, C.c_void_p(address)
+        )
+        self.made.append(handle)
+        return C.c_void_p(handle), address
+
+    def run(self, name, *arguments):
+        workspace, executor = C.c_uint64(7), C.c_void_p()
+        prepare = getattr(self.cann, f"aclnn{name}GetWorkspaceSize")
+        status = prepare(*arguments, C.byref(workspace), C.byref(executor))
+        if status != OK:
+            return status
+        assert workspace.value == 0
+        return getattr(self.cann, f"aclnn{name}")(None, C.c_uint64(0), executor, None)
+
+
+@pytest.fixture
+def tensors(cann, memory):
+    made = Tensors(cann, memory)
+    yield made
+    for handle in made.made:
+        assert cann.aclDestroyTensor(C.c_void_p(handle)) == OK
+
+
+def floats(address, count):
+    return list((C.c_float * count).from_address(address))
+
+
+def test_strides_and_offsets_are_in_elements(tensors):
+    source, _ = tensors.tensor([3, 2], list(range(12)), strides=[1, 3], offset=2)
+    out, address = tensors.tensor([3, 2], elements=6)
+    assert tensors.run("InplaceCopy", out, source) == OK
+    assert floats(address, 6) == [2, 5, 3, 6, 4, 7]
+
+
+@pytest.mark.parametrize(("to", "source"), [(1, 0), (0, 1)])
+def test_a_copy_over_itself_reads_what_was_there_before(tensors, to, source):
+    _, address = tensors.tensor([9], [0, 1, 2, 3, 4, 5, 6, 7, 8])
+    a, _ = tensors.tensor([2, 4], offset=to, strides=[4, 1], data=address)
+    b, _ = tensors.tensor([2, 4], offset=source, strides=[4, 1], data=address)
+    assert tensors.run("InplaceCopy", a, b) == OK
+    expected = list(range(9))
+    expected[to : to + 8] = range(source, source + 8)
+    assert floats(address, 9) == expected
+
+
+def test_what_does_not_broadcast_is_refused_before_anything_is_written(cann, tensors):
+    a, _ = tensors.tensor([2], [1, 2])
+    out, address = tensors.tensor([3], [7, 8, 9])
+    assert tensors.run("Mul", a, a, out) == ACLNN_INVALID
+    assert said(cann) == "simulated CANN: aclnnMul: self must broadcast to [3] but got [2]."
+    assert floats(address, 3) == [7, 8, 9]
+
+
+def test_a_view_past_its_allocation_is_refused(cann, tensors):
+    a, _ = tensors.tensor([4], elements=3)
+    out, _ = tensors.tensor([4], elements=4)
+    assert tensors.run("Mul", out, a, out) == ACLNN_INVALID
+    assert "other must lie inside its allocation of 12 bytes but reaches byte 16" in said(cann)
+
+
+def test_memory_of_the_host_is_refused(cann, tensors):
+    host = (C.c_float * 4)()
+    a, _ = tensors.tensor([4], data=C.addressof(host))
+    assert tensors.run("InplaceZero", a) == ACLNN_INVALID
+    assert "self must be in device memory" in said(cann)
+
+
+def test_a_dtype_without_stand_in_is_named(cann, tensors):
+    a, _ = tensors.tensor([4], dtype=STRING, elements=16)
+    assert tensors.run("InplaceOne", a) == ACLNN_INVALID
+    assert "aclDataType 13; add it in simulator/cann/opapi/elements.cpp" in said(cann)
+
+
+def test_null_is_refused_everywhere(cann, tensors):
+    a, _ = tensors.tensor([1], [1.0])
+    assert tensors.run("Mul", None, a, a) == ACLNN_INVALID
+    assert tensors.run("Mul", a, None, a) == ACLNN_INVALID
+    assert tensors.run("Mul", a, a, None) == ACLNN_INVALID
+    assert tensors.run("InplaceFillScalar", a, None) == ACLNN_INVALID
+    assert "value must not be null" in said(cann)
+    assert cann.aclnnMul(None, C.c_uint64(0), None, None) == ACLNN_NULL
+    assert said(cann) == "simulated CANN: executor must not be null."
+
+
+def test_a_second_phase_without_executor_repeats_why_the_first_failed(cann, tensors):
+    a, _ = tensors.tensor([1], [1.0])
+    assert tensors.run("Mul", a, None, a) == ACLNN_INVALID
+    assert cann.aclnnMul(None, C.c_uint64(0), None, None) == ACLNN_NULL
+    assert said(cann) == (
+        "simulated CANN: executor must not be null. The error before: "
+        "simulated CANN: aclnnMul: other must not be null."
+    )
+
+
+# ---- operators of others -----------------------------------------------------------------------------
+
+OPERATOR = r"""
+#include <cstring>
+#include "simulator/cann/runtime/objects.h"
+// Writes `bytes` of an allocation, or more, or throws.
+extern "C" __attribute__((visibility("default"))) int run(char* at, uint64_t bytes, const char* report) {
+    auto* e = new aclOpExecutor;
+    e->name = "MadeUp";
+    e->run = [=](void*, uint64_t) -> int32_t {
+        if (!at) throw std::length_error("no address");
+        std::memset(at, 0, bytes);
+        if (*report) npu_cann::record_launch("MadeUp", report);
+        return bytes == 1 ? 77 : 0;
+    };
+    return npu_cann::launch(nullptr, 0, e, nullptr);
+}
+extern "C" __attribute__((visibility("default"))) uint64_t find(void* at, uint64_t* offset) {
+    void* first = nullptr;
+    uint64_t bytes = 0;
+    if (!npu_cann::find_allocation(at, &first, &bytes)) return 0;
+    *offset = uint64_t(static_cast<char*>(at) - static_cast<char*>(first));
+    return bytes;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def operator(cann, tmp_path_factory):
+    """A package of operators as another library has them: hidden by default, linked to the runtime."""
+    folder = tmp_path_factory.mktemp("operator")
+    source, library = folder / "operator.cpp", folder / "liboperator.so"
+    source.write_text("#include <stdexcept>\n" + OPERATOR)
+    cann_library = pieces.cann_library()
+    command = [pieces.compiler(), "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}"]
+    command += [str(source), "-o", str(library), str(cann_library)]
+    subprocess.run(command, check=True)
+    return C.CDLL(str(library))
+
+
+def test_an_operator_that_overruns_is_named(cann, operator, memory):
+    address = memory(256)
+    assert operator.run(C.c_void_p(address), C.c_uint64(256), b"") == OK
+    assert operator.run(C.c_void_p(address), C.c_uint64(258), b"") == DEVICE_MEMORY
+    text = said(cann)
+    assert "MadeUp: device memory was overrun: allocation" in text
+    assert "had bytes 1 to 2 behind its last written" in text
+    assert operator.run(C.c_void_p(address), C.c_uint64(256), b"") == OK
+
+
+def test_damage_from_before_a_launch_is_not_the_operator_s(cann, operator, memory, capfd):
+    address = memory(256)
+    C.memset(address + 256, 0, 1)
+    cann.aclrtMemset(C.c_void_p(address), C.c_size_t(16), 0, C.c_size_t(16))
+    assert operator.run(C.c_void_p(address), C.c_uint64(256), b"") == OK
+    assert "Found before MadeUp was launched." in capfd.readouterr().err
+
+
+def test_an_operator_s_status_and_exception_come_back(cann, operator, memory):
+    assert operator.run(C.c_void_p(memory(8)), C.c_uint64(1), b"") == 77
+    assert operator.run(None, C.c_uint64(8), b"") == 500000
+    assert said(cann) == "simulated CANN: MadeUp: no address"
+
+
+def test_an_allocation_is_found_by_any_of_its_bytes(operator, memory):
+    address, offset = memory(100), C.c_uint64()
+    operator.find.restype = C.c_uint64
+    for inside in (0, 1, 99):
+        assert operator.find(C.c_void_p(address + inside), C.byref(offset)) == 100
+        assert offset.value == inside
+    for outside in (-1, 100):
+        assert operator.find(C.c_void_p(address + outside), C.byref(offset)) == 0
+
+
+# ---- the report --------------------------------------------------------------------------------------
+
+
+def test_a_process_writes_what_it_did(operator, tmp_path):
+    source = """
+import ctypes as C, sys
+cann, operator = C.CDLL(sys.argv[1]), C.CDLL(sys.argv[2])
+address = C.c_void_p()
+cann.aclrtMalloc(C.byref(address), C.c_size_t(64), 0)
+broken = b'{"status":"broken rule","errors":[{"text":"a rule"}]}'
+for report in (b'{"status":"ok"}', broken, broken):
+    operator.run(address, C.c_uint64(64), report)
+cann.npu_cann_not_simulated(b"aclMadeUp")
+C.memset(address.value + 64, 0, 1)
+"""
+    environment = {**os.environ, "NPU_ROPE_SIM_REPORT_DIR": str(tmp_path), "NPU_ROPE_SIM_SOC": "Ascend310P3"}
+    libraries = [str(pieces.cann_library()), operator._name]
+    subprocess.run(
+        [sys.executable, "-c", source, *libraries], env=environment, check=True, capture_output=True
+    )
+    (path,) = tmp_path.iterdir()
+    found = json.loads(path.read_text())
+    assert (found["soc"], found["ended"], found["bytes_not_freed"]) == ("Ascend310P3", True, 64)
+    assert found["launches"] == {"MadeUp": 3}
+    assert found["broken_launches"] == 2
+    assert found["broken"][0]["report"]["errors"] == [{"text": "a rule"}]
+    assert found["not_simulated"] == {"aclMadeUp": 1}
+    assert "byte 1 behind its last written. Found when the process ended." in found["damage"][0]
+
+
+def test_a_process_that_is_killed_leaves_a_report_without_end(tmp_path):
+    source = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os._exit(0)"
+    environment = {**os.environ, "NPU_ROPE_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", source, str(pieces.cann_library())]
+    subprocess.run(command, env=environment, check=True)
+    report = session.read_reports(tmp_path, "Ascend910B2")
+    assert (report.processes, report.without_end) == (1, 1)

@@ -1,0 +1,192 @@
+"""Stubs from a small made-up torch_npu: what is read, what is made, how a stub fails. Needs a compiler."""
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from npu_rope.simcann import pieces, stubs
+
+# Needs libascendcl and libatb; lacks CANN's C and C++ symbols, one of the C library without its version,
+# one of Python, and, weakly, one that nobody has.
+TORCH_NPU = """
+extern "C" {
+int aclrtMadeUp(int); int aclrtMalloc(void**, unsigned long, int); void* acltdtCreateMadeUp();
+int getpid(); void* PyList_New(long); int of_torch(); int beside();
+__attribute__((weak)) int nobody_has_this();
+}
+namespace ge { struct Graph { int MadeUp(); }; }
+extern "C" int use() {
+    ge::Graph graph;
+    return aclrtMadeUp(1) + aclrtMalloc(0, 0, 0) + (acltdtCreateMadeUp() != 0)
+        + getpid() + (PyList_New(0) != 0)
+        + of_torch() + beside() + graph.MadeUp() + (nobody_has_this ? 1 : 0);
+}
+"""
+
+
+def shared(folder, name, source, *needed):
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"lib{name}.so"
+    command = [
+        pieces.compiler(),
+        "-shared",
+        "-fPIC",
+        "-x",
+        "c++",
+        "-",
+        "-x",
+        "none",
+        f"-Wl,-soname,{path.name}",
+    ]
+    command += ["-o", str(path), "-Wl,--no-as-needed", *map(str, needed)]
+    subprocess.run(command, input=source, text=True, check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def torch_npu(tmp_path_factory):
+    site = tmp_path_factory.mktemp("site")
+    cann = [shared(site / "absent", name, "") for name in ("ascendcl", "atb")]
+    torch = shared(site / "torch" / "lib", "torch", 'extern "C" int of_torch() { return 0; }')
+    wheel = shared(site / "torch_npu.libs", "gomp-1234", 'extern "C" int beside() { return 0; }')
+    shared(site / "torch_npu" / "lib", "torch_npu", TORCH_NPU, *cann, torch, wheel)
+    return pieces.TorchNpu("9.9.9", site / "torch_npu", site / "torch")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "npu-rope" / "simcann"
+
+
+@pytest.fixture(scope="module")
+def library():
+    return pieces.cann_library()
+
+
+def test_needs_are_cann_s_and_nothing_else(torch_npu):
+    needs = stubs.needs_of(torch_npu)
+    assert needs.sonames == ("libascendcl.so", "libatb.so", "libnnopbase.so", "libopapi.so")
+    assert needs.symbols == ("_ZN2ge5Graph6MadeUpEv", "aclrtMadeUp", "aclrtMalloc", "acltdtCreateMadeUp")
+
+
+def test_a_torch_of_another_version_is_refused(tmp_path):
+    source = "namespace at { int gone(); }\nint use() { return at::gone(); }"
+    shared(tmp_path / "torch_npu", "torch_npu", source)
+    npu = pieces.TorchNpu("9.9.9", tmp_path / "torch_npu", tmp_path / "torch")
+    with pytest.raises(pieces.MissingPiece) as e:
+        stubs.needs_of(npu)
+    assert str(e.value) == (
+        "[sim] torch must be available but it lacks 1 symbols of torch_npu 9.9.9, such as _ZN2at4goneEv.\n"
+        "Install the same version of torch and torch_npu."
+    )
+
+
+def test_libraries_are_made_once_and_lead_to_stubs_and_runtime(torch_npu, library, cache):
+    folder = stubs.prepare(torch_npu, library)
+    assert folder.parent == cache
+    assert re.fullmatch(r"9\.9\.9-[0-9a-f]{16}", folder.name)
+    names = {path.name for path in folder.iterdir() if path.suffix == ".so"}
+    assert names == {*stubs.needs_of(torch_npu).sonames, stubs.STUBS}
+    assert stubs.Elf.read(folder / "libatb.so").needed[:2] == (library.name, stubs.STUBS)
+    defined = stubs.Elf.read(folder / stubs.STUBS).defined
+    assert {"aclrtMadeUp", "acltdtCreateMadeUp", "_ZN2ge5Graph6MadeUpEv"} <= defined
+    assert "aclrtMalloc" not in defined  # the runtime has it
+    before = (folder / stubs.STUBS).stat().st_mtime_ns
+    assert stubs.prepare(torch_npu, library) == folder
+    assert (folder / stubs.STUBS).stat().st_mtime_ns == before
+    assert list(cache.iterdir()) == [folder]
+
+
+def test_the_wheel_s_symbols_are_all_found_through_the_made_libraries(torch_npu, library, cache):
+    folder = stubs.prepare(torch_npu, library)
+    use = torch_npu.folder / "lib" / "libtorch_npu.so"
+    source = f"import ctypes; ctypes.CDLL({str(use)!r}, mode=2)  # RTLD_NOW"
+    paths = [
+        folder,
+        library.parent,
+        torch_npu.torch_folder / "lib",
+        torch_npu.folder.parent / "torch_npu.libs",
+    ]
+    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, paths))}
+    subprocess.run([sys.executable, "-c", source], env=environment, check=True)
+
+
+def test_a_stub_of_a_status_says_what_to_add_and_gives_an_error(torch_npu, library, cache, capfd):
+    folder = stubs.prepare(torch_npu, library)
+    cann = ctypes.CDLL(str(library))
+    cann.aclGetRecentErrMsg.restype = ctypes.c_char_p
+    assert ctypes.CDLL(str(folder / stubs.STUBS)).aclrtMadeUp(1) == 200001
+    said = (
+        'simulated CANN: aclrtMadeUp is not simulated. To add it: an extern "C" function of this name in a '
+        "file of simulator/cann/runtime/, by subject."
+    )
+    assert cann.aclGetRecentErrMsg().decode() == said
+    assert capfd.readouterr().err == said + "\n"
+
+
+@pytest.mark.parametrize(
+    ("symbol", "said"),
+    [("_ZN2ge5Graph6MadeUpEv", "ge::Graph::MadeUp()"), ("acltdtCreateMadeUp", "acltdtCreateMadeUp")],
+)
+def test_any_other_stub_throws(torch_npu, library, cache, symbol, said):
+    stub = stubs.prepare(torch_npu, library) / stubs.STUBS
+    source = f"import ctypes; ctypes.CDLL({str(stub)!r}).{symbol}()"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
+    done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
+    assert done.returncode == -6  # of an exception that nothing catches here; torch makes a Python one of it
+    assert f"{said} is not simulated" in done.stderr
+
+
+def test_another_library_is_another_key(torch_npu, library, tmp_path):
+    other = tmp_path / library.name
+    other.write_bytes(library.read_bytes() + b" ")
+    assert stubs.key_of(torch_npu, library) != stubs.key_of(torch_npu, other)
+    assert stubs.key_of(torch_npu, library) == stubs.key_of(torch_npu, library)
+
+
+def test_without_a_compiler_it_says_what_to_do(torch_npu, library, cache, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(
+        pieces.MissingPiece, match=r"\[sim\] C\+\+ compiler must be available but none was found"
+    ) as e:
+        stubs.prepare(torch_npu, library)
+    assert "apt install g++" in str(e.value)
+    assert not list(cache.iterdir())
+
+
+def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(torch_npu, library, cache, monkeypatch, tmp_path):
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\necho no such thing as C++ >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(pieces.MissingPiece, match="no such thing as C"):
+        stubs.prepare(torch_npu, library)
+    assert not list(cache.iterdir())
+
+
+def test_a_cache_one_may_not_write_is_named(torch_npu, library, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(pieces.MissingPiece, match="XDG_CACHE_HOME=PATH"):
+        stubs.prepare(torch_npu, library)
+
+
+def test_the_later_of_two_takes_the_first_one_s_libraries(torch_npu, library, cache, monkeypatch):
+    compile_really = stubs.build
+
+    def build_while_another_is_first(needs, lib, folder):
+        compile_really(needs, lib, folder)
+        winner = cache / stubs.key_of(torch_npu, library)
+        winner.mkdir()
+        (winner / "first").write_text("")
+
+    monkeypatch.setattr(stubs, "build", build_while_another_is_first)
+    folder = stubs.prepare(torch_npu, library)
+    assert (folder / "first").exists()
+    assert list(cache.iterdir()) == [folder]

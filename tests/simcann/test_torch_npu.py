@@ -1,0 +1,181 @@
+"""The real torch_npu on the simulated CANN: every check of scripts/, and what needs processes of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from simulated_npu import SCRIPTS, SECONDS, checks_of
+
+from npu_rope.simcann import pieces, session, stubs
+
+QUEUES = ("0", "1", "2")
+
+
+@pytest.mark.parametrize("check", checks_of("arithmetic"))
+@pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
+def test_stand_ins(simulated, soc, check):
+    assert simulated.checks("arithmetic", soc)[check] == "ok"
+
+
+@pytest.mark.parametrize("check", checks_of("fallback"))
+def test_host_fallback(simulated, check):
+    assert simulated.checks("fallback")[check] == "ok"
+
+
+@pytest.mark.parametrize("check", checks_of("runtime"))
+@pytest.mark.parametrize("queue", QUEUES)
+def test_runtime(simulated, queue, check):
+    assert simulated.checks("runtime", "Ascend910_9391", queue)[check] == "ok"
+
+
+@pytest.fixture(scope="module")
+def llama_on_the_cpu(npu_python):
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [npu_python, str(SCRIPTS / "llama.py"), "cpu"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("queue", QUEUES[1:])
+def test_a_small_llama_trains_and_decodes_as_on_the_cpu(simulated, llama_on_the_cpu, queue):
+    done = simulated.run(SCRIPTS / "llama.py", "npu", TASK_QUEUE_ENABLE=queue)
+    assert done.json()["losses"] == pytest.approx(llama_on_the_cpu["losses"], rel=1e-5)
+    assert done.json()["tokens"] == llama_on_the_cpu["tokens"]
+    assert done.report.is_clean
+    assert done.report.processes == 1
+    assert done.report.launches["aclnnMul"] > 100
+    assert done.report.fallbacks["aten.mm.default"] > 100
+    assert not done.report.not_simulated
+
+
+def test_an_aclnn_function_that_is_missing_is_explained(simulated):
+    source = "import torch, torch_npu; x = torch.ones(1, 2, 8, 16).npu().half()\n"
+    done = simulated.code(source + "torch_npu.npu_fusion_attention(x, x, x, 2, 'BNSD')")
+    assert done.status == 1
+    assert done.stderr.splitlines()[-1] == (
+        "simulated CANN: aclnnFlashAttentionScore has no stand-in. To add it: a pair of functions of this "
+        "name in a file of simulator/cann/opapi/, by subject."
+    )
+
+
+# ---- guard zones -------------------------------------------------------------------------------------
+
+OVERRUN = """
+import ctypes, torch
+x = torch.ones(10, device="npu")
+torch.npu.synchronize()
+ctypes.memset(x.data_ptr() + 40, 0, 4)
+"""
+
+
+def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
+    done = simulated.code(OVERRUN + "torch.npu.synchronize()")
+    assert done.status == 1
+    said = "of 40 bytes had bytes 1 to 4 behind its last written"
+    assert "RuntimeError" in done.stderr
+    assert done.stderr.count(said) == 2  # as it is found, and in the exception
+    assert said in done.report.damage[0]
+    assert not done.report.is_clean
+
+
+@pytest.mark.parametrize("then", ["del x", "import builtins; builtins.kept = x"], ids=["freed", "kept"])
+def test_an_overrun_that_nobody_looked_for_is_reported_once(simulated, then):
+    done = simulated.code(OVERRUN + then)
+    assert done.status == 0  # nobody is left to catch an exception; npu-rope sim makes it 1
+    assert len(done.report.damage) == 1
+    assert "of 40 bytes had bytes 1 to 4 behind its last written" in done.report.damage[0]
+
+
+# ---- npu-rope sim ------------------------------------------------------------------------------------
+
+
+def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
+    source = "import torch, sys; print((torch.ones(3).npu() + 1).exp().sum().item()); sys.exit(7)"
+    report = tmp_path / "report.json"
+    options = ["--soc", "Ascend310P3", "--report", report]
+    command = simulated.command(*options, "--", simulated.python, "-c", source)
+    out, err = command.communicate(timeout=SECONDS)
+    assert command.returncode == 7, err
+    assert out == "22.16716766357422\n"
+    said = [line for line in err.splitlines() if line.startswith("npu-rope sim: ")]
+    assert said[0] == "npu-rope sim: simulated Ascend310P3: nothing of this ran on hardware."
+    assert "npu-rope sim: host fallbacks: 2 (aten.exp.default 1, aten.sum.default 1)" in said
+    assert "npu-rope sim: guard zones: intact" in said
+    found = json.loads(report.read_text())
+    assert found["simulated"] is True
+    assert found["exit_status"] == 7
+    assert found["fallbacks"] == {"aten.exp.default": 1, "aten.sum.default": 1}
+    assert found["launches"]["aclnnAdds"] == 1
+
+
+def test_damage_makes_a_good_end_a_bad_one(simulated):
+    source = OVERRUN + "del x"
+    command = simulated.command("--", simulated.python, "-c", source)
+    _, err = command.communicate(timeout=SECONDS)
+    assert command.returncode == 1
+    assert "npu-rope sim: guard zones: 1 overrun" in err
+
+
+def test_two_processes_at_once_make_the_libraries_once(simulated, tmp_path):
+    source = "import torch; print(torch.ones(2).npu().exp().cpu().tolist())"
+    arguments = ["--", simulated.python, "-c", source]
+    both = [simulated.command(*arguments, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, err
+        assert out == "[2.7182817459106445, 2.7182817459106445]\n"
+    assert len(list((tmp_path / "npu-rope" / "simcann").iterdir())) == 1
+
+
+def test_a_signal_reaches_the_script(simulated):
+    source = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(42))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    process = simulated.command("--", simulated.python, "-c", source)
+    assert process.stdout.readline() == "ready\n"
+    begun = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 42
+    assert time.monotonic() - begun < 30
+    assert "no process used the simulated NPU" in err
+
+
+def test_the_users_own_sitecustomize_runs_too(simulated, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.was_mine = True\n")
+    source = (
+        "import sys, sitecustomize, torch\n"
+        "print(sys.was_mine, sitecustomize.__file__, 'npu_rope_sim_fallback' in sys.modules)"
+    )
+    environment = simulated.environment("Ascend910B2")
+    path = os.pathsep.join([environment["PYTHONPATH"], str(tmp_path)])
+    done = simulated.code(source, PYTHONPATH=path)
+    assert done.stdout == f"True {tmp_path / 'sitecustomize.py'} True\n", done.stderr
+
+
+def test_processes_that_a_script_starts_are_simulated_too(simulated):
+    done = simulated.run(SCRIPTS / "two_processes.py")
+    assert done.json() == [[0.0, 1.0], [1.0, 2.0]]
+    assert done.report.processes == 3
+    assert done.report.fallbacks["aten.exp.default"] == 2
+
+
+def test_what_was_made_fits_the_installed_torch_npu(simulated):
+    simulated.environment(session.SOCS[0])
+    (made,) = (simulated.cache / "npu-rope" / "simcann").iterdir()
+    nine = "ascendcl hccl acl_op_compiler ge_runner graph acl_tdt_channel atb fmk_parser ascend_protobuf"
+    names = {path.name for path in made.iterdir()}
+    assert {f"lib{name}.so" for name in [*nine.split(), "opapi", "nnopbase"]} <= names
+    npu = pieces.torch_npu_of(simulated.python)
+    wanted = set(stubs.needs_of(npu).symbols)
+    stubbed = stubs.Elf.read(made / stubs.STUBS).defined
+    had = stubs.Elf.read(pieces.cann_library()).defined
+    assert wanted <= stubbed | had
+    assert not stubbed & had
+    assert {"dlopen", "pthread_create", "PyList_New"}.isdisjoint(stubbed)
