@@ -54,7 +54,7 @@ def sim(
 
       npu-rope sim --soc Ascend310P3 -- python infer.py
 
-      npu-rope sim --report run.json -- torchrun --nproc-per-node 1 train.py
+      npu-rope sim --report run.json -- python -m pytest tests
     """
     if not command:
         raise _usage_error(

@@ -1,5 +1,6 @@
 #include "simulator/cann/runtime/allocations.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -28,6 +29,7 @@ struct Table {
     std::map<uintptr_t, Allocation> by_first;
     size_t in_use = 0;
     uint64_t count = 0;
+    uintptr_t glanced_at = 0;
 };
 Table& table() {
     static Table* instance = new Table;
@@ -43,7 +45,15 @@ const uint8_t* intact_zone() {
     return zone;
 }
 
-bool is_intact(const uint8_t* zone) { return std::memcmp(zone, intact_zone(), kGuardBytes) == 0; }
+constexpr size_t kNearBytes = 64;
+constexpr size_t kGlanceCount = 256;
+
+bool is_intact(const uint8_t* zone, size_t bytes) { return std::memcmp(zone, intact_zone(), bytes) == 0; }
+
+bool is_intact_nearby(const Allocation& a) {
+    const uint8_t* first = a.block + kGuardBytes;
+    return is_intact(first - kNearBytes, kNearBytes) && is_intact(first + a.bytes, kNearBytes);
+}
 
 // Bytes from the allocation's edge to the first and the last byte that was overwritten.
 std::string reach(const uint8_t* zone, bool behind) {
@@ -68,8 +78,8 @@ std::string damage_of(const Allocation& a) {
                              : " and ";
         text += where;
     };
-    if (!is_intact(front)) say(reach(front, false) + " before its first written");
-    if (!is_intact(back)) say(reach(back, true) + " behind its last written");
+    if (!is_intact(front, kGuardBytes)) say(reach(front, false) + " before its first written");
+    if (!is_intact(back, kGuardBytes)) say(reach(back, true) + " behind its last written");
     return text.empty() ? text : text + ".";
 }
 
@@ -106,12 +116,18 @@ bool free_device(void* first, std::string* damage) {
     return true;
 }
 
-std::string guard_damage() {
+std::string guard_damage(Look look) {
     Table& t = table();
     std::string text;
     std::lock_guard<std::mutex> lock(t.mutex);
-    for (auto& [first, a] : t.by_first) {
-        if (a.reported) continue;
+    const bool whole = look == Look::kWhole;
+    size_t left = whole ? t.by_first.size() : std::min(kGlanceCount, t.by_first.size());
+    auto at = whole ? t.by_first.begin() : t.by_first.upper_bound(t.glanced_at);
+    for (; left > 0; --left, ++at) {
+        if (at == t.by_first.end()) at = t.by_first.begin();
+        t.glanced_at = at->first;
+        Allocation& a = at->second;
+        if (a.reported || (!whole && is_intact_nearby(a))) continue;
         std::string one = damage_of(a);
         if (one.empty()) continue;
         a.reported = true;

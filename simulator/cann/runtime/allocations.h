@@ -14,9 +14,13 @@ void* allocate_device(size_t bytes, size_t padding);
 // False where no allocation starts there; `damage` gets what its guard zones say, "" for nothing.
 bool free_device(void* first, std::string* damage);
 
-// Looks at every allocation's guard zones; "" or a sentence an allocation that was written around.
-// What was said once is not said again.
-std::string guard_damage();
+// Whole zones of every allocation; or, for who looks often, the bytes next to some hundreds of
+// allocations, the next time those that follow.
+enum class Look { kWhole, kGlance };
+
+// Looks at guard zones; "" or a sentence an allocation that was written around. What was said once is not
+// said again.
+std::string guard_damage(Look look);
 
 size_t device_bytes_in_use();
 constexpr size_t kDeviceBytes = size_t(64) << 30;  // what the simulated device claims to have

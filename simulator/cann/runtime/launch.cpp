@@ -7,7 +7,6 @@
 #include "simulator/cann/runtime/allocations.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/report.h"
-#include "simulator/cann/runtime/streams.h"
 
 namespace npu_cann {
 namespace {
@@ -26,18 +25,16 @@ int32_t run(aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) 
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* /*stream*/) {
     if (!executor) return no_executor();
     std::unique_ptr<aclOpExecutor> owned(executor);
-    check_guards(("before " + owned->name + " was launched").c_str(), false);
+    check_guards("before " + owned->name + " was launched", Look::kWhole);
     int32_t status = run(*owned, workspace, workspace_bytes);
     if (status != kSuccess) return status;
-    note_device_work();
-    std::string damage = check_guards(("after " + owned->name + " had run").c_str(), true);
+    std::string damage = check_guards("after " + owned->name + " had run", Look::kWhole);
     return damage.empty() ? kSuccess : failed(kDeviceMemoryError, owned->name + ": " + damage);
 }
 
 int32_t launch_stand_in(aclOpExecutor* executor) {
     if (!executor) return no_executor();
     std::unique_ptr<aclOpExecutor> owned(executor);
-    note_device_work();
     int32_t status = run(*owned, nullptr, 0);
     if (status == kSuccess) record_launch(owned->name, "");
     return status;

@@ -6,7 +6,6 @@
 #include "simulator/cann/runtime/allocations.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/report.h"
-#include "simulator/cann/runtime/streams.h"
 
 namespace npu_cann {
 namespace {
@@ -50,7 +49,6 @@ aclError copy(const char* call, void* to, size_t to_bytes, const void* from, siz
     for (const std::string& wrong : {outside(call, "dst", to, bytes), outside(call, "src", from, bytes)})
         if (!wrong.empty()) return failed(kInvalidParam, wrong);
     std::memmove(to, from, bytes);
-    note_device_work();
     return kSuccess;
 }
 
@@ -63,7 +61,6 @@ aclError fill(const char* call, void* to, size_t to_bytes, int32_t value, size_t
     std::string wrong = outside(call, "devPtr", to, bytes);
     if (!wrong.empty()) return failed(kInvalidParam, wrong);
     std::memset(to, value, bytes);
-    note_device_work();
     return kSuccess;
 }
 

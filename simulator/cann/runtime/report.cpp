@@ -69,8 +69,7 @@ void write(Report& r, bool ended) {
 }
 
 void at_end() {
-    std::string damage = guard_damage();
-    if (!damage.empty()) report_damage(damage, "when the process ended");
+    check_guards("when the process ended", Look::kWhole);
     Report& r = report();
     std::lock_guard<std::mutex> lock(r.mutex);
     write(r, true);
@@ -87,6 +86,12 @@ __attribute__((constructor)) void begin() {
 }
 
 }  // namespace
+
+std::string check_guards(const std::string& when, Look look) {
+    std::string damage = guard_damage(look);
+    if (!damage.empty()) report_damage(damage, when);
+    return damage;
+}
 
 void report_damage(const std::string& damage, const std::string& when) {
     Report& r = report();

@@ -4,7 +4,12 @@
 
 #include <string>
 
+#include "simulator/cann/runtime/allocations.h"
+
 namespace npu_cann {
+
+// Looks at the guard zones: "" or the damage, reported already.
+std::string check_guards(const std::string& when, Look look);
 
 // Prints the damage and keeps it for the report; `when` such as "when it was freed".
 void report_damage(const std::string& damage, const std::string& when);

@@ -1,8 +1,7 @@
 // Streams and events. Work runs to its end when it is launched, on the thread that launches it: a stream's
 // order is the order of the calls, an event has happened as soon as it is recorded, and a wait is over at
-// once. Two streams never overlap, so a missing wait between them is not found here.
-#include "simulator/cann/runtime/streams.h"
-
+// once. Two streams never overlap, so a missing wait between them is not found here. Synchronizing a stream
+// has nothing to wait for and nothing to find: who launches a kernel looks at the guard zones after it.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -23,7 +22,6 @@ struct Event {
 };
 
 std::atomic<int32_t> streams_made{0}, events_made{0};
-std::atomic<bool> worked{false};
 
 int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -46,23 +44,9 @@ aclError make_event(void** out, const char* call) {
 
 Event* event_of(void* handle) { return static_cast<Event*>(handle); }
 
-aclError synchronize(const char* what, bool always) {
-    std::string damage = check_guards("when it was synchronized", always);
-    return damage.empty() ? kSuccess : failed(kDeviceMemoryError, std::string(what) + ": " + damage);
-}
-
 aclError no_event(const char* call) { return failed(kInvalidParam, std::string(call) + ": event must not be null."); }
 
 }  // namespace
-
-void note_device_work() { worked.store(true, std::memory_order_relaxed); }
-
-std::string check_guards(const char* when, bool always) {
-    if (!worked.exchange(false) && !always) return "";
-    std::string damage = guard_damage();
-    if (!damage.empty()) report_damage(damage, when);
-    return damage;
-}
 
 }  // namespace npu_cann
 
@@ -95,12 +79,15 @@ NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* /*stream*/, uint32_t* f
     return kSuccess;
 }
 
-NPU_CANN_API aclError aclrtSynchronizeStream(void* /*stream*/) { return synchronize("stream", false); }
-NPU_CANN_API aclError aclrtSynchronizeStreamWithTimeout(void* /*stream*/, int32_t /*timeout_ms*/) {
-    return synchronize("stream", false);
+NPU_CANN_API aclError aclrtSynchronizeStream(void* /*stream*/) { return kSuccess; }
+NPU_CANN_API aclError aclrtSynchronizeStreamWithTimeout(void* /*stream*/, int32_t /*timeout_ms*/) { return kSuccess; }
+
+// torch_npu does this before it frees a tensor's memory, so that the look has to be a short one.
+NPU_CANN_API aclError aclrtSynchronizeDevice() {
+    std::string damage = check_guards("when the device was synchronized", Look::kGlance);
+    return damage.empty() ? kSuccess : failed(kDeviceMemoryError, damage);
 }
-NPU_CANN_API aclError aclrtSynchronizeDevice() { return synchronize("device", true); }
-NPU_CANN_API aclError aclrtSynchronizeDeviceWithTimeout(int32_t /*timeout_ms*/) { return synchronize("device", true); }
+NPU_CANN_API aclError aclrtSynchronizeDeviceWithTimeout(int32_t /*timeout_ms*/) { return aclrtSynchronizeDevice(); }
 
 NPU_CANN_API aclError aclrtCreateEvent(void** out) { return make_event(out, "aclrtCreateEvent"); }
 NPU_CANN_API aclError aclrtCreateEventWithFlag(void** out, uint32_t /*flag*/) {
@@ -127,7 +114,7 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* /*stream*/, void* event) {
     return event ? kSuccess : no_event("aclrtStreamWaitEvent");
 }
 NPU_CANN_API aclError aclrtSynchronizeEvent(void* event) {
-    return event ? synchronize("event", false) : no_event("aclrtSynchronizeEvent");
+    return event ? kSuccess : no_event("aclrtSynchronizeEvent");
 }
 NPU_CANN_API aclError aclrtQueryEventStatus(void* event, int32_t* status) {
     if (!event || !status) return no_event("aclrtQueryEventStatus");
