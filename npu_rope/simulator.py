@@ -311,7 +311,8 @@ def build(
 
     Args:
         source: the ``.cpp`` file, with one or more entries.
-        soc: ``"ascend910b"``, ``"ascend310p"`` or ``"ascend950"``: what it lacks does not compile.
+        soc: ``"ascend910b"``, ``"ascend910_93"``, ``"ascend310p"`` or ``"ascend950"``: what it lacks does not
+            compile.
         defines: macros, such as ``{"DTYPE_X": "half", "ORIG_DTYPE_X": "DT_FLOAT16"}``.
         include: more include folders.
         flags: more flags for the compiler, such as ``("-g", "-O0")`` for a debugger.

@@ -1,6 +1,5 @@
 #include "op_host/cann.h"
 
-#include "include/npu_rope.h"
 #include "tiling/platform/platform_ascendc.h"
 
 // base/alog_pub.h of CANN. Weak as in that header: without the library nothing is logged.
@@ -26,6 +25,21 @@ int32_t dtype_from_cann(ge::DataType type) {
         default:
             return -1;
     }
+}
+
+npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc) {
+    const gert::Shape& sizes = shape.GetOriginShape();
+    npu_rope_tensor t = {};
+    t.dtype = dtype_from_cann(desc.GetDataType());
+    t.ndim = static_cast<int32_t>(sizes.GetDimNum());
+    size_t kept = sizes.GetDimNum() < NPU_ROPE_MAX_NDIM ? sizes.GetDimNum() : NPU_ROPE_MAX_NDIM;
+    int64_t step = 1;
+    for (size_t d = kept; d-- > 0;) {
+        t.shape[d] = sizes.GetDim(d);
+        t.stride[d] = step;
+        if (__builtin_mul_overflow(step, t.shape[d], &step)) step = INT64_MAX;
+    }
+    return t;
 }
 
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "include/npu_rope.h"
 #include "op_host/check.h"
 #include "op_host/platform.h"
 #include "register/op_def_registry.h"
@@ -13,6 +14,10 @@ namespace npu_rope {
 
 // npu_rope_dtype's number, or one that it does not have.
 int32_t dtype_from_cann(ge::DataType type);
+
+// A contiguous tensor of a device as the checks take it. Of a view the origin shape is what its user sees;
+// the storage is all of its memory. Its data are nowhere: the host does not see them.
+npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc);
 
 // The chip that is tiled for.
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform);

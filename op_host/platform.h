@@ -17,7 +17,7 @@ struct Platform {
     const char* soc;
     int32_t arch;
     int32_t cores;     // vector cores; AI cores where the two are one
-    int64_t ub_bytes;  // as the platform reports it
+    int64_t ub_bytes;  // of the chip; what the platform reports is up to 256 bytes less
 };
 
 constexpr Platform kPlatforms[] = {

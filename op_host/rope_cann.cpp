@@ -144,27 +144,16 @@ private:
         return read(context_->GetOutputShape(index), context_->GetOutputDesc(index), true);
     }
 
-    // Of a view the origin shape is what its user sees; the storage is all of its memory.
     const npu_rope_tensor* read(const gert::StorageShape* shape, const gert::CompileTimeTensorDesc* desc,
                                 bool may_be_view) {
         if (shape == nullptr || desc == nullptr) return nullptr;
-        const gert::Shape& sizes = shape->GetOriginShape();
         npu_rope_tensor* t = &tensors_[tensor_count_++];
-        *t = {};
-        t->dtype = dtype_from_cann(desc->GetDataType());
-        t->ndim = static_cast<int32_t>(sizes.GetDimNum());
-        size_t kept = sizes.GetDimNum() < NPU_ROPE_MAX_NDIM ? sizes.GetDimNum() : NPU_ROPE_MAX_NDIM;
-        for (size_t d = 0; d < kept; ++d) t->shape[d] = sizes.GetDim(d);
-        int64_t step = 1;
-        for (size_t d = kept; d-- > 0;) {
-            t->stride[d] = step;
-            if (__builtin_mul_overflow(step, t->shape[d], &step)) step = INT64_MAX;
-        }
-        if (may_be_view && !strides_.empty()) {
-            for (size_t d = 0; d < kept && strides_at_ + d < strides_.size(); ++d)
-                t->stride[d] = strides_[strides_at_ + d];
-            strides_at_ += sizes.GetDimNum();
-        }
+        *t = tensor_from_cann(*shape, *desc);
+        if (!may_be_view || strides_.empty()) return t;
+        auto dims = static_cast<size_t>(t->ndim);
+        for (size_t d = 0; d < dims && d < NPU_ROPE_MAX_NDIM && strides_at_ + d < strides_.size(); ++d)
+            t->stride[d] = strides_[strides_at_ + d];
+        strides_at_ += dims;
         return t;
     }
 

@@ -1,10 +1,12 @@
 """Make every file of a new operator, from the templates in scripts/templates.
 
-usage: new_op.py NAME
+usage: new_op.py NAME [--kernel]
 
 NAME is the operator's stem in snake case, such as rms_norm. What is made works as it stands
 (y = factor * x in float32): it builds, imports, is documented and tested. Then replace the formula,
-starting with the reference, and let the tests lead the way through the other files.
+starting with the reference, and let the tests lead the way through the other files. --kernel makes its
+AscendC kernel, tiling and CANN definition too, for Ascend910B and 910_93: they run through the simulated
+operator package (tests/cann/test_NAME_package.py).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A template's path is the path of the file it makes, with @op@ for the stem and .in at its end, so
 # a new kind of file (such as op_kernel/npu_@op@.cpp and op_host/@op@_tiling.h) is a new template.
 TEMPLATES = ROOT / "scripts" / "templates"
+KERNEL_TEMPLATES = ROOT / "scripts" / "templates_kernel"
 
 DECLARATION = """\
 /* out = factor * x.
@@ -47,12 +50,15 @@ def check_name(name: str) -> None:
         raise Refused(f"NAME must be free but {name!r} is reserved.")
 
 
-def files_of(name: str) -> dict[Path, str]:
+def files_of(name: str, kernel: bool) -> dict[Path, str]:
     """Path below the root -> text."""
     made = {}
-    for template in sorted(TEMPLATES.rglob("*.in")):
-        path = template.relative_to(TEMPLATES).as_posix().removesuffix(".in")
-        made[ROOT / path.replace("@op@", name)] = template.read_text().replace("@op@", name)
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    for templates in (TEMPLATES, KERNEL_TEMPLATES) if kernel else (TEMPLATES,):
+        for template in sorted(templates.rglob("*.in")):
+            path = template.relative_to(templates).as_posix().removesuffix(".in")
+            text = template.read_text().replace("@op@", name).replace("@Op@", camel)
+            made[ROOT / path.replace("@op@", name)] = text
     return made
 
 
@@ -73,6 +79,14 @@ def cmake(text: str, name: str) -> str:
     """One line, after the last operator's."""
     last = list(re.finditer(r"^npu_rope_add_op\((?:[^)]*)\)\n", text, re.MULTILINE))[-1]
     return text[: last.end()] + f"npu_rope_add_op({name} HOST {name}_check CPU {name})\n" + text[last.end() :]
+
+
+def cmake_kernel(text: str, name: str) -> str:
+    """What the kernel adds, after the operator's line."""
+    line = f"npu_rope_add_op({name} HOST {name}_check CPU {name})\n"
+    added = f"npu_rope_add_kernel({name} SOC ascend910b ARGUMENTS X OUT COLUMNS\n  float,float)\n"
+    added += f"npu_rope_add_cann_op({name} HOST {name}_check {name}_tiling)\n"
+    return text.replace(line, line + added)
 
 
 def package(text: str, name: str) -> str:
@@ -105,15 +119,17 @@ EDITS = {
 }
 
 
-def make(name: str) -> list[Path]:
+def make(name: str, kernel: bool) -> list[Path]:
     """Write everything, or nothing where the name is taken."""
     check_name(name)
-    made = files_of(name)
+    made = files_of(name, kernel)
     for path in made:
         if path.exists():
             raise Refused(f"NAME must be free but {path.relative_to(ROOT)} exists.")
     for file, edit in EDITS.items():
         made[ROOT / file] = edit((ROOT / file).read_text(), name)
+    if kernel:
+        made[ROOT / "CMakeLists.txt"] = cmake_kernel(made[ROOT / "CMakeLists.txt"], name)
     for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -124,7 +140,8 @@ def tidy(paths: list[Path]) -> None:
     """Line lengths and import order depend on the name's length: let the formatters settle them."""
     python = [str(p) for p in paths if p.suffix == ".py"]
     cpp = [str(p) for p in paths if p.suffix in (".cpp", ".h") and p.is_relative_to(ROOT / "csrc")]
-    cpp += [str(p) for p in paths if p.is_relative_to(ROOT / "op_host")]
+    for folder in ("op_host", "op_kernel"):
+        cpp += [str(p) for p in paths if p.is_relative_to(ROOT / folder)]
     cpp.append(str(ROOT / "include" / "npu_rope.h"))
     beside = str(Path(sys.executable).parent)
     for command in (
@@ -140,9 +157,11 @@ def tidy(paths: list[Path]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("name", metavar="NAME")
-    name = parser.parse_args().name
+    parser.add_argument("--kernel", action="store_true", help="its kernel and CANN definition, too")
+    arguments = parser.parse_args()
+    name = arguments.name
     try:
-        made = make(name)
+        made = make(name, arguments.kernel)
     except Refused as refused:
         print(f"[new_op] {refused}", file=sys.stderr)
         return 2

@@ -241,12 +241,15 @@ struct Machine {
     Span waiting[kPipes] = {};  // a copy's latency, which the trace shows up to the next copy's end
     Totals totals;
 
-    // A reference to an element of UB which the scalar unit took last, and what was there.
+    // A reference to an element of UB, or of GM, which the scalar unit took last, and what was there.
     struct Reference {
-        bool open = false;
+        bool open = false, is_gm = false;
         UbView view;
         Range range;
         uint8_t before[8];
+        GmView gm_view;
+        uintptr_t address = 0;
+        uint64_t bytes = 0;
     } reference;
 
     // The running instruction. What it reads is marked in the shadow when it is over: until then the
@@ -260,6 +263,7 @@ struct Machine {
     void begin_core(int64_t index);
     void mark_reads();
     void settle_reference();
+    void settle_gm_reference();
     void end_core();
     void check_registered_tiling() const;
     void check_event_at_end(Pipe from, Pipe to, int id) const;

@@ -1,5 +1,6 @@
 // Global memory: whose tensor, who wrote, who read, and the scalar unit's cache.
 #include <algorithm>
+#include <cstring>
 
 #include "simulator/src/core.h"
 #include "simulator/src/stretches.h"
@@ -223,6 +224,38 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
         }
         std::fill(writer + begin, writer + end, m.number);
     });
+}
+
+void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, "GlobalTensor()", site);
+    if (const GmTensor* t = require_gm("tensor", address, bytes)) {
+        check_view("tensor", view, *t, address, bytes);
+        m.reference = {};
+        m.reference.open = m.reference.is_gm = true;
+        m.reference.gm_view = view;
+        m.reference.address = address;
+        m.reference.bytes = bytes;
+        std::memcpy(m.reference.before, reinterpret_cast<const void*>(address), bytes);
+    }
+    finish_scalar(cycles_of(Cost::ScalarGm));
+}
+
+// What an output holds before it is written nobody may read: its same value again was written.
+void Machine::settle_gm_reference() {
+    const uintptr_t address = reference.address;
+    const uint64_t bytes = reference.bytes;
+    const GmTensor& t = *find_gm(address, bytes);
+    const auto& page = t.writer[(address - t.base) / kPageBytes];
+    const bool is_new = t.role == Role::Out && !(page && page[(address - t.base) % kPageBytes]);
+    running = true;
+    if (is_new || std::memcmp(reference.before, reinterpret_cast<const void*>(address), bytes)) {
+        npu_sim::writes_gm("tensor", address, bytes, reference.gm_view);
+        npu_sim::write_through_cache(address, bytes);
+    } else {
+        npu_sim::reads_gm("tensor", address, bytes, reference.gm_view);
+    }
+    running = false;
 }
 
 void write_through_cache(uintptr_t address, uint64_t bytes) {

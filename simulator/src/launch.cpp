@@ -502,8 +502,8 @@ void Machine::end_core() {
     check_registered_tiling();
     for (const Buffer& b : buffers)
         if (b.queue >= 0 && b.state != BufferState::Free)
-            broken_at(Rule::Queue04, "kernel end", b.taken,
-                      "the tensor allocated here was not freed (FreeTensor missing).");
+            broken_at(Rule::Queue04, "kernel end", b.taken, "the tensor allocated here was not %s missing).",
+                      b.state == BufferState::Enqueued ? "taken out of its queue (DeQue" : "freed (FreeTensor");
     for (int from = 0; from < kPipes; ++from)
         for (int to = 0; to < kPipes; ++to)
             for (int id = 0; id < kEvents; ++id) check_event_at_end(Pipe(from), Pipe(to), id);

@@ -141,7 +141,10 @@ void scalar_reference(const UbView& view, Range range, Site site) {
     start(Pipe::S, "LocalTensor()", site);
     check_ranges("tensor", view, &range, 1);
     const uint32_t bytes = range.end - range.begin;
-    m.reference = {true, view, range, {}};
+    m.reference = {};
+    m.reference.open = true;
+    m.reference.view = view;
+    m.reference.range = range;
     std::memcpy(m.reference.before, m.ub.get() + range.begin, bytes);
     finish_scalar(cycles_of(Cost::ScalarUb));
 }
@@ -150,6 +153,7 @@ void scalar_reference(const UbView& view, Range range, Site site) {
 void Machine::settle_reference() {
     if (!reference.open) return;
     reference.open = false;
+    if (reference.is_gm) return settle_gm_reference();
     const Range r = reference.range;
     running = true;
     if (std::memcmp(reference.before, ub.get() + r.begin, r.end - r.begin))

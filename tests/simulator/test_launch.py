@@ -125,6 +125,13 @@ def test_scalars_read_and_write_elements_by_reference(compiled):
     assert y[:8].tolist() == [1, 2, 0, 3, 1.5, 24, 0, 1]
 
 
+def test_global_elements_are_read_and_written_by_reference(compiled):
+    y, x = floats(), np.arange(1, 1 + floats().size, dtype=np.float32)
+    compiled("scalars", "global_elements_by_reference").run(In(x), Out(y), workspace_bytes=64)
+    assert y[:10].tolist() == [*(2 * x[:8]).tolist(), 64, 1]
+    assert y[10:11].view(np.float16).tolist() == [3, 0]
+
+
 # ---- switches --------------------------------------------------------------------------------------------
 
 

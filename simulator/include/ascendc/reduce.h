@@ -389,5 +389,20 @@ inline int64_t GetReduceRepeatSumSpr(NPU_SIM_SITE) {
     return int64_t(npu_sim::sum_register("GetReduceRepeatSumSpr", site));
 }
 inline int64_t GetAccVal(NPU_SIM_SITE) { return int64_t(npu_sim::sum_register("GetAccVal", site)); }
+// The sum itself, of the type it was taken in.
+template <class T>
+T GetReduceRepeatSumSpr(NPU_SIM_SITE) {
+    const uint64_t bits = npu_sim::sum_register("GetReduceRepeatSumSpr", site);
+    T sum;
+    std::memcpy(&sum, &bits, sizeof sum);
+    return sum;
+}
+template <class T>
+T GetAccVal(NPU_SIM_SITE) {
+    const uint64_t bits = npu_sim::sum_register("GetAccVal", site);
+    T sum;
+    std::memcpy(&sum, &bits, sizeof sum);
+    return sum;
+}
 
 }  // namespace AscendC

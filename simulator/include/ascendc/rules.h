@@ -34,8 +34,9 @@ namespace npu_sim {
     NPU_SIM_RULE(Repeat01, "SIM-REPEAT-01", "repeatTime is 0 .. 255 (1 .. on Ascend310P)", "repeat forms")             \
     NPU_SIM_RULE(Stride01, "SIM-STRIDE-01", "strides fit their fields", "repeat params")                               \
     NPU_SIM_RULE(Stride02, "SIM-STRIDE-02", "the destination's block stride is not 0", "repeat forms")                 \
-    NPU_SIM_RULE(Mask01, "SIM-MASK-01", "a mask names 1 .. 256 bytes / widest element lanes", "mask checks")           \
-    NPU_SIM_RULE(Mask02, "SIM-MASK-02", "a bit mask names no lane beyond the repeat", "mask checks")                   \
+    NPU_SIM_RULE(Mask01, "SIM-MASK-01",                                                                                \
+                 "a mask names at most 256 bytes / widest element lanes (on Ascend310P: and one)", "mask checks")      \
+    NPU_SIM_RULE(Mask02, "SIM-MASK-02", "a bit mask of a 64-bit type names no lane beyond its 32", "mask checks")      \
     NPU_SIM_RULE(Mask03, "SIM-MASK-03", "mask mode and mask register are back to normal when relied on or at exit",    \
                  "SetVectorMask")                                                                                      \
     NPU_SIM_RULE(Overlap01, "SIM-OVERLAP-01", "destination and source are the same memory or apart",                   \

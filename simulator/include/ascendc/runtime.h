@@ -58,6 +58,8 @@ NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t byte
 // An instruction of its own: the scalar unit takes a reference to an element of UB. If its bytes differ when
 // the next instruction starts it was written, else read.
 NPU_SIM_API void scalar_reference(const UbView& view, Range range, Site site);
+// The same of an element of GM, which is written into the scalar unit's cache.
+NPU_SIM_API void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site);
 // These bytes, just written, hold nothing a kernel may rely on (a copy's filler).
 NPU_SIM_API void poison(const Range& range);
 

@@ -28,7 +28,7 @@ public:
     uint32_t GetSize() const { return view_.bytes / sizeof(T); }
     uint32_t GetLength() const { return view_.bytes; }
     void SetSize(uint32_t elements) { view_.bytes = elements * uint32_t(sizeof(T)); }
-    TPosition GetPosition() const { return position_; }
+    int32_t GetPosition() const { return int32_t(position_); }
     uint64_t GetPhyAddr() const { return view_.addr; }
     uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + uint64_t(offset) * sizeof(T); }
 
@@ -101,9 +101,11 @@ public:
         npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
         return value;
     }
-    T operator()(uint64_t offset, NPU_SIM_SITE) const {
+    // A reference, as LocalTensor's.
+    T& operator()(uint64_t offset, NPU_SIM_SITE) const {
         static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "GlobalTensor(): Ascend310P does not have it");
-        return GetValue(offset, site);
+        npu_sim::gm_reference(uintptr_t(address_ + offset), sizeof(T), view_, site);
+        return address_[offset];
     }
     // Into the scalar unit's cache: DataCacheCleanAndInvalid takes it to GM.
     void SetValue(uint64_t offset, T value, NPU_SIM_SITE) const {

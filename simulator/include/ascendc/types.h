@@ -106,6 +106,9 @@ inline constexpr bool kIsBfloat16<bfloat16_t> = true;
 
 enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_FIX, PIPE_ALL };
 
+// The compiler's own type of an event's number.
+enum event_t : int32_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
+
 namespace AscendC {
 
 enum class TPosition : uint8_t { GM, A1, A2, B1, B2, C1, C2, CO1, CO2, VECIN, VECOUT, VECCALC, MAX };
@@ -126,8 +129,7 @@ enum class HardEvent : uint8_t {
     MTE3_MTE2
 };
 using TEventID = int8_t;
-constexpr int32_t EVENT_ID0 = 0, EVENT_ID1 = 1, EVENT_ID2 = 2, EVENT_ID3 = 3, EVENT_ID4 = 4, EVENT_ID5 = 5,
-                  EVENT_ID6 = 6, EVENT_ID7 = 7;
+using ::EVENT_ID0, ::EVENT_ID1, ::EVENT_ID2, ::EVENT_ID3, ::EVENT_ID4, ::EVENT_ID5, ::EVENT_ID6, ::EVENT_ID7;
 
 enum class RoundMode : uint8_t {
     CAST_NONE,

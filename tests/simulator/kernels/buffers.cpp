@@ -63,7 +63,7 @@ KERNEL(one_buffer_more_than_a_pipe_holds) {
     TQue<TPosition::VECIN, 1> q;
     TBuf<> buffer;
     pipe.InitBuffer(q, 64, 32);
-    pipe.InitBuffer(buffer, 32);  // breaks SIM-BUFFER-03: more than 64 buffers
+    pipe.InitBuffer(buffer, 32);  // breaks SIM-BUFFER-03: at most 64 buffers but got one more
 }
 
 KERNEL(one_pipe) {

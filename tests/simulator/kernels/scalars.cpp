@@ -99,3 +99,39 @@ KERNEL(scalars_of_all_sorts) {
     order<HardEvent::S_MTE3>();
     DataCopy(global<float>(y), t, 8);
 }
+
+// x[0, 8) twice into y, by reference; y[8] what the register holds, y[9] whether types are CANN's.
+KERNEL(global_elements_by_reference) {
+    Ub ub(1024);
+    GlobalTensor<float> in = global<float>(x), out = global<float>(y);
+    GlobalTensor<half> halves = global<half>(y);
+    for (uint64_t i = 0; i < 8; ++i) out(i) = in(i) * 2.0f;
+    out(0) += 0.0f;
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    Duplicate(t, 0.5f, 64);
+    PipeBarrier<PIPE_V>();
+    ReduceSum(ub.at<float>(512, 8), t, ub.at<float>(768, 8), 64);
+    out(8) = GetAccVal<float>() + GetReduceRepeatSumSpr<float>();
+    const int32_t position = t.GetPosition();
+    event_t event = static_cast<event_t>(GetTPipePtr()->FetchEventID(HardEvent::V_S));
+    SetFlag<HardEvent::V_S>(event);
+    WaitFlag<HardEvent::V_S>(event);
+    out(9) = float(position == int32_t(TPosition::VECCALC));
+    halves(20) = half(3.0f);
+    halves(21) = half(0.0f);
+    DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(out);  // keeps SIM-GM-02
+}
+
+KERNEL(global_element_by_reference_left_in_the_cache) {
+    global<half>(y)(3) = half(5.0f);  // breaks SIM-GM-02: what this wrote to GM is still in the scalar cache
+}
+
+KERNEL(global_reference_beyond_the_tensor) {
+    GlobalTensor<float> out;
+    out.SetGlobalBuffer((__gm__ float*)y, 8);
+    out(8) = 1.0f;  // breaks SIM-BOUNDS-05: touches bytes [32, 36)
+}
+
+KERNEL(input_written_by_reference) {
+    global<float>(x)(0) = 3.0f;  // breaks SIM-GM-01: which is an input
+}

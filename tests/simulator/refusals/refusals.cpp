@@ -135,7 +135,7 @@ void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float>
 
 void sine() { Sin(ub<float>(), ub<float>()); }  // not on any: was not declared in this scope
 void element_written(LocalTensor<float> t) { t(0) = 1.0f; }
-void element_of_gm_written() { gm<float>()(0) = 1.0f; }  // not on any
+void element_of_gm_written() { gm<int32_t>()(0) = 1; }  // not on ascend310p: Ascend310P does not have it
 void other_block() { (void)GetSubBlockIdx(); }
 
 // ---- tiling ------------------------------------------------------------------------------------------
