@@ -82,6 +82,19 @@ def check_in_place_gives_back_the_same_tensor():
     assert torch.sigmoid(y, out=y) is y
 
 
+def check_a_kernel_gives_back_its_arguments_and_views_of_them():
+    aten, y, out = torch.ops.aten, numbers(4, 3).npu(), torch.empty(0, device="npu")
+    expected = y.exp().cpu()
+    assert fallback.HostKernel(aten.exp_.default)(y) is y
+    assert fallback.HostKernel(aten.sigmoid.out)(y, out=out) is out
+    turned = fallback.HostKernel(aten.slice.Tensor)(y, 1, 1, 3)
+    turned.zero_()
+    expected[:, 1:3].zero_()
+    same(y, expected)
+    parts = fallback.HostKernel(aten.split.Tensor)(y, 2)
+    assert [part.data_ptr() for part in parts] == [y.data_ptr(), y[2].data_ptr()]
+
+
 def check_out_is_filled_and_resized():
     x = numbers(3, 4)
     y = x.npu()
