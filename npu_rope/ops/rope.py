@@ -42,8 +42,10 @@ def rope(
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16
             or float64. Any strides; a non-unit last stride costs a copy.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; negative ones too. In the
-            modes with sections a token has four: ``[4,S]``, ggml's flat ``[4*S]``, ``[4,B,S]``, or the
-            first three, ``[3,S]`` or ``[3,B,S]``.
+            modes with sections a token has four, (time, height, width, extra) as ggml has them:
+            ``[4,S]``, ggml's flat ``[4*S]``, ``[4,B,S]``, or the first three, ``[3,S]`` or ``[3,B,S]``.
+            A B of 1 serves all batches. (transformers' four planes are (text, time, height, width):
+            pass ``position_ids[-3:]``.)
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else

@@ -41,7 +41,8 @@ def rope_set_rows(
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
             float64. Any strides; a non-unit last stride costs a copy.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
-            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``.
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as of :func:`npu_rope.rope`.
+            A B of 1 serves all batches.
         rows: ``[B,S]``, or ``[S]`` where B is 1; int32 or int64. Each is a row of the cache, no two
             the same; or -1: that token is skipped.
         cache: ``[R,N,D]``, x's dtype, or float16 or bfloat16 for float32 x; unit last stride, sharing

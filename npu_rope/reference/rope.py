@@ -172,7 +172,7 @@ def rope(
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``, float32, float16, bfloat16 (ml_dtypes) or float64.
         positions: ``[S]`` or ``[B,S]``, int32 or int64; in the modes mrope, vision and imrope ``[4,S]``,
-            its flat form ``[4*S]``, ``[3,S]``, ``[3,B,S]`` or ``[4,B,S]``.
+            its flat form ``[4*S]``, ``[3,S]``, ``[3,B,S]`` or ``[4,B,S]``. A B of 1 serves all batches.
         params: the attributes.
         freq_factors: ``[>= pairs]`` float32, or None.
         forward: False rotates back (the gradient).
