@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import ANGLE_POLICIES, MAX_FREQUENCY, RopeMode, RopeParams
+from npu_rope.params import MAX_FREQUENCY, Angle, RopeMode, RopeParams, angle_policy
 from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_memory
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -122,9 +122,9 @@ def rope_set_rows_tensors(x: T, positions: T, rows: T, freq_factors: T | None, c
     return RopeTensors("rope_set_rows", {"x": x}, positions, freq_factors, {"cache": cache}, rows)
 
 
-def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: str) -> None:
+def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: Angle) -> None:
     """Every rule that needs neither an element's value nor an address."""
-    check_angle(angle, op=t.op)
+    angle_policy(t.op, angle)
     like = None
     for name, x in t.xs.items():
         check_x(x, params, unit_stride=name in t.in_place, op=t.op, name=name, like=like)
@@ -171,12 +171,6 @@ def _check_apart(t: RopeTensors[StridedView], name: str, own: str, others: Mappi
 
 
 # ---- one tensor each ---------------------------------------------------------------------------------
-
-
-def check_angle(angle: str, *, op: str = "rope") -> None:
-    """One of the angle policies."""
-    if angle not in ANGLE_POLICIES:
-        raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
 
 
 def check_x(

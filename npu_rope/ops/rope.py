@@ -16,7 +16,7 @@ from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
 from npu_rope.optional_torch import torch
-from npu_rope.params import AnglePolicy, RopeParams
+from npu_rope.params import Angle, RopeParams, flag
 
 _OUT_HAS_NO_GRADIENT = "out must be None or x itself where a gradient is needed but got another tensor."
 
@@ -30,7 +30,7 @@ def rope(
     backend: str | None = None,
     out: Any = None,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> Any:
     """Rotary position embedding (``specs/ggml_rope_acltensor.txt``).
 
@@ -51,9 +51,9 @@ def rope(
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by x's device.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
-        forward: False turns by minus the angle.
-        angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``
-            (numerics in docs/ops/rope.md).
+        forward: True or False; False turns by minus the angle.
+        angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``,
+            or their numbers 0, 1 and 2 (numerics in docs/ops/rope.md).
 
     Returns:
         x's type, shape and dtype; ``out`` where it was given.
@@ -69,6 +69,8 @@ def rope(
            [-0.301,  0.99 ,  1.382,  1.01 ],
            [-1.325,  0.98 ,  0.493,  1.02 ]], dtype=float32)
     """
+    if forward is not True and forward is not False:
+        forward = flag("rope", "forward", forward)
     if isinstance(x, _Tensor):
         chosen = backend or backends.default_backend
         if chosen is None or chosen == x.device.type:
@@ -91,7 +93,7 @@ def rope_(
     *,
     backend: str | None = None,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> Any:
     """:func:`rope` in place: x is overwritten and returned. Its last stride must be 1.
 
@@ -107,7 +109,7 @@ def rope_(
 
 
 def _rope_torch(
-    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: Angle
 ) -> Any:
     try:
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
@@ -129,7 +131,7 @@ def _rope_torch(
 
 
 def _rope_packed(
-    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: Angle
 ) -> Any:
     """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
     try:

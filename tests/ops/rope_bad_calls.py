@@ -66,7 +66,7 @@ def through_python(backend, convert):
     def run(call):
         x = convert(call.x)
         out = x if call.out is call.x else convert(call.out)
-        angle = ANGLES.get(call.angle, str(call.angle))
+        angle = ANGLES.get(call.angle, call.angle)
         params = RopeParams(**call.attributes)
         rope(x, convert(call.positions), params, convert(call.factors), backend=backend, out=out, angle=angle)
 
