@@ -46,6 +46,7 @@ class RopeMode(IntEnum):
 
 # A token's positions in the modes with sections: time, height, width, extra.
 AXES = 4
+AXIS_NAMES = ("time", "height", "width", "extra")
 
 
 def angle_policy(op: str, angle: Any) -> AnglePolicy:
