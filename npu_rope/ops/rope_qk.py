@@ -84,7 +84,9 @@ def rope_qk(
         chosen = backend or backends.default_backend or "cpu"
     calls.require_params("rope_qk", params)
     tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
-    rotated_q, rotated_k = executors.run(chosen, tensors, params, forward, angle)
+    named = gradients.follows_named(tensors)
+    run = gradients.rotate_named if named else executors.run
+    rotated_q, rotated_k = run(chosen, tensors, params, forward, angle)
     return rotated_q, rotated_k
 
 
