@@ -121,7 +121,8 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *                 B, S and N, unit stride in D
  *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones too;
  *                 MROPE, VISION, IMROPE: time, height, width and extra as [4,S], flat [4*S] or
- *                 [4,B,S]; or the first three, [3,S] or [3,B,S], the fourth then being the first
+ *                 [4,B,S]; or the first three, [3,S] or [3,B,S], the fourth then being the first.
+ *                 A B of 1 serves all batches
  *   freq_factors  NULL, or [F] float32, F >= the pairs, positive and finite: pair i's frequency
  *                 is divided by freq_factors[i]
  *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)

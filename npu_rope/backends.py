@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from npu_rope import native, native_sim
 from npu_rope.errors import BackendUnavailable, bad_value
-from npu_rope.params import ANGLE_POLICIES, AnglePolicy, RopeParams
+from npu_rope.params import ANGLE_POLICIES, Angle, RopeParams, angle_policy, flag
 
 # The explicit default, read once: a look at the environment costs as much as a decode-sized call.
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
@@ -161,11 +161,10 @@ def available() -> list[str]:
     return [name for name, b in BACKENDS.items() if not b.same_as and b.missing() is None]
 
 
-def packed_call(params: RopeParams, forward: bool, angle: AnglePolicy, *, op: str = "rope") -> bytes:
+def packed_call(params: RopeParams, forward: bool, angle: Angle, *, op: str = "rope") -> bytes:
     """The attributes as the packed schemas of rope, rope_qk and rope_set_rows read them."""
-    if angle not in ANGLE_POLICIES:
-        raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
-    return bytes(native.PackedCall(native.c_params(params), forward, ANGLE_POLICIES.index(angle)))
+    code = ANGLE_POLICIES.index(angle_policy(op, angle))
+    return bytes(native.PackedCall(native.c_params(params), flag(op, "forward", forward), code))
 
 
 def torch_registration() -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import ANGLE_POLICIES, MAX_FREQUENCY, RopeMode, RopeParams
+from npu_rope.params import MAX_FREQUENCY, Angle, RopeMode, RopeParams, angle_policy
 from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_memory
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -122,9 +122,9 @@ def rope_set_rows_tensors(x: T, positions: T, rows: T, freq_factors: T | None, c
     return RopeTensors("rope_set_rows", {"x": x}, positions, freq_factors, {"cache": cache}, rows)
 
 
-def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: str) -> None:
+def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: Angle) -> None:
     """Every rule that needs neither an element's value nor an address."""
-    check_angle(angle, op=t.op)
+    angle_policy(t.op, angle)
     like = None
     for name, x in t.xs.items():
         check_x(x, params, unit_stride=name in t.in_place, op=t.op, name=name, like=like)
@@ -171,12 +171,6 @@ def _check_apart(t: RopeTensors[StridedView], name: str, own: str, others: Mappi
 
 
 # ---- one tensor each ---------------------------------------------------------------------------------
-
-
-def check_angle(angle: str, *, op: str = "rope") -> None:
-    """One of the angle policies."""
-    if angle not in ANGLE_POLICIES:
-        raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
 
 
 def check_x(
@@ -233,8 +227,9 @@ def check_unit_stride(name: str, t: TensorSpec, *, op: str = "rope") -> None:
 
 
 def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *, op: str = "rope") -> None:
-    """int32 or int64; ``[S]``, or ``[B,S]`` where x has a batch. In the modes with sections four of
-    each or three behind each other: ``[4,S]``, flat ``[4*S]``, ``[3,S]``, ``[4,B,S]`` or ``[3,B,S]``."""
+    """int32 or int64; ``[S]``, or ``[B,S]`` and ``[1,S]`` where x has a batch. In the modes with sections
+    four of each or three behind each other: ``[4,S]``, flat ``[4*S]``, ``[3,S]``, ``[4,B,S]``, ``[3,B,S]``,
+    ``[4,1,S]`` or ``[3,1,S]``."""
     if positions.dtype not in INDEX_DTYPES:
         raise bad_type(op, f"positions must be int32 or int64 but got {positions.dtype}.")
     batch, tokens = x.shape[0] if len(x.shape) == 4 else 0, x.shape[-3]
@@ -243,12 +238,12 @@ def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *,
         allowed = [(4 * tokens,), (4, tokens), (3, tokens)]
         rule = f"[4,S] = [4, {tokens}], [4*S], [3,S]"
         if len(x.shape) == 4:
-            allowed += [(4, batch, tokens), (3, batch, tokens)]
-            rule = f"[4,S] = [4, {tokens}], [4*S], [3,S], [4,B,S] = [4, {batch}, {tokens}] or [3,B,S]"
+            allowed += [(4, batch, tokens), (3, batch, tokens), (4, 1, tokens), (3, 1, tokens)]
+            rule += f", [4,B,S] = [4, {batch}, {tokens}], [3,B,S], [4,1,S] or [3,1,S]"
         rule += f" in mode {params.rope_mode.name.lower()}"
     elif len(x.shape) == 4:
-        allowed = [(tokens,), (batch, tokens)]
-        rule = f"[S] = [{tokens}] or [B, S] = [{batch}, {tokens}]"
+        allowed = [(tokens,), (batch, tokens), (1, tokens)]
+        rule = f"[S] = [{tokens}], [B, S] = [{batch}, {tokens}] or [1, S]"
     else:
         allowed = [(tokens,)]
         rule = f"[S] = [{tokens}]"
@@ -333,6 +328,8 @@ def check_rows(rows: TensorSpec, x: TensorSpec, *, op: str = "rope_set_rows") ->
         raise bad_type(op, f"rows must be int32 or int64 but got {rows.dtype}.")
     batched, tokens = len(x.shape) == 4, x.shape[-3]
     rule = f"[B, S] = [{x.shape[0]}, {tokens}]" if batched else f"[S] = [{tokens}]"
+    if batched and x.shape[0] == 1:
+        rule += f" or [S] = [{tokens}]"
     alone = rows.shape == (tokens,) and (not batched or x.shape[0] == 1)
     if not alone and not (batched and rows.shape == (x.shape[0], tokens)):
         raise bad_value(op, f"rows must have shape {rule} but got {rows.text()}.")

@@ -18,6 +18,7 @@ from npu_rope.errors import bad_type, bad_value
 
 AnglePolicy = Literal["exact", "f32", "ggml"]
 ANGLE_POLICIES: tuple[AnglePolicy, ...] = get_args(AnglePolicy)
+Angle = AnglePolicy | Literal[0, 1, 2]  # a policy's name, or its number in C and in the schemas
 
 # Radians per position beyond which the fractional turn of a far position loses its accuracy.
 MAX_FREQUENCY = 1e9
@@ -45,6 +46,34 @@ class RopeMode(IntEnum):
 
 # A token's positions in the modes with sections: time, height, width, extra.
 AXES = 4
+AXIS_NAMES = ("time", "height", "width", "extra")
+
+
+def angle_policy(op: str, angle: Any) -> AnglePolicy:
+    """The policy of that name or number.
+
+    Raises:
+        ValueError: there is none.
+    """
+    for code, policy in enumerate(ANGLE_POLICIES):
+        if isinstance(angle, str):
+            if angle == policy:
+                return policy
+        elif isinstance(angle, (int, np.integer)) and not isinstance(angle, bool) and angle == code:
+            return policy
+    raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle!r}.")
+
+
+def flag(op: str, name: str, value: Any) -> bool:
+    """A bool, NumPy's included.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    told = repr(value) if value is None or isinstance(value, (int, float, str)) else type(value).__name__
+    raise bad_type(op, f"{name} must be True or False but got {told}.")
 
 
 def _integer(name: str, value: Any) -> int:
@@ -268,11 +297,11 @@ class RopeParams:
         low = max(0.0, float(math.floor(dim(self.beta_fast))))
         return low, min(self.n_dims - 1.0, float(math.ceil(dim(self.beta_slow))))
 
-    def mscale(self, policy: AnglePolicy = "exact") -> float:
+    def mscale(self, policy: Angle = "exact") -> float:
         """What cos and sin are multiplied by: ``attn_factor``, and with YaRN on also
         ``1 + 0.1*ln(1/freq_scale)`` (section 5). In float32 for policy ``ggml``.
         """
-        if policy != "ggml":
+        if angle_policy("rope", policy) != "ggml":
             yarn = 1.0 + 0.1 * math.log(1.0 / self.freq_scale) if self.ext_factor != 0 else 1.0
             return self.attn_factor * yarn
         f = np.float32
@@ -282,7 +311,7 @@ class RopeParams:
         return float(scale)
 
     def frequencies(
-        self, policy: AnglePolicy = "exact", freq_factors: npt.ArrayLike | None = None
+        self, policy: Angle = "exact", freq_factors: npt.ArrayLike | None = None
     ) -> npt.NDArray[Any]:
         """Radians per position of each pair, frequency scaling and YaRN folded in (section 5).
 
@@ -298,8 +327,7 @@ class RopeParams:
         Raises:
             ValueError: the policy is unknown, or factors are too few, not positive or not finite.
         """
-        if policy not in ANGLE_POLICIES:
-            raise bad_value("rope", f"angle must be exact, f32 or ggml but got {policy}.")
+        policy = angle_policy("rope", policy)
         if policy == "ggml":
             from npu_rope.reference.rope import ggml_angles
 

@@ -245,7 +245,8 @@ private:
 
     Check place_positions(const npu_rope_tensor& t) {
         bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});
-        if (!has_shape(t, {s_.S}) && !by_batch) return wrong_shape("positions", t, batched);
+        bool for_all = batched && has_shape(t, {1, s_.S});
+        if (!has_shape(t, {s_.S}) && !by_batch && !for_all) return wrong_positions(t, batched);
         if (Check c = check_memory("positions", t); !c.ok()) return c;
         s_.pos_stride[0] = by_batch && s_.B > 1 ? t.stride[0] : 0;
         s_.pos_stride[1] = s_.S > 1 ? t.stride[t.ndim - 1] : 0;
@@ -258,7 +259,8 @@ private:
         bool flat = has_shape(t, {4 * s_.S});
         bool by_token = has_shape(t, {4, s_.S}) || has_shape(t, {3, s_.S});
         bool by_batch = batched && (has_shape(t, {4, s_.B, s_.S}) || has_shape(t, {3, s_.B, s_.S}));
-        if (!flat && !by_token && !by_batch) {
+        bool for_all = batched && (has_shape(t, {4, 1, s_.S}) || has_shape(t, {3, 1, s_.S}));
+        if (!flat && !by_token && !by_batch && !for_all) {
             auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
             std::string got = got_shape(t);
             if (!batched)
@@ -266,8 +268,8 @@ private:
                                  "positions must have shape [4,S] = [4, %lld], [4*S], [3,S] in mode %s but got %s.", S,
                                  mode_name(p_.mode), got.c_str());
             return bad_value(op_,
-                             "positions must have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld] or "
-                             "[3,B,S] in mode %s but got %s.",
+                             "positions must have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld], "
+                             "[3,B,S], [4,1,S] or [3,1,S] in mode %s but got %s.",
                              S, B, S, mode_name(p_.mode), got.c_str());
         }
         if (Check c = check_memory("positions", t); !c.ok()) return c;
@@ -278,12 +280,12 @@ private:
         return {};
     }
 
-    Check wrong_shape(const char* name, const npu_rope_tensor& t, bool batched) {
+    Check wrong_positions(const npu_rope_tensor& t, bool batched) {
         auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
         std::string got = got_shape(t);
-        if (!batched) return bad_value(op_, "%s must have shape [S] = [%lld] but got %s.", name, S, got.c_str());
-        return bad_value(op_, "%s must have shape [S] = [%lld] or [B, S] = [%lld, %lld] but got %s.", name, S, B, S,
-                         got.c_str());
+        if (!batched) return bad_value(op_, "positions must have shape [S] = [%lld] but got %s.", S, got.c_str());
+        return bad_value(op_, "positions must have shape [S] = [%lld], [B, S] = [%lld, %lld] or [1, S] but got %s.", S,
+                         B, S, got.c_str());
     }
 
     Check check_freq_factors(const npu_rope_tensor& t) {
@@ -359,6 +361,9 @@ private:
             auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
             if (!batched)
                 return bad_value(op_, "rows must have shape [S] = [%lld] but got %s.", S, got_shape(t).c_str());
+            if (B == 1)
+                return bad_value(op_, "rows must have shape [B, S] = [1, %lld] or [S] = [%lld] but got %s.", S, S,
+                                 got_shape(t).c_str());
             return bad_value(op_, "rows must have shape [B, S] = [%lld, %lld] but got %s.", B, S, got_shape(t).c_str());
         }
         if (Check c = check_memory("rows", t); !c.ok()) return c;

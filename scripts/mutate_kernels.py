@@ -114,7 +114,8 @@ VECTOR_CALL = re.compile(
     r"\b(?:AscendC::)?(Add|Sub|Mul|Div|Adds|Muls|Maxs|Mins|Axpy|MulAddDst|FusedMulAdd|And|Or|ShiftLeft|ShiftRight|"
     r"Cast|Gather|GatherMask|Brcb|Duplicate|CreateVecIndex|DataCopy|DataCopyPad|Copy)(?:<[^;(){}]*>)?\("
 )
-OTHER_COMPARISON = {" < ": " <= ", " > ": " >= ", " == ": " != ", " != ": " == ", " <= ": " < "}
+OTHER_COMPARISON = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > "}
+OTHER_COMPARISON |= {" == ": " != ", " != ": " == "}
 ROUNDS = {
     "CAST_RINT": ("CAST_TRUNC", "CAST_CEIL"),
     "CAST_FLOOR": ("CAST_CEIL", "CAST_RINT"),
@@ -196,18 +197,15 @@ def _names_swapped(code: str, make) -> Iterator[Mutant]:
 
 
 def _operators(code: str, make) -> Iterator[Mutant]:
-    for m in re.finditer(r"(?:if|while|for)\s*\(", code):
-        end = closing(code, m.end() - 1)
-        condition = code[m.end() : end]
-        for op, new in (
-            (" < ", " <= "),
-            (" > ", " >= "),
-            (" == ", " != "),
-            (" != ", " == "),
-            (" <= ", " < "),
-        ):
-            for hit in re.finditer(re.escape(op), condition):
-                yield make("comparison", m.end() + hit.start(), m.end() + hit.end(), new)
+    conditions = [(m.end(), closing(code, m.end() - 1)) for m in re.finditer(r"(?:if|while|for)\s*\(", code)]
+    conditions += [m.span(1) for m in re.finditer(r" = ([^;{}?]+) \? ", code)]
+    lesser = r"([\w.>-]+) [<>]=? ([\w.>-]+) \? \1 : \2"  # either of two, which at equality are the same
+    same = {i for m in re.finditer(lesser, code) for i in range(*m.span())}
+    for begin, end in conditions:
+        for op, new in OTHER_COMPARISON.items():
+            for hit in re.finditer(re.escape(op), code[begin:end]):
+                if begin + hit.start() not in same:
+                    yield make("comparison", begin + hit.start(), begin + hit.end(), new)
     for m in re.finditer(r"\? ([\w.()>-]+) : ([\w.()>-]+);", code):
         yield make("choice swapped", m.start(1), m.end(2), f"{m.group(2)} : {m.group(1)}")
 

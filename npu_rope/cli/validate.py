@@ -54,7 +54,9 @@ def validate(
             "--filter", "-p", help="Only cases whose name contains this text, or matches it as a regex."
         ),
     ] = "",
-    op: Annotated[str, typer.Option("--op", "-o", help="ROPE, ROPE_BACK, or a whole case string.")] = "",
+    op: Annotated[
+        str, typer.Option("--op", "-o", help="ROPE, ROPE_BACK, ROPE_SET_ROWS, or a whole case string.")
+    ] = "",
     backend: Annotated[
         list[str] | None,
         typer.Option(

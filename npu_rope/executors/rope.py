@@ -40,7 +40,7 @@ from npu_rope.executors.tensors import (
     view_of,
 )
 from npu_rope.optional_torch import torch
-from npu_rope.params import ANGLE_POLICIES, AnglePolicy, RopeParams
+from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
 from npu_rope.reference import rope as rope_reference
 from npu_rope.reference import rope_qk as rope_qk_reference
 from npu_rope.reference import rope_set_rows as rope_set_rows_reference
@@ -281,7 +281,7 @@ EXECUTORS: Mapping[str, Callable[[Tensors, Attributes], Results]] = {
 }
 
 
-def run(backend: str, t: Tensors, params: RopeParams, forward: bool, angle: AnglePolicy) -> Results:
+def run(backend: str, t: Tensors, params: RopeParams, forward: bool, angle: Angle) -> Results:
     """A call of rope, rope_qk or rope_set_rows on the backend of that name.
 
     Raises:
@@ -291,4 +291,4 @@ def run(backend: str, t: Tensors, params: RopeParams, forward: bool, angle: Angl
     backends.find(backend, op=t.op).require()
     if backend not in EXECUTORS:
         raise BackendUnavailable(backend, f"it does not have {t.op}", f"Use one of: {', '.join(EXECUTORS)}.")
-    return EXECUTORS[backend](t, Attributes(params, forward, angle))
+    return EXECUTORS[backend](t, Attributes(params, forward, angle_policy(t.op, angle)))

@@ -17,7 +17,7 @@ from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import spec_of_tensor
 from npu_rope.ops.gradients import trace_write
 from npu_rope.optional_torch import torch
-from npu_rope.params import ANGLE_POLICIES, AnglePolicy, RopeParams
+from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
 
 # The attributes of every schema, behind its tensors.
 ATTRIBUTES = (
@@ -33,31 +33,29 @@ def require_params(op: str, params: Any) -> None:
         raise bad_type(op, f"params must be a RopeParams but got {type(params).__name__}.")
 
 
-def attributes_of(op: str, params: RopeParams, forward: bool, angle: AnglePolicy) -> dict[str, Any]:
+def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> dict[str, Any]:
     """The attributes by their names in a schema."""
     require_params(op, params)
-    if angle not in ANGLE_POLICIES:
-        raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle}.")
-    return executors.Attributes(params, forward, angle).as_schema()
+    return executors.Attributes(params, forward, angle_policy(op, angle)).as_schema()
 
 
 def params_of(op: str, attributes: dict[str, Any]) -> tuple[RopeParams, bool, AnglePolicy]:
     """What :func:`attributes_of` was made from."""
     attributes = dict(attributes)
     forward = attributes.pop("forward", True)
-    code = attributes.pop("angle", 0)
-    if not 0 <= code < len(ANGLE_POLICIES):
-        raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {code}.")
-    return RopeParams(**attributes), forward, ANGLE_POLICIES[code]
+    policy = angle_policy(op, attributes.pop("angle", 0))
+    return RopeParams(**attributes), forward, policy
 
 
-def packed_of(op: str, params: RopeParams, forward: bool, angle: AnglePolicy) -> Any:
+def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
     """The attributes as one uint8 tensor, kept with params: unpacking thirteen attributes would be
     most of the cost of a decode-sized call."""
+    require_params(op, params)
+    angle = angle_policy(op, angle)
     try:
         return params.__dict__["_packed"][forward, angle]
-    except (KeyError, AttributeError):
-        require_params(op, params)
+    except KeyError:
+        pass
     call = backends.packed_call(params, forward, angle, op=op)
     packed = torch.frombuffer(bytearray(call), dtype=torch.uint8)
     params.__dict__.setdefault("_packed", {})[forward, angle] = packed
@@ -92,7 +90,7 @@ def check_devices(t: RopeTensors[Any]) -> None:
             )
 
 
-def check_tensors(t: RopeTensors[Any], params: RopeParams, angle: str) -> None:
+def check_tensors(t: RopeTensors[Any], params: RopeParams, angle: Angle) -> None:
     """Every rule that needs neither an element's value nor an address."""
     check_devices(t)
     check_call(t.map(spec_of_tensor), params, angle)
@@ -115,7 +113,7 @@ def check_packed(t: RopeTensors[Any]) -> None:
         check_out(out, x, op=t.op, name=name, x_name=x_name)
 
 
-def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: str) -> Exception:
+def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) -> Exception:
     """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
     require_params(t.op, params)
     try:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from npu_rope.checks import RopeTensors
+from npu_rope.executors import rope as executors
 from npu_rope.optional_torch import torch
+from npu_rope.params import Angle, RopeParams
 
 
 def turned(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:
@@ -183,6 +185,58 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
     return Rotation, RotatedInPlace
 
 
+# ---- on a backend that was named -------------------------------------------------------------------
+
+
+def follows_named(t: RopeTensors[Any]) -> bool:
+    """A gradient follows a call of torch tensors into new ones, outside torch.func."""
+    if not isinstance(t.first[1], _Tensor) or t.outs or not torch.is_grad_enabled():
+        return False
+    followed = any(isinstance(x, _Tensor) and x.requires_grad for x in t.xs.values())
+    return followed and torch._C._functorch.peek_interpreter_stack() is None
+
+
+def rotate_named(
+    backend: str, t: RopeTensors[Any], params: RopeParams, forward: bool, angle: Angle
+) -> tuple[Any, ...]:
+    """rope or rope_qk on the backend of that name, its gradient on the same."""
+
+    def run(xs: Sequence[Any], positions: Any, freq_factors: Any, forward: bool) -> tuple[Any, ...]:
+        named = t.xs if len(xs) == len(t.xs) else list(t.xs)[:1]  # one gradient of two: rope has the same
+        op = t.op if len(xs) == len(t.xs) else "rope"
+        given = RopeTensors(op, dict(zip(named, xs, strict=True)), positions, freq_factors)
+        return executors.run(backend, given, params, forward, angle)
+
+    ys: tuple[Any, ...] = _RotationNamed.apply(*t.xs.values(), t.positions, t.freq_factors, run, forward)
+    return ys
+
+
+def _make_named_function() -> Any:
+    class RotationNamed(torch.autograd.Function):  # type: ignore[misc]
+        """apply(*xs, positions, freq_factors, run, forward)."""
+
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
+            *xs, positions, freq_factors, ctx.run, ctx.is_forward = arguments
+            ys: tuple[Any, ...] = ctx.run(xs, positions, freq_factors, ctx.is_forward)
+            ctx.save_for_backward(positions, freq_factors)
+            ctx.set_materialize_grads(False)
+            needed = ctx.needs_input_grad
+            ctx.mark_non_differentiable(*[y for y, is_one in zip(ys, needed, strict=False) if not is_one])
+            return ys
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+            given = [g for g in gradients if g is not None]
+            back: Any = ()
+            if given:
+                back = RotationNamed.apply(*given, *ctx.saved_tensors, ctx.run, not ctx.is_forward)
+            turned_back = iter(back)
+            return *(None if g is None else next(turned_back) for g in gradients), None, None, None, None
+
+    return RotationNamed
+
+
 # ---- how a write is traced -------------------------------------------------------------------------
 
 
@@ -230,7 +284,9 @@ def becomes(functional_operator: Callable[[], Any], *names: str) -> Callable[...
     return replace
 
 
+_Tensor: Any = ()  # an instance of nothing
 if torch is not None:
+    _Tensor = torch.Tensor
     _operators = torch.ops.npu_rope
     _below = torch._C._AutoDispatchBelowAutograd
     _all_transforms = torch._C._functorch.get_interpreter_stack
@@ -238,5 +294,6 @@ if torch is not None:
     _increment_version = torch._C._increment_version
     _function, _allowed = _single_level_function()
     _Rotation, _RotatedInPlace = _make_functions(_function)
+    _RotationNamed = _make_named_function()
     _creation_of = torch._C._autograd._get_creation_meta
     _creation_kinds = torch._C._autograd.CreationMeta

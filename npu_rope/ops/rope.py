@@ -16,7 +16,7 @@ from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
 from npu_rope.optional_torch import torch
-from npu_rope.params import AnglePolicy, RopeParams
+from npu_rope.params import Angle, RopeParams, flag
 
 _OUT_HAS_NO_GRADIENT = "out must be None or x itself where a gradient is needed but got another tensor."
 
@@ -30,7 +30,7 @@ def rope(
     backend: str | None = None,
     out: Any = None,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> Any:
     """Rotary position embedding (``specs/ggml_rope_acltensor.txt``).
 
@@ -42,16 +42,18 @@ def rope(
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16
             or float64. Any strides; a non-unit last stride costs a copy.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; negative ones too. In the
-            modes with sections a token has four: ``[4,S]``, ggml's flat ``[4*S]``, ``[4,B,S]``, or the
-            first three, ``[3,S]`` or ``[3,B,S]``.
+            modes with sections a token has four, (time, height, width, extra) as ggml has them:
+            ``[4,S]``, ggml's flat ``[4*S]``, ``[4,B,S]``, or the first three, ``[3,S]`` or ``[3,B,S]``.
+            A B of 1 serves all batches. (transformers' four planes are (text, time, height, width):
+            pass ``position_ids[-3:]``.)
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by x's device.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
-        forward: False turns by minus the angle.
-        angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``
-            (numerics in docs/ops/rope.md).
+        forward: True or False; False turns by minus the angle.
+        angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``,
+            or their numbers 0, 1 and 2 (numerics in docs/ops/rope.md).
 
     Returns:
         x's type, shape and dtype; ``out`` where it was given.
@@ -67,6 +69,8 @@ def rope(
            [-0.301,  0.99 ,  1.382,  1.01 ],
            [-1.325,  0.98 ,  0.493,  1.02 ]], dtype=float32)
     """
+    if forward is not True and forward is not False:
+        forward = flag("rope", "forward", forward)
     if isinstance(x, _Tensor):
         chosen = backend or backends.default_backend
         if chosen is None or chosen == x.device.type:
@@ -78,6 +82,8 @@ def rope(
         chosen = backend or backends.default_backend or "cpu"
     calls.require_params("rope", params)
     tensors = rope_tensors(x, positions, freq_factors, out)
+    if gradients.follows_named(tensors):
+        return gradients.rotate_named(chosen, tensors, params, forward, angle)[0]
     return executors.run(chosen, tensors, params, forward, angle)[0]
 
 
@@ -89,7 +95,7 @@ def rope_(
     *,
     backend: str | None = None,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> Any:
     """:func:`rope` in place: x is overwritten and returned. Its last stride must be 1.
 
@@ -105,7 +111,7 @@ def rope_(
 
 
 def _rope_torch(
-    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: Angle
 ) -> Any:
     try:
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
@@ -127,7 +133,7 @@ def _rope_torch(
 
 
 def _rope_packed(
-    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: AnglePolicy
+    x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: Angle
 ) -> Any:
     """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
     try:

@@ -17,7 +17,7 @@ from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
 from npu_rope.optional_torch import torch
-from npu_rope.params import AnglePolicy, RopeParams
+from npu_rope.params import Angle, RopeParams, flag
 
 _OUT_HAS_NO_GRADIENT = "out must be None or (q, k) where a gradient is needed but got other tensors."
 
@@ -32,7 +32,7 @@ def rope_qk(
     backend: str | None = None,
     out: tuple[Any, Any] | None = None,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> tuple[Any, Any]:
     """Rotary position embedding of queries and keys in one call
     (``specs/ggml_rope_acltensor.txt``): bit for bit what :func:`npu_rope.rope` makes of each.
@@ -43,15 +43,16 @@ def rope_qk(
             stride costs a copy.
         k: ``[B,S,Nk,D]`` or ``[S,Nk,D]``, of q's dtype.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
-            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``.
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as of :func:`npu_rope.rope`.
+            A B of 1 serves all batches.
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by q's device.
         out: where to write: a pair like (q, k), each of unit last stride; each may be q or k itself
             (in place), else shares no memory with anything else here.
-        forward: False turns by minus the angle.
-        angle: ``"exact"``, ``"f32"`` or ``"ggml"`` (numerics in docs/ops/rope.md).
+        forward: True or False; False turns by minus the angle.
+        angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
         The pair (rotated q, rotated k), of q's and k's type, shapes and dtype; ``out``'s where given.
@@ -68,6 +69,8 @@ def rope_qk(
     >>> k[0, 1, 0].round(3)
     array([-1.131,  0.97 , -0.849,  1.03 ], dtype=float32)
     """
+    if forward is not True and forward is not False:
+        forward = flag("rope_qk", "forward", forward)
     if out is not None:
         _require_pair(out)
     if isinstance(q, _Tensor):
@@ -81,7 +84,9 @@ def rope_qk(
         chosen = backend or backends.default_backend or "cpu"
     calls.require_params("rope_qk", params)
     tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
-    rotated_q, rotated_k = executors.run(chosen, tensors, params, forward, angle)
+    named = gradients.follows_named(tensors)
+    run = gradients.rotate_named if named else executors.run
+    rotated_q, rotated_k = run(chosen, tensors, params, forward, angle)
     return rotated_q, rotated_k
 
 
@@ -94,7 +99,7 @@ def rope_qk_(
     *,
     backend: str | None = None,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> tuple[Any, Any]:
     """:func:`rope_qk` in place: q and k are overwritten and returned. Their last strides must be 1.
 
@@ -127,7 +132,7 @@ def _rope_qk_torch(
     freq_factors: Any,
     out: Any,
     forward: bool,
-    angle: AnglePolicy,
+    angle: Angle,
 ) -> tuple[Any, Any]:
     q_out: Any
     k_out: Any
@@ -166,7 +171,7 @@ def _rope_qk_packed(
     q_out: Any,
     k_out: Any,
     forward: bool,
-    angle: AnglePolicy,
+    angle: Angle,
 ) -> tuple[Any, Any]:
     """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
     try:

@@ -17,7 +17,7 @@ from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
 from npu_rope.optional_torch import torch
-from npu_rope.params import AnglePolicy, RopeParams
+from npu_rope.params import Angle, RopeParams, flag
 
 _NO_GRADIENT = "{name} must not need a gradient but got one that does."
 
@@ -32,7 +32,7 @@ def rope_set_rows(
     *,
     backend: str | None = None,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> Any:
     """Rotate tokens and write each into its row of a cache (``specs/ggml_rope_acltensor.txt``, then
     ggml's SET_ROWS): ``cache[rows[b, s]] = rope(x)[b, s]``, rounded to the cache's dtype.
@@ -41,7 +41,8 @@ def rope_set_rows(
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
             float64. Any strides; a non-unit last stride costs a copy.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
-            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``.
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as of :func:`npu_rope.rope`.
+            A B of 1 serves all batches.
         rows: ``[B,S]``, or ``[S]`` where B is 1; int32 or int64. Each is a row of the cache, no two
             the same; or -1: that token is skipped.
         cache: ``[R,N,D]``, x's dtype, or float16 or bfloat16 for float32 x; unit last stride, sharing
@@ -51,8 +52,8 @@ def rope_set_rows(
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by x's device.
-        forward: False turns by minus the angle.
-        angle: ``"exact"``, ``"f32"`` or ``"ggml"`` (numerics in docs/ops/rope.md).
+        forward: True or False; False turns by minus the angle.
+        angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
         The cache.
@@ -70,6 +71,8 @@ def rope_set_rows(
            [ 1.    ,  1.    ],
            [ 0.    ,  0.    ]], dtype=float16)
     """
+    if forward is not True and forward is not False:
+        forward = flag("rope_set_rows", "forward", forward)
     if isinstance(x, _Tensor):
         chosen = backend or backends.default_backend
         if chosen is None or chosen == x.device.type:
@@ -95,7 +98,7 @@ def _set_rows_torch(
     params: RopeParams,
     freq_factors: Any,
     forward: bool,
-    angle: AnglePolicy,
+    angle: Angle,
 ) -> Any:
     try:
         if torch.is_grad_enabled():
@@ -124,7 +127,7 @@ def _set_rows_packed(
     params: RopeParams,
     freq_factors: Any,
     forward: bool,
-    angle: AnglePolicy,
+    angle: Angle,
 ) -> None:
     """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
     try:

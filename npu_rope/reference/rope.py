@@ -25,7 +25,7 @@ from npu_rope.checks import (
     check_row_values,
     rope_tensors,
 )
-from npu_rope.params import AXES, AnglePolicy, RopeParams
+from npu_rope.params import AXES, Angle, AnglePolicy, RopeParams, angle_policy, flag
 
 Array = npt.NDArray[Any]
 
@@ -165,14 +165,14 @@ def rope(
     freq_factors: npt.ArrayLike | None = None,
     *,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> npt.NDArray[np.float64]:
     """Rotate x by its positions; the result in float64, before any rounding to x's dtype.
 
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``, float32, float16, bfloat16 (ml_dtypes) or float64.
         positions: ``[S]`` or ``[B,S]``, int32 or int64; in the modes mrope, vision and imrope ``[4,S]``,
-            its flat form ``[4*S]``, ``[3,S]``, ``[3,B,S]`` or ``[4,B,S]``.
+            its flat form ``[4*S]``, ``[3,S]``, ``[3,B,S]`` or ``[4,B,S]``. A B of 1 serves all batches.
         params: the attributes.
         freq_factors: ``[>= pairs]`` float32, or None.
         forward: False rotates back (the gradient).
@@ -191,7 +191,7 @@ def rope(
     return turned(t.xs["x"], t, params, forward=forward, angle=angle)
 
 
-def check_arrays(t: RopeTensors[Array], params: RopeParams, angle: AnglePolicy) -> None:
+def check_arrays(t: RopeTensors[Array], params: RopeParams, angle: Angle) -> None:
     """Every rule of a call's arrays, those of their values included."""
     check_call(t.map(spec_of), params, angle)
     check_position_values(t.positions, op=t.op)
@@ -203,11 +203,12 @@ def check_arrays(t: RopeTensors[Array], params: RopeParams, angle: AnglePolicy) 
 
 
 def turned(
-    x: Array, t: RopeTensors[Array], params: RopeParams, *, forward: bool, angle: AnglePolicy
+    x: Array, t: RopeTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
 ) -> npt.NDArray[np.float64]:
     """x rotated by the positions of a call that is checked."""
-    planes = position_planes(t.positions, params)
-    c, s = cos_sin(planes, params, t.freq_factors, forward=forward, policy=angle)
+    planes, forward = position_planes(t.positions, params), flag(t.op, "forward", forward)
+    policy = angle_policy(t.op, angle)
+    c, s = cos_sin(planes, params, t.freq_factors, forward=forward, policy=policy)
     return rotate(x, c[..., None, :], s[..., None, :], params)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.checks import rope_qk_tensors
-from npu_rope.params import AnglePolicy, RopeParams
+from npu_rope.params import Angle, RopeParams
 from npu_rope.reference.rope import check_arrays, turned
 
 
@@ -18,7 +18,7 @@ def rope_qk(
     freq_factors: npt.ArrayLike | None = None,
     *,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Rotate q and k by their positions; the results in float64, before any rounding.
 

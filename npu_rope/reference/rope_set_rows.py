@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.checks import rope_set_rows_tensors
-from npu_rope.params import AnglePolicy, RopeParams
+from npu_rope.params import Angle, RopeParams
 from npu_rope.reference.rope import check_arrays, turned
 
 
@@ -22,7 +22,7 @@ def rope_set_rows(
     freq_factors: npt.ArrayLike | None = None,
     *,
     forward: bool = True,
-    angle: AnglePolicy = "exact",
+    angle: Angle = "exact",
 ) -> npt.NDArray[np.float64]:
     """What the cache holds afterwards, in float64, before any rounding to its dtype.
 

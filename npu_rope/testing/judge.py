@@ -34,7 +34,7 @@ import npu_rope
 from npu_rope import backends, native, native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.optional_torch import torch
-from npu_rope.params import AnglePolicy, RopeMode
+from npu_rope.params import AXIS_NAMES, AnglePolicy, RopeMode
 from npu_rope.reference import rope as reference
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import (
@@ -63,6 +63,7 @@ class Worst:
     angle: float
     got: float
     expected: float
+    axis: str = ""  # in the modes with sections: which of the token's positions turns it
 
 
 @dataclass
@@ -324,12 +325,13 @@ def _describe_worst(
 ) -> Worst:
     p = case.params
     positions, angle = token_positions(case, data, *at[:2]), float("nan")
-    position, inside = positions[0], at[3] - p.n_offs
+    position, inside, axis = positions[0], at[3] - p.n_offs, ""
     if 0 <= inside < 2 * p.pairs:
         pair = inside // 2 if p.rope_mode is RopeMode.NORMAL else inside % p.pairs
         position = positions[p.axes()[pair]]
+        axis = AXIS_NAMES[p.axes()[pair]] if p.rope_mode.has_sections else ""
         angle = float(position * p.frequencies("exact", data.freq_factors)[pair])
-    return Worst(at, position, angle, float(got[at]), float(expected[at]))
+    return Worst(at, position, angle, float(got[at]), float(expected[at]), axis)
 
 
 def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:

@@ -287,8 +287,9 @@ def _layout(rng: random.Random, *, written: bool, backwards: bool) -> Layout:
 
 def _position_shapes(mode: RopeMode, batch: int) -> list[str]:
     if not mode.has_sections:
-        return ["[S]", "[B,S]"] if batch else ["[S]"]
-    return ["[4,S]", "[4*S]", "[3,S]"] + (["[4,B,S]", "[3,B,S]", "[3,B,S]"] if batch else [])
+        return ["[S]", "[B,S]", "[1,S]"] if batch else ["[S]"]
+    by_batch = ["[4,B,S]", "[3,B,S]", "[3,B,S]", "[4,1,S]", "[3,1,S]"]
+    return ["[4,S]", "[4*S]", "[3,S]"] + (by_batch if batch else [])
 
 
 def _with_out(rng: random.Random, call: Call, backwards: bool) -> Call:
@@ -340,7 +341,7 @@ def simpler(call: Call) -> Iterator[Call]:
     if call.op != "rope_set_rows":
         plain += [{"out": "new", "out_layouts": ()}, {"dtype": "float32"}]
     if "B" not in call.positions:
-        plain.append({"batch": 1 if call.batch > 1 else 0})
+        plain.append({"batch": 1 if call.batch > 1 or "1" in call.positions else 0})
     for changed in plain:
         if (candidate := replace(call, **changed)) != call:
             yield candidate

@@ -185,8 +185,10 @@ class _Maker:
     def positions(self, limit: int) -> Array:
         call = self.call
         batch, tokens = max(1, call.batch), call.tokens
-        by_batch, planes = "B" in call.positions, 4 if "4" in call.positions else 3
-        shape = [batch, tokens] if by_batch else [tokens]
+        planes = 4 if "4" in call.positions else 3
+        shape = [tokens]
+        if "B" in call.positions or "1" in call.positions:
+            shape = [batch if "B" in call.positions else 1, tokens]
         if call.params.rope_mode.has_sections:
             shape = [planes, *shape]
         values = self.position_values(shape, limit)
@@ -357,7 +359,9 @@ def _reference_problem(call: Call, data: Data, expected: list[_Expected]) -> str
         at = tuple(rng.randrange(n) for n in x.shape)
         planes = reference.position_planes(data.positions, call.params)
         planes = planes if call.params.rope_mode.has_sections else planes[None]
-        positions = [int(plane[at[0], at[1]] if plane.ndim == 2 else plane[at[-3]]) for plane in planes]
+        positions = [
+            int(plane[at[0] % len(plane), at[1]] if plane.ndim == 2 else plane[at[-3]]) for plane in planes
+        ]
         right = spec.element(call.params, x[at[:-1]], positions, data.factors, at[-1], call.forward)
         if call.result_dtype == call.dtype and not abs(float(want.value[at]) - right) <= float(
             want.bound[at]

@@ -358,9 +358,28 @@ def test_what_a_device_refuses_is_listed_under_the_reason_and_no_failure():
     _, _, listed = done.stdout.partition("\nCANN0 refuses ROPE_BACK, but takes it forward: 2 cases\n")
     names = [line.strip() for line in listed.splitlines() if line.startswith("  ROPE_BACK(")]
     assert [re.search(r"ff=\d", name).group() for name in names] == ["ff=0", "ff=1"]
+    last = done.stdout.splitlines()[-1]
+    assert last == "OK: 4 of 4 cases within their bounds; CANN0: 2 of 4 run, 2 refused"
     quiet = invoke(*SMALL, "--ggml-device", "CANN0", "--quiet")
     assert quiet.stdout.count("  ROPE_BACK(") == 1
     assert "and 1 more, which a run without --quiet lists" in quiet.stdout
+
+
+@pytest.mark.peer
+@pytest.mark.usefixtures("stand_ins")
+def test_a_device_that_refuses_everything_is_not_ok():
+    done = invoke("--suite", "ggml", "--filter", r"^ROPE_BACK\(type=f32", "--ggml-device", "CANN0", "--quiet")
+    assert done.exit_code == 0, done.output
+    expected = r"NOT RUN: (\d+) of \1 cases within their bounds; CANN0: 0 of \1 run, \1 refused"
+    assert re.fullmatch(expected, done.stdout.splitlines()[-1])
+    shift = invoke(*SMALL, "--ggml-device", "SHIFT0").stdout.splitlines()[-1]
+    assert shift == "FAIL: 0 of 4 cases within their bounds; SHIFT0: 4 of 4 run, 0 refused"
+
+
+def test_help_names_every_operator():
+    help_ = " ".join(invoke("--help").stdout.replace("│", " ").split())
+    for op in ("ROPE,", "ROPE_BACK,", "ROPE_SET_ROWS,"):
+        assert op in help_
 
 
 @pytest.mark.peer
@@ -373,7 +392,8 @@ def test_where_a_device_fails_is_told_with_a_line_for_either_tool(monkeypatch):
     assert "ggml SHIFT0 vs ggml's angles: 0 of 4 within bounds" in done.stdout
     assert re.search(
         r"  ggml: error \S+, worst element \S+ times its bound at \(b, s, n, d\) = \(0, \d, \d+, \d+\),"
-        r" position \d+, angle \S+: got \S+, expected \S+; NMSE \S+, over test-backend-ops' 1e-07\n",
+        r" position \d+ \((time|height|width|extra)\), angle \S+: got \S+, expected \S+;"
+        r" NMSE \S+, over test-backend-ops' 1e-07\n",
         done.stdout,
     )
     name = "ROPE(type=f32,ne_a=[80,16,2,1],n_dims=80,mode=24,n_ctx=512,"

@@ -88,7 +88,7 @@ SET_ROWS = Operation(
 
 def through_python(backend, convert, call):
     params = RopeParams(**call.attributes)
-    angle = ANGLES.get(call.angle, str(call.angle))
+    angle = ANGLES.get(call.angle, call.angle)
     call.op.python(call.converted(convert), params, backend=backend, angle=angle)
 
 

@@ -66,7 +66,7 @@ def through_python(backend, convert):
     def run(call):
         x = convert(call.x)
         out = x if call.out is call.x else convert(call.out)
-        angle = ANGLES.get(call.angle, str(call.angle))
+        angle = ANGLES.get(call.angle, call.angle)
         params = RopeParams(**call.attributes)
         rope(x, convert(call.positions), params, convert(call.factors), backend=backend, out=out, angle=angle)
 
@@ -157,7 +157,9 @@ MODES = "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrop
 NO_SECTIONS = "sections must name time, height or width in mode"
 F_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
 F_VISION = "freq_factors must have one dimension of at least n_dims = 4 elements but got shape"
-FOUR = "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3] or [3,B,S]"
+FOUR = (
+    "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3], [3,B,S], [4,1,S] or [3,1,S]"
+)
 WHEN = "when ext_factor is not 0"
 
 
@@ -219,7 +221,9 @@ ATTRIBUTES = [
     Bad("mrope-positions", sectioned(S), f"{FOUR} in mode mrope but got [3]."),
     Bad("mrope-positions-2", sectioned(2, S), f"{FOUR} in mode mrope but got [2, 3]."),
     Bad("mrope-positions-flat", sectioned(3 * S), f"{FOUR} in mode mrope but got [9]."),
-    Bad("mrope-positions-batch", sectioned(4, 1, S), f"{FOUR} in mode mrope but got [4, 1, 3]."),
+    Bad("mrope-positions-batch", sectioned(4, 3, S), f"{FOUR} in mode mrope but got [4, 3, 3]."),
+    Bad("mrope-positions-batch-2", sectioned(2, 1, S), f"{FOUR} in mode mrope but got [2, 1, 3]."),
+    Bad("mrope-positions-one-plane", sectioned(1, S), f"{FOUR} in mode mrope but got [1, 3]."),
     Bad("mrope-factors", sectioned(4, S, factors=3), f"{F_SHAPE} [3]."),
     Bad("vision-factors", sectioned(4, S, factors=3, mode=24, n_dims=4), f"{F_VISION} [3]."),
     Bad("mrope-far", far_plane, "positions must be in the int32 range but got 2147483648."),
@@ -270,7 +274,7 @@ ATTRIBUTES = [
 
 X_TYPE = "x must be float32, float16, bfloat16 or float64 but got"
 X_SHAPE = "x must have shape [B,S,N,D] or [S,N,D] but got"
-P_SHAPE = "positions must have shape [S] = [3] or [B, S] = [2, 3] but got"
+P_SHAPE = "positions must have shape [S] = [3], [B, S] = [2, 3] or [1, S] but got"
 P_TYPE = "positions must be int32 or int64 but got"
 P_RANGE = "positions must be in the int32 range but got"
 F_VALUE = "freq_factors must be positive and finite but got"
@@ -298,11 +302,20 @@ INPUTS = [
     argument("positions-long", f"{P_SHAPE} [4].", positions=lambda: np.arange(4)),
     argument("positions-turned", f"{P_SHAPE} [3, 2].", positions=lambda: np.zeros((3, 2), np.int32)),
     argument("positions-scalar", f"{P_SHAPE} [].", positions=lambda: np.array(1)),
+    argument("positions-other-batch", f"{P_SHAPE} [3, 3].", positions=lambda: np.zeros((3, 3), np.int32)),
+    argument("positions-no-batch", f"{P_SHAPE} [0, 3].", positions=lambda: np.zeros((0, 3), np.int32)),
     argument("positions-3d", f"{P_SHAPE} [1, 2, 3].", positions=lambda: np.zeros((1, 2, 3), np.int64)),
     argument(
         "positions-batched-without-batch",
         "positions must have shape [S] = [3] but got [2, 3].",
         positions=lambda: np.zeros((2, 3), np.int32),
+        x=lambda: np.ones((S, N, D), np.float32),
+        out=lambda: sentinels((S, N, D)),
+    ),
+    argument(
+        "positions-for-all-without-batch",
+        "positions must have shape [S] = [3] but got [1, 3].",
+        positions=lambda: np.zeros((1, 3), np.int32),
         x=lambda: np.ones((S, N, D), np.float32),
         out=lambda: sentinels((S, N, D)),
     ),

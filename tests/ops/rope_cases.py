@@ -67,7 +67,17 @@ FACTORS = {
     "attn_factor": [1.0, 1.3, -0.7],
     "freq_base": [10000.0, 500000.0, 0.5],
     "forward": [True, False],
-    "positions": ["ascending", "int64", "random", "per-batch", "negative", "strided", "shared", "extreme"],
+    "positions": [
+        "ascending",
+        "int64",
+        "random",
+        "per-batch",
+        "for-all",
+        "negative",
+        "strided",
+        "shared",
+        "extreme",
+    ],
     "x_layout": ["contiguous", "bnsd", "fused-qkv", "gaps", "shared-batch", "non-unit", "reversed"],
     "out": ["new", "given", "in-place", "gaps", "beside-x", "bnsd"],
     "angle": ["exact", "f32", "ggml"],
@@ -85,7 +95,7 @@ def possible(case):
     if case.mode in ("normal", "neox") and (case.sections, case.planes) != ("cover", "four"):
         return False
     # Flat positions are a token's, whatever its batch, and of one stride.
-    if case.planes == "flat" and case.positions in ("per-batch", "shared", "strided"):
+    if case.planes == "flat" and case.positions in ("per-batch", "for-all", "shared", "strided"):
         return False
     return case.x_layout == "contiguous" or case.out != "beside-x"
 
@@ -161,6 +171,7 @@ def plain_positions(case, rng):
         "int64": lambda: ascending.astype(np.int64),
         "random": lambda: rng.integers(0, 2**20, S).astype(np.int32),
         "per-batch": lambda: rng.integers(0, 5000, (B, S) if batched else S),
+        "for-all": lambda: ascending[None] if batched else ascending,
         "negative": lambda: -ascending,
         "strided": lambda: rng.integers(0, 5000, 3 * S + 1).astype(np.int32)[: 3 * S : 3],
         "shared": lambda: np.broadcast_to(ascending, (B, S)).copy()[:, :] if batched else ascending,

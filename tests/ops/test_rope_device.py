@@ -242,21 +242,33 @@ def test_unit_last_stride_reaches_the_kernel_uncopied(framework, device, monkeyp
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("D", [128, 80, 70])
 @pytest.mark.parametrize("layout", ["contiguous", "bnsd", "fused-qkv", "gaps"])
-def test_every_byte_is_moved_once(layout, D, dtype, device, guarded):
+@pytest.mark.parametrize("forward", [True, False])
+@pytest.mark.parametrize(
+    ("mode", "n_offs"),
+    [("normal", 0), ("normal", 6), ("neox", 0), ("neox", 6), ("mrope", 0), ("imrope", 6), ("vision", 0)],
+)
+def test_every_byte_is_moved_once(mode, n_offs, forward, layout, D, dtype, device, guarded):
     """x and the positions are read once and out is written once, whatever their strides. Besides, each
     core reads the frequencies, and Ascend310P, whose copies know whole blocks of 32 bytes, may move a
     row's last block twice."""
+    D = D // 4 * 4 if mode == "vision" else D
     shape = (1, 130, 6, D)
     x = guarded.input(normal(shape, dtype), layout_strides(layout, shape))
     out = guarded.empty(shape, x.dtype, layout_strides(layout, shape))
+    n_dims = D // 2 if mode == "vision" else (D - 2 * n_offs) // 2 * 2
+    sections = (7, 5, 3, 1) if mode in ("mrope", "imrope", "vision") else None
     positions = np.arange(130, dtype=np.int32)
-    rope(x, positions, RopeParams(D, "neox"), backend=device, out=out)
+    if sections:
+        positions = np.stack([positions, positions * 2, positions * 3, positions * 5])
+    params = RopeParams(n_dims, mode, n_offs=n_offs, sections=sections)
+    rope(x, positions, params, backend=device, out=out, forward=forward)
     summary = native_sim.load().report()["summary"]
     frequencies = summary["cores"] * 2 * (D // 2 + 8) * 4
+    planes = 4 if sections else 1
     of_x = x.size * x.itemsize
     tails = 130 * 6 * 32 if device == "sim:ascend310p" and D * x.itemsize % 32 else 0
     assert of_x <= summary["bytes_written"] <= of_x + tails
-    shared_blocks_of_positions = summary["cores"] * 32
+    shared_blocks_of_positions = planes * summary["cores"] * 32
     least = of_x + positions.nbytes
     assert least <= summary["bytes_read"] <= least + tails + frequencies + shared_blocks_of_positions
 

@@ -11,48 +11,87 @@ from collections import Counter
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
-from npu_rope import RopeParams, native_sim, rope
+from npu_rope import RopeParams, native_sim, rope, rope_qk, rope_qk_, rope_set_rows
 
 TOKENS, FEW, MANY, D = 480, 32, 64, 128
+DEVICES = ("sim", "sim:ascend310p")
+
+
+SECTIONS = {"mrope": (16, 24, 24, 0), "imrope": (24, 20, 20, 0), "vision": (32, 32, 0, 0)}
+MODES = ("normal", "neox", *SECTIONS)
+
+
+def params_of(mode, d, n_offs=0):
+    """The whole head, or what n_offs leaves of it; sections that cover its pairs."""
+    n_dims = d // 2 if mode == "vision" else d - 2 * n_offs
+    pairs = n_dims if mode == "vision" else n_dims // 2
+    width, rest = pairs // 3, pairs - 2 * (pairs // 3)
+    sections = (rest, width, width, 0) if mode in SECTIONS else None
+    return RopeParams(n_dims, mode, sections=sections, n_offs=n_offs)
+
+
+def positions_of(mode, tokens):
+    """Four planes that differ, in the modes with sections."""
+    positions = np.arange(tokens, dtype=np.int32)
+    return positions * np.array([[1], [2], [3], [5]], np.int32) if mode in SECTIONS else positions
 
 
 def work(dtype, mode, heads, backend):
     """Vector repeats of all cores, and the busiest core's by instruction."""
-    sections = (16, 24, 24, 0) if mode == "mrope" else None
-    positions = np.arange(TOKENS, dtype=np.int32)
     rope(
         np.ones((1, TOKENS, heads, D), dtype),
-        np.stack([positions] * 4) if sections else positions,
-        RopeParams(D, mode, sections=sections),
+        positions_of(mode, TOKENS),
+        RopeParams(D // 2 if mode == "vision" else D, mode, sections=SECTIONS.get(mode)),
         backend=backend,
     )
     summary = native_sim.load().report()["summary"]
     return summary["vector_repeats"], Counter({a["api"]: a["repeats"] for a in summary["apis"]})
 
 
-def repeats_per_head(dtype, mode, backend="sim"):
-    few, _ = work(dtype, mode, FEW, backend)
-    many, _ = work(dtype, mode, MANY, backend)
-    return (many - few) / (TOKENS * (MANY - FEW))
+def repeats_by_instruction(dtype, mode, backend="sim"):
+    """Of a rotated head."""
+    few, few_apis = work(dtype, mode, FEW, backend)
+    many, many_apis = work(dtype, mode, MANY, backend)
+    head = (many - few) / (TOKENS * (MANY - FEW))
+    more = {api: many_apis[api] - few_apis[api] for api in many_apis if many_apis[api] != few_apis[api]}
+    return head, {api: head * count / sum(more.values()) for api, count in more.items()}
 
 
-# Of a head of 128 (full passes: halve): what docs/benchmarks.md names, instruction by instruction.
+HALVES = ("neox", *SECTIONS)
+HALVES_WIDENED = {"Cast": 4, "Mul": 4, "Sub": 1, "Add": 1}
+HALVES_FLOAT32 = {"Mul": 4, "Sub": 1, "Add": 1}
+SHIFTED = {"Cast": 6, "Mul": 4, "Add": 2, "ShiftLeft": 1, "ShiftRight": 1, "Or": 1}
+GATHERED_WIDENED, GATHERED = {"Cast": 4, "Mul": 4, "Add": 2, "Gather": 2}, {"Mul": 4, "Add": 2, "Gather": 2}
+# Of a head of 128, in repeats of 64 lanes (full passes: halve): the rows of docs/benchmarks.md.
+REPEATS = [
+    *[("sim", dtype, mode, HALVES_WIDENED) for dtype in (ml_dtypes.bfloat16, np.float16) for mode in HALVES],
+    *[("sim:ascend310p", np.float16, mode, HALVES_WIDENED) for mode in HALVES],
+    *[(backend, np.float32, mode, HALVES_FLOAT32) for backend in DEVICES for mode in HALVES],
+    ("sim", ml_dtypes.bfloat16, "normal", SHIFTED),
+    ("sim", np.float16, "normal", SHIFTED),
+    ("sim:ascend310p", np.float16, "normal", GATHERED_WIDENED),
+    *[(backend, np.float32, "normal", GATHERED) for backend in DEVICES],
+]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "mode", "repeats"),
-    [
-        (ml_dtypes.bfloat16, "neox", 10),  # widen 2, products 4, sums 2, round 2
-        (np.float16, "neox", 10),
-        (ml_dtypes.bfloat16, "mrope", 10),
-        (np.float32, "neox", 6),  # nothing to widen or round
-        (ml_dtypes.bfloat16, "normal", 15),  # shifts and or 3, widen twice 4, products 4, sum 2, round 2
-        (np.float16, "normal", 15),
-        (np.float32, "normal", 8),  # gather 2, products 4, sum 2
-    ],
-    ids=str,
+    ("backend", "dtype", "mode", "expected"),
+    REPEATS,
+    ids=[f"{backend}-{np.dtype(dtype).name}-{mode}" for backend, dtype, mode, _ in REPEATS],
 )
-def test_a_rotated_head_costs_so_many_repeats(dtype, mode, repeats):
-    assert repeats_per_head(dtype, mode) == pytest.approx(repeats, abs=0.01)
+def test_a_rotated_head_costs_so_many_repeats(backend, dtype, mode, expected):
+    head, by_instruction = repeats_by_instruction(dtype, mode, backend)
+    assert head == pytest.approx(sum(expected.values()), abs=0.01)
+    assert by_instruction == pytest.approx(expected, abs=0.05)
+
+
+def test_every_device_type_and_mode_is_counted():
+    columns = [("sim", t) for t in (ml_dtypes.bfloat16, np.float16, np.float32)]
+    columns += [("sim:ascend310p", t) for t in (np.float16, np.float32)]
+    wanted = {(*column, mode) for column in columns for mode in MODES}
+    assert {row[:3] for row in REPEATS} == wanted
 
 
 def test_no_gather_where_shifts_do_it():
@@ -75,19 +114,88 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["sim", "sim:ascend310p"])
-@pytest.mark.parametrize("d", [64, 36])
+# Every mode with and without a window of its own, both ways round.
+FORMS = [(mode, n_offs, forward) for mode in MODES for n_offs in (0, 6) for forward in (True, False)]
+FORMS = [form for form in FORMS if form[:2] != ("vision", 6)]
+WIDTHS = {True: 64, False: 36}  # heads of whole blocks of 32 bytes forward, others backward
+every_form = pytest.mark.parametrize(("mode", "n_offs", "forward"), FORMS)
+
+
+def assert_moved_once(xs, tokens, d, backend):
+    """Global memory moved each element once in and once out: no copy was made of any of them."""
+    summary = native_sim.load().report()["summary"]
+    size = sum(x.size for x in xs) * 2
+    # A run that is no whole number of 32-byte blocks ends twice where no DMA pads (310P).
+    most = size * (1 if d == 64 or backend == "sim" else 2)
+    overhead = 48 * 4096 + 4 * 8 * tokens * 48  # positions and the tiling's frequencies, core by core
+    assert size <= summary["bytes_read"] <= most + overhead
+    assert size <= summary["bytes_written"] <= most
+
+
+@pytest.mark.parametrize("backend", DEVICES)
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_view_is_read_and_written_where_it_lies(name, d, backend):
-    """Global memory moves each element once in and once out: no copy is made of any of these."""
+@every_form
+def test_a_view_is_read_and_written_where_it_lies(mode, n_offs, forward, name, backend):
+    d = WIDTHS[forward]
     x = VIEWS[name](d)
     out = np.empty(x.shape, x.dtype)
-    before = native_sim.load().lib.npu_sim_launches()
-    rope(x, np.arange(x.shape[1]), RopeParams(d, "neox"), backend=backend, out=out)
-    assert native_sim.load().lib.npu_sim_launches() == before + 1
-    summary = native_sim.load().report()["summary"]
-    # A run that is no whole number of 32-byte blocks ends twice where no DMA pads (310P).
-    most = x.size * 2 * (1 if d == 64 or backend == "sim" else 2)
-    overhead = 48 * 4096 + 8 * x.shape[1] * 48  # positions and the tiling's frequencies, core by core
-    assert x.size * 2 <= summary["bytes_read"] <= most + overhead
-    assert x.size * 2 <= summary["bytes_written"] <= most
+    before = native_sim.load().launches()
+    params, positions = params_of(mode, d, n_offs), positions_of(mode, x.shape[1])
+    rope(x, positions, params, backend=backend, out=out, forward=forward)
+    assert native_sim.load().launches() == before + 1
+    assert_moved_once([x], x.shape[1], d, backend)
+
+
+PROJECTIONS = {
+    "slices of a fused projection": lambda d: np.split(np.ones((1, 200, 48, d), np.float16), [32, 40], 2)[:2],
+    "heads before tokens": lambda d: [
+        np.ones((2, n, 100, d), np.float16).transpose(0, 2, 1, 3) for n in (32, 8)
+    ],
+    "one batch for two": lambda d: [
+        np.broadcast_to(np.ones((1, 100, n, d), np.float16), (2, 100, n, d)) for n in (32, 8)
+    ],
+    "one head for all": lambda d: [
+        np.broadcast_to(np.ones((1, 200, 1, d), np.float16), (1, 200, n, d)) for n in (32, 8)
+    ],
+}
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+@pytest.mark.parametrize("name", PROJECTIONS)
+@every_form
+def test_views_of_queries_and_keys_are_read_and_written_where_they_lie(mode, n_offs, forward, name, backend):
+    d = WIDTHS[forward]
+    xs = PROJECTIONS[name](d)
+    outs = tuple(np.empty(x.shape, x.dtype) for x in xs)
+    before = native_sim.load().launches()
+    params, positions = params_of(mode, d, n_offs), positions_of(mode, xs[0].shape[1])
+    rope_qk(*xs, positions, params, backend=backend, out=outs, forward=forward)
+    assert native_sim.load().launches() == before + 1
+    assert_moved_once(xs, xs[0].shape[1], d, backend)
+
+
+ALLOCATED = 4096  # bytes: less than a tensor here has
+
+
+@every_form
+@pytest.mark.parametrize("name", [n for n in VIEWS if n != "one batch for two"])
+def test_a_torch_call_on_a_view_allocates_no_tensor(mode, n_offs, forward, name):
+    x = torch.from_numpy(VIEWS[name](64))
+    q, k = torch.split(x, [x.shape[2] - 8, 8], dim=2)
+    out, params = torch.empty(x.shape, dtype=x.dtype), params_of(mode, 64, n_offs)
+    positions = torch.from_numpy(positions_of(mode, x.shape[1]))
+    cache, rows = torch.zeros(x.shape[1], 32, 64, dtype=x.dtype), torch.arange(x.shape[1])
+    calls = [
+        lambda: rope(x, positions, params, out=out, forward=forward),
+        lambda: rope(x, positions, params, out=x, forward=forward),
+        lambda: rope_qk_(q, k, positions, params, forward=forward),
+        lambda: rope_set_rows(x, positions, rows, cache, params, forward=forward),
+    ]
+    for call in calls:
+        call()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        for call in calls:
+            call()
+    assert sum(max(0, e.self_cpu_memory_usage) for e in profile.key_averages()) < ALLOCATED

@@ -56,7 +56,7 @@ bad = bads_of(call)
 TYPES = "must be float32, float16, bfloat16 or float64 but got"
 SHAPES = "must have shape [B,S,N,D] or [S,N,D] but got"
 BUT_HEADS = "k must have q's shape [2, 3, 4, 8] except for the heads but got"
-POSITIONS = "positions must have shape [S] = [3] or [B, S] = [2, 3] but got"
+POSITIONS = "positions must have shape [S] = [3], [B, S] = [2, 3] or [1, S] but got"
 SECTIONED = {"mode": 8, "sections": (1, 1, 1, 0)}
 
 INPUTS = [
@@ -91,8 +91,8 @@ INPUTS = [
     ),
     bad(
         "positions-of-no-plane",
-        "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3] or [3,B,S]"
-        " in mode mrope but got [3].",
+        "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3], [3,B,S],"
+        " [4,1,S] or [3,1,S] in mode mrope but got [3].",
         attributes=SECTIONED,
     ),
     bad(

@@ -70,7 +70,7 @@ INPUTS = [
     bad("x-2d", "x must have shape [B,S,N,D] or [S,N,D] but got [3, 8].", x=ones(3, 8)),
     bad(
         "positions-long",
-        "positions must have shape [S] = [3] or [B, S] = [2, 3] but got [4].",
+        "positions must have shape [S] = [3], [B, S] = [2, 3] or [1, S] but got [4].",
         positions=lambda: np.arange(4),
     ),
     bad(
@@ -88,6 +88,12 @@ INPUTS = [
         "rows must have shape [S] = [3] but got [1, 3].",
         rows=rows([1, 2, 3]),
         **WITHOUT_BATCH,
+    ),
+    bad(
+        "rows-of-one-batch",
+        "rows must have shape [B, S] = [1, 3] or [S] = [3] but got [4].",
+        x=ones(1, S, N, D),
+        rows=lambda: np.arange(4),
     ),
     bad("rows-float", f"{ROWS_TYPE} float32.", kind=TypeError, rows=ones(B, S)),
     bad("rows-int16", f"{ROWS_TYPE} int16.", kind=TypeError, rows=ones(B, S, dtype=np.int16), paths=PYTHON),

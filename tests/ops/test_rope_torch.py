@@ -13,7 +13,7 @@ from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from npu_rope import RopeParams, backends, rope, rope_
+from npu_rope import RopeParams, backends, rope, rope_, rope_set_rows
 
 OPS = torch.ops.npu_rope
 PARAMS = RopeParams(16, "neox", n_offs=4)
@@ -329,6 +329,31 @@ def test_func_vmap_runs_sample_by_sample():
     assert torch.equal(y, rope(x, positions, PARAMS))
 
 
+def test_vmap_does_not_take_rope_set_rows():
+    x, caches, positions = x_of((4, 3, 2, 24)), torch.zeros(4, 3, 2, 24), torch.arange(3)
+    with pytest.raises(RuntimeError, match="Batching rule not implemented for npu_rope::rope_set_rows"):
+        torch.func.vmap(lambda x, cache: rope_set_rows(x, positions, positions, cache, PARAMS))(x, caches)
+    assert not torch.any(caches)
+
+
+def test_operators_and_compiled_calls_raise_runtime_errors_with_the_same_words():
+    x, far = x_of((3, 2, 24)), torch.tensor([0, 2**31, 0])
+    said = []
+    for call, kind in (
+        (lambda: rope(x, far, PARAMS), ValueError),
+        (lambda: torch.ops.npu_rope.rope(x, far, n_dims=8, mode=0), RuntimeError),
+        (
+            lambda: torch.compile(lambda x: rope(x, far, PARAMS), fullgraph=True, backend="eager")(x),
+            RuntimeError,
+        ),
+    ):
+        with pytest.raises(kind) as caught:
+            call()
+        assert type(caught.value) is kind
+        said.append(str(caught.value).splitlines()[0])
+    assert said == ["[rope] positions must be in the int32 range but got 2147483648."] * 3
+
+
 def test_func_grad_in_place():
     x, positions = x_of((3, 2, 24), torch.float64), torch.arange(3)
 
@@ -471,11 +496,6 @@ def test_forward_mode_gives_the_rotated_tangent():
         dual = torch.autograd.forward_ad.make_dual(x, v)
         _, tangent = torch.autograd.forward_ad.unpack_dual(rope(dual, positions, PARAMS))
         assert torch.equal(tangent, rope(v, positions, PARAMS))
-
-
-def test_reference_refuses_what_needs_a_gradient():
-    with pytest.raises(ValueError, match="must not need a gradient for backend reference"):
-        rope(x_of(grad=True), torch.arange(5), PARAMS, backend="reference")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own

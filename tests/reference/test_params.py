@@ -185,7 +185,9 @@ def test_ggml_frequencies_are_its_recurrence_at_position_1():
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="angle must be exact, f32 or ggml but got fast"):
+    with pytest.raises(
+        ValueError, match=r"angle must be exact \(0\), f32 \(1\) or ggml \(2\) but got 'fast'"
+    ):
         RopeParams(8).frequencies("fast")
 
 

@@ -96,7 +96,8 @@ def facts(call):
 def test_everything_the_operators_take_is_drawn():
     seen = {fact for call in drawn("cpu", 3000) for fact in facts(call)}
     sectioned = [m for m in RopeMode if m.has_sections]
-    shapes = ("[S]", "[B,S]", "[4,S]", "[4*S]", "[3,S]", "[4,B,S]", "[3,B,S]")
+    shapes = ("[S]", "[B,S]", "[1,S]", "[4,S]", "[4*S]", "[3,S]")
+    shapes += ("[4,B,S]", "[3,B,S]", "[4,1,S]", "[3,1,S]")
     wanted = {("operator", op, mode) for op in OPERATORS for mode in RopeMode}
     wanted |= {("dtype", d) for d in DTYPES} | {("positions", s) for s in shapes}
     wanted |= {("values", v) for v in ("run", "random", "negative", "far", "equal")}

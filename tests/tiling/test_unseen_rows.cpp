@@ -24,6 +24,7 @@ int run(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     for (int64_t t = 0; t < kTokens; ++t) rows[t] = 2 * t - 15;  // -15, -13, ... 63
     rows[8] = int64_t{1} << 40;
     rows[9] = (int64_t{1} << 32) + 3;  // its low word is a row
+    rows[10] = kCacheRows;             // the first that is none
     for (int64_t t = 0; t < kTokens; ++t)
         for (int64_t i = 0; i < kRow; ++i) x[t * kRow + i] = static_cast<float>(t + 1);
 

@@ -1,0 +1,128 @@
+"""Gradients on a back end that was named: the same rotation by minus the angle, run on the same back end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from npu_rope import RopeParams, native_sim, rope, rope_, rope_qk, rope_set_rows
+from npu_rope.ops import gradients
+
+DEVICES = ["reference", "sim", "sim:ascend310p"]
+PARAMS = {
+    "normal": RopeParams(8, "normal", n_offs=2),
+    "neox": RopeParams(12, "neox", attn_factor=1.3),
+    "mrope": RopeParams(12, "mrope", sections=(2, 2, 2, 0)),
+    "imrope": RopeParams(12, "imrope", sections=(2, 2, 2, 0)),
+    "vision": RopeParams(6, "vision", sections=(3, 3, 0, 0)),
+}
+every_mode = pytest.mark.parametrize("mode", PARAMS)
+
+
+def positions_of(mode):
+    positions = torch.tensor([3, 900, 17])
+    return (
+        torch.stack([positions, positions + 5, 2 * positions])
+        if mode not in ("normal", "neox")
+        else positions
+    )
+
+
+def leaf(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+@every_mode
+@pytest.mark.parametrize("forward", [True, False])
+def test_gradcheck_on_the_reference(mode, forward):
+    factors = torch.linspace(1, 2, 6)
+    q, k = leaf(2, 3, 2, 12, dtype=torch.float64), leaf(2, 3, 1, 12, dtype=torch.float64, seed=1)
+    how = {"backend": "reference", "forward": forward}
+    given = positions_of(mode), PARAMS[mode], factors
+    check = {"check_forward_ad": False}
+    assert torch.autograd.gradcheck(lambda x: rope(x, *given, **how), (q,), **check)
+    assert torch.autograd.gradcheck(lambda q, k: rope_qk(q, k, *given, **how), (q, k), **check)
+    assert torch.autograd.gradgradcheck(lambda x: rope(x, *given, **how), (q,))
+
+
+@every_mode
+@pytest.mark.parametrize("named", DEVICES)
+def test_the_gradient_is_the_cpus(named, mode):
+    grads = {}
+    for backend in (named, "cpu"):
+        x, q, k = leaf(2, 3, 2, 12), leaf(2, 3, 4, 12, seed=1), leaf(2, 3, 1, 12, seed=2)
+        weights = [torch.randn(t.shape, generator=torch.Generator().manual_seed(7)) for t in (x, q, k)]
+        ys = (
+            rope(x, positions_of(mode), PARAMS[mode], backend=backend),
+            *rope_qk(q, k, positions_of(mode), PARAMS[mode], backend=backend),
+        )
+        sum((y * w).sum() for y, w in zip(ys, weights, strict=True)).backward()
+        grads[backend] = [t.grad for t in (x, q, k)]
+    for got, expected in zip(grads[named], grads["cpu"], strict=True):
+        torch.testing.assert_close(got, expected, rtol=0, atol=2.0**-17)
+
+
+@pytest.mark.parametrize("named", DEVICES)
+def test_the_backward_runs_on_the_same_back_end(named, monkeypatch):
+    ran, right = [], gradients.executors.run
+    monkeypatch.setattr(
+        gradients.executors,
+        "run",
+        lambda backend, t, *rest: ran.append((backend, t.op)) or right(backend, t, *rest),
+    )
+    before = native_sim.load().launches()
+    x = leaf(3, 2, 8)
+    rope(x, torch.arange(3), RopeParams(8), backend=named).sum().backward()
+    assert ran == [(named, "rope")] * 2
+    assert native_sim.load().launches() - before == (2 if named.startswith("sim") else 0)
+
+
+@pytest.mark.parametrize("named", DEVICES)
+@pytest.mark.parametrize("followed", ["q", "k"])
+def test_one_of_two_may_need_none(followed, named):
+    t = {"q": leaf(3, 2, 8).detach(), "k": leaf(3, 1, 8).detach()}
+    t[followed].requires_grad_()
+    ys = dict(zip("qk", rope_qk(t["q"], t["k"], torch.arange(3), RopeParams(8), backend=named), strict=True))
+    assert [ys[name].requires_grad for name in "qk"] == [name == followed for name in "qk"]
+    ys[followed].sum().backward()
+    ones = torch.ones_like(t[followed])
+    expected = rope(ones, torch.arange(3), RopeParams(8), backend=named, forward=False)
+    assert torch.equal(t[followed].grad, expected)
+
+
+@pytest.mark.parametrize("named", DEVICES)
+def test_positions_that_changed_since_are_noticed(named):
+    x, positions = leaf(3, 2, 8), torch.arange(3)
+    y = rope(x, positions, RopeParams(8), backend=named)
+    positions += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("named", DEVICES)
+def test_what_writes_into_memory_that_is_there_has_none(named):
+    x, positions, params = leaf(3, 2, 8), torch.arange(3), RopeParams(8)
+    text = rf"^\[rope\] x must not need a gradient for backend {named} but got requires_grad\.$"
+    for call in (
+        lambda: rope(x, positions, params, backend=named, out=torch.empty(3, 2, 8)),
+        lambda: rope_(x, positions, params, backend=named),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+    with pytest.raises(ValueError, match=r"^\[rope_set_rows\] x must not need a gradient"):
+        rope_set_rows(x, positions, positions, torch.empty(3, 2, 8), params, backend=named)
+    with torch.no_grad():
+        rope_(x, positions, params, backend=named)
+
+
+@pytest.mark.parametrize("named", DEVICES)
+def test_a_bad_call_says_what_is_wrong(named):
+    with pytest.raises(
+        ValueError, match=r"^\[rope\] positions must have shape \[S\] = \[3\] but got \[4\]\.$"
+    ):
+        rope(leaf(3, 2, 8), torch.arange(4), RopeParams(8), backend=named)
+    with pytest.raises(
+        TypeError, match=r"^\[rope_qk\] positions must be a torch tensor like q but got ndarray\.$"
+    ):
+        rope_qk(leaf(3, 2, 8), leaf(3, 2, 8), np.arange(3), RopeParams(8), backend=named)

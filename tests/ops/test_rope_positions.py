@@ -1,0 +1,180 @@
+"""Positions with a batch of 1 serve every batch, where they lie; transformers' position_ids as they come."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+from rope_bad_calls import DEFAULTS, c_view
+from rope_cases import assert_within, to_torch
+
+from npu_rope import RopeParams, native, native_sim, rope, rope_qk, rope_set_rows
+from npu_rope.reference import rope as reference
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.models import PEER_RTOL
+
+B, S, N, D = 3, 5, 2, 16
+PARAMS = {
+    "normal": RopeParams(16, "normal"),
+    "neox": RopeParams(12, "neox", n_offs=2),
+    "mrope": RopeParams(16, "mrope", sections=(3, 3, 2, 0)),
+    "imrope": RopeParams(16, "imrope", sections=(3, 3, 1, 1)),
+    "vision": RopeParams(8, "vision", sections=(4, 4, 0, 0)),
+}
+FORMS = [("normal", 0), ("neox", 0), *((m, p) for m in ("mrope", "imrope", "vision") for p in (3, 4))]
+
+
+@pytest.fixture(params=FORMS, ids=lambda form: f"{form[0]}-{form[1]}")
+def form(request):
+    """A mode's parameters, and positions of a batch of 1: [1,S], [3,1,S] or [4,1,S]."""
+    mode, planes = request.param
+    shape = (planes, 1, S) if planes else (1, S)
+    return PARAMS[mode], np.random.default_rng(7).integers(0, 3000, shape)
+
+
+def of_no_batch(positions):
+    """[S], [3,S] or [4,S]."""
+    return positions[..., 0, :]
+
+
+def far_batches(positions):
+    """The same, of a batch stride that leads out of the memory."""
+    strides = list(positions.strides)
+    strides[-2] = 2**40
+    return np.lib.stride_tricks.as_strided(positions, positions.shape, strides)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_a_batch_of_one_is_every_batch(form, index, backend):
+    params, positions = form[0], form[1].astype(index)
+    x = normal(B, S, N, D)
+    y = rope(x, far_batches(positions), params, backend=backend)
+    assert np.array_equal(y, rope(x, of_no_batch(positions), params, backend=backend))
+    assert_within(y, x, positions, params, dtype="float32", backend=backend)
+    assert torch.equal(rope(to_torch(x), to_torch(positions), params, backend=backend), to_torch(y))
+
+
+def test_a_batch_of_one_is_every_batch_of_queries_and_keys(form, backend):
+    params, positions = form
+    q, k = normal(B, S, 4, D), normal(B, S, 1, D, seed=1)
+    got = rope_qk(q, k, far_batches(positions), params, backend=backend)
+    for y, x in zip(got, (q, k), strict=True):
+        assert np.array_equal(y, rope(x, of_no_batch(positions), params, backend=backend))
+
+
+def test_a_batch_of_one_is_every_batch_of_a_cache(form, backend):
+    params, positions = form
+    x, rows = normal(B, S, N, D), np.arange(B * S).reshape(B, S)
+    cache, expected = np.zeros((2, B * S + 1, N, D), np.float32)
+    rope_set_rows(x, far_batches(positions), rows, cache, params, backend=backend)
+    rope_set_rows(x, of_no_batch(positions), rows, expected, params, backend=backend)
+    assert np.array_equal(cache, expected)
+    assert cache[: B * S].any(axis=(1, 2)).all()
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_every_size_of_batch_takes_it(batch, form, backend):
+    params, positions = form
+    x = normal(batch, S, N, D)
+    y = rope(x, positions, params, backend=backend)
+    assert np.array_equal(y, rope(x, of_no_batch(positions), params, backend=backend))
+
+
+@pytest.mark.parametrize("library", [native, native_sim], ids=["cpu", "sim"])
+def test_the_c_interface_takes_it_where_it_lies(form, library):
+    params, positions = form
+    x, out = normal(B, S, N, D), np.zeros((B, S, N, D), np.float32)
+    views = [c_view(x), c_view(far_batches(positions)), None]
+    more = [native_sim.SimOptions()] if library is native_sim else []
+    library.load().rope(*views, native.c_params(params), True, "exact", c_view(out), *more)
+    backend = "sim" if library is native_sim else "cpu"
+    assert np.array_equal(out, rope(x, of_no_batch(positions), params, backend=backend))
+
+
+def test_compiled_and_differentiated_calls_take_it(form):
+    params, positions = form[0], to_torch(form[1])
+    x = to_torch(normal(B, S, N, D)).requires_grad_()
+    expected = rope(x.detach(), of_no_batch(positions), params)
+    fakes = torch.compile(lambda x, p: rope(x, p, params), fullgraph=True, backend="eager")
+    assert torch.equal(fakes(x.detach(), positions), expected)
+    rope(x, positions, params).backward(expected)
+    assert torch.equal(x.grad, rope(expected, positions, params, forward=False))
+    attributes = {**DEFAULTS, "n_dims": params.n_dims, "mode": int(params.rope_mode), "n_offs": params.n_offs}
+    attributes["sections"] = list(params.sections)
+    torch.library.opcheck(torch.ops.npu_rope.rope.default, (x.detach(), positions), attributes)
+
+
+# ---- transformers' position_ids ----------------------------------------------------------------------
+
+
+SMALL = {
+    "hidden_size": 4 * 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 16,
+    "max_position_embeddings": 64,
+}
+
+
+def seen_by_the_rotary(name, stem, config_class, position_ids, **more):
+    """position_ids, cos and sin of the model's rotary embedding where the model is given position_ids."""
+    code = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+    config = importlib.import_module(f"transformers.models.{name}.configuration_{name}")
+    model = getattr(code, f"{stem}Model")(getattr(config, config_class)(**SMALL, **more)).eval()
+    seen = {}
+
+    def keep(_, args, kwargs, result):
+        seen["positions"] = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
+        seen["cos"], seen["sin"] = result
+
+    model.rotary_emb.register_forward_hook(keep, with_kwargs=True)
+    with torch.no_grad():
+        model(inputs_embeds=torch.randn(2, 6, SMALL["hidden_size"]), position_ids=position_ids)
+    return code, seen["positions"], seen["cos"], seen["sin"]
+
+
+def assert_turned_alike(code, cos, sin, positions, params):
+    """transformers' own function and ours, of positions as they come."""
+    q = torch.randn(2, 4, 6, 32)
+    theirs = code.apply_rotary_pos_emb(q, q, cos, sin)[0].transpose(1, 2)
+    ours = rope(q.transpose(1, 2), positions, params)
+    wide = q.transpose(1, 2).double().numpy()
+    exact = reference.rope(wide, positions.numpy(), params)
+    room = 4 * int(positions.max()) * PEER_RTOL * np.abs(wide).max()
+    assert worst_ratio(theirs.numpy(), exact, np.full_like(exact, room))[0] <= 1
+    assert worst_ratio(ours.numpy(), exact, np.full_like(exact, room))[0] <= 1
+
+
+@pytest.mark.peer
+def test_llama_hands_its_rotary_a_batch_of_one():
+    code, positions, cos, sin = seen_by_the_rotary("llama", "Llama", "LlamaConfig", None)
+    assert tuple(positions.shape) == (1, 6)
+    assert_turned_alike(code, cos, sin, positions, RopeParams(32, "neox"))
+
+
+QWEN2_VL = RopeParams(32, "mrope", freq_base=1e6, sections=(4, 6, 6, 0))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("planes", [3, 4])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_qwen2_vl_means_the_last_three_planes(planes, batch):
+    """Of four the first is text's, for the mask: [text, t, h, w], where ours are [t, h, w, extra]."""
+    position_ids = torch.randint(0, 40, (planes, batch, 6), generator=torch.Generator().manual_seed(planes))
+    rope_parameters = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
+    code, positions, cos, sin = seen_by_the_rotary(
+        "qwen2_vl", "Qwen2VLText", "Qwen2VLTextConfig", position_ids, rope_parameters=rope_parameters
+    )
+    assert torch.equal(positions, position_ids[-3:])
+    assert_turned_alike(code, cos, sin, position_ids[-3:], QWEN2_VL)
+    if planes == 4:  # as they are they mean something else
+        q = torch.randn(2, 6, 4, 32)
+        assert not torch.equal(rope(q, position_ids, QWEN2_VL), rope(q, position_ids[-3:], QWEN2_VL))
