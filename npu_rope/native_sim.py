@@ -75,6 +75,8 @@ class NativeSim(Library):
         super().__init__(path, "npu_rope_sim_", C.RTLD_GLOBAL, [C.POINTER(CSimOptions)])
         for name in ("npu_rope_sim_socs", "npu_sim_report", "npu_sim_rules", "npu_sim_profiles"):
             self.text_entry(name)
+        for name in ("npu_sim_instructions", "npu_sim_conversions"):
+            self.text_entry(name)
         self.lib.npu_sim_launches.restype = C.c_uint64
 
     @property
@@ -104,6 +106,17 @@ class NativeSim(Library):
         """Every simulated chip's sizes and rates."""
         profiles: list[dict[str, Any]] = json.loads(self.lib.npu_sim_profiles().decode())
         return profiles
+
+    def instructions(self) -> list[dict[str, Any]]:
+        """Every instruction: ``instruction``, ``source``, and by instruction set (``"220"``: Ascend910B and
+        910_93, ``"200"``: Ascend310P, ``"310"``: Ascend950) the element types it takes there."""
+        rows: list[dict[str, Any]] = json.loads(self.lib.npu_sim_instructions().decode())
+        return rows
+
+    def conversions(self) -> list[dict[str, Any]]:
+        """Every conversion that Cast has: ``from``, ``to``, and by instruction set the round modes."""
+        rows: list[dict[str, Any]] = json.loads(self.lib.npu_sim_conversions().decode())
+        return rows
 
 
 _loaded: NativeSim | BackendUnavailable | None = None

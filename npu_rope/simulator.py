@@ -274,6 +274,51 @@ def compiler() -> str:
     raise BackendUnavailable("sim", "there is no C++ compiler (g++, clang++)", "Install one, or set CXX.")
 
 
+def _instruction_set(chip: str) -> str:
+    """The instruction set of an SoC or chip, as :meth:`native_sim.NativeSim.instructions` names it."""
+    known = {p[key]: p["arch"] for p in native_sim.load().profiles() for key in ("name", "soc")} | AICORE
+    if chip not in known:
+        raise bad_value("simulator", f"soc must be one of {', '.join(sorted(known))} but got {chip}.")
+    return str(int(known[chip]))
+
+
+def instructions(soc: str = native_sim.DEFAULT_SOC) -> dict[str, tuple[str, ...]]:
+    """The element types that each instruction takes on an SoC, or a chip such as ``"Ascend910B4"``.
+
+    Empty where the SoC lacks the instruction; ``("any",)`` where the type does not matter. What is not in
+    it (queues, flags, masks) every SoC has. docs/simulator.md has the table of all, with the sources.
+
+    >>> instructions("ascend310p")["Adds"]
+    ('int16', 'half', 'int32', 'float')
+    >>> [name for name, types in instructions("ascend310p").items() if not types][:4]
+    ['Neg', 'ShiftLeft', 'ShiftRight', 'Gatherb']
+
+    Raises:
+        ValueError: there is no such SoC or chip.
+        BackendUnavailable: the simulator is not installed.
+    """
+    arch = _instruction_set(soc)
+    return {row["instruction"]: tuple(row[arch]) for row in native_sim.load().instructions()}
+
+
+def conversions(soc: str = native_sim.DEFAULT_SOC) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The round modes that Cast has on an SoC or chip, from one element type to another.
+
+    Empty where the SoC does not convert these types.
+
+    >>> conversions("ascend310p")["float", "half"]
+    ('CAST_NONE', 'CAST_ODD')
+    >>> conversions("ascend310p")["bfloat16", "float"]
+    ()
+
+    Raises:
+        ValueError: there is no such SoC or chip.
+        BackendUnavailable: the simulator is not installed.
+    """
+    arch = _instruction_set(soc)
+    return {(row["from"], row["to"]): tuple(row[arch]) for row in native_sim.load().conversions()}
+
+
 def operator_entry(op: str, soc: str, types: Mapping[str, str]) -> str:
     """The name that an operator's kernel is compiled under, as the built-in ones are.
 
@@ -410,4 +455,16 @@ def compile(
     return Kernel(library, entry, soc)
 
 
-__all__ = ["CompileFailed", "In", "InOut", "Kernel", "KernelBroken", "Out", "Report", "build", "compile"]
+__all__ = [
+    "CompileFailed",
+    "In",
+    "InOut",
+    "Kernel",
+    "KernelBroken",
+    "Out",
+    "Report",
+    "build",
+    "compile",
+    "conversions",
+    "instructions",
+]

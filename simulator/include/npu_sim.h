@@ -74,6 +74,12 @@ NPU_SIM_EXPORT int32_t npu_sim_may_write(const char* path);
 NPU_SIM_EXPORT const char* npu_sim_rules(void);
 NPU_SIM_EXPORT const char* npu_sim_profiles(void);
 
+/* What each instruction set (220, 200, 310, as profiles' "arch") takes, as JSON: the element types of each
+ * instruction, ["any"] where the type does not matter, and the round modes of each conversion; [] where it
+ * lacks it. */
+NPU_SIM_EXPORT const char* npu_sim_instructions(void);
+NPU_SIM_EXPORT const char* npu_sim_conversions(void);
+
 #if defined(__cplusplus)
 }
 #endif

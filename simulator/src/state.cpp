@@ -1,7 +1,8 @@
 // The small state of a core that instructions ask for: index, mask, atomics, tiling; and the
-// rules and profiles as JSON.
+// rules, instructions and profiles as JSON.
 #include <cstring>
 
+#include "simulator/include/ascendc/availability.h"
 #include "simulator/include/npu_sim.h"
 #include "simulator/src/core.h"
 #include "simulator/src/json.h"
@@ -77,6 +78,19 @@ void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site) {
     spend_scalar("GET_TILING_DATA", site, m.profile->scalar_cycles * double((bytes + 7) / 8));
 }
 
+namespace {
+
+constexpr int32_t kArchs[] = {220, 200, 310};
+
+// The names of a set's bits, as a JSON list.
+std::string names_of(uint32_t set, const char* const* names, int count) {
+    std::string s;
+    for (int i = 0; i < count; ++i)
+        if (set >> i & 1) s += std::string(s.empty() ? "" : ",") + '"' + names[i] + '"';
+    return "[" + s + "]";
+}
+
+}  // namespace
 }  // namespace npu_sim
 
 extern "C" {
@@ -94,6 +108,44 @@ const char* npu_sim_rules(void) {
         NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_ADVICE)
 #undef NPU_SIM_ADVICE
 #undef NPU_SIM_RULE
+        return s + "]";
+    }();
+    return text.c_str();
+}
+
+const char* npu_sim_instructions(void) {
+    using namespace npu_sim;
+    static const std::string text = [] {
+        std::string s = "[";
+        for (const Instruction& row : kInstructions) {
+            if (s.size() > 1) s += ",";
+            Json json;
+            json.field("instruction", row.name).field("source", row.source);
+            for (int32_t arch : kArchs) {
+                const Elements types = row.types[int(core_of(arch))];
+                json.raw(std::to_string(arch).c_str(),
+                         types == cell::kAny ? "[\"any\"]" : names_of(types, kElementNames, kElements));
+            }
+            s += json.done();
+        }
+        return s + "]";
+    }();
+    return text.c_str();
+}
+
+const char* npu_sim_conversions(void) {
+    using namespace npu_sim;
+    static const std::string text = [] {
+        std::string s = "[";
+        for (const Conversion& row : kConversions) {
+            if (s.size() > 1) s += ",";
+            Json json;
+            json.field("from", kElementNames[int(row.from)]).field("to", kElementNames[int(row.to)]);
+            for (int32_t arch : kArchs)
+                json.raw(std::to_string(arch).c_str(),
+                         names_of(row.modes[int(core_of(arch))], kRoundModeNames, kRoundModes));
+            s += json.done();
+        }
         return s + "]";
     }();
     return text.c_str();

@@ -1,4 +1,4 @@
-"""docs/simulator.md lists the rules that the simulator has."""
+"""docs/simulator.md lists what the simulator has: rules, instructions, conversions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from npu_rope import native_sim
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "simulator.md"
-BEGIN, END = "<!-- rules: begin -->\n", "<!-- rules: end -->"
+ARCHS = {"220": "Ascend910B, 910_93", "200": "Ascend310P", "310": "Ascend950"}
 
 
-def table():
+def rules():
     rows = ["| rule | what must hold | basis |", "|---|---|---|"]
     for r in native_sim.load().rules():
         advice = " (warns)" if r["severity"] == "warning" else ""
@@ -20,10 +22,37 @@ def table():
     return "\n".join(rows) + "\n"
 
 
-def test_the_page_lists_every_rule_as_the_simulator_says_it():
+def instructions():
+    """Neighbours that take the same share a row; of a source only what is not the instruction's own page."""
+    shared = []
+    for row in native_sim.load().instructions():
+        name, cells = row["instruction"], [row[arch] for arch in ARCHS]
+        source = "" if row["source"] == name else row["source"]
+        if shared and shared[-1][1:] == (cells, source):
+            shared[-1][0].append(name)
+        else:
+            shared.append(([name], cells, source))
+    rows = [f"| instruction | {' | '.join(ARCHS.values())} | page |", "|---|---|---|---|---|"]
+    for names, cells, source in shared:
+        types = " | ".join(", ".join(cell) or "—" for cell in cells)
+        rows.append(f"| {', '.join(names)} | {types} | {source or 'its own'} |")
+    return "\n".join(rows) + "\n"
+
+
+def conversions():
+    rows = [f"| from | to | {' | '.join(ARCHS.values())} |", "|---|---|---|---|---|"]
+    for row in native_sim.load().conversions():
+        modes = (", ".join(m.removeprefix("CAST_") for m in row[arch]) or "—" for arch in ARCHS)
+        rows.append(f"| {row['from']} | {row['to']} | {' | '.join(modes)} |")
+    return "\n".join(rows) + "\n"
+
+
+@pytest.mark.parametrize("table", [rules, instructions, conversions], ids=lambda table: table.__name__)
+def test_the_page_lists_every_row_as_the_simulator_says_it(table):
     """NPU_ROPE_UPDATE_DOCS=1 writes the table instead."""
+    begin, end = f"<!-- {table.__name__}: begin -->\n", f"<!-- {table.__name__}: end -->"
     text = PAGE.read_text()
     if os.environ.get("NPU_ROPE_UPDATE_DOCS"):
-        PAGE.write_text(re.sub(f"{BEGIN}.*?{END}", lambda _: BEGIN + table() + END, text, flags=re.DOTALL))
+        PAGE.write_text(re.sub(f"{begin}.*?{end}", lambda _: begin + table() + end, text, flags=re.DOTALL))
         text = PAGE.read_text()
-    assert text.partition(BEGIN)[2].partition(END)[0] == table()
+    assert text.partition(begin)[2].partition(end)[0] == table()

@@ -15,10 +15,11 @@ SOCS = ("ascend910b", "ascend910_93", "ascend310p", "ascend950")
 MARK = re.compile(r"// not on (?P<socs>any|[\w, ]+?)(?:: (?P<words>.*))?$")
 
 
-# g++ names a line of the source in the error, as where a template came from, or as a macro's.
-COMPLAINT = re.compile(
-    rf"^(?:.*/)?{SOURCE.name}:(\d+):\d+: +(?:error:|required from|note: in expansion of macro)", re.MULTILINE
-)
+def complaints_about(source):
+    """What finds its lines in the compiler's words: g++ names one in the error, as where a template came
+    from, or as a macro's."""
+    kinds = "error:|required from|note: in expansion of macro"
+    return re.compile(rf"^(?:.*/)?{re.escape(source.name)}:(\d+):\d+: +(?:{kinds})", re.MULTILINE)
 
 
 def marked(soc):
@@ -32,13 +33,18 @@ def marked(soc):
     return lines
 
 
-def refused(soc):
-    """Lines the compiler complains about, and everything it says."""
+def compile_all(source, soc):
+    """Everything the compiler says of a source."""
     command = [*simulator.compiler().split(), *simulator.FLAGS, "-fsyntax-only", "-fmax-errors=0", "-w"]
     command += [f"-D__CCE_AICORE__={simulator.AICORE[soc]}", f"-I{simulator.include_root()}"]
-    command += ["-include", "tiling_prelude.h", str(SOURCE)]
-    said = subprocess.run(command, capture_output=True, text=True).stderr
-    return {int(line) for line in COMPLAINT.findall(said)}, said
+    command += ["-include", "tiling_prelude.h", str(source)]
+    return subprocess.run(command, capture_output=True, text=True).stderr
+
+
+def refused(soc):
+    """Lines the compiler complains about, and everything it says."""
+    said = compile_all(SOURCE, soc)
+    return {int(line) for line in complaints_about(SOURCE).findall(said)}, said
 
 
 @pytest.mark.parametrize("soc", SOCS)

@@ -141,11 +141,3 @@ Lanes count_lanes(uint32_t widest_bytes, int64_t count) {
 }
 
 }  // namespace npu_sim
-
-// Types of the vector unit, by SoC.
-#define NPU_SIM_ARITHMETIC                                  \
-    (npu_sim::kIsOneOf<T, int16_t, half, int32_t, float> || \
-     (npu_sim::kIs950 && (npu_sim::kIsBfloat16<T> || npu_sim::kIsOneOf<T, uint16_t, uint32_t>)))
-#define NPU_SIM_FLOATING (npu_sim::kIsOneOf<T, half, float>)
-#define NPU_SIM_BITWISE \
-    (npu_sim::kIsOneOf<T, int16_t, uint16_t> || (npu_sim::kIs950 && npu_sim::kIsOneOf<T, int32_t, uint32_t>))

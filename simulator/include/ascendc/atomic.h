@@ -10,9 +10,7 @@ namespace AscendC {
 
 template <class T>
 void SetAtomicAdd(NPU_SIM_SITE) {
-    static_assert(npu_sim::kIsOneOf<T, int16_t, half, float> ||
-                      (!npu_sim::kIs310p && (npu_sim::kIsOneOf<T, int8_t, int32_t> || npu_sim::kIsBfloat16<T>)),
-                  "SetAtomicAdd: this SoC does not have it for this type");
+    NPU_SIM_NEEDS(SetAtomicAdd, T);
     npu_sim::set_atomic(npu_sim::Atomic::Add, npu_sim::dtype_number<T>(), site);
 }
 inline void SetAtomicNone(NPU_SIM_SITE) { npu_sim::set_atomic(npu_sim::Atomic::None, 0, site); }

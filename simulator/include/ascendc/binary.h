@@ -9,13 +9,13 @@
 
 namespace AscendC {
 
-// The three call forms of a binary operation. allowed: a condition on T; expr: of a and b.
-#define NPU_SIM_BINARY(Name, allowed, aliasing, cost, expr)                                                            \
+// The three call forms of a binary operation. expr: of a and b.
+#define NPU_SIM_BINARY(Name, aliasing, cost, expr)                                                                     \
     namespace sim_detail {                                                                                             \
     template <class T>                                                                                                 \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
                      const npu_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {                                  \
-        static_assert(allowed, #Name ": this SoC does not have it for this type");                                     \
+        NPU_SIM_NEEDS(Name, T);                                                                                        \
         npu_sim::binary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                     \
                                   npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},                 \
                                   npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,          \
@@ -44,13 +44,13 @@ namespace AscendC {
                                 params);                                                                               \
     }
 
-NPU_SIM_BINARY(Add, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a + b)
-NPU_SIM_BINARY(Sub, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a - b)
-NPU_SIM_BINARY(Mul, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a* b)
-NPU_SIM_BINARY(Max, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a > b ? a : b)
-NPU_SIM_BINARY(Min, NPU_SIM_ARITHMETIC, Accumulate, Repeat, a < b ? a : b)
-NPU_SIM_BINARY(Div, NPU_SIM_FLOATING, Exact, Division, a / b)
-NPU_SIM_BINARY(And, NPU_SIM_BITWISE, Exact, Repeat, a& b)
-NPU_SIM_BINARY(Or, NPU_SIM_BITWISE, Exact, Repeat, a | b)
+NPU_SIM_BINARY(Add, Accumulate, Repeat, a + b)
+NPU_SIM_BINARY(Sub, Accumulate, Repeat, a - b)
+NPU_SIM_BINARY(Mul, Accumulate, Repeat, a* b)
+NPU_SIM_BINARY(Max, Accumulate, Repeat, a > b ? a : b)
+NPU_SIM_BINARY(Min, Accumulate, Repeat, a < b ? a : b)
+NPU_SIM_BINARY(Div, Exact, Division, a / b)
+NPU_SIM_BINARY(And, Exact, Repeat, a& b)
+NPU_SIM_BINARY(Or, Exact, Repeat, a | b)
 
 }  // namespace AscendC

@@ -12,7 +12,7 @@ namespace AscendC {
 template <class T>
 void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::RepeatTime repeatTime,
           const BrcbRepeatParams& p, NPU_SIM_SITE) {
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Brcb: this SoC does not have it for this type");
+    NPU_SIM_NEEDS(Brcb, T);
     npu_sim::start(npu_sim::Pipe::V, "Brcb", site);
     if (npu_sim::kIs310p) npu_sim::uses_reserved_ub("Brcb");
     constexpr uint32_t kInBlock = npu_sim::kBlockBytes / sizeof(T);

@@ -1,6 +1,6 @@
 // Cast: lanes from one type to another.
 //
-// Rules: which pairs there are is the SoC's (round_modes below, a compile error where there is none), and
+// Rules: which pairs there are is the SoC's (availability.h, a compile error where there is none), and
 // which round modes a pair has, too. Mask, lanes and repeats follow the wider type; each operand's strides
 // are its own. In place only where both types have the same width.
 // Meaning: NONE rounds to nearest even where anything is lost; integers clamp, NaN gives 0; half and
@@ -13,72 +13,18 @@
 namespace npu_sim {
 
 constexpr uint32_t mode_bit(RoundMode m) { return 1u << uint32_t(m); }
-constexpr uint32_t kNone = mode_bit(RoundMode::CAST_NONE), kOdd = mode_bit(RoundMode::CAST_ODD),
-                   kRint = mode_bit(RoundMode::CAST_RINT),
-                   kDirected = mode_bit(RoundMode::CAST_FLOOR) | mode_bit(RoundMode::CAST_CEIL) |
-                               mode_bit(RoundMode::CAST_ROUND) | mode_bit(RoundMode::CAST_TRUNC),
-                   kFive = kRint | kDirected;
-
-enum class Kind : uint8_t { Half, Bfloat16, Float, Int8, Uint8, Int16, Int32, Int64, Other };
-template <class T>
-constexpr Kind kind_of() {
-    if (kIsBfloat16<T>) return Kind::Bfloat16;
-    if (std::is_same_v<T, half>) return Kind::Half;
-    if (std::is_same_v<T, float>) return Kind::Float;
-    if (std::is_same_v<T, int8_t>) return Kind::Int8;
-    if (std::is_same_v<T, uint8_t>) return Kind::Uint8;
-    if (std::is_same_v<T, int16_t>) return Kind::Int16;
-    if (std::is_same_v<T, int32_t>) return Kind::Int32;
-    return std::is_same_v<T, int64_t> ? Kind::Int64 : Kind::Other;
-}
-
-// from, to, and the modes of Ascend910B (and 910_93), 310P and 950; 0: not there. int32 to half, which
-// needs SetDeqScale, is left out.
-struct CastRow {
-    Kind from, to;
-    uint32_t a910b, a310p, a950;
-};
-constexpr CastRow kCasts[] = {
-    {Kind::Half, Kind::Float, kNone, kNone, kNone},
-    {Kind::Float, Kind::Half, kFive | kOdd | kNone, kOdd | kNone, kFive | kOdd | kNone},
-    {Kind::Bfloat16, Kind::Float, kNone, 0, kNone},
-    {Kind::Float, Kind::Bfloat16, kFive, 0, kFive},
-    {Kind::Float, Kind::Float, kFive, 0, kFive},
-    {Kind::Float, Kind::Int16, kFive, 0, kFive},
-    {Kind::Float, Kind::Int32, kFive, kFive, kFive},
-    {Kind::Float, Kind::Int64, kFive, 0, kFive},
-    {Kind::Int16, Kind::Float, kNone, 0, kNone},
-    {Kind::Int32, Kind::Float, kFive | kNone, kNone, kFive},
-    {Kind::Int64, Kind::Float, kFive, 0, kFive},
-    {Kind::Half, Kind::Int8, kFive | kNone, kDirected | kNone, kFive},
-    {Kind::Half, Kind::Uint8, kFive | kNone, kDirected | kNone, kFive},
-    {Kind::Half, Kind::Int16, kFive, kRint, kFive},
-    {Kind::Half, Kind::Int32, kFive, kFive, kFive},
-    {Kind::Int8, Kind::Half, kNone, kNone, kNone},
-    {Kind::Uint8, Kind::Half, kNone, kNone, kNone},
-    {Kind::Int16, Kind::Half, kFive | kNone, kNone, kFive},
-    {Kind::Bfloat16, Kind::Int32, kFive, 0, kFive},
-    {Kind::Bfloat16, Kind::Half, 0, 0, kFive},
-    {Kind::Half, Kind::Bfloat16, 0, 0, kFive},
-    {Kind::Int32, Kind::Int16, kNone, kNone, kNone},
-    {Kind::Int32, Kind::Int64, kNone, 0, kNone},
-    {Kind::Int64, Kind::Int32, kNone, 0, kNone},
-};
+static_assert(kNone == mode_bit(RoundMode::CAST_NONE) && kRint == mode_bit(RoundMode::CAST_RINT) &&
+              kDirected == (mode_bit(RoundMode::CAST_FLOOR) | mode_bit(RoundMode::CAST_CEIL) |
+                            mode_bit(RoundMode::CAST_ROUND) | mode_bit(RoundMode::CAST_TRUNC)) &&
+              kOdd == mode_bit(RoundMode::CAST_ODD));
 
 // A set of mode_bit()s.
 template <class To, class From>
 constexpr uint32_t round_modes() {
-    for (const CastRow& row : kCasts)
-        if (row.from == kind_of<From>() && row.to == kind_of<To>())
-            return kIs910b ? row.a910b : kIs310p ? row.a310p : row.a950;
-    return 0;
+    return modes_of(kCore, element_of<From>(), element_of<To>());
 }
 
-inline const char* mode_name(RoundMode m) {
-    constexpr const char* kNames[] = {"CAST_NONE",  "CAST_RINT",  "CAST_FLOOR", "CAST_CEIL",
-                                      "CAST_ROUND", "CAST_TRUNC", "CAST_ODD",   "CAST_HYBRID"};
-    return uint32_t(m) < 8 ? kNames[uint32_t(m)] : "?";
-}
+inline const char* mode_name(RoundMode m) { return int(m) < kRoundModes ? kRoundModeNames[int(m)] : "?"; }
 
 template <class T, class U, class F>
 void convert_lanes(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, F f) {

@@ -34,12 +34,9 @@ bool holds(CMPMODE mode, W a, W b) {
 
 template <class T, class U>
 void check_compare(CMPMODE mode) {
-    static_assert(kIsOneOf<T, half, float> || (!kIs310p && std::is_same_v<T, int32_t>) ||
-                      (kIs950 && kIsOneOf<T, int16_t, uint16_t, uint32_t>),
-                  "Compare: this SoC does not have it for this type");
     static_assert(sizeof(U) == 1, "Compare: the result is of uint8_t or int8_t");
-    if (kIs910b && std::is_same_v<T, int32_t> && mode != CMPMODE::EQ)
-        broken(Rule::Mode01, "int32_t is compared with CMPMODE::EQ only.");
+    if (!kTakes<T, Api::CompareOrder> && mode != CMPMODE::EQ)
+        broken(Rule::Mode01, "%s is compared with CMPMODE::EQ only.", kElementNames[int(element_of<T>())]);
 }
 
 // value(lane): the second operand of each lane, by its offset in src1.
@@ -70,6 +67,7 @@ void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, cons
 template <class T, class U>
 void compare_tensors(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, const Operand<T>& src1,
                      const Lanes& lanes, CMPMODE mode) {
+    NPU_SIM_NEEDS(Compare, T);
     check_compare<T, U>(mode);
     check_source(src1, lanes);
     const Layout layout = layout_of(src1, lanes);
@@ -125,6 +123,7 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
               uint32_t count, NPU_SIM_SITE) {                                                                    \
         npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
+        NPU_SIM_NEEDS(Name, T);                                                                                  \
         npu_sim::check_compare<T, U>(cmpMode);                                                                   \
         npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0}, npu_sim::compare_count<T>(count), cmpMode,   \
                             [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
@@ -133,6 +132,7 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
               const uint64_t mask, npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) {   \
         npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
+        NPU_SIM_NEEDS(Name, T);                                                                                  \
         npu_sim::check_compare<T, U>(cmpMode);                                                                   \
         npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
                             npu_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
@@ -142,6 +142,7 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
               const uint64_t mask[], npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) { \
         npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
+        NPU_SIM_NEEDS(Name, T);                                                                                  \
         npu_sim::check_compare<T, U>(cmpMode);                                                                   \
         npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
                             npu_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \

@@ -65,6 +65,7 @@ inline void check_burst_count(uint64_t count, uint64_t length) {
 
 template <class T>
 void check_gm_aligned(const char* operand, const T* address) {
+    NPU_SIM_NEEDS(DataCopy, T);
     if (uintptr_t(address) % sizeof(T))
         broken(Rule::Align03, "`%s` starts at a GM address that is no multiple of %zu.", operand, sizeof(T));
 }
@@ -141,6 +142,7 @@ inline Bursts whole_bursts(uint64_t bytes) { return {1, bytes, int64_t(bytes), i
 template <class T>
 void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count, uint64_t bytes,
                  int64_t dst_step, int64_t src_step) {
+    NPU_SIM_NEEDS(DataCopy, T);
     const uint32_t to = dst.view().addr, from = src.view().addr;
     check_aligned("dst", to);
     check_aligned("src", from);

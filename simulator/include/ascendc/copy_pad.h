@@ -27,7 +27,7 @@ constexpr uint64_t up_to_block(uint64_t bytes) { return (bytes + kBlockBytes - 1
 
 template <class T>
 void check_pad_copy(uint64_t count, uint64_t length) {
-    static_assert(!kIs310p || kNever<T>, "DataCopyPad: Ascend310P does not have it");
+    NPU_SIM_NEEDS(DataCopyPad, T);
     check_burst_count(count, length);
     if (length > kMaxPadLength || length % sizeof(T))
         broken(Rule::Count03, "blockLen must be 0 .. 2097151 bytes in whole elements of %zu but got %llu.", sizeof(T),
@@ -100,7 +100,8 @@ namespace AscendC {
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& dataCopyParams,
                  const DataCopyPadExtParams<T>& padParams, NPU_SIM_SITE) {
-    static_assert(mode == PaddingMode::Normal || npu_sim::kIs950, "DataCopyPad: only Ascend950 has Compact");
+    static_assert(mode == PaddingMode::Normal || npu_sim::kTakes<T, npu_sim::Api::DataCopyPadCompact>,
+                  "DataCopyPad: this SoC does not have PaddingMode::Compact");
     npu_sim::start(npu_sim::Pipe::MTE2, "DataCopyPad", site);
     const auto& p = dataCopyParams;
     npu_sim::pad_in(dst, src, p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
@@ -122,7 +123,8 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& dataCopyParams,
                  NPU_SIM_SITE) {
-    static_assert(mode == PaddingMode::Normal || npu_sim::kIs950, "DataCopyPad: only Ascend950 has Compact");
+    static_assert(mode == PaddingMode::Normal || npu_sim::kTakes<T, npu_sim::Api::DataCopyPadCompact>,
+                  "DataCopyPad: this SoC does not have PaddingMode::Compact");
     npu_sim::start(npu_sim::Pipe::MTE3, "DataCopyPad", site);
     const auto& p = dataCopyParams;
     npu_sim::pad_out(dst, src, p.blockCount, p.blockLen, int64_t(p.dstStride), int64_t(p.srcStride),

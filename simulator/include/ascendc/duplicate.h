@@ -13,8 +13,7 @@ namespace sim_detail {
 template <class T>
 void duplicate_lanes(const LocalTensor<T>& dst, T value, const npu_sim::Lanes& lanes, uint32_t block_stride,
                      uint32_t repeat_stride) {
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || npu_sim::kIs950,
-                  "Duplicate: this SoC does not have it for this type");
+    NPU_SIM_NEEDS(Duplicate, T);
     const npu_sim::Operand<T> to{"dst", dst, block_stride, repeat_stride};
     npu_sim::check_destination(to, lanes);
     const npu_sim::Layout layouts[1] = {npu_sim::layout_of(to, lanes)};

@@ -21,8 +21,8 @@ npu_sim::Cost three_read_cost(const LocalTensor<T>& dst, const LocalTensor<U>& s
 template <class T, class U>
 void MulAddDstLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,
                     const npu_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
-    static_assert((std::is_same_v<T, U> && (NPU_SIM_FLOATING || (npu_sim::kIs950 && NPU_SIM_ARITHMETIC))) ||
-                      (std::is_same_v<T, float> && std::is_same_v<U, half>),
+    static_assert((std::is_same_v<T, U> && npu_sim::kTakes<U, npu_sim::Api::MulAddDst>) ||
+                      (std::is_same_v<T, float> && npu_sim::kTakes<U, npu_sim::Api::MulAddDstToFloat>),
                   "MulAddDst: this SoC does not have it for these types");
     const npu_sim::Arithmetic<T> type;
     npu_sim::binary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
@@ -35,8 +35,7 @@ void MulAddDstLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const
 template <class T>
 void FusedMulAddLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
                       const npu_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
-    static_assert(NPU_SIM_FLOATING || (npu_sim::kIs950 && npu_sim::kIsBfloat16<T>),
-                  "FusedMulAdd: this SoC does not have it for this type");
+    NPU_SIM_NEEDS(FusedMulAdd, T);
     const npu_sim::Arithmetic<T> type;
     npu_sim::binary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
                              npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},

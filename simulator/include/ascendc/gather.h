@@ -116,9 +116,8 @@ void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointe
 template <bool kGather, class T>
 void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
              const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base, const Lanes& lanes) {
-    static_assert(kGather || !kIs910b || kNever<T>, "Scatter: Ascend910B does not have it");
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || (kIs950 && sizeof(T) != 1),
-                  "Gather, Scatter: this SoC does not have it for this type");
+    static_assert(!kGather || kTakes<T, Api::Gather>, "Gather: this SoC does not have it for this type");
+    static_assert(kGather || kTakes<T, Api::Scatter>, "Scatter: this SoC does not have it for this type");
     indexed_op<kGather>(stepped, pointed, offsets, base, lanes);
     finish_vector(lanes.repeats(), lanes.per_repeat() * cycles_of(Cost::GatheredElement), lanes.is_count_form());
 }
@@ -178,9 +177,7 @@ void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
 template <class T>
 void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,
              const npu_sim::RepeatTime repeatTime, const GatherRepeatParams& p, NPU_SIM_SITE) {
-    static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "Gatherb: Ascend310P does not have it");
-    static_assert(npu_sim::kIsOneOf<T, uint16_t, uint32_t> || npu_sim::kIs950,
-                  "Gatherb: uint16_t or uint32_t (ReinterpretCast others)");
+    NPU_SIM_NEEDS(Gatherb, T);  // ReinterpretCast helps
     npu_sim::start(npu_sim::Pipe::V, "Gatherb", site);
     const npu_sim::Lanes lanes = npu_sim::Lanes::first(sizeof(T), npu_sim::kRepeatBytes / sizeof(T), repeatTime);
     npu_sim::mask_register() = {};  // it sets all lanes itself

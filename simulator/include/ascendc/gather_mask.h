@@ -45,8 +45,7 @@ void gather_mask(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
                  const std::vector<uint32_t>& elements, const AscendC::GatherMaskParams& p, F selects,
                  uint64_t& count) {
     constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || (kIs950 && sizeof(T) == 1),
-                  "GatherMask: this SoC does not have it for this type");
+    NPU_SIM_NEEDS(GatherMask, T);
     const uint32_t from = src.view().addr, to = dst.view().addr;
     const uint32_t block = p.src0BlockStride * kBlockBytes, repeat = p.src0RepeatStride * kBlockBytes;
     check_aligned("src0", from);

@@ -49,8 +49,6 @@ template <class T>
 void progression_op(const char* api, const Operand<T>& dst, const Progression<T>& p, const Lanes& lanes,
                     bool stores_repeat, Site site) {
     using P = Progression<T>;
-    static_assert(kIsOneOf<T, int16_t, half, int32_t, float> || (kIs950 && kIsOneOf<T, int8_t, int64_t>),
-                  "CreateVecIndex, ArithProgression: this SoC does not have it for this type");
     check_aligned("dst", dst.tensor.view().addr);
     if (lanes.empty()) return finish_scalar(0);
     const Layout layout = layout_of(dst, lanes);
@@ -85,6 +83,7 @@ namespace AscendC {
 
 template <class T>
 void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(CreateVecIndex, T);
     npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
     npu_sim::own_mask("CreateVecIndex");  // its additions have masks of their own
     npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst},
@@ -94,6 +93,7 @@ void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, NPU
 template <class T>
 void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask, npu_sim::RepeatTime repeatTime,
                     npu_sim::Stride<uint16_t> dstBlkStride, npu_sim::Stride<uint8_t> dstRepStride, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(CreateVecIndex, T);
     npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
     npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
                             npu_sim::Progression<T>(firstValue, T(1), true),
@@ -102,6 +102,7 @@ void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask, npu
 template <class T>
 void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask[], npu_sim::RepeatTime repeatTime,
                     npu_sim::Stride<uint16_t> dstBlkStride, npu_sim::Stride<uint8_t> dstRepStride, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(CreateVecIndex, T);
     npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
     npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
                             npu_sim::Progression<T>(firstValue, T(1), true),
@@ -119,6 +120,7 @@ inline void vector_then_scalar(npu_sim::Site site) {
 template <class T>
 void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T diffValue, const int32_t count,
                       NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(ArithProgression, T);
     npu_sim::start(npu_sim::Pipe::S, "ArithProgression", site);
     if (count <= 0) npu_sim::broken(npu_sim::Rule::Count04, "count must be > 0 but got %d.", count);
     if (diffValue < T(0)) npu_sim::broken(npu_sim::Rule::Mode01, "the difference must be >= 0.");
@@ -137,6 +139,7 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
 }
 template <class T>
 void Arange(const LocalTensor<T>& dst, const T firstValue, const T diffValue, const int32_t count, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(Arange, T);
     ArithProgression(dst, firstValue, diffValue, count, site);
 }
 

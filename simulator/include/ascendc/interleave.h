@@ -14,9 +14,7 @@
 
 namespace npu_sim {
 
-template <class T>
-uint64_t check_even(int32_t count) {
-    static_assert(kIs950 || kNever<T>, "Interleave, DeInterleave: only Ascend950 has them");
+inline uint64_t check_even(int32_t count) {
     const uint64_t n = checked_count(count);
     if (n % 2) broken(Rule::Count04, "count must be even but got %d.", count);
     return n;
@@ -74,8 +72,9 @@ namespace AscendC {
 template <class T>
 void Interleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src0,
                 const LocalTensor<T>& src1, const int32_t count, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(Interleave, T);
     npu_sim::start(npu_sim::Pipe::V, "Interleave", site);
-    const uint64_t n = npu_sim::check_even<T>(count);
+    const uint64_t n = npu_sim::check_even(count);
     npu_sim::check_two_to_two(dst0, dst1, src0, src1, n);
     for (uint64_t i = 0; i < 2 * n; ++i) (i < n ? dst0 : dst1).data()[i % n] = (i % 2 ? src1 : src0).data()[i / 2];
     npu_sim::finish_two(2 * n * sizeof(T));
@@ -84,8 +83,9 @@ void Interleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const Lo
 template <class T>
 void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src0,
                   const LocalTensor<T>& src1, const int32_t count, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(DeInterleave, T);
     npu_sim::start(npu_sim::Pipe::V, "DeInterleave", site);
-    const uint64_t n = npu_sim::check_even<T>(count);
+    const uint64_t n = npu_sim::check_even(count);
     npu_sim::check_two_to_two(dst0, dst1, src0, src1, n);
     std::vector<T> s(src0.data(), src0.data() + n);
     s.insert(s.end(), src1.data(), src1.data() + n);
@@ -95,8 +95,9 @@ void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const 
 template <class T>
 void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src,
                   const int32_t srcCount, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(DeInterleave, T);
     npu_sim::start(npu_sim::Pipe::V, "DeInterleave", site);
-    const uint64_t n = npu_sim::check_even<T>(srcCount);
+    const uint64_t n = npu_sim::check_even(srcCount);
     const npu_sim::Range a = npu_sim::source_range("src", src, n);
     const npu_sim::Range to[2] = {npu_sim::destination_range("dst0", dst0, n / 2),
                                   npu_sim::destination_range("dst1", dst1, n / 2)};

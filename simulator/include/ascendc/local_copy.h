@@ -13,8 +13,7 @@ namespace sim_detail {
 template <class T>
 void copy_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::Lanes& lanes,
                 const CopyRepeatParams& p) {
-    static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "Copy: Ascend310P does not have it");
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || npu_sim::kIs950, "Copy: this SoC does not have it for this type");
+    NPU_SIM_NEEDS(Copy, T);
     constexpr uint32_t kMaxRepeatStride = 4095;
     if (p.dstRepeatSize > kMaxRepeatStride || p.srcRepeatSize > kMaxRepeatStride)
         npu_sim::broken(npu_sim::Rule::Stride01, "repeat strides must be 0 .. 4095 but got %u and %u.",

@@ -69,7 +69,6 @@ inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
 template <uint32_t kGroup, class T>
 void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
                    int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t alignment, Cost cost) {
-    static_assert(NPU_SIM_FLOATING, "reductions: this SoC does not have them for this type");
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kGroups = kLanes / kGroup;
     check_int_stride("dstRepStride", dst_stride);
     check_int_stride("srcBlkStride", src_block);
@@ -207,7 +206,7 @@ template <class T>
 void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                 const AscendC::LocalTensor<T>& work, const Lanes& lanes, uint32_t src_repeat, RepeatOrder order,
                 bool uses_work, Site site) {
-    static_assert(NPU_SIM_FLOATING, "ReduceSum: this SoC does not have it for this type");
+    NPU_SIM_NEEDS(ReduceSum, T);
     check_aligned("dst", dst.view().addr, sizeof(T), Rule::Align02);
     const Operand<T> from{"src", src, 1, src_repeat};
     const Range result{dst.view().addr, uint32_t(dst.view().addr + sizeof(T))};
@@ -263,6 +262,7 @@ namespace AscendC {
     template <class T, bool isSetMask = true>                                                                     \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t A, const int32_t B,             \
               const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) { \
+        NPU_SIM_NEEDS(Name, T);                                                                                   \
         npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
         npu_sim::reduce(dst, src,                                                                                 \
                         npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), uint64_t(mask), uint64_t(repeat)),     \
@@ -276,6 +276,7 @@ NPU_SIM_REDUCE(PairReduceSum, reduce_pairs, repeat, mask)
 template <class T, bool isSetMask = true>
 void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeat,
                     const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(WholeReduceSum, T);
     npu_sim::start(npu_sim::Pipe::V, "WholeReduceSum", site);
     npu_sim::reduce_whole(dst, src,
                           npu_sim::repeat_lanes<isSetMask>("WholeReduceSum", sizeof(T), mask, uint64_t(repeat)),
@@ -284,6 +285,7 @@ void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
 template <class T, bool isSetMask = true>
 void BlockReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
                     const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(BlockReduceSum, T);
     npu_sim::start(npu_sim::Pipe::V, "BlockReduceSum", site);
     npu_sim::reduce_blocks(dst, src,
                            npu_sim::repeat_lanes<isSetMask>("BlockReduceSum", sizeof(T), mask, uint64_t(repeat)),
@@ -292,6 +294,7 @@ void BlockReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
 template <class T, bool isSetMask = true>
 void PairReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(PairReduceSum, T);
     npu_sim::start(npu_sim::Pipe::V, "PairReduceSum", site);
     npu_sim::reduce_pairs(dst, src,
                           npu_sim::repeat_lanes<isSetMask>("PairReduceSum", sizeof(T), mask, uint64_t(repeat)),
@@ -301,6 +304,7 @@ template <class T, bool isSetMask = true>
 void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat,
                      const int32_t elemsInOneRepeat, const int32_t /*dstBlkStride*/, const int32_t srcBlkStride,
                      const int32_t dstRepStride, const int32_t srcRepStride, NPU_SIM_SITE) {
+    NPU_SIM_NEEDS(RepeatReduceSum, T);
     npu_sim::start(npu_sim::Pipe::V, "RepeatReduceSum", site);
     npu_sim::reduce_whole(
         dst, src,
@@ -316,6 +320,7 @@ enum class ReduceType : uint8_t { SUM, MAX, MIN };
     void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Mask, const int32_t repeatTime,         \
               const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) { \
         static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");   \
+        NPU_SIM_NEEDS(Name, T);                                                                                   \
         npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
         npu_sim::reduce(                                                                                          \
             dst, src,                                                                                             \

@@ -17,7 +17,7 @@ namespace AscendC {
     template <class T>                                                                                            \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar, const npu_sim::Lanes& lanes, \
                      const UnaryRepeatParams& p = {}) {                                                           \
-        static_assert(NPU_SIM_ARITHMETIC, #Name ": this SoC does not have it for this type");                     \
+        NPU_SIM_NEEDS(Name, T);                                                                                   \
         const auto s = npu_sim::Arithmetic<T>::widen(scalar);                                                     \
         npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                 \
                                  npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,          \
@@ -55,8 +55,8 @@ namespace sim_detail {
 template <class T, class U>
 void AxpyLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src, U scalar, const npu_sim::Lanes& lanes,
                const UnaryRepeatParams& p) {
-    static_assert((std::is_same_v<T, U> && (NPU_SIM_FLOATING || (npu_sim::kIs950 && npu_sim::kIsBfloat16<T>))) ||
-                      (std::is_same_v<T, float> && std::is_same_v<U, half>),
+    static_assert((std::is_same_v<T, U> && npu_sim::kTakes<U, npu_sim::Api::Axpy>) ||
+                      (std::is_same_v<T, float> && npu_sim::kTakes<U, npu_sim::Api::AxpyToFloat>),
                   "Axpy: this SoC does not have it for these types");
     const float s = npu_sim::Arithmetic<U>::widen(scalar);
     const npu_sim::Arithmetic<T> type;

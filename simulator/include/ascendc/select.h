@@ -16,8 +16,7 @@ using AscendC::SELMODE;
 template <class T, class U, class F>
 void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const Operand<T>& src0, const Lanes& lanes,
                SELMODE mode, F other) {
-    static_assert(kIsOneOf<T, half, float> || (kIs950 && (sizeof(T) == 2 || sizeof(T) == 4)),
-                  "Select: this SoC does not have it for this type");
+    NPU_SIM_NEEDS(Select, T);
     static_assert(std::is_unsigned_v<U>, "Select: the mask is of uint8_t, uint16_t, uint32_t or uint64_t");
     const bool each_repeat_anew = mode == SELMODE::VSEL_CMPMASK_SPR;
     if (!each_repeat_anew && !kIs950) uses_reserved_ub("Select");

@@ -14,8 +14,10 @@ namespace sim_detail {
 template <bool kLeft, class T>
 void shift_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar, const npu_sim::Lanes& lanes,
                  const UnaryRepeatParams& p) {
-    static_assert(!npu_sim::kIs310p && npu_sim::kIsOneOf<T, int16_t, uint16_t, int32_t, uint32_t>,
-                  "ShiftLeft, ShiftRight: this SoC does not have it for this type");
+    static_assert(!kLeft || npu_sim::kTakes<T, npu_sim::Api::ShiftLeft>,
+                  "ShiftLeft: this SoC does not have it for this type");
+    static_assert(kLeft || npu_sim::kTakes<T, npu_sim::Api::ShiftRight>,
+                  "ShiftRight: this SoC does not have it for this type");
     constexpr int64_t kBits = int64_t(sizeof(T)) * 8;
     if (int64_t(scalar) < 0 || int64_t(scalar) > kBits)
         npu_sim::broken(npu_sim::Rule::Mode01, "the shift must be 0 .. %lld but got %lld.",

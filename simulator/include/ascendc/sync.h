@@ -42,7 +42,8 @@ void PipeBarrier(NPU_SIM_SITE) {
 // Orders the scalar unit's own memory accesses, which here are in order anyway.
 template <MemDsbT type>
 void DataSyncBarrier() {
-    static_assert(!npu_sim::kIs310p || type > MemDsbT::SEQ, "DataSyncBarrier: Ascend310P does not have it");
+    static_assert(npu_sim::kTakes<std::integral_constant<MemDsbT, type>, npu_sim::Api::DataSyncBarrier>,
+                  "DataSyncBarrier: this SoC does not have it");
 }
 
 inline int64_t GetBlockIdx() { return npu_sim::block_index(); }

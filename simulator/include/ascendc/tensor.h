@@ -91,7 +91,7 @@ public:
     }
     template <CacheRwMode mode = CacheRwMode::RW>
     void SetL2CacheHint(CacheMode) {
-        static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "SetL2CacheHint: Ascend310P does not have it");
+        static_assert(npu_sim::kTakes<T, npu_sim::Api::SetL2CacheHint>, "SetL2CacheHint: this SoC does not have it");
     }
     T GetValue(uint64_t offset, NPU_SIM_SITE) const {
         npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::GetValue", site);
@@ -103,7 +103,7 @@ public:
     }
     // A reference, as LocalTensor's.
     T& operator()(uint64_t offset, NPU_SIM_SITE) const {
-        static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>, "GlobalTensor(): Ascend310P does not have it");
+        static_assert(npu_sim::kTakes<T, npu_sim::Api::GmReference>, "GlobalTensor(): this SoC does not have it");
         npu_sim::gm_reference(uintptr_t(address_ + offset), sizeof(T), view_, site);
         return address_[offset];
     }
@@ -128,8 +128,8 @@ private:
 
 template <class T, CacheLine line, DcciDst destination>
 void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, NPU_SIM_SITE) {
-    static_assert(!npu_sim::kIs310p || npu_sim::kNever<T>,
-                  "DataCacheCleanAndInvalid: Ascend310P has only the form without DcciDst");
+    static_assert(npu_sim::kTakes<T, npu_sim::Api::CleanWithDestination>,
+                  "DataCacheCleanAndInvalid: this SoC has only the form without DcciDst");
     npu_sim::clean_cache(uintptr_t(tensor.data()), line == CacheLine::ENTIRE_DATA_CACHE, site);
 }
 template <class T, CacheLine line>

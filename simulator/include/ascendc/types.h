@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "ascendc/availability.h"
 #include "ascendc/runtime.h"
 
 #ifndef __CCE_AICORE__
@@ -22,9 +23,6 @@ namespace npu_sim {
 constexpr int kArch = __CCE_AICORE__;  // 220: Ascend910B, 910_93; 200: Ascend310P; 310: Ascend950
 constexpr bool kIs910b = kArch == 220, kIs310p = kArch == 200, kIs950 = kArch == 310;
 static_assert(kIs910b || kIs310p || kIs950, "__CCE_AICORE__ must be 220, 200 or 310");
-
-template <class>
-constexpr bool kNever = false;
 
 template <class T, class... Allowed>
 constexpr bool kIsOneOf = (std::is_same_v<T, Allowed> || ...);
@@ -102,7 +100,31 @@ constexpr bool kIsBfloat16 = false;
 template <>
 inline constexpr bool kIsBfloat16<bfloat16_t> = true;
 #endif
+
+// The rows of availability.h, for the SoC that is compiled for.
+constexpr Core kCore = core_of(kArch);
+
+template <class T>
+constexpr Element element_of() {
+    if (std::is_same_v<T, bool>) return Element::Bool;
+    if (std::is_same_v<T, half>) return Element::Half;
+    if (kIsBfloat16<T>) return Element::Bfloat16;
+    if (std::is_same_v<T, float>) return Element::Float;
+    if (std::is_same_v<T, double>) return Element::Double;
+    if (!std::is_integral_v<T>) return Element::Other;
+    constexpr Element kSigned[] = {Element::Int8, Element::Int16, Element::Int32, Element::Int64},
+                      kUnsigned[] = {Element::Uint8, Element::Uint16, Element::Uint32, Element::Uint64};
+    constexpr int kSize = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+    return std::is_signed_v<T> ? kSigned[kSize] : kUnsigned[kSize];
+}
+
+// Whether this SoC has the instruction for that type. Where the type does not matter, any will do.
+template <class T, Api api>
+constexpr bool kTakes = takes(api, kCore, element_of<T>());
 }  // namespace npu_sim
+
+#define NPU_SIM_NEEDS(Name, T) \
+    static_assert(npu_sim::kTakes<T, npu_sim::Api::Name>, #Name ": this SoC does not have it for this type")
 
 enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_FIX, PIPE_ALL };
 

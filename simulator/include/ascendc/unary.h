@@ -29,13 +29,13 @@ inline float approximately(float f) {
 
 namespace AscendC {
 
-// The three call forms. allowed: a condition on T; expr: of a.
-#define NPU_SIM_UNARY(Name, allowed, cost, expr)                                                                \
+// The three call forms. expr: of a.
+#define NPU_SIM_UNARY(Name, cost, expr)                                                                         \
     namespace sim_detail {                                                                                      \
     template <class T>                                                                                          \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::Lanes& lanes,         \
                      const UnaryRepeatParams& p = {}) {                                                         \
-        static_assert(allowed, #Name ": this SoC does not have it for this type");                              \
+        NPU_SIM_NEEDS(Name, T);                                                                                 \
         npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},               \
                                  npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,        \
                                  npu_sim::Cost::cost, [](auto a) { return decltype(a)(expr); });                \
@@ -61,14 +61,14 @@ namespace AscendC {
                                 params);                                                                        \
     }
 
-NPU_SIM_UNARY(Abs, NPU_SIM_FLOATING, Repeat, std::fabs(a))
-NPU_SIM_UNARY(Exp, NPU_SIM_FLOATING, Function, std::exp(double(a)))
-NPU_SIM_UNARY(Ln, NPU_SIM_FLOATING, Function, std::log(double(a)))
-NPU_SIM_UNARY(Sqrt, NPU_SIM_FLOATING, Function, std::sqrt(a))
-NPU_SIM_UNARY(Rsqrt, NPU_SIM_FLOATING, Function, npu_sim::approximately<T>(1.0f / std::sqrt(a)))
-NPU_SIM_UNARY(Reciprocal, NPU_SIM_FLOATING, Function, npu_sim::approximately<T>(1.0f / a))
-NPU_SIM_UNARY(Relu, NPU_SIM_FLOATING || (std::is_same_v<T, int32_t>), Repeat, a > 0 ? a : 0)
-NPU_SIM_UNARY(Not, NPU_SIM_BITWISE, Repeat, ~a)
-NPU_SIM_UNARY(Neg, npu_sim::kIs950&& NPU_SIM_ARITHMETIC, Repeat, -a)
+NPU_SIM_UNARY(Abs, Repeat, std::fabs(a))
+NPU_SIM_UNARY(Exp, Function, std::exp(double(a)))
+NPU_SIM_UNARY(Ln, Function, std::log(double(a)))
+NPU_SIM_UNARY(Sqrt, Function, std::sqrt(a))
+NPU_SIM_UNARY(Rsqrt, Function, npu_sim::approximately<T>(1.0f / std::sqrt(a)))
+NPU_SIM_UNARY(Reciprocal, Function, npu_sim::approximately<T>(1.0f / a))
+NPU_SIM_UNARY(Relu, Repeat, a > 0 ? a : 0)
+NPU_SIM_UNARY(Not, Repeat, ~a)
+NPU_SIM_UNARY(Neg, Repeat, -a)
 
 }  // namespace AscendC

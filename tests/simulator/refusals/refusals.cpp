@@ -69,6 +69,8 @@ void add_half() { Add(ub<half>(), ub<half>(), ub<half>(), 16); }
 void add_int16() { Add(ub<int16_t>(), ub<int16_t>(), ub<int16_t>(), 16); }
 void add_bfloat16() { Add(ub<bfloat16_t>(), ub<bfloat16_t>(), ub<bfloat16_t>(), 16); }  // not on ascend910b, ascend310p
 void muls_bfloat16() { Muls(ub<bfloat16_t>(), ub<bfloat16_t>(), bfloat16_t(1.0f), 16); }  // not on ascend910b, ascend310p
+void adds_uint16() { Adds(ub<uint16_t>(), ub<uint16_t>(), uint16_t(1), 16); }  // not on any: Adds: this SoC
+void add_uint16() { Add(ub<uint16_t>(), ub<uint16_t>(), ub<uint16_t>(), 16); }  // not on ascend910b, ascend310p
 void add_int8() { Add(ub<int8_t>(), ub<int8_t>(), ub<int8_t>(), 32); }  // not on any: Add: this SoC does not have it for this type
 void div_float() { Div(ub<float>(), ub<float>(), ub<float>(), 16); }
 void and_uint16() { And(ub<uint16_t>(), ub<uint16_t>(), ub<uint16_t>(), 16); }
@@ -76,9 +78,11 @@ void and_float() { And(ub<float>(), ub<float>(), ub<float>(), 16); }  // not on 
 void axpy_widens() { Axpy(ub<float>(), ub<half>(), half(2.0f), 16); }
 void axpy_narrows() { Axpy(ub<half>(), ub<float>(), 2.0f, 16); }  // not on any: Axpy: this SoC
 void fused_bfloat16() { FusedMulAdd(ub<bfloat16_t>(), ub<bfloat16_t>(), ub<bfloat16_t>(), 16); }  // not on ascend910b, ascend310p
+void mul_add_bfloat16() { MulAddDst(ub<bfloat16_t>(), ub<bfloat16_t>(), ub<bfloat16_t>(), 16); }  // not on any: MulAddDst: this SoC
 void sqrt_float() { Sqrt(ub<float>(), ub<float>(), 16); }
 void sqrt_int32() { Sqrt(ub<int32_t>(), ub<int32_t>(), 16); }  // not on any: Sqrt: this SoC
 void neg_float() { Neg(ub<float>(), ub<float>(), 16); }  // not on ascend910b, ascend310p
+void neg_uint16() { Neg(ub<uint16_t>(), ub<uint16_t>(), 16); }  // not on any: Neg: this SoC
 void minus_one_times() { Muls(ub<float>(), ub<float>(), -1.0f, 16); }
 void shift_left() { ShiftLeft(ub<uint32_t>(), ub<uint32_t>(), uint32_t(1), 16); }  // not on ascend310p
 void shift_right() { ShiftRight(ub<int32_t>(), ub<int32_t>(), int32_t(1), 16); }  // not on ascend310p
@@ -93,13 +97,16 @@ void data_copy_in_ub() { DataCopy(ub<float>(), ub<float>(), 64); }
 void duplicate_half() { Duplicate(ub<half>(), half(1.0f), 16); }
 void duplicate_int8() { Duplicate(ub<int8_t>(), int8_t(1), 32); }  // not on ascend910b, ascend310p
 void gather_half() { Gather(ub<half>(), ub<half>(), ub<uint32_t>(), 0, 64); }
-void gather_int8() { Gather(ub<int8_t>(), ub<int8_t>(), ub<uint32_t>(), 0, 64); }  // not on any: Gather, Scatter: this SoC
+void gather_int8() { Gather(ub<int8_t>(), ub<int8_t>(), ub<uint32_t>(), 0, 64); }  // not on any: Gather: this SoC
 void gather_blocks() { Gatherb(ub<uint16_t>(), ub<uint16_t>(), ub<uint32_t>(), 1, {1, 8}); }  // not on ascend310p
 void scatter_float() { Scatter(ub<float>(), ub<float>(), ub<uint32_t>(), 0, 64); }  // not on ascend910b
+void scatter_int32() { Scatter(ub<int32_t>(), ub<int32_t>(), ub<uint32_t>(), 0, 64); }  // not on ascend910b, ascend310p
 void interleave_half() { Interleave(ub<half>(), ub<half>(), ub<half>(), ub<half>(), 64); }  // not on ascend910b, ascend310p
+void deinterleave_half() { DeInterleave(ub<half>(), ub<half>(), ub<half>(), ub<half>(), 64); }  // not on ascend910b, ascend310p
 void atomic_float() { SetAtomicAdd<float>(); }
 void atomic_int32() { SetAtomicAdd<int32_t>(); }  // not on ascend310p
 void atomic_uint32() { SetAtomicAdd<uint32_t>(); }  // not on any: SetAtomicAdd: this SoC
+void atomic_bfloat16() { SetAtomicAdd<bfloat16_t>(); }  // not on ascend310p
 
 // ---- conversions and reductions ---------------------------------------------------------------------
 
@@ -110,7 +117,7 @@ void cast_int64_to_float() { Cast(ub<float>(), ub<int64_t>(), RoundMode::CAST_RI
 void cast_bfloat16_to_half() { Cast(ub<half>(), ub<bfloat16_t>(), RoundMode::CAST_RINT, 64); }  // not on ascend910b, ascend310p
 void cast_double_to_float() { Cast(ub<float>(), ub<double>(), RoundMode::CAST_RINT, 64); }  // not on any: Cast: this SoC
 void sum_float() { WholeReduceSum<float>(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
-void sum_int32() { WholeReduceSum<int32_t>(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on any: reductions: this SoC
+void sum_int32() { WholeReduceSum<int32_t>(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on any: WholeReduceSum: this SoC
 void compare_half() { Compare(ub<uint8_t>(), ub<half>(), ub<half>(), CMPMODE::LT, 128); }
 void compare_int32() { Compare(ub<uint8_t>(), ub<int32_t>(), ub<int32_t>(), CMPMODE::EQ, 64); }  // not on ascend310p
 void select_float() { Select(ub<float>(), ub<uint8_t>(), ub<float>(), 1.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64); }
@@ -135,7 +142,7 @@ void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float>
 
 void sine() { Sin(ub<float>(), ub<float>()); }  // not on any: was not declared in this scope
 void element_written(LocalTensor<float> t) { t(0) = 1.0f; }
-void element_of_gm_written() { gm<int32_t>()(0) = 1; }  // not on ascend310p: Ascend310P does not have it
+void element_of_gm_written() { gm<int32_t>()(0) = 1; }  // not on ascend310p: GlobalTensor(): this SoC does not have it
 void other_block() { (void)GetSubBlockIdx(); }
 
 // ---- tiling ------------------------------------------------------------------------------------------

@@ -1,0 +1,203 @@
+// Which element types each instruction takes on which SoC, as data: a row an instruction, an empty cell
+// where the SoC lacks it. The headers' static_asserts ask it, docs/simulator.md lists it, and a test compiles
+// every instruction with every type on every SoC. Then the round modes of each conversion.
+//
+// Not in it: what every SoC has whatever the type is (queues, flags, barriers, masks, scalar accesses).
+// On Ascend910B, 910_93 and 310P a cell is what the page says, without types that C++ does not know (an
+// 8-bit float) and without bfloat16 on Ascend310P, whose compiler lacks it even where a page has it
+// (Duplicate). On Ascend950 pages list more (8- and 64-bit types in count forms, integers of Div, Abs and
+// sums): a cell has what is there on the SoC and in the simulator.
+//
+// Sources: the page of the vendor's API reference with the name given; "support" is a page's list of
+// products, "notes" a section of the notes on the architecture that the project keeps.
+#pragma once
+
+#include <cstdint>
+
+namespace npu_sim {
+
+enum class Element : uint8_t {
+    Bool,
+    Int8,
+    Uint8,
+    Int16,
+    Uint16,
+    Half,
+    Bfloat16,
+    Int32,
+    Uint32,
+    Float,
+    Int64,
+    Uint64,
+    Double,
+    Other  // structures and whatever else
+};
+constexpr const char* kElementNames[] = {"bool",  "int8",   "uint8", "int16", "uint16", "half",   "bfloat16",
+                                         "int32", "uint32", "float", "int64", "uint64", "double", "other"};
+constexpr int kElements = sizeof kElementNames / sizeof *kElementNames;
+
+using Elements = uint32_t;  // a set of them
+constexpr Elements set_of(Element e) { return 1u << uint32_t(e); }
+
+namespace cell {
+constexpr Elements kNone = 0, kAny = (1u << kElements) - 1;  // kAny: whatever the type is, or without one
+constexpr Elements kBool = set_of(Element::Bool), kInt8 = set_of(Element::Int8), kInt16 = set_of(Element::Int16),
+                   kUint16 = set_of(Element::Uint16), kHalf = set_of(Element::Half),
+                   kBfloat16 = set_of(Element::Bfloat16), kInt32 = set_of(Element::Int32),
+                   kUint32 = set_of(Element::Uint32), kFloat = set_of(Element::Float), kInt64 = set_of(Element::Int64);
+constexpr Elements kInt8s = kInt8 | set_of(Element::Uint8), kInt16s = kInt16 | kUint16, kInt32s = kInt32 | kUint32,
+                   kInt64s = kInt64 | set_of(Element::Uint64);
+constexpr Elements kFloating = kHalf | kFloat;
+constexpr Elements kSigned = kFloating | kInt16 | kInt32;   // what most arithmetic takes
+constexpr Elements kWords = kFloating | kInt16s | kInt32s;  // of 16 and 32 bits,
+constexpr Elements kAllWords = kWords | kBfloat16;          // and with bfloat16
+constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
+}  // namespace cell
+
+// NPU_SIM_INSTRUCTION(identifier, name, Ascend910B and 910_93, Ascend310P, Ascend950, source)
+#define NPU_SIM_INSTRUCTIONS(NPU_SIM_INSTRUCTION)                                                                     \
+    NPU_SIM_INSTRUCTION(Add, "Add", kSigned, kSigned, kAllWords, "Add")                                               \
+    NPU_SIM_INSTRUCTION(Sub, "Sub", kSigned, kSigned, kAllWords, "Sub")                                               \
+    NPU_SIM_INSTRUCTION(Mul, "Mul", kSigned, kSigned, kAllWords, "Mul")                                               \
+    NPU_SIM_INSTRUCTION(Max, "Max", kSigned, kSigned, kAllWords, "Max")                                               \
+    NPU_SIM_INSTRUCTION(Min, "Min", kSigned, kSigned, kAllWords, "Min")                                               \
+    NPU_SIM_INSTRUCTION(Div, "Div", kFloating, kFloating, kFloating, "Div")                                           \
+    NPU_SIM_INSTRUCTION(And, "And", kInt16s, kInt16s, kInt16s | kInt32s, "And")                                       \
+    NPU_SIM_INSTRUCTION(Or, "Or", kInt16s, kInt16s, kInt16s | kInt32s, "Or")                                          \
+    NPU_SIM_INSTRUCTION(Not, "Not", kInt16s, kInt16s, kInt16s | kInt32s, "Not")                                       \
+    NPU_SIM_INSTRUCTION(Adds, "Adds", kSigned, kSigned, kSigned | kBfloat16, "Adds")                                  \
+    NPU_SIM_INSTRUCTION(Muls, "Muls", kSigned, kSigned, kSigned | kBfloat16, "Muls")                                  \
+    NPU_SIM_INSTRUCTION(Maxs, "Maxs", kSigned, kSigned, kSigned | kBfloat16, "Maxs")                                  \
+    NPU_SIM_INSTRUCTION(Mins, "Mins", kSigned, kSigned, kSigned | kBfloat16, "Mins")                                  \
+    NPU_SIM_INSTRUCTION(Axpy, "Axpy", kFloating, kFloating, kFloating | kBfloat16, "Axpy")                            \
+    NPU_SIM_INSTRUCTION(AxpyToFloat, "Axpy into float, of", kHalf, kHalf, kHalf, "Axpy")                              \
+    NPU_SIM_INSTRUCTION(MulAddDst, "MulAddDst", kFloating, kFloating, kFloating, "MulAddDst")                         \
+    NPU_SIM_INSTRUCTION(MulAddDstToFloat, "MulAddDst into float, of", kHalf, kHalf, kHalf, "MulAddDst")               \
+    NPU_SIM_INSTRUCTION(FusedMulAdd, "FusedMulAdd", kFloating, kFloating, kFloating | kBfloat16, "FusedMulAdd")       \
+    NPU_SIM_INSTRUCTION(Abs, "Abs", kFloating, kFloating, kFloating, "Abs")                                           \
+    NPU_SIM_INSTRUCTION(Exp, "Exp", kFloating, kFloating, kFloating, "Exp")                                           \
+    NPU_SIM_INSTRUCTION(Ln, "Ln", kFloating, kFloating, kFloating, "Ln")                                              \
+    NPU_SIM_INSTRUCTION(Sqrt, "Sqrt", kFloating, kFloating, kFloating, "Sqrt")                                        \
+    NPU_SIM_INSTRUCTION(Rsqrt, "Rsqrt", kFloating, kFloating, kFloating, "Rsqrt")                                     \
+    NPU_SIM_INSTRUCTION(Reciprocal, "Reciprocal", kFloating, kFloating, kFloating, "Reciprocal")                      \
+    NPU_SIM_INSTRUCTION(Relu, "Relu", kFloating | kInt32, kFloating | kInt32, kFloating | kInt32, "Relu")             \
+    NPU_SIM_INSTRUCTION(Neg, "Neg", kNone, kNone, kSigned, "Neg (ISASI)")                                             \
+    NPU_SIM_INSTRUCTION(ShiftLeft, "ShiftLeft", kInt16s | kInt32s, kNone, kInt16s | kInt32s, "ShiftLeft")             \
+    NPU_SIM_INSTRUCTION(ShiftRight, "ShiftRight", kInt16s | kInt32s, kNone, kInt16s | kInt32s, "ShiftRight")          \
+    NPU_SIM_INSTRUCTION(Compare, "Compare", kFloating | kInt32, kFloating, kWords, "Compare")                         \
+    NPU_SIM_INSTRUCTION(Compares, "Compares", kFloating | kInt32, kFloating, kWords, "Compares")                      \
+    NPU_SIM_INSTRUCTION(CompareScalar, "CompareScalar", kFloating | kInt32, kFloating, kWords, "Compares")            \
+    NPU_SIM_INSTRUCTION(CompareOrder, "comparisons other than EQ", kFloating, kFloating, kWords, "Compare, Compares") \
+    NPU_SIM_INSTRUCTION(Select, "Select", kFloating, kFloating, kAllWords, "Select")                                  \
+    NPU_SIM_INSTRUCTION(WholeReduceSum, "WholeReduceSum", kFloating, kFloating, kFloating, "ReduceRepeat")            \
+    NPU_SIM_INSTRUCTION(ReduceRepeat, "ReduceRepeat", kFloating, kFloating, kFloating, "ReduceRepeat")                \
+    NPU_SIM_INSTRUCTION(RepeatReduceSum, "RepeatReduceSum", kFloating, kFloating, kFloating, "ReduceRepeat")          \
+    NPU_SIM_INSTRUCTION(BlockReduceSum, "BlockReduceSum", kFloating, kFloating, kFloating, "ReduceDataBlock")         \
+    NPU_SIM_INSTRUCTION(ReduceDataBlock, "ReduceDataBlock", kFloating, kFloating, kFloating, "ReduceDataBlock")       \
+    NPU_SIM_INSTRUCTION(PairReduceSum, "PairReduceSum", kFloating, kFloating, kFloating, "ReducePairElem")            \
+    NPU_SIM_INSTRUCTION(ReducePairElem, "ReducePairElem", kFloating, kFloating, kFloating, "ReducePairElem")          \
+    NPU_SIM_INSTRUCTION(ReduceSum, "ReduceSum", kFloating, kFloating, kFloating, "ReduceSum")                         \
+    NPU_SIM_INSTRUCTION(CreateVecIndex, "CreateVecIndex", kSigned, kSigned, kSigned | kInt8 | kInt64,                 \
+                        "CreateVecIndex; on Ascend310P notes B.5")                                                    \
+    NPU_SIM_INSTRUCTION(ArithProgression, "ArithProgression", kSigned, kSigned, kSigned | kInt64, "Arange")           \
+    NPU_SIM_INSTRUCTION(Arange, "Arange", kSigned, kSigned, kSigned | kInt64, "Arange")                               \
+    NPU_SIM_INSTRUCTION(Duplicate, "Duplicate", kAllWords, kWords, kNumbers | kBool, "Duplicate")                     \
+    NPU_SIM_INSTRUCTION(Brcb, "Brcb", kAllWords, kWords, kAllWords, "Brcb")                                           \
+    NPU_SIM_INSTRUCTION(Gather, "Gather", kAllWords, kWords, kAllWords | kInt64s, "Gather")                           \
+    NPU_SIM_INSTRUCTION(Gatherb, "Gatherb", kUint16 | kUint32, kNone, kNumbers, "Gatherb (ISASI)")                    \
+    NPU_SIM_INSTRUCTION(Scatter, "Scatter", kNone, kFloating | kUint16 | kUint32, kAllWords | kInt64s,                \
+                        "Scatter (ISASI)")                                                                            \
+    NPU_SIM_INSTRUCTION(GatherMask, "GatherMask", kAllWords, kWords, kAllWords | kInt8s, "GatherMask")                \
+    NPU_SIM_INSTRUCTION(Interleave, "Interleave", kNone, kNone, kNumbers, "Interleave (ISASI)")                       \
+    NPU_SIM_INSTRUCTION(DeInterleave, "DeInterleave", kNone, kNone, kNumbers, "DeInterleave (ISASI)")                 \
+    NPU_SIM_INSTRUCTION(Copy, "Copy", kAllWords, kNone, kNumbers, "Copy")                                             \
+    NPU_SIM_INSTRUCTION(DataCopy, "DataCopy", kAny, kAny, kAny, "DataCopy; any type: its bytes are moved")            \
+    NPU_SIM_INSTRUCTION(DataCopyPad, "DataCopyPad", kAny, kNone, kAny, "DataCopyPad, support")                        \
+    NPU_SIM_INSTRUCTION(DataCopyPadCompact, "DataCopyPad with PaddingMode::Compact", kNone, kNone, kAny,              \
+                        "DataCopyPad")                                                                                \
+    NPU_SIM_INSTRUCTION(SetAtomicAdd, "SetAtomicAdd", kSigned | kBfloat16 | kInt8, kFloating | kInt16,                \
+                        kSigned | kBfloat16 | kInt8, "SetAtomicAdd")                                                  \
+    NPU_SIM_INSTRUCTION(DataSyncBarrier, "DataSyncBarrier", kAny, kNone, kAny, "DataSyncBarrier (ISASI), support")    \
+    NPU_SIM_INSTRUCTION(CleanWithDestination, "DataCacheCleanAndInvalid with DcciDst", kAny, kNone, kAny,             \
+                        "DataCacheCleanAndInvalid")                                                                   \
+    NPU_SIM_INSTRUCTION(GmReference, "GlobalTensor::operator()", kAny, kNone, kAny, "notes G")                        \
+    NPU_SIM_INSTRUCTION(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")
+
+enum class Api : uint8_t {
+#define NPU_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) name,
+    NPU_SIM_INSTRUCTIONS(NPU_SIM_INSTRUCTION)
+#undef NPU_SIM_INSTRUCTION
+};
+
+enum class Core : uint8_t { A910b, A310p, A950 };
+constexpr int kCores = 3;
+constexpr Core core_of(int32_t arch) { return arch == 220 ? Core::A910b : arch == 200 ? Core::A310p : Core::A950; }
+
+struct Instruction {
+    const char* name;
+    Elements types[kCores];
+    const char* source;
+};
+namespace cell {
+constexpr Instruction kRows[] = {
+#define NPU_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) {text, {a910b, a310p, a950}, source},
+    NPU_SIM_INSTRUCTIONS(NPU_SIM_INSTRUCTION)
+#undef NPU_SIM_INSTRUCTION
+};
+}  // namespace cell
+constexpr auto& kInstructions = cell::kRows;
+
+constexpr bool takes(Api api, Core core, Element type) {
+    return kInstructions[int(api)].types[int(core)] & set_of(type);
+}
+
+// ---- conversions ---------------------------------------------------------------------------------------
+
+// Sets of RoundMode, a bit each in its order.
+constexpr const char* kRoundModeNames[] = {"CAST_NONE",  "CAST_RINT",  "CAST_FLOOR", "CAST_CEIL",
+                                           "CAST_ROUND", "CAST_TRUNC", "CAST_ODD",   "CAST_HYBRID"};
+constexpr int kRoundModes = sizeof kRoundModeNames / sizeof *kRoundModeNames;
+constexpr uint32_t kNone = 1 << 0, kRint = 1 << 1, kDirected = 0x3c /* FLOOR .. TRUNC */, kFive = kRint | kDirected,
+                   kOdd = 1 << 6;
+
+// From, to, and the modes; no mode: the SoC does not have the conversion. int32 to half, which needs
+// SetDeqScale, is left out. Source: the tables of Cast's page; on Ascend310P notes B.3, where the headers have
+// more than the page.
+struct Conversion {
+    Element from, to;
+    uint32_t modes[kCores];
+};
+constexpr Conversion kConversions[] = {
+    {Element::Half, Element::Float, {kNone, kNone, kNone}},
+    {Element::Float, Element::Half, {kFive | kOdd | kNone, kOdd | kNone, kFive | kOdd | kNone}},
+    {Element::Bfloat16, Element::Float, {kNone, 0, kNone}},
+    {Element::Float, Element::Bfloat16, {kFive, 0, kFive}},
+    {Element::Float, Element::Float, {kFive, 0, kFive}},
+    {Element::Float, Element::Int16, {kFive, 0, kFive}},
+    {Element::Float, Element::Int32, {kFive, kFive, kFive}},
+    {Element::Float, Element::Int64, {kFive, 0, kFive}},
+    {Element::Int16, Element::Float, {kNone, 0, kNone}},
+    {Element::Int32, Element::Float, {kFive | kNone, kNone, kFive}},
+    {Element::Int64, Element::Float, {kFive, 0, kFive}},
+    {Element::Half, Element::Int8, {kFive | kNone, kDirected | kNone, kFive}},
+    {Element::Half, Element::Uint8, {kFive | kNone, kDirected | kNone, kFive}},
+    {Element::Half, Element::Int16, {kFive, kRint, kFive}},
+    {Element::Half, Element::Int32, {kFive, kFive, kFive}},
+    {Element::Int8, Element::Half, {kNone, kNone, kNone}},
+    {Element::Uint8, Element::Half, {kNone, kNone, kNone}},
+    {Element::Int16, Element::Half, {kFive | kNone, kNone, kFive}},
+    {Element::Bfloat16, Element::Int32, {kFive, 0, kFive}},
+    {Element::Bfloat16, Element::Half, {0, 0, kFive}},
+    {Element::Half, Element::Bfloat16, {0, 0, kFive}},
+    {Element::Int32, Element::Int16, {kNone, kNone, kNone}},
+    {Element::Int32, Element::Int64, {kNone, 0, kNone}},
+    {Element::Int64, Element::Int32, {kNone, 0, kNone}},
+};
+
+constexpr uint32_t modes_of(Core core, Element from, Element to) {
+    for (const Conversion& row : kConversions)
+        if (row.from == from && row.to == to) return row.modes[int(core)];
+    return 0;
+}
+
+}  // namespace npu_sim
