@@ -77,8 +77,8 @@ const Platform& platform(const char* op) {
     const char* soc = aclrtGetSocName();
     static const Platform* known = soc ? find_platform(soc) : nullptr;
     if (known == nullptr)
-        raise_on(bad_value(op, "soc must be an Ascend910B, Ascend910_93 or Ascend310P but got %s.",
-                           soc ? soc : "none"));
+        raise_on(
+            bad_value(op, "soc must be an Ascend910B, Ascend910_93 or Ascend310P but got %s.", soc ? soc : "none"));
     return *known;
 }
 
@@ -112,15 +112,12 @@ RopeLaunchCheck RopeLaunchCheck::rope(const at::Tensor& x, const at::Tensor& pos
 RopeLaunchCheck RopeLaunchCheck::rope_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,
                                          const OptionalTensor& factors, const at::Tensor& q_out,
                                          const at::Tensor& k_out) {
-    return {"rope_qk",
-            2,
-            {{"q", &q}, {"k", &k}, {"positions", &positions}, {"q_out", &q_out}, {"k_out", &k_out}},
-            factors};
+    return {
+        "rope_qk", 2, {{"q", &q}, {"k", &k}, {"positions", &positions}, {"q_out", &q_out}, {"k_out", &k_out}}, factors};
 }
 
-RopeLaunchCheck RopeLaunchCheck::rope_set_rows(const at::Tensor& x, const at::Tensor& positions,
-                                               const at::Tensor& rows, const OptionalTensor& factors,
-                                               const at::Tensor& cache) {
+RopeLaunchCheck RopeLaunchCheck::rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows,
+                                               const OptionalTensor& factors, const at::Tensor& cache) {
     return {"rope_set_rows", 1, {{"x", &x}, {"positions", &positions}, {"rows", &rows}, {"cache", &cache}}, factors};
 }
 

@@ -27,19 +27,19 @@ struct Attributes {
     int64_t angle;
 };
 
-#define NPU_ROPE_ATTRIBUTE_PARAMETERS                                                                               \
-    int64_t n_dims, int64_t mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor,       \
-        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,   \
+#define NPU_ROPE_ATTRIBUTE_PARAMETERS                                                                             \
+    int64_t n_dims, int64_t mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor,     \
+        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs, \
         bool forward, int64_t angle
-#define NPU_ROPE_ATTRIBUTES                                                                                         \
-    npu_rope::Attributes {                                                                                          \
-        n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow,             \
-            npu_rope::listed(sections), n_offs, forward, angle                                                      \
+#define NPU_ROPE_ATTRIBUTES                                                                             \
+    npu_rope::Attributes {                                                                              \
+        n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, \
+            npu_rope::listed(sections), n_offs, forward, angle                                          \
     }
 // As aclnn has them, behind the inputs: lvalues, as torch_npu's macro wants them. `strides` is the launch's.
-#define NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides)                                                             \
-    a.n_dims, a.mode, a.n_ctx_orig, a.freq_base, a.freq_scale, a.ext_factor, a.attn_factor, a.beta_fast,            \
-        a.beta_slow, sections, a.forward, a.n_offs, strides
+#define NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides)                                                               \
+    a.n_dims, a.mode, a.n_ctx_orig, a.freq_base, a.freq_scale, a.ext_factor, a.attn_factor, a.beta_fast, a.beta_slow, \
+        sections, a.forward, a.n_offs, strides
 
 inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
     return values.has_value() ? values->vec() : std::vector<int64_t>(4, 0);

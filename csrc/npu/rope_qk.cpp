@@ -20,7 +20,8 @@ void launch(const at::Tensor& given_q, const at::Tensor& given_k, const at::Tens
     if (k.numel() == 0) return launch_rope(q, positions, factors, a, q_out);
     const std::vector<int64_t> all_strides = check.strides();
     at::IntArrayRef sections(a.sections), strides(all_strides);
-    EXEC_NPU_CMD_EXT(aclnnNpuRopeQk, q, k, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), q_out, k_out);
+    EXEC_NPU_CMD_EXT(aclnnNpuRopeQk, q, k, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), q_out,
+                     k_out);
 }
 
 std::tuple<at::Tensor, at::Tensor> rope_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,

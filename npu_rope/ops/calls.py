@@ -17,7 +17,7 @@ from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import spec_of_tensor
 from npu_rope.ops.gradients import trace_write
 from npu_rope.optional_torch import torch
-from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
+from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy
 
 # The attributes of every schema, behind its tensors.
 ATTRIBUTES = (
