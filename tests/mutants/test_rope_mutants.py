@@ -28,11 +28,11 @@ MUTANTS = {
     "mscale forgotten": ("op_host/rope_frequency.cpp", "mscale *= 1.0 + 0.1", "mscale *= 1.0 + 0.0"),
     "one position off": ("csrc/cpu/rope.cpp", "table.fill(place_at(c, b, s));", "Place p = place_at(c, b, s); ++p.at[0]; table.fill(p);"),
     "ramp direction": ("op_host/rope_frequency.h", "return 1 - std::min(T(1), std::max(T(0), y));", "return std::min(T(1), std::max(T(0), y));"),
-    "n_offs ignored": ("csrc/cpu/rope.cpp", "h.x = heads.x + c.n_offs * job.item_bytes", "h.x = heads.x + 0 * job.item_bytes"),
+    "n_offs ignored": ("csrc/cpu/rope.cpp", "h.x = heads.x + offset;", "h.x = heads.x;"),
     "freq_factors multiplied": ("op_host/rope_frequency.cpp", "own /= freq_factors[i * factor_stride]", "own *= freq_factors[i * factor_stride]"),
     "table not made anew for the next token": ("csrc/cpu/rope.cpp", "if (!filled_ || !(place == place_)) {", "if (!filled_) {"),
     "step table's cos and sin exchanged": ("csrc/cpu/rope.cpp", "step_c_, step_s_, static_cast<int>", "step_s_, step_c_, static_cast<int>"),
-    "rest of the head not copied": ("csrc/cpu/rope.cpp", "if (after) copy", "if (false) copy"),
+    "rest of the head not copied": ("csrc/cpu/rope.cpp", "h.after = in_place ? 0", "h.after = true ? 0"),
     "ggml: factors applied after scaling twice": ("csrc/cpu/rope_angle.cpp", "[rule.axis] / a.freq_factors[i]", "[rule.axis] / a.freq_factors[i] / a.freq_factors[i]"),
     "every axis is time": ("csrc/cpu/rope.cpp", "at + sh.pos_axis[k])", "at)"),
     "vision counts through": ("op_host/rope_frequency.cpp", "if (restarts >= 0) counted[restarts] = 0;", ""),
@@ -51,7 +51,7 @@ class Workshop:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             self.source.mkdir(exist_ok=True)
             copy(ROOT / name, self.source / name)
-        options = ["-DNPU_ROPE_TORCH=OFF", "-DNPU_ROPE_SIM=OFF", "-DCMAKE_BUILD_TYPE=Release"]
+        options = ["-DNPU_ROPE_TORCH=OFF", "-DNPU_ROPE_SIM=OFF", "-DNPU_ROPE_CANN=OFF", "-DCMAKE_BUILD_TYPE=Release"]
         self._run("cmake", "-S", str(self.source), "-B", str(self.build), *options)
         self.compile()
 
