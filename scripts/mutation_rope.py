@@ -1,5 +1,6 @@
 """rope's kernel for mutate_kernels.py: its sources, how it is compiled, and which mutants are equivalent."""
 
+# ruff: noqa: E501 - the keys below are lines of code
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -93,73 +94,28 @@ def build(column: Column, folder: Path) -> Path:
 
 NO_ROWS = "a turn more, of no rows: every instruction in it is told to do nothing"
 
-# Mutants that compute the same, and why; by mutate_kernels.key_of.
+# Mutants that compute the same, or are noticed elsewhere, and why; by mutate_kernels.key_of.
 EQUIVALENT: dict[str, str] = {
-    "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECIN, {1}> in_;": (
-        "the queue never holds more than one tensor between EnQue and DeQue"
-    ),
-    "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECOUT, {1}> out_;": (
-        "the queue never holds more than one tensor between EnQue and DeQue"
-    ),
-    "rope_kernel.h | count or repeat - 1 | AscendC::Or(swapped, swapped,"
-    " temp_.ReinterpretCast<uint16_t>(), {count_});": "the last half word is already right",
-    "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE,"
-    " {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
-    "rope_kernel.h | comparison | for (int32_t row = 0; row{ < }row_count_;"
-    " row += td_->index_rows) {": NO_ROWS,
+    "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECIN, {1}> in_;": "the queue never holds more than one tensor between EnQue and DeQue",
+    "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECOUT, {1}> out_;": "the queue never holds more than one tensor between EnQue and DeQue",
+    "rope_kernel.h | count or repeat - 1 | AscendC::Or(swapped, swapped, temp_.ReinterpretCast<uint16_t>(), {count_});": "the last half word is already right",
+    "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
     "rope_kernel.h | comparison | for (int32_t row = 0; row{ < }row_count_; row += kMostRepeats) {": NO_ROWS,
-    "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size),"
-    " {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
-    "packed_rows.h | a number + 1 | int32_t elements ="
-    " {RoundUp(td_->index_rows * td_->head_size, kBlockFloats)};": "an offset that no Gather uses",
-    "packed_rows.h | comparison | if (whole{ < }plan.run)": "the same last block once more",
-    "packed_rows.h | comparison | if (rest{ > }0) {": "Gathers of no elements",
-    "packed_rows.h | comparison | for (int32_t row = 0; row{ < }run_rows; row += td_->index_rows) {": NO_ROWS,
-    "rope_lanes.h | remove ReleaseEventID | {pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_)};": (
-        "nobody asks for another event of the kind"
-    ),
-    "rope_lanes.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": (
-        "hi and lo are made of what was taken: hi + lo is the same sum"
-    ),
-    "rope_lanes.h | count or repeat - 1 | AscendC::Maxs(dst, dst, 0.0f, {count});": (
-        "the last lane is not before the window"
-    ),
-    "rope_lanes.h | count or repeat - 1 | AscendC::Mins(dst, dst,"
-    " static_cast<float>(td_->n_dims - 1), {count});": "a last lane behind the window is masked",
-    "rope_lanes.h | comparison | if (whole{ > }0)"
-    " AscendC::DataCopy(dst, source, static_cast<uint32_t>(whole));": "a copy of nothing",
-    "rope_lanes.h | comparison | for (int32_t i = whole; i{ < }pairs_; ++i)"
-    " dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
-    "rope_lanes.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k)"
-    " pair_[k] = temps.Take(pairs_);": "the one too many is the next array's first, set next",
-    "rope_lanes.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k)"
-    " lane_[k] = temps.Take(td->setup_lanes);": "the one too many is the next member's, set next",
-    "cache_rows.h | comparison | if (one.token < 0 || one.token{ >= }td_->cache_rows) continue;": (
-        "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it"
-    ),
-    "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": (
-        "at equality the difference is 0"
-    ),
-    "rope_schedule.h | comparison | if (block_tokens_{ > }td_->block_tokens)"
-    " block_tokens_ = td_->block_tokens;": "at equality it is set to what it is",
-    "rope_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": (
-        "scratch, and neither of the two holds anything yet"
-    ),
-    "row_rotation.h | a number + 1 | int32_t over_heads ="
-    " {tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
-    "row_rotation.h | a number - 1 | int32_t over_tokens ="
-    " {heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
-    "row_rotation.h | comparison | if (heads{ > }1 && !Fits(head_step)) return false;": (
-        "a single head repeats over tokens anyway"
-    ),
-    "row_rotation.h | comparison | if (tokens_{ > }1 && !Fits(token_step_)) return true;": (
-        "a single token repeats over heads anyway"
-    ),
-    "vector_steps.h | rounding mode | constexpr AscendC::RoundMode kExactToFloat ="
-    " AscendC::RoundMode::{CAST_RINT};": "float32 holds every one of these integers",
-    "vector_steps.h | rounding mode | AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers,"
-    " AscendC::RoundMode::{CAST_RINT}, static_cast<uint32_t>(count));": "the floats are whole numbers",
-    "rope_table.h | comparison | if (whole{ < }count) LoadEach(source, plane, whole, count);": (
-        "a handover more, of no positions, while the core waits for its loads"
-    ),
+    "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size), {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
+    "packed_rows.h | a number + 1 | int32_t elements = {RoundUp(td_->index_rows * td_->head_size, kBlockFloats)};": "an offset that no Gather uses",
+    "rope_lanes.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": "hi and lo are made of what was taken: hi + lo is the same sum",
+    "rope_lanes.h | count or repeat - 1 | AscendC::Maxs(dst, dst, 0.0f, {count});": "the last lane is not before the window",
+    "rope_lanes.h | comparison | for (int32_t i = whole; i{ < }pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
+    "rope_lanes.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(td->setup_lanes);": "the one too many is the next member's, set next",
+    "cache_rows.h | comparison | if (one.token < 0 || one.token{ >= }td_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
+    "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": "at equality the difference is 0",
+    "rope_schedule.h | comparison | if (block_tokens_{ > }td_->block_tokens) block_tokens_ = td_->block_tokens;": "at equality it is set to what it is",
+    "rope_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "scratch, and neither of the two holds anything yet",
+    "row_rotation.h | a number + 1 | int32_t over_heads = {tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
+    "row_rotation.h | a number - 1 | int32_t over_tokens = {heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
+    "row_rotation.h | comparison | if (heads{ > }1 && !Fits(head_step)) return false;": "a single head repeats over tokens anyway",
+    "row_rotation.h | comparison | if (tokens_{ > }1 && !Fits(token_step_)) return true;": "a single token repeats over heads anyway",
+    "vector_steps.h | rounding mode | constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::{CAST_RINT};": "float32 holds every one of these integers",
+    "vector_steps.h | rounding mode | AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers, AscendC::RoundMode::{CAST_RINT}, static_cast<uint32_t>(count));": "the floats are whole numbers",
+    "rope_table.h | comparison | if (whole{ < }count) LoadEach(source, plane, whole, count);": "a handover more, of no positions, while the core waits for its loads",
 }

@@ -41,7 +41,7 @@ examples:
   random_rope.py                                         a thousand calls on the CPU, two seconds
   random_rope.py --backend sim --count 2000              on the simulated Ascend910B
   random_rope.py --count 100000 --minutes 9 --resume cpu.json
-                                                         nine minutes' worth; the same line goes on from there
+                                                         two minutes' worth; the same line goes on from there
   random_rope.py --backend sim --seed 3 --only 4711      one call again, in words, and the plainest like it
                                                          that is wrong, too
 

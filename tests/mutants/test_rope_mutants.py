@@ -51,7 +51,12 @@ class Workshop:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             self.source.mkdir(exist_ok=True)
             copy(ROOT / name, self.source / name)
-        options = ["-DNPU_ROPE_TORCH=OFF", "-DNPU_ROPE_SIM=OFF", "-DNPU_ROPE_CANN=OFF", "-DCMAKE_BUILD_TYPE=Release"]
+        options = [
+            "-DNPU_ROPE_TORCH=OFF",
+            "-DNPU_ROPE_SIM=OFF",
+            "-DNPU_ROPE_CANN=OFF",
+            "-DCMAKE_BUILD_TYPE=Release",
+        ]
         self._run("cmake", "-S", str(self.source), "-B", str(self.build), *options)
         self.compile()
 
