@@ -35,26 +35,17 @@ public:
         if (attrs_ == nullptr) return missing("attributes");
         if (Check c = read_params(); !c.ok()) return c;
         if (Check c = read_tensors(); !c.ok()) return c;
-        RopeTilingInput in = {};
-        if (Check c = check_rope(t_, &params_, NPU_ROPE_ANGLE_EXACT, &in.shape); !c.ok()) return c;
+        RopeShape shape;
+        if (Check c = check_rope(t_, &params_, NPU_ROPE_ANGLE_EXACT, &shape); !c.ok()) return c;
         Platform platform = {};
         if (Check c = platform_from_cann(t_.op, *context_, &platform); !c.ok()) return c;
-        if (in.shape.empty())
+        if (shape.empty())
             return bad_value(t_.op, "%s must have elements on an NPU but got shape %s.", t_.x_name[0],
                              shape_text(t_.x[0]->shape, t_.x[0]->ndim).c_str());
-        in.op = t_.op;
-        in.x_name = t_.x_name[0];
-        in.dtype = t_.x[0]->dtype;
-        in.out_dtype = t_.out[0]->dtype;
-        in.positions_int64 = t_.positions->dtype == NPU_ROPE_INT64;
-        in.has_factors = t_.freq_factors != nullptr;
-        in.scatters = t_.scatters;
-        in.rows_int64 = t_.rows && t_.rows->dtype == NPU_ROPE_INT64;
-        in.forward = forward_;
-        in.params = params_;
         RopeTilingData data;
         RopeLaunch launch;
-        if (Check c = rope_tiling(in, platform, &data, &launch); !c.ok()) return c;
+        if (Check c = rope_tiling(rope_tiling_input(t_, shape, params_, forward_), platform, &data, &launch); !c.ok())
+            return c;
         return hand_to_cann(t_.op, context_, data, launch.block_dim, launch.tiling_key, launch.workspace_bytes);
     }
 

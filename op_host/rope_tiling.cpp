@@ -355,7 +355,40 @@ private:
     int64_t heads_most_ = 0, tokens_most_ = 0;  // of any unit
 };
 
+Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const Platform& platform, const char* soc) {
+    bool has_bfloat16 = platform.arch != kArch310p;
+    if (dtype != NPU_ROPE_FLOAT64 && (dtype != NPU_ROPE_BFLOAT16 || has_bfloat16)) return {};
+    return bad_type(op, "%s must be %s on %s but got %s.", name,
+                    has_bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", soc, dtype_name(dtype));
+}
+
 }  // namespace
+
+RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params,
+                                  bool forward) {
+    RopeTilingInput in;
+    in.op = t.op;
+    in.x_name = t.x_name[0];
+    in.shape = shape;
+    in.dtype = t.x[0]->dtype;
+    in.out_dtype = t.out[0]->dtype;
+    in.positions_int64 = t.positions->dtype == NPU_ROPE_INT64;
+    in.has_factors = t.freq_factors != nullptr;
+    in.scatters = t.scatters;
+    in.rows_int64 = t.rows && t.rows->dtype == NPU_ROPE_INT64;
+    in.forward = forward;
+    in.params = params;
+    return in;
+}
+
+Check check_rope_on_chip(const RopeTensors& t, int32_t angle, const char* backend, const Platform& platform,
+                         const char* soc) {
+    if (angle != NPU_ROPE_ANGLE_EXACT)
+        return bad_value(t.op, "angle must be exact (0) on backend %s but got %s.", backend,
+                         angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");
+    if (Check c = check_dtype_on_chip(t.op, t.x_name[0], t.x[0]->dtype, platform, soc); !c.ok()) return c;
+    return check_dtype_on_chip(t.op, t.out_name[0], t.out[0]->dtype, platform, soc);
+}
 
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch) {
     if (Check c = check_supported(in, platform); !c.ok()) return c;

@@ -28,6 +28,15 @@ struct RopeTilingInput {
     npu_rope_params params = {};
 };
 
+// A call that check_rope has accepted, of which it found this shape.
+RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params,
+                                  bool forward);
+
+// What no kernel on this chip can: another angle policy than exact, element types it lacks. backend and soc
+// are what the caller knows them by.
+Check check_rope_on_chip(const RopeTensors& t, int32_t angle, const char* backend, const Platform& platform,
+                         const char* soc);
+
 struct RopeLaunch {
     uint32_t block_dim = 0;
     uint64_t tiling_key = 0;

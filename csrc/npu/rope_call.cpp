@@ -82,14 +82,6 @@ const Platform& platform(const char* op) {
     return *known;
 }
 
-void check_dtype(const char* op, const char* name, int32_t dtype, const Platform& chip) {
-    bool has_bfloat16 = chip.arch != kArch310p;
-    if (dtype != NPU_ROPE_FLOAT64 && (dtype != NPU_ROPE_BFLOAT16 || has_bfloat16)) return;
-    raise_on(bad_type(op, "%s must be %s on %s but got %s.", name,
-                      has_bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", chip.soc,
-                      dtype == NPU_ROPE_FLOAT64 ? "float64" : "bfloat16"));
-}
-
 }  // namespace
 
 at::Tensor readable(const at::Tensor& x) {
@@ -149,29 +141,16 @@ bool RopeLaunchCheck::accepts(const Attributes& a) const {
                     : scatters  ? rope_set_rows_tensors(v, v + 1, v + 2, factors, v + 3)
                                 : rope_tensors(v, v + 1, factors, v + 2);
     t.known = Known::kAddresses;
-    RopeTilingInput in = {};
-    raise_on(check_rope(t, &params, narrow(op_, "angle", a.angle), &in.shape));
+    RopeShape shape;
+    const int32_t angle = narrow(op_, "angle", a.angle);
+    raise_on(check_rope(t, &params, angle, &shape));
     const Platform& chip = platform(op_);
-    if (a.angle != NPU_ROPE_ANGLE_EXACT)
-        raise_on(bad_value(op_, "angle must be exact (0) on backend npu but got %s.",
-                           a.angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml"));
-    check_dtype(op_, t.x_name[0], t.x[0]->dtype, chip);
-    check_dtype(op_, t.out_name[0], t.out[0]->dtype, chip);
+    raise_on(check_rope_on_chip(t, angle, "npu", chip, chip.soc));
     raise_on(check_rope_frequencies(rope_frequencies(params, nullptr, 1)));
-    if (in.shape.empty()) return false;
-    in.op = op_;
-    in.x_name = t.x_name[0];
-    in.dtype = t.x[0]->dtype;
-    in.out_dtype = t.out[0]->dtype;
-    in.positions_int64 = t.positions->dtype == NPU_ROPE_INT64;
-    in.has_factors = factors != nullptr;
-    in.scatters = scatters;
-    in.rows_int64 = t.rows && t.rows->dtype == NPU_ROPE_INT64;
-    in.forward = a.forward;
-    in.params = params;
+    if (shape.empty()) return false;
     RopeTilingData data;
     RopeLaunch launch;
-    raise_on(rope_tiling(in, chip, &data, &launch));
+    raise_on(rope_tiling(rope_tiling_input(t, shape, params, a.forward), chip, &data, &launch));
     return true;
 }
 

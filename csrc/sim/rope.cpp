@@ -30,14 +30,6 @@ Check check_device_positions(const char* op, const npu_rope_tensor& t) {
     return {};
 }
 
-Check check_device_dtype(const char* op, const char* name, const npu_rope_tensor& t, const Platform& platform,
-                         const char* soc) {
-    bool has_bfloat16 = platform.arch != kArch310p;
-    if (t.dtype != NPU_ROPE_FLOAT64 && (t.dtype != NPU_ROPE_BFLOAT16 || has_bfloat16)) return {};
-    return bad_type(op, "%s must be %s on %s but got %s.", name,
-                    has_bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", soc, dtype_name(t.dtype));
-}
-
 // Exactly what the kernel may read of them, back to back, whatever their stride is here.
 std::vector<float> read_factors(const npu_rope_tensor* t, int32_t pairs) {
     std::vector<float> factors(t ? pairs : 0);
@@ -83,41 +75,28 @@ void add_arguments(const RopeTensors& t, const RopeShape& shape, const npu_rope_
 
 Check run_rope_on_sim(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle,
                       const npu_rope_sim_options* options) {
-    RopeTilingInput in = {};
-    if (Check c = check_rope(t, params, angle, &in.shape); !c.ok()) return c;
+    RopeShape shape;
+    if (Check c = check_rope(t, params, angle, &shape); !c.ok()) return c;
     if (!options || !options->soc) return bad_value(t.op, "options must name a soc but got NULL.");
     Platform platform;
     if (Check c = platform_of(t.op, *options, &platform); !c.ok()) return c;
-    if (angle != NPU_ROPE_ANGLE_EXACT)
-        return bad_value(t.op, "angle must be exact (0) on backend sim but got %s.",
-                         angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");
-    if (Check c = check_device_dtype(t.op, t.x_name[0], *t.x[0], platform, options->soc); !c.ok()) return c;
-    if (Check c = check_device_dtype(t.op, t.out_name[0], *t.out[0], platform, options->soc); !c.ok()) return c;
+    if (Check c = check_rope_on_chip(t, angle, "sim", platform, options->soc); !c.ok()) return c;
     // The limit that the CPU keeps, where the factors' values are at hand.
     std::vector<float> factors = read_factors(t.freq_factors, rope_pairs(*params));
     if (Check c = check_rope_frequencies(rope_frequencies(*params, factors.empty() ? nullptr : factors.data(), 1));
         !c.ok())
         return c;
-    if (in.shape.empty()) return {};
+    if (shape.empty()) return {};
     if (Check c = check_device_positions(t.op, *t.positions); !c.ok()) return c;
 
-    in.op = t.op;
-    in.x_name = t.x_name[0];
-    in.dtype = t.x[0]->dtype;
-    in.out_dtype = t.out[0]->dtype;
-    in.positions_int64 = t.positions->dtype == NPU_ROPE_INT64;
-    in.has_factors = t.freq_factors != nullptr;
-    in.scatters = t.scatters;
-    in.rows_int64 = t.rows && t.rows->dtype == NPU_ROPE_INT64;
-    in.forward = forward != 0;
-    in.params = *params;
     RopeTilingData tiling;
     RopeLaunch launch;
-    if (Check c = rope_tiling(in, platform, &tiling, &launch); !c.ok()) return c;
+    if (Check c = rope_tiling(rope_tiling_input(t, shape, *params, forward != 0), platform, &tiling, &launch); !c.ok())
+        return c;
 
     SimLaunch sim;
     npu_rope_tensor packed_factors = {factors.data(), NPU_ROPE_FLOAT32, 1, {int64_t(factors.size())}, {1}};
-    add_arguments(t, in.shape, t.freq_factors ? &packed_factors : nullptr, &sim);
+    add_arguments(t, shape, t.freq_factors ? &packed_factors : nullptr, &sim);
     const std::string kernel = "npu_" + std::string(t.op) + "__" + kernel_soc(options->soc) + "__" + column(t);
     return sim.run(t.op, kernel, *options, launch.block_dim, launch.tiling_key, &tiling, sizeof tiling,
                    uint64_t(launch.workspace_bytes));

@@ -174,12 +174,11 @@ def register(operators: Sequence[Operator]) -> Any:
 
 
 @cache
-def load_npu_binding() -> bool:
+def load_npu_binding() -> None:
     """The kernels of NPU tensors, where they were built. For when torch_npu is loaded, and CANN with it."""
     path = backends.npu_binding()
     if path is not None:
         torch.ops.load_library(path)
-    return path is not None
 
 
 @cache
