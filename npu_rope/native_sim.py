@@ -35,7 +35,8 @@ class SimOptions:
 
     Attributes:
         soc: ``"ascend910b"`` (its B1), ``"ascend310p"``, … or a chip's name such as ``"Ascend910B4"``.
-        lenient: rules that only warn, such as ``("SIM-COUNT-01",)``.
+            None: a kernel runs on the SoC it was compiled for, an operator on Ascend910B.
+        lenient: rules that only warn, such as ``("SIM-COUNT-01",)``; ``("all",)``.
         trace_path: where to write the timeline as Chrome trace JSON.
         auto_sync: insert the order that CANN's compiler inserts by default (V to V, scalar).
         saturate: half overflow clamps instead of becoming infinite.
@@ -44,7 +45,7 @@ class SimOptions:
         most_cores: the tiling may use so many cores; 0: all that the chip has.
     """
 
-    soc: str = DEFAULT_SOC
+    soc: str | None = None
     lenient: tuple[str, ...] = ()
     trace_path: str | None = None
     auto_sync: bool = False
@@ -53,10 +54,14 @@ class SimOptions:
     trace_cores: int = 0
     most_cores: int = 0
 
+    def __post_init__(self) -> None:
+        if isinstance(self.lenient, str):
+            object.__setattr__(self, "lenient", (self.lenient,))
+
     def as_c(self) -> CSimOptions:
         """``npu_rope_sim_options``."""
         return CSimOptions(
-            self.soc.encode(),
+            (DEFAULT_SOC if self.soc is None else self.soc).encode(),
             ",".join(self.lenient).encode() or None,
             None if self.trace_path is None else str(self.trace_path).encode(),
             self.auto_sync,

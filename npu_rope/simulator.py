@@ -16,7 +16,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope import native_sim
-from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.errors import BackendUnavailable, bad_type, bad_value
 from npu_rope.native import library_folders
 
 AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
@@ -182,11 +182,23 @@ class Kernel:
             KernelBroken: the kernel broke a rule.
             ValueError: an array is not contiguous or overlaps another, or there is no such chip or rule.
         """
+        for name, number, most in (
+            ("block_dim", block_dim, 2**31 - 1),
+            ("tiling_key", tiling_key, 2**64 - 1),
+            ("workspace_bytes", workspace_bytes, 2**32),
+        ):
+            if not 0 <= number <= most:
+                raise bad_value("simulator", f"{name} must be 0 .. {most} but got {number}.")
+        tiling = bytes(tiling)
         memories, args = _memories_of(arguments)
-        o = options or native_sim.SimOptions(soc=self.soc)
-        if self._arch_of(o.soc) not in (None, AICORE[self.soc]):
-            raise bad_value("simulator", f"options.soc must run code of {self.soc} but got {o.soc}.")
-        c = o.as_c()
+        o = options or native_sim.SimOptions()
+        soc = self.soc if o.soc is None else o.soc
+        known = {"all", *(rule["rule"] for rule in self._sim.rules())}
+        if unknown := [rule for rule in o.lenient if rule not in known]:
+            raise bad_value("simulator", f"options.lenient must name rules or be all but got {unknown[0]}.")
+        if self._arch_of(soc) not in (None, AICORE[self.soc]):
+            raise bad_value("simulator", f"options.soc must run code of {self.soc} but got {soc}.")
+        c = replace(o, soc=soc).as_c()
         launch = _Launch(
             c.soc, block_dim, tiling_key, tiling, len(tiling), workspace_bytes, c.lenient, c.auto_sync,
             c.saturate, c.one_order, c.trace_path, c.trace_cores,
@@ -216,7 +228,14 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[_Memory], list[_Ar
         if argument is None:
             args.append(_Arg(-1, 0))
             continue
+        if not isinstance(argument, (In, Out, InOut)):
+            got = type(argument).__name__
+            raise bad_type("simulator", f"argument {index} must be In, Out, InOut or None but got {got}.")
         array = argument.array
+        if not isinstance(array, np.ndarray):
+            raise bad_type(
+                "simulator", f"argument {index} must hold an array but got {type(array).__name__}."
+            )
         if not array.flags.c_contiguous:
             raise bad_value(
                 "simulator", f"argument {index} must be contiguous but got strides {array.strides}."

@@ -243,10 +243,10 @@ struct Machine {
 
     // A reference to an element of UB, or of GM, which the scalar unit took last, and what was there.
     struct Reference {
-        bool open = false, is_gm = false;
+        bool open = false, is_gm = false, is_new = false;  // new: an output's element that nothing wrote yet
         UbView view;
         Range range;
-        uint8_t before[8];
+        uint8_t before[8], output[8];  // output: what a new element of an output holds for the host
         GmView gm_view;
         uintptr_t address = 0;
         uint64_t bytes = 0;
@@ -275,6 +275,10 @@ struct Machine {
 };
 
 Machine& machine();  // of this thread
+
+// Where nothing was written: bits that hardly any kernel would store (half, bfloat16 and float: no number),
+// so that a store through a reference shows.
+void fill_unwritten(void* element, uint64_t bytes);
 
 // A step on a pipe from a moment on; its end.
 Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end);

@@ -236,24 +236,28 @@ void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site si
         m.reference.gm_view = view;
         m.reference.address = address;
         m.reference.bytes = bytes;
-        std::memcpy(m.reference.before, reinterpret_cast<const void*>(address), bytes);
+        auto* element = reinterpret_cast<void*>(address);
+        const auto& page = t->writer[(address - t->base) / kPageBytes];
+        m.reference.is_new = t->role == Role::Out && !(page && page[(address - t->base) % kPageBytes]);
+        if (m.reference.is_new) {
+            std::memcpy(m.reference.output, element, bytes);
+            fill_unwritten(element, bytes);
+        }
+        std::memcpy(m.reference.before, element, bytes);
     }
     finish_scalar(cycles_of(Cost::ScalarGm));
 }
 
-// What an output holds before it is written nobody may read: its same value again was written.
 void Machine::settle_gm_reference() {
-    const uintptr_t address = reference.address;
     const uint64_t bytes = reference.bytes;
-    const GmTensor& t = *find_gm(address, bytes);
-    const auto& page = t.writer[(address - t.base) / kPageBytes];
-    const bool is_new = t.role == Role::Out && !(page && page[(address - t.base) % kPageBytes]);
+    auto* element = reinterpret_cast<void*>(reference.address);
     running = true;
-    if (is_new || std::memcmp(reference.before, reinterpret_cast<const void*>(address), bytes)) {
-        npu_sim::writes_gm("tensor", address, bytes, reference.gm_view);
-        npu_sim::write_through_cache(address, bytes);
+    if (std::memcmp(reference.before, element, bytes)) {
+        npu_sim::writes_gm("tensor", reference.address, bytes, reference.gm_view);
+        npu_sim::write_through_cache(reference.address, bytes);
     } else {
-        npu_sim::reads_gm("tensor", address, bytes, reference.gm_view);
+        if (reference.is_new) std::memcpy(element, reference.output, bytes);
+        npu_sim::reads_gm("tensor", reference.address, bytes, reference.gm_view);
     }
     running = false;
 }

@@ -1,5 +1,6 @@
 // What instructions touch: bounds, poison, and the order of every pair of accesses to the same byte.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "simulator/src/core.h"
@@ -45,9 +46,9 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
         seen = std::max(seen, old.seq);
         return;
     }
-    broken(rule, "%s %s of `%s` (UB bytes [%u, %u)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
-           pipe_name(now), verb, operand, c.bytes.begin, c.bytes.end, where(m.current.site).c_str(),
-           pipe_name(old.pipe), c.verb_before, old.api, where(old.site).c_str(),
+    broken(rule, "%s %s of `%s` (UB bytes [%lld, %lld)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
+           pipe_name(now), verb, operand, static_cast<long long>(c.bytes.begin), static_cast<long long>(c.bytes.end),
+           where(m.current.site).c_str(), pipe_name(old.pipe), c.verb_before, old.api, where(old.site).c_str(),
            what_is_missing(now, old.pipe, view).c_str());
 }
 
@@ -70,18 +71,21 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     const Buffer& b = m.buffers[view.buffer];
     if (b.given_back && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
-    if (view.addr < b.addr || view.addr + view.bytes > b.addr + b.bytes)
-        broken(Rule::Bounds02, "`%s` covers UB bytes [%u, %u) but its buffer is [%u, %u).", operand, view.addr,
-               view.addr + view.bytes, b.addr, b.addr + b.bytes);
+    const int64_t end = int64_t(view.addr) + view.bytes;
+    if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes)
+        broken(Rule::Bounds02, "`%s` covers UB bytes [%u, %lld) but its buffer is [%u, %u).", operand, view.addr,
+               static_cast<long long>(end), b.addr, b.addr + b.bytes);
     for (size_t i = 0; i < n; ++i) {
         const Range& r = ranges[i];
-        if (r.begin >= view.addr && r.end <= view.addr + view.bytes && r.end <= m.profile->ub_bytes) continue;
-        constexpr const char* kText = "`%s` is touched at UB bytes [%u, %u) but covers [%u, %u): %u bytes too far.";
-        const uint32_t end = view.addr + view.bytes, too_far = r.end > end ? r.end - end : view.addr - r.begin;
-        if (r.end > m.profile->ub_bytes || r.begin > r.end)  // no such memory
-            stuck_at(Rule::Bounds01, m.current.api, m.current.site, kText, operand, r.begin, r.end, view.addr, end,
-                     too_far);
-        broken(Rule::Bounds01, kText, operand, r.begin, r.end, view.addr, end, too_far);
+        if (r.begin >= view.addr && r.end <= end && r.end <= int64_t(m.profile->ub_bytes)) continue;
+        char text[200];
+        std::snprintf(text, sizeof text, "touched at UB bytes [%lld, %lld) but covers [%u, %lld): %lld bytes too far",
+                      static_cast<long long>(r.begin), static_cast<long long>(r.end), view.addr,
+                      static_cast<long long>(end),
+                      static_cast<long long>(r.end > end ? r.end - end : view.addr - r.begin));
+        if (r.end > int64_t(m.profile->ub_bytes) || r.begin < 0)  // no such memory
+            stuck_at(Rule::Bounds01, m.current.api, m.current.site, "`%s` is %s.", operand, text);
+        broken(Rule::Bounds01, "`%s` is %s.", operand, text);
     }
 }
 
@@ -136,6 +140,11 @@ void writes(const char* operand, const UbView& view, const Range* ranges, size_t
     if (!conflicts.empty()) report_all("write", operand, view, conflicts);
 }
 
+void fill_unwritten(void* element, uint64_t bytes) {
+    constexpr uint8_t kUnwritten[8] = {0xA7, 0xFF, 0xA7, 0xFF, 0xA7, 0xFF, 0xA7, 0xFF};
+    std::memcpy(element, kUnwritten, bytes);
+}
+
 void scalar_reference(const UbView& view, Range range, Site site) {
     Machine& m = machine();
     start(Pipe::S, "LocalTensor()", site);
@@ -145,6 +154,12 @@ void scalar_reference(const UbView& view, Range range, Site site) {
     m.reference.open = true;
     m.reference.view = view;
     m.reference.range = range;
+    const uint32_t valid_from = m.buffers[view.buffer].valid_from;
+    bool is_new = true;
+    m.writer.for_each(range.begin, range.end, [&](uint32_t, uint32_t, uint32_t word) {
+        is_new &= (word >> 1) < valid_from || (word & kPoisoned);
+    });
+    if (is_new) fill_unwritten(m.ub.get() + range.begin, bytes);
     std::memcpy(m.reference.before, m.ub.get() + range.begin, bytes);
     finish_scalar(cycles_of(Cost::ScalarUb));
 }

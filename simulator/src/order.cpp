@@ -216,8 +216,8 @@ void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     m.settle_reference();
     Flag& flag = m.flags[int(from)][int(to)][id];
     if (!flag.set) {
-        broken_at(Rule::Event02, api, site, "waits for %s_%s event %d, which nobody set: the core would wait for ever.",
-                  pipe_name(from), pipe_name(to), id);
+        broken_at(Rule::Event02, api, site, "waits for %s_%s event %d, which nobody set before.", pipe_name(from),
+                  pipe_name(to), id);
         return;
     }
     flag.set = false;

@@ -56,11 +56,13 @@ Queue& require_queue(int32_t queue, const char* api, Site site) {
 // The buffer a tensor stands in, which must be one of the queue's.
 Buffer* own_buffer(int32_t queue, const UbView& view, const char* api, Site site) {
     Machine& m = machine();
-    if (view.buffer < 0 || m.buffers[view.buffer].queue != queue) {
-        broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's.");
-        return nullptr;
-    }
-    return &m.buffers[view.buffer];
+    Buffer* buffer = view.buffer < 0 ? nullptr : &m.buffers[view.buffer];
+    if (buffer && buffer->queue == queue) return buffer;
+    const char* whose = !buffer ? "no buffer's" : buffer->queue < 0 ? "a TBuf's" : "another queue's";
+    const std::string since =
+        buffer && buffer->queue >= 0 && buffer->taken.file ? ", allocated at " + where(buffer->taken) : std::string();
+    broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's: it is %s%s.", whose, since.c_str());
+    return nullptr;
 }
 
 void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) {

@@ -132,6 +132,12 @@ def test_global_elements_are_read_and_written_by_reference(compiled):
     assert y[10:11].view(np.float16).tolist() == [3, 0]
 
 
+def test_a_store_by_reference_counts_whatever_the_element_held(compiled):
+    y = np.zeros(64, np.int32)
+    compiled("scalars", "references_to_fresh_elements").run(In(floats()), Out(y))
+    assert y[:9].tolist() == [0] * 9
+
+
 # ---- switches --------------------------------------------------------------------------------------------
 
 

@@ -325,7 +325,7 @@ std::vector<DeviceView> OpCall::Parts::views() const {
             bool is_itself = is_output && i < def.inputs.size() && all[out].same_as(all[i]);
             if (!is_itself && all[out].shares_memory_with(all[i]))
                 refuse(kBadArgument, all[out].name + " must be an input itself or share no memory with " + all[i].name +
-                                         " but got memory shared in part.");
+                                         " but got memory that they share.");
         }
     }
     return all;

@@ -10,6 +10,8 @@
 namespace npu_cann {
 namespace {
 
+constexpr int kDeviceToHost = 2;  // of aclrtMemcpyKind
+
 // Without its cache torch_npu asks for 32 bytes more than a tensor has, for kernels that write whole 32-byte
 // blocks. Ours must not: the padding is watched, too.
 size_t torch_padding(size_t bytes) {
@@ -98,11 +100,13 @@ NPU_CANN_API aclError aclrtFreeHost(void* pointer) {
     return kSuccess;
 }
 
-NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, size_t bytes, int /*kind*/) {
+NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, size_t bytes, int kind) {
+    if (kind == kDeviceToHost) count_host_wait("aclrtMemcpy to the host");
     return copy("aclrtMemcpy", to, to_bytes, from, bytes);
 }
-NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int /*kind*/,
+NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int kind,
                                        void* /*stream*/) {
+    if (kind == kDeviceToHost) count_host_wait("aclrtMemcpyAsync to the host");
     return copy("aclrtMemcpyAsync", to, to_bytes, from, bytes);
 }
 NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size_t bytes) {

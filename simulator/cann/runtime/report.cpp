@@ -15,12 +15,20 @@
 namespace npu_cann {
 namespace {
 
-constexpr size_t kKeptBroken = 20;  // reports of launches that broke a rule; more are only counted
+constexpr size_t kKeptBroken = 20;   // reports of launches that broke a rule; more are only counted
+constexpr size_t kKeptRuns = 10000;  // launches of kernels on the timeline
+
+// A kernel's run on the simulated device's clock.
+struct KernelRun {
+    std::string operator_name;
+    double cores, cycles, microseconds;
+};
 
 struct Report {
     std::mutex mutex;
     pid_t process = getpid();
-    std::map<std::string, uint64_t> launches, not_simulated;
+    std::map<std::string, uint64_t> launches, not_simulated, host_waits;
+    std::vector<KernelRun> runs;
     std::vector<std::string> broken;  // npu_sim's JSON
     uint64_t broken_count = 0;
     std::vector<std::string> damage;
@@ -43,6 +51,12 @@ std::string list(const std::vector<std::string>& items) {
     return "[" + text + "]";
 }
 
+// The number of that name in the simulator's report; 0 where there is none.
+double number_of(const std::string& json, const std::string& name) {
+    const size_t at = json.find("\"" + name + "\":");
+    return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + name.size() + 3, nullptr);
+}
+
 std::string quoted(const std::string& text) {
     std::string json = npu_sim::Json().field("t", text.c_str()).done();
     return json.substr(5, json.size() - 6);
@@ -54,10 +68,17 @@ void write(Report& r, bool ended) {
     if (!folder || !*folder || getpid() != r.process) return;
     std::vector<std::string> damage;
     for (const std::string& one : r.damage) damage.push_back(quoted(one));
+    std::vector<std::string> timeline;
+    for (const KernelRun& one : r.runs) {
+        npu_sim::Json run;
+        run.field("operator", one.operator_name.c_str()).field("cores", one.cores).field("cycles", one.cycles);
+        timeline.push_back(run.field("microseconds", one.microseconds).done());
+    }
     npu_sim::Json json;
     json.field("soc", soc_name()).raw("ended", ended ? "true" : "false").raw("launches", counts(r.launches));
     json.raw("broken", list(r.broken)).raw("broken_launches", std::to_string(r.broken_count));
     json.raw("damage", list(damage)).raw("not_simulated", counts(r.not_simulated));
+    json.raw("host_waits", counts(r.host_waits)).raw("kernel_runs", list(timeline));
     json.raw("bytes_not_freed", std::to_string(device_bytes_in_use()));
     const std::string path = std::string(folder) + "/" + std::to_string(r.process) + ".runtime.json";
     const std::string draft = path + ".draft";
@@ -107,10 +128,19 @@ void count_not_simulated(const std::string& call) {
     ++r.not_simulated[call];
 }
 
+void count_host_wait(const std::string& call) {
+    Report& r = report();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    ++r.host_waits[call];
+}
+
 void record_launch(const std::string& operator_name, const std::string& simulator_report) {
     Report& r = report();
     std::lock_guard<std::mutex> lock(r.mutex);
     ++r.launches[operator_name];
+    if (double cycles = number_of(simulator_report, "cycles"); cycles > 0 && r.runs.size() < kKeptRuns)
+        r.runs.push_back(
+            {operator_name, number_of(simulator_report, "cores"), cycles, number_of(simulator_report, "microseconds")});
     if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return;
     ++r.broken_count;
     if (r.broken.size() < kKeptBroken)

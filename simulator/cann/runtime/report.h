@@ -16,4 +16,7 @@ void report_damage(const std::string& damage, const std::string& when);
 
 void count_not_simulated(const std::string& call);
 
+// The host waited for the device, or fetched from it: what an operator that is captured into a graph may not do.
+void count_host_wait(const std::string& call);
+
 }  // namespace npu_cann

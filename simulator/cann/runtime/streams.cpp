@@ -79,11 +79,17 @@ NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* /*stream*/, uint32_t* f
     return kSuccess;
 }
 
-NPU_CANN_API aclError aclrtSynchronizeStream(void* /*stream*/) { return kSuccess; }
-NPU_CANN_API aclError aclrtSynchronizeStreamWithTimeout(void* /*stream*/, int32_t /*timeout_ms*/) { return kSuccess; }
+NPU_CANN_API aclError aclrtSynchronizeStream(void* /*stream*/) {
+    count_host_wait("aclrtSynchronizeStream");
+    return kSuccess;
+}
+NPU_CANN_API aclError aclrtSynchronizeStreamWithTimeout(void* stream, int32_t /*timeout_ms*/) {
+    return aclrtSynchronizeStream(stream);
+}
 
 // torch_npu does this before it frees a tensor's memory, so that the look has to be a short one.
 NPU_CANN_API aclError aclrtSynchronizeDevice() {
+    count_host_wait("aclrtSynchronizeDevice");
     std::string damage = check_guards("when the device was synchronized", Look::kGlance);
     return damage.empty() ? kSuccess : failed(kDeviceMemoryError, damage);
 }
@@ -114,6 +120,7 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* /*stream*/, void* event) {
     return event ? kSuccess : no_event("aclrtStreamWaitEvent");
 }
 NPU_CANN_API aclError aclrtSynchronizeEvent(void* event) {
+    count_host_wait("aclrtSynchronizeEvent");
     return event ? kSuccess : no_event("aclrtSynchronizeEvent");
 }
 NPU_CANN_API aclError aclrtQueryEventStatus(void* event, int32_t* status) {

@@ -21,7 +21,7 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::R
     const npu_sim::Layout layout = npu_sim::layout_of(to);
     npu_sim::check_aligned("src", src.view().addr);
     const uint32_t scalars = lanes.repeats() * npu_sim::kBlocksPerRepeat;
-    const npu_sim::Range read{src.view().addr, uint32_t(src.view().addr + scalars * sizeof(T))};
+    const npu_sim::Range read{src.view().addr, int64_t(src.view().addr + scalars * sizeof(T))};
     npu_sim::reads("src", src.view(), &read, scalars ? 1 : 0);
     const uint32_t at = dst.view().addr;
     if (scalars) npu_sim::check_apart("dst", {at, uint32_t(at + npu_sim::extent_of(lanes, layout))}, "src", read);

@@ -27,6 +27,26 @@ constexpr int32_t dtype_number() {
     return std::is_signed_v<T> ? kSigned[kSize] : kUnsigned[kSize];
 }
 
+// The types that atomics take, by that number.
+inline const char* dtype_name(int32_t number) {
+    switch (number) {
+        case 0:
+            return "float";
+        case 1:
+            return "half";
+        case 2:
+            return "int8";
+        case 3:
+            return "int32";
+        case 6:
+            return "int16";
+        case 27:
+            return "bfloat16";
+        default:
+            return "another type";
+    }
+}
+
 // A transfer: `count` bursts of `bytes`, steps in bytes from start to start.
 struct Bursts {
     uint64_t count, bytes;
@@ -38,12 +58,12 @@ inline const std::vector<Range>& ub_ranges(uint32_t addr, uint64_t count, uint64
     static thread_local std::vector<Range> ranges;
     ranges.clear();
     if (uint64_t(step) == bytes) {
-        ranges.push_back({addr, uint32_t(addr + count * bytes)});
+        ranges.push_back({addr, int64_t(addr + count * bytes)});
         return ranges;
     }
     for (uint64_t i = 0; i < count; ++i) {
-        const uint32_t begin = uint32_t(addr + int64_t(i) * step);
-        ranges.push_back({begin, uint32_t(begin + bytes)});
+        const int64_t begin = addr + int64_t(i) * step;
+        ranges.push_back({begin, begin + int64_t(bytes)});
     }
     return ranges;
 }
@@ -107,8 +127,8 @@ void write_bursts(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTenso
     if (b.empty()) return;
     const bool adds = atomic_mode() == Atomic::Add;
     if (adds && atomic_dtype() != dtype_number<T>())
-        broken(Rule::State02, "SetAtomicAdd is on for ge::DataType %d, the copy's is %d.", atomic_dtype(),
-               dtype_number<T>());
+        broken(Rule::State02, "SetAtomicAdd is on for %s, the copy's elements are %s.", dtype_name(atomic_dtype()),
+               dtype_name(dtype_number<T>()));
     const auto& ranges = ub_ranges(from, b.count, b.bytes, b.ub_step);
     reads("src", src.view(), ranges.data(), ranges.size());
     for_each_gm(uintptr_t(dst.data()), b, [&](uintptr_t a, uint64_t n) { writes_gm("dst", a, n, dst.view()); });
@@ -155,8 +175,8 @@ void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
             written.front().begin < all_read.end)
             for (uint64_t i = 0; i < count; ++i)
                 for (uint64_t k = 0; k < count; ++k) {
-                    const uint32_t r = uint32_t(from + int64_t(i) * src_step), w = uint32_t(to + int64_t(k) * dst_step);
-                    check_apart("dst", {w, uint32_t(w + bytes)}, "src", {r, uint32_t(r + bytes)});
+                    const int64_t r = from + int64_t(i) * src_step, w = to + int64_t(k) * dst_step;
+                    check_apart("dst", {w, w + int64_t(bytes)}, "src", {r, r + int64_t(bytes)});
                 }
         writes("dst", dst.view(), written.data(), written.size());
         for (uint64_t i = 0; i < count; ++i)

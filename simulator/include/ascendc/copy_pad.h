@@ -23,6 +23,12 @@ struct Padding {
 
 constexpr uint64_t kMaxPadLength = 2097151;
 
+// A gap of so many blocks in bytes: as far as sums of 4,095 of them hold it, and far beyond UB.
+constexpr int64_t gap_bytes(int64_t blocks) {
+    constexpr int64_t kMost = int64_t(1) << 44;
+    return (blocks > kMost ? kMost : blocks < -kMost ? -kMost : blocks) * int64_t(kBlockBytes);
+}
+
 constexpr uint64_t up_to_block(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
 
 template <class T>
@@ -48,7 +54,7 @@ void fill(uint64_t begin, uint64_t end, bool defined, T value) {
     if (begin >= end) return;
     if (!defined) {
         std::memset(ub() + begin, 0xff, end - begin);
-        poison({uint32_t(begin), uint32_t(end)});
+        poison({int64_t(begin), int64_t(end)});
         return;
     }
     for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, &value, sizeof(T));
@@ -62,8 +68,7 @@ void pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& 
     check_padding<T>(pad, std::memcmp(&value, &zero, sizeof(T)) == 0);
     const uint64_t left = compact ? 0 : pad.left;
     const uint64_t block = compact ? length : up_to_block(left + length + pad.right);
-    const Bursts b{count, length, int64_t(length) + gm_gap,
-                   int64_t(block) + (compact ? 0 : ub_gap * int64_t(kBlockBytes))};
+    const Bursts b{count, length, int64_t(length) + gm_gap, int64_t(block) + (compact ? 0 : gap_bytes(ub_gap))};
     const uint32_t base = dst.view().addr;
     check_aligned("dst", base);
     if (!b.empty()) {
@@ -88,7 +93,7 @@ void pad_out(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>&
              int64_t gm_gap, int64_t ub_gap, bool compact = false) {
     check_pad_copy<T>(count, length);
     const Bursts b{count, length, int64_t(length) + gm_gap,
-                   compact ? int64_t(length) : int64_t(up_to_block(length)) + ub_gap * int64_t(kBlockBytes)};
+                   compact ? int64_t(length) : int64_t(up_to_block(length)) + gap_bytes(ub_gap)};
     write_bursts(dst, src, b);
     finish_copy(count * length, uint32_t(count), uintptr_t(dst.data()));
 }

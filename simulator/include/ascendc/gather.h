@@ -18,10 +18,10 @@ namespace npu_sim {
 // The bytes that offsets point at, joined; in no order.
 struct Pointed {
     std::vector<Range> ranges;
-    Range all{~0u, 0};
+    Range all{INT64_MAX, 0};
 };
 
-inline void point_at(Pointed& p, uint32_t begin, uint32_t bytes) {
+inline void point_at(Pointed& p, int64_t begin, uint32_t bytes) {
     if (!p.ranges.empty() && p.ranges.back().end == begin)
         p.ranges.back().end += bytes;
     else
@@ -39,7 +39,7 @@ inline void check_offset(uint64_t offset, uint32_t unit, const UbView& tensor, u
                static_cast<unsigned long long>(offset), static_cast<unsigned long long>(index), name, tensor.bytes);
 }
 
-inline Range view_range(const UbView& v, uint64_t bytes) { return {v.addr, uint32_t(v.addr + bytes)}; }
+inline Range view_range(const UbView& v, uint64_t bytes) { return {v.addr, int64_t(v.addr + bytes)}; }
 
 // dst (kGather) or src is stepped through in lanes; the other operand is pointed into.
 template <bool kGather, class T>
@@ -84,11 +84,11 @@ void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointe
     });
     Pointed to;
     for (uint64_t at = lowest; at <= highest && at < elements; ++at)
-        if (marks[at]) point_at(to, uint32_t(from + at * sizeof(T)), sizeof(T));
+        if (marks[at]) point_at(to, int64_t(from + at * sizeof(T)), sizeof(T));
     const auto& step = ranges_of(lanes, layout_of(stepped, lanes), stepped.tensor.view().addr);
     if (step.empty()) return;
     const Range steps{step.front().begin, step.back().end};
-    const Range index_bytes{list, uint32_t(list + lanes.dense_lanes() * 4)};
+    const Range index_bytes{list, int64_t(list + lanes.dense_lanes() * 4)};
     check_apart(kGather ? "dst" : "src", steps, name, to.all);
     check_apart("dst", kGather ? steps : to.all, "offsets", index_bytes);
     if (kGather) {
@@ -196,7 +196,7 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
     }
     const npu_sim::Layout layout = npu_sim::layout_of(to);
     if (blocks) {
-        const npu_sim::Range written{dst.view().addr, uint32_t(dst.view().addr + npu_sim::extent_of(lanes, layout))};
+        const npu_sim::Range written{dst.view().addr, int64_t(dst.view().addr + npu_sim::extent_of(lanes, layout))};
         npu_sim::check_apart("dst", written, "src", from.all);
         npu_sim::check_apart("dst", written, "offset", offsets);
     }

@@ -33,6 +33,10 @@ std::vector<uint32_t> repeat_elements(bool reduce_mode, uint32_t mask, uint32_t 
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T);
     if (!reduce_mode) return std::vector<uint32_t>(repeats, kLanes);
     if (mask == 0) broken(Rule::Mask01, "mask must be at least 1 with reduceMode but got 0.");
+    if (mask > kMostLanes) {
+        broken(Rule::Mask01, "mask must be at most what UB holds but got %u.", mask);
+        mask = kMostLanes;
+    }
     if (!kIs310p) return std::vector<uint32_t>(repeats, mask);
     std::vector<uint32_t> n(mask / kLanes, kLanes);
     if (mask % kLanes) n.push_back(mask % kLanes);
@@ -47,7 +51,7 @@ void gather_mask(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
     constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
     NPU_SIM_NEEDS(GatherMask, T);
     const uint32_t from = src.view().addr, to = dst.view().addr;
-    const uint32_t block = p.src0BlockStride * kBlockBytes, repeat = p.src0RepeatStride * kBlockBytes;
+    const int64_t block = p.src0BlockStride * int64_t(kBlockBytes), repeat = p.src0RepeatStride * int64_t(kBlockBytes);
     check_aligned("src0", from);
     check_aligned("dst", to);
     auto at = [&](uint32_t r, uint32_t lane) {
@@ -61,9 +65,9 @@ void gather_mask(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
             point_at(read, at(r, lane), n * uint32_t(sizeof(T)));
             for (uint32_t i = 0; i < n; ++i) count += selects(r, lane + i);
         }
-    const Range written{to, uint32_t(to + count * sizeof(T))};
-    if (count) check_apart("dst", written, "src0", read.all);
+    const Range written{to, int64_t(to + count * sizeof(T))};
     reads("src0", src.view(), read.ranges.data(), read.ranges.size());
+    if (count) check_apart("dst", written, "src0", read.all);
     writes("dst", dst.view(), &written, count ? 1 : 0);
     T* out = dst.data();
     uint32_t repeats = 0;

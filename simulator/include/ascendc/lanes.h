@@ -10,6 +10,7 @@
 namespace npu_sim {
 
 constexpr uint32_t kBlockBytes = 32, kRepeatBytes = 256, kBlocksPerRepeat = 8;
+constexpr uint32_t kMostLanes = 1 << 19;  // more than any UB holds
 
 // An operand: where it is and how it steps.
 template <class T>
@@ -69,7 +70,8 @@ public:
         const MaskRegister& m = mask_register();
         if (m.left_by)
             broken(Rule::Mask03, "the mask register still holds the mask of %s: SetVectorMask missing.", m.left_by);
-        if (m.counter) return limited(widest_bytes, m.low);
+        if (m.counter && m.low > kMostLanes) broken(Rule::Mask01, "the mask counts more elements than UB holds.");
+        if (m.counter) return limited(widest_bytes, m.low < kMostLanes ? m.low : kMostLanes);
         const uint64_t both[2] = {widest_bytes == 8 ? m.low & 0xffffffffu : m.low, m.high};
         return bits_of(widest_bytes, both, repeats);
     }
@@ -120,6 +122,7 @@ private:
             broken(Rule::Repeat01, "repeatTime must be %d .. %llu but got %llu.", kIs310p ? 1 : 0,
                    static_cast<unsigned long long>(most), static_cast<unsigned long long>(repeats));
         repeats_ = uint32_t(repeats > most ? most : repeats);
+        if (!kIs310p && repeats_ && !low_ && !high_) broken(Rule::Count05, "its mask names no lane.");
     }
     uint32_t per_repeat_, repeats_ = 0, prefix_ = kScattered;
     uint64_t low_ = 0, high_ = 0, total_ = 0;
@@ -184,7 +187,8 @@ inline const std::vector<Range>& ranges_of(const Lanes& lanes, const Layout& lay
     ranges.clear();
     const Layout only[1] = {layout};
     for_each_run(lanes, only, [&](const uint32_t (&offset)[1], uint32_t n) {
-        const Range r{addr + offset[0], addr + offset[0] + n * layout.element};
+        const int64_t begin = int64_t(addr) + offset[0];
+        const Range r{begin, begin + int64_t(n) * layout.element};
         if (!ranges.empty() && ranges.back().end == r.begin)
             ranges.back().end = r.end;
         else if (ranges.empty() || ranges.back().begin != r.begin || ranges.back().end != r.end)
@@ -247,7 +251,7 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
     const auto ranges = ranges_of(lanes, from, source);  // a copy: the list is shared
     const auto& written = ranges_of(lanes, to, at);
     if (ranges.empty() || written.empty()) return;
-    uint32_t low = ~0u, high = 0, wlow = ~0u, whigh = 0;
+    int64_t low = INT64_MAX, high = 0, wlow = INT64_MAX, whigh = 0;
     for (const Range& r : ranges) low = r.begin < low ? r.begin : low, high = r.end > high ? r.end : high;
     for (const Range& r : written) wlow = r.begin < wlow ? r.begin : wlow, whigh = r.end > whigh ? r.end : whigh;
     if (high <= wlow || whigh <= low) return;
@@ -258,8 +262,8 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
     const uint32_t unit = kBlockBytes / (to.element > from.element ? to.element : from.element);
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
         lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
-            const uint32_t begin = at + both[0].offset(r, lane) - wlow;
-            for (uint32_t b = begin; b < begin + n * to.element; ++b)
+            const int64_t begin = at + both[0].offset(r, lane) - wlow;
+            for (int64_t b = begin; b < begin + n * to.element; ++b)
                 if (!last_write[b]) last_write[b] = r + 1;
         });
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
@@ -284,8 +288,8 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
 // For APIs that allow no overlap at all.
 inline void check_apart(const char* dst, Range to, const char* src, Range from) {
     if (to.begin < from.end && from.begin < to.end)
-        broken(Rule::Overlap01, "`%s` (UB bytes [%u, %u)) and `%s` ([%u, %u)) must not overlap.", dst, to.begin, to.end,
-               src, from.begin, from.end);
+        broken(Rule::Overlap01, "`%s` (UB bytes [%u, %u)) and `%s` ([%u, %u)) must not overlap.", dst,
+               unsigned(to.begin), unsigned(to.end), src, unsigned(from.begin), unsigned(from.end));
 }
 
 }  // namespace npu_sim

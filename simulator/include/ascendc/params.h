@@ -18,7 +18,7 @@ public:
     template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
     constexpr Fitting(V value, NPU_SIM_SITE) : value_(I(value)) {
         if (!fits(value))
-            broken_at(rule, "a parameter struct", site, "the value must be %lld .. %llu but got %lld.",
+            broken_at(rule, "a parameter struct", site, "a field must be %lld .. %llu but got %lld.",
                       static_cast<long long>(std::numeric_limits<I>::min()),
                       static_cast<unsigned long long>(std::numeric_limits<I>::max()), static_cast<long long>(value));
     }

@@ -11,7 +11,8 @@ class TQueBind {
     static constexpr bool kIn = src == TPosition::GM && dst == TPosition::VECIN;
     static constexpr bool kOut = src == TPosition::VECOUT && dst == TPosition::GM;
     static constexpr bool kThrough = src == TPosition::VECIN && dst == TPosition::VECOUT;
-    static_assert(kIn || kOut || kThrough, "a vector core has the queues GM-VECIN, VECOUT-GM and VECIN-VECOUT");
+    static_assert(kIn || kOut || kThrough,
+                  "the simulator has the queues GM-VECIN, VECOUT-GM and VECIN-VECOUT; VECCALC memory is a TBuf");
 
 public:
     template <class T>
@@ -90,8 +91,8 @@ public:
     template <class T>
     LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t offset_bytes, NPU_SIM_SITE) {
         npu_sim::UbView v = npu_sim::buffer_view(buffer_, site);
-        v.addr += offset_bytes;
-        v.bytes = elements * uint32_t(sizeof(T));
+        v.addr = npu_sim::ub_address(int64_t(v.addr) + offset_bytes);
+        v.bytes = npu_sim::saturated(uint64_t(elements) * sizeof(T));
         return LocalTensor<T>(v, pos);
     }
 

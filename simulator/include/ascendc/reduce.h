@@ -62,7 +62,7 @@ inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
                     if (to.begin < from.end && from.begin < to.end)
                         return broken(r == w ? Rule::Overlap01 : Rule::Overlap02,
                                       "repeat %zu writes UB bytes [%u, %u) of `dst`, which repeat %zu reads as `src`.",
-                                      w, to.begin, to.end, r);
+                                      w, unsigned(to.begin), unsigned(to.end), r);
 }
 
 // Each repeat's groups of kGroup lanes give an element each; a repeat's results lie together.
@@ -209,7 +209,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     NPU_SIM_NEEDS(ReduceSum, T);
     check_aligned("dst", dst.view().addr, sizeof(T), Rule::Align02);
     const Operand<T> from{"src", src, 1, src_repeat};
-    const Range result{dst.view().addr, uint32_t(dst.view().addr + sizeof(T))};
+    const Range result{dst.view().addr, int64_t(dst.view().addr + sizeof(T))};
     check_source(from, lanes);
     if (lanes.empty()) return finish_vector(0, 0);
     const auto& read = ranges_of(lanes, layout_of(from, lanes), src.view().addr);
@@ -220,7 +220,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
         check_aligned("sharedTmpBuffer", work.view().addr);
         if (work.view().bytes < needed)
             broken(Rule::Work01, "`sharedTmpBuffer` must have %u bytes but has %u.", needed, work.view().bytes);
-        const Range used{work.view().addr, uint32_t(work.view().addr + lanes.repeats() * sizeof(T))};
+        const Range used{work.view().addr, int64_t(work.view().addr + lanes.repeats() * sizeof(T))};
         check_apart("sharedTmpBuffer", used, "src", all);
         writes("sharedTmpBuffer", work.view(), &used, 1);
     }
@@ -331,6 +331,14 @@ enum class ReduceType : uint8_t { SUM, MAX, MIN };
 }  // namespace AscendC
 
 namespace npu_sim {
+
+// A register's lowest bytes as a T.
+template <class T>
+T from_bits(uint64_t bits) {
+    T value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
 inline uint64_t as_mask(int32_t mask) { return uint64_t(mask); }
 inline const uint64_t* as_mask(const uint64_t* mask) { return mask; }
 }  // namespace npu_sim
@@ -397,17 +405,11 @@ inline int64_t GetAccVal(NPU_SIM_SITE) { return int64_t(npu_sim::sum_register("G
 // The sum itself, of the type it was taken in.
 template <class T>
 T GetReduceRepeatSumSpr(NPU_SIM_SITE) {
-    const uint64_t bits = npu_sim::sum_register("GetReduceRepeatSumSpr", site);
-    T sum;
-    std::memcpy(&sum, &bits, sizeof sum);
-    return sum;
+    return npu_sim::from_bits<T>(npu_sim::sum_register("GetReduceRepeatSumSpr", site));
 }
 template <class T>
 T GetAccVal(NPU_SIM_SITE) {
-    const uint64_t bits = npu_sim::sum_register("GetAccVal", site);
-    T sum;
-    std::memcpy(&sum, &bits, sizeof sum);
-    return sum;
+    return npu_sim::from_bits<T>(npu_sim::sum_register("GetAccVal", site));
 }
 
 }  // namespace AscendC

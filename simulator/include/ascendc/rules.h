@@ -53,7 +53,7 @@ namespace npu_sim {
     NPU_SIM_RULE(Queue05, "SIM-QUEUE-05", "a tensor goes back to the queue it came from", "ErrorBuffer3")              \
     NPU_SIM_RULE(Queue06, "SIM-QUEUE-06", "a freed tensor is not used", "ErrorRead1, ErrorWrite1")                     \
     NPU_SIM_RULE(Event01, "SIM-EVENT-01", "a flag is not set again before it was waited for", "SetFlag")               \
-    NPU_SIM_RULE(Event02, "SIM-EVENT-02", "a wait has its set (the core would wait for ever)", "WaitFlag")             \
+    NPU_SIM_RULE(Event02, "SIM-EVENT-02", "a wait comes after its set", "WaitFlag")                                    \
     NPU_SIM_RULE(Event03, "SIM-EVENT-03", "event ids are 0 .. 7, and a released one was allocated", "AllocEventID")    \
     NPU_SIM_RULE(Event04, "SIM-EVENT-04", "no more than 8 events of a kind are alive", "AllocEventID")                 \
     NPU_SIM_RULE(Event05, "SIM-EVENT-05", "no flag is left set at exit", "SetFlag")                                    \
@@ -92,7 +92,7 @@ namespace npu_sim {
                  "DataCacheCleanAndInvalid")                                                                           \
     NPU_SIM_RULE(Gm03, "SIM-GM-03", "a scalar reads GM that changed only after invalidating the cache",                \
                  "DataCacheCleanAndInvalid")                                                                           \
-    NPU_SIM_RULE(Index01, "SIM-INDEX-01", "gather and scatter offsets are element multiples inside the source",        \
+    NPU_SIM_RULE(Index01, "SIM-INDEX-01", "gather and scatter offsets are element multiples inside their tensor",      \
                  "Gather")                                                                                             \
     NPU_SIM_RULE(Work01, "SIM-WORK-01", "a work tensor is as large as the instruction needs", "ReduceSum")             \
     NPU_SIM_RULE(Tiling01, "SIM-TILING-01", "the tiling struct has as many bytes as the host passed",                  \

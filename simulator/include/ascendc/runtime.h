@@ -29,10 +29,19 @@ struct Site {
 enum class Pipe : uint8_t { S, V, MTE2, MTE3 };
 constexpr int kPipes = 4;
 
-// Bytes of UB, [begin, end).
+// Bytes of UB, [begin, end); wider than UB's addresses, so that no sum wraps into memory that is there.
 struct Range {
-    uint32_t begin, end;
+    int64_t begin, end;
 };
+
+// A number of bytes as far as 32 bits hold it: no buffer is as long as the largest.
+inline uint32_t saturated(uint64_t bytes) { return bytes < UINT32_MAX ? uint32_t(bytes) : UINT32_MAX; }
+
+// An address in UB; what 32 bits do not hold is a block that no UB has.
+inline uint32_t ub_address(int64_t address) {
+    constexpr uint32_t kNowhere = UINT32_MAX - 31;
+    return address < 0 || address > kNowhere ? kNowhere : uint32_t(address);
+}
 
 // A tensor in UB as the checks see it.
 struct UbView {

@@ -14,11 +14,13 @@ public:
         : view_(view), position_(position) {}
 
     LocalTensor operator[](uint32_t offset) const {
+        // Up to the same end; an offset below 0 came as a large one. Past the end no byte is left, so that any
+        // use is reported; nor is there one before UB's first.
         LocalTensor t = *this;
-        const uint64_t skipped = uint64_t(offset) * sizeof(T);
-        t.view_.addr += uint32_t(skipped);
-        // Past the end: no byte is left, so that any use is reported.
-        t.view_.bytes = skipped <= view_.bytes ? view_.bytes - uint32_t(skipped) : 0;
+        const int64_t end = int64_t(view_.addr) + view_.bytes;
+        const int64_t begin = view_.addr + int64_t(int32_t(offset)) * int64_t(sizeof(T));
+        t.view_.addr = npu_sim::ub_address(begin);
+        t.view_.bytes = begin < 0 || begin > end ? 0 : uint32_t(end - begin);
         return t;
     }
     template <class U>
@@ -27,7 +29,7 @@ public:
     }
     uint32_t GetSize() const { return view_.bytes / sizeof(T); }
     uint32_t GetLength() const { return view_.bytes; }
-    void SetSize(uint32_t elements) { view_.bytes = elements * uint32_t(sizeof(T)); }
+    void SetSize(uint32_t elements) { view_.bytes = npu_sim::saturated(uint64_t(elements) * sizeof(T)); }
     int32_t GetPosition() const { return int32_t(position_); }
     uint64_t GetPhyAddr() const { return view_.addr; }
     uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + uint64_t(offset) * sizeof(T); }
@@ -63,8 +65,9 @@ public:
 
 private:
     npu_sim::Range range_of(uint32_t index) const {
-        const uint32_t begin = view_.addr + index * uint32_t(sizeof(T));
-        return {begin, begin + uint32_t(sizeof(T))};
+        // An index below 0 came as a large one.
+        const int64_t begin = view_.addr + int64_t(int32_t(index)) * int64_t(sizeof(T));
+        return {begin, begin + int64_t(sizeof(T))};
     }
     npu_sim::UbView view_;
     TPosition position_ = TPosition::VECCALC;
@@ -85,7 +88,7 @@ public:
     uint64_t GetSize() const { return elements_; }
     GlobalTensor operator[](uint64_t offset) const {
         GlobalTensor t = *this;
-        t.address_ += offset;
+        t.address_ = at(offset);
         t.elements_ = elements_ > offset ? elements_ - offset : 0;
         return t;
     }
@@ -95,24 +98,24 @@ public:
     }
     T GetValue(uint64_t offset, NPU_SIM_SITE) const {
         npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::GetValue", site);
-        npu_sim::reads_gm("tensor", uintptr_t(address_ + offset), sizeof(T), view_);
+        npu_sim::reads_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
         T value;
-        std::memcpy(&value, address_ + offset, sizeof value);
+        std::memcpy(&value, at(offset), sizeof value);
         npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
         return value;
     }
     // A reference, as LocalTensor's.
     T& operator()(uint64_t offset, NPU_SIM_SITE) const {
         static_assert(npu_sim::kTakes<T, npu_sim::Api::GmReference>, "GlobalTensor(): this SoC does not have it");
-        npu_sim::gm_reference(uintptr_t(address_ + offset), sizeof(T), view_, site);
-        return address_[offset];
+        npu_sim::gm_reference(uintptr_t(at(offset)), sizeof(T), view_, site);
+        return *at(offset);
     }
     // Into the scalar unit's cache: DataCacheCleanAndInvalid takes it to GM.
     void SetValue(uint64_t offset, T value, NPU_SIM_SITE) const {
         npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::SetValue", site);
-        npu_sim::writes_gm("tensor", uintptr_t(address_ + offset), sizeof(T), view_);
-        npu_sim::write_through_cache(uintptr_t(address_ + offset), sizeof(T));
-        std::memcpy(address_ + offset, &value, sizeof value);
+        npu_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
+        npu_sim::write_through_cache(uintptr_t(at(offset)), sizeof(T));
+        std::memcpy(at(offset), &value, sizeof value);
         npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
     }
 
@@ -121,6 +124,12 @@ public:
     const npu_sim::GmView& view() const { return view_; }
 
 private:
+    // An offset below 0 came as a large one. What wraps is nowhere.
+    T* at(uint64_t offset) const {
+        int64_t bytes = 0;
+        if (__builtin_mul_overflow(int64_t(offset), int64_t(sizeof(T)), &bytes)) return nullptr;
+        return reinterpret_cast<T*>(uintptr_t(address_) + uintptr_t(bytes));
+    }
     T* address_ = nullptr;
     uint64_t elements_ = 0;
     npu_sim::GmView view_;

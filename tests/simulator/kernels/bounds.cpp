@@ -168,3 +168,108 @@ KERNEL(copy_of_a_buffer_without_a_size) {
     z.SetGlobalBuffer((__gm__ float*)y);
     DataCopy(z[256], ub.at<float>(0, 256), 256);  // keeps SIM-BOUNDS-05
 }
+
+// ---- numbers that wrap ---------------------------------------------------------------------------------
+
+KERNEL(scalar_before_the_first_byte) {
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    for (int32_t i = 0; i < 8; ++i) t.SetValue(i - 1, 1.0f);  // breaks SIM-BOUNDS-01: [-4, 0) but covers [0, 256)
+}
+
+KERNEL(scalar_read_before_the_first_byte) {
+    Ub ub(16384);
+    float value = ub.at<float>(8192, 64).GetValue(-2049);  // breaks SIM-BOUNDS-01: [-4, 0) but covers [8192, 8448)
+    (void)value;
+}
+
+KERNEL(reference_before_the_first_byte) {
+    Ub ub(256);
+    ub.at<float>(0, 64)(-1) = 3.0f;  // breaks SIM-BOUNDS-01: [-4, 0)
+}
+
+KERNEL(element_a_whole_turn_ahead) {
+    Ub ub(256);
+    ub.at<float>(0, 64).SetValue(0x40000000, 1.0f);  // breaks SIM-BOUNDS-01: [4294967296, 4294967300)
+}
+
+KERNEL(count_that_wraps) {
+    Ub ub(256);
+    Duplicate(ub.at<float>(0, 64), 1.0f, 0x40000000);  // breaks SIM-BOUNDS-01: [0, 4294967296)
+}
+
+KERNEL(index_count_that_wraps) {
+    Ub ub(256);
+    CreateVecIndex(ub.at<float>(0, 64), 0.0f, 0x40000000u);  // breaks SIM-BOUNDS-01: [0, 4294967296)
+}
+
+KERNEL(tensor_that_wraps) {
+    Ub ub(32768);
+    Duplicate(ub.at<float>(0, 0x40000008u), 1.0f, 8);  // breaks SIM-BOUNDS-02: covers UB bytes [0, 4294967295)
+}
+
+KERNEL(tensor_before_its_buffer) {
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0xffffffe0u, 8);
+    Duplicate(t, 1.0f, 8);  // breaks SIM-BOUNDS-02
+}
+
+KERNEL(offset_before_the_first_byte) {
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    Muls(t[-8], t, 2.0f, 16);  // breaks SIM-BOUNDS-02
+}
+
+KERNEL(gap_in_ub_that_wraps) {
+    Ub ub(1024);
+    const uint32_t pitch = 0, used = 1;
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {2, 32, 0, pitch - used, 0}, {false, 0, 0, 0.0f});  // breaks SIM-BOUNDS-01: UB bytes [137438953472
+}
+
+KERNEL(offset_back_into_the_tensor) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    Muls(t[32][-8], t, 2.0f, 8);  // keeps SIM-BOUNDS-02
+}
+
+KERNEL(gm_offset_that_wraps) {
+    Ub ub(256);
+    DataCopy(ub.at<float>(0, 8), global<float>(x)[(1ull << 62) + 8], 8);  // breaks SIM-BOUNDS-03
+}
+
+KERNEL(gm_element_that_wraps) {
+    global<float>(y).SetValue(1ull << 62, 1.0f);  // breaks SIM-BOUNDS-03
+}
+
+KERNEL(gm_offset_back_into_the_tensor) {
+    Ub ub(256);
+    DataCopy(ub.at<float>(0, 8), global<float>(x)[64][-8], 8);  // keeps SIM-BOUNDS-03
+}
+
+KERNEL(gathered_mask_that_wraps) {
+    Ub ub(16384);
+    uint64_t count = 0;
+    GatherMask(ub.at<float>(0, 64), ub.at<float>(8192, 64), 1, true, 0xffffffffu, {1, 1, 8, 0}, count);  // breaks SIM-MASK-01: at most what UB holds
+}
+
+KERNEL(gathered_past_the_tensors_end) {
+    Ub ub(32768);
+    uint64_t count = 0;
+    GatherMask(ub.at<float>(0, 64), ub.at<float>(8192, 64), 1, true, 128, {1, 1, 8, 0}, count);  // breaks SIM-BOUNDS-01: `src0` is touched
+}
+
+KERNEL(mask_count_that_wraps) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    SetMaskCount();
+    SetVectorMask<float, MaskMode::COUNTER>(0, (1ull << 32) + 64);
+    Adds<float, false>(t, t, 2.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});  // breaks SIM-MASK-01: more elements than UB holds
+    SetMaskNorm();
+    ResetMask();
+}
+
+KERNEL(offset_a_whole_turn_ahead) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    Duplicate(t[0x40000000u], 1.0f, 8);  // breaks SIM-BOUNDS-02
+}

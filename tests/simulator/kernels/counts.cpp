@@ -82,6 +82,17 @@ KERNEL(no_repeats) {
     Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // warns SIM-COUNT-05: it is told to do nothing
 }
 
+KERNEL(no_lanes) {
+    Ub ub(2048);
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, uint64_t(0), 1, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask names no lane
+}
+
+KERNEL(no_bits_of_a_mask) {
+    Ub ub(2048);
+    uint64_t none[2] = {0, 0};
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, none, 2, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask names no lane
+}
+
 KERNEL(no_bursts) {
     Ub ub(1024);
     DataCopy(ub.at<float>(0, 64), global<float>(x), {0, 1, 0, 0});  // warns SIM-COUNT-05: it is told to do nothing
@@ -144,7 +155,7 @@ KERNEL(fields_counted_up_to_what_fits) {
 
 KERNEL(field_raised_past_what_fits) {
     DataCopyParams params(1, 1, 0, 0);
-    params.blockLen += 65535;  // breaks SIM-COUNT-03: the value must be 0 .. 65535 but got 65536.
+    params.blockLen += 65535;  // breaks SIM-COUNT-03: a field must be 0 .. 65535 but got 65536.
 }
 
 KERNEL(field_lowered_below_what_fits) {

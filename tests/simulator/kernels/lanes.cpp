@@ -151,5 +151,5 @@ KERNEL(stride_doubled_to_what_fits) {
 
 KERNEL(stride_doubled_past_what_fits) {
     UnaryRepeatParams params(1, 1, 128, 8);
-    params.dstRepStride *= 2;  // breaks SIM-STRIDE-01: the value must be 0 .. 255 but got 256.
+    params.dstRepStride *= 2;  // breaks SIM-STRIDE-01: a field must be 0 .. 255 but got 256.
 }

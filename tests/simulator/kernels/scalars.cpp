@@ -122,6 +122,40 @@ KERNEL(global_elements_by_reference) {
     DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(out);  // keeps SIM-GM-02
 }
 
+// y[0, 8): what fresh memory holds, stored into it by reference: every bit set, and y's own zeros.
+KERNEL(references_to_fresh_elements) {
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> buffer;
+    pipe.InitBuffer(buffer, 64);
+    LocalTensor<int32_t> t = buffer.Get<int32_t>();
+    LocalTensor<int8_t> bytes = buffer.GetWithOffset<int8_t>(32, 32);
+    for (uint32_t i = 0; i < 8; ++i) t(i) = -1;  // keeps SIM-INIT-01
+    for (uint32_t i = 0; i < 32; ++i) bytes(i) = int8_t(-1);
+    GlobalTensor<int32_t> out = global<int32_t>(y);
+    for (uint32_t i = 0; i < 8; ++i) out(i) = t(i) + (bytes(4 * i) == -1);
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < 8; ++i) sum += out(i);  // keeps SIM-INIT-02
+    out(8) = sum;
+    DataCacheCleanAndInvalid<int32_t, CacheLine::ENTIRE_DATA_CACHE>(out);
+}
+
+KERNEL(reference_to_an_element_that_nothing_wrote) {
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> buffer;
+    pipe.InitBuffer(buffer, 64);
+    LocalTensor<float> t = buffer.Get<float>();
+    t(1) = 1.0f;
+    float value = t(0);  // breaks SIM-INIT-01: not written since the buffer was allocated
+    (void)value;
+    t(2) = 1.0f;
+}
+
+KERNEL(reference_to_an_output_that_nothing_wrote) {
+    GlobalTensor<float> out = global<float>(y);
+    float value = out(1);  // breaks SIM-INIT-02
+    out(0) = value;
+}
+
 KERNEL(global_element_by_reference_left_in_the_cache) {
     global<half>(y)(3) = half(5.0f);  // breaks SIM-GM-02: what this wrote to GM is still in the scalar cache
 }

@@ -135,7 +135,7 @@ void read_gm() { (void)gm<float>().GetValue(0); }
 void read_gm_by_parentheses() { (void)gm<float>()(0); }  // not on ascend310p
 void hint_the_cache(GlobalTensor<int32_t> t) { t.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE); }  // not on ascend310p
 void queue_in() { TQue<TPosition::VECIN, 1> q; }
-void queue_of_the_cube() { TQue<TPosition::A1, 1> q; }  // not on any: a vector core has the queues
+void queue_of_the_cube() { TQue<TPosition::A1, 1> q; }  // not on any: the simulator has the queues
 void buffer_of_the_cube() { TBuf<TPosition::CO1> b; }  // not on any: a TBuf of a vector core
 void in_place_alloc(TQue<TPosition::VECIN, 0> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }
 void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }  // not on any: needs a queue of depth 0
