@@ -11,10 +11,10 @@ add_library(npu_rope_cann SHARED ${cann_sources})
 # -ffp-contract=off: the stand-ins round as each step says, on every machine.
 target_compile_options(npu_rope_cann PRIVATE -O2 -ffp-contract=off)
 target_link_libraries(npu_rope_cann PRIVATE npu_rope_options Threads::Threads ${CMAKE_DL_LIBS})
-if(SKBUILD)
-  # Its own functions, whatever else of their names a process has loaded.
+# Its own functions, whatever else of their names a process has loaded.
 target_link_options(npu_rope_cann PRIVATE -Wl,-Bsymbolic)
-install(TARGETS npu_rope_cann LIBRARY DESTINATION npu_rope/lib)
+if(SKBUILD)
+  install(TARGETS npu_rope_cann LIBRARY DESTINATION npu_rope/lib)
 else()
   install(TARGETS npu_rope_cann LIBRARY DESTINATION lib)
 endif()

@@ -34,4 +34,5 @@ add_custom_target(npu_rope_opp
   COMMAND ${CMAKE_COMMAND} -C "${project}/cache.cmake" -S "${project}" -B "${out}" -G "Unix Makefiles"
   COMMAND ${CMAKE_COMMAND} --build "${out}" --target binary
   COMMAND ${CMAKE_COMMAND} --build "${out}" --target package
+  COMMAND ${CMAKE_COMMAND} --install "${out}" --prefix "${CMAKE_BINARY_DIR}/opp"
   VERBATIM USES_TERMINAL)

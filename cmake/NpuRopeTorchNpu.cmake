@@ -23,10 +23,11 @@ if(NOT EXISTS "${torch_npu_macros}" OR NOT TARGET npu_rope_torch)
 endif()
 message(STATUS "torch_npu binding: ${NPU_ROPE_TORCH_NPU_DIR}")
 # V2R13 is torch_npu 2.13's.
-execute_process(
-  COMMAND ${Python_EXECUTABLE} -c
-    "import importlib.metadata as m; v = m.version('torch_npu').split('.'); print(f'V{v[0]}R{v[1]}', end='')"
-  OUTPUT_VARIABLE torch_npu_version)
+file(READ "${NPU_ROPE_TORCH_NPU_DIR}/version.py" torch_npu_version)
+if(NOT torch_npu_version MATCHES "__version__ = '([0-9]+)\\.([0-9]+)")
+  message(FATAL_ERROR "${NPU_ROPE_TORCH_NPU_DIR}/version.py names no version of torch_npu.")
+endif()
+set(torch_npu_version "V${CMAKE_MATCH_1}R${CMAKE_MATCH_2}")
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_paths()['include'], end='')"
   OUTPUT_VARIABLE python_headers)

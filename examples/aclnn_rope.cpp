@@ -8,7 +8,13 @@
 //   LINK="-L$ASCEND_HOME_PATH/lib64 -lascendcl -lnnopbase -L$OPP/lib -lcust_opapi"
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
 //
-// Without CANN it compiles against simulator/cann/include and runs on a simulated runtime.
+// Without CANN, on the simulated runtime that an npu_rope built on Linux brings, from its source folder:
+//
+//   LIB=$(python -c "from npu_rope.simcann import pieces; print(pieces.cann_library().parent)")
+//   OPP=$LIB/simcann_opp/op_api
+//   INCLUDE="-Isimulator/cann/include -I$OPP/include"
+//   LINK="-L$LIB -lnpu_rope_cann -L$OPP/lib -lcust_opapi -Wl,-rpath,$LIB:$OPP/lib"
+//   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope && ./aclnn_rope
 #include <cmath>
 #include <cstdio>
 #include <vector>

@@ -35,7 +35,14 @@ typedef enum npu_rope_dtype {
     NPU_ROPE_BFLOAT16 = 2,
     NPU_ROPE_FLOAT64 = 3,
     NPU_ROPE_INT32 = 4,
-    NPU_ROPE_INT64 = 5
+    NPU_ROPE_INT64 = 5,
+    /* No operator takes these. They are known so that a refusal can name them. */
+    NPU_ROPE_INT8 = 1000,
+    NPU_ROPE_INT16 = 1001,
+    NPU_ROPE_UINT8 = 1002,
+    NPU_ROPE_BOOL = 1003,
+    NPU_ROPE_COMPLEX64 = 1004,
+    NPU_ROPE_COMPLEX128 = 1005
 } npu_rope_dtype;
 
 #define NPU_ROPE_MAX_NDIM 4

@@ -1,5 +1,6 @@
 """npu_rope: rotary position embedding for Ascend NPUs, exact and fast on the CPU as well."""
 
+from npu_rope import backends as _backends
 from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.rope import rope, rope_
 from npu_rope.ops.rope_qk import rope_qk, rope_qk_
@@ -17,3 +18,5 @@ __all__ = [
     "rope_qk_",
     "rope_set_rows",
 ]
+
+_backends.offer_operator_package()

@@ -61,37 +61,76 @@ def npu_binding() -> str | None:
     return None if path is None else str(path)
 
 
-def _operator_package() -> bool:
-    folders = os.environ.get("ASCEND_CUSTOM_OPP_PATH", "").split(os.pathsep)
-    return any(os.path.isfile(os.path.join(f, "op_api", "lib", "libcust_opapi.so")) for f in folders if f)
+CUSTOM_OPP, OPP = "ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"
 
 
-def npu_pieces() -> list[tuple[str, bool, str]]:
-    """What the npu backend needs: (piece, present, how to get it)."""
-    has_torch_npu = importlib.util.find_spec("torch_npu") is not None
+def operator_package() -> str | None:
+    """The folder of npu_rope's operators that CANN will find, or None: among the custom packages, then
+    among those installed into CANN."""
+    folders = os.environ.get(CUSTOM_OPP, "").split(os.pathsep)
+    if installed := os.environ.get(OPP):
+        folders.append(os.path.join(installed, "vendors", "npu_rope"))
+    interface = os.path.join("op_api", "include", "aclnn_npu_rope.h")
+    return next((f for f in folders if f and os.path.isfile(os.path.join(f, interface))), None)
+
+
+def offer_operator_package() -> None:
+    """Put the operator package that came with npu_rope where CANN looks for it, unless there is one. CANN
+    reads the variable when it first calls an operator."""
+    bundled = next((f for f in native.library_folders() if (f / "opp" / "vendors").is_dir()), None)
+    if bundled is None or operator_package() is not None:
+        return
+    folders = [str(bundled / "opp" / "vendors" / "npu_rope"), os.environ.get(CUSTOM_OPP, "")]
+    os.environ[CUSTOM_OPP] = os.pathsep.join(f for f in folders if f)
+
+
+@dataclass(frozen=True)
+class NpuPiece:
+    """Something the npu backend needs: what it is, where it was found (None: nowhere), how to get it."""
+
+    name: str
+    what: str
+    found: str | None
+    remedy: str
+
+
+def npu_pieces() -> list[NpuPiece]:
+    """All of them."""
+    spec = importlib.util.find_spec("torch_npu")
     cann = os.environ.get("ASCEND_HOME_PATH", "")
-    has_device = simulated_soc() is not None or any(n.startswith("davinci") for n in _device_names())
+    soc = simulated_soc()
+    devices = [f"/dev/{name}" for name in _device_names() if name.startswith("davinci")]
     return [
-        ("the torch_npu package", has_torch_npu, "pip install torch_npu (the version of your torch)"),
-        (
+        NpuPiece(
+            "torch_npu",
+            "the torch_npu package",
+            os.path.dirname(spec.origin) if spec and spec.origin else None,
+            "pip install torch_npu (the version of your torch)",
+        ),
+        NpuPiece(
+            "CANN",
             "CANN (ASCEND_HOME_PATH)",
-            bool(cann) and os.path.isdir(cann),
+            ("simulated" if soc else cann) if cann and os.path.isdir(cann) else None,
             "install the CANN toolkit, then: source /usr/local/Ascend/ascend-toolkit/set_env.sh",
         ),
-        (
+        NpuPiece(
+            "device",
             "an Ascend device (/dev/davinci*)",
-            has_device,
+            f"{soc}, simulated: no hardware" if soc else ", ".join(devices) or None,
             "run on a machine with an Ascend NPU and its driver, or simulated: npu-rope sim -- COMMAND",
         ),
-        (
+        NpuPiece(
+            "binding",
             "npu_rope's binding of torch_npu",
-            npu_binding() is not None,
+            npu_binding(),
             "install npu_rope where torch_npu is: pip install --no-build-isolation .",
         ),
-        (
+        NpuPiece(
+            "operators",
             "npu_rope's operator package (ASCEND_CUSTOM_OPP_PATH)",
-            _operator_package(),
-            "build it with CANN: scripts/build_npu.sh",
+            operator_package(),
+            "build it with CANN, then install npu_rope again:"
+            " scripts/build_npu.sh && pip install --no-build-isolation .",
         ),
     ]
 
@@ -104,12 +143,12 @@ def _device_names() -> list[str]:
 
 
 def _npu_missing() -> Missing | None:
-    absent = [(piece, remedy) for piece, present, remedy in npu_pieces() if not present]
+    absent = [piece for piece in npu_pieces() if piece.found is None]
     if not absent:
         return None
     return Missing(
-        "missing: " + "; ".join(piece for piece, _ in absent),
-        "\n".join(f"- {piece}: {remedy}." for piece, remedy in absent),
+        "missing: " + "; ".join(piece.what for piece in absent),
+        "\n".join(f"- {piece.what}: {piece.remedy}" for piece in absent),
     )
 
 
@@ -135,7 +174,7 @@ class Backend:
 BACKENDS: dict[str, Backend] = {
     "reference": Backend("reference", "NumPy, float64", _nothing_missing),
     "cpu": Backend("cpu", "C++: SIMD, threads", _cpu_missing),
-    "sim": Backend("sim", "the AscendC kernels on the simulator", _sim_missing),
+    "sim": Backend("sim", "the AscendC kernels on the simulator, as on ascend910b", _sim_missing),
     **{
         f"sim:{soc}": Backend(f"sim:{soc}", f"the same on {soc}", _sim_missing, same_as)
         for soc, same_as in SIMULATED_SOCS.items()

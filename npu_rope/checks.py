@@ -166,7 +166,7 @@ def _check_apart(t: RopeTensors[StridedView], name: str, own: str, others: Mappi
         if may_share_memory(t.outs[name], view):
             raise bad_value(
                 t.op,
-                f"{name} must {itself}share no memory with {other} but got memory shared in part.",
+                f"{name} must {itself}share no memory with {other} but got memory that they share.",
             )
 
 
@@ -236,10 +236,11 @@ def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *,
     allowed: Sequence[tuple[int, ...]]
     if params.rope_mode.has_sections:
         allowed = [(4 * tokens,), (4, tokens), (3, tokens)]
-        rule = f"[4,S] = [4, {tokens}], [4*S], [3,S]"
+        rule = f"[4,S] = [4, {tokens}], [4*S] or [3,S]"
         if len(x.shape) == 4:
             allowed += [(4, batch, tokens), (3, batch, tokens), (4, 1, tokens), (3, 1, tokens)]
-            rule += f", [4,B,S] = [4, {batch}, {tokens}], [3,B,S], [4,1,S] or [3,1,S]"
+            rule = f"[4,S] = [4, {tokens}], [4*S], [3,S], [4,B,S] = [4, {batch}, {tokens}],"
+            rule += " [3,B,S], [4,1,S] or [3,1,S]"
         rule += f" in mode {params.rope_mode.name.lower()}"
     elif len(x.shape) == 4:
         allowed = [(tokens,), (batch, tokens), (1, tokens)]

@@ -6,13 +6,17 @@ from typing import Any
 
 torch: Any = None
 cause: str = ""
+remedy: str = ""
 
 try:
     import torch as _torch
 
     torch = _torch
 except ImportError as error:
-    cause = f"torch is not installed ({error})"
+    cause, remedy = f"torch is not installed ({error})", "pip install torch"
 except (OSError, RuntimeError) as error:
     # torch autoloads device back ends: with torch_npu but no CANN, importing torch itself fails.
-    cause = f"torch does not load: {error}. With torch_npu but no CANN, set TORCH_DEVICE_BACKEND_AUTOLOAD=0."
+    cause = f"torch does not load: {str(error).rstrip('.')}."
+    remedy = (
+        "With torch_npu but without CANN: source CANN's set_env.sh, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0."
+    )

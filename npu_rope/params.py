@@ -115,9 +115,9 @@ def _sections(value: Any) -> tuple[int, int, int, int]:
         return (0, 0, 0, 0)
     if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, str):
         raise bad_type("rope", f"sections must be four integers but got {value!r}.")
-    numbers = [_integer("sections", v) for v in value]
+    numbers = [_integer(f"sections[{i}]", v) for i, v in enumerate(value)]
     if len(numbers) != 4:
-        raise bad_value("rope", f"sections must be four numbers >= 0 but got {len(numbers)}.")
+        raise bad_value("rope", f"sections must be four numbers >= 0 but got {len(numbers)} numbers.")
     return (numbers[0], numbers[1], numbers[2], numbers[3])
 
 

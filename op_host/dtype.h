@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "include/npu_rope.h"
+
 namespace npu_rope {
 
 struct DtypeRow {
@@ -14,8 +16,16 @@ struct DtypeRow {
 constexpr DtypeRow kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2},
                                 {"float64", 8}, {"int32", 4},   {"int64", 8}};
 
+// What no operator takes: from NPU_ROPE_INT8 on.
+constexpr const char* kForeignDtypes[] = {"int8", "int16", "uint8", "bool", "complex64", "complex128"};
+
 constexpr bool known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDtypes / sizeof *kDtypes); }
-constexpr const char* dtype_name(int32_t d) { return known_dtype(d) ? kDtypes[d].name : "an unknown dtype"; }
+constexpr const char* dtype_name(int32_t d) {
+    const int32_t foreign = d - NPU_ROPE_INT8;
+    if (foreign >= 0 && foreign < int32_t(sizeof kForeignDtypes / sizeof *kForeignDtypes))
+        return kForeignDtypes[foreign];
+    return known_dtype(d) ? kDtypes[d].name : "an unknown dtype";
+}
 constexpr int64_t dtype_bytes(int32_t d) { return known_dtype(d) ? kDtypes[d].bytes : 0; }
 
 // Element `at` of positions or rows: int64, or else int32.

@@ -97,7 +97,7 @@ private:
         size_t count = sections == nullptr ? 0 : sections->GetSize();
         if (count == 0) return {};
         const int64_t* given = sections->GetData();
-        if (count != 4) return bad_value(t_.op, "sections must be four numbers >= 0 but got %zu.", count);
+        if (count != 4) return bad_value(t_.op, "sections must be four numbers >= 0 but got %zu numbers.", count);
         for (size_t i = 0; i < count; ++i) {
             if (given[i] < INT32_MIN || given[i] > INT32_MAX)
                 return bad_value(t_.op, "sections must be in the int32 range but got %lld.",

@@ -265,8 +265,8 @@ private:
             std::string got = got_shape(t);
             if (!batched)
                 return bad_value(op_,
-                                 "positions must have shape [4,S] = [4, %lld], [4*S], [3,S] in mode %s but got %s.", S,
-                                 mode_name(p_.mode), got.c_str());
+                                 "positions must have shape [4,S] = [4, %lld], [4*S] or [3,S] in mode %s but got %s.",
+                                 S, mode_name(p_.mode), got.c_str());
             return bad_value(op_,
                              "positions must have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld], "
                              "[3,B,S], [4,1,S] or [3,1,S] in mode %s but got %s.",
@@ -347,9 +347,9 @@ private:
         if (!name && shares(t_.freq_factors)) name = "freq_factors";
         if (!name) return {};
         if (t_.rows)
-            return bad_value(op_, "%s must share no memory with %s but got memory shared in part.", t_.out_name[side],
+            return bad_value(op_, "%s must share no memory with %s but got memory that they share.", t_.out_name[side],
                              name);
-        return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory shared in part.",
+        return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory that they share.",
                          t_.out_name[side], t_.x_name[side], name);
     }
 

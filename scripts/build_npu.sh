@@ -9,7 +9,12 @@ usage: scripts/build_npu.sh [SOC...]
 
 Builds build/npu/opp_project/build_out/custom_opp_<os>_<machine>.run with CANN's own tools, for all of
 ascend910b, ascend910_93 and ascend310p or for the SoCs named. Needs CANN 8.1's toolkit (ASCEND_HOME_PATH,
-which its set_env.sh sets), CMake, make, a C++17 compiler and Python 3; no NPU. Install what comes out with
+which its set_env.sh sets), CMake, make, a C++17 compiler and Python 3; no NPU. What comes out travels with
+npu_rope that is installed or packed afterwards, and is found when npu_rope is imported:
+
+  pip install --no-build-isolation .         or: pip wheel --no-build-isolation --no-deps .
+
+Without Python, install it with
 
   ./custom_opp_<os>_<machine>.run            into CANN's folder, or
   ./custom_opp_<os>_<machine>.run --install-path=DIR, then: source DIR/vendors/npu_rope/bin/set_env.bash

@@ -4,9 +4,11 @@
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
+VENV_NPU="$ROOT/.venv-npu" # with torch_npu, which wants CANN wherever torch is imported: not for .venv
 STAMPS="$VENV/.stamps"
 LOGS="$VENV/.logs"
 TORCH_VERSION=2.13.0
+TORCH_NPU_VERSION=2.13.0
 GGML_NPM="@node-llama-cpp/linux-x64@3.22.1"
 GGML_PIP="pywhispercpp==1.5.1"
 
@@ -62,13 +64,18 @@ show_log() {
   tail -n 25 "$LOGS/$1.log" | sed 's/^/  | /' >&2
 }
 
-# step PLACE NAME HASH TEXT COMMAND...: skip where NAME was done with the same HASH.
+# Which step it is, of how many.
+STEP=0
+STEPS=5
+place() { printf '%s' "${PLACE:-$STEP/$STEPS}"; }
+
+# step NAME HASH TEXT COMMAND...: skip where NAME was done with the same HASH.
 step() {
-  local place="$1" name="$2" hash="$3" text="$4" began=$SECONDS
-  shift 4
+  local name="$1" hash="$2" text="$3" began=$SECONDS
+  shift 3
   if is_done "$name" "$hash"; then return 0; fi
   forget "$name"
-  say "$place" "$text ... "
+  say "$(place)" "$text ... "
   mkdir -p "$LOGS" && : >"$LOGS/$name.log"
   if ! quietly "$name" "$@"; then
     show_log "$name"
@@ -134,19 +141,18 @@ has_tool() {
   [ "${version%%.*}" -gt "$2" ] || { [ "${version%%.*}" -eq "$2" ] && [ "${version#*.}" -ge "$3" ]; }
 }
 
-# ---- the five steps -------------------------------------------------------------------------------
+# ---- the steps ------------------------------------------------------------------------------------
 
-# A whole environment (pip comes last) that was made here, not moved from another folder.
+# venv_is_good FOLDER: a whole environment (pip comes last) that was made here, not moved from elsewhere.
 venv_is_good() {
-  is_new_enough "$VENV/bin/python" && [ -f "$VENV/bin/pip" ] &&
-    head -n 2 "$VENV/bin/pip" | grep -qF "$VENV/bin/python"
+  is_new_enough "$1/bin/python" && [ -f "$1/bin/pip" ] && head -n 2 "$1/bin/pip" | grep -qF "$1/bin/python"
 }
 
 step_venv() {
   local began=$SECONDS log
-  venv_is_good && return 0
+  venv_is_good "$VENV" && return 0
   require_python
-  say 1/5 "making .venv with $("$PYTHON_FOUND" -V) ... "
+  say "$(place)" "making .venv with $("$PYTHON_FOUND" -V) ... "
   log="$(mktemp)"
   if ! "$PYTHON_FOUND" -m venv --clear "$VENV" >"$log" 2>&1; then
     printf 'failed:\n' >&2
@@ -171,7 +177,7 @@ install_torch() {
 }
 
 step_torch() {
-  step 2/5 torch "$(hash_of "torch==$TORCH_VERSION")" \
+  step torch "$(hash_of "torch==$TORCH_VERSION")" \
     "installing torch $TORCH_VERSION (CPU build; the largest step)" install_torch ||
     die "torch $TORCH_VERSION could not be installed." \
       "Is a package registry reachable? TORCH_INDEX_URL=<url> makes torch come from another one."
@@ -189,14 +195,14 @@ install_packages() {
 }
 
 step_packages() {
-  step 3/5 packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
+  step packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
     "installing the packages of pyproject.toml ($*)" install_packages "$@" ||
     die "the packages could not be installed." "Is a package registry reachable?"
 }
 
 # What CI and pre-commit run beyond the tests.
 setup_dev() {
-  step dev packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py")" \
+  PLACE=dev step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py")" \
     "installing the tools that check the code" install_packages dev ||
     die "the tools could not be installed." "Is a package registry reachable?"
 }
@@ -215,10 +221,10 @@ step_ggml() {
   local npm=without
   command -v npm >/dev/null 2>&1 && npm=with
   if [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
-    say 4/5 "ggml: no prebuilt library for $(uname -s) $(uname -m); compare with your own by --ggml-lib PATH"$'\n'
+    say "$(place)" "ggml: no prebuilt library for $(uname -s) $(uname -m); compare with your own by --ggml-lib PATH"$'\n'
     return 0
   fi
-  step 4/5 ggml "$(hash_of "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
+  step ggml "$(hash_of "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
     install_ggml || printf 'note: going on without ggml; --ggml-lib PATH compares with your own.\n' >&2
 }
 
@@ -226,37 +232,80 @@ step_ggml() {
 # the compiler in there: after another CXX, or a build that failed, it starts from an empty one.
 install_project() {
   local compiler
+  local -a settings=()
+  if has_torch_npu; then settings=("--config-settings=cmake.define.NPU_ROPE_TORCH_NPU_DIR=$(torch_npu_folder)"); fi
   compiler="$(hash_of "CXX=${CXX:-}")"
   is_done compiler "$compiler" || rm -rf "$ROOT"/build/cp3*-*
   forget compiler
-  pip_install --no-build-isolation --no-deps -e "$ROOT" || return 1
+  pip_install --no-build-isolation --no-deps ${settings[@]+"${settings[@]}"} -e "$ROOT" || return 1
   mark_done compiler "$compiler"
 }
 
 has_library() { compgen -G "$VENV/lib/python3*/site-packages/npu_rope/lib/libnpu_rope.*" >/dev/null; }
 
 step_build() {
+  local npu=without
+  if has_torch_npu; then npu="with torch_npu $TORCH_NPU_VERSION"; fi
   has_library || forget build
-  step 5/5 build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/include" "$ROOT/cmake" \
-    "$ROOT/CMakeLists.txt" "$ROOT/pyproject.toml" "torch==$TORCH_VERSION" "${CXX:-}")" \
-    "building the C++ library and its torch registration" install_project ||
+  step build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/op_kernel" "$ROOT/simulator" "$ROOT/include" \
+    "$ROOT/cmake" "$ROOT/CMakeLists.txt" "$ROOT/pyproject.toml" "torch==$TORCH_VERSION" "$npu" "${CXX:-}")" \
+    "building the C++ library, its torch registration and the simulated kernels" install_project ||
     die "npu_rope did not build."
 }
 
-# setup EXTRA...: all of it. Two at a time wait for each other; an interrupted one is taken up again.
+# The real torch_npu, in an environment of its own that shares all other packages with .venv: once it is
+# installed beside a torch, every import of that torch loads it, and fails without CANN.
+install_torch_npu() {
+  venv_is_good "$VENV_NPU" || "$VENV/bin/python" -m venv --clear "$VENV_NPU" || return 1
+  "$VENV_NPU/bin/python" -m pip install --only-binary :all: pyyaml &&
+    "$VENV_NPU/bin/python" -m pip install --no-deps --only-binary :all: "torch_npu==$TORCH_NPU_VERSION" &&
+    printf 'import site; site.addsitedir("%s")\n' "$(site_packages_of "$VENV")" >"$(site_packages_of "$VENV_NPU")/shared.pth"
+}
+
+site_packages_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])'; }
+torch_npu_folder() { compgen -G "$VENV_NPU/lib/python3*/site-packages/torch_npu"; }
+has_torch_npu() { is_done torch_npu "$(torch_npu_hash)" && torch_npu_folder >/dev/null; }
+torch_npu_hash() { hash_of "$TORCH_NPU_VERSION" "$("$VENV/bin/python" -V)"; }
+
+# torch_npu's wheels are for Linux, on x86_64 and aarch64.
+step_torch_npu() {
+  case "$(uname -s)-$(uname -m)" in
+    Linux-x86_64 | Linux-aarch64) ;;
+    *)
+      say "$(place)" "torch_npu: no wheel for $(uname -s) $(uname -m); the npu backend is not tested here."$'\n'
+      return 0
+      ;;
+  esac
+  has_torch_npu || forget torch_npu
+  step torch_npu "$(torch_npu_hash)" "installing torch_npu $TORCH_NPU_VERSION into .venv-npu" install_torch_npu || die \
+    "torch_npu $TORCH_NPU_VERSION could not be installed into .venv-npu." \
+    "Is a package registry reachable, and does torch_npu have a wheel for this Python? To do without the npu" \
+    "backend's tests, give arguments for pytest: scripts/test.sh tests"
+  ln -sfn ../.venv/ggml "$VENV_NPU/ggml"
+}
+
+# next STEP [ARGUMENT...]: the next of the steps.
+next() {
+  STEP=$((STEP + 1))
+  "$@"
+}
+
+# setup [--npu] EXTRA...: all of it. Two at a time wait for each other; an interrupted one is taken up again.
 setup() {
-  local began=$SECONDS
+  local began=$SECONDS npu=no
+  if [ "$1" = --npu ]; then npu=yes STEPS=6 && shift; fi
   cd "$ROOT" || exit 1
   require_compiler
   exec 9<"$ROOT/pyproject.toml"
   if command -v flock >/dev/null 2>&1; then flock 9; fi
-  step_venv
+  next step_venv
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV="$VENV"
   unset PYTHONHOME
-  step_torch
-  step_packages "$@"
-  step_ggml
-  step_build
+  next step_torch
+  next step_packages "$@"
+  next step_ggml
+  if [ "$npu" = yes ]; then next step_torch_npu; fi
+  next step_build
   exec 9<&-
   [ $((SECONDS - began)) -lt 5 ] || printf 'set up in %d s; the next time this is skipped.\n' $((SECONDS - began))
 }

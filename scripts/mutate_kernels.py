@@ -275,7 +275,8 @@ def key_of(mutant: Mutant) -> str:
     return f"{Path(mutant.file).name} | {mutant.kind} | {' '.join(marked.split())}"
 
 
-def report(outcomes: list[Outcome]) -> int:
+def report(outcomes: list[Outcome], wanted: float) -> int:
+    """The exit status: 1 for a mutant that survived unexplained, and for a share below the wanted one."""
     alive = [o for o in outcomes if o.state != STILLBORN]
     caught = sum(o.state == CAUGHT for o in alive)
     print()
@@ -294,7 +295,7 @@ def report(outcomes: list[Outcome]) -> int:
         f" {sum(o.state == SURVIVED for o in alive)} survived unexplained;"
         f" {len(outcomes) - len(alive)} more do not compile"
     )
-    return 0 if share >= WANTED and not any(o.state == SURVIVED for o in alive) else 1
+    return 0 if share >= wanted and not any(o.state == SURVIVED for o in alive) else 1
 
 
 def main() -> int:
@@ -332,7 +333,7 @@ def main() -> int:
             sys.stdout.flush()
     if options.json:
         options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
-    return report(outcomes)
+    return report(outcomes, 0.0 if options.only else WANTED)  # a selection's share says nothing
 
 
 if __name__ == "__main__":

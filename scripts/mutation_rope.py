@@ -92,15 +92,12 @@ def build(column: Column, folder: Path) -> Path:
     )
 
 
-NO_ROWS = "a turn more, of no rows: every instruction in it is told to do nothing"
-
 # Mutants that compute the same, or are noticed elsewhere, and why; by mutate_kernels.key_of.
 EQUIVALENT: dict[str, str] = {
     "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECIN, {1}> in_;": "the queue never holds more than one tensor between EnQue and DeQue",
     "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECOUT, {1}> out_;": "the queue never holds more than one tensor between EnQue and DeQue",
     "rope_kernel.h | count or repeat - 1 | AscendC::Or(swapped, swapped, temp_.ReinterpretCast<uint16_t>(), {count_});": "the last half word is already right",
     "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
-    "rope_kernel.h | comparison | for (int32_t row = 0; row{ < }row_count_; row += kMostRepeats) {": NO_ROWS,
     "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size), {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
     "packed_rows.h | a number + 1 | int32_t elements = {RoundUp(td_->index_rows * td_->head_size, kBlockFloats)};": "an offset that no Gather uses",
     "rope_lanes.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": "hi and lo are made of what was taken: hi + lo is the same sum",

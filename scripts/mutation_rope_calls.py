@@ -115,6 +115,7 @@ def calls() -> list[Call]:
         Call(a, F32, (1, 144, 2, 128), RopeParams(128, "neox"), cache=F16, far=50, most_cycles=2_703),
         Call(p, F16, (1, 64, 2, 128), RopeParams(128, "neox"), far=50, most_cycles=3_172),
         Call(a, BF16, (1, 48, 255, 32), RopeParams(32, "neox"), far=50),
+        Call(a, BF16, (1, 48, 255, 16), RopeParams(8, "neox"), far=50),
         Call(a, BF16, (1, 144, 2, 128), RopeParams(64, "neox"), far=50, most_cycles=2_707),
         # Planes of positions: halves, swapped lanes, both widths of positions.
         Call(a, BF16, (2, 19, 3, 128), sectioned(128, "mrope", 16, 24, 24, 0), far=90_000, most_cycles=5_235),

@@ -6,25 +6,65 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<TEXT
-usage: scripts/test.sh [pytest arguments]
+usage: scripts/test.sh [--npu] [pytest arguments]
 
-Sets up .venv (Python >= 3.10, a C++17 compiler and a package registry are all it needs), builds
-npu_rope into it, and runs the tests. The first run installs everything, which takes a few minutes;
-later runs skip what did not change.
+Sets up .venv (Python >= 3.10, a C++17 compiler and a package registry are all it needs) and .venv-npu
+(the real torch_npu), builds npu_rope, and runs the tests: first the default suite, then the operator
+tests once more on backend npu, under torch_npu on a simulated CANN. The first run installs everything,
+which takes a few minutes; later runs skip what did not change.
 
-  scripts/test.sh                      the default suite: everything but slow tests and real NPUs
+  scripts/test.sh                      both: everything but slow tests and real NPUs
   scripts/test.sh -m slow              the slow tests
-  scripts/test.sh tests/ops -k yarn    a part of it; every argument goes to pytest
+  scripts/test.sh tests/ops -k yarn    a part of it, without npu; every argument goes to pytest
   scripts/test.sh -n 0 -x --pdb        one process, stop at the first failure, look around
+  scripts/test.sh --npu                the operator tests on backend npu only
+  scripts/test.sh --npu tests/ops/test_rope_qk.py -k decode    a part of those
 
 PYTHON=/path/to/python and CXX=/path/to/compiler choose other ones than those on the PATH.
-Exit status: pytest's.
+Exit status: pytest's; of two runs, the first that is not 0.
 TEXT
+}
+
+# The operator tests on backend npu. What tests the library itself needs no second time.
+NPU_TESTS=(tests/ops --ignore=tests/ops/test_rope_kernels.py)
+
+run_default() { "$VENV/bin/python" -m pytest -n 2 -m "not slow and not npu" "$@"; }
+
+run_npu() {
+  local argument names_tests=no
+  for argument in "$@"; do
+    if [ -e "${argument%%::*}" ]; then names_tests=yes; fi
+  done
+  [ "$names_tests" = yes ] || set -- "${NPU_TESTS[@]}" "$@"
+  XDG_CACHE_HOME="$VENV_NPU/cache" NPU_ROPE_TEST_BACKEND=npu "$VENV/bin/npu-rope" sim --report "$LOGS/npu-report.json" -- \
+    "$VENV_NPU/bin/python" -m pytest -n 2 -p no:cacheprovider -m "not slow and not npu" "$@"
 }
 
 case "${1:-}" in
   -h | --help) usage && exit 0 ;;
+  --npu)
+    shift
+    setup --npu test
+    run_npu "$@"
+    exit
+    ;;
+  ?*)
+    setup test
+    run_default "$@"
+    exit
+    ;;
 esac
 
-setup test
-exec "$VENV/bin/python" -m pytest -n 2 -m "not slow and not npu" "$@"
+setup --npu test
+status=0
+COUNTS="$(mktemp -d)"
+trap 'rm -rf "$COUNTS"' EXIT
+printf '\n==> the default suite\n'
+NPU_ROPE_TEST_COUNTS="$COUNTS/default" run_default || status=$?
+if has_torch_npu; then
+  printf '\n==> the operator tests on backend npu: torch_npu %s on a simulated CANN, no hardware\n' "$TORCH_NPU_VERSION"
+  NPU_ROPE_TEST_COUNTS="$COUNTS/npu" run_npu || status=$((status ? status : $?))
+fi
+printf '\n==> summary\n'
+"$VENV/bin/python" "$ROOT/tests/counts.py" "$COUNTS"/*
+exit "$status"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 
 import changed_kernel as changed
+import counts
 import guarded_memory
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +21,21 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 FORCED = os.environ.get("NPU_ROPE_TEST_BACKEND")
 BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu", "sim", "sim:ascend310p"]
+
+
+BEGUN = time.monotonic()
+
+
+def pytest_itemcollected(item):
+    counts.mark(item)
+
+
+def pytest_terminal_summary(terminalreporter):
+    by_backend = counts.passed(terminalreporter.stats.get("passed", ()))
+    if len(by_backend) > 1 or FORCED:
+        terminalreporter.write_line(counts.line(by_backend))
+    if path := os.environ.get("NPU_ROPE_TEST_COUNTS"):
+        counts.write(path, terminalreporter, time.monotonic() - BEGUN)
 
 
 @pytest.fixture(params=BACKENDS)

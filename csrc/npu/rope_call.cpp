@@ -24,6 +24,18 @@ int32_t dtype_code(at::ScalarType type) {
             return NPU_ROPE_INT32;
         case at::kLong:
             return NPU_ROPE_INT64;
+        case at::kChar:  // from here on what no operator takes, so that the refusal can name it
+            return NPU_ROPE_INT8;
+        case at::kShort:
+            return NPU_ROPE_INT16;
+        case at::kByte:
+            return NPU_ROPE_UINT8;
+        case at::kBool:
+            return NPU_ROPE_BOOL;
+        case at::kComplexFloat:
+            return NPU_ROPE_COMPLEX64;
+        case at::kComplexDouble:
+            return NPU_ROPE_COMPLEX128;
         default:
             return -1;
     }
@@ -58,7 +70,7 @@ int32_t narrow(const char* op, const char* name, int64_t v) {
 npu_rope_params params_of(const Attributes& a) {
     npu_rope_params p = {};
     if (a.sections.size() != 4)
-        raise_on(bad_value("rope", "sections must be four numbers >= 0 but got %zu.", a.sections.size()));
+        raise_on(bad_value("rope", "sections must be four numbers >= 0 but got %zu numbers.", a.sections.size()));
     for (size_t i = 0; i < 4; ++i) p.sections[i] = narrow("rope", "sections", a.sections[i]);
     p.n_dims = narrow("rope", "n_dims", a.n_dims);
     p.mode = narrow("rope", "mode", a.mode);

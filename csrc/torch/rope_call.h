@@ -73,7 +73,8 @@ inline void read_sections(StableIValue v, int32_t* sections) {
     }
     torch_delete_list(list);
     if (n != 4)
-        throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) + ".");
+        throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) +
+                                 " numbers.");
     for (int i = 0; i < 4; ++i) sections[i] = narrow("sections", wide[i]);
 }
 

@@ -35,6 +35,17 @@ private:
     AtenTensorHandle handle_;
 };
 
+// What no operator takes, so that the refusal can name it.
+inline int32_t foreign_dtype(int32_t d) {
+    if (d == aoti_torch_dtype_int8()) return NPU_ROPE_INT8;
+    if (d == aoti_torch_dtype_int16()) return NPU_ROPE_INT16;
+    if (d == aoti_torch_dtype_uint8()) return NPU_ROPE_UINT8;
+    if (d == aoti_torch_dtype_bool()) return NPU_ROPE_BOOL;
+    if (d == aoti_torch_dtype_complex64()) return NPU_ROPE_COMPLEX64;
+    if (d == aoti_torch_dtype_complex128()) return NPU_ROPE_COMPLEX128;
+    return -1;
+}
+
 inline int32_t dtype_code(AtenTensorHandle h) {
     static const int32_t f32 = aoti_torch_dtype_float32(), f16 = aoti_torch_dtype_float16(),
                          bf16 = aoti_torch_dtype_bfloat16(), f64 = aoti_torch_dtype_float64(),
@@ -47,7 +58,7 @@ inline int32_t dtype_code(AtenTensorHandle h) {
     if (d == f64) return NPU_ROPE_FLOAT64;
     if (d == i32) return NPU_ROPE_INT32;
     if (d == i64) return NPU_ROPE_INT64;
-    return -1;
+    return foreign_dtype(d);
 }
 
 inline npu_rope_tensor view_of(AtenTensorHandle h) {

@@ -42,7 +42,9 @@ def bench(
     ] = None,
     threads: Annotated[str, typer.Option(help="Thread counts, one process each.")] = "1,2",
     dtypes: Annotated[str, typer.Option(help="Some of f32,f16,bf16.")] = ",".join(DTYPES),
-    modes: Annotated[str | None, typer.Option(help="Some of neox,normal.")] = None,
+    modes: Annotated[
+        str | None, typer.Option(help="Some of neox,normal; forms have modes of their own.")
+    ] = None,
     peers: Annotated[
         str | None, typer.Option(help="Only peers whose name matches, e.g. 'ggml|onnx'; none for nobody.")
     ] = None,
@@ -68,9 +70,10 @@ def bench(
     result is first compared with the float64 reference; who is wrong is named and not timed. A peer
     that is not installed is shown with the command that installs it.
 
-    Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128], and q + k pairs of both; f32,
-    f16, bf16; modes neox and normal; 1 and 2 threads. All of it takes 10 to 30 minutes; run it on an
-    otherwise idle machine: rows with a * were disturbed.
+    Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128], and q + k pairs of both, in modes
+    neox and normal; forms: mrope, imrope, vision and partly rotated heads beside NeoX of the same bytes;
+    f32, f16, bf16; 1 and 2 threads. All of it takes 10 to 30 minutes; run it on an otherwise idle machine:
+    rows with a * were disturbed.
 
     Exit status: 0 measured, 1 one of ours was wrong or a process ended early, 2 bad usage. A missed
     target does not change it: that depends on the machine.

@@ -49,6 +49,8 @@ def doctor(
         print(json.dumps([asdict(f) for f in findings], indent=1))
         return
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 400  # what reads it wants paths and commands whole
     for group in dict.fromkeys(f.group for f in findings):
         table = Table(title=group, title_justify="left", title_style="bold", show_header=False, box=None)
         table.add_column(no_wrap=True)
@@ -92,7 +94,9 @@ def _backends() -> list[Finding]:
             continue  # it is absent or present with the other
         missing = backend.missing()
         if missing is None:
-            findings.append(Finding("back ends", backend.name, True, backend.summary))
+            soc = backends.simulated_soc() if backend.name == "npu" else None
+            summary = f"torch_npu, simulated CANN and {soc}" if soc else backend.summary
+            findings.append(Finding("back ends", backend.name, True, summary))
         else:
             remedy = "see NPU below" if backend.name == "npu" else missing.remedy
             findings.append(Finding("back ends", backend.name, False, missing.what, remedy))
@@ -131,7 +135,7 @@ def _kernels(folder: Path) -> Finding:
 def _torch() -> list[Finding]:
     torch = optional_torch.torch
     if torch is None:
-        return [Finding("torch", "torch", False, optional_torch.cause, "pip install torch")]
+        return [Finding("torch", "torch", False, optional_torch.cause, optional_torch.remedy)]
     findings = [Finding("torch", "torch", True, f"{torch.__version__}, {torch.get_num_threads()} threads")]
     path = backends.torch_registration()
     if path:
@@ -152,8 +156,10 @@ def _torch() -> list[Finding]:
 
 def _npu() -> list[Finding]:
     return [
-        Finding("NPU", piece, present, "" if present else "absent", "" if present else remedy)
-        for piece, present, remedy in backends.npu_pieces()
+        Finding("NPU", piece.name, True, piece.found)
+        if piece.found is not None
+        else Finding("NPU", piece.name, False, f"{piece.what} is absent", piece.remedy)
+        for piece in backends.npu_pieces()
     ]
 
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from rich.console import Console
 from rich.markup import escape
 
-from npu_rope import __version__, native
+from npu_rope import __version__, backends, native
 from npu_rope.cli.files import stream_to
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
@@ -243,6 +243,9 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     ran = [(r, j) for r, j in judged if j.verdict != UNSUPPORTED]
     failed = sum(j.verdict == FAIL for _, j in ran)
     title = f"ggml {device} vs ggml's angles" if device and executor == "ggml" else ""
+    if executor == "npu":
+        soc = backends.simulated_soc()
+        title = f"npu ({f'{soc}, simulated' if soc else 'hardware'}; float32 attributes) vs float64 (exact)"
     title = title or _TITLES.get(executor, executor)
     text = f"{title}: {len(ran) - failed} of {len(ran)} within bounds"
     finite = [j.ratio for _, j in ran if not math.isnan(j.ratio)]

@@ -26,7 +26,8 @@ def sim(
         str, typer.Option(help="The chip that is simulated, by a name torch_npu knows.")
     ] = session.SOCS[0],
     report: Annotated[
-        Path | None, typer.Option(help="Write what was launched and what fell back as JSON.")
+        Path | None,
+        typer.Option(help="Write launches, fallbacks, rule violations and the kernels' timeline as JSON."),
     ] = None,
 ) -> None:
     """Run a torch_npu script, unmodified, on a simulated NPU.
@@ -39,14 +40,16 @@ def sim(
 
     What it does not do: several devices, HCCL, graphs, torch_npu's own fused
     operators (npu_fusion_attention and its like). Such a call fails and says
-    its name.
+    its name: at once with TASK_QUEUE_ENABLE=0, behind torch_npu's queue perhaps
+    in the report alone.
 
     The first run takes some seconds more, for which it needs a C++ compiler;
     what it makes is kept below $XDG_CACHE_HOME. At the end a short report goes
     to standard error.
 
     Exit status: the command's; 128 + n where signal n ended it; 1 where it ended
-    well but a kernel broke a rule or wrote outside its memory; 2 bad usage.
+    well but a kernel broke a rule or wrote outside its memory, or a call was not
+    simulated; 2 bad usage.
 
     Examples:
 
@@ -73,11 +76,12 @@ def sim(
     except MissingPiece as error:
         raise _usage_error(str(error)) from None
     session.print_report(done, _say)
+    status = status or (0 if done.is_clean else NOT_CLEAN)
     if report is not None:
         with replacing(report) as stream:
             json.dump(done.as_json() | {"exit_status": status}, stream, indent=1)
             stream.write("\n")
-    raise typer.Exit(status or (0 if done.is_clean else NOT_CLEAN))
+    raise typer.Exit(status)
 
 
 def _say(line: str) -> None:

@@ -60,7 +60,10 @@ def validate(
     backend: Annotated[
         list[str] | None,
         typer.Option(
-            "--backend", "-b", help="reference, cpu, sim, sim:ascend310p, npu; repeatable. Default: all here."
+            "--backend",
+            "-b",
+            help="reference, cpu, sim (as on ascend910b; sim:ascend910_93 runs the same kernels),"
+            " sim:ascend310p, npu; repeatable. Default: all here.",
         ),
     ] = None,
     ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,
@@ -152,7 +155,7 @@ def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[
         close = difflib.get_close_matches(filter_ or op, names, n=3, cutoff=0.3)
         hint = "".join(f"\n  {name}" for name in close)
         raise _usage_error(
-            f"[validate] filter must match a case but got {filter_ or op!r}.\n"
+            f"[validate] {'filter' if filter_ else 'op'} must match a case but got {filter_ or op!r}.\n"
             f"See 'npu-rope validate --list'{'; near it:' + hint if hint else '.'}"
         )
     return cases

@@ -197,7 +197,7 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results
     simulator = native_sim.load()
     tensors = is_tensor(t.first[1])
     if tensors:
-        check_tensors("sim" if options.soc == native_sim.DEFAULT_SOC else f"sim:{options.soc}", t)
+        check_tensors("sim" if options.soc in (None, native_sim.DEFAULT_SOC) else f"sim:{options.soc}", t)
         for name, out in t.outs.items():
             if out.is_neg():
                 raise bad_value(t.op, f"{name} must hold its own values but got a view that negates them.")
@@ -231,7 +231,7 @@ def _check_values(t: Tensors, a: Attributes) -> None:
         check_row_values(arrays.rows, len(arrays.outs["cache"]), op=t.op)
     far = arrays.positions[np.abs(arrays.positions.astype(np.int64)) >= DEVICE_POSITIONS]
     takes = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"  # or the binding says what it wants
-    if far.size and arrays.first[1].size and takes:
+    if far.size and takes and any(x.size for x in arrays.xs.values()):
         most = DEVICE_POSITIONS - 1
         raise bad_value(
             t.op, f"positions must be between -{most} and {most} on the device but got {far.flat[0]}."

@@ -75,8 +75,8 @@ def as_arrays(t: RopeTensors[Any]) -> RopeTensors[Any]:
     for named in (t.xs, t.outs):
         for name, array in named.items():
             if not isinstance(array, np.ndarray):
-                rule = f"{name} must be a NumPy array like {t.first[0]}"
-                raise bad_type(t.op, f"{rule} but got {type(array).__name__}.")
+                like = "" if name == t.first[0] else f" like {t.first[0]}"
+                raise bad_type(t.op, f"{name} must be a NumPy array{like} but got {type(array).__name__}.")
     for name, out in t.outs.items():
         _check_writeable(t.op, name, out)
     for value in t.beside().values():
@@ -101,6 +101,10 @@ def _check_writeable(op: str, name: str, out: Array) -> None:
 def check_tensors(backend: str, t: RopeTensors[Any]) -> None:
     """A call on torch tensors of the CPU through which no gradient flows."""
     first, _ = t.first
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise bad_value(
+            t.op, f"{first} must be outside torch.func for backend {backend} but got one of its transforms."
+        )
     for name, tensor in {**t.xs, **t.outs}.items():
         if torch.is_grad_enabled() and is_tensor(tensor) and tensor.requires_grad:
             raise bad_value(

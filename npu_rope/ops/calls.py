@@ -166,11 +166,24 @@ def register(operators: Sequence[Operator]) -> Any:
             trace_write(getattr(torch.ops.npu_rope, name).default, operator.traced)
         if path is None:
             library.impl(name, operator.over_ctypes, "CPU")
+        if "_packed_" in name:
+            library.impl(name, _refuses_devices(name), "PrivateUse1")
     if path is not None:
         torch.ops.load_library(path)
     if "torch_npu" in sys.modules:
         load_npu_binding()
     return library
+
+
+def _refuses_devices(name: str) -> Callable[..., None]:
+    """For an operator of CPU tensors alone: without a kernel of its own here, torch_npu would copy an NPU's
+    tensors to the host and write there."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        op = name.removesuffix("_packed_")
+        raise RuntimeError(f"[{op}] tensors must be on device cpu in {name} but got some of an NPU.")
+
+    return refuse
 
 
 @cache

@@ -188,15 +188,30 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
 # ---- on a backend that was named -------------------------------------------------------------------
 
 
-def follows_named(t: RopeTensors[Any]) -> bool:
+def run_named(
+    backend: str, t: RopeTensors[Any], params: RopeParams, forward: bool, angle: Angle
+) -> tuple[Any, ...]:
+    """A call on the backend of that name, with a gradient where torch wants one. torch.compile leaves it
+    as it is: there the graph breaks."""
+    if isinstance(t.first[1], _Tensor):
+        if torch.compiler.is_compiling():
+            torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
+            ys: tuple[Any, ...] = _uncompiled(backend, t, params, forward, angle)
+            return ys
+        if _follows(t):
+            return _rotate_named(backend, t, params, forward, angle)
+    return executors.run(backend, t, params, forward, angle)
+
+
+def _follows(t: RopeTensors[Any]) -> bool:
     """A gradient follows a call of torch tensors into new ones, outside torch.func."""
-    if not isinstance(t.first[1], _Tensor) or t.outs or not torch.is_grad_enabled():
+    if t.outs or not torch.is_grad_enabled():
         return False
     followed = any(isinstance(x, _Tensor) and x.requires_grad for x in t.xs.values())
     return followed and torch._C._functorch.peek_interpreter_stack() is None
 
 
-def rotate_named(
+def _rotate_named(
     backend: str, t: RopeTensors[Any], params: RopeParams, forward: bool, angle: Angle
 ) -> tuple[Any, ...]:
     """rope or rope_qk on the backend of that name, its gradient on the same."""
@@ -295,5 +310,7 @@ if torch is not None:
     _function, _allowed = _single_level_function()
     _Rotation, _RotatedInPlace = _make_functions(_function)
     _RotationNamed = _make_named_function()
+    # Not torch.compiler.disable, which would import the compiler with npu_rope.
+    _uncompiled: Any = torch._disable_dynamo(run_named)
     _creation_of = torch._C._autograd._get_creation_meta
     _creation_kinds = torch._C._autograd.CreationMeta

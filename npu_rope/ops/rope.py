@@ -82,9 +82,7 @@ def rope(
         chosen = backend or backends.default_backend or "cpu"
     calls.require_params("rope", params)
     tensors = rope_tensors(x, positions, freq_factors, out)
-    if gradients.follows_named(tensors):
-        return gradients.rotate_named(chosen, tensors, params, forward, angle)[0]
-    return executors.run(chosen, tensors, params, forward, angle)[0]
+    return gradients.run_named(chosen, tensors, params, forward, angle)[0]
 
 
 def rope_(

@@ -84,9 +84,7 @@ def rope_qk(
         chosen = backend or backends.default_backend or "cpu"
     calls.require_params("rope_qk", params)
     tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
-    named = gradients.follows_named(tensors)
-    run = gradients.rotate_named if named else executors.run
-    rotated_q, rotated_k = run(chosen, tensors, params, forward, angle)
+    rotated_q, rotated_k = gradients.run_named(chosen, tensors, params, forward, angle)
     return rotated_q, rotated_k
 
 

@@ -84,7 +84,7 @@ def rope_set_rows(
         chosen = backend or backends.default_backend or "cpu"
     calls.require_params("rope_set_rows", params)
     tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
-    return executors.run(chosen, tensors, params, forward, angle)[0]
+    return gradients.run_named(chosen, tensors, params, forward, angle)[0]
 
 
 # ---- torch tensors on their own device -------------------------------------------------------------

@@ -101,6 +101,8 @@ class Report:
     launches: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     not_simulated: Counter[str] = field(default_factory=Counter)
+    host_waits: Counter[str] = field(default_factory=Counter)
+    timeline: list[dict[str, Any]] = field(default_factory=list)
     broken_launches: int = 0
     violations: list[str] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
@@ -108,14 +110,15 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """No rule broken, no guard zone written."""
-        return not self.broken_launches and not self.damage
+        """No rule broken, no guard zone written, no call that CANN would have answered and we did not: behind
+        torch_npu's queue such a call leaves garbage and no error."""
+        return not self.broken_launches and not self.damage and not self.not_simulated
 
     def as_json(self) -> dict[str, Any]:
         """For --report."""
         counted = {
             name: dict(getattr(self, name).most_common())
-            for name in ("launches", "fallbacks", "not_simulated")
+            for name in ("launches", "fallbacks", "not_simulated", "host_waits")
         }
         return {
             "simulated": True,
@@ -127,6 +130,11 @@ class Report:
             "guard_damage": self.damage,
             "bytes_not_freed": self.bytes_not_freed,
             **counted,
+            "timeline": self.timeline,
+            "timeline_left_off": sum(
+                self.launches[name] for name in {run["operator"] for run in self.timeline}
+            )
+            - len(self.timeline),
         }
 
 
@@ -142,6 +150,11 @@ def read_reports(folder: Path, soc: str) -> Report:
         report.without_end += not found["ended"]
         report.launches.update(found["launches"])
         report.not_simulated.update(found["not_simulated"])
+        report.host_waits.update(found["host_waits"])
+        begin = 0.0
+        for run in found["kernel_runs"]:
+            report.timeline.append({"process": report.processes, "begin": begin, **run})
+            begin += run["microseconds"]
         report.damage += found["damage"]
         report.broken_launches += found["broken_launches"]
         report.bytes_not_freed += found["bytes_not_freed"]
@@ -164,6 +177,13 @@ def print_report(report: Report, say: Callable[[str], None]) -> None:
     say(f"host fallbacks: {_counted(report.fallbacks)}")
     if report.not_simulated:
         say(f"calls that are not simulated: {_counted(report.not_simulated)}")
+        say("  what came after them may be garbage: see TASK_QUEUE_ENABLE=0; to add one: simulator/cann/")
+    if report.timeline:
+        took: Counter[str] = Counter()
+        for run in report.timeline:
+            took[run["operator"]] += run["microseconds"]
+        each = ", ".join(f"{name} {us:.1f}" for name, us in took.most_common())
+        say(f"simulated microseconds of npu_rope's kernels: {sum(took.values()):.1f} ({each})")
     say(f"rule violations: {report.broken_launches or 'none'}")
     for text in report.violations:
         say(f"  {text}")

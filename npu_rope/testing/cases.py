@@ -26,9 +26,9 @@ SUITES: tuple[Suite, ...] = ("ggml", "models")
 
 # ggml's test draws positions below this.
 GGML_N_CTX = 512
-# The last position of a 128 Ki context, and of a 1 Mi one.
+# The last position of a 128 Ki context, and the last one that a device takes.
 FAR_128K = 131_071
-FAR_1M = 1_048_575
+FAR_4M = 4_194_303
 
 _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
 
@@ -83,7 +83,7 @@ class RopeCase:
     @property
     def last_position(self) -> int:
         """The largest position the case uses."""
-        return {"random": GGML_N_CTX - 1, "far": FAR_1M}.get(self.positions, FAR_128K)
+        return {"random": GGML_N_CTX - 1, "far": FAR_4M}.get(self.positions, FAR_128K)
 
 
 @dataclass
@@ -168,7 +168,7 @@ def _axis_positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.
         drawn[-1, -1] = FAR_128K
         return drawn
     # Half a run of consecutive tokens, half spread over the whole context, its end included.
-    last = FAR_1M if case.positions == "far" else FAR_128K
+    last = FAR_4M if case.positions == "far" else FAR_128K
     run = np.arange(tokens // 2) + (last // 3 if case.positions == "far" else 0)
     spread = np.linspace(0, last, tokens - tokens // 2)
     return np.concatenate([run, spread]).astype(np.int32)
@@ -338,7 +338,7 @@ def _ggml(
 
 def model_cases(models: tuple[ModelRope, ...] = MODELS) -> Iterator[RopeCase]:
     """Per model: prefill q in three dtypes and k in one, a decode batch, the gradient, and
-    positions up to 1,048,575.
+    positions up to 4,194,303, the last one that a device takes.
     """
     for m in models:
         prefill = _model(m, "prefill", "prefill", "float32", (1, 128, m.n_heads, m.head_dim))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import aclnn
@@ -37,6 +38,21 @@ def test_definitions_are_what_they_should_be(tmp_path):
     done = subprocess.run([compile_(*sources, output=tmp_path / "program")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(" tests, 0 failure(s)\n")
+
+
+def test_the_example_s_own_commands_run_it_on_the_simulated_runtime(tmp_path):
+    text = (ROOT / "examples/aclnn_rope.cpp").read_text()
+    _, _, without_cann = text.partition("// Without CANN")
+    commands = [line[5:] for line in without_cann.splitlines() if line.startswith("//   ")]
+    assert len(commands) == 5
+    script = "set -e\n" + "\n".join(commands).replace("-o aclnn_rope", f"-o {tmp_path}/aclnn_rope")
+    script = script.replace("./aclnn_rope", f"{tmp_path}/aclnn_rope")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("64 elements rotated, largest error ")
 
 
 def test_the_example_rotates_without_torch(tmp_path, package):

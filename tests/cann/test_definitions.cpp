@@ -355,7 +355,7 @@ void test_attributes_are_read_with_care() {
             node->attrs.pop_back();
         };
     };
-    check_text(refusal(c, list(9, {1, 2, 3})), "[rope] sections must be four numbers >= 0 but got 3.");
+    check_text(refusal(c, list(9, {1, 2, 3})), "[rope] sections must be four numbers >= 0 but got 3 numbers.");
     check_text(refusal(c, list(9, {0, 0, -(int64_t{1} << 40), 0})),
                "[rope] sections must be in the int32 range but got -1099511627776.");
     check_text(refusal(c, list(9, {})), "");

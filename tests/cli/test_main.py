@@ -34,9 +34,16 @@ def test_a_closed_pipe_is_quiet_and_exits_141(arguments):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def heed_interrupts():
+    """What a shell runs in the background ignores them, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_exits_130_with_one_line():
     command = [*COMMAND, "validate", "--no-ggml", "--backend", "cpu"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    ) as process:
         # Into the cases: while Python still imports, it may lose an interrupt.
         assert any(line.startswith("ok") for line in iter(process.stdout.readline, ""))
         process.send_signal(signal.SIGINT)

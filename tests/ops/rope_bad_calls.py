@@ -260,7 +260,7 @@ ATTRIBUTES = [
     ),
     attribute(
         "sections-three",
-        "sections must be four numbers >= 0 but got 3.",
+        "sections must be four numbers >= 0 but got 3 numbers.",
         sections=(0, 0, 0),
         paths=(*PYTHON, "torch-ops"),
     ),
@@ -278,7 +278,7 @@ P_SHAPE = "positions must have shape [S] = [3], [B, S] = [2, 3] or [1, S] but go
 P_TYPE = "positions must be int32 or int64 but got"
 P_RANGE = "positions must be in the int32 range but got"
 F_VALUE = "freq_factors must be positive and finite but got"
-NAMED = PYTHON  # paths that know every dtype's name
+NAMED = (*PYTHON, "torch-ops")  # paths that know every dtype's name
 
 
 def factors(*values, dtype=np.float32):
@@ -297,7 +297,7 @@ INPUTS = [
     argument("x-bool", f"{X_TYPE} bool.", kind=TypeError, x=lambda: np.ones((B, S, N, D), bool), paths=NAMED),
     argument("x-2d", f"{X_SHAPE} [3, 8].", x=lambda: np.ones((3, 8), np.float32)),
     argument(
-        "x-5d", f"{X_SHAPE} [1, 2, 3, 2, 8].", x=lambda: np.ones((1, B, S, N, D), np.float32), paths=NAMED
+        "x-5d", f"{X_SHAPE} [1, 2, 3, 2, 8].", x=lambda: np.ones((1, B, S, N, D), np.float32), paths=PYTHON
     ),
     argument("positions-long", f"{P_SHAPE} [4].", positions=lambda: np.arange(4)),
     argument("positions-turned", f"{P_SHAPE} [3, 2].", positions=lambda: np.zeros((3, 2), np.int32)),
@@ -398,7 +398,7 @@ def spaced_in_place():
     return Call(x=x, out=x)
 
 
-PART = "out must be x itself or share no memory with {} but got memory shared in part."
+PART = "out must be x itself or share no memory with {} but got memory that they share."
 UNIT = "must have unit stride in its last dimension but got"
 OUTPUTS = [
     argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -184,6 +185,39 @@ def test_dual_levels_are_refused(device):
     text = rf"^\[rope\] x must be outside a dual level for backend {device} but got one inside\.$"
     with torch.autograd.forward_ad.dual_level(), pytest.raises(ValueError, match=text):
         rope(torch.ones(SHAPE), torch.arange(3), PARAMS, backend=device)
+
+
+@pytest.mark.parametrize("device", ["reference", *DEVICES])
+@pytest.mark.parametrize("transform", ["vmap", "grad"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+def test_function_transforms_are_refused(transform, device):
+    def total(x):
+        return rope(x, torch.arange(3), PARAMS, backend=device).sum()
+
+    text = rf"^\[rope\] x must be outside torch\.func for backend {device} but got one of its transforms\.$"
+    with pytest.raises(ValueError, match=text):
+        getattr(torch.func, transform)(total)(
+            torch.ones(2, *SHAPE) if transform == "vmap" else torch.ones(SHAPE)
+        )
+
+
+@pytest.mark.parametrize("device", ["reference", *DEVICES])
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, of what it traces
+def test_what_is_compiled_leaves_the_call_as_it_is(device):
+    def double(x):
+        return 2 * rope(x + 0, torch.arange(3), PARAMS, backend=device)
+
+    x = torch.arange(math.prod(SHAPE)).reshape(SHAPE).float()
+    eager, compiled = x.clone().requires_grad_(), x.clone().requires_grad_()
+    torch._dynamo.reset()
+    expected, got = double(eager), torch.compile(double, backend="eager")(compiled)
+    assert torch.equal(expected, got)
+    expected.square().sum().backward()
+    got.square().sum().backward()
+    assert torch.equal(eager.grad, compiled.grad)
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="outside torch: compile without backend="):
+        torch.compile(double, backend="eager", fullgraph=True)(x)
 
 
 @pytest.mark.parametrize("device", ["reference", *DEVICES])

@@ -219,9 +219,15 @@ HEADS = [(32, 8), (8, 1), (1, 8), (71, 1), (5, 5), (0, 3), (3, 0), (0, 0)]
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 def test_any_two_numbers_of_heads(heads, dtype, backend, guarded):
-    for S, mode in [(1, "neox"), (37, "normal"), (0, "neox")]:
+    for S, mode, positions in [
+        (1, "neox", "ascending"),
+        (37, "normal", "ascending"),
+        (37, "normal", "extreme"),
+        (0, "neox", "ascending"),
+    ]:
         for out in ("given", "in-place"):
-            case = QkCase(dtype, mode, sizes=(2, S, heads[0], 64), keys=heads[1], out=out)
+            sizes = (2, S, heads[0], 64)
+            case = QkCase(dtype, mode, sizes=sizes, keys=heads[1], positions=positions, out=out)
             run_and_judge(case, backend, guarded)
 
 

@@ -192,7 +192,7 @@ def read_only():
 
 
 UNIT = "must have unit stride in its last dimension but got"
-PART = "must be {} itself or share no memory with {} but got memory shared in part."
+PART = "must be {} itself or share no memory with {} but got memory that they share."
 OUTPUTS = [
     bad("q_out-shape", "q_out must have q's shape [2, 3, 4, 8] but got [2, 3, 2, 8].", q_out=blank(*K)),
     bad("k_out-shape", "k_out must have k's shape [2, 3, 2, 8] but got [2, 3, 4, 8].", k_out=blank(*Q)),

@@ -179,7 +179,7 @@ def read_only():
 
 CACHE_SHAPE = "cache must have shape [R,N,D] = [R, 2, 8] but got"
 UNIT = "cache must have unit stride in its last dimension but got"
-PART = "cache must share no memory with {} but got memory shared in part."
+PART = "cache must share no memory with {} but got memory that they share."
 OUTPUTS = [
     bad(
         "cache-float64",

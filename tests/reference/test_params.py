@@ -24,7 +24,7 @@ WRONG_KINDS = [
     ("attn_factor", None, "attn_factor must be a number but got None."),
     ("sections", 3, "sections must be four integers but got 3."),
     ("sections", "1234", "sections must be four integers but got '1234'."),
-    ("sections", (1, 2, 3, 4.0), "sections must be an integer but got 4.0."),
+    ("sections", (1, 2, 3, 4.0), "sections[3] must be an integer but got 4.0."),
 ]
 
 

@@ -11,15 +11,23 @@ from pathlib import Path
 import numpy
 import pytest
 
+pytestmark = pytest.mark.slow  # it compiles everything
+
 ROOT = Path(__file__).parents[2]
+INTERFACE = "op_api/include/aclnn_npu_rope.h"  # of an operator package
+BUNDLED = "npu_rope/lib/opp/vendors/npu_rope"
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """A wheel built where torch is not looked for, unpacked."""
+    """A wheel built where torch is not looked for and scripts/build_npu.sh has been run, unpacked."""
     folder = tmp_path_factory.mktemp("wheel")
+    interface = folder / "npu_rope" / INTERFACE
+    interface.parent.mkdir(parents=True)
+    interface.write_text("/* what CANN generates */\n")
     options = [
         "--config-settings=cmake.define.NPU_ROPE_TORCH=OFF",
+        f"--config-settings=cmake.define.NPU_ROPE_OPP={folder / 'npu_rope'}",
         f"--config-settings=build-dir={folder / 'build'}",
         "-w",
         str(folder),
@@ -84,6 +92,34 @@ def test_wheel_holds_the_simulated_operator_package(unpacked):
     config = "op_impl/ai_core/tbe/config"
     described = {f"{config}/{s}/aic-{s}-ops-info.json" for s in ("ascend310p", "ascend910_93", "ascend910b")}
     assert names == {"op_api/lib/libcust_opapi.so"} | headers | described
+
+
+def test_the_operator_package_travels_with_the_wheel_and_cann_is_told_at_import(unpacked, tmp_path):
+    assert f"{BUNDLED}/{INTERFACE}" in files(unpacked)
+    own = tmp_path / "own"
+    (own / INTERFACE).parent.mkdir(parents=True)
+    (own / INTERFACE).touch()
+    foreign = tmp_path / "foreign"
+    done = run(
+        unpacked,
+        f"""
+        import os, sys
+        sys.modules["torch"] = None
+        import npu_rope
+        from npu_rope import backends
+        first = os.environ.pop("ASCEND_CUSTOM_OPP_PATH")
+        for path in ("{foreign}", "{foreign}:{own}"):
+            os.environ["ASCEND_CUSTOM_OPP_PATH"] = path
+            backends.offer_operator_package()
+            print(os.environ["ASCEND_CUSTOM_OPP_PATH"])
+        print(first)
+        print([name for name in sys.modules if name.split(".")[0] in ("torch_npu", "acl")])
+        print([line for line in open("/proc/self/maps") if "ascend" in line.lower() or "simcann" in line])
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    bundled = f"{unpacked}/{BUNDLED}"
+    assert done.stdout.splitlines() == [f"{bundled}:{foreign}", f"{foreign}:{own}", bundled, "[]", "[]"]
 
 
 def every_kernel():

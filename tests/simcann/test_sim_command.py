@@ -156,7 +156,8 @@ def test_a_signal_is_forwarded_and_the_end_waited_for(number):
 
 RUNTIME = {
     "soc": "Ascend910B2", "ended": True, "launches": {"aclnnMul": 3}, "broken": [], "broken_launches": 0,
-    "damage": [], "not_simulated": {}, "bytes_not_freed": 10,
+    "damage": [], "not_simulated": {}, "bytes_not_freed": 10, "host_waits": {"aclrtSynchronizeStream": 2},
+    "kernel_runs": [],
 }  # fmt: skip
 
 
@@ -174,11 +175,15 @@ def printed(report):
     return lines
 
 
+def kernel(name, microseconds):
+    return {"operator": name, "cores": 8, "cycles": 1850 * microseconds, "microseconds": microseconds}
+
+
 def test_processes_are_added_up(tmp_path):
     broken = [{"operator": "Mine", "report": {"errors": [{"text": "UB-1 kernel.cpp:3, core 0: too far"}]}}]
     report = reports(
         tmp_path,
-        {},
+        {"kernel_runs": [kernel("NpuRope", 1.5), kernel("NpuRopeQk", 2.5), kernel("NpuRope", 2.5)]},
         {"launches": {"aclnnMul": 1, "Mine": 2}, "broken": broken, "broken_launches": 2, "ended": False},
         fallbacks=({"aten.exp.default": 2}, {"aten.exp.default": 3, "aten.mm.default": 1}),
     )
@@ -186,11 +191,14 @@ def test_processes_are_added_up(tmp_path):
     assert report.fallbacks == {"aten.exp.default": 5, "aten.mm.default": 1}
     assert not report.is_clean
     assert report.as_json()["bytes_not_freed"] == 20
+    assert report.as_json()["host_waits"] == {"aclrtSynchronizeStream": 4}
+    assert [(run["process"], run["begin"]) for run in report.timeline] == [(1, 0), (1, 1.5), (1, 4)]
     assert printed(report) == [
         "simulated Ascend910B2: nothing of this ran on hardware.",
         "1 of 2 processes ended before they could report.",
         "launches: 6 (aclnnMul 4, Mine 2)",
         "host fallbacks: 6 (aten.exp.default 5, aten.mm.default 1)",
+        "simulated microseconds of npu_rope's kernels: 6.5 (NpuRope 4.0, NpuRopeQk 2.5)",
         "rule violations: 2",
         "  Mine: UB-1 kernel.cpp:3, core 0: too far",
         "guard zones: intact",

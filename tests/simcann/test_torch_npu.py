@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import time
 
 import pytest
@@ -29,14 +28,6 @@ def test_host_fallback(simulated, check):
 @pytest.mark.parametrize("queue", QUEUES)
 def test_runtime(simulated, queue, check):
     assert simulated.checks("runtime", "Ascend910_9391", queue)[check] == "ok"
-
-
-@pytest.fixture(scope="module")
-def llama_on_the_cpu(npu_python):
-    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    command = [npu_python, str(SCRIPTS / "llama.py"), "cpu"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("queue", QUEUES[1:])

@@ -1,0 +1,56 @@
+"""Tests by back end: counted in conftest.py's runs, and added up over several.
+
+usage: counts.py FILE...     each what a run wrote where NPU_ROPE_TEST_COUNTS said
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+PROPERTY = "backend"
+NO_BACKEND = "no back end"
+ON_NPU = {"simulated", "npu_python"}  # fixtures that run torch_npu
+
+
+def mark(item) -> None:
+    """Note which back end a test is about: its report carries it to where the counting is done."""
+    backend = getattr(item, "callspec", None) and item.callspec.params.get("backend")
+    if not isinstance(backend, str):
+        backend = "npu" if ON_NPU & set(getattr(item, "fixturenames", ())) else NO_BACKEND
+    item.user_properties.append((PROPERTY, backend))
+
+
+def passed(reports) -> Counter[str]:
+    """How many passed, by back end."""
+    return Counter(dict(r.user_properties).get(PROPERTY, NO_BACKEND) for r in reports if r.when == "call")
+
+
+def line(counts: Counter[str]) -> str:
+    """One line, the back ends first."""
+    names = sorted(counts, key=lambda name: (name == NO_BACKEND, name))
+    return "passed by back end: " + ", ".join(f"{name} {counts[name]:,}" for name in names)
+
+
+def write(path: str, reporter, seconds: float) -> None:
+    """For :func:`main`, when the run is over."""
+    kinds = ("passed", "failed", "error", "skipped")
+    found = {kind: len(reporter.stats.get(kind, ())) for kind in kinds}
+    by_backend = passed(reporter.stats.get("passed", ()))
+    Path(path).write_text(json.dumps({"found": found, "seconds": seconds, "by_backend": by_backend}))
+
+
+def main(paths: list[str]) -> None:
+    total: Counter[str] = Counter()
+    for path in map(Path, paths):
+        run = json.loads(path.read_text())
+        total.update(run["by_backend"])
+        found = ", ".join(f"{n:,} {kind}" for kind, n in run["found"].items() if n)
+        print(f"{path.name}: {found or 'no tests'} in {run['seconds']:.0f} s")
+    print(line(total))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

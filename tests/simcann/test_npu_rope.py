@@ -1,0 +1,257 @@
+"""npu_rope's operators through the real torch_npu on the simulated CANN: scripts as users write them, kernels
+with planted defects, bad calls, what a graph could capture. The operators' own tests: scripts/test.sh --npu.
+"""
+
+import itertools
+import json
+import os
+import re
+import subprocess
+
+import pytest
+from simulated_npu import SCRIPTS, SECONDS, checks_of
+
+OPERATORS = {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_a_port_gives_what_float64_gives(simulated, queue):
+    done = simulated.run(SCRIPTS / "port.py", TASK_QUEUE_ENABLE=queue)
+    found = done.json()
+    assert len(found) == 15
+    assert max(found.values()) < 4, found  # of half a unit at the largest element
+    assert {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"} <= set(done.report.launches)
+    assert done.report.is_clean
+    assert not done.report.not_simulated
+
+
+@pytest.mark.parametrize("check", checks_of("operators"))
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_operators_on_npu_tensors(simulated, queue, check):
+    assert simulated.checks("operators", queue=queue)[check] == "ok"
+
+
+def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
+    report = tmp_path / "report.json"
+    command = simulated.command("--report", report, "--", simulated.python, SCRIPTS / "port.py")
+    _, err = command.communicate(timeout=SECONDS)
+    assert command.returncode == 0, err
+    assert "npu-rope sim: simulated microseconds of npu_rope's kernels: " in err
+    found = json.loads(report.read_text())
+    assert set(found["launches"]) >= OPERATORS
+    runs = found["timeline"]
+    assert {run["operator"] for run in runs} == OPERATORS
+    assert len(runs) == sum(found["launches"][name] for name in OPERATORS)
+    for run, after in itertools.pairwise(runs):
+        assert run["cycles"] > 500
+        assert run["cores"] >= 1
+        assert after["begin"] == pytest.approx(run["begin"] + run["microseconds"])
+
+
+def test_a_llama_with_npu_rope_trains_and_decodes_as_on_the_cpu(simulated, llama_on_the_cpu):
+    done = simulated.run(SCRIPTS / "llama.py", "npu", "npu_rope")
+    assert done.json()["losses"] == pytest.approx(llama_on_the_cpu["losses"], rel=1e-5)
+    assert done.json()["tokens"] == llama_on_the_cpu["tokens"]
+    assert done.report.launches["NpuRope"] >= 8 * 2 * 2 * 2  # steps, layers, queries and keys, both ways
+    assert done.report.is_clean
+
+
+# ---- planted defects ---------------------------------------------------------------------------------
+
+ONE_CALL = """
+import torch, torch_npu, npu_rope
+x = torch.randn(1, 6, 2, 64).npu()
+y = npu_rope.rope(x, torch.arange(6, dtype=torch.int32).npu(), npu_rope.RopeParams(64, "neox"))
+torch.npu.synchronize()
+print(float(y.abs().sum()))
+"""
+
+
+def test_a_planted_race_is_reported_with_its_rule_and_line(simulated, changed_kernel):
+    library = str(changed_kernel("no order of vector instructions"))
+    done = simulated.code(ONE_CALL, NPU_ROPE_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
+    assert done.status == 1
+    rule = r"SIM-HAZARD-02 \w+\.h:\d+, core 0, \w+: "
+    assert done.report.broken_launches == 1
+    (violation, *_) = done.report.violations
+    assert re.match("NpuRope: " + rule, violation), violation
+    assert violation.removeprefix("NpuRope: ")[:40] in done.stderr  # what Python raised has it, too
+    assert not done.report.is_clean
+
+
+def test_a_kernel_that_writes_too_much_is_reported(simulated, changed_kernel):
+    library = str(changed_kernel("element too many written"))
+    done = simulated.code(ONE_CALL, NPU_ROPE_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
+    assert done.status == 1
+    assert "SIM-BOUNDS" in done.report.violations[0]
+
+
+def test_the_race_fails_the_command_whatever_the_script_does(simulated, changed_kernel):
+    library = str(changed_kernel("no order of vector instructions"))
+    source = f"try:\n    exec({ONE_CALL!r})\nexcept RuntimeError:\n    pass\n"
+    command = simulated.command("--", simulated.python, "-c", source, NPU_ROPE_SIM_KERNELS=library)
+    _, err = command.communicate(timeout=SECONDS)
+    assert command.returncode == 1, err
+    assert "npu-rope sim: rule violations: 1" in err
+    assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in err
+
+
+# ---- graphs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_the_host_never_waits_for_a_call(simulated, queue):
+    """What a graph captures may neither wait for the device nor read from it."""
+    waits = []
+    for calls in ("1", "40"):
+        caching = {"PYTORCH_NO_NPU_MEMORY_CACHING": "0"}  # else memory that is freed is waited for
+        done = simulated.run(SCRIPTS / "captured.py", calls, TASK_QUEUE_ENABLE=queue, **caching)
+        assert done.status == 0, done.stderr
+        assert done.report.launches["NpuRope"] == 2 * int(calls)
+        waits.append(done.report.host_waits)
+    assert waits[0] == waits[1]
+
+
+# ---- bad calls ---------------------------------------------------------------------------------------
+
+BAD_CALLS = """
+import json, torch, torch_npu, npu_rope
+from npu_rope import RopeParams, rope, rope_, rope_qk, rope_set_rows
+x, at, p = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu(), RopeParams(64, "neox")
+cache, slots = torch.zeros(8, 2, 64).npu(), torch.arange(4).npu()[None]
+calls = {
+    "positions on the CPU": lambda: rope(x, at.cpu(), p),
+    "x on the CPU": lambda: rope(x.cpu(), at, p),
+    "dtype": lambda: rope(x.int(), at, p),
+    "positions' dtype": lambda: rope(x, at.to(torch.int16), p),
+    "overlap": lambda: rope_(x[:, :1].expand(1, 4, 2, 64), at, p),
+    "partial overlap": lambda: rope(x[:, :3], at[:3], p, out=x[:, 1:]),
+    "last stride": lambda: rope_(x.transpose(2, 3)[..., :2], at, RopeParams(2)),
+    "head too large": lambda: rope(torch.zeros(1, 1, 1, 65536).npu(), at[:1], RopeParams(64, "neox")),
+    "angle policy": lambda: rope(x, at, p, angle="ggml"),
+    "cache": lambda: rope_set_rows(x, at, slots, cache.cpu(), p),
+    "k": lambda: rope_qk(x, x.half(), at, p),
+    "an operator": lambda: torch.ops.npu_rope.rope(x, at[:3], None, n_dims=64, mode=2),
+}
+torch.npu.synchronize()
+found = {}
+for name, call in calls.items():
+    try:
+        call()
+        found[name] = "no error"
+    except Exception as error:
+        found[name] = f"{type(error).__name__}: {error}"
+y = rope(x, at, p)
+found["after"] = bool((y.cpu() - rope(x.cpu(), at.cpu(), p)).abs().max() < 1e-6)
+print(json.dumps(found))
+"""
+REFUSED = {
+    "positions on the CPU": "ValueError: [rope] positions must be on x's device npu:0 but got cpu.",
+    "x on the CPU": "ValueError: [rope] positions must be on x's device cpu but got npu:0.",
+    "dtype": "TypeError: [rope] x must be float32, float16, bfloat16 or float64 but got int32.",
+    "positions' dtype": "TypeError: [rope] positions must be int32 or int64 but got int16.",
+    "overlap": "ValueError: [rope] out must not overlap itself but got strides [512, 0, 64, 1].",
+    "partial overlap": "ValueError: [rope] out must be x itself or share no memory with x but got ",
+    "last stride": "ValueError: [rope] x must have unit stride in its last dimension",
+    "head too large": "ValueError: [rope] x must have a head size of at most 1024 on an NPU but got 65536.",
+    "angle policy": "ValueError: [rope] angle must be exact (0) on backend npu but got ggml.",
+    "cache": "ValueError: [rope_set_rows] cache must be on x's device npu:0 but got cpu.",
+    "k": "TypeError: [rope_qk] k must have q's dtype float32 but got float16.",
+    "an operator": "ValueError: [rope] positions must have shape ",
+}
+
+
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_bad_calls_are_refused_before_any_launch_and_the_stream_works_on(simulated, queue):
+    done = simulated.code(BAD_CALLS, TASK_QUEUE_ENABLE=queue)
+    found = done.json()
+    assert found.pop("after") is True
+    assert found.keys() == REFUSED.keys()
+    wrong = {name: found[name] for name, words in REFUSED.items() if not found[name].startswith(words)}
+    assert not wrong
+    assert done.report.launches["NpuRope"] == 1  # the last call's
+    assert "NpuRopeQk" not in done.report.launches
+    assert "NpuRopeSetRows" not in done.report.launches
+    assert done.report.is_clean
+
+
+MIXED = """
+import json, torch, torch_npu, npu_rope
+from npu_rope import RopeParams, rope, rope_, rope_qk, rope_qk_, rope_set_rows
+p, x, at = RopeParams(64, "neox"), torch.randn(1, 4, 2, 64), torch.arange(4)
+cache, slots, factors = torch.zeros(8, 2, 64), torch.arange(4)[None], torch.ones(32)
+n = lambda t: t.clone().npu()
+calls = {
+    "rope_ positions": lambda: rope_(x, n(at), p),
+    "rope_ factors": lambda: rope_(x, at, p, n(factors)),
+    "out positions": lambda: rope(x.clone(), n(at), p, out=x),
+    "out": lambda: rope(x, at, p, out=n(x)),
+    "out and positions": lambda: rope(x, n(at), p, out=n(x)),
+    "rope positions": lambda: rope(x, n(at), p),
+    "rope_qk positions": lambda: rope_qk_(x, x.clone(), n(at), p),
+    "rope_qk k": lambda: rope_qk_(x, n(x), at, p),
+    "rope_qk out": lambda: rope_qk(x, x, at, p, out=(n(x), n(x))),
+    "rows": lambda: rope_set_rows(x, at, n(slots), cache, p),
+    "rows positions": lambda: rope_set_rows(x, n(at), slots, cache, p),
+    "rows factors": lambda: rope_set_rows(x, at, slots, cache, p, n(factors)),
+    "cache": lambda: rope_set_rows(x, at, slots, n(cache), p),
+    "packed": lambda: torch.ops.npu_rope.rope_packed_(n(x), None, n(at), torch.zeros(8, dtype=torch.uint8)),
+}
+held = x.clone()
+found = {}
+for name, call in calls.items():
+    try:
+        call()
+        found[name] = "no error"
+    except (ValueError, RuntimeError) as error:
+        found[name] = str(error)
+    if not torch.equal(x, held) or cache.any():
+        found[name] += " (written)"
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_tensors_of_two_devices_are_refused_and_nothing_is_written(simulated, queue):
+    done = simulated.code(MIXED, TASK_QUEUE_ENABLE=queue)
+    found = done.json()
+    for name, said in found.items():
+        assert re.fullmatch(r"\[rope\w*\] \w+ must be on .*device cpu.* but got .*\.", said), (name, said)
+    assert "fall back" not in done.stderr
+    assert not OPERATORS & set(done.report.launches)
+
+
+# ---- the command line --------------------------------------------------------------------------------
+
+
+def test_validate_runs_its_cases_on_npu(simulated):
+    arguments = ["-m", "npu_rope.cli", "validate", "--backend", "npu", "--no-ggml", "--filter", r"ne_a=\[64"]
+    command = simulated.command("--", simulated.python, *arguments)
+    out, err = command.communicate(timeout=SECONDS)
+    assert command.returncode == 0, (out + err)[-3000:]
+    assert "npu (Ascend910B2, simulated; float32 attributes) vs float64 (exact): 152 of 152" in out
+    assert "npu-rope sim: rule violations: none" in err
+
+
+def test_doctor_finds_a_simulated_npu(simulated):
+    command = simulated.command("--", simulated.python, "-m", "npu_rope.cli", "doctor")
+    out, err = command.communicate(timeout=SECONDS)
+    assert command.returncode == 0, out + err
+    assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", out, re.M)
+    assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", out, re.M)
+
+
+def test_doctor_says_what_is_missing_where_there_is_torch_npu_and_no_cann(npu_python):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ASCEND", "NPU_ROPE"))}
+    command = [npu_python, "-m", "npu_rope.cli", "doctor"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0
+    text = " ".join(done.stdout.split())
+    assert (
+        "no npu missing: CANN (ASCEND_HOME_PATH); an Ascend device (/dev/davinci*); npu_rope's operator"
+        in text
+    )
+    assert "no CANN CANN (ASCEND_HOME_PATH) is absent install the CANN toolkit, then: source " in text
+    assert "no torch torch does not load: " in text
+    assert "With torch_npu but without CANN: source CANN's set_env.sh" in text
