@@ -29,7 +29,7 @@ from npu_rope.native import library_folders
 
 AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
 FLAGS: tuple[str, ...] = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
-FLAGS += ("-fno-strict-aliasing", "-fwrapv", "-Wall", "-Wextra", "-Wno-unused-parameter")
+FLAGS += ("-fno-strict-aliasing", "-fwrapv")
 # CANN's name of each element type, as ORIG_DTYPE_X holds it.
 ORIG_DTYPES = {
     "float": "DT_FLOAT",
@@ -152,7 +152,8 @@ class Kernel:
 
     def _arch_of(self, chip: str) -> int | None:
         """__CCE_AICORE__ of a chip or SoC; None where the library does not know it and will say so."""
-        return next((int(p["arch"]) for p in self._sim.profiles() if chip in (p["name"], p["soc"])), None)
+        names = {str(p[key]).lower(): int(p["arch"]) for p in self._sim.profiles() for key in ("name", "soc")}
+        return names.get(chip.lower())
 
     def run(
         self,

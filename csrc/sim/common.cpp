@@ -98,7 +98,8 @@ Check platform_of(const char* op, const npu_rope_sim_options& options, Platform*
         std::string names;
         for (int32_t i = 0; const npu_sim::Profile* q = npu_sim::profile_at(i); ++i)
             if (has_kernels(*q)) names += (names.empty() ? "" : ", ") + std::string(q->soc);
-        return bad_value(op, "soc must be one of %s but got %s.", names.c_str(), soc ? soc : "NULL");
+        return bad_value(op, "soc must be one of %s but got %s%s.", names.c_str(), soc ? soc : "NULL",
+                         p ? ", for which there are no kernels of npu_rope" : "");
     }
     if (options.most_cores < 0)
         return bad_value(op, "most_cores must be 0 (all) or a number of cores but got %d.", options.most_cores);

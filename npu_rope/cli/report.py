@@ -142,8 +142,9 @@ class ConsolePrinter:
             self._explain(result)
 
     def _line(self, result: CaseResult) -> str:
-        colour = {OK: "green", FAIL: "bold red"}[result.verdict]
-        cells = [f"[{colour}]{result.verdict:7}[/]"]
+        colour = {OK: "green", FAIL: "bold red", UNSUPPORTED: "yellow"}[result.verdict]
+        verdict = "not run" if result.verdict == UNSUPPORTED else result.verdict
+        cells = [f"[{colour}]{verdict:7}[/]"]
         for backend in self.ours:
             cells.append(_our_cells(result.by(backend), _width(backend)))
         if "cpu" in self.ours:
@@ -172,11 +173,15 @@ class ConsolePrinter:
         if self.report.ggml is None:
             print_(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
         failed = sum(r.verdict == FAIL for r in results)
+        cases = sum(r.verdict != UNSUPPORTED for r in results)
         ran, refused = _on_device(self.report)
         device = _device(self.report)
-        verdict = "[bold yellow]NOT RUN[/]" if device and not ran else "[bold green]OK[/]"
+        nothing = not cases or (device and not ran)
+        verdict = "[bold yellow]NOT RUN[/]" if nothing else "[bold green]OK[/]"
         verdict = "[bold red]FAIL[/]" if failed else verdict
-        text = f"{len(results) - failed} of {len(results)} cases within their bounds"
+        text = f"{cases - failed} of {cases} cases within their bounds"
+        if cases < len(results):
+            text += f"; {len(results) - cases} not run: unsupported"
         if device:
             text += f"; {escape(device)}: {ran} of {ran + refused} run, {refused} refused"
         print_(f"{verdict}: {text}", soft_wrap=True)

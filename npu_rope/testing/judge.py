@@ -92,8 +92,11 @@ class CaseResult:
 
     @property
     def verdict(self) -> str:
-        """``FAIL`` where any executor fails."""
-        return FAIL if any(j.verdict == FAIL for j in self.judgements) else OK
+        """``FAIL`` where any executor fails, ``UNSUPPORTED`` where none of them runs the case."""
+        verdicts = {j.verdict for j in self.judgements}
+        if FAIL in verdicts:
+            return FAIL
+        return UNSUPPORTED if verdicts == {UNSUPPORTED} else OK
 
     def by(self, executor: str) -> Judgement | None:
         """The judgement of one executor."""

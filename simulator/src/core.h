@@ -32,6 +32,7 @@ struct Report {
 struct Stop {};
 
 const char* rule_id(Rule rule);
+Report report_of(Rule rule, const char* api, Site site, int64_t core, const char* words);
 bool is_lenient(const std::set<std::string>& lenient, Rule rule);
 bool is_rule(const std::string& id);
 
@@ -152,6 +153,9 @@ struct GmAccess {
     const char* api;
     Site site;
 };
+
+// The access of that number, which was noted; nullptr for 0. They ascend.
+const GmAccess* find_access(const std::vector<GmAccess>& all, uint32_t number);
 
 // ---- totals --------------------------------------------------------------------------------------
 

@@ -56,11 +56,7 @@ void gm_broken(Rule rule, const char* operand, const char* verb, const GmBytes& 
 }
 
 // An earlier access to GM, of whichever core: its number is in the shadow.
-const GmAccess& access_of(uint32_t number) {
-    const auto& all = machine().gm_accesses;
-    return *std::lower_bound(all.begin(), all.end(), number,
-                             [](const GmAccess& a, uint32_t wanted) { return a.number < wanted; });
-}
+const GmAccess& access_of(uint32_t number) { return *find_access(machine().gm_accesses, number); }
 void note_access() {
     Machine& m = machine();
     if (m.gm_accesses.empty() || m.gm_accesses.back().number != m.number)
@@ -139,6 +135,12 @@ void check_line_owner(uintptr_t address, uint64_t bytes) {
 }
 
 }  // namespace
+
+const GmAccess* find_access(const std::vector<GmAccess>& all, uint32_t number) {
+    if (!number) return nullptr;
+    return &*std::lower_bound(all.begin(), all.end(), number,
+                              [](const GmAccess& a, uint32_t wanted) { return a.number < wanted; });
+}
 
 GmTensor* Machine::find_gm(uintptr_t address, uint64_t bytes) {
     auto holds = [&](const GmTensor& t) { return address >= t.base && address + bytes <= t.base + t.bytes; };

@@ -105,7 +105,16 @@ public:
         cores = std::move(m.per_core);
         critical_path = std::move(m.critical_path);
         critical_core = m.critical_core;
+        gm_ = std::move(m.gm);
+        accesses_ = std::move(m.gm_accesses);
         m.gm.clear();
+        m.gm_accesses.clear();
+    }
+
+    // Who wrote that byte of memory i last.
+    const GmAccess* writer_of(int32_t i, uint64_t byte) const {
+        const auto& page = gm_[size_t(i)].writer[byte / kPageBytes];
+        return page ? find_access(accesses_, page[byte % kPageBytes]) : nullptr;
     }
 
     const uint8_t* memory(int32_t i) const { return arenas_[i].base(); }
@@ -213,6 +222,8 @@ private:
     const Job& job_;
     bool descending_;
     std::vector<Arena> arenas_;
+    std::vector<GmTensor> gm_;
+    std::vector<GmAccess> accesses_;
     uint8_t* addresses_[kMaxArgs + 2] = {};
 };
 
@@ -222,14 +233,21 @@ void compare_orders(const Job& job, Pass& up, const Pass& down) {
     for (int32_t i = 0; i < job.memory_count; ++i) {
         const npu_sim_memory& mem = job.memories[i];
         if (mem.role == NPU_SIM_IN || !std::memcmp(up.memory(i), down.memory(i), mem.bytes)) continue;
-        uint64_t at = 0;
+        uint64_t at = 0, differing = 0;
         while (up.memory(i)[at] == down.memory(i)[at]) ++at;
+        for (uint64_t j = at; j < mem.bytes; ++j) differing += up.memory(i)[j] != down.memory(i)[j];
+        char text[256];
+        std::snprintf(text, sizeof text,
+                      "byte %llu of GM `%s` is 0x%02x with the cores in ascending order and 0x%02x in descending order "
+                      "(%llu byte%s differ%s in all).",
+                      static_cast<unsigned long long>(at), mem.name ? mem.name : "?", up.memory(i)[at],
+                      down.memory(i)[at], static_cast<unsigned long long>(differing), differing == 1 ? "" : "s",
+                      differing == 1 ? "s" : "");
+        const GmAccess* last = up.writer_of(i, at);
+        const Report report = last ? report_of(Rule::Core04, last->api, last->site, last->core, text)
+                                   : Report{Rule::Core04, std::string(rule_id(Rule::Core04)) + " " + text, "", 0, -1};
         const bool warns = is_lenient(split(job.launch->lenient), Rule::Core04);
-        auto& reports = warns ? up.warnings : up.errors;
-        reports.push_back({Rule::Core04,
-                           std::string(rule_id(Rule::Core04)) + " GM `" + (mem.name ? mem.name : "?") + "`, byte " +
-                               std::to_string(at) + ": the cores gave another result in descending order.",
-                           "", 0, -1});
+        (warns ? up.warnings : up.errors).push_back(report);
         return;
     }
 }

@@ -79,10 +79,11 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
         const Range& r = ranges[i];
         if (r.begin >= view.addr && r.end <= end && r.end <= int64_t(m.profile->ub_bytes)) continue;
         char text[200];
-        std::snprintf(text, sizeof text, "touched at UB bytes [%lld, %lld) but covers [%u, %lld): %lld bytes too far",
+        std::snprintf(text, sizeof text, "touched at UB bytes [%lld, %lld) but covers [%u, %lld): %lld bytes %s",
                       static_cast<long long>(r.begin), static_cast<long long>(r.end), view.addr,
                       static_cast<long long>(end),
-                      static_cast<long long>(r.end > end ? r.end - end : view.addr - r.begin));
+                      static_cast<long long>(r.end > end ? r.end - end : view.addr - r.begin),
+                      r.end > end ? "too far" : "before its start");
         if (r.end > int64_t(m.profile->ub_bytes) || r.begin < 0)  // no such memory
             stuck_at(Rule::Bounds01, m.current.api, m.current.site, "`%s` is %s.", operand, text);
         broken(Rule::Bounds01, "`%s` is %s.", operand, text);
@@ -111,8 +112,8 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
     for (size_t i = 0; i < n; ++i) {
         m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
             if ((word >> 1) < valid_from || (word & kPoisoned))
-                broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %u of the tensor on): %s.", operand,
-                       first, end, first - view.addr,
+                broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s.", operand,
+                       first, end, static_cast<long long>(first) - view.addr,
                        (word >> 1) < valid_from ? "not written since the buffer was allocated"
                                                 : "filler that a copy left undefined");
             else if (!m.is_ordered(word >> 1))

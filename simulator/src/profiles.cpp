@@ -3,7 +3,7 @@
 // measured samples (of an A2), E.3 the vector unit. "Guess" has no published figure; where E.3 suggests one
 // it is that. L2 is not in it: every byte comes from and goes to DDR or HBM. Nothing here was fitted to
 // hardware.
-#include <cstring>
+#include <strings.h>
 
 #include "simulator/src/profile.h"
 
@@ -102,7 +102,7 @@ constexpr Profile kProfiles[] = {
 
 const Profile* find_profile(const char* name) {
     for (const Profile& p : kProfiles)
-        if (!std::strcmp(p.name, name) || !std::strcmp(p.soc, name)) return &p;
+        if (!strcasecmp(p.name, name) || !strcasecmp(p.soc, name)) return &p;
     return nullptr;
 }
 

@@ -26,10 +26,7 @@ void keep(Rule rule, const char* api, Site site, bool can_go_on, const char* for
     char text[1024];
     std::vsnprintf(text, sizeof text, format, args);
     Machine& m = machine();
-    Report report{
-        rule,
-        std::string(rule_id(rule)) + " " + where(site) + ", core " + std::to_string(m.core) + ", " + api + ": " + text,
-        site.file, site.line, m.core};
+    Report report = report_of(rule, api, site, m.core, text);
     const bool warns = kRules[int(rule)].only_warns || is_lenient(m.options.lenient, rule);
     if (!can_go_on || !warns) {
         m.errors.push_back(std::move(report));
@@ -41,6 +38,11 @@ void keep(Rule rule, const char* api, Site site, bool can_go_on, const char* for
 }
 
 }  // namespace
+
+Report report_of(Rule rule, const char* api, Site site, int64_t core, const char* words) {
+    const std::string place = where(site) + ", core " + std::to_string(core) + ", " + api;
+    return {rule, std::string(rule_id(rule)) + " " + place + ": " + words, site.file, site.line, core};
+}
 
 const char* rule_id(Rule rule) { return kRules[int(rule)].id; }
 bool is_lenient(const std::set<std::string>& lenient, Rule rule) {

@@ -117,7 +117,8 @@ BAD_OPTIONS = {
     "no soc": ({"soc": ""}, rf"^\[rope\] soc must be one of {SOCS} but got \.$"),
     "soc without kernels": (
         {"soc": "ascend950"},
-        rf"^\[rope\] soc must be one of {SOCS} but got ascend950\.$",
+        rf"^\[rope\] soc must be one of {SOCS} but got ascend950, for which there are no kernels of npu_rope"
+        r"\.$",
     ),
     "rule": (
         {"lenient": ("SIM-NONE-01",)},

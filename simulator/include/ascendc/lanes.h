@@ -43,8 +43,8 @@ public:
     static Lanes first(uint32_t widest_bytes, uint64_t mask, uint64_t repeats, uint64_t most_repeats = 255) {
         Lanes l(widest_bytes);
         if (mask > l.per_repeat_ || (mask == 0 && kIs310p)) {
-            broken(Rule::Mask01, "mask must be %d .. %u but got %llu.", kIs310p ? 1 : 0, l.per_repeat_,
-                   static_cast<unsigned long long>(mask));
+            broken(Rule::Mask01, "mask must be %d .. %u but got %lld.", kIs310p ? 1 : 0, l.per_repeat_,
+                   static_cast<long long>(mask));
             mask = l.per_repeat_;
         }
         l.prefix_ = uint32_t(mask);
@@ -119,8 +119,8 @@ private:
     explicit Lanes(uint32_t widest_bytes) : per_repeat_(kRepeatBytes / widest_bytes) {}
     void set_repeats(uint64_t repeats, uint64_t most) {
         if (repeats > most || (repeats == 0 && kIs310p))
-            broken(Rule::Repeat01, "repeatTime must be %d .. %llu but got %llu.", kIs310p ? 1 : 0,
-                   static_cast<unsigned long long>(most), static_cast<unsigned long long>(repeats));
+            broken(Rule::Repeat01, "repeatTime must be %d .. %llu but got %lld.", kIs310p ? 1 : 0,
+                   static_cast<unsigned long long>(most), static_cast<long long>(repeats));
         repeats_ = uint32_t(repeats > most ? most : repeats);
         if (!kIs310p && repeats_ && !low_ && !high_) broken(Rule::Count05, "its mask names no lane.");
     }

@@ -179,7 +179,7 @@ KERNEL(scalar_before_the_first_byte) {
 
 KERNEL(scalar_read_before_the_first_byte) {
     Ub ub(16384);
-    float value = ub.at<float>(8192, 64).GetValue(-2049);  // breaks SIM-BOUNDS-01: [-4, 0) but covers [8192, 8448)
+    float value = ub.at<float>(8192, 64).GetValue(-2049);  // breaks SIM-BOUNDS-01: [-4, 0) but covers [8192, 8448): 8196 bytes before its start.
     (void)value;
 }
 

@@ -99,7 +99,13 @@ KERNEL(scalar_beside_a_copy_of_another_core) {
 // In float, (1e8 - 1e8) + 1 is 1 and (1 - 1e8) + 1e8 is 0.
 KERNEL(float_sum_of_three_cores) {
     const float part[3] = {1e8f, -1e8f, 1.0f};
-    add_to_start(y, part[GetBlockIdx()]);  // breaks SIM-CORE-04 (no line): GM `y`, byte 2: the cores gave another result in descending order
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0, 8);
+    Duplicate(t, part[GetBlockIdx()], 8);
+    order<HardEvent::V_MTE3>();
+    SetAtomicAdd<float>();
+    DataCopy(global<float>(y), t, 8);  // breaks SIM-CORE-04: DataCopy: byte 2 of GM `y` is 0x80 with the cores in ascending order and 0x00 in descending order (16 bytes differ in all).
+    SetAtomicNone();
 }
 
 KERNEL(exact_sum_of_three_cores) {

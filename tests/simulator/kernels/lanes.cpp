@@ -11,6 +11,12 @@ KERNEL(one_repeat_too_many) {
     Adds(ub.at<float>(65536, 64 * 256), ub.at<float>(0, 64 * 256), 1.0f, 64, 256, {1, 1, 8, 8});  // breaks SIM-REPEAT-01: repeatTime must be 0 .. 255 but got 256
 }
 
+KERNEL(fewer_repeats_than_none) {
+    Ub ub(1024);
+    const int32_t left = -1;
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, left, {1, 1, 8, 8});  // breaks SIM-REPEAT-01: repeatTime must be 0 .. 255 but got -1.
+}
+
 KERNEL(no_repeat) {
     Ub ub(1024);
     Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // keeps SIM-REPEAT-01
@@ -67,6 +73,13 @@ KERNEL(mask_of_more_than_a_repeat) {
     Ub ub(2048);
     LocalTensor<float> t = ub.at<float>(0, 512);
     Add(t[256], t, t[64], 65, 1, {1, 1, 1, 8, 8, 8});  // breaks SIM-MASK-01: mask must be 0 .. 64 but got 65
+}
+
+KERNEL(mask_of_fewer_lanes_than_none) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    const int32_t left = -4;
+    Add(t[256], t, t[64], left, 1, {1, 1, 1, 8, 8, 8});  // breaks SIM-MASK-01: mask must be 0 .. 64 but got -4.
 }
 
 KERNEL(mask_of_a_half_repeat) {
