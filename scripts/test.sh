@@ -18,7 +18,7 @@ which takes a few minutes; later runs skip what did not change.
   scripts/test.sh tests/ops -k yarn    a part of it, without npu; every argument goes to pytest
   scripts/test.sh -n 0 -x --pdb        one process, stop at the first failure, look around
   scripts/test.sh --npu                the operator tests on backend npu only
-  scripts/test.sh --npu tests/ops/test_rope_qk.py -k decode    a part of those
+  scripts/test.sh --npu tests/ops/test_rope_qk.py -k heads    a part of those
 
 PYTHON=/path/to/python and CXX=/path/to/compiler choose other ones than those on the PATH.
 Exit status: pytest's; of two runs, the first that is not 0.

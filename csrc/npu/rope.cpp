@@ -7,11 +7,10 @@ namespace npu_rope {
 void launch_rope(const at::Tensor& given, const at::Tensor& positions, const OptionalTensor& given_factors,
                  const Attributes& a, const at::Tensor& out) {
     const c10::OptionalDeviceGuard guard(given.device());
-    const at::Tensor x = given.is_same(out) ? given : readable(given);
+    if (!RopeLaunchCheck::rope(given, positions, given_factors, out).accepts(a)) return;
+    const at::Tensor x = readable(given, out);
     const OptionalTensor factors = contiguous(given_factors);
-    const RopeLaunchCheck check = RopeLaunchCheck::rope(x, positions, factors, out);
-    if (!check.accepts(a)) return;
-    const std::vector<int64_t> all_strides = check.strides();
+    const std::vector<int64_t> all_strides = RopeLaunchCheck::rope(x, positions, factors, out).strides();
     at::IntArrayRef sections(a.sections), strides(all_strides);
     EXEC_NPU_CMD_EXT(aclnnNpuRope, x, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), out);
 }

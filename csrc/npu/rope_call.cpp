@@ -1,5 +1,6 @@
 #include "csrc/npu/rope_call.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "acl/acl_rt.h"
@@ -41,6 +42,11 @@ int32_t dtype_code(at::ScalarType type) {
     }
 }
 
+bool is_readable(const at::Tensor& x) {
+    const int64_t last = x.dim() - 1;
+    return last < 0 || x.size(last) <= 1 || x.stride(last) == 1;
+}
+
 npu_rope_tensor view_of(const at::Tensor& t) {
     npu_rope_tensor view = {};
     view.data = t.numel() == 0 ? nullptr : const_cast<void*>(t.const_data_ptr());
@@ -49,6 +55,19 @@ npu_rope_tensor view_of(const at::Tensor& t) {
     for (int64_t k = 0; k < t.dim() && k < NPU_ROPE_MAX_NDIM; ++k) {
         view.shape[k] = t.size(k);
         view.stride[k] = t.stride(k);
+    }
+    return view;
+}
+
+// t as the copy of it will be that the kernel reads: contiguous, in memory that nothing else is in.
+npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
+    constexpr uintptr_t kElsewhere = uintptr_t(1) << 62, kApart = uintptr_t(1) << 58;  // no address of a process
+    npu_rope_tensor view = view_of(t);
+    if (view.data != nullptr) view.data = reinterpret_cast<void*>(kElsewhere + number * kApart);
+    int64_t stride = 1;
+    for (int32_t k = std::min<int32_t>(view.ndim, NPU_ROPE_MAX_NDIM) - 1; k >= 0; --k) {
+        view.stride[k] = stride;
+        stride *= view.shape[k];
     }
     return view;
 }
@@ -96,9 +115,8 @@ const Platform& platform(const char* op) {
 
 }  // namespace
 
-at::Tensor readable(const at::Tensor& x) {
-    int64_t last = x.dim() - 1;
-    return last >= 0 && x.size(last) > 1 && x.stride(last) != 1 ? x.contiguous() : x;
+at::Tensor readable(const at::Tensor& x, const at::Tensor& out) {
+    return x.is_same(out) || is_readable(x) ? x : x.contiguous();
 }
 
 OptionalTensor contiguous(const OptionalTensor& factors) {
@@ -141,10 +159,15 @@ bool RopeLaunchCheck::accepts(const Attributes& a) const {
     const npu_rope_params params = params_of(a);
     std::vector<npu_rope_tensor> views;
     views.reserve(tensors_.size() + 1);
-    for (const Named& n : tensors_) views.push_back(view_of(*n.tensor));
+    const size_t sides = size_t(sides_), first_out = tensors_.size() - sides;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+        const at::Tensor& tensor = *tensors_[i].tensor;
+        const bool copied = i < sides && !is_readable(tensor) && !tensor.is_same(*tensors_[first_out + i].tensor);
+        views.push_back(copied ? view_of_copy(tensor, i) : view_of(tensor));
+    }
     const npu_rope_tensor* factors = nullptr;
     if (factors_.has_value()) {
-        views.push_back(view_of(*factors_));
+        views.push_back(factors_->is_contiguous() ? view_of(*factors_) : view_of_copy(*factors_, sides));
         factors = &views.back();
     }
     const npu_rope_tensor* v = views.data();

@@ -49,8 +49,9 @@ inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
                  const at::Tensor& out);
 
-// x, or a copy of it where its last dimension has no unit stride, the one layout the kernels do not read.
-at::Tensor readable(const at::Tensor& x);
+// x, or a copy of it where its last dimension has no unit stride, the one layout the kernels do not read. Not of
+// a tensor that is written in place. To be called once the launch is accepted: a copy is a launch, too.
+at::Tensor readable(const at::Tensor& x, const at::Tensor& out);
 OptionalTensor contiguous(const OptionalTensor& factors);
 
 // One launch: its tensors under the names its messages give them, in the order of the definition in
@@ -65,7 +66,8 @@ public:
     static RopeLaunchCheck rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows,
                                          const OptionalTensor& factors, const at::Tensor& cache);
 
-    // Raises ValueError or TypeError for what breaks a rule; false where there is nothing to launch.
+    // Raises ValueError or TypeError for what breaks a rule; false where there is nothing to launch. Sources may be
+    // of any layout: they are judged as readable() and contiguous() will make them.
     bool accepts(const Attributes& a) const;
     // Of every tensor but freq_factors; empty where all are contiguous.
     std::vector<int64_t> strides() const;

@@ -10,15 +10,13 @@ void launch(const at::Tensor& given_q, const at::Tensor& given_k, const at::Tens
             const OptionalTensor& given_factors, const Attributes& a, const at::Tensor& q_out,
             const at::Tensor& k_out) {
     const c10::OptionalDeviceGuard guard(given_q.device());
-    const at::Tensor q = given_q.is_same(q_out) ? given_q : readable(given_q);
-    const at::Tensor k = given_k.is_same(k_out) ? given_k : readable(given_k);
-    const OptionalTensor factors = contiguous(given_factors);
-    const RopeLaunchCheck check = RopeLaunchCheck::rope_qk(q, k, positions, factors, q_out, k_out);
-    if (!check.accepts(a)) return;
+    if (!RopeLaunchCheck::rope_qk(given_q, given_k, positions, given_factors, q_out, k_out).accepts(a)) return;
     // aclnn takes no tensor without elements.
-    if (q.numel() == 0) return launch_rope(k, positions, factors, a, k_out);
-    if (k.numel() == 0) return launch_rope(q, positions, factors, a, q_out);
-    const std::vector<int64_t> all_strides = check.strides();
+    if (given_q.numel() == 0) return launch_rope(given_k, positions, given_factors, a, k_out);
+    if (given_k.numel() == 0) return launch_rope(given_q, positions, given_factors, a, q_out);
+    const at::Tensor q = readable(given_q, q_out), k = readable(given_k, k_out);
+    const OptionalTensor factors = contiguous(given_factors);
+    const std::vector<int64_t> all_strides = RopeLaunchCheck::rope_qk(q, k, positions, factors, q_out, k_out).strides();
     at::IntArrayRef sections(a.sections), strides(all_strides);
     EXEC_NPU_CMD_EXT(aclnnNpuRopeQk, q, k, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), q_out,
                      k_out);

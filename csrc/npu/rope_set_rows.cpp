@@ -9,10 +9,9 @@ using namespace npu_rope;
 void launch(const at::Tensor& given, const at::Tensor& positions, const at::Tensor& rows, const at::Tensor& cache,
             const OptionalTensor& given_factors, const Attributes& a) {
     const c10::OptionalDeviceGuard guard(given.device());
-    const at::Tensor x = readable(given);
+    if (!RopeLaunchCheck::rope_set_rows(given, positions, rows, given_factors, cache).accepts(a)) return;
+    const at::Tensor x = readable(given, cache);
     const OptionalTensor factors = contiguous(given_factors);
-    const RopeLaunchCheck check = RopeLaunchCheck::rope_set_rows(x, positions, rows, factors, cache);
-    if (!check.accepts(a)) return;
     // The operator package has int64 rows only: half as many kernels.
     const at::Tensor wide_rows = rows.to(at::kLong);
     const std::vector<int64_t> all_strides =

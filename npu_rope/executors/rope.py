@@ -92,11 +92,11 @@ def _check(t: Tensors, a: Attributes) -> None:
 
 # ---- reference ------------------------------------------------------------------------------------
 
-# The float64 results of arrays, one for each tensor that is written.
+# The float64 results of arrays: one for each tensor that is written, or what goes into the rows.
 REFERENCES: dict[str, Callable[..., Any]] = {
     "rope": rope_reference.rope,
     "rope_qk": rope_qk_reference.rope_qk,
-    "rope_set_rows": rope_set_rows_reference.rope_set_rows,
+    "rope_set_rows": rope_set_rows_reference.rotated_tokens,
 }
 
 
@@ -130,10 +130,11 @@ def _write(out: Any, y: Any) -> None:
         out[...] = y
 
 
-def _write_rows(cache: Any, rows: Array, wide: Array) -> None:
-    """The rows that were named, rounded; no other row is touched."""
-    named = rows[rows >= 0].astype(np.int64)
-    cache[torch.from_numpy(named) if is_tensor(cache) else named] = round_to(wide[named], cache)
+def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
+    """The tokens rounded, into the rows they name; no other row is touched."""
+    kept = rows.ravel() >= 0
+    named = rows.ravel()[kept].astype(np.int64)
+    cache[torch.from_numpy(named) if is_tensor(cache) else named] = round_to(tokens[kept], cache)
 
 
 # ---- cpu -------------------------------------------------------------------------------------------
@@ -254,7 +255,7 @@ def on_npu(t: Tensors, a: Attributes) -> Results:
     sources = {name: npu.to_device(x) for name, x in t.xs.items()}
     beside = {name: npu.to_device(b) for name, b in t.beside().items()}
     if not t.outs:
-        written = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in sources.values()]
+        written = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in sources.values()]
     elif t.scatters:
         written = [npu.to_device(t.outs["cache"])]
     else:

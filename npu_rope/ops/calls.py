@@ -5,6 +5,7 @@ and packed; the rules of tensors that may be fake; torch's errors in the operato
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -172,7 +173,28 @@ def register(operators: Sequence[Operator]) -> Any:
         torch.ops.load_library(path)
     if "torch_npu" in sys.modules:
         load_npu_binding()
+    if not _binding_is_loaded:
+        until_loaded = torch.library.Library("npu_rope", "IMPL")
+        for operator in operators:
+            name = operator.schema.partition("(")[0]
+            if "_packed_" not in name:
+                until_loaded.impl(name, _loads_binding(name), "PrivateUse1")
+        _until_loaded.append(until_loaded)
     return library
+
+
+# What stands for the binding's kernels until it is loaded: whoever imports npu_rope first and torch_npu later
+# gets them, too. torch_npu's own fallback would run ours on the CPU, and write before it fails.
+_until_loaded: list[Any] = []
+_binding_is_loaded = False
+
+
+def _loads_binding(name: str) -> Callable[..., Any]:
+    def load_and_call(*arguments: Any, **named: Any) -> Any:
+        require_npu()
+        return getattr(torch.ops.npu_rope, name).default(*arguments, **named)
+
+    return load_and_call
 
 
 def _refuses_devices(name: str) -> Callable[..., None]:
@@ -189,9 +211,14 @@ def _refuses_devices(name: str) -> Callable[..., None]:
 @cache
 def load_npu_binding() -> None:
     """The kernels of NPU tensors, where they were built. For when torch_npu is loaded, and CANN with it."""
+    global _binding_is_loaded
     path = backends.npu_binding()
-    if path is not None:
+    if path is None:
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Overriding a previously registered kernel")  # what stood for it
         torch.ops.load_library(path)
+    _binding_is_loaded = True
 
 
 @cache

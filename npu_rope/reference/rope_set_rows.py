@@ -40,15 +40,33 @@ def rope_set_rows(
     >>> rope_set_rows(x, np.array([0, 1]), np.array([-1, 2]), cache, RopeParams(2)).round(4).tolist()
     [[[0.0, 0.0]], [[0.0, 0.0]], [[-0.3012, 1.3818]]]
     """
-    factors = None if freq_factors is None else np.asarray(freq_factors)
-    x, rows, cache = np.asarray(x), np.asarray(rows), np.asarray(cache)
-    t = rope_set_rows_tensors(x, np.asarray(positions), rows, factors, cache)
-    check_arrays(t, params, angle)
+    x, cache = np.asarray(x), np.asarray(cache)
+    given = x, positions, rows, cache, params, freq_factors
+    tokens = rotated_tokens(*given, forward=forward, angle=angle)
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         after = cache.astype(np.float64)
-    y = turned(x, t, params, forward=forward, angle=angle)
-    tokens = y.reshape(rows.size, *y.shape[-2:])
-    for token, row in enumerate(rows.ravel()):
+    for token, row in zip(tokens, np.ravel(rows), strict=True):
         if row >= 0:
-            after[row] = tokens[token]
+            after[row] = token
     return after
+
+
+def rotated_tokens(
+    x: npt.ArrayLike,
+    positions: npt.ArrayLike,
+    rows: npt.ArrayLike,
+    cache: npt.ArrayLike,
+    params: RopeParams,
+    freq_factors: npt.ArrayLike | None = None,
+    *,
+    forward: bool = True,
+    angle: Angle = "exact",
+) -> npt.NDArray[np.float64]:
+    """What goes into the rows: ``[B*S,N,D]``, of skipped tokens as well. Of the cache only its shape and type
+    are looked at. Arguments and errors as for :func:`rope_set_rows`."""
+    factors = None if freq_factors is None else np.asarray(freq_factors)
+    x, rows = np.asarray(x), np.asarray(rows)
+    t = rope_set_rows_tensors(x, np.asarray(positions), rows, factors, np.asarray(cache))
+    check_arrays(t, params, angle)
+    y = turned(x, t, params, forward=forward, angle=angle)
+    return y.reshape(rows.size, *y.shape[-2:])

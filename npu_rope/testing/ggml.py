@@ -30,8 +30,8 @@ HOW_TO_GET = (
     "Get one with 'npm install --prefix .venv/ggml @node-llama-cpp/linux-x64@3.22.1' or"
     " 'pip install --no-deps pywhispercpp==1.5.1', or give --ggml-lib PATH."
 )
-# The library with the registry of backends: libggml.so, .so.0, .dylib, as npm's or PyPI's packages name it.
-REGISTRY_NAME = re.compile(r"libggml(-[0-9a-f]{8})?\.(so|dylib|v[0-9])")
+# The library with the registry of backends: libggml.so, .so.0, .dylib, .b6673, as packages name it.
+REGISTRY_NAME = re.compile(r"libggml(-[0-9a-f]{8})?\.(so|dylib|[bv][0-9])")
 
 
 class GgmlUnavailable(RuntimeError):

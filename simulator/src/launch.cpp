@@ -28,12 +28,16 @@ class Arena {
 public:
     Arena(const void* data, uint64_t bytes) : bytes_(bytes) {
         const uint64_t inner = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-        store_ = std::make_unique<uint8_t[]>(inner + 2 * kGuardBytes + kAlignment);
+        store_.reset(new uint8_t[inner + 2 * kGuardBytes + kAlignment]);
         base_ = store_.get() + kGuardBytes;
         base_ += (kAlignment - reinterpret_cast<uintptr_t>(base_) % kAlignment) % kAlignment;
         std::memset(base_ - kGuardBytes, kGuard, kGuardBytes);
         std::memset(base_ + bytes, kGuard, inner - bytes + kGuardBytes);
-        if (data && bytes) std::memcpy(base_, data, bytes);
+        if (!bytes) return;
+        if (data)
+            std::memcpy(base_, data, bytes);
+        else
+            std::memset(base_, 0, bytes);
     }
     uint8_t* base() const { return base_; }
     // Offset of the first guard byte that changed; INT64_MIN where none did.

@@ -112,8 +112,8 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
     for (size_t i = 0; i < n; ++i) {
         m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
             if ((word >> 1) < valid_from || (word & kPoisoned))
-                broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s.", operand,
-                       first, end, static_cast<long long>(first) - view.addr,
+                broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s.",
+                       operand, first, end, static_cast<long long>(first) - view.addr,
                        (word >> 1) < valid_from ? "not written since the buffer was allocated"
                                                 : "filler that a copy left undefined");
             else if (!m.is_ordered(word >> 1))

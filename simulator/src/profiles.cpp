@@ -3,7 +3,9 @@
 // measured samples (of an A2), E.3 the vector unit. "Guess" has no published figure; where E.3 suggests one
 // it is that. L2 is not in it: every byte comes from and goes to DDR or HBM. Nothing here was fitted to
 // hardware.
-#include <strings.h>
+#include <algorithm>
+#include <cctype>
+#include <string_view>
 
 #include "simulator/src/profile.h"
 
@@ -100,9 +102,15 @@ constexpr Profile kProfiles[] = {
 
 }  // namespace
 
+// In whatever case: Ascend910B4 is what tools print, ascend910b4 what configurations hold.
 const Profile* find_profile(const char* name) {
+    const auto is = [name](std::string_view known) {
+        const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+        return std::equal(known.begin(), known.end(), name, name + std::char_traits<char>::length(name),
+                          [&](char a, char b) { return lower(a) == lower(b); });
+    };
     for (const Profile& p : kProfiles)
-        if (!strcasecmp(p.name, name) || !strcasecmp(p.soc, name)) return &p;
+        if (is(p.name) || is(p.soc)) return &p;
     return nullptr;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -356,6 +357,21 @@ def test_a_torch_call_allocates_nothing():
     ) as profile:
         rope_set_rows(*given, params)
     assert sum(max(0, e.self_cpu_memory_usage) for e in profile.key_averages()) < 4096
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_a_large_cache_is_not_copied(name):
+    """NumPy's and Python's own memory, a small part of the cache's 64 MiB."""
+    x, cache = np.ones((1, 4, 8, 128), np.float32), np.zeros((32768, 8, 128), np.float16)
+    given = x, np.arange(4), np.array([[7, -1, 32767, 0]]), cache, RopeParams(128)
+    tracemalloc.start()
+    try:
+        rope_set_rows(*given, backend=name)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+    assert np.flatnonzero(cache.any((1, 2))).tolist() == [0, 7, 32767]
 
 
 # ---- the cache -------------------------------------------------------------------------------------

@@ -80,9 +80,9 @@ class Simulated:
             report = session.read_reports(Path(reports), soc)
         return Run(done.returncode, done.stdout, done.stderr, report)
 
-    def code(self, source, **how):
+    def code(self, source, *arguments, **how):
         """A program of a few lines."""
-        return self.run("-c", source, **how)
+        return self.run("-c", source, *arguments, **how)
 
     def checks(self, script, soc=session.SOCS[0], queue="1"):
         """What became of every check of a script, by name. The first worker to ask runs it."""

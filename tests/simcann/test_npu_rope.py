@@ -224,6 +224,120 @@ def test_tensors_of_two_devices_are_refused_and_nothing_is_written(simulated, qu
 # ---- the command line --------------------------------------------------------------------------------
 
 
+VIEWS = """
+import json, torch, torch_npu, npu_rope
+from npu_rope import RopeParams, rope, rope_qk, rope_set_rows
+p, at = RopeParams(64, "neox"), torch.empty(4, dtype=torch.int64, device="npu")
+x = torch.empty(1, 4, 2, 128, device="npu")[..., ::2]
+cache, factors = torch.empty(9, 2, 64, device="npu"), torch.empty(62, device="npu")[::2]
+calls = {
+    "rope": lambda: rope(x, at[:3], p),
+    "rope_qk": lambda: rope_qk(x, x[:, :, :1], at[:3], p),
+    "rope_set_rows": lambda: rope_set_rows(x, at[:3], at[None], cache, p),
+    "factors": lambda: rope(x, at, p, factors),
+    "in place": lambda: npu_rope.rope_(x, at, p),
+}
+found = {}
+for name, call in calls.items():
+    try:
+        call()
+        found[name] = "no error"
+    except ValueError as error:
+        found[name] = str(error)
+torch.npu.synchronize()
+print(json.dumps(found))
+"""
+
+
+def test_a_refused_call_does_not_even_copy_a_view(simulated):
+    done = simulated.code(VIEWS)
+    found = done.json()
+    shape = "positions must have shape [S] = [4], [B, S] = [1, 4] or [1, S] but got [3]."
+    assert found == {
+        "rope": f"[rope] {shape}",
+        "rope_qk": f"[rope_qk] {shape}",
+        "rope_set_rows": f"[rope_set_rows] {shape}",
+        "factors": "[rope] freq_factors must have one dimension of at least n_dims/2 = 32 elements"
+        " but got shape [31].",
+        "in place": "[rope] x must have unit stride in its last dimension but got 2.",
+    }
+    assert not done.report.launches
+
+
+# A script that imports npu_rope before it imports torch_npu.
+LATE = """
+import os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import json, sys, npu_rope, torch
+assert "torch_npu" not in sys.modules
+import torch_npu
+from npu_rope import RopeParams, rope
+p, x, at = RopeParams(64, "neox"), torch.randn(1, 4, 2, 64), torch.arange(4)
+here, cache, slots = x.npu(), torch.zeros(8, 2, 64), torch.arange(4)[None]
+op, how = torch.ops.npu_rope, {"n_dims": 64, "mode": 2}
+calls = {
+    "rope": lambda: op.rope(here, at.npu(), None, **how),
+    "compiled": lambda: torch.compile(lambda x: rope(x, at.npu(), p), backend="aot_eager")(here),
+    "called": lambda: rope(here, at.npu(), p),
+    "positions": lambda: op.rope_(here, at, None, **how),
+    "cache": lambda: op.rope_set_rows(here, at.npu(), slots.npu(), cache, None, **how),
+}
+expected = rope(x, at, p)
+first = sys.argv[1]
+found = {}
+for name in (first, *(name for name in calls if name != first)):
+    try:
+        y = calls[name]()
+        found[name] = y.device.type == "npu" and bool((y.cpu() - expected).abs().max() < 1e-6)
+    except ValueError as error:
+        found[name] = str(error)
+found["kept"] = torch.equal(here.cpu(), x) and not cache.any()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("first", ["rope", "compiled", "positions", "cache"])
+def test_torch_npu_may_come_after_npu_rope(simulated, first):
+    done = simulated.code(LATE, first)
+    assert done.json() == {
+        "rope": True,
+        "compiled": True,
+        "called": True,
+        "positions": "[rope] positions must be on x's device npu:0 but got cpu.",
+        "cache": "[rope_set_rows] cache must be on x's device npu:0 but got cpu.",
+        "kept": True,
+    }
+    assert "fall back" not in done.stderr
+    assert "previously registered" not in done.stderr
+    assert done.report.launches["NpuRope"] == 3
+
+
+UNBOUND = """
+import os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import npu_rope, torch, torch_npu
+npu_rope.backends.npu_binding = lambda: None  # as where npu_rope was installed before torch_npu
+x, at, how = torch.ones(1, 4, 2, 64), torch.arange(4), {"n_dims": 64, "mode": 2}
+for call in (
+    lambda: torch.ops.npu_rope.rope_(x.npu(), at.npu(), **how),
+    lambda: torch.ops.npu_rope.rope_set_rows(x.npu(), at.npu(), at[None].npu(), x[0], **how),
+    lambda: npu_rope.rope(x.npu(), at.npu(), npu_rope.RopeParams(64)),
+):
+    try:
+        print(call())
+    except npu_rope.BackendUnavailable as error:
+        print(str(error).partition(";")[0].partition("\\n")[0], bool((x == 1).all()))
+"""
+
+
+def test_without_the_binding_nothing_falls_back_to_the_cpu(simulated):
+    done = simulated.code(UNBOUND)
+    said = "[npu] backend must be available but missing: npu_rope's binding of torch_npu"
+    assert [line.partition(". ")[0] for line in done.stdout.splitlines()] == [said] * 3
+    assert all(line.endswith(" True") for line in done.stdout.splitlines())
+    assert "fall back" not in done.stderr
+
+
 def test_validate_runs_its_cases_on_npu(simulated):
     arguments = ["-m", "npu_rope.cli", "validate", "--backend", "npu", "--no-ggml", "--filter", r"ne_a=\[64"]
     command = simulated.command("--", simulated.python, *arguments)

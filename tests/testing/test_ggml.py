@@ -347,7 +347,13 @@ def test_a_folder_without_the_registry_says_what_is_missing(tmp_path):
     assert registry_library(tmp_path) is None
     with pytest.raises(GgmlUnavailable, match=r"libggml\.so"):
         find_library_dir(str(tmp_path), registry=True)
-    for name in ("libggml-684d824a.so.0.13.1", "libggml.v0.5.0.so", "libggml.so.0", "libggml.dylib"):
+    for name in (
+        "libggml-684d824a.so.0.13.1",
+        "libggml.v0.5.0.so",
+        "libggml.so.0",
+        "libggml.b6673.so",
+        "libggml.dylib",
+    ):
         (tmp_path / name).touch()
         assert registry_library(tmp_path) == tmp_path / name
         (tmp_path / name).unlink()
