@@ -184,11 +184,18 @@ def test_positions_that_repeat_jump_and_run_backwards():
 
 # ---- large outputs: stored past the caches -----------------------------------------------------------
 
+LARGE_WINDOWS = [
+    pytest.param((0, 128), id="0+128"),
+    pytest.param((12, 80), id="12+80"),
+    pytest.param((0, 96), id="0+96", marks=pytest.mark.slow),
+    pytest.param((16, 64), id="16+64", marks=pytest.mark.slow),
+]
+
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("window", [(0, 128), (0, 96), (16, 64), (12, 80)], ids="{0[0]}+{0[1]}".format)
+@pytest.mark.parametrize("window", LARGE_WINDOWS)
 def test_large_outputs_are_the_same_streamed_and_not(isa, mode, dtype, window, library, guarded):
     """Above 16 MiB rows are streamed past the caches, where all of a row's parts begin on 32 bytes (as some
     of these windows do not); 8 bytes further on they cannot be."""

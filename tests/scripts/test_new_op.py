@@ -108,6 +108,7 @@ def test_the_generated_files_are_tidy(generated: Path, tool: list[str]) -> None:
     must(run(sys.executable, "-m", *tool, *made, generated / "npu_rope" / "__init__.py", cwd=generated))
 
 
+@pytest.mark.slow
 def test_the_generated_tests_pass_and_turn_red_on_a_broken_kernel(generated: Path) -> None:
     build(generated)
     documented = (f"npu_rope/ops/{NAME}.py", f"npu_rope/reference/{NAME}.py")

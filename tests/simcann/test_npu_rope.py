@@ -14,6 +14,11 @@ from simulated_npu import SCRIPTS, SECONDS, checks_of
 OPERATORS = {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}
 
 
+def slow(value):
+    """A parameter for the slow tests alone: each run of torch_npu takes seconds."""
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize("queue", ["0", "1", "2"])
 def test_a_port_gives_what_float64_gives(simulated, queue):
     done = simulated.run(SCRIPTS / "port.py", TASK_QUEUE_ENABLE=queue)
@@ -99,7 +104,7 @@ def test_the_race_fails_the_command_whatever_the_script_does(simulated, changed_
 # ---- graphs ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("queue", ["0", "1", "2"])
+@pytest.mark.parametrize("queue", [slow("0"), "1", "2"])
 def test_the_host_never_waits_for_a_call(simulated, queue):
     """What a graph captures may neither wait for the device nor read from it."""
     waits = []
@@ -296,7 +301,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("first", ["rope", "compiled", "positions", "cache"])
+@pytest.mark.parametrize("first", ["rope", slow("compiled"), slow("positions"), "cache"])
 def test_torch_npu_may_come_after_npu_rope(simulated, first):
     done = simulated.code(LATE, first)
     assert done.json() == {

@@ -110,6 +110,7 @@ def test_damage_makes_a_good_end_a_bad_one(simulated):
     assert "npu-rope sim: guard zones: 1 overrun" in err
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_make_the_libraries_once(simulated, tmp_path):
     source = "import torch; print(torch.ones(2).npu().exp().cpu().tolist())"
     arguments = ["--", simulated.python, "-c", source]
