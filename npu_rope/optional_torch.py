@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
+
+from npu_rope.errors import BackendUnavailable
 
 torch: Any = None
 cause: str = ""
@@ -20,3 +23,17 @@ except (OSError, RuntimeError) as error:
     remedy = (
         "With torch_npu but without CANN: source CANN's set_env.sh, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0."
     )
+
+
+def load_torch_npu() -> None:
+    """torch's device ``npu``, also where torch was told not to load it by itself.
+
+    Raises:
+        BackendUnavailable: torch_npu does not load.
+    """
+    try:
+        importlib.import_module("torch_npu")
+    except (ImportError, OSError, RuntimeError) as error:
+        raise BackendUnavailable(
+            "npu", f"torch_npu does not load: {error}", "See npu-rope doctor, and docs/npu.md."
+        ) from error

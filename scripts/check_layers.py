@@ -132,7 +132,7 @@ PYTHON_LAYERS = (
         (PY_STD, "numpy", "npu_rope.reference", *PURE),
     ),
     Layer(("npu_rope/errors.py", "npu_rope/dtypes.py", "npu_rope/strided.py"), (PY_STD, "numpy")),
-    Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch")),
+    Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch", "torch_npu", "npu_rope.errors")),
     Layer(
         ("npu_rope/native.py", "npu_rope/native_sim.py"),
         (PY_STD, "numpy", "npu_rope", "npu_rope.native", *PURE),

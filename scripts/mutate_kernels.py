@@ -284,10 +284,10 @@ def report(outcomes: list[Outcome], wanted: float) -> int:
         count = Counter(o.state for o in outcomes if o.kind == kind)
         print(f"{kind:34} " + ", ".join(f"{n} {state}" for state, n in count.items()))
     for title, state in (("equivalent", EXPLAINED), ("survived", SURVIVED)):
-        print(f"\n{title}:")
-        for o in outcomes:
-            if o.state == state:
-                print(f"  {o.label}" + (f"\n      {o.by}" if o.by else ""))
+        found = [o for o in outcomes if o.state == state]
+        print(f"\n{title}:" if found else f"\n{title}: none")
+        for o in found:
+            print(f"  {o.label}" + (f"\n      {o.by}" if o.by else ""))
     share = caught / max(len(alive), 1)
     print(
         f"\n{caught} of {len(alive)} mutants caught ({share:.1%});"

@@ -39,7 +39,7 @@ from npu_rope.executors.tensors import (
     spec_of,
     view_of,
 )
-from npu_rope.optional_torch import torch
+from npu_rope.optional_torch import load_torch_npu, torch
 from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
 from npu_rope.reference import rope as rope_reference
 from npu_rope.reference import rope_qk as rope_qk_reference
@@ -244,6 +244,7 @@ NEW_OUTS = {"rope": ("out",), "rope_qk": ("q_out", "k_out")}
 
 def on_npu(t: Tensors, a: Attributes) -> Results:
     """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+    load_torch_npu()
     if is_tensor(t.first[1]):
         check_tensors("npu", t)
     else:

@@ -17,7 +17,7 @@ from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import spec_of_tensor
 from npu_rope.ops.gradients import trace_write
-from npu_rope.optional_torch import torch
+from npu_rope.optional_torch import load_torch_npu, torch
 from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy
 
 # The attributes of every schema, behind its tensors.
@@ -225,6 +225,7 @@ def load_npu_binding() -> None:
 def require_npu() -> None:
     """The backend of NPU tensors, or BackendUnavailable."""
     backends.find("npu").require()
+    load_torch_npu()
     load_npu_binding()
 
 

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "simulator/include/ascendc/runtime.h"
+#include "simulator/src/bookings.h"
+#include "simulator/src/moment.h"
 #include "simulator/src/profile.h"
 #include "simulator/src/shadow.h"
 
@@ -59,13 +61,6 @@ struct Step {
     double begin, end;
     int32_t after;  // the step whose end is this one's begin; -1: the core's start
 };
-
-// When something is over, and the step that ended then.
-struct Moment {
-    double time = 0;
-    int32_t step = -1;
-};
-inline Moment later(const Moment& a, const Moment& b) { return b.time > a.time ? b : a; }
 
 struct Flag {
     bool set = false, allocated = false, fetched = false;
@@ -240,7 +235,8 @@ struct Machine {
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines that scalars wrote and nothing cleaned
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
-    Moment pipe_free[kPipes], pipe_done[kPipes], gm_free;
+    Moment pipe_free[kPipes], pipe_done[kPipes];
+    Bookings gm_time;
     std::vector<Step> steps;    // where they are kept
     Span waiting[kPipes] = {};  // a copy's latency, which the trace shows up to the next copy's end
     Totals totals;

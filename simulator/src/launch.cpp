@@ -467,7 +467,7 @@ void Machine::begin_core(int64_t index) {
         pipe_free[p] = pipe_done[p] = {};
         waiting[p] = {};
     }
-    gm_free = {};
+    gm_time.clear();
     steps.clear();
     for (auto& from : flags)
         for (auto& to : from)

@@ -72,9 +72,13 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     if (b.given_back && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
     const int64_t end = int64_t(view.addr) + view.bytes;
-    if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes)
-        broken(Rule::Bounds02, "`%s` covers UB bytes [%u, %lld) but its buffer is [%u, %u).", operand, view.addr,
-               static_cast<long long>(end), b.addr, b.addr + b.bytes);
+    if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes) {
+        const bool before = view.addr > UINT32_MAX / 2;  // a negative offset
+        const int64_t shift = before ? int64_t(UINT32_MAX) + 1 : 0;
+        broken(Rule::Bounds02, "`%s` covers UB bytes [%lld, %lld) but its buffer is [%u, %u).", operand,
+               static_cast<long long>(view.addr - shift), static_cast<long long>(end - shift), b.addr,
+               b.addr + b.bytes);
+    }
     for (size_t i = 0; i < n; ++i) {
         const Range& r = ranges[i];
         if (r.begin >= view.addr && r.end <= end && r.end <= int64_t(m.profile->ub_bytes)) continue;

@@ -168,10 +168,11 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     };
     const Moment begin = later(m.pipe_free[p], m.issue);
     const Moment first = part(StepKind::Issue, begin, begin.time + profile.mte_issue_cycles);
-    // Both directions of all cores share GM: this core's part is booked one transfer after another.
-    const Moment turn = later(first, m.gm_free);
-    m.gm_free = part(StepKind::Memory, turn, turn.time + weighed / share);
-    const Moment end = later(part(StepKind::Transfer, first, first.time + weighed / port), m.gm_free);
+    // Both directions of all cores share GM.
+    const Bookings::Turn turn = m.gm_time.find(first, weighed / share);
+    const Moment moved = part(StepKind::Memory, turn.begin, turn.end);
+    m.gm_time.book(turn, moved);
+    const Moment end = later(part(StepKind::Transfer, first, first.time + weighed / port), moved);
     const double latency = reads ? profile.read_latency_cycles : profile.write_latency_cycles;
     m.pipe_free[p] = end;
     m.pipe_done[p] = part(StepKind::Latency, end, end.time + latency);

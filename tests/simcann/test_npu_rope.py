@@ -317,6 +317,30 @@ def test_torch_npu_may_come_after_npu_rope(simulated, first):
     assert done.report.launches["NpuRope"] == 3
 
 
+NOT_IMPORTED = """
+import os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import sys, numpy as np, npu_rope
+assert "torch_npu" not in sys.modules
+x, at, params = np.ones((1, 4, 2, 64), np.float32), np.arange(4), npu_rope.RopeParams(64)
+y = npu_rope.rope(x, at, params, backend="npu")
+print(np.abs(y - npu_rope.rope(x, at, params)).max() < 1e-6)
+sys.modules["torch_npu"] = None  # as where it does not load
+try:
+    npu_rope.rope(x, at, params, backend="npu")
+except npu_rope.BackendUnavailable as error:
+    print(str(error))
+"""
+
+
+def test_the_backend_imports_torch_npu_where_torch_did_not(simulated):
+    done = simulated.code(NOT_IMPORTED)
+    right, refused, *_ = done.stdout.splitlines()
+    assert right == "True", done.stderr
+    assert refused.startswith("[npu] backend must be available but ")
+    assert done.report.launches["NpuRope"] == 1
+
+
 UNBOUND = """
 import os
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"

@@ -110,8 +110,11 @@ def test_more_bytes_cost_more(compiled):
     assert cycles == sorted(set(cycles))
 
 
-def test_two_buffers_are_faster_than_one(compiled):
-    one, two = (run(compiled, "add_tiles", count=2048, tiles=8, buffers=n) for n in (1, 2))
+@pytest.mark.parametrize(("block_dim", "count", "tiles"), [(1, 2048, 8), (48, 512, 10)])
+def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
+    """The next tile is read while this one waits to be written, also where memory bounds all cores."""
+    amounts = {"count": count, "tiles": tiles, "block_dim": block_dim}
+    one, two = (run(compiled, "add_tiles", buffers=n, **amounts) for n in (1, 2))
     assert two["bytes_read"] == one["bytes_read"]
     assert two["cycles"] < 0.8 * one["cycles"]
 

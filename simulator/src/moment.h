@@ -1,0 +1,15 @@
+// A time of the timeline.
+#pragma once
+
+#include <cstdint>
+
+namespace npu_sim {
+
+// When something is over, and the step that ended then.
+struct Moment {
+    double time = 0;
+    int32_t step = -1;
+};
+inline Moment later(const Moment& a, const Moment& b) { return b.time > a.time ? b : a; }
+
+}  // namespace npu_sim
