@@ -28,6 +28,9 @@ set(NPU_ROPE_DT_int8_t DT_INT8)
 set(NPU_ROPE_DT_int32_t DT_INT32)
 set(NPU_ROPE_DT_int64_t DT_INT64)
 
+set(NPU_ROPE_SIM_SOCS ascend910b ascend310p CACHE STRING
+  "SoCs that the simulator's kernels are compiled for; those of others only where a target needs them")
+
 # npu_rope_add_sim_op(<stem> HOST stems...): the operator's entry csrc/sim/<stem>.cpp and what it needs of op_host.
 function(npu_rope_add_sim_op stem)
   cmake_parse_arguments(op "" "" "HOST" ${ARGN})
@@ -62,6 +65,10 @@ function(npu_rope_add_kernel stem)
     set_target_properties(${entry} PROPERTIES
       PREFIX "" SUFFIX ".so" LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/npu_rope_sim_kernels"
       INSTALL_RPATH "\$ORIGIN/..")
-    set_property(GLOBAL APPEND PROPERTY NPU_ROPE_SIM_KERNELS ${entry})
+    if(NOT k_SOC IN_LIST NPU_ROPE_SIM_SOCS)
+      set_target_properties(${entry} PROPERTIES EXCLUDE_FROM_ALL ON)
+    else()
+      set_property(GLOBAL APPEND PROPERTY NPU_ROPE_SIM_KERNELS ${entry})
+    endif()
   endforeach()
 endfunction()
