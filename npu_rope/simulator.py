@@ -297,9 +297,10 @@ def compiler() -> str:
 def _instruction_set(chip: str) -> str:
     """The instruction set of an SoC or chip, as :meth:`native_sim.NativeSim.instructions` names it."""
     known = {p[key]: p["arch"] for p in native_sim.load().profiles() for key in ("name", "soc")} | AICORE
-    if chip not in known:
+    by_name = {name.lower(): arch for name, arch in known.items()}
+    if chip.lower() not in by_name:
         raise bad_value("simulator", f"soc must be one of {', '.join(sorted(known))} but got {chip}.")
-    return str(int(known[chip]))
+    return str(int(by_name[chip.lower()]))
 
 
 def instructions(soc: str = native_sim.DEFAULT_SOC) -> dict[str, tuple[str, ...]]:
@@ -386,8 +387,9 @@ def build(
     Raises:
         CompileFailed: with the compiler's words.
     """
-    if soc not in AICORE:
+    if soc.lower() not in AICORE:
         raise bad_value("simulator", f"soc must be one of {', '.join(AICORE)} but got {soc}.")
+    soc = soc.lower()
     sim = native_sim.load()
     source = Path(source).resolve()
     command = [*compiler().split(), *FLAGS, *flags, f"-D__CCE_AICORE__={AICORE[soc]}"]
@@ -472,7 +474,7 @@ def compile(
     >>> kernel.run(In(x), In(y), Out(z), block_dim=8)  # doctest: +SKIP
     """
     library = build(source, soc=soc, defines=defines, include=include, flags=flags, folder=folder)
-    return Kernel(library, entry, soc)
+    return Kernel(library, entry, soc.lower())
 
 
 __all__ = [

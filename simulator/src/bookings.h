@@ -8,33 +8,37 @@
 
 namespace npu_sim {
 
-// A transfer takes what is idle from the moment it is ready, also ahead of transfers that were issued before it
-// and are not ready yet; what is booked stays booked.
+// A transfer has its turn when it is ready and the memory is idle, also ahead of transfers that were issued before it
+// and are ready later. Once begun it runs to its end. Where that reaches into what is booked already, both are
+// under way, and the memory is in use for as much longer.
 class Bookings {
 public:
     struct Turn {
         Moment begin;
-        double end;
+        double end;   // of the transfer
+        double idle;  // when the memory is done with it and with all that it reached into
     };
 
     void clear() { busy_.clear(); }
+    // When the memory is idle for good.
+    Moment last() const { return busy_.empty() ? Moment{} : busy_.back().end; }
 
-    // The first `cycles` of idle time from `ready` on, other transfers' time between them left out.
     Turn find(const Moment& ready, double cycles) const {
         auto next = std::upper_bound(busy_.begin(), busy_.end(), ready.time,
                                      [](double time, const Busy& b) { return time < b.end.time; });
-        Turn turn{ready, 0};
+        Turn turn{ready, 0, 0};
         if (next != busy_.end() && next->begin <= ready.time) turn.begin = (next++)->end;
+        turn.end = turn.begin.time + cycles;
         double from = turn.begin.time;
         for (; next != busy_.end() && cycles > next->begin - from; ++next) {
             cycles -= next->begin - from;
             from = next->end.time;
         }
-        turn.end = from + cycles;
+        turn.idle = from + cycles;
         return turn;
     }
 
-    // All of [turn.begin, done] is in use from now on.
+    // All of [turn.begin, turn.idle] is in use from now on; `done` is its end.
     void book(const Turn& turn, const Moment& done) {
         if (done.time <= turn.begin.time) return;
         const auto first = std::lower_bound(busy_.begin(), busy_.end(), turn.begin.time,

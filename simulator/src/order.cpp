@@ -171,7 +171,7 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     // Both directions of all cores share GM.
     const Bookings::Turn turn = m.gm_time.find(first, weighed / share);
     const Moment moved = part(StepKind::Memory, turn.begin, turn.end);
-    m.gm_time.book(turn, moved);
+    m.gm_time.book(turn, turn.idle > turn.end ? part(StepKind::Memory, moved, turn.idle) : moved);
     const Moment end = later(part(StepKind::Transfer, first, first.time + weighed / port), moved);
     const double latency = reads ? profile.read_latency_cycles : profile.write_latency_cycles;
     m.pipe_free[p] = end;
@@ -292,6 +292,7 @@ int32_t fetch_event(Pipe from, Pipe to, Site site) {
 void Machine::end_time() {
     Moment last;
     for (int p = 0; p < kPipes; ++p) last = later(last, later(pipe_free[p], pipe_done[p]));
+    last = later(last, gm_time.last());
     totals.end = last.time;
     for (Span& w : waiting)
         if (w.api) spans.push_back(w);

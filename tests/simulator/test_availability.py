@@ -156,6 +156,8 @@ def test_every_instruction_is_listed_once_with_a_source():
 
 def test_chips_of_an_soc_take_what_it_takes():
     assert simulator.instructions("Ascend910B4") == simulator.instructions("ascend910_93")
+    assert simulator.instructions("ASCEND910B4") == simulator.instructions("ascend910b4")
+    assert simulator.conversions("Ascend310P") == simulator.conversions("ascend310p")
     assert simulator.conversions("Ascend310P3") == simulator.conversions("ascend310p")
 
 
