@@ -152,8 +152,7 @@ class Kernel:
 
     def _arch_of(self, chip: str) -> int | None:
         """__CCE_AICORE__ of a chip or SoC; None where the library does not know it and will say so."""
-        names = {str(p[key]).lower(): int(p["arch"]) for p in self._sim.profiles() for key in ("name", "soc")}
-        return names.get(chip.lower())
+        return _architectures().get(chip.lower())
 
     def run(
         self,
@@ -294,13 +293,18 @@ def compiler() -> str:
     raise BackendUnavailable("sim", "there is no C++ compiler (g++, clang++)", "Install one, or set CXX.")
 
 
+def _architectures() -> dict[str, int]:
+    """__CCE_AICORE__ by the name of each SoC and chip, in lower case."""
+    profiles = native_sim.load().profiles()
+    return {str(p[key]).lower(): int(p["arch"]) for p in profiles for key in ("name", "soc")}
+
+
 def _instruction_set(chip: str) -> str:
     """The instruction set of an SoC or chip, as :meth:`native_sim.NativeSim.instructions` names it."""
-    known = {p[key]: p["arch"] for p in native_sim.load().profiles() for key in ("name", "soc")} | AICORE
-    by_name = {name.lower(): arch for name, arch in known.items()}
-    if chip.lower() not in by_name:
+    known = _architectures() | AICORE
+    if chip.lower() not in known:
         raise bad_value("simulator", f"soc must be one of {', '.join(sorted(known))} but got {chip}.")
-    return str(int(by_name[chip.lower()]))
+    return str(known[chip.lower()])
 
 
 def instructions(soc: str = native_sim.DEFAULT_SOC) -> dict[str, tuple[str, ...]]:

@@ -104,32 +104,9 @@ KERNEL(scalar_accesses) {
     (void)sum;
 }
 
-// Every core: y = x + 1 in `tiles` tiles of `count` floats through queues of `buffers` buffers.
+// Every core: y = x + 1 in `tiles` tiles of `count` floats through queues of `buffers` buffers; `skipped` more Adds
+// a tile.
 KERNEL(add_tiles) {
-    READ_AMOUNTS;
-    TPipe pipe;
-    TQue<TPosition::VECIN, 1> in;
-    TQue<TPosition::VECOUT, 1> out;
-    pipe.InitBuffer(in, uint8_t(amounts.buffers), amounts.count * 4);
-    pipe.InitBuffer(out, uint8_t(amounts.buffers), amounts.count * 4);
-    for (uint32_t tile = 0; tile < amounts.tiles; ++tile) {
-        const uint64_t at = (uint64_t(GetBlockIdx()) * amounts.tiles + tile) * amounts.count;
-        LocalTensor<float> a = in.AllocTensor<float>();
-        DataCopy(a, global<float>(x, 1 << 20)[at], amounts.count);
-        in.EnQue(a);
-        LocalTensor<float> b = in.DeQue<float>();
-        LocalTensor<float> c = out.AllocTensor<float>();
-        Adds(c, b, 1.0f, int32_t(amounts.count));
-        in.FreeTensor(b);
-        out.EnQue(c);
-        LocalTensor<float> d = out.DeQue<float>();
-        DataCopy(global<float>(y, 1 << 20)[at], d, amounts.count);
-        out.FreeTensor(d);
-    }
-}
-
-// The same with `skipped` more Adds a tile.
-KERNEL(add_tiles_often) {
     READ_AMOUNTS;
     TPipe pipe;
     TQue<TPosition::VECIN, 1> in;
