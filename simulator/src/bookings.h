@@ -10,7 +10,9 @@ namespace npu_sim {
 
 // A transfer has its turn when it is ready and the memory is idle, also ahead of transfers that were issued before it
 // and are ready later. Once begun it runs to its end. Where that reaches into what is booked already, both are
-// under way, and the memory is in use for as much longer.
+// under way, each at the full rate, and the memory is in use for as much longer: at most two, one each way. Over a
+// launch no more is moved than the rate allows. (One at a time, in the order in which they are ready, cannot be
+// booked while the kernel still runs: what is issued later may be ready earlier.)
 class Bookings {
 public:
     struct Turn {

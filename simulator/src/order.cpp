@@ -172,7 +172,7 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     const Bookings::Turn turn = m.gm_time.find(first, weighed / share);
     const Moment moved = part(StepKind::Memory, turn.begin, turn.end);
     m.gm_time.book(turn, turn.idle > turn.end ? part(StepKind::Memory, moved, turn.idle) : moved);
-    const Moment end = later(part(StepKind::Transfer, first, first.time + weighed / port), moved);
+    const Moment end = later(part(StepKind::Transfer, turn.begin, turn.begin.time + weighed / port), moved);
     const double latency = reads ? profile.read_latency_cycles : profile.write_latency_cycles;
     m.pipe_free[p] = end;
     m.pipe_done[p] = part(StepKind::Latency, end, end.time + latency);
@@ -208,7 +208,8 @@ void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     flag.clock = m.clock[int(from)];
     flag.clock.join(m.clock[int(Pipe::S)]);  // the flag, too, is issued by the scalar unit
     flag.clock.seen[int(from)] = m.issued[int(from)];
-    flag.raised = later(m.pipe_done[int(from)], m.pipe_free[int(Pipe::S)]);
+    // After all that the pipe has done and waited for.
+    flag.raised = later(later(m.pipe_done[int(from)], m.pipe_free[int(from)]), m.pipe_free[int(Pipe::S)]);
 }
 
 void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
@@ -224,7 +225,7 @@ void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     flag.set = false;
     m.clock[int(to)].join(flag.clock);
     Moment& free = m.pipe_free[int(to)];
-    const Moment both = later(free, flag.raised);
+    const Moment both = later(later(free, flag.raised), m.pipe_free[int(Pipe::S)]);
     free = step(to, StepKind::Event, api, site, both, both.time + m.profile->flag_cycles);
     if (to == Pipe::S) keep_span(to, api, site, both.time, free.time, 0, 0);
 }

@@ -16,7 +16,7 @@ struct Profile {
 
     // Global memory.
     double gm_bytes_per_cycle;       // all cores together, both directions
-    double core_gm_bytes_per_cycle;  // one core alone
+    double core_gm_bytes_per_cycle;  // one core's way in
     double mte3_bytes_per_cycle;     // one core's way out
     double read_latency_cycles;      // until a read's data can be used
     double write_latency_cycles;

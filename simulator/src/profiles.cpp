@@ -18,7 +18,7 @@ constexpr Profile with_instructions() {
     p.mte_issue_cycles = 20;              // E.2: 128-byte copies take about 20 cycles each
     p.read_latency_cycles = 240;          // E.3: the vendor's model of L2 says 241
     p.write_latency_cycles = 96;          // E.3: and 96
-    p.burst_overhead_bytes = 17;          // E.2: 64 rows x 128 bytes: 1.37 of 1.55 TB/s
+    p.burst_overhead_bytes = 15;          // E.2: rows of 128 bytes: 1.47 of the 1.63 TB/s of 2 KiB
     p.gm_line_bytes = 512;                // E.2: 512-byte aligned addresses are the fastest,
     p.off_line_share = 0.43;              // E.2: 32-byte aligned ones have 70 % of the bandwidth at worst
     p.vector_issue_cycles = 22;           // E.3: 1000 Adds of 64 repeats take 86 cycles each
@@ -53,7 +53,7 @@ constexpr Profile a2(const char* name, const char* soc, int32_t cores, double cl
     p.ub_bytes = 192 << 10;                   // A.1: TOTAL_UB_SIZE
     p.reserved_from = 184 << 10;              // A.1: TMP_UB_OFFSET
     p.gm_bytes_per_cycle = 32.0 * cores / 2;  // E.1: ddr, an AI core
-    p.core_gm_bytes_per_cycle = 24;           // E.2: one core alone, 43 GB/s at 1.8 GHz
+    p.core_gm_bytes_per_cycle = 24;           // E.2: one core alone reads 43 GB/s at 1.8 GHz
     p.mte3_bytes_per_cycle = 64;              // E.1: ub_to_l2_rate, ub_to_ddr_rate
     return p;
 }

@@ -102,6 +102,24 @@ def test_chips_have_their_own_rates(compiled):
     assert there > 1.3 * here
 
 
+@pytest.mark.parametrize("between", ["nothing", "an Adds", "a barrier"])
+def test_a_pipe_hands_over_what_it_only_waited_for(compiled, between):
+    """V waits for the read and tells the write, with or without an instruction of its own in between."""
+    summary = run(compiled, "relay", count=512, skipped=["nothing", "an Adds", "a barrier"].index(between))
+    floor = summary["busy_MTE2"] + READ_LATENCY + summary["busy_MTE3"] + WRITE_LATENCY
+    assert floor < summary["cycles"] < floor + 60
+
+
+def test_a_copy_that_waits_for_the_memory_moves_nothing_meanwhile(compiled):
+    """The memory's share is more than the port takes: what waited comes as slowly as ever."""
+    chip, cores, count = profile(), 24, 4096
+    assert chip["gm_bytes_per_cycle"] / cores > chip["core_gm_bytes_per_cycle"]
+    summary = run(compiled, "out_and_in", count=count, block_dim=cores)
+    rates = chip["gm_bytes_per_cycle"] / cores, chip["core_gm_bytes_per_cycle"]
+    out, in_ = (count * 4 / rate for rate in rates)
+    assert summary["busy_MTE2"] > out + in_
+
+
 # ---- a whole kernel ----------------------------------------------------------------------------------------
 
 
@@ -225,7 +243,7 @@ def test_a_trace_has_every_instruction_and_those_of_a_pipe_one_after_another(com
         for before, after in itertools.pairwise(of_one_pipe):
             assert after["ts"] >= before["ts"] + before["dur"] - rounding
     last = max(span["ts"] + span["dur"] for of_one_pipe in spans.values() for span in of_one_pipe)
-    assert last <= summary["microseconds"] + rounding
+    assert last <= summary["microseconds"] + 0.5e-4  # the last end is printed with four decimals
 
 
 def test_a_trace_shows_that_an_instruction_waits_for_its_data(compiled, tmp_path):

@@ -104,6 +104,35 @@ KERNEL(scalar_accesses) {
     (void)sum;
 }
 
+// In and out again, V in between: `skipped` 0: it only waits, 1: it adds, 2: it has a barrier.
+KERNEL(relay) {
+    READ_AMOUNTS;
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, amounts.count * 4);
+    LocalTensor<float> t = buffer.Get<float>();
+    DataCopy(t, global<float>(x, 1 << 20), amounts.count);
+    auto arrived = pipe.FetchEventID(HardEvent::MTE2_V);
+    SetFlag<HardEvent::MTE2_V>(arrived);
+    WaitFlag<HardEvent::MTE2_V>(arrived);
+    if (amounts.skipped == 1) Adds(t, t, 1.0f, int32_t(amounts.count));
+    if (amounts.skipped == 2) PipeBarrier<PIPE_V>();
+    auto ready = pipe.FetchEventID(HardEvent::V_MTE3);
+    SetFlag<HardEvent::V_MTE3>(ready);
+    WaitFlag<HardEvent::V_MTE3>(ready);
+    DataCopy(global<float>(y, 1 << 20), t, amounts.count);
+}
+
+// Every core: `count` floats each way at the same time, the way out first.
+KERNEL(out_and_in) {
+    READ_AMOUNTS;
+    Ub ub(131072);
+    LocalTensor<float> t = ub.at<float>(0, 16384), other = ub.at<float>(65536, 16384);
+    const uint64_t at = uint64_t(GetBlockIdx()) * amounts.count;
+    DataCopy(global<float>(y, 1 << 20)[at], t, amounts.count);
+    DataCopy(other, global<float>(x, 1 << 20)[at], amounts.count);
+}
+
 // Every core: y = x + 1 in `tiles` tiles of `count` floats through queues of `buffers` buffers; `skipped` more Adds
 // a tile.
 KERNEL(add_tiles) {
