@@ -5,6 +5,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.rope import rope, rope_
 from npu_rope.ops.rope_qk import rope_qk, rope_qk_
 from npu_rope.ops.rope_set_rows import rope_set_rows
+from npu_rope.ops.rotary_position_embedding import rotary_position_embedding
 from npu_rope.params import RopeMode, RopeParams
 
 __version__ = "0.1.0"
@@ -17,6 +18,7 @@ __all__ = [
     "rope_qk",
     "rope_qk_",
     "rope_set_rows",
+    "rotary_position_embedding",
 ]
 
 _backends.offer_operator_package()

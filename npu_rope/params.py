@@ -76,23 +76,23 @@ def flag(op: str, name: str, value: Any) -> bool:
     raise bad_type(op, f"{name} must be True or False but got {told}.")
 
 
-def _integer(name: str, value: Any) -> int:
+def _integer(name: str, value: Any, op: str = "rope") -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise bad_type("rope", f"{name} must be an integer but got {value!r}.")
+        raise bad_type(op, f"{name} must be an integer but got {value!r}.")
     number = int(value)
     if not -(2**31) <= number < 2**31:
         got = str(number) if abs(number) < 10**30 else "a number of more than 30 digits"
-        raise bad_value("rope", f"{name} must be in the int32 range but got {got}.")
+        raise bad_value(op, f"{name} must be in the int32 range but got {got}.")
     return number
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Any, op: str = "rope") -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise bad_type("rope", f"{name} must be a number but got {value!r}.")
+        raise bad_type(op, f"{name} must be a number but got {value!r}.")
     try:
         return float(value)
     except OverflowError:
-        raise bad_value("rope", f"{name} must be finite but got an integer beyond float64.") from None
+        raise bad_value(op, f"{name} must be finite but got an integer beyond float64.") from None
 
 
 def _mode(value: Any) -> RopeMode:
@@ -128,9 +128,21 @@ def _as_float32(value: float) -> float:
         return float(np.float32(value))
 
 
-def _require_positive(name: str, value: float, when: str = "") -> None:
+def _require_positive(name: str, value: float, when: str = "", *, op: str = "rope") -> None:
     if not (math.isfinite(_as_float32(value)) and _as_float32(value) > 0):
-        raise bad_value("rope", f"{name} must be positive and finite{when} but got {value:g}.")
+        raise bad_value(op, f"{name} must be positive and finite{when} but got {value:g}.")
+
+
+def _pmx_width(op: str, head_dim: Any, rotary_dim: Any) -> int:
+    """How many dimensions of a head rotate."""
+    size, width = _integer("head_dim", head_dim, op), _integer("rotary_dim", rotary_dim, op)
+    if width == 0 and (size <= 0 or size % 2):
+        raise bad_value(op, f"the head size must be even and positive where rotary_dim is 0 but got {size}.")
+    if width < 0 or width % 2 or width > size:
+        raise bad_value(
+            op, f"rotary_dim must be 0 or an even number up to the head size {size} but got {width}."
+        )
+    return width or size
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,6 +234,59 @@ class RopeParams:
             raise bad_value(
                 "rope", f"sections must name time, height or width in mode {name} but got {given}."
             )
+
+    @classmethod
+    def from_pmx(
+        cls,
+        head_dim: int,
+        *,
+        rotary_dim: int = 0,
+        theta: float = 10000.0,
+        max_position_embeddings: int = 2048,
+        scaling_type: str = "",
+        scaling_factor: float = 1.0,
+        end: int = 0,
+    ) -> RopeParams:
+        """The attributes of PMX's RotaryPositionEmbedding (``specs/pmx_rotary_position_embedding.txt``,
+        scaling as PMX's Python operators have it).
+
+        Args:
+            head_dim: D, the head size.
+            rotary_dim: rotated width; 0: all of the head.
+            theta: freq_base.
+            max_position_embeddings: for ``dynamic``: the length beyond which theta grows.
+            scaling_type: ``""``; ``"linear"``: positions are divided by ``scaling_factor``;
+                ``"dynamic"``: with ``n = rotary_dim``, theta is multiplied by
+                ``(f * end / max_position_embeddings - (f - 1)) ** (n / (n - 2))`` where ``end`` is
+                beyond ``max_position_embeddings``.
+            scaling_factor: f; positive and finite.
+            end: for ``dynamic``: the position after the sequence's last one.
+
+        Raises:
+            ValueError, TypeError: an argument breaks its rule.
+
+        >>> RopeParams.from_pmx(128, rotary_dim=64, scaling_type="linear", scaling_factor=4)
+        RopeParams(n_dims=64, mode=normal, freq_scale=0.25)
+        """
+        op = "rotary_position_embedding"
+        width = _pmx_width(op, head_dim, rotary_dim)
+        theta, factor = _number("theta", theta, op), _number("scaling_factor", scaling_factor, op)
+        _require_positive("theta", theta, op=op)
+        _require_positive("scaling_factor", factor, op=op)
+        longest = _integer("max_position_embeddings", max_position_embeddings, op)
+        if longest <= 0:
+            raise bad_value(op, f"max_position_embeddings must be positive but got {longest}.")
+        if scaling_type not in ("", "linear", "dynamic"):
+            raise bad_value(op, f"scaling_type must be '', 'linear' or 'dynamic' but got {scaling_type!r}.")
+        if scaling_type == "linear":
+            return cls(width, RopeMode.NORMAL, freq_base=theta, freq_scale=1.0 / factor)
+        if scaling_type == "dynamic" and width == 2:
+            raise bad_value(op, "scaling_type must not be 'dynamic' where 2 dimensions rotate but got it.")
+        if scaling_type == "dynamic" and end > longest:
+            stretched = theta * (factor * end / longest - (factor - 1.0)) ** (width / (width - 2.0))
+            _require_positive("theta", stretched, " after its scaling", op=op)
+            return cls(width, RopeMode.NORMAL, freq_base=stretched)
+        return cls(width, RopeMode.NORMAL, freq_base=theta)
 
     @property
     def rope_mode(self) -> RopeMode:

@@ -288,8 +288,9 @@ def explain(j: Judgement) -> str:
     text = f"error {j.max_error:.3g}, worst element {j.ratio:.3g} times its bound"
     if j.worst is not None:
         w = j.worst
+        names = "(b, s, n, d)" if len(w.index) == 4 else "(t, n, d)"
         text += (
-            f" at (b, s, n, d) = {w.index}, position {w.position}{f' ({w.axis})' if w.axis else ''},"
+            f" at {names} = {w.index}, position {w.position}{f' ({w.axis})' if w.axis else ''},"
             f" angle {w.angle:.9g}:"
             f" got {w.got:.9g}, expected {w.expected:.9g}"
         )

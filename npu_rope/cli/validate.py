@@ -21,9 +21,9 @@ from npu_rope import backends
 from npu_rope.cli.files import unwritable
 from npu_rope.cli.report import Report, write_report
 from npu_rope.errors import BackendUnavailable
-from npu_rope.testing.cases import SUITES, RopeCase, all_cases
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
-from npu_rope.testing.judge import FAIL, CaseResult, judge
+from npu_rope.testing.judge import FAIL, AnyCase, CaseResult
+from npu_rope.testing.suites import SUITES, all_cases, judge
 
 USAGE_ERROR = 2
 
@@ -37,16 +37,14 @@ class Format(str, Enum):
     JUNIT = "junit"
 
 
-class SuiteName(str, Enum):
-    """Which cases."""
-
-    GGML = "ggml"
-    MODELS = "models"
+# Which cases: a member a suite.
+SuiteName = Enum("SuiteName", {name.upper(): name for name in SUITES}, type=str)  # type: ignore[misc]
+_SUITES = "; ".join(f"{name}: {suite.about}" for name, suite in SUITES.items())
 
 
 def validate(
     suite: Annotated[
-        list[SuiteName] | None, typer.Option(help="ggml's own matrix, real models' parameters; default both.")
+        list[SuiteName] | None, typer.Option(help=f"Which cases; repeatable. {_SUITES}. Default: all.")
     ] = None,
     filter_: Annotated[
         str,
@@ -55,7 +53,7 @@ def validate(
         ),
     ] = "",
     op: Annotated[
-        str, typer.Option("--op", "-o", help="ROPE, ROPE_BACK, ROPE_SET_ROWS, or a whole case string.")
+        str, typer.Option("--op", "-o", help="One operation (named above), or a whole case string.")
     ] = "",
     backend: Annotated[
         list[str] | None,
@@ -94,6 +92,11 @@ def validate(
     float32 angles, where only the rotation may round. 'bits' is the share of
     elements equal to the last bit, 'from exact' how far ggml itself is from
     float64.
+
+    pmx: every back end against PMX's specification in float64.
+
+    Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
+    ROTARY_POSITION_EMBEDDING (suite pmx).
 
     Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced
     back end absent.
@@ -143,7 +146,7 @@ def _usage_error(text: str) -> typer.Exit:
     return typer.Exit(USAGE_ERROR)
 
 
-def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[RopeCase]:
+def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[AnyCase]:
     wanted = tuple(s for s in SUITES if suite is None or s in [x.value for x in suite])
     cases = all_cases(wanted)
     if op:
@@ -161,7 +164,7 @@ def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[
     return cases
 
 
-def _matching(cases: list[RopeCase], text: str) -> list[RopeCase]:
+def _matching(cases: list[AnyCase], text: str) -> list[AnyCase]:
     found = [c for c in cases if text in c.name]
     if found:
         return found
@@ -198,7 +201,7 @@ def _open_ggml(wanted: bool, library: str | None, device: str) -> tuple[GgmlProc
 
 
 def _run(
-    cases: list[RopeCase], names: list[str], process: GgmlProcess | None, console: Console
+    cases: list[AnyCase], names: list[str], process: GgmlProcess | None, console: Console
 ) -> Iterator[CaseResult]:
     with _progress(console, len(cases)) as advance:
         for case in cases:

@@ -88,6 +88,18 @@ def rotation_bound(
     return bound
 
 
+def int8_expectation(
+    value: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The same for a result that is rounded to an integer and saturated to int8.
+
+    A value within ``bound`` of the exact one rounds to an integer within ``bound + 1/2`` of it; saturated,
+    both move to the nearer end of [-128, 127], and no further apart. What passes unrotated (bound 0) is an
+    integer, and the only one within 1/2 of itself.
+    """
+    return np.clip(value, -128, 127), bound + 0.5
+
+
 def float32_angle_error(
     positions: npt.NDArray[Any], params: RopeParams, freq_factors: npt.NDArray[np.float32] | None
 ) -> npt.NDArray[np.float64]:

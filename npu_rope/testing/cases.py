@@ -22,7 +22,6 @@ from npu_rope.params import AXES, RopeMode, RopeParams
 from npu_rope.testing.models import MODELS, ModelRope
 
 Suite = Literal["ggml", "models"]
-SUITES: tuple[Suite, ...] = ("ggml", "models")
 
 # ggml's test draws positions below this.
 GGML_N_CTX = 512
@@ -373,13 +372,3 @@ def _model(
         factors=m.freq_factors,
     )
     return replace(case, name=f"{described},pos<={case.last_position})".replace(" ", ""))
-
-
-def all_cases(suites: tuple[Suite, ...] = SUITES) -> list[RopeCase]:
-    """Every case of the suites, in a fixed order, once each."""
-    makers = {"ggml": ggml_cases, "models": model_cases}
-    seen: dict[tuple[str, str], RopeCase] = {}
-    for suite in suites:
-        for case in makers[suite]():
-            seen.setdefault((case.suite, case.name), case)
-    return list(seen.values())

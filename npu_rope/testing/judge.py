@@ -25,7 +25,7 @@ import ctypes
 import ctypes.util
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,40 @@ from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
 
 Array = npt.NDArray[Any]
 OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
+
+
+class AnyCase(Protocol):
+    """What every suite's cases tell about themselves; the operation under the name a user asks for it by."""
+
+    @property
+    def suite(self) -> str:
+        """Its suite."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Unique within the suite."""
+        ...
+
+    @property
+    def op(self) -> str:
+        """The operation."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """Of the elements."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what is judged."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where the case comes from."""
+        ...
 
 
 @dataclass
@@ -87,7 +121,7 @@ class Judgement:
 class CaseResult:
     """All judgements of one case."""
 
-    case: RopeCase
+    case: AnyCase
     judgements: list[Judgement] = field(default_factory=list)
 
     @property

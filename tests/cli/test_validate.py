@@ -25,6 +25,7 @@ from npu_rope.cli.validate import FAIL
 from npu_rope.testing import judge
 from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
 from npu_rope.testing.judge import CaseResult, Judgement
+from npu_rope.testing.suites import SUITES, all_cases
 
 FEW = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]
 ONE = ["--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32"]
@@ -380,8 +381,10 @@ def test_a_device_that_refuses_everything_is_not_ok():
 
 def test_help_names_every_operator():
     help_ = " ".join(invoke("--help").stdout.replace("│", " ").split())
-    for op in ("ROPE,", "ROPE_BACK,", "ROPE_SET_ROWS,"):
-        assert op in help_
+    for op in {case.op for case in all_cases()}:
+        assert re.search(rf"\b{op}\b", help_)
+    for suite in SUITES:
+        assert f"{suite}: " in help_
 
 
 @pytest.mark.peer

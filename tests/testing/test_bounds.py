@@ -7,6 +7,8 @@ import dataclasses
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from npu_rope import RopeParams, rope
 from npu_rope.reference import rope as reference
@@ -17,6 +19,7 @@ from npu_rope.testing.bounds import (
     SMALLEST_SUBNORMAL,
     UNIT_ROUNDOFF,
     float32_angle_error,
+    int8_expectation,
     rotation_bound,
     within_one_ulp,
     worst_ratio,
@@ -372,3 +375,21 @@ def test_the_bound_of_float32_angles_rejects_a_position_off_by_one_and_a_wrong_f
         np.stack(reference.cos_sin(positions, dataclasses.replace(params, freq_base=10010.0))),
     ):
         assert (np.abs(wrong - exact) / allowed).max() > 10
+
+
+@given(
+    value=st.floats(-400, 400),
+    bound=st.floats(0, 3),
+    share=st.floats(-1, 1),
+)
+def test_int8_expectation_holds_whatever_rounds_from_within_the_bound(value, bound, share):
+    got = np.clip(np.rint(value + share * bound), -128, 127)
+    exact, wider = int8_expectation(np.array([value]), np.array([bound]))
+    assert abs(got - exact[0]) <= wider[0] * (1 + 1e-12)
+
+
+def test_int8_expectation_takes_no_other_integer_where_nothing_is_computed():
+    values = np.arange(-128.0, 128.0)
+    exact, bound = int8_expectation(values, np.zeros_like(values))
+    assert np.array_equal(exact, values)
+    assert bound.max() < 1

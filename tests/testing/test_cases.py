@@ -10,13 +10,13 @@ from npu_rope.params import RopeParams
 from npu_rope.testing.cases import (
     FAR_4M,
     FAR_128K,
-    all_cases,
     ggml_cases,
     make_data,
     model_cases,
     parent_shape,
 )
 from npu_rope.testing.models import MODELS
+from npu_rope.testing.suites import all_cases
 
 
 def test_names_are_unique():

@@ -1,0 +1,293 @@
+"""What rotary_position_embedding makes of a call: its rules, the positions of its tokens, the parts of it
+that turn by the same frequencies, and the rounding of int8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npu_rope.checks import FLOAT_DTYPES, TensorSpec
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
+from npu_rope.optional_torch import torch
+from npu_rope.params import RopeParams
+
+OP = "rotary_position_embedding"
+_INT8 = (-128, 127)
+_INT32 = (-(2**31), 2**31 - 1)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _params(
+    head_dim: int, rotary_dim: int, theta: float, longest: int, kind: str, factor: float, end: int
+) -> RopeParams:
+    return RopeParams.from_pmx(
+        head_dim,
+        rotary_dim=rotary_dim,
+        theta=theta,
+        max_position_embeddings=longest,
+        scaling_type=kind,
+        scaling_factor=factor,
+        end=end,
+    )
+
+
+class Scaling(NamedTuple):
+    """The attributes of the frequencies."""
+
+    head_dim: int
+    rotary_dim: int
+    theta: float
+    max_position_embeddings: int
+    scaling_type: str
+    scaling_factor: float
+
+    def params(self, end: int) -> RopeParams:
+        """What a sequence that ends there turns by; the same object for the same attributes."""
+        try:
+            return _params(*self, end)
+        except TypeError:  # of a wrong type, perhaps one that has no hash
+            return _params.__wrapped__(*self, end)
+
+    def stretched_end(self, end: int) -> int:
+        """The sequence's end where its theta follows it, else 0."""
+        return end if self.scaling_type == "dynamic" and end > self.max_position_embeddings else 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Batches, or packed tokens, that turn by the same frequencies."""
+
+    tokens: slice
+    end: int  # of their sequences, where theta follows it
+
+
+def plan_call(
+    query: Any, key: Any, start_pos: Any, pad_len: Any, seqstarts: Any, attributes: dict[str, Any]
+) -> tuple[list[Part], Any, Scaling]:
+    """A checked call: the parts it falls into, the tokens' positions (``[S]``, ``[B,S]`` or packed ``[T]``,
+    as an array or on the query's device), and what gives a part its frequencies.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    for name, given in (("query", query), ("key", key)):
+        require_tensor_like(OP, name, given)
+    _check_pair(query, key, packed=seqstarts is not None)
+    scaling = Scaling(int(query.shape[-1]), **attributes)
+    scaling.params(0)
+    start_pos, pad_len, seqstarts = (_listed(v) for v in (start_pos, pad_len, seqstarts))
+    if seqstarts is None:
+        return *_static(query, start_pos, pad_len, scaling), scaling
+    if pad_len is not None:
+        raise bad_value(OP, "pad_len must be None where seqstarts is given but got both.")
+    return *_packed(query, start_pos, seqstarts, scaling), scaling
+
+
+def _check_pair(query: Any, key: Any, *, packed: bool) -> None:
+    specs = {"query": spec_of(query), "key": spec_of(key)}
+    form = "[T,N,D] where seqstarts is given" if packed else "[B,S,N,D]"
+    for name, spec in specs.items():
+        if spec.dtype not in (*FLOAT_DTYPES, "int8"):
+            kinds = f"{', '.join(FLOAT_DTYPES)} or int8"
+            raise bad_type(OP, f"{name} must be {kinds} but got {spec.dtype}.")
+        if len(spec.shape) != (3 if packed else 4):
+            raise bad_value(OP, f"{name} must have shape {form} but got {spec.text()}.")
+    if is_tensor(query) != is_tensor(key):
+        kind = "a torch tensor" if is_tensor(query) else "a NumPy array"
+        raise bad_type(OP, f"key must be {kind} like query but got {type(key).__name__}.")
+    if is_tensor(query) and query.device != key.device:
+        raise bad_value(OP, f"key must be on query's device {query.device} but got {key.device}.")
+    q, k = specs["query"], specs["key"]
+    if k.dtype != q.dtype:
+        raise bad_type(OP, f"key must have query's dtype {q.dtype} but got {k.dtype}.")
+    if _but_heads(k) != _but_heads(q):
+        raise bad_value(
+            OP, f"key must have query's shape {q.text()} except for the heads but got {k.text()}."
+        )
+
+
+def _but_heads(spec: TensorSpec) -> tuple[int, ...]:
+    return (*spec.shape[:-2], spec.shape[-1])
+
+
+def _listed(value: Any) -> Any:
+    """A list of integers as an array; one of none, too. What makes no array of numbers stays a list."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    try:
+        array = np.asarray(value) if value else np.zeros(0, np.int64)
+    except ValueError:  # ragged
+        return value
+    return value if array.dtype.kind in "OSU" else array
+
+
+def _check_integers(name: str, value: Any, shape: tuple[int, ...], rule: str) -> None:
+    """An integer tensor or array of that shape. (``()``: of one element, whatever its shape.)"""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        raise bad_type(OP, f"{name} must be {rule} but got {type(value).__name__}.")
+    spec = spec_of(value)
+    if spec.dtype not in ("int32", "int64"):
+        raise bad_type(OP, f"{name} must be int32 or int64 but got {spec.dtype}.")
+    single = not shape and all(n == 1 for n in spec.shape)
+    if not single and spec.shape != shape:
+        raise bad_value(OP, f"{name} must be {rule} but got shape {spec.text()}.")
+
+
+def _check_range(low: int, high: int) -> None:
+    for end in (low, high):
+        if not _INT32[0] <= end <= _INT32[1]:
+            raise bad_value(OP, f"start_pos + s - pad_len must be in the int32 range but got {end}.")
+
+
+def _check_seqstarts(starts: Sequence[int], tokens: int) -> None:
+    if starts[0] != 0:
+        raise bad_value(OP, f"seqstarts must begin with 0 but got {starts[0]}.")
+    for before, after in pairwise(starts):
+        if after < before:
+            raise bad_value(OP, f"seqstarts must not decrease but got {after} after {before}.")
+    if starts[-1] != tokens:
+        raise bad_value(OP, f"seqstarts must end with the {tokens} tokens but got {starts[-1]}.")
+
+
+# ---- positions -------------------------------------------------------------------------------------
+
+
+def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
+    """Runs of sequences of equal ends. stops: where each sequence's batches or tokens stop."""
+    parts: list[Part] = []
+    first = 0
+    for stop, end in zip(stops, ends, strict=True):
+        if stop == first:
+            continue
+        if parts and parts[-1].end == end:
+            parts[-1] = Part(slice(parts[-1].tokens.start, stop), end)
+        else:
+            parts.append(Part(slice(first, stop), end))
+        first = stop
+    return parts or [Part(slice(0, first), 0)]
+
+
+def _seen(value: Any) -> Any:
+    """An integer tensor as an int64 array, where the host sees it without waiting for a device and no
+    trace is made of the call; else None."""
+    if not is_tensor(value):
+        return np.asarray(value).astype(np.int64)
+    if type(value) is not torch.Tensor or value.device.type != "cpu":
+        return None
+    return value.detach().numpy().astype(np.int64)
+
+
+def _fetched(value: Any) -> Any:
+    """The same, waiting for a device."""
+    seen = _seen(value)
+    return value.detach().cpu().numpy().astype(np.int64) if seen is None else seen
+
+
+def _static(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> tuple[list[Part], Any]:
+    batches, tokens = int(query.shape[0]), query.shape[1]
+    if isinstance(start_pos, (int, np.integer)) and not isinstance(start_pos, bool):
+        start_pos = int(start_pos)
+        if not -(2**63) <= start_pos < 2**63:
+            raise bad_value(OP, f"start_pos must be in the int64 range but got {start_pos}.")
+    else:
+        _check_integers("start_pos", start_pos, (), "an integer or an integer tensor of one element")
+    if pad_len is not None:
+        _check_integers("pad_len", pad_len, (batches,), f"[B] = [{batches}] integers")
+    _check_static_range(start_pos, pad_len, batches, tokens)
+    parts = [Part(slice(0, batches), 0)]
+    if scaling.scaling_type == "dynamic":
+        padded = [0] * batches if pad_len is None else _fetched(pad_len).tolist()
+        begin = int(_fetched(start_pos).reshape(()))
+        ends = [scaling.stretched_end(begin + int(tokens) - pad) for pad in padded]
+        parts = _parts(range(1, batches + 1), ends)
+    if not is_tensor(query):
+        positions = np.arange(tokens, dtype=np.int64) + int(_fetched(start_pos).reshape(()))
+        return parts, positions if pad_len is None else positions - _fetched(pad_len).reshape(-1, 1)
+    begin = start_pos if isinstance(start_pos, int) else _as_tensor(start_pos).reshape(())
+    positions = _counted(tokens, start_pos, pad_len) + begin
+    if pad_len is not None:
+        positions = positions - _as_tensor(pad_len).reshape(-1, 1)
+    return parts, positions.to(query.device)
+
+
+def _check_static_range(start_pos: Any, pad_len: Any, batches: int, tokens: Any) -> None:
+    """Of the positions, where the host sees them and there are any."""
+    if not (batches and tokens):
+        return
+    start, pads = _seen(start_pos), _seen(0 if pad_len is None else pad_len)
+    if start is not None and pads is not None:
+        first = start.reshape(()) - pads
+        _check_range(int(first.min()), int(first.max()) + int(tokens) - 1)
+
+
+def _packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -> tuple[list[Part], Any]:
+    tokens = query.shape[0]
+    _check_integers("seqstarts", seqstarts, _at_least_one(seqstarts), "[B+1] integers")
+    batches = int(seqstarts.shape[0]) - 1
+    _check_integers(
+        "start_pos", start_pos, (batches,), f"[B] = [{batches}] integers where seqstarts is given"
+    )
+    dynamic = scaling.scaling_type == "dynamic"
+    starts, begins = [_fetched(v) if dynamic else _seen(v) for v in (seqstarts, start_pos)]
+    parts = [Part(slice(0, int(tokens)), 0)]
+    if starts is not None:
+        _check_seqstarts(starts.tolist(), int(tokens))
+    if starts is not None and begins is not None:
+        lengths = np.diff(starts)
+        if lengths.any():
+            filled = lengths > 0
+            _check_range(int(begins[filled].min()), int((begins + lengths)[filled].max()) - 1)
+        if dynamic:
+            ends = [scaling.stretched_end(int(end)) for end in begins + lengths]
+            parts = _parts(starts[1:].tolist(), ends)
+    if not is_tensor(query):
+        shift = np.repeat(_fetched(start_pos) - starts[:-1], np.diff(starts))
+        return parts, np.arange(tokens, dtype=np.int64) + shift
+    starts, begins = _as_tensor(seqstarts), _as_tensor(start_pos)
+    shift = torch.repeat_interleave(begins - starts[:-1], starts.diff(), output_size=tokens)
+    return parts, (_counted(tokens, seqstarts, start_pos) + shift).to(query.device)
+
+
+def _at_least_one(seqstarts: Any) -> tuple[int, ...]:
+    """The shape that seqstarts has if it has a right one."""
+    shape = tuple(getattr(seqstarts, "shape", ()))
+    return shape if len(shape) == 1 and shape[0] > 0 else (-1,)
+
+
+def _as_tensor(value: Any) -> Any:
+    """Integers as an int64 tensor, on the device where they are."""
+    return value.detach().long() if is_tensor(value) else torch.as_tensor(value, dtype=torch.int64)
+
+
+def _counted(tokens: Any, *beside: Any) -> Any:
+    """0, 1, 2, ... on the device of those of ``beside`` that are tensors."""
+    device = next((t.device for t in beside if is_tensor(t)), None)
+    return torch.arange(tokens, dtype=torch.int64, device=device)
+
+
+# ---- int8, and parts -------------------------------------------------------------------------------
+
+
+def widened(t: Any, backend: str | None) -> Any:
+    """int8 as float32; for the reference as float64, so that its result is rounded once."""
+    wide = "float64" if backend == "reference" else "float32"
+    return t.to(getattr(torch, wide)) if is_tensor(t) else t.astype(wide)
+
+
+def narrowed(t: Any) -> Any:
+    """To int8: rounded half to even, saturated."""
+    if is_tensor(t):
+        return t.round().clamp(*_INT8).to(torch.int8)
+    return np.clip(np.rint(t), *_INT8).astype(np.int8)
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Parts behind each other, as one array or tensor."""
+    return torch.cat(list(parts)) if is_tensor(parts[0]) else np.concatenate(parts)

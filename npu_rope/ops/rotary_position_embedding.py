@@ -1,0 +1,216 @@
+"""rotary_position_embedding: PMX's operator, in both of its forms, on rope's own kernels.
+
+PMX gives a start and paddings where rope takes positions: here they become positions, and the call becomes
+one of rope_qk. It has no kernel and no C entry of its own; torch knows it as a composite operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from npu_rope.executors import rotary_position_embedding as plan
+from npu_rope.executors.tensors import is_tensor, spec_of
+from npu_rope.ops.rope import rope
+from npu_rope.ops.rope_qk import rope_qk
+from npu_rope.optional_torch import torch
+from npu_rope.params import RopeParams, flag
+
+_OP = plan.OP
+
+
+def rotary_position_embedding(
+    query: Any,
+    key: Any,
+    start_pos: Any,
+    pad_len: Any = None,
+    *,
+    rotary_dim: int = 0,
+    theta: float = 10000.0,
+    bypass_key: bool = False,
+    max_position_embeddings: int = 2048,
+    scaling_type: str = "",
+    scaling_factor: float = 1.0,
+    seqstarts: Any = None,
+    backend: str | None = None,
+) -> tuple[Any, Any]:
+    """PMX's RotaryPositionEmbedding (``specs/pmx_rotary_position_embedding.txt``), and the scaling and the
+    packed form of PMX's Python operators.
+
+    Token s of batch b is at position ``m = start_pos + s - pad_len[b]``, which may be negative. Pair
+    ``(x[2i], x[2i+1])`` of a head turns by ``m * theta ** (-2i / rotary_dim)``.
+
+    Args:
+        query: ``[B,S,Nq,D]``; with ``seqstarts`` ``[T,Nq,D]``, the tokens of all sequences one after
+            another. Torch tensor or NumPy array; float32, float16 or int8, and beyond the specification
+            bfloat16 and float64. int8 is widened to float32, rotated, rounded half to even and saturated.
+        key: the same but for its number of heads.
+        start_pos: an integer, or an integer tensor of one element; with ``seqstarts`` ``[B]``. Positions
+            are in the int32 range (in the range of :func:`npu_rope.rope` on a device).
+        pad_len: ``[B]`` integers or None (no padding); not with ``seqstarts``.
+        rotary_dim: how many of the D dimensions rotate, an even number; 0: all.
+        theta: base of the frequencies.
+        bypass_key: return ``key`` itself, the same object on the same memory.
+        max_position_embeddings, scaling_type, scaling_factor: ``""``, ``"linear"`` or ``"dynamic"``, as
+            :meth:`npu_rope.RopeParams.from_pmx` has them. With ``"dynamic"`` theta follows each sequence's
+            end, so sequences of different ends beyond the maximum take a launch each, and the host reads
+            ``start_pos``, ``pad_len`` and ``seqstarts`` (a synchronisation where they are on a device).
+        seqstarts: ``[B+1]`` integers: where each sequence's tokens begin, and T.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
+            by the query's device.
+
+    Returns:
+        The pair (rotated query, rotated key), of query's and key's type, shapes and dtype. Gradients flow
+        through the floating-point types.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+        BackendUnavailable: the backend asked for is not here.
+
+    >>> import numpy as np
+    >>> query, key = np.ones((2, 3, 1, 2), np.float32), np.ones((2, 3, 1, 2), np.float32)
+    >>> query, _ = rotary_position_embedding(query, key, 0, np.array([0, 2]))
+    >>> query[1, :, 0].round(3)  # positions -2, -1, 0
+    array([[ 0.493, -1.325],
+           [ 1.382, -0.301],
+           [ 1.   ,  1.   ]], dtype=float32)
+    """
+    scaling = {
+        "rotary_dim": rotary_dim,
+        "theta": theta,
+        "max_position_embeddings": max_position_embeddings,
+        "scaling_type": scaling_type,
+        "scaling_factor": scaling_factor,
+    }
+    run = _rotary_position_embedding
+    if torch is not None and torch.compiler.is_compiling():
+        if backend is None and scaling_type != "dynamic":
+            return _compiled(query, key, start_pos, pad_len, seqstarts, bypass_key, scaling)
+        # A named backend runs outside torch, and dynamic scaling reads values.
+        torch._dynamo.graph_break("npu_rope reads values for dynamic scaling and named backends")
+        run = _uncompiled
+    return run(query, key, start_pos, pad_len, seqstarts, bypass_key, backend, scaling)
+
+
+def _rotary_position_embedding(
+    query: Any,
+    key: Any,
+    start_pos: Any,
+    pad_len: Any,
+    seqstarts: Any,
+    bypass_key: bool,
+    backend: str | None,
+    attributes: dict[str, Any],
+) -> tuple[Any, Any]:
+    bypass_key = flag(_OP, "bypass_key", bypass_key)
+    packed = seqstarts is not None
+    parts, positions, scaling = plan.plan_call(query, key, start_pos, pad_len, seqstarts, attributes)
+
+    def turn(part: plan.Part) -> tuple[Any, Any]:
+        own = positions[part.tokens] if packed or len(positions.shape) == 2 else positions
+        pair = (query, key) if len(parts) == 1 else (query[part.tokens], key[part.tokens])
+        return _turn(*pair, own, scaling.params(part.end), bypass_key, backend)
+
+    turned = [_in_our_words(turn, part) for part in parts]
+    if len(turned) == 1:
+        return turned[0]
+    return plan.joined([q for q, _ in turned]), key if bypass_key else plan.joined([k for _, k in turned])
+
+
+# ---- turning ---------------------------------------------------------------------------------------
+
+
+def _turn(
+    query: Any, key: Any, positions: Any, params: RopeParams, bypass_key: bool, backend: str | None
+) -> tuple[Any, Any]:
+    narrow = spec_of(query).dtype == "int8"
+    q, k = (plan.widened(t, backend) if narrow else t for t in (query, key))
+    if bypass_key:
+        y = rope(q, positions, params, backend=backend)
+        return plan.narrowed(y) if narrow else y, key
+    y, z = rope_qk(q, k, positions, params, backend=backend)
+    return (plan.narrowed(y), plan.narrowed(z)) if narrow else (y, z)
+
+
+# What rope and rope_qk call what they were given.
+_WORDS = {
+    r"^\[rope(_qk)?\] ": f"[{_OP}] ",
+    r"\b[qx] must\b": "query must",
+    r"\bk must\b": "key must",
+    r"\b[qx]'s\b": "query's",
+    r"\blike [qx]\b": "like query",
+    r"\bpositions must\b": "start_pos + s - pad_len must",
+}
+
+
+def _in_our_words(turn: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part) -> tuple[Any, Any]:
+    """The call; an error of rope's under this operator's name and its arguments'."""
+    try:
+        return turn(part)
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        if not re.match(r"\[rope(_qk)?\] ", text):
+            raise
+        for theirs, ours in _WORDS.items():
+            text = re.sub(theirs, ours, text)
+        raise type(error)(text) from error.__cause__
+
+
+# ---- torch -----------------------------------------------------------------------------------------
+
+_SCHEMA = (
+    f"{_OP}(Tensor query, Tensor key, Tensor start_pos, Tensor? pad_len=None, Tensor? seqstarts=None, *,"
+    " int rotary_dim=0, float theta=10000.0, bool bypass_key=False, int max_position_embeddings=2048,"
+    " str scaling_type='', float scaling_factor=1.0) -> (Tensor, Tensor)"
+)
+
+
+def _composite(
+    query: Any,
+    key: Any,
+    start_pos: Any,
+    pad_len: Any = None,
+    seqstarts: Any = None,
+    *,
+    bypass_key: bool = False,
+    **scaling: Any,
+) -> tuple[Any, Any]:
+    """The operator of that schema, in terms of rope's. Its results are new tensors, always."""
+    scaling = {**_DEFAULTS, **scaling}
+    y, z = _rotary_position_embedding(query, key, start_pos, pad_len, seqstarts, bypass_key, None, scaling)
+    return y, z.clone() if bypass_key else z
+
+
+_DEFAULTS = {
+    "rotary_dim": 0,
+    "theta": 10000.0,
+    "max_position_embeddings": 2048,
+    "scaling_type": "",
+    "scaling_factor": 1.0,
+}
+
+
+def _compiled(
+    query: Any,
+    key: Any,
+    start_pos: Any,
+    pad_len: Any,
+    seqstarts: Any,
+    bypass_key: bool,
+    scaling: dict[str, Any],
+) -> tuple[Any, Any]:
+    if not is_tensor(start_pos):
+        start_pos = torch.full((), start_pos, dtype=torch.int64)
+    operator = torch.ops.npu_rope.rotary_position_embedding.default
+    y, z = operator(query, key, start_pos, pad_len, seqstarts, bypass_key=bypass_key, **scaling)
+    return y, key if bypass_key else z
+
+
+if torch is not None:
+    _library = torch.library.Library("npu_rope", "FRAGMENT")
+    _library.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(_OP, _composite, "CompositeImplicitAutograd")
+    _uncompiled: Any = torch._disable_dynamo(_rotary_position_embedding)
+
+__all__ = ["rotary_position_embedding"]

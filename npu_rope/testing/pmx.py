@@ -1,0 +1,252 @@
+"""Suite ``pmx`` of ``npu-rope validate``: PMX's RotaryPositionEmbedding, case by case, against the loop of
+its specification in float64.
+
+The types are the specification's (float32, float16, int8); the forms are its own and those of PMX's Python
+operators: scaling, and packed sequences. Values come from a generator seeded by the case's name.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+import npu_rope
+from npu_rope.params import RopeParams
+from npu_rope.testing import pmx_spec
+from npu_rope.testing.bounds import (
+    DEVICE_NEAR_CPU,
+    E_ANGLE_DEVICE,
+    E_ANGLE_HOST,
+    int8_expectation,
+    rotation_bound,
+    within_one_ulp,
+    worst_ratio,
+)
+from npu_rope.testing.ggml import GgmlProcess
+from npu_rope.testing.judge import FAIL, OK, CaseResult, Expectation, Judgement, Worst, is_device
+
+Array = npt.NDArray[Any]
+DTYPES = ("float32", "float16", "int8")
+_SHORT = {"float32": "f32", "float16": "f16", "int8": "i8"}
+
+
+@dataclass(frozen=True)
+class PmxCase:
+    """One call of rotary_position_embedding.
+
+    Attributes:
+        name: unique within the suite.
+        query: ``(B, S, Nq, D)``; packed ``(T, Nq, D)``, T the sum of ``seqlens``.
+        key_heads: Nk.
+        start_pos: the start; packed: each sequence's.
+        pad_len: a padding for each batch, or None.
+        seqlens: the packed sequences' lengths, or None.
+        scaling: ``(scaling_type, scaling_factor, max_position_embeddings)``.
+    """
+
+    name: str
+    dtype: str
+    query: tuple[int, ...]
+    key_heads: int
+    start_pos: int | tuple[int, ...] = 0
+    pad_len: tuple[int, ...] | None = None
+    seqlens: tuple[int, ...] | None = None
+    rotary_dim: int = 0
+    theta: float = 10000.0
+    bypass_key: bool = False
+    scaling: tuple[str, float, int] = ("", 1.0, 2048)
+
+    suite: ClassVar[str] = "pmx"
+    op: ClassVar[str] = "ROTARY_POSITION_EMBEDDING"
+    source: ClassVar[str] = (
+        "specs/pmx_rotary_position_embedding.txt; PMX torch_function for scaling and packing"
+    )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of queries and keys beside each other."""
+        return (*self.query[:-2], self.query[-2] + self.key_heads, self.query[-1])
+
+    def sequences(self) -> list[pmx_spec.Sequence]:
+        """Each sequence's first position and length."""
+        if self.seqlens is not None:
+            assert isinstance(self.start_pos, tuple)
+            return [pmx_spec.Sequence(*s) for s in zip(self.start_pos, self.seqlens, strict=True)]
+        assert isinstance(self.start_pos, int)
+        pads = self.pad_len or (0,) * self.query[0]
+        return [pmx_spec.Sequence(self.start_pos - pad, self.query[1]) for pad in pads]
+
+    def call(self, query: Array, key: Array, backend: str) -> tuple[Array, Array]:
+        """On one of our back ends."""
+        starts = None if self.seqlens is None else np.cumsum((0, *self.seqlens))
+        kind, factor, longest = self.scaling
+        y, z = npu_rope.rotary_position_embedding(
+            query,
+            key,
+            self.start_pos,
+            None if self.pad_len is None else np.array(self.pad_len),
+            rotary_dim=self.rotary_dim,
+            theta=self.theta,
+            bypass_key=self.bypass_key,
+            max_position_embeddings=longest,
+            scaling_type=kind,
+            scaling_factor=factor,
+            seqstarts=starts,
+            backend=backend,
+        )
+        return y, z
+
+
+# ---- the cases -------------------------------------------------------------------------------------
+
+_LINEAR, _DYNAMIC = ("linear", 4.0, 2048), ("dynamic", 2.0, 2048)
+# What a case is called, and what it differs in from (1, 16, 32, 128) with 32 key heads at position 0.
+_FORMS: dict[str, dict[str, Any]] = {
+    "prefill": {},
+    "gqa": {"key_heads": 8, "start_pos": 77},
+    "decode": {"query": (4, 1, 32, 128), "start_pos": 131_071},
+    "mqa-d64": {"query": (2, 9, 71, 64), "key_heads": 1, "start_pos": 5},
+    "d80": {"query": (2, 9, 8, 80), "key_heads": 8, "start_pos": 5},
+    "d256": {"query": (1, 9, 16, 256), "key_heads": 1, "theta": 1e6},
+    "d2": {"query": (2, 9, 3, 2), "key_heads": 3},
+    "far": {"query": (1, 16, 4, 128), "key_heads": 4, "start_pos": 4_000_000, "theta": 5e5},
+    "padded": {"query": (4, 16, 8, 128), "key_heads": 2, "start_pos": 3, "pad_len": (0, 3, 7, 15)},
+    "negative": {"query": (2, 16, 8, 128), "key_heads": 8, "pad_len": (2000, 100_000)},
+    "partial": {"query": (2, 16, 8, 128), "rotary_dim": 64, "start_pos": 9},
+    "partial-d80": {"query": (2, 16, 8, 80), "rotary_dim": 20, "pad_len": (1, 0)},
+    "bypass": {"query": (2, 16, 8, 128), "key_heads": 2, "bypass_key": True, "start_pos": 9},
+    "linear": {"query": (2, 16, 8, 128), "scaling": _LINEAR, "start_pos": 3000, "pad_len": (0, 11)},
+    "dynamic-short": {"query": (2, 16, 8, 128), "scaling": _DYNAMIC, "start_pos": 2032},
+    "dynamic-long": {"query": (2, 16, 8, 128), "scaling": _DYNAMIC, "start_pos": 9000},
+    "dynamic-padded": {
+        "query": (4, 16, 8, 128),
+        "scaling": _DYNAMIC,
+        "start_pos": 2040,
+        "pad_len": (0, 0, 20, 3),
+        "rotary_dim": 96,
+    },
+    "packed": {
+        "query": (26, 32, 128),
+        "key_heads": 8,
+        "seqlens": (7, 1, 0, 18),
+        "start_pos": (0, 500, 9, 33),
+    },
+    "packed-decode": {"query": (6, 32, 128), "seqlens": (1,) * 6, "start_pos": (0, 7, 131_071, 5, 5, 2048)},
+    "packed-bypass": {"query": (9, 8, 64), "seqlens": (4, 5), "start_pos": (1, 90), "bypass_key": True},
+    "packed-linear": {"query": (9, 8, 64), "seqlens": (4, 5), "start_pos": (1, 90), "scaling": _LINEAR},
+    "packed-dynamic": {
+        "query": (20, 8, 128),
+        "seqlens": (4, 0, 5, 8, 3),
+        "start_pos": (4000, 1, 4000, 3995, 10),
+        "scaling": _DYNAMIC,
+        "rotary_dim": 64,
+    },
+}
+
+
+def pmx_cases() -> Iterator[PmxCase]:
+    """Every form in every type."""
+    for form, differs in _FORMS.items():
+        query = differs.get("query", (1, 16, 32, 128))
+        for dtype in DTYPES:
+            given = {"key_heads": query[-2], **differs, "query": query}
+            case = PmxCase("", dtype, **given)
+            shape = f"{list(query)},key_heads={case.key_heads}".replace(" ", "")
+            yield replace(case, name=f"{form}(type={_SHORT[dtype]},shape={shape})")
+
+
+def make_data(case: PmxCase) -> tuple[Array, Array]:
+    """Query and key: uniform in [-1, 1), or any int8."""
+    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+
+    def values(heads: int) -> Array:
+        shape = (*case.query[:-2], heads, case.query[-1])
+        if case.dtype == "int8":
+            return rng.integers(-128, 128, shape, np.int8)
+        return rng.uniform(-1, 1, shape).astype(case.dtype)
+
+    return values(case.query[-2]), values(case.key_heads)
+
+
+# ---- judging ---------------------------------------------------------------------------------------
+
+
+def angles_of(case: PmxCase, held: Callable[[float], float] = float) -> Array:
+    """Every token's angles, ``[..., 1, pivot/2]`` beside its heads. held: as in :func:`pmx_spec.angles`."""
+    pivot = case.rotary_dim or case.query[-1]
+    angles = pmx_spec.angles(case.sequences(), pivot, case.theta, case.scaling, held)
+    return angles.reshape((*case.query[:-2], 1, pivot // 2))
+
+
+def expectation(case: PmxCase, query: Array, key: Array, angles: Array, e_angle: float) -> Expectation:
+    """The specification's result for queries and keys beside each other, and how far a result may lie
+    from it."""
+    c, s = np.cos(angles), np.sin(angles)
+    params = RopeParams(2 * angles.shape[-1], "normal")
+    compute = "float32" if case.dtype == "int8" else case.dtype
+    parts = []
+    for x, passes in ((query, False), (key, case.bypass_key)):
+        wide = x.astype(np.float64)
+        value = wide if passes else pmx_spec.rotate(wide, c, s)
+        bound = rotation_bound(wide, c, s, value, params, compute, e_angle)
+        parts.append(Expectation(value, np.zeros_like(value) if passes else bound))
+    value, bound = (np.concatenate([getattr(p, f) for p in parts], -2) for f in ("value", "bound"))
+    return Expectation(*int8_expectation(value, bound)) if case.dtype == "int8" else Expectation(value, bound)
+
+
+def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, angles: Array) -> Judgement:
+    """A result against its expectation."""
+    ratio, at = worst_ratio(got, expected.value, expected.bound)
+    error = np.abs(got.astype(np.float64) - expected.value)
+    worst = None
+    if at:
+        token, pair = at[:-2], at[-1] // 2
+        position = pmx_spec.positions(case.sequences()).reshape(case.query[:-2])[token]
+        own = angles[(*token, 0)]
+        angle = float(own[pair]) if pair < len(own) else 0.0  # what passes does not turn
+        worst = Worst(at, int(position), angle, float(got[at]), float(expected.value[at]))
+    return Judgement(executor, OK if ratio <= 1 else FAIL, float(error.max(initial=0.0)), ratio, worst)
+
+
+def judge_pmx(case: PmxCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
+    """Run and judge one case; ggml has no such operator."""
+    query, key = make_data(case)
+    result = CaseResult(case)
+    for backend in backends:
+        try:
+            result.judgements.append(_judge_backend(case, query, key, backend))
+        except (ValueError, TypeError, AssertionError, RuntimeError) as error:
+            result.judgements.append(Judgement(backend, FAIL, message=str(error)))
+    return result
+
+
+def _execute(case: PmxCase, query: Array, key: Array, backend: str) -> Array:
+    given = query.copy(), key.copy()
+    y, z = case.call(*given, backend)
+    if not (np.array_equal(given[0], query) and np.array_equal(given[1], key)):
+        raise AssertionError("an input was written")
+    if case.bypass_key and z is not given[1]:
+        raise AssertionError("a key that is bypassed must be returned itself but another array was")
+    return np.concatenate([y, z], -2)
+
+
+def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Judgement:
+    device = is_device(backend)
+    got = _execute(case, query, key, backend)
+    angles = angles_of(case)
+    expected = expectation(case, query, key, angles, E_ANGLE_DEVICE if device else E_ANGLE_HOST)
+    judgement = compare(case, backend, got, expected, angles)
+    if device and case.dtype == "float16":
+        near = within_one_ulp(got, _execute(case, query, key, "cpu"), case.dtype)
+        judgement.near_cpu = near
+        if near < DEVICE_NEAR_CPU and judgement.verdict == OK:
+            judgement.verdict = FAIL
+            judgement.message = (
+                f"{DEVICE_NEAR_CPU:.1%} of the elements must be within one ulp of cpu's but {near:.2%} are"
+            )
+    return judgement

@@ -1,0 +1,49 @@
+"""The suites of ``npu-rope validate``: their cases, and who judges one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npu_rope.testing.cases import ggml_cases, model_cases
+from npu_rope.testing.ggml import GgmlProcess
+from npu_rope.testing.judge import AnyCase, CaseResult
+from npu_rope.testing.judge import judge as judge_rope
+from npu_rope.testing.pmx import judge_pmx, pmx_cases
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases of one kind.
+
+    Attributes:
+        about: what they are, for ``--help``.
+        cases: all of them, in a fixed order.
+        judge: runs one on the back ends of these names, and on a real ggml where one is given.
+    """
+
+    about: str
+    cases: Callable[[], Iterator[Any]]
+    judge: Callable[[Any, list[str], GgmlProcess | None], CaseResult]
+
+
+SUITES: Mapping[str, Suite] = {
+    "ggml": Suite("ggml's own matrix of rope", ggml_cases, judge_rope),
+    "models": Suite("rope with real models' parameters", model_cases, judge_rope),
+    "pmx": Suite("PMX's rotary embedding", pmx_cases, judge_pmx),
+}
+
+
+def all_cases(suites: tuple[str, ...] = tuple(SUITES)) -> list[AnyCase]:
+    """Every case of the suites, in a fixed order, once each."""
+    seen: dict[tuple[str, str], AnyCase] = {}
+    for suite in suites:
+        for case in SUITES[suite].cases():
+            seen.setdefault((case.suite, case.name), case)
+    return list(seen.values())
+
+
+def judge(case: AnyCase, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
+    """Run and judge one case of any suite."""
+    return SUITES[case.suite].judge(case, backends, ggml)

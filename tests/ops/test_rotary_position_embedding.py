@@ -1,0 +1,410 @@
+"""rotary_position_embedding on every back end, against the loop of PMX's specification; in torch, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pairwise import pairwise
+from rope_cases import DEVICE_REACH, NUMPY_DTYPES, bytes_of, e_angle_of, layout_strides, to_torch, values_of
+
+import npu_rope
+from npu_rope import RopeParams, rope, rotary_position_embedding
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.judge import has_bfloat16, is_device, soc_of
+from npu_rope.testing.pmx import PmxCase, angles_of, expectation
+
+OPS = torch.ops.npu_rope
+DTYPES = {**NUMPY_DTYPES, "int8": np.int8}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call. ``sizes``: (B, S, Nq, D); packed, B sequences of S, S + 1, ... tokens."""
+
+    dtype: str = "float32"
+    framework: str = "numpy"
+    form: str = "batched"
+    sizes: tuple[int, int, int, int] = (3, 5, 4, 24)
+    keys: int = 2
+    start: int = 3
+    pads: str = "none"
+    rotary_dim: int = 0
+    theta: float = 10000.0
+    bypass_key: bool = False
+    scaling: str = ""
+    layout: str = "contiguous"
+    integers: str = "int64"
+
+    @property
+    def case(self) -> PmxCase:
+        """What the specification's loop needs to know of it."""
+        B, S, N, D = self.sizes
+        pads = {"some": tuple(range(B)), "far": tuple(900 * (b + 1) for b in range(B)), "none": None}
+        kinds = {"": ("", 1.0, 8), "linear": ("linear", 2.5, 8), "dynamic": ("dynamic", 3.0, 6)}
+        packed = self.form == "packed"
+        lengths = tuple(S + b for b in range(B))
+        return PmxCase(
+            str(self),
+            self.dtype,
+            (sum(lengths), N, D) if packed else self.sizes,
+            self.keys,
+            tuple(self.start + 4 * b for b in range(B)) if packed else self.start,
+            None if packed else pads[self.pads],
+            lengths if packed else None,
+            self.rotary_dim,
+            self.theta,
+            self.bypass_key,
+            kinds[self.scaling],
+        )
+
+
+FACTORS = {
+    "dtype": ["float32", "float16", "int8", "bfloat16", "float64"],
+    "framework": ["numpy", "torch"],
+    "form": ["batched", "packed"],
+    "sizes": [(3, 5, 4, 24), (1, 1, 4, 24), (2, 1, 3, 128), (2, 7, 1, 80), (2, 0, 4, 24), (0, 3, 4, 24)],
+    "keys": [2, 1, 4, 0],
+    "start": [3, 0, -7, 2**22 - 32],
+    "pads": ["none", "some", "far"],
+    "rotary_dim": [0, 8, 20],
+    "theta": [10000.0, 5e5, 1.0],
+    "bypass_key": [False, True],
+    "scaling": ["", "linear", "dynamic"],
+    "layout": ["contiguous", "gaps", "non-unit", "bnsd"],
+    "integers": ["int64", "int32", "list"],
+}
+
+
+def possible(call):
+    return not (call.form == "packed" and (call.pads != "none" or call.layout == "bnsd"))
+
+
+def heads_of(call, heads, rng):
+    """Queries or keys of so many heads, in the call's layout."""
+    case = call.case
+    shape = (*case.query[:-2], heads, case.query[-1])
+    dtype = DTYPES[call.dtype]
+    strides = [n * np.dtype(dtype).itemsize for n in layout_strides(call.layout, shape)]
+    memory = np.zeros(2 * sum(n * s for n, s in zip(shape, strides, strict=True)) + 64, np.uint8).view(dtype)
+    view = np.lib.stride_tricks.as_strided(memory, shape, strides)
+    if call.dtype == "int8":
+        view[...] = rng.integers(-128, 128, shape, np.int8)
+    else:
+        view[...] = rng.standard_normal(shape).astype(dtype)
+    return view
+
+
+def integers_of(call, values):
+    if values is None or call.integers == "list":
+        return values
+    return np.array(values, call.integers)
+
+
+def arguments_of(call, seed=0):
+    """The call's positional arguments and its attributes."""
+    rng = np.random.default_rng(seed)
+    case = call.case
+    given = [heads_of(call, n, rng) for n in (call.sizes[2], call.keys)]
+    starts = None if case.seqlens is None else [0, *np.cumsum(case.seqlens).tolist()]
+    start = case.start_pos
+    start = integers_of(call, list(start) if isinstance(start, tuple) else start)
+    pads = integers_of(call, None if case.pad_len is None else list(case.pad_len))
+    starts = integers_of(call, starts)
+    if call.framework == "torch":
+        start, pads, starts = (to_torch(t) if isinstance(t, np.ndarray) else t for t in (start, pads, starts))
+        given = [to_torch(t) for t in given]
+    kind, factor, longest = case.scaling
+    attributes = {
+        "rotary_dim": call.rotary_dim,
+        "theta": call.theta,
+        "bypass_key": call.bypass_key,
+        "max_position_embeddings": longest,
+        "scaling_type": kind,
+        "scaling_factor": factor,
+        "seqstarts": starts,
+    }
+    return (*given, start, pads), attributes
+
+
+def refusal(call, backend):
+    """(class, message) of what a device cannot by nature."""
+    if not is_device(backend):
+        return None
+    soc, bad = soc_of(backend), call.dtype
+    rule = "query must be float32, float16 or bfloat16"
+    if not has_bfloat16(backend):
+        rule = "query must be float32 or float16"
+    if bad == "float64" or (bad == "bfloat16" and not has_bfloat16(backend)):
+        return TypeError, f"[rotary_position_embedding] {rule} on {soc} but got {bad}."
+    return None
+
+
+def held_by(backend):
+    """How it holds an attribute: a CANN operator in float32 (docs/npu.md)."""
+    return (lambda number: float(np.float32(number))) if backend == "npu" else float
+
+
+def run_and_judge(call, backend, seed=0):
+    """Hold both results to their bounds, and the inputs to what they were."""
+    args, attributes = arguments_of(call, seed)
+    before = [bytes_of(t) for t in args[:2]]
+    wrong = refusal(call, backend)
+    if wrong:
+        with pytest.raises(wrong[0]) as caught:
+            rotary_position_embedding(*args, **attributes, backend=backend)
+        assert str(caught.value) == wrong[1]
+        return
+    got = rotary_position_embedding(*args, **attributes, backend=backend)
+    assert isinstance(got, tuple)
+    assert [bytes_of(t) for t in args[:2]] == before
+    for y, x in zip(got, args[:2], strict=True):
+        assert (type(y), y.dtype, tuple(y.shape)) == (type(x), x.dtype, tuple(x.shape))
+    assert (got[1] is args[1]) == call.bypass_key
+    wide = [np.asarray(values_of(x)).astype(DTYPES[call.dtype]) for x in args[:2]]
+    angles = angles_of(call.case, held_by(backend))
+    expected = expectation(call.case, *wide, angles, e_angle_of(backend))
+    result = np.concatenate([values_of(y) for y in got], -2)
+    ratio, at = worst_ratio(result, expected.value, expected.bound)
+    assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"
+
+
+def calls(listed):
+    return pytest.mark.parametrize("call", [c for c in listed if possible(c)], ids=str)
+
+
+BASES = [
+    Call(),
+    Call("float16", "torch", "packed"),
+    Call("int8", "numpy", "batched", pads="some"),
+    Call("int8", "torch", "packed"),
+]
+ONE_FACTOR = [
+    replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
+]
+
+
+@calls(dict.fromkeys(ONE_FACTOR))
+def test_one_factor_changed_meets_the_specification(call, backend):
+    run_and_judge(call, backend)
+
+
+@calls([Call(**row) for row in pairwise(FACTORS)])
+def test_every_pair_of_factors_meets_the_specification(call, backend):
+    run_and_judge(call, backend)
+
+
+@settings(max_examples=60)
+@given(
+    call=st.builds(
+        Call,
+        **{name: st.sampled_from(values) for name, values in FACTORS.items()},
+    )
+    .flatmap(
+        lambda call: st.tuples(
+            st.just(call), st.integers(0, 4), st.integers(0, 9), st.integers(1, 20), st.integers(-40, 9000)
+        )
+    )
+    .map(lambda t: replace(t[0], sizes=(t[1], t[2], t[0].sizes[2], 20 + 2 * t[3]), start=t[4]))
+    .filter(possible),
+    seed=st.integers(0, 2**16),
+)
+def test_any_call_meets_the_specification(call, seed, backend):
+    run_and_judge(call, backend, seed)
+
+
+# ---- what the specification's loop cannot say --------------------------------------------------------
+
+
+def test_it_is_rope_of_those_positions_bit_for_bit(backend):
+    rng = np.random.default_rng(1)
+    query, key = (rng.standard_normal((2, 6, n, 64)).astype(np.float32) for n in (8, 2))
+    got = rotary_position_embedding(query, key, 11, np.array([0, 4]), rotary_dim=48, backend=backend)
+    positions = np.array([[11], [7]]) + np.arange(6)
+    for y, x in zip(got, (query, key), strict=True):
+        assert np.array_equal(y, rope(x, positions, RopeParams(48, "normal"), backend=backend))
+
+
+def test_int8_is_rounded_half_to_even_and_saturated(backend):
+    """At position 0 nothing turns; a quarter turn exchanges the halves of a pair; the sum of two hits 127."""
+    query = np.array([-128, -128, 127, 127, 100, -100], np.int8).reshape(1, 1, 3, 2)
+    still, _ = rotary_position_embedding(query, query, 0, backend=backend)
+    assert np.array_equal(still, query)
+    turned, _ = rotary_position_embedding(query, query, 1, backend=backend)
+    c, s = np.cos(1.0), np.sin(1.0)
+    a, b = query[..., 0].astype(float), query[..., 1].astype(float)
+    exact = np.stack([a * c - b * s, a * s + b * c], -1)
+    assert np.abs(exact).max() > 128
+    assert np.array_equal(turned, np.clip(np.rint(exact), -128, 127).astype(np.int8))
+
+
+def test_halves_round_to_even():
+    from npu_rope.executors.rotary_position_embedding import narrowed
+
+    values = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 127.5, 200.0, -128.5, -300.0, 126.5], np.float32)
+    right = [0, 2, 2, 0, -2, 127, 127, -128, -128, 126]
+    assert narrowed(values).tolist() == right
+    assert narrowed(torch.from_numpy(values)).tolist() == right
+
+
+def test_a_packed_sequence_is_what_it_is_alone(backend):
+    rng = np.random.default_rng(2)
+    query, key = (rng.standard_normal((12, n, 32)).astype(np.float32) for n in (4, 1))
+    starts, begins = [0, 5, 5, 6, 12], [0, 3, 70, 9]
+    how = {"scaling_type": "dynamic", "max_position_embeddings": 8, "backend": backend}
+    packed = rotary_position_embedding(query, key, begins, seqstarts=starts, **how)
+    for i, begin in enumerate(begins):
+        own = slice(starts[i], starts[i + 1])
+        alone = rotary_position_embedding(query[None, own], key[None, own], begin, **how)
+        for y, z in zip(packed, alone, strict=True):
+            assert np.array_equal(y[own], z[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_bypassed_key_is_the_key_itself(dtype, backend):
+    query, key = (np.ones((1, 3, n, 8), dtype) for n in (2, 1))
+    assert rotary_position_embedding(query, key, 5, bypass_key=True, backend=backend)[1] is key
+    split = rotary_position_embedding(
+        np.ones((6, 2, 8), dtype),
+        packed := np.ones((6, 1, 8), dtype),
+        [0, 90],
+        seqstarts=[0, 3, 6],
+        scaling_type="dynamic",
+        max_position_embeddings=4,
+        bypass_key=True,
+        backend=backend,
+    )
+    assert split[1] is packed
+
+
+def test_positions_beyond_a_device_are_refused_in_this_operators_words(backend):
+    query = np.ones((1, 2, 1, 8), np.float32)
+
+    def run():
+        return rotary_position_embedding(query, query, DEVICE_REACH - 1, backend=backend)[0]
+
+    if is_device(backend):
+        rule = (
+            r"start_pos \+ s - pad_len must be between -4194303 and 4194303 on the device but got 4194304\."
+        )
+        with pytest.raises(ValueError, match=rf"^\[rotary_position_embedding\] {rule}$"):
+            run()
+    else:
+        positions = np.arange(DEVICE_REACH - 1, DEVICE_REACH + 1)
+        assert np.array_equal(run(), rope(query, positions, RopeParams(8, "normal"), backend=backend))
+
+
+# ---- torch -------------------------------------------------------------------------------------------
+
+
+def tensors(dtype=torch.float32, shape=(2, 5, 4, 24), keys=2, grad=False):
+    generator = torch.Generator().manual_seed(0)
+    shapes = shape, (*shape[:-2], keys, shape[-1])
+    made = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+    return [t.requires_grad_(grad) for t in made]
+
+
+SAMPLES = [
+    ({}, {}),
+    ({"dtype": torch.int8}, {"pad_len": torch.tensor([0, 3]), "rotary_dim": 8}),
+    ({"dtype": torch.bfloat16}, {"pad_len": torch.tensor([0, 3]), "bypass_key": True}),
+    ({}, {"scaling_type": "linear", "scaling_factor": 4.0}),
+    ({"shape": (7, 4, 24)}, {"seqstarts": torch.tensor([0, 3, 7]), "start_pos": torch.tensor([2, 9])}),
+]
+samples = pytest.mark.parametrize(
+    ("made", "how"), SAMPLES, ids=["plain", "int8", "bypass", "linear", "packed"]
+)
+
+
+@samples
+def test_opcheck(made, how):
+    how = dict(how)
+    start, pads = how.pop("start_pos", torch.tensor(3)), how.pop("pad_len", None)
+    starts = how.pop("seqstarts", None)
+    for grad in (False, True):
+        if grad and made.get("dtype") is torch.int8:
+            continue  # integers have no gradient
+        query, key = tensors(**made, grad=grad)
+        torch.library.opcheck(OPS.rotary_position_embedding.default, (query, key, start, pads, starts), how)
+
+
+@samples
+def test_compiled_whole_it_gives_the_same(made, how):
+    how = {"start_pos": 3, **how}
+    query, key = tensors(**made)
+
+    def model(query, key):
+        y, z = rotary_position_embedding(query, key, **how)
+        return y, z + 0
+
+    eager, compiled = model(query, key), torch.compile(model, fullgraph=True, backend="aot_eager")(query, key)
+    for y, z in zip(eager, compiled, strict=True):
+        assert torch.equal(y, z)
+
+
+def test_compiled_a_bypassed_key_is_still_the_key():
+    query, key = tensors()
+    run = torch.compile(
+        lambda q, k: rotary_position_embedding(q, k, 3, bypass_key=True), fullgraph=True, backend="aot_eager"
+    )
+    assert run(query, key)[1] is key
+
+
+def test_compiled_dynamic_scaling_falls_back_to_the_eager_call():
+    query, key = tensors()
+
+    def model(query, key):
+        return rotary_position_embedding(
+            query, key, 3, scaling_type="dynamic", max_position_embeddings=4, scaling_factor=2.0
+        )
+
+    for y, z in zip(model(query, key), torch.compile(model, backend="eager")(query, key), strict=True):
+        assert torch.equal(y, z)
+
+
+def test_one_compilation_serves_every_start():
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    run = torch.compile(
+        lambda q, k, start: rotary_position_embedding(q, k, start)[0], fullgraph=True, backend=counter
+    )
+    query, key = tensors()
+    for start in (0, 5, 900):
+        assert torch.equal(
+            run(query, key, torch.tensor(start)), rotary_position_embedding(query, key, start)[0]
+        )
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("bypass", [False, True])
+def test_gradients_turn_back(packed, bypass):
+    if packed:
+        query, key = tensors(torch.float64, (7, 3, 8), grad=True)
+        how = {"start_pos": [2, 9], "seqstarts": [0, 3, 7]}
+    else:
+        query, key = tensors(torch.float64, (2, 3, 3, 8), grad=True)
+        how = {"start_pos": 2, "pad_len": [0, 4]}
+    for scaling in ("", "dynamic"):
+        more = {"rotary_dim": 6, "scaling_type": scaling, "max_position_embeddings": 4, "scaling_factor": 3.0}
+
+        def run(q, k, more=more):
+            return rotary_position_embedding(q, k, **how, **more, bypass_key=bypass)
+
+        assert torch.autograd.gradcheck(run, (query, key))
+
+
+def test_meta_tensors_give_shapes():
+    query, key = (t.to("meta") for t in tensors())
+    for how in ({}, {"pad_len": torch.tensor([0, 1])}, {"bypass_key": True}):
+        y, z = rotary_position_embedding(query, key, 3, **how)
+        assert (y.device.type, y.shape, z.shape) == ("meta", query.shape, key.shape)
+
+
+def test_it_is_exported_and_documented():
+    assert "rotary_position_embedding" in npu_rope.__all__

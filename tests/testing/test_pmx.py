@@ -1,0 +1,135 @@
+"""Suite pmx: its cases, and that its judge tells right from wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from npu_rope import RopeParams
+from npu_rope.testing import pmx
+from npu_rope.testing.judge import FAIL, OK
+from npu_rope.testing.pmx import PmxCase, judge_pmx, pmx_cases
+
+CASES = {case.name: case for case in pmx_cases()}
+
+
+def case_of(form, dtype="float32"):
+    return next(c for c in CASES.values() if c.name.startswith(f"{form}(") and c.dtype == dtype)
+
+
+def verdicts(case, backend="cpu"):
+    return [(j.verdict, j.message) for j in judge_pmx(case, [backend]).judgements]
+
+
+def test_names_are_unique_and_every_form_comes_in_every_type():
+    cases = list(pmx_cases())
+    assert len(CASES) == len(cases) == 66
+    forms = {case.name.partition("(")[0] for case in cases}
+    assert {(c.name.partition("(")[0], c.dtype) for c in cases} == {(f, d) for f in forms for d in pmx.DTYPES}
+
+
+def test_forms_reach_what_the_operator_has():
+    cases = list(CASES.values())
+    assert {c.scaling[0] for c in cases} == {"", "linear", "dynamic"}
+    assert {c.bypass_key for c in cases} == {True, False}
+    assert any(s.first < 0 for c in cases for s in c.sequences())
+    assert any(c.seqlens and 0 in c.seqlens for c in cases)
+    assert any(c.key_heads not in (1, c.query[-2]) for c in cases)
+    stretched = [c for c in cases if c.scaling[0] == "dynamic"]
+    ends = [{s.first + s.length > c.scaling[2] for s in c.sequences()} for c in stretched]
+    assert all(kind in ends for kind in ({True}, {False}, {True, False}))
+
+
+@pytest.mark.parametrize("form", ["gqa", "padded", "partial", "bypass", "linear", "dynamic-padded", "packed"])
+def test_right_results_pass(form, backend):
+    assert verdicts(case_of(form), backend) == [(OK, "")]
+
+
+WRONG = {
+    "theta": ("gqa", {"theta": 10010.0}),
+    "a width": ("partial", {"rotary_dim": 66}),
+    "no padding": ("padded", {"pad_len": None}),
+    "a start": ("packed", {"start_pos": (0, 500, 9, 34)}),
+    "where sequences begin": ("packed", {"seqlens": (7, 2, 0, 17)}),
+    "a key that turns": ("bypass", {"bypass_key": False}),
+    "no scaling": ("linear", {"scaling": ("", 1.0, 2048)}),
+    "a factor": ("dynamic-long", {"scaling": ("dynamic", 2.01, 2048)}),
+    "a maximum": ("dynamic-padded", {"scaling": ("dynamic", 2.0, 2049)}),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("dtype", pmx.DTYPES)
+def test_wrong_results_fail(what, dtype, monkeypatch):
+    form, change = WRONG[what]
+    case, real = case_of(form, dtype), PmxCase.call
+    if what == "a maximum" and dtype != "float32":
+        change = {"scaling": ("dynamic", 2.0, 2400)}  # one less is within rounding there
+    monkeypatch.setattr(PmxCase, "call", lambda self, *args: real(replace(self, **change), *args))
+    [(verdict, message)] = verdicts(case)
+    assert verdict == FAIL
+    assert "bypassed" in message or not message
+
+
+def test_a_written_input_fails(monkeypatch):
+    def call(self, query, key, backend):
+        query[...] = 0
+        return query, key
+
+    monkeypatch.setattr(PmxCase, "call", call)
+    assert verdicts(case_of("gqa")) == [(FAIL, "an input was written")]
+
+
+def test_a_copied_bypassed_key_fails(monkeypatch):
+    real = PmxCase.call
+
+    def call(self, query, key, backend):
+        y, z = real(self, query, key, backend)
+        return y, z.copy()
+
+    monkeypatch.setattr(PmxCase, "call", call)
+    [(verdict, message)] = verdicts(case_of("bypass"))
+    assert (verdict, message) == (
+        FAIL,
+        "a key that is bypassed must be returned itself but another array was",
+    )
+
+
+def test_the_worst_element_is_named(monkeypatch):
+    real = PmxCase.call
+
+    def call(self, query, key, backend):
+        y, z = real(self, query, key, backend)
+        y[3, 7, 2, 5] += 1
+        return y, z
+
+    monkeypatch.setattr(PmxCase, "call", call)
+    worst = judge_pmx(case_of("padded"), ["cpu"]).judgements[0].worst
+    assert worst.index == (3, 7, 2, 5)
+    assert worst.position == 3 + 7 - 15
+    assert worst.angle == pytest.approx(worst.position * 10000.0 ** (-4 / 128))
+    assert worst.got == pytest.approx(worst.expected + 1)
+
+
+# ---- RopeParams.from_pmx -------------------------------------------------------------------------------
+
+
+def test_from_pmx_without_scaling():
+    assert RopeParams.from_pmx(128) == RopeParams(128, "normal")
+    assert RopeParams.from_pmx(128, rotary_dim=64, theta=5e5) == RopeParams(64, "normal", freq_base=5e5)
+    assert RopeParams.from_pmx(128, rotary_dim=np.int64(64)).n_dims == 64
+
+
+def test_from_pmx_linear_divides_positions():
+    p = RopeParams.from_pmx(64, scaling_type="linear", scaling_factor=4)
+    assert np.allclose(p.frequencies(), RopeParams(64).frequencies() / 4, rtol=1e-15)
+
+
+def test_from_pmx_dynamic_stretches_theta_beyond_the_maximum():
+    how = {"scaling_type": "dynamic", "scaling_factor": 2.0, "max_position_embeddings": 2048}
+    for end in (0, 1, 2048):
+        assert RopeParams.from_pmx(64, end=end, **how) == RopeParams(64, "normal")
+    stretched = RopeParams.from_pmx(64, end=4096, **how).freq_base
+    assert stretched == pytest.approx(10000 * 3 ** (64 / 62), rel=1e-14)
