@@ -161,6 +161,49 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, co
                                                     const npu_rope_params *params, int32_t forward,
                                                     npu_rope_angle angle, const npu_rope_tensor *cache);
 
+/* Rotate x by tables of cos and sin.
+ *
+ *   x            [B,S,N,D] or [S,N,D]; float32, float16, bfloat16 or float64; any strides in B, S and
+ *                N, unit stride in D
+ *   cos, sin     [S,W], [1 or B,S,W] or [1 or B,S,1,W]; where x has no batch [S,W] or [S,1,W]; x's
+ *                dtype or float32, both alike, unit stride in W. W = rotary_dim/2: an entry a pair;
+ *                W = rotary_dim: an entry a lane
+ *   interleaved  zero: pairs (x[i], x[i + rotary_dim/2]); non-zero: pairs (x[2i], x[2i+1])
+ *   rotary_dim   rotated width: even, at most D; 0: D
+ *   offset       where the rotated window begins in a head: even
+ *   forward      non-zero: by the tables; zero: the transposed rotation, the gradient for x
+ *   out          as npu_rope_rope's; shares no memory with cos and sin
+ *
+ * A pair (x1, x2) becomes (x1*c1 - x2*s1, x2*c2 + x1*s2), c1 and s1 being its first lane's entries
+ * and c2 and s2 its second lane's; the rest of the head is copied. */
+NPU_ROPE_API npu_rope_status npu_rope_rotary_mul(const npu_rope_tensor *x, const npu_rope_tensor *cos,
+                                                 const npu_rope_tensor *sin, int32_t interleaved, int64_t rotary_dim,
+                                                 int64_t offset, int32_t forward, const npu_rope_tensor *out);
+
+/* rotary_mul on queries and keys at once: q [B,S,Nq,D] or [S,Nq,D], k the same but for its number of
+ * heads. q_out and k_out as out above; neither may touch the other's tensors. */
+NPU_ROPE_API npu_rope_status npu_rope_rotary_mul_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
+                                                    const npu_rope_tensor *cos, const npu_rope_tensor *sin,
+                                                    int32_t interleaved, int64_t rotary_dim, int64_t offset,
+                                                    int32_t forward, const npu_rope_tensor *q_out,
+                                                    const npu_rope_tensor *k_out);
+
+/* ONNX's RotaryEmbedding (opset 23).
+ *
+ *   X             [B,N,S,D], or [B,S,hidden] with num_heads; types and strides as rotary_mul's x
+ *   cos_cache,    with position_ids [rows,W], without [B,S,W]; W >= rotary_embedding_dim/2, of which
+ *   sin_cache     the first so many are read; X's dtype or float32, both alike
+ *   position_ids  NULL, or [B,S] int64 or int32: rows of the caches
+ *   interleaved, rotary_embedding_dim  as rotary_mul's; the window begins with the head
+ *   num_heads     of [B,S,hidden]; else not looked at
+ *   forward       as rotary_mul's
+ *   Y             as rotary_mul's out */
+NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X, const npu_rope_tensor *cos_cache,
+                                                       const npu_rope_tensor *sin_cache,
+                                                       const npu_rope_tensor *position_ids, int32_t interleaved,
+                                                       int64_t num_heads, int64_t rotary_embedding_dim,
+                                                       int32_t forward, const npu_rope_tensor *Y);
+
 #ifdef __cplusplus
 }
 #endif

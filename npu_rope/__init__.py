@@ -5,6 +5,14 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.rope import rope, rope_
 from npu_rope.ops.rope_qk import rope_qk, rope_qk_
 from npu_rope.ops.rope_set_rows import rope_set_rows
+from npu_rope.ops.rotary_embedding import rotary_embedding
+from npu_rope.ops.rotary_mul import (
+    rotary_mul,
+    rotary_mul_,
+    rotary_mul_backward,
+    rotary_mul_qk,
+    rotary_mul_qk_,
+)
 from npu_rope.ops.rotary_position_embedding import rotary_position_embedding
 from npu_rope.params import RopeMode, RopeParams
 
@@ -18,6 +26,12 @@ __all__ = [
     "rope_qk",
     "rope_qk_",
     "rope_set_rows",
+    "rotary_embedding",
+    "rotary_mul",
+    "rotary_mul_",
+    "rotary_mul_backward",
+    "rotary_mul_qk",
+    "rotary_mul_qk_",
     "rotary_position_embedding",
 ]
 

@@ -8,7 +8,7 @@ tensors and fake tensors are judged alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -43,9 +43,44 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass(slots=True)
-class RopeTensors(Generic[T]):
+class CallTensors(Generic[T]):
     """One call's tensors, as its caller gave them, and the names its messages give them.
+
+    Attributes:
+        op: the operator's name.
+        xs: what turns, by name.
+        outs: what is written, by name, one for each of xs; empty where it is still to be made.
+        in_place: the names of those of xs that are their own out.
+    """
+
+    __slots__ = ()
+    op: str
+    xs: Mapping[str, T]
+    outs: Mapping[str, T]
+    in_place: tuple[str, ...]
+
+    @property
+    def scatters(self) -> bool:
+        """What is written is rows of a cache."""
+        return "cache" in self.outs
+
+    @property
+    def first(self) -> tuple[str, T]:
+        """What the others are compared with: x or q."""
+        return next(iter(self.xs.items()))
+
+    def beside(self) -> dict[str, T]:
+        """What is read besides xs, by name, as far as it is given."""
+        raise NotImplementedError
+
+    def with_beside(self, **named: T) -> Any:
+        """The same call with others read besides xs."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class RopeTensors(CallTensors[T]):
+    """A call of rope, rope_qk or rope_set_rows.
 
     Attributes:
         op: the operator's name.
@@ -64,16 +99,6 @@ class RopeTensors(Generic[T]):
     rows: T | None = None
     in_place: tuple[str, ...] = ()
 
-    @property
-    def scatters(self) -> bool:
-        """What is written is rows of a cache."""
-        return "cache" in self.outs
-
-    @property
-    def first(self) -> tuple[str, T]:
-        """What the others are compared with: x or q."""
-        return next(iter(self.xs.items()))
-
     def beside(self) -> dict[str, T]:
         """What is read besides xs, by name; the factors only where they are given."""
         named: dict[str, Any] = {"positions": self.positions}
@@ -83,11 +108,10 @@ class RopeTensors(Generic[T]):
             named["freq_factors"] = self.freq_factors
         return named
 
-    def with_beside(
-        self, positions: T, rows: T | None = None, freq_factors: T | None = None
-    ) -> RopeTensors[T]:
+    def with_beside(self, **named: T) -> RopeTensors[T]:
         """The same call with others read besides xs."""
-        return RopeTensors(self.op, self.xs, positions, freq_factors, self.outs, rows, self.in_place)
+        rows, factors = named.get("rows"), named.get("freq_factors")
+        return replace(self, positions=named["positions"], rows=rows, freq_factors=factors)
 
     def map(self, see: Callable[[T], U]) -> RopeTensors[U]:
         """The same call with each tensor as ``see`` sees it."""
@@ -142,7 +166,7 @@ def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: Angle) -> 
         check_out(out, x, op=t.op, name=name, x_name=x_name)
 
 
-def check_memory(t: RopeTensors[StridedView]) -> None:
+def check_memory(t: CallTensors[StridedView]) -> None:
     """What is written must be aligned, must not overlap itself, and is its own input or apart from
     every input and every other output."""
     for side, (name, out) in enumerate(t.outs.items()):
@@ -160,7 +184,7 @@ def check_memory(t: RopeTensors[StridedView]) -> None:
         _check_apart(t, name, own, {**others, **t.beside()})
 
 
-def _check_apart(t: RopeTensors[StridedView], name: str, own: str, others: Mapping[str, StridedView]) -> None:
+def _check_apart(t: CallTensors[StridedView], name: str, own: str, others: Mapping[str, StridedView]) -> None:
     itself = "" if t.scatters else f"be {own} itself or "
     for other, view in others.items():
         if may_share_memory(t.outs[name], view):
@@ -189,13 +213,14 @@ def check_x(
     if len(x.shape) not in (3, 4):
         raise bad_value(op, f"{name} must have shape [B,S,N,D] or [S,N,D] but got {x.text()}.")
     if like is not None:
-        _check_like(x, name, *like, op)
+        check_like(x, name, *like, op)
     _check_window(x.shape[-1], params, op)
     if unit_stride:
         check_unit_stride(name, x, op=op)
 
 
-def _check_like(x: TensorSpec, name: str, other_name: str, other: TensorSpec, op: str) -> None:
+def check_like(x: TensorSpec, name: str, other_name: str, other: TensorSpec, op: str) -> None:
+    """Another's dtype, and its shape but for the number of heads."""
     if x.dtype != other.dtype:
         raise bad_type(op, f"{name} must have {other_name}'s dtype {other.dtype} but got {x.dtype}.")
     if (x.shape[:-2], x.shape[-1]) != (other.shape[:-2], other.shape[-1]):
@@ -303,11 +328,16 @@ def check_out(
     out: TensorSpec, x: TensorSpec, *, op: str = "rope", name: str = "out", x_name: str = "x"
 ) -> None:
     """out: x's dtype and shape, unit last stride. (What needs addresses: :func:`check_memory`.)"""
+    check_same(out, x, op=op, name=name, x_name=x_name)
+    check_unit_stride(name, out, op=op)
+
+
+def check_same(out: TensorSpec, x: TensorSpec, *, op: str, name: str, x_name: str) -> None:
+    """x's dtype and shape."""
     if out.dtype != x.dtype:
         raise bad_type(op, f"{name} must have {x_name}'s dtype {x.dtype} but got {out.dtype}.")
     if out.shape != x.shape:
         raise bad_value(op, f"{name} must have {x_name}'s shape {x.text()} but got {out.text()}.")
-    check_unit_stride(name, out, op=op)
 
 
 def check_aligned(name: str, t: StridedView, *, op: str = "rope") -> None:

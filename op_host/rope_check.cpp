@@ -2,28 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 
-#include "op_host/dtype.h"
 #include "op_host/rope_frequency.h"
-#include "op_host/strided.h"
+#include "op_host/tensor_rules.h"
 
 namespace npu_rope {
 namespace {
 
 constexpr const char* kParamsOp = "rope";  // parameters are checked before it is known who takes them
-
-bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
-bool is_index(int32_t d) { return d == NPU_ROPE_INT32 || d == NPU_ROPE_INT64; }
-
-// %g spells a negative NaN "-nan"; Python does not.
-struct Number {
-    char text[32];
-    explicit Number(double v) {
-        if (std::isnan(v)) v = std::nan("");
-        std::snprintf(text, sizeof text, "%g", v);
-    }
-};
 
 // Attributes are float32 to ggml, to CANN and to the tables: what float32 holds as zero or as
 // infinity is zero or infinite.
@@ -66,75 +52,11 @@ Check check_yarn(const npu_rope_params& p) {
     return check_positive("beta_slow", p.beta_slow, when);
 }
 
-// 0 where the stride names nothing: there it may hold any number.
-int64_t stride_that_matters(const npu_rope_tensor& t, int k) {
-    for (int d = 0; d < t.ndim; ++d)
-        if (t.shape[d] == 0) return 0;
-    return t.shape[k] > 1 ? t.stride[k] : 0;
-}
-
-// Shapes of more dimensions than a struct holds have no numbers to print.
-std::string got_shape(const npu_rope_tensor& t) {
-    if (t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM) return shape_text(t.shape, t.ndim);
-    return std::to_string(t.ndim) + " dimensions";
-}
-
-StridedView view_of(const npu_rope_tensor& t) {
-    StridedView v;
-    v.base = reinterpret_cast<uintptr_t>(t.data);
-    v.item_bytes = kDtypes[t.dtype].bytes;
-    v.ndim = t.ndim;
-    for (int k = 0; k < t.ndim; ++k) {
-        v.size[k] = t.shape[k];
-        v.stride_bytes[k] = stride_that_matters(t, k) * v.item_bytes;
-    }
-    return v;
-}
-
-bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
-    if (a.ndim != b.ndim) return false;
-    for (int k = 0; k < a.ndim; ++k)
-        if (a.shape[k] != b.shape[k]) return false;
-    return true;
-}
-
-// Neither the size nor the reach of the view may leave int64.
-bool fits(const npu_rope_tensor& t) {
-    int64_t bytes = checked_product(t.shape, t.ndim), reach = 0, span;
-    if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
-    for (int k = 0; k < t.ndim; ++k) {
-        int64_t stride = stride_that_matters(t, k);
-        if (stride == INT64_MIN) return false;
-        if (stride == 0) continue;
-        if (__builtin_mul_overflow(t.shape[k] - 1, stride < 0 ? -stride : stride, &span)) return false;
-        if (__builtin_add_overflow(reach, span, &reach)) return false;
-    }
-    return !__builtin_mul_overflow(reach, kDtypes[t.dtype].bytes, &reach);
-}
-
-// Sizes but the heads', which lie before the last.
-bool same_but_heads(const npu_rope_tensor& a, const npu_rope_tensor& b) {
-    if (a.ndim != b.ndim) return false;
-    for (int k = 0; k < a.ndim; ++k)
-        if (k != a.ndim - 2 && a.shape[k] != b.shape[k]) return false;
-    return true;
-}
-
-bool has_shape(const npu_rope_tensor& t, std::initializer_list<int64_t> shape) {
-    return t.ndim == static_cast<int32_t>(shape.size()) && std::equal(shape.begin(), shape.end(), t.shape);
-}
-
-void fill_strides(const npu_rope_tensor& t, int64_t* stride) {
-    bool batched = t.ndim == 4;
-    stride[0] = batched ? stride_that_matters(t, 0) : 0;
-    stride[1] = stride_that_matters(t, batched + 0);
-    stride[2] = stride_that_matters(t, batched + 1);
-}
-
 // The rules of one call's tensors. Every message begins with the operator's name.
-class Rules {
+class Rules : TensorRules {
 public:
-    Rules(const RopeTensors& t, const npu_rope_params& p, RopeShape* s) : op_(t.op), t_(t), p_(p), s_(*s) {}
+    Rules(const RopeTensors& t, const npu_rope_params& p, RopeShape* s)
+        : TensorRules(t.op, t.known), t_(t), p_(p), s_(*s) {}
 
     Check all() {
         if (Check c = check_xs(); !c.ok()) return c;
@@ -149,28 +71,6 @@ public:
     }
 
 private:
-    Check check_memory(const char* name, const npu_rope_tensor& t) {
-        for (int k = 0; k < t.ndim; ++k)
-            if (t.shape[k] < 0)
-                return bad_value(op_, "%s must have sizes >= 0 but got %s.", name, shape_text(t.shape, t.ndim).c_str());
-        if (!fits(t))
-            return bad_value(op_, "%s must have fewer than 2^63 bytes but got shape %s.", name,
-                             shape_text(t.shape, t.ndim).c_str());
-        if (view_of(t).empty() || t_.known == Known::kLayout) return {};
-        if (t.data == nullptr) return bad_value(op_, "%s must have data but got NULL.", name);
-        int64_t bytes = kDtypes[t.dtype].bytes;
-        if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) != 0)
-            return bad_value(op_, "%s must be aligned to its %lld-byte elements but got an address that is not.", name,
-                             static_cast<long long>(bytes));
-        return {};
-    }
-
-    Check check_unit_stride(const char* name, const npu_rope_tensor& t) {
-        if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || view_of(t).empty()) return {};
-        return bad_value(op_, "%s must have unit stride in its last dimension but got %lld.", name,
-                         static_cast<long long>(t.stride[t.ndim - 1]));
-    }
-
     Check check_xs() {
         for (int k = 0; k < t_.sides; ++k)
             if (Check c = check_x(k); !c.ok()) return c;
@@ -240,7 +140,7 @@ private:
         if (!is_index(t.dtype))
             return bad_type(op_, "positions must be int32 or int64 but got %s.", dtype_name(t.dtype));
         if (Check c = rope_has_sections(p_.mode) ? place_four_positions(t) : place_positions(t); !c.ok()) return c;
-        return t.dtype == NPU_ROPE_INT64 && t_.known == Known::kValues ? check_position_values(t) : Check{};
+        return t.dtype == NPU_ROPE_INT64 && known_ == Known::kValues ? check_position_values(t) : Check{};
     }
 
     Check place_positions(const npu_rope_tensor& t) {
@@ -296,7 +196,7 @@ private:
             return bad_value(
                 op_, "freq_factors must have one dimension of at least n_dims%s = %d elements but got shape %s.",
                 pairs == p_.n_dims ? "" : "/2", pairs, got_shape(t).c_str());
-        if (Check c = check_memory("freq_factors", t); !c.ok() || t_.known != Known::kValues) return c;
+        if (Check c = check_memory("freq_factors", t); !c.ok() || known_ != Known::kValues) return c;
         auto* f = static_cast<const float*>(t.data);
         for (int i = 0; i < pairs; ++i) {
             double v = f[i * t.stride[0]];
@@ -309,30 +209,17 @@ private:
 
     Check check_out(int side) {
         const npu_rope_tensor &out = *t_.out[side], &x = *t_.x[side];
-        const char *name = t_.out_name[side], *x_name = t_.x_name[side];
-        if (out.dtype != x.dtype)
-            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, x_name, dtype_name(x.dtype),
-                            dtype_name(out.dtype));
-        if (out.ndim < 0 || out.ndim > NPU_ROPE_MAX_NDIM || !same_shape(out, x))
-            return bad_value(op_, "%s must have %s's shape %s but got %s.", name, x_name,
-                             shape_text(x.shape, x.ndim).c_str(), got_shape(out).c_str());
+        const char* name = t_.out_name[side];
+        if (Check c = check_like(name, out, t_.x_name[side], x); !c.ok()) return c;
         if (Check c = check_written(name, out); !c.ok()) return c;
         fill_strides(out, s_.side[side].out_stride);
-        s_.side[side].in_place = t_.known != Known::kLayout && is_same_view(view_of(out), view_of(x));
+        s_.side[side].in_place = known_ != Known::kLayout && is_same_view(view_of(out), view_of(x));
         return check_apart(side);
-    }
-
-    Check check_written(const char* name, const npu_rope_tensor& out) {
-        if (Check c = check_memory(name, out); !c.ok()) return c;
-        if (Check c = check_unit_stride(name, out); !c.ok()) return c;
-        if (is_injective(view_of(out))) return {};
-        return bad_value(op_, "%s must not overlap itself but got strides %s.", name,
-                         shape_text(out.stride, out.ndim).c_str());
     }
 
     // What is written is its own input or apart from every input and every other output.
     Check check_apart(int side) {
-        if (t_.known == Known::kLayout) return {};
+        if (known_ == Known::kLayout) return {};
         StridedView out = view_of(*t_.out[side]);
         auto shares = [&](const npu_rope_tensor* t) { return t && may_share_memory(out, view_of(*t)); };
         const char* name = nullptr;
@@ -393,7 +280,7 @@ private:
     }
 
     Check check_row_values() {
-        if (t_.known != Known::kValues) return {};
+        if (known_ != Known::kValues) return {};
         const npu_rope_tensor& t = *t_.rows;
         std::vector<int64_t> seen;
         seen.reserve(static_cast<size_t>(s_.B * s_.S));
@@ -416,7 +303,6 @@ private:
         return bad_value(op_, "rows must differ from each other but got %lld twice.", static_cast<long long>(*twice));
     }
 
-    const char* op_;
     const RopeTensors& t_;
     const npu_rope_params& p_;
     RopeShape& s_;

@@ -7,6 +7,7 @@
 
 #include "include/npu_rope.h"
 #include "op_host/check.h"
+#include "op_host/tensor_rules.h"
 
 namespace npu_rope {
 
@@ -31,10 +32,6 @@ struct RopeShape {
     int64_t heads() const { return side[0].N + side[1].N; }
     bool empty() const { return B * S * heads() * D == 0; }
 };
-
-// What the host knows of a call's tensors besides sizes, types and strides. Of a device's it does not see
-// the values, and while tiling is computed not the addresses either: what it does not know it does not check.
-enum class Known { kValues, kAddresses, kLayout };
 
 // One call's tensors, as its caller gave them, and the names its messages give them.
 struct RopeTensors {

@@ -36,6 +36,8 @@ struct HeadsJob {
 constexpr int64_t kStreamAlign = 32;
 
 using RotateFn = void (*)(const HeadsJob&);
+// count elements of a type as floats.
+using WidenFn = void (*)(const void* src, float* dst, int64_t count);
 // count floats rounded to 16 bits.
 using NarrowFn = void (*)(const float* src, void* dst, int64_t count);
 
@@ -69,7 +71,12 @@ struct KernelSet {
     void (*reorder)(TableOrder, int pairs, const float* c, const float* s, float* c_out, float* s_out);
     TableOrder order[kPairings][4];  // by npu_rope_dtype
     RotateFn rotate[kPairings][4];
+    // The two lanes of a pair have entries of their own, (c1, s1) and (c2, s2): y1 = x1 c1 - x2 s1,
+    // y2 = x2 c2 + x1 s2. kHalf: all c1, then all c2, and s1 and s2 alike. kInterleaved: (c1, s2) pair by
+    // pair, and (-s1, c2). Never streams.
+    RotateFn rotate_full[kPairings][4];
     NarrowFn narrow[4];  // nullptr but for the 16-bit types
+    WidenFn widen[4];    // nullptr for float64
 };
 
 const KernelSet& kernels_baseline();

@@ -360,6 +360,91 @@ void rotate_f64(const HeadsJob& j) {
     }
 }
 
+// ---- tables with an entry for each lane -----------------------------------------------------------
+
+template <typename E>
+void rotate_full_half(const HeadsJob& j) {
+    using T = typename E::T;
+    const int pairs = j.pairs;
+    const float *c1 = static_cast<const float*>(j.cos_table), *c2 = c1 + pairs;
+    const float *s1 = static_cast<const float*>(j.sin_table), *s2 = s1 + pairs;
+    auto* x = static_cast<const T*>(j.x);
+    auto* y = static_cast<T*>(j.y);
+    const Rest rest(j, T{});
+    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+        rest.template copy_before<false>(x, y);
+        int i = 0;
+        for (; i + W <= pairs; i += W) {
+            VF a = E::load_v(x + i), b = E::load_v(x + pairs + i);
+            E::template store_v<false>(y + i, a * load<VF>(c1 + i) - b * load<VF>(s1 + i));
+            E::template store_v<false>(y + pairs + i, a * load<VF>(s2 + i) + b * load<VF>(c2 + i));
+        }
+        for (; i < pairs; ++i) {
+            float a = E::get(x[i]), b = E::get(x[pairs + i]);
+            y[i] = E::from_float(a * c1[i] - b * s1[i]);
+            y[pairs + i] = E::from_float(a * s2[i] + b * c2[i]);
+        }
+        rest.template copy_after<false>(x, y);
+    }
+}
+
+// A crossed table says what each of a pair's elements adds to both.
+template <typename E>
+void rotate_full_interleaved(const HeadsJob& j) {
+    using T = typename E::T;
+    auto *from_first = static_cast<const float*>(j.cos_table), *from_second = static_cast<const float*>(j.sin_table);
+    auto* x = static_cast<const T*>(j.x);
+    auto* y = static_cast<T*>(j.y);
+    const Rest rest(j, T{});
+    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+        rest.template copy_before<false>(x, y);
+        int i = 0;
+        for (; i + W / 2 <= j.pairs; i += W / 2) {
+            InterleavedStep<E> step;
+            step.load_table(from_first, from_second, i);
+            step.template run<false>(x, y, i, 0);
+        }
+        for (; i < j.pairs; ++i) {
+            float a = E::get(x[2 * i]), b = E::get(x[2 * i + 1]);
+            y[2 * i] = E::from_float(a * from_first[2 * i] + b * from_second[2 * i]);
+            y[2 * i + 1] = E::from_float(a * from_first[2 * i + 1] + b * from_second[2 * i + 1]);
+        }
+        rest.template copy_after<false>(x, y);
+    }
+}
+
+template <Pairing kPairing>
+void rotate_full_f64(const HeadsJob& j) {
+    auto* c = static_cast<const double*>(j.cos_table);
+    auto* s = static_cast<const double*>(j.sin_table);
+    auto* x = static_cast<const double*>(j.x);
+    auto* y = static_cast<double*>(j.y);
+    const Rest rest(j, double{});
+    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+        rest.copy_before<false>(x, y);
+        for (int i = 0; i < j.pairs; ++i) {
+            if constexpr (kPairing == kHalf) {
+                double a = x[i], b = x[i + j.pairs];
+                y[i] = a * c[i] - b * s[i];
+                y[i + j.pairs] = a * s[i + j.pairs] + b * c[i + j.pairs];
+            } else {
+                double a = x[2 * i], b = x[2 * i + 1];
+                y[2 * i] = a * c[2 * i] + b * s[2 * i];
+                y[2 * i + 1] = a * c[2 * i + 1] + b * s[2 * i + 1];
+            }
+        }
+        rest.copy_after<false>(x, y);
+    }
+}
+
+template <typename E>
+void widen(const void* src, float* dst, int64_t count) {
+    auto* from = static_cast<const typename E::T*>(src);
+    int64_t i = 0;
+    for (; i + W <= count; i += W) store(dst + i, E::load_v(from + i));
+    for (; i < count; ++i) dst[i] = E::get(from[i]);
+}
+
 void narrow_f16(const float* src, void* dst, int64_t count) {
     auto* to = static_cast<uint16_t*>(dst);
     int64_t i = 0;
@@ -394,7 +479,11 @@ const KernelSet& NPU_ROPE_KERNELS() {
           rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
          {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
           rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
+        {{rotate_full_half<F32>, rotate_full_half<F16>, rotate_full_half<Bf16>, rotate_full_f64<kHalf>},
+         {rotate_full_interleaved<F32>, rotate_full_interleaved<F16>, rotate_full_interleaved<Bf16>,
+          rotate_full_f64<kInterleaved>}},
         {nullptr, narrow_f16, narrow_bf16, nullptr},
+        {widen<F32>, widen<F16>, widen<Bf16>, nullptr},
     };
     return set;
 }

@@ -10,7 +10,7 @@ void run(AtenTensorHandle x, AtenTensorHandle positions, const Optional& factors
          AtenTensorHandle out) {
     const Readable tx(x, out);
     const npu_rope_tensor tp = view_of(positions), to = x == out ? *tx.get() : view_of(out);
-    raise_on(npu_rope_rope(tx.get(), &tp, Factors(factors).get(), &a.params, a.forward, a.angle, &to));
+    raise_on(npu_rope_rope(tx.get(), &tp, Given(factors).get(), &a.params, a.forward, a.angle, &to));
 }
 
 // x, positions and freq_factors, which come first in the schemas of rope, rope_ and rope_out.

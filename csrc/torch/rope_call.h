@@ -144,10 +144,10 @@ private:
     std::optional<torch::stable::Tensor> copy_;
 };
 
-// freq_factors, which may be missing.
-class Factors {
+// A tensor that may be missing: freq_factors, position_ids.
+class Given {
 public:
-    explicit Factors(const Optional& t) : given_(t.get() != nullptr) {
+    explicit Given(const Optional& t) : given_(t.get() != nullptr) {
         if (given_) view_ = view_of(t.get());
     }
     const npu_rope_tensor* get() const { return given_ ? &view_ : nullptr; }

@@ -16,8 +16,8 @@ void run(const Side& q, const Side& k, AtenTensorHandle positions, const Optiona
     const npu_rope_tensor tp = view_of(positions);
     const npu_rope_tensor q_out = q.x == q.out ? *tq.get() : view_of(q.out);
     const npu_rope_tensor k_out = k.x == k.out ? *tk.get() : view_of(k.out);
-    raise_on(npu_rope_rope_qk(tq.get(), tk.get(), &tp, Factors(factors).get(), &a.params, a.forward, a.angle, &q_out,
-                              &k_out));
+    raise_on(
+        npu_rope_rope_qk(tq.get(), tk.get(), &tp, Given(factors).get(), &a.params, a.forward, a.angle, &q_out, &k_out));
 }
 
 // q, k, positions and freq_factors, which come first in the schemas of rope_qk, rope_qk_ and rope_qk_out.

@@ -16,7 +16,7 @@ void run(const Inputs& in, const Optional& factors, const Attributes& a) {
     const Readable x(in.x.get(), in.cache.get());
     const npu_rope_tensor positions = view_of(in.positions.get()), rows = view_of(in.rows.get());
     const npu_rope_tensor cache = view_of(in.cache.get());
-    raise_on(npu_rope_rope_set_rows(x.get(), &positions, &rows, Factors(factors).get(), &a.params, a.forward, a.angle,
+    raise_on(npu_rope_rope_set_rows(x.get(), &positions, &rows, Given(factors).get(), &a.params, a.forward, a.angle,
                                     &cache));
 }
 

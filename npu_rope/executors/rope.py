@@ -15,7 +15,6 @@ import numpy as np
 from npu_rope import backends, native, native_sim
 from npu_rope.checks import (
     RopeTensors,
-    check_aligned,
     check_call,
     check_freq_factor_values,
     check_memory,
@@ -30,14 +29,15 @@ from npu_rope.executors.tensors import (
     as_arrays,
     c_tensor,
     check_tensors,
+    check_whole_elements,
     empty_like,
-    in_whole_elements,
     is_tensor,
     readable_array,
     readable_tensor,
     round_to,
     spec_of,
     view_of,
+    write,
 )
 from npu_rope.optional_torch import load_torch_npu, torch
 from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
@@ -119,15 +119,8 @@ def on_reference(t: Tensors, a: Attributes) -> Results:
     wide = wide if isinstance(wide, tuple) else (wide,)
     results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
     for out, y in zip(t.outs.values(), results, strict=False):
-        _write(out, y)
+        write(out, y)
     return tuple(t.outs.values()) or results
-
-
-def _write(out: Any, y: Any) -> None:
-    if is_tensor(out):
-        out.copy_(y)
-    else:
-        out[...] = y
 
 
 def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
@@ -150,18 +143,11 @@ def _launch(library: native.Library, t: Tensors, results: Results, a: CAttribute
     getattr(library, t.op)(*inputs, *a, *[see(result) for result in results], *more)
 
 
-def _check_whole_elements(t: RopeTensors[Array]) -> None:
-    """Of what is written: strides that are not cannot even be said to the C library."""
-    for name, out in t.outs.items():
-        if not in_whole_elements(out):
-            check_aligned(name, view_of(out), op=t.op)
-
-
 def on_cpu(t: Tensors, a: Attributes) -> Results:
     """The C library on arrays. (Tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
     library = native.load()
     t = as_arrays(t)
-    _check_whole_elements(t)
+    check_whole_elements(t)
     results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
     try:
         _launch(library, t, results, a.as_c())
@@ -204,7 +190,7 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results
                 raise bad_value(t.op, f"{name} must hold its own values but got a view that negates them.")
     else:
         t = as_arrays(t)
-        _check_whole_elements(t)
+        check_whole_elements(t)
     # What the C library cannot say of foreign dtypes and shapes is checked first.
     _check(t, a)
     results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
@@ -249,7 +235,7 @@ def on_npu(t: Tensors, a: Attributes) -> Results:
         check_tensors("npu", t)
     else:
         t = as_arrays(t)
-        _check_whole_elements(t)
+        check_whole_elements(t)
     _check(t, a)
     _check_values(t, a)
     results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())

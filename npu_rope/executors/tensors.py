@@ -4,19 +4,20 @@ are made where a kernel cannot read them as they lie, and the rounding of what t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from npu_rope import native
-from npu_rope.checks import RopeTensors, TensorSpec
+from npu_rope.checks import CallTensors, TensorSpec, check_aligned
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.optional_torch import torch
 from npu_rope.strided import StridedView
 
 Array = npt.NDArray[Any]
+C = TypeVar("C", bound=CallTensors[Any])
 
 
 def is_tensor(t: Any) -> bool:
@@ -66,7 +67,7 @@ def c_tensor(t: Any) -> native.CTensor:
 # ---- what a call may be given ----------------------------------------------------------------------
 
 
-def as_arrays(t: RopeTensors[Any]) -> RopeTensors[Any]:
+def as_arrays(t: C) -> C:
     """A call on arrays, where positions, rows and factors may be anything NumPy makes an array of.
 
     Raises:
@@ -81,7 +82,9 @@ def as_arrays(t: RopeTensors[Any]) -> RopeTensors[Any]:
         _check_writeable(t.op, name, out)
     for value in t.beside().values():
         if not isinstance(value, np.ndarray):
-            return t.with_beside(**{name: _as_array(t.op, name, b) for name, b in t.beside().items()})
+            arrays = {name: _as_array(t.op, name, b) for name, b in t.beside().items()}
+            changed: C = t.with_beside(**arrays)
+            return changed
     return t
 
 
@@ -98,7 +101,7 @@ def _check_writeable(op: str, name: str, out: Array) -> None:
         raise bad_type(op, f"{name} must be in the machine's byte order but got {out.dtype.str}.")
 
 
-def check_tensors(backend: str, t: RopeTensors[Any]) -> None:
+def check_tensors(backend: str, t: CallTensors[Any]) -> None:
     """A call on torch tensors of the CPU through which no gradient flows."""
     first, _ = t.first
     if torch._C._functorch.peek_interpreter_stack() is not None:
@@ -132,6 +135,13 @@ def in_whole_elements(a: Array) -> bool:
         return bool(a.flags.aligned)
     item = a.dtype.itemsize or 1
     return a.flags.aligned and all(s % item == 0 for s in a.strides)
+
+
+def check_whole_elements(t: CallTensors[Array]) -> None:
+    """Of what is written: strides that are not cannot even be said to the C library."""
+    for name, out in t.outs.items():
+        if not in_whole_elements(out):
+            check_aligned(name, view_of(out), op=t.op)
 
 
 def readable_array(a: Array, *, unit_stride: bool = True) -> Array:
@@ -180,3 +190,11 @@ def round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
     with np.errstate(over="ignore", under="ignore"):
         rounded = values.astype(name)
     return torch.from_numpy(rounded) if is_tensor(like) else rounded
+
+
+def write(out: Any, y: Any) -> None:
+    """Into an array or tensor."""
+    if is_tensor(out):
+        out.copy_(y)
+    else:
+        out[...] = y

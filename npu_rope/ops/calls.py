@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.checks import RopeTensors, check_cache, check_call, check_out
+from npu_rope.checks import CallTensors, RopeTensors, check_cache, check_call, check_out
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import spec_of_tensor
@@ -77,7 +77,7 @@ def is_plain(x: Any) -> bool:
 # ---- rules of tensors, real or fake ----------------------------------------------------------------
 
 
-def check_devices(t: RopeTensors[Any]) -> None:
+def check_devices(t: CallTensors[Any]) -> None:
     """All are torch tensors, on one device."""
     first_name, first = t.first
     for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from npu_rope.checks import RopeTensors
+from npu_rope.checks import CallTensors, RopeTensors
 from npu_rope.executors import rope as executors
 from npu_rope.optional_torch import torch
 from npu_rope.params import Angle, RopeParams
@@ -68,6 +68,11 @@ def refuse_in_place(x: Any) -> None:
         x.narrow(-1, 0, 0).zero_()  # of nothing: torch refuses it as it would refuse the whole
 
 
+def below_autograd() -> Any:
+    """Where it is entered, operators go straight to their kernels."""
+    return _below()
+
+
 # ---- the gradient ----------------------------------------------------------------------------------
 
 
@@ -103,7 +108,7 @@ def rotate_in_place(
     _increment_version(tensors)
 
 
-def write(t: RopeTensors[Any], rule: str, run: Callable[[], None]) -> None:
+def write(t: CallTensors[Any], rule: str, run: Callable[[], None]) -> None:
     """The Autograd kernel of a write that no gradient can follow: of other memory, or of a cache."""
     for name, tensor in {**t.xs, **t.outs}.items():
         if differentiates(t.op, name, tensor):

@@ -1,0 +1,210 @@
+// The rotation of tokens' heads by tables of cos and sin, wherever these come from: tokens are shared
+// out among threads, and a token's table serves all its heads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "csrc/cpu/parallel.h"
+#include "csrc/cpu/rope_kernels.h"
+#include "op_host/dtype.h"
+#include "op_host/rope_check.h"
+
+namespace npu_rope {
+
+// A checked call, but for its tables.
+struct Rotation {
+    const void* x[2];  // of each side
+    void* out[2];      // with rows: the cache
+    const void* rows;  // NULL, or each token's row in the cache
+    bool rows_are_int64;
+    int32_t dtype;      // npu_rope_dtype of x
+    int32_t out_dtype;  // the same, or with rows what float32 is rounded to
+    Pairing pairing;
+    int64_t offset;  // where the window begins in a head
+    int64_t pairs;
+    RopeShape shape;
+};
+
+namespace rotation {
+
+// Below this many elements a second thread costs more than it saves (a team's fork and join is
+// a few microseconds; one core rotates 64 Ki elements in about as long).
+constexpr int64_t kElementsPerThread = 32 * 1024;
+
+// Tokens of one batch row that one thread takes in one go. Tables are stepped from position to
+// position inside a chunk only, so that a result does not depend on the number of threads.
+constexpr int64_t kTokensPerChunk = 64;
+
+// With fewer chunks a thread than this, heads are split as well, to even the shares out.
+constexpr int64_t kChunksPerThread = 4;
+
+// Input and output together above this are taken not to stay in the caches. A constant: what
+// sysconf reports as the last level is off by a factor of ten inside some virtual machines.
+constexpr int64_t kStreamAbove = int64_t{32} << 20;
+
+// Tables: who makes a token's. It has a class of its own for each thread, which is given the tables, the
+// call and the kernels:
+//   begin_chunk()               before a chunk's first token
+//   fill(b, s)                  the table of that token
+//   cos_table(), sin_table()    it, in the order its kernel reads
+//   full()                      the two lanes of a pair have entries of their own
+template <class Tables>
+struct Job {
+    const Tables& tables;
+    const Rotation& call;
+    const KernelSet& kernels;
+    int64_t chunks_per_row;
+    int64_t head_groups;
+    int64_t item_bytes, out_bytes;
+    bool stream[2];
+};
+
+// Output that will not be found in the caches anyway is written past them, which saves reading
+// it first. Only where the parts of a rotated row are aligned for it.
+inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
+    const RopeShape& s = c.shape;
+    int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
+    if (s.side[side].in_place || c.rows || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove) return false;
+    int64_t odd = reinterpret_cast<intptr_t>(c.out[side]) | (c.offset * item_bytes) | (c.pairs * item_bytes);
+    for (int64_t stride : s.side[side].out_stride) odd |= stride * item_bytes;
+    return odd % kStreamAlign == 0;
+}
+
+// Heads on their way to another type.
+inline std::vector<float>& row_scratch() {
+    thread_local std::vector<float> rows;
+    return rows;
+}
+
+// Some heads of one token; strides in elements.
+struct Heads {
+    const char* x;
+    char* y;
+    int64_t count, x_stride, y_stride;
+};
+
+template <class Tables>
+void rotate_heads(const Job<Tables>& job, const typename Tables::OfToken& table, const Heads& heads, bool in_place,
+                  bool stream) {
+    const Rotation& c = job.call;
+    int64_t offset = c.offset * job.item_bytes;
+    HeadsJob h;
+    h.x = heads.x + offset;
+    h.y = heads.y + offset;
+    h.x_stride = heads.x_stride;
+    h.y_stride = heads.y_stride;
+    h.heads = heads.count;
+    h.pairs = static_cast<int>(c.pairs);
+    h.before = in_place ? 0 : offset;
+    h.after = in_place ? 0 : (c.shape.D - 2 * c.pairs) * job.item_bytes - offset;
+    h.cos_table = table.cos_table();
+    h.sin_table = table.sin_table();
+    h.stream = stream;
+    const auto& rotate = table.full() ? job.kernels.rotate_full : job.kernels.rotate;
+    rotate[c.pairing][c.dtype](h);
+}
+
+// Into the cache, by way of float32 rows that stay in the caches where the type changes.
+template <class Tables>
+void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table, Heads heads, int64_t row) {
+    const Rotation& c = job.call;
+    heads.y += row * c.shape.side[0].out_stride[1] * job.out_bytes;
+    if (c.out_dtype == c.dtype) return rotate_heads(job, table, heads, false, false);
+    std::vector<float>& rows = row_scratch();
+    int64_t D = c.shape.D;
+    if (static_cast<int64_t>(rows.size()) < D) rows.resize(static_cast<size_t>(D));
+    for (int64_t h = 0; h < heads.count; ++h) {
+        Heads one{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(rows.data()), 1, D, D};
+        rotate_heads(job, table, one, false, false);
+        job.kernels.narrow[c.out_dtype](rows.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
+    }
+}
+
+// A token: its batch, its place in it, and with rows the one it goes to.
+struct Token {
+    int64_t b, s, row;
+};
+
+// Heads [first, last) of one side.
+template <class Tables>
+void rotate_side(const Job<Tables>& job, const typename Tables::OfToken& table, int side, const Token& token,
+                 int64_t first, int64_t last) {
+    if (first >= last) return;
+    const Rotation& c = job.call;
+    const RopeSide& sd = c.shape.side[side];
+    Heads heads;
+    heads.x = static_cast<const char*>(c.x[side]) +
+              (token.b * sd.x_stride[0] + token.s * sd.x_stride[1] + first * sd.x_stride[2]) * job.item_bytes;
+    heads.y = static_cast<char*>(c.out[side]) + first * sd.out_stride[2] * job.out_bytes;
+    heads.count = last - first;
+    heads.x_stride = sd.x_stride[2];
+    heads.y_stride = sd.out_stride[2];
+    if (c.rows) return scatter_heads(job, table, heads, token.row);
+    heads.y += (token.b * sd.out_stride[0] + token.s * sd.out_stride[1]) * job.out_bytes;
+    rotate_heads(job, table, heads, sd.in_place, job.stream[side]);
+}
+
+inline Token token_at(const Rotation& c, int64_t b, int64_t s) {
+    if (!c.rows) return {b, s, 0};
+    return {b, s, index_at(c.rows, c.rows_are_int64, b * c.shape.row_stride[0] + s * c.shape.row_stride[1])};
+}
+
+// One group of a token's heads, which count through both sides.
+template <class Tables>
+void rotate_token(const Job<Tables>& job, typename Tables::OfToken& table, int64_t b, int64_t s, int64_t group) {
+    const Rotation& c = job.call;
+    int64_t all = c.shape.heads(), split = c.shape.side[0].N;
+    int64_t first = all * group / job.head_groups, last = all * (group + 1) / job.head_groups;
+    if (first == last) return;
+    const Token token = token_at(c, b, s);
+    if (token.row < 0) return;
+    table.fill(b, s);
+    rotate_side(job, table, 0, token, first, std::min(last, split));
+    rotate_side(job, table, 1, token, std::max(first, split) - split, last - split);
+}
+
+template <class Tables>
+void run_range(int64_t begin, int64_t end, void* ctx) {
+    const auto& job = *static_cast<const Job<Tables>*>(ctx);
+    typename Tables::OfToken table(job.tables, job.call, job.kernels);
+    for (int64_t u = begin; u < end; ++u) {
+        int64_t chunk = u / job.head_groups, group = u % job.head_groups;
+        int64_t b = chunk / job.chunks_per_row, first = chunk % job.chunks_per_row * kTokensPerChunk;
+        int64_t last = std::min(first + kTokensPerChunk, job.call.shape.S);
+        table.begin_chunk();
+        for (int64_t s = first; s < last; ++s) rotate_token(job, table, b, s, group);
+    }
+    // Stores past the caches are in no order of their own.
+    if (job.stream[0] || job.stream[1]) std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+}  // namespace rotation
+
+// Every token of a checked call.
+template <class Tables>
+void rotate_all(const Tables& tables, const Rotation& call) {
+    using namespace rotation;
+
+    const RopeShape& s = call.shape;
+    if (s.empty()) return;
+    int64_t elements = s.B * s.S * s.heads() * s.D;
+    int64_t useful = elements / kElementsPerThread;
+    int threads = useful <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful));
+    int64_t chunks_per_row = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_row;
+    int64_t groups = chunks >= kChunksPerThread * threads ? 1 : std::min<int64_t>(s.heads(), threads);
+    int64_t item_bytes = dtype_bytes(call.dtype);
+    Job<Tables> job{tables,
+                    call,
+                    active_kernels(),
+                    chunks_per_row,
+                    groups,
+                    item_bytes,
+                    dtype_bytes(call.out_dtype),
+                    {should_stream(call, 0, item_bytes), s.sides == 2 && should_stream(call, 1, item_bytes)}};
+    parallel_ranges(chunks * groups, threads, run_range<Tables>, &job);
+}
+
+}  // namespace npu_rope

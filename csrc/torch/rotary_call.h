@@ -1,0 +1,20 @@
+// What the registrations of rotary_mul, rotary_mul_qk and rotary_embedding share.
+#pragma once
+
+#include "csrc/torch/rope_call.h"
+
+namespace npu_rope {
+
+// "bool interleaved, int first, int second, bool forward", which come last in the schemas.
+struct RotaryAttributes {
+    int32_t interleaved;
+    int64_t first, second;  // rotary_dim and offset; rotary_embedding: num_heads and rotary_embedding_dim
+    int32_t forward;
+    explicit RotaryAttributes(const StableIValue* s)
+        : interleaved(torch::stable::detail::to<bool>(s[0])),
+          first(torch::stable::detail::to<int64_t>(s[1])),
+          second(torch::stable::detail::to<int64_t>(s[2])),
+          forward(torch::stable::detail::to<bool>(s[3])) {}
+};
+
+}  // namespace npu_rope

@@ -1,0 +1,123 @@
+"""Who executes rotary_mul, rotary_mul_qk and rotary_embedding on arrays and tensors, by backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from npu_rope import backends, native
+from npu_rope.checks import check_memory
+from npu_rope.errors import BackendUnavailable
+from npu_rope.executors.tensors import (
+    array_of,
+    as_arrays,
+    c_tensor,
+    check_tensors,
+    check_whole_elements,
+    empty_like,
+    is_tensor,
+    readable_array,
+    readable_tensor,
+    round_to,
+    spec_of,
+    view_of,
+    write,
+)
+from npu_rope.reference import rotary as reference
+from npu_rope.rotary_checks import RotaryAttributes, RotaryTensors, check_call
+
+Tensors = RotaryTensors[Any]
+Results = tuple[Any, ...]
+
+
+def _check(t: Tensors, a: RotaryAttributes) -> None:
+    """Every rule that needs no element's value."""
+    check_call(t.map(spec_of), a)
+    if t.outs:
+        check_outs(t)
+
+
+def check_outs(t: Tensors) -> None:
+    """What is written lies apart from what is read."""
+    check_memory(t.map(view_of))
+
+
+def _taken(backend: str, t: Tensors) -> Tensors:
+    """A call on arrays, or on torch tensors of the CPU without gradient."""
+    if is_tensor(t.first[1]):
+        check_tensors(backend, t)
+        return t
+    return as_arrays(t)
+
+
+def on_reference(t: Tensors, a: RotaryAttributes) -> Results:
+    """NumPy in float64, rounded once."""
+    t = _taken("reference", t)
+    _check(t, a)
+    wide = reference.rotary(t.map(array_of), a)
+    results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
+    for out, y in zip(t.outs.values(), results, strict=False):
+        write(out, y)
+    return tuple(t.outs.values()) or results
+
+
+def launch(library: native.Native, t: Tensors, results: Results, a: RotaryAttributes) -> None:
+    """The library's entry of the operator, on what it can read."""
+    read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
+    # Copies live until the call is over.
+    sources = [x if name in t.in_place else read(x) for name, x in t.xs.items()]
+    sources += [read(table) for table in t.tables.values()]
+    if t.position_ids is not None:
+        sources.append(read(t.position_ids, unit_stride=False))
+    inputs: list[native.CTensor | None] = [see(source) for source in sources]
+    if t.onnx and t.position_ids is None:
+        inputs.append(None)
+    sizes = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
+    library.rotary(t.op, inputs, a.interleaved, sizes, a.forward, [see(result) for result in results])
+
+
+def on_cpu(t: Tensors, a: RotaryAttributes) -> Results:
+    """The C library on arrays."""
+    library = native.load()
+    t = as_arrays(t)
+    check_whole_elements(t)
+    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    try:
+        launch(library, t, results, a)
+    except (ValueError, TypeError):
+        # The C library knows neither the names of dtypes it does not take nor more than four sizes.
+        _check(t, a)
+        raise
+    return results
+
+
+def on_cpu_tensors(t: Tensors, a: RotaryAttributes) -> None:
+    """The C library on torch tensors, into outs."""
+    _check(t, a)
+    launch(native.load(), t, tuple(t.outs.values()), a)
+
+
+EXECUTORS: Mapping[str, Callable[[Tensors, RotaryAttributes], Results]] = {
+    "reference": on_reference,
+    "cpu": on_cpu,
+}
+
+
+def run(backend: str, t: Tensors, a: RotaryAttributes) -> Results:
+    """A call on the backend of that name.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend is not here, or does not have this operator.
+    """
+    backends.find(backend, op=t.op).require()
+    if backend not in EXECUTORS:
+        raise BackendUnavailable(backend, f"{t.op} has no kernel yet", f"Use one of: {', '.join(EXECUTORS)}.")
+    return EXECUTORS[backend](t, a)
+
+
+def table_gradients(t: Tensors, grads: Results, a: RotaryAttributes) -> tuple[Any, Any]:
+    """The gradients of the tables of a call on arrays: summed in float64, rounded once to their type."""
+    wide = reference.table_gradients(t.map(array_of), tuple(array_of(g) for g in grads), a)
+    cos, sin = (round_to(w, table) for w, table in zip(wide, t.tables.values(), strict=True))
+    return cos, sin

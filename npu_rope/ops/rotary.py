@@ -1,0 +1,357 @@
+"""What rotary_mul, rotary_mul_qk and rotary_embedding share as torch operators: schemas, fake tensors,
+gradients, and who runs a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.errors import BackendUnavailable, bad_type, bad_value
+from npu_rope.executors import rotary as executors
+from npu_rope.executors.tensors import is_tensor, spec_of_tensor
+from npu_rope.ops import calls, gradients
+from npu_rope.optional_torch import torch
+from npu_rope.rotary_checks import (
+    RotaryAttributes,
+    RotarySizes,
+    RotaryTensors,
+    check_call,
+    rotary_embedding_tensors,
+    rotary_mul_qk_tensors,
+    rotary_mul_tensors,
+)
+
+Tensors = RotaryTensors[Any]
+
+
+def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
+    """A call on the backend of that name, or where its tensors are: what was written."""
+    first_name, first = t.first
+    chosen = backend or backends.default_backend
+    if not is_tensor(first):
+        return executors.run(chosen or "cpu", t, a)
+    if chosen is None or chosen == first.device.type:
+        return _on_own_device(t, a)
+    if chosen == "cpu":
+        raise bad_value(t.op, f"{first_name} must be on device cpu for backend cpu but got {first.device}.")
+    if torch.compiler.is_compiling():
+        torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
+        ys: tuple[Any, ...] = _uncompiled(chosen, t, a)
+        return ys
+    return executors.run(chosen, t, a)
+
+
+# ---- torch tensors on their own device ---------------------------------------------------------------
+
+
+def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
+    try:
+        given = (*t.xs.values(), *t.tables.values())
+        followed = torch.is_grad_enabled() and any(x.requires_grad for x in given)
+        if torch.compiler.is_compiling() or followed or not calls.is_plain(t.first[1]):
+            return _dispatched(t, a)
+        with gradients.below_autograd():  # without a gradient, straight to the kernel
+            return _dispatched(t, a)
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        raise _explained(error, t, a) from error.__cause__
+
+
+def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
+    """Through torch's operator; where results go to given memory, into it."""
+    xs, outs, rest = tuple(t.xs.values()), tuple(t.outs.values()), _rest(t, a)
+    if outs and not t.onnx and len(t.in_place) == len(xs) and not _needs_gradient(t):
+        getattr(_operators, f"{t.op}_").default(*xs, *rest)
+        _increment_version(outs)
+        return outs
+    if outs:
+        _check_outs(t, a)
+        if torch.is_grad_enabled() and any(table.requires_grad for table in t.tables.values()):
+            # Their gradients need what turns as it was.
+            xs = tuple(x.clone() if name in t.in_place else x for name, x in t.xs.items())
+    ys = getattr(_operators, t.op).default(*xs, *rest)
+    ys = ys if isinstance(ys, tuple) else (ys,)
+    for out, y in zip(outs, ys, strict=False):
+        out.copy_(y)
+    return outs or ys
+
+
+def _rest(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
+    """What comes behind xs in the schemas."""
+    if t.onnx:
+        return (*t.tables.values(), t.position_ids, a.interleaved, a.num_heads, a.rotary_dim, a.forward)
+    return (*t.tables.values(), a.interleaved, a.rotary_dim, a.offset, a.forward)
+
+
+def _needs_gradient(t: Tensors) -> bool:
+    return torch.is_grad_enabled() and any(v.requires_grad for v in (*t.xs.values(), *t.tables.values()))
+
+
+def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
+    """The rules of memory that was given, before anything is computed."""
+    calls.check_devices(t)
+    check_call(t.map(spec_of_tensor), a)
+    if calls.is_plain(t.first[1]):
+        executors.check_outs(t)
+
+
+def _explained(error: Exception, t: Tensors, a: RotaryAttributes) -> Exception:
+    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    try:
+        _require_tensors(t)
+        calls.check_devices(t)
+        check_call(t.map(spec_of_tensor), a)
+    except (ValueError, TypeError) as said:
+        return said
+    text, begin = str(error), f"[{t.op}] "
+    if isinstance(error, NotImplementedError) or begin not in text:
+        return error
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(text[text.index(begin) :].split("\n")[0])
+
+
+def _require_tensors(t: Tensors) -> None:
+    for name, value in {**t.tables, **t.beside()}.items():
+        if value is None:
+            raise bad_type(t.op, f"{name} must be a torch tensor like {t.first[0]} but got NoneType.")
+
+
+# ---- gradients -----------------------------------------------------------------------------------------
+
+
+def table_gradients(
+    t: Tensors, grads: Sequence[Any], a: RotaryAttributes, sizes: RotarySizes
+) -> tuple[Any, Any]:
+    """The gradients of cos and sin in the tables' shapes and dtypes (formula: ``reference/rotary.py``),
+    summed in float32, or float64 for float64, over heads and over what shares an entry. Differentiable."""
+    sums = [_lanewise(t, x, g, a, sizes) for x, g in zip(t.xs.values(), grads, strict=True)]
+    of_cos, of_sin = (sum(parts[1:], parts[0]) for parts in zip(*sums, strict=True))
+    cos, sin = (
+        _as_table(t, *pair, a, sizes) for pair in zip((of_cos, of_sin), t.tables.values(), strict=True)
+    )
+    return cos, sin
+
+
+def _lanewise(t: Tensors, x: Any, grad: Any, a: RotaryAttributes, sizes: RotarySizes) -> tuple[Any, Any]:
+    """What one of xs gives to each lane's cos and sin, ``[B,S,width]``."""
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    window = slice(a.offset, a.offset + sizes.width)
+    x, g = (_as_heads(t, v, sizes)[..., window].to(wide) for v in (x, grad))
+    first, second = _lanes(sizes.width, a.interleaved)
+    x1, x2, g1, g2 = x[..., first], x[..., second], g[..., first], g[..., second]
+    s1, s2 = (-g1 * x2, g2 * x1) if a.forward else (-g2 * x1, g1 * x2)
+    sin = torch.stack((s1, s2), -1).flatten(-2) if a.interleaved else torch.cat((s1, s2), -1)
+    return (g * x).sum(-2), sin.sum(-2)
+
+
+def _lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
+    if interleaved:
+        return slice(0, width, 2), slice(1, width, 2)
+    return slice(0, width // 2), slice(width // 2, width)
+
+
+def _as_heads(t: Tensors, x: Any, sizes: RotarySizes) -> Any:
+    """``[B,S,N,D]``."""
+    if not t.onnx:
+        return x if x.dim() == 4 else x[None]
+    if x.dim() == 4:
+        return x.transpose(1, 2)
+    return x.unflatten(-1, (sizes.heads[0], sizes.head))
+
+
+def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes: RotarySizes) -> Any:
+    if not sizes.full:
+        first, second = _lanes(sizes.width, a.interleaved)
+        lanewise = lanewise[..., first] + lanewise[..., second]
+    if t.onnx:
+        lanewise = torch.nn.functional.pad(lanewise, (0, table.shape[-1] - lanewise.shape[-1]))
+        if t.position_ids is not None:
+            rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
+            lanewise = rows.index_add(0, t.position_ids.flatten(), lanewise.flatten(0, 1))
+    elif table.dim() == 2 or table.shape[0] != sizes.batch or t.first[1].dim() == 3:
+        lanewise = lanewise.sum(0)
+    return lanewise.reshape(table.shape).to(table.dtype)
+
+
+def _backward(
+    ctx: Any, make: Callable[..., tuple[Tensors, RotaryAttributes]], *grads: Any
+) -> tuple[Any, ...]:
+    xs = len(grads)
+    tensors = ctx.saved_tensors if ctx.kept else (*grads, *ctx.saved_tensors)
+    t, a = make(*tensors, *ctx.rest)
+    of_xs: tuple[Any, ...] = (None,) * xs
+    if any(ctx.needs_input_grad[:xs]):
+        back = RotaryAttributes(a.interleaved, a.rotary_dim, a.offset, a.num_heads, not a.forward)
+        of_xs = getattr(_operators, t.op).default(*grads, *_rest(t, back))
+        of_xs = of_xs if isinstance(of_xs, tuple) else (of_xs,)
+    of_tables: tuple[Any, Any] = (None, None)
+    if any(ctx.needs_input_grad[xs : xs + 2]):
+        of_tables = table_gradients(t, grads, a, check_call(t.map(spec_of_tensor), a))
+    return (*of_xs, *of_tables, *(None,) * (len(tensors) - xs - 2 + len(ctx.rest)))
+
+
+# ---- registration --------------------------------------------------------------------------------------
+
+
+def _mul_call(
+    x: Any,
+    cos: Any,
+    sin: Any,
+    interleaved: bool,
+    rotary_dim: int,
+    offset: int,
+    forward: bool,
+    out: Any = None,
+) -> tuple[Tensors, RotaryAttributes]:
+    return rotary_mul_tensors(x, cos, sin, out), RotaryAttributes(interleaved, rotary_dim, offset, 0, forward)
+
+
+def _qk_call(
+    q: Any,
+    k: Any,
+    cos: Any,
+    sin: Any,
+    interleaved: bool,
+    rotary_dim: int,
+    offset: int,
+    forward: bool,
+    out: Any = None,
+) -> tuple[Tensors, RotaryAttributes]:
+    attributes = RotaryAttributes(interleaved, rotary_dim, offset, 0, forward)
+    return rotary_mul_qk_tensors(q, k, cos, sin, out), attributes
+
+
+def _embedding_call(
+    x: Any, cos: Any, sin: Any, ids: Any, interleaved: bool, num_heads: int, rotary_dim: int, forward: bool
+) -> tuple[Tensors, RotaryAttributes]:
+    attributes = RotaryAttributes(interleaved, rotary_dim, 0, num_heads, forward)
+    return rotary_embedding_tensors(x, cos, sin, ids, None), attributes
+
+
+def _fake(make: Callable[..., tuple[Tensors, RotaryAttributes]]) -> Callable[..., Any]:
+    def fake(*arguments: Any) -> Any:
+        t, a = make(*arguments)
+        calls.check_devices(t)
+        check_call(t.map(spec_of_tensor), a)
+        made = tuple(x.new_empty(x.shape) for x in t.xs.values())
+        return made if len(made) > 1 else made[0]
+
+    return fake
+
+
+_OUTS = {"rotary_mul": ("out",), "rotary_mul_qk": ("q_out", "k_out"), "rotary_embedding": ("Y",)}
+
+
+def _over_ctypes(make: Callable[..., tuple[Tensors, RotaryAttributes]]) -> Callable[..., Any]:
+    def kernel(*arguments: Any) -> Any:
+        t, a = make(*arguments)
+        made = tuple(x.new_empty(x.shape) for x in t.xs.values())
+        t.outs = dict(zip(_OUTS[t.op], made, strict=True))
+        executors.on_cpu_tensors(t, a)
+        return made if len(made) > 1 else made[0]
+
+    return kernel
+
+
+def _no_kernel(op: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BackendUnavailable("npu", f"{op} has no kernel yet", "Move the tensors to the CPU.")
+
+    return refuse
+
+
+_ATTRIBUTES = "bool interleaved, int rotary_dim, int offset, bool forward"
+
+
+def _register() -> Any:
+    library = torch.library.Library("npu_rope", "FRAGMENT")
+    built = backends.torch_registration() is not None
+    tags = (torch.Tag.pt2_compliant_tag,)
+    functional: dict[str, tuple[str, Callable[..., Any], int]] = {
+        "rotary_mul": (f"Tensor x, Tensor cos, Tensor sin, {_ATTRIBUTES}) -> Tensor", _mul_call, 3),
+        "rotary_mul_qk": (
+            f"Tensor q, Tensor k, Tensor cos, Tensor sin, {_ATTRIBUTES}) -> (Tensor, Tensor)",
+            _qk_call,
+            4,
+        ),
+        "rotary_embedding": (
+            "Tensor X, Tensor cos_cache, Tensor sin_cache, Tensor? position_ids, bool interleaved,"
+            " int num_heads, int rotary_embedding_dim, bool forward) -> Tensor",
+            _embedding_call,
+            4,
+        ),
+    }
+    for name, (schema, make, count) in functional.items():
+        library.define(f"{name}({schema}", tags=tags)
+        torch.library.register_fake(f"npu_rope::{name}", _fake(make), lib=library)
+        _register_gradient(library, name, make, count)
+        if not built:
+            library.impl(name, _over_ctypes(make), "CPU")
+        library.impl(name, _no_kernel(name), "PrivateUse1")
+    for name, xs, make in (
+        ("rotary_mul_", "Tensor(a!) x", _mul_call),
+        ("rotary_mul_qk_", "Tensor(a!) q, Tensor(b!) k", _qk_call),
+    ):
+        library.define(f"{name}({xs}, Tensor cos, Tensor sin, {_ATTRIBUTES}) -> ()", tags=tags)
+        torch.library.register_fake(f"npu_rope::{name}", _fake_in_place(make), lib=library)
+        library.impl(name, _in_place_over_autograd(name, make), "Autograd")
+        if not built:
+            library.impl(name, _in_place_over_ctypes(make), "CPU")
+        library.impl(name, _no_kernel(name), "PrivateUse1")
+    return library
+
+
+def _register_gradient(library: Any, name: str, make: Callable[..., Any], count: int) -> None:
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        # What turned matters to the gradients of the tables alone: else it may be written.
+        xs = 2 if make is _qk_call else 1
+        ctx.kept = xs if any(ctx.needs_input_grad[xs : xs + 2]) else 0
+        ctx.save_for_backward(*inputs[xs - ctx.kept : count])
+        ctx.rest = inputs[count:]
+
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return _backward(ctx, make, *grads)
+
+    torch.library.register_autograd(f"npu_rope::{name}", backward, setup_context=setup, lib=library)
+
+
+def _in_place_call(make: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Tensors, RotaryAttributes]:
+    out = arguments[0] if make is _mul_call else arguments[:2]
+    call: tuple[Tensors, RotaryAttributes] = make(*arguments, out)
+    return call
+
+
+def _fake_in_place(make: Callable[..., Any]) -> Callable[..., None]:
+    def fake(*arguments: Any) -> None:
+        t, a = _in_place_call(make, arguments)
+        calls.check_devices(t)
+        check_call(t.map(spec_of_tensor), a)
+
+    return fake
+
+
+def _in_place_over_ctypes(make: Callable[..., Any]) -> Callable[..., None]:
+    def kernel(*arguments: Any) -> None:
+        executors.on_cpu_tensors(*_in_place_call(make, arguments))
+
+    return kernel
+
+
+def _in_place_over_autograd(name: str, make: Callable[..., Any]) -> Callable[..., None]:
+    """The raw operator has no gradient; :func:`run` writes a functional call's results instead."""
+
+    def kernel(*arguments: Any) -> None:
+        t, _ = _in_place_call(make, arguments)
+        operator = getattr(_operators, name).default
+        rule = "{name} must not need a gradient in the raw operator but got one that does."
+        gradients.write(t, rule, lambda: operator(*arguments))
+
+    return kernel
+
+
+if torch is not None:
+    _operators = torch.ops.npu_rope
+    _library = _register()
+    _increment_version = torch._C._increment_version
+    _uncompiled: Any = torch._disable_dynamo(executors.run)

@@ -1,0 +1,64 @@
+"""rotary_embedding: ONNX's RotaryEmbedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npu_rope.executors.tensors import require_tensor_like
+from npu_rope.ops import rotary
+from npu_rope.rotary_checks import attributes_of, rotary_embedding_tensors
+
+
+def rotary_embedding(
+    X: Any,
+    cos_cache: Any,
+    sin_cache: Any,
+    position_ids: Any = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    out: Any = None,
+    backend: str | None = None,
+) -> Any:
+    """ONNX's RotaryEmbedding, opset 23 (``specs/onnx_rotary_embedding_23.txt``).
+
+    A pair (x1, x2) of a head becomes ``(x1*cos - x2*sin, x1*sin + x2*cos)``, cos and sin being its entries in
+    its token's row of the caches.
+
+    Args:
+        X: ``[B,N,S,D]``, or ``[B,S,N*D]`` with ``num_heads``; torch tensor or NumPy array; float32, float16
+            or bfloat16, and beyond the specification float64. Any strides; a non-unit last stride costs a
+            copy.
+        cos_cache, sin_cache: with ``position_ids`` ``[rows,W]``, without ``[B,S,W]``;
+            ``W >= rotary_embedding_dim/2``, of which the first so many are read. X's dtype, and beyond the
+            specification float32 for the others.
+        position_ids: ``[B,S]`` int64 (or int32): each token's row of the caches.
+        interleaved: 0: pairs ``(x[i], x[i + rotary_embedding_dim/2])``; 1: ``(x[2i], x[2i+1])``.
+        num_heads: N, of ``[B,S,N*D]``; else not looked at.
+        rotary_embedding_dim: how many dimensions rotate, an even number; 0: all.
+        out: where to write: X's shape and dtype, unit last stride; may be X itself (in place).
+        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by X's device.
+
+    Returns:
+        X's type, shape and dtype; ``out`` where it was given. Gradients flow to X and to the caches.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule, a position outside the caches among them;
+            nothing was written.
+        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+
+    >>> import numpy as np
+    >>> X = np.ones((1, 1, 2, 2), np.float32)
+    >>> cos, sin = np.float32([[1], [0]]), np.float32([[0], [1]])
+    >>> rotary_embedding(X, cos, sin, np.array([[1, 0]])).tolist()
+    [[[[-1.0, 1.0], [1.0, 1.0]]]]
+    """
+    op = "rotary_embedding"
+    require_tensor_like(op, "X", X)
+    attributes = attributes_of(op, interleaved, rotary_embedding_dim, num_heads=num_heads)
+    tensors = rotary_embedding_tensors(X, cos_cache, sin_cache, position_ids, out)
+    return rotary.run(backend, tensors, attributes)[0]
+
+
+__all__ = ["rotary_embedding"]

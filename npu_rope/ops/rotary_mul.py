@@ -1,0 +1,165 @@
+"""rotary_mul and rotary_mul_qk: heads turned by tables of cos and sin that the caller has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npu_rope.executors.rotary import table_gradients
+from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
+from npu_rope.ops import rotary
+from npu_rope.optional_torch import torch
+from npu_rope.rotary_checks import attributes_of, check_grad, rotary_mul_qk_tensors, rotary_mul_tensors
+
+
+def rotary_mul(
+    x: Any,
+    cos: Any,
+    sin: Any,
+    *,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    offset: int = 0,
+    out: Any = None,
+    backend: str | None = None,
+) -> Any:
+    """Rotate heads by tables of cos and sin (torch_npu's npu_rotary_mul, without its limits).
+
+    A pair (x1, x2) of a head becomes, with c1, s1 the entries of its first lane and c2, s2 of its second::
+
+        (x1*c1 - x2*s1, x2*c2 + x1*s2)
+
+    Args:
+        x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
+            float64. Any strides (other layouts are transposed views); a non-unit last stride costs a copy.
+        cos, sin: ``[S,W]``, ``[B,S,W]`` or ``[B,S,1,W]``, where a B of 1 serves all batches; for x without
+            batch ``[S,W]`` or ``[S,1,W]``. x's dtype or float32. W is ``rotary_dim/2`` (an entry a pair) or
+            ``rotary_dim`` (an entry a lane). Values are not limited to [-1, 1].
+        interleaved: pairs ``(x[2i], x[2i+1])`` rather than ``(x[i], x[i + rotary_dim/2])``.
+        rotary_dim: how many of the D dimensions rotate, an even number; 0: all.
+        offset: where they begin, an even number.
+        out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
+        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by x's device.
+
+    Returns:
+        x's type, shape and dtype; ``out`` where it was given. Gradients flow to x, cos and sin.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+
+    >>> import numpy as np
+    >>> x = np.array([[[1, 2, 3, 4]]], np.float32)
+    >>> rotary_mul(x, np.float32([[0, 1]]), np.float32([[1, 0]]))
+    array([[[-3.,  2.,  1.,  4.]]], dtype=float32)
+    """
+    require_tensor_like("rotary_mul", "x", x)
+    attributes = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
+    return rotary.run(backend, rotary_mul_tensors(x, cos, sin, out), attributes)[0]
+
+
+def rotary_mul_(
+    x: Any,
+    cos: Any,
+    sin: Any,
+    *,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    offset: int = 0,
+    backend: str | None = None,
+) -> Any:
+    """:func:`rotary_mul` in place: x is overwritten and returned. Its last stride must be 1.
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 1, 2), np.float32)
+    >>> rotary_mul_(x, np.float32([[0]]), np.float32([[1]])) is x
+    True
+    """
+    return rotary_mul(
+        x, cos, sin, interleaved=interleaved, rotary_dim=rotary_dim, offset=offset, out=x, backend=backend
+    )
+
+
+def rotary_mul_qk(
+    q: Any,
+    k: Any,
+    cos: Any,
+    sin: Any,
+    *,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    offset: int = 0,
+    out: tuple[Any, Any] | None = None,
+    backend: str | None = None,
+) -> tuple[Any, Any]:
+    """:func:`rotary_mul` of queries and keys in one call, with one reading of the tables.
+
+    Args:
+        q, k: as rotary_mul's x, of one dtype and with the same sizes but for the number of heads.
+        cos, sin, interleaved, rotary_dim, offset, backend: as there.
+        out: where to write, a pair.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+
+    >>> import numpy as np
+    >>> q, k = np.ones((1, 2, 2), np.float32), np.ones((1, 1, 2), np.float32)
+    >>> rotary_mul_qk(q, k, np.float32([[0]]), np.float32([[1]]))[1]
+    array([[[-1.,  1.]]], dtype=float32)
+    """
+    require_tensor_like("rotary_mul_qk", "q", q)
+    require_tensor_like("rotary_mul_qk", "k", k)
+    attributes = attributes_of("rotary_mul_qk", interleaved, rotary_dim, offset)
+    y, z = rotary.run(backend, rotary_mul_qk_tensors(q, k, cos, sin, out), attributes)
+    return y, z
+
+
+def rotary_mul_qk_(q: Any, k: Any, cos: Any, sin: Any, **how: Any) -> tuple[Any, Any]:
+    """:func:`rotary_mul_qk` in place: q and k are overwritten and returned."""
+    return rotary_mul_qk(q, k, cos, sin, **how, out=(q, k))
+
+
+def rotary_mul_backward(
+    grad: Any,
+    x: Any,
+    cos: Any,
+    sin: Any,
+    *,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    offset: int = 0,
+    backend: str | None = None,
+) -> tuple[Any, Any, Any]:
+    """The gradients of :func:`rotary_mul` for x, cos and sin.
+
+    Args:
+        grad: the result's gradient, of x's shape and dtype.
+        x, cos, sin, interleaved, rotary_dim, offset, backend: as rotary_mul had them.
+
+    Returns:
+        Gradients of the shapes and dtypes of x, cos and sin. Those of the tables are summed in float64
+        (torch tensors: float32) over heads and over batches that share a table.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+
+    >>> import numpy as np
+    >>> x, cos, sin = np.float32([[[1, 2]]]), np.float32([[3]]), np.float32([[4]])
+    >>> [g.tolist() for g in rotary_mul_backward(np.float32([[[1, 10]]]), x, cos, sin)]
+    [[[[43.0, 26.0]]], [[21.0]], [[8.0]]]
+    """
+    for name, value in (("grad", grad), ("x", x)):
+        require_tensor_like("rotary_mul", name, value)
+    a = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
+    t = rotary_mul_tensors(x, cos, sin, None)
+    back = attributes_of("rotary_mul", interleaved, rotary_dim, offset, forward=False)
+    sizes = check_grad(t, grad, a, spec_of)
+    of_x = rotary.run(backend, rotary_mul_tensors(grad, cos, sin, None), back)[0]
+    if is_tensor(x):
+        with torch.no_grad():
+            return of_x, *rotary.table_gradients(t, (grad,), a, sizes)
+    return of_x, *table_gradients(t, (grad,), a)
+
+
+__all__ = ["rotary_mul", "rotary_mul_", "rotary_mul_backward", "rotary_mul_qk", "rotary_mul_qk_"]

@@ -1,0 +1,158 @@
+"""rotary_mul, rotary_mul_qk and rotary_embedding in float64, formula first. Source:
+``specs/onnx_rotary_embedding_23.txt``; tables with an entry for each lane as torch_npu's npu_rotary_mul has
+them, ``x * cos + rotate(x) * sin``.
+
+    (y1, y2) = (x1*c1 - x2*s1, x2*c2 + x1*s2)
+
+with (x1, x2) = (x[i], x[i + width/2]), or interleaved (x[2i], x[2i+1]), counted from the offset; c1, s1 the
+entries of the first lane and c2, s2 those of the second, which are the same in a table of half the width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.reference.rope import spec_of
+from npu_rope.rotary_checks import (
+    RotaryAttributes,
+    RotarySizes,
+    RotaryTensors,
+    check_call,
+    check_position_id_values,
+)
+
+Array = npt.NDArray[Any]
+Wide = npt.NDArray[np.float64]
+
+
+def lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
+    """Which lanes of the rotated window are each pair's first and second."""
+    if interleaved:
+        return slice(0, width, 2), slice(1, width, 2)
+    return slice(0, width // 2), slice(width // 2, width)
+
+
+def token_table(t: RotaryTensors[Array], which: str, a: RotaryAttributes, sizes: RotarySizes) -> Wide:
+    """cos or sin of every token as ``[B or 1, S, 1, width]``, an entry for each lane."""
+    table = t.tables[which].astype(np.float64)
+    if t.onnx:
+        table = table[..., : sizes.width // 2]
+        if t.position_ids is not None:
+            check_position_id_values(t.op, t.position_ids, len(table))
+            table = table[t.position_ids]
+    table = (
+        table.reshape(-1, sizes.tokens, 1, table.shape[-1])
+        if table.size
+        else np.zeros((1, sizes.tokens, 1, table.shape[-1]))
+    )
+    if sizes.full:
+        return table
+    first, second = lanes(sizes.width, a.interleaved)
+    wide = np.empty((*table.shape[:-1], sizes.width))
+    wide[..., first] = wide[..., second] = table
+    return wide
+
+
+def rotate(x: Array, cos: Wide, sin: Wide, a: RotaryAttributes) -> Wide:
+    """``[B,S,N,D]`` turned by tables of ``[B or 1, S, 1, width]``."""
+    width = cos.shape[-1]
+    first, second = lanes(width, a.interleaved)
+    c1, c2, s1, s2 = cos[..., first], cos[..., second], sin[..., first], sin[..., second]
+    if not a.forward:
+        s1, s2 = -s2, -s1
+    y = x.astype(np.float64)
+    window = y[..., a.offset : a.offset + width]
+    x1, x2 = window[..., first].copy(), window[..., second].copy()
+    window[..., first] = x1 * c1 - x2 * s1
+    window[..., second] = x2 * c2 + x1 * s2
+    return y
+
+
+def as_heads(t: RotaryTensors[Array], x: Array, sizes: RotarySizes) -> Array:
+    """``[B,S,N,D]`` of what turns, in whatever layout it came."""
+    if not t.onnx:
+        return x if x.ndim == 4 else x[None]
+    if x.ndim == 4:
+        return x.swapaxes(1, 2)
+    return x.reshape(sizes.batch, sizes.tokens, sizes.heads[0], sizes.head)
+
+
+def as_given(t: RotaryTensors[Array], y: Wide, like: Array) -> Wide:
+    """The layout of ``like`` again."""
+    return y.swapaxes(1, 2) if t.onnx and like.ndim == 4 else y.reshape(like.shape)
+
+
+def rotary(t: RotaryTensors[Array], a: RotaryAttributes) -> tuple[Wide, ...]:
+    """A call on arrays: the results in float64, before any rounding, one for each of xs.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    sizes = check_call(t.map(spec_of), a)
+    cos, sin = (token_table(t, which, a, sizes) for which in t.tables)
+    return tuple(as_given(t, rotate(as_heads(t, x, sizes), cos, sin, a), x) for x in t.xs.values())
+
+
+def table_gradients(
+    t: RotaryTensors[Array], grads: tuple[Array, ...], a: RotaryAttributes
+) -> tuple[Wide, Wide]:
+    """The gradients of cos and sin in float64, in the tables' shapes: summed over the heads of all xs, over
+    the batches that share a table, and over the tokens that share a row of it.
+
+    Args:
+        t: the forward call.
+        grads: the gradients of its results.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    sizes = check_call(t.map(spec_of), a)
+    shape = (sizes.batch, sizes.tokens, sizes.width)
+    of_cos, of_sin = np.zeros(shape), np.zeros(shape)
+    first, second = lanes(sizes.width, a.interleaved)
+    for x, grad in zip(t.xs.values(), grads, strict=True):
+        window = slice(a.offset, a.offset + sizes.width)
+        x_, g = (as_heads(t, v, sizes)[..., window].astype(np.float64) for v in (x, grad))
+        of_cos += (g * x_).sum(-2)
+        crossed = np.empty_like(g)
+        crossed[..., first], crossed[..., second] = (
+            -g[..., first] * x_[..., second],
+            g[..., second] * x_[..., first],
+        )
+        if not a.forward:
+            crossed[..., first], crossed[..., second] = (
+                -g[..., second] * x_[..., first],
+                g[..., first] * x_[..., second],
+            )
+        of_sin += crossed.sum(-2)
+    made = (
+        _as_table(t, table, which, a, sizes) for table, which in zip((of_cos, of_sin), t.tables, strict=True)
+    )
+    cos, sin = made
+    return cos, sin
+
+
+def _as_table(
+    t: RotaryTensors[Array], lanewise: Wide, which: str, a: RotaryAttributes, sizes: RotarySizes
+) -> Wide:
+    """``[B,S,width]``, an entry for each lane, added up in the shape of the table."""
+    table = t.tables[which]
+    if not sizes.full:
+        first, second = lanes(sizes.width, a.interleaved)
+        lanewise = lanewise[..., first] + lanewise[..., second]
+    summed = np.zeros(table.shape)
+    if t.position_ids is not None:
+        np.add.at(
+            summed,
+            t.position_ids,
+            np.pad(lanewise, ((0, 0), (0, 0), (0, table.shape[-1] - lanewise.shape[-1]))),
+        )
+    elif t.onnx:
+        summed[..., : lanewise.shape[-1]] = lanewise
+    else:
+        shared = table.ndim == 2 or table.shape[0] != sizes.batch or len(t.first[1].shape) == 3
+        summed += (lanewise.sum(0) if shared else lanewise).reshape(table.shape)
+    return summed

@@ -1,0 +1,273 @@
+#include "op_host/rotary_check.h"
+
+namespace npu_rope {
+namespace {
+
+using Wide = long long;
+
+class Rules : TensorRules {
+public:
+    Rules(const RotaryTensors& t, const RotaryAttributes& a, RotaryShape* s)
+        : TensorRules(t.op, t.known), t_(t), a_(a), s_(*s), r_(s->rows) {}
+
+    Check all() {
+        for (int k = 0; k < t_.sides; ++k)
+            if (Check c = check_x(k); !c.ok()) return c;
+        if (Check c = check_table(t_.cos_name, *t_.cos, s_.cos_stride); !c.ok()) return c;
+        if (Check c = check_sin(); !c.ok()) return c;
+        if (t_.position_ids)
+            if (Check c = check_position_ids(*t_.position_ids); !c.ok()) return c;
+        for (int k = 0; k < t_.sides; ++k)
+            if (Check c = check_out(k); !c.ok()) return c;
+        return {};
+    }
+
+private:
+    // ---- what turns
+
+    Check check_x(int side) {
+        const npu_rope_tensor &x = *t_.x[side], &first = *t_.x[0];
+        const char *name = t_.x_name[side], *first_name = t_.x_name[0];
+        if (!is_float(x.dtype))
+            return bad_type(op_, "%s must be float32, float16, bfloat16 or float64 but got %s.", name,
+                            dtype_name(x.dtype));
+        if (x.ndim != 3 && x.ndim != 4)
+            return bad_value(op_, "%s must have shape %s but got %s.", name,
+                             t_.onnx ? "[B,N,S,D] or [B,S,hidden]" : "[B,S,N,D] or [S,N,D]", got_shape(x).c_str());
+        if (side > 0 && x.dtype != first.dtype)
+            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, first_name, dtype_name(first.dtype),
+                            dtype_name(x.dtype));
+        if (side > 0 && !same_but_heads(x, first))
+            return bad_value(op_, "%s must have %s's shape %s except for the heads but got %s.", name, first_name,
+                             shape_text(first.shape, first.ndim).c_str(), shape_text(x.shape, x.ndim).c_str());
+        if (Check c = check_memory(name, x); !c.ok()) return c;
+        if (Check c = t_.onnx ? place_onnx(x) : place(x, side); !c.ok()) return c;
+        if (Check c = check_window(); !c.ok()) return c;
+        return check_unit_stride(name, x);
+    }
+
+    Check place(const npu_rope_tensor& x, int side) {
+        bool batched = x.ndim == 4;
+        r_.B = batched ? x.shape[0] : 1;
+        r_.S = x.shape[batched + 0];
+        r_.D = x.shape[batched + 2];
+        r_.side[side].N = x.shape[batched + 1];
+        fill_strides(x, r_.side[side].x_stride);
+        return {};
+    }
+
+    Check place_onnx(const npu_rope_tensor& x) {
+        if (x.ndim == 3) {
+            if (a_.num_heads <= 0)
+                return bad_value(op_, "num_heads must be positive where X has shape [B,S,hidden] but got %lld.",
+                                 static_cast<Wide>(a_.num_heads));
+            if (x.shape[2] % a_.num_heads != 0)
+                return bad_value(op_, "num_heads must divide X's hidden size %lld but got %lld.",
+                                 static_cast<Wide>(x.shape[2]), static_cast<Wide>(a_.num_heads));
+        }
+        r_.B = x.shape[0];
+        r_.S = x.shape[x.ndim == 3 ? 1 : 2];
+        r_.side[0].N = x.ndim == 3 ? a_.num_heads : x.shape[1];
+        r_.D = x.ndim == 3 ? x.shape[2] / a_.num_heads : x.shape[3];
+        onnx_strides(x, r_.side[0].x_stride);
+        return {};
+    }
+
+    void onnx_strides(const npu_rope_tensor& t, int64_t* stride) const {
+        stride[0] = stride_that_matters(t, 0);
+        stride[1] = stride_that_matters(t, t.ndim == 3 ? 1 : 2);
+        stride[2] = t.ndim == 3 ? r_.D : stride_that_matters(t, 1);
+    }
+
+    const char* width_name() const { return t_.onnx ? "rotary_embedding_dim" : "rotary_dim"; }
+
+    Check check_window() {
+        int64_t D = r_.D, width = a_.rotary_dim;
+        if (width == 0 && (D <= 0 || D % 2 != 0))
+            return bad_value(op_, "the head size must be even and positive where %s is 0 but got %lld.", width_name(),
+                             static_cast<Wide>(D));
+        if (width < 0 || width % 2 != 0 || width > D)
+            return bad_value(op_, "%s must be 0 or an even number up to the head size %lld but got %lld.", width_name(),
+                             static_cast<Wide>(D), static_cast<Wide>(width));
+        s_.rotary_dim = width ? width : D;
+        if (a_.offset < 0 || a_.offset % 2 != 0)
+            return bad_value(op_, "offset must be an even number >= 0 but got %lld.", static_cast<Wide>(a_.offset));
+        if (a_.offset > D - s_.rotary_dim)
+            return bad_value(op_, "offset must be at most the head size %lld less the rotated %lld but got %lld.",
+                             static_cast<Wide>(D), static_cast<Wide>(s_.rotary_dim), static_cast<Wide>(a_.offset));
+        return {};
+    }
+
+    // ---- tables
+
+    Check check_table(const char* name, const npu_rope_tensor& t, int64_t* stride) {
+        int32_t own = t_.x[0]->dtype;
+        if (t.dtype != own && t.dtype != NPU_ROPE_FLOAT32)
+            return bad_type(op_, "%s must have %s's dtype %s%s but got %s.", name, t_.x_name[0], dtype_name(own),
+                            own == NPU_ROPE_FLOAT32 ? "" : " or float32", dtype_name(t.dtype));
+        if (Check c = t_.onnx ? place_cache(name, t, stride) : place_table(name, t, stride); !c.ok()) return c;
+        if (Check c = check_memory(name, t); !c.ok()) return c;
+        return check_unit_stride(name, t);
+    }
+
+    // [S,W], [1 or B,S,W] or [1 or B,S,1,W]; where x has no batch [S,W] or [S,1,W].
+    Check place_table(const char* name, const npu_rope_tensor& t, int64_t* stride) {
+        bool batched = t_.x[0]->ndim == 4;
+        int64_t half = s_.rotary_dim / 2, W = t.ndim >= 1 && t.ndim <= 4 ? t.shape[t.ndim - 1] : -1;
+        bool wide = W == half || W == s_.rotary_dim, by_batch = batched && t.ndim >= 3 && t.shape[0] == r_.B;
+        bool for_all = has_shape(t, {r_.S, W});
+        if (batched)
+            for_all |= has_shape(t, {1, r_.S, W}) || has_shape(t, {1, r_.S, 1, W});
+        else
+            for_all |= has_shape(t, {r_.S, 1, W});
+        by_batch = by_batch && (has_shape(t, {r_.B, r_.S, W}) || has_shape(t, {r_.B, r_.S, 1, W}));
+        if (!wide || !(by_batch || for_all)) {
+            auto S = static_cast<Wide>(r_.S), B = static_cast<Wide>(r_.B), w = static_cast<Wide>(half);
+            std::string got = got_shape(t);
+            if (!batched)
+                return bad_value(op_,
+                                 "%s must have shape [S,W] or [S,1,W] with S = %lld and W = %lld or %lld but got %s.",
+                                 name, S, w, 2 * w, got.c_str());
+            return bad_value(op_,
+                             "%s must have shape [S,W], [B,S,W] or [B,S,1,W] with S = %lld, B = %lld or 1 and W = %lld "
+                             "or %lld but got %s.",
+                             name, S, B, w, 2 * w, got.c_str());
+        }
+        s_.full = W != half;
+        bool has_batch = batched && t.ndim >= 3;
+        stride[0] = has_batch ? stride_that_matters(t, 0) : 0;
+        stride[1] = stride_that_matters(t, has_batch ? 1 : 0);
+        return {};
+    }
+
+    // [rows, W] with position_ids, [B,S,W] without; what lies behind the rotated width is not read.
+    Check place_cache(const char* name, const npu_rope_tensor& t, int64_t* stride) {
+        auto S = static_cast<Wide>(r_.S), B = static_cast<Wide>(r_.B), w = static_cast<Wide>(s_.rotary_dim / 2);
+        s_.full = false;
+        if (t_.position_ids) {
+            if (t.ndim != 2 || t.shape[1] < w)
+                return bad_value(op_,
+                                 "%s must have shape [rows, W] with W >= %lld where position_ids is given but got %s.",
+                                 name, w, got_shape(t).c_str());
+            stride[0] = 0;
+            stride[1] = stride_that_matters(t, 0);
+            return {};
+        }
+        if (t.ndim != 3 || t.shape[0] != r_.B || t.shape[1] != r_.S || t.shape[2] < w)
+            return bad_value(
+                op_,
+                "%s must have shape [B,S,W] = [%lld, %lld, W] with W >= %lld where position_ids is not given "
+                "but got %s.",
+                name, B, S, w, got_shape(t).c_str());
+        stride[0] = stride_that_matters(t, 0);
+        stride[1] = stride_that_matters(t, 1);
+        return {};
+    }
+
+    Check check_sin() {
+        const npu_rope_tensor &sin = *t_.sin, &cos = *t_.cos;
+        if (sin.dtype != cos.dtype)
+            return bad_type(op_, "%s must have %s's dtype %s but got %s.", t_.sin_name, t_.cos_name,
+                            dtype_name(cos.dtype), dtype_name(sin.dtype));
+        if (sin.ndim < 0 || sin.ndim > NPU_ROPE_MAX_NDIM || !same_shape(sin, cos))
+            return bad_value(op_, "%s must have %s's shape %s but got %s.", t_.sin_name, t_.cos_name,
+                             shape_text(cos.shape, cos.ndim).c_str(), got_shape(sin).c_str());
+        return check_table(t_.sin_name, sin, s_.sin_stride);
+    }
+
+    Check check_position_ids(const npu_rope_tensor& t) {
+        if (!is_index(t.dtype))
+            return bad_type(op_, "position_ids must be int64 or int32 but got %s.", dtype_name(t.dtype));
+        if (!has_shape(t, {r_.B, r_.S}))
+            return bad_value(op_, "position_ids must have shape [B, S] = [%lld, %lld] but got %s.",
+                             static_cast<Wide>(r_.B), static_cast<Wide>(r_.S), got_shape(t).c_str());
+        if (Check c = check_memory("position_ids", t); !c.ok()) return c;
+        r_.pos_stride[0] = stride_that_matters(t, 0);
+        r_.pos_stride[1] = stride_that_matters(t, 1);
+        if (known_ != Known::kValues) return {};
+        int64_t rows = t_.cos->shape[0];
+        for (int64_t b = 0; b < r_.B; ++b)
+            for (int64_t i = 0; i < r_.S; ++i) {
+                int64_t at = b * r_.pos_stride[0] + i * r_.pos_stride[1];
+                int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
+                if (row < 0 || row >= rows)
+                    return bad_value(op_, "position_ids must be rows of the caches' %lld but got %lld.",
+                                     static_cast<Wide>(rows), static_cast<Wide>(row));
+            }
+        return {};
+    }
+
+    // ---- what is written
+
+    Check check_out(int side) {
+        const npu_rope_tensor &out = *t_.out[side], &x = *t_.x[side];
+        if (Check c = check_like(t_.out_name[side], out, t_.x_name[side], x); !c.ok()) return c;
+        if (Check c = check_written(t_.out_name[side], out); !c.ok()) return c;
+        if (t_.onnx)
+            onnx_strides(out, r_.side[side].out_stride);
+        else
+            fill_strides(out, r_.side[side].out_stride);
+        r_.side[side].in_place = known_ != Known::kLayout && is_same_view(view_of(out), view_of(x));
+        if (known_ == Known::kLayout) return {};
+        const char* name = shared_with(side);
+        if (!name) return {};
+        return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory that they share.",
+                         t_.out_name[side], t_.x_name[side], name);
+    }
+
+    // What is written is its own input or apart from every input and every other output.
+    const char* shared_with(int side) const {
+        StridedView out = view_of(*t_.out[side]);
+        auto shares = [&](const npu_rope_tensor* t) { return t && may_share_memory(out, view_of(*t)); };
+        if (!r_.side[side].in_place && shares(t_.x[side])) return t_.x_name[side];
+        for (int k = 0; k < t_.sides; ++k) {
+            if (k != side && shares(t_.x[k])) return t_.x_name[k];
+            if (k < side && shares(t_.out[k])) return t_.out_name[k];
+        }
+        if (shares(t_.cos)) return t_.cos_name;
+        if (shares(t_.sin)) return t_.sin_name;
+        return shares(t_.position_ids) ? "position_ids" : nullptr;
+    }
+
+    const RotaryTensors& t_;
+    const RotaryAttributes& a_;
+    RotaryShape& s_;
+    RopeShape& r_;
+};
+
+}  // namespace
+
+RotaryTensors rotary_mul_tensors(const npu_rope_tensor* x, const npu_rope_tensor* cos, const npu_rope_tensor* sin,
+                                 const npu_rope_tensor* out) {
+    return {"rotary_mul", 1,   {"x", nullptr}, {x, nullptr}, {"out", nullptr}, {out, nullptr}, "cos", cos,
+            "sin",        sin, false,          nullptr};
+}
+
+RotaryTensors rotary_mul_qk_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* cos,
+                                    const npu_rope_tensor* sin, const npu_rope_tensor* q_out,
+                                    const npu_rope_tensor* k_out) {
+    return {"rotary_mul_qk", 2,   {"q", "k"}, {q, k}, {"q_out", "k_out"}, {q_out, k_out}, "cos", cos,
+            "sin",           sin, false,      nullptr};
+}
+
+RotaryTensors rotary_embedding_tensors(const npu_rope_tensor* x, const npu_rope_tensor* cos_cache,
+                                       const npu_rope_tensor* sin_cache, const npu_rope_tensor* position_ids,
+                                       const npu_rope_tensor* y) {
+    return {"rotary_embedding", 1,         {"X", nullptr}, {x, nullptr}, {"Y", nullptr}, {y, nullptr},
+            "cos_cache",        cos_cache, "sin_cache",    sin_cache,    true,           position_ids};
+}
+
+Check check_rotary(const RotaryTensors& t, const RotaryAttributes& a, RotaryShape* shape) {
+    auto missing = [&](const char* name) { return bad_value(t.op, "%s must be a tensor but got NULL.", name); };
+    for (int k = 0; k < t.sides; ++k)
+        if (!t.x[k]) return missing(t.x_name[k]);
+    if (!t.cos) return missing(t.cos_name);
+    if (!t.sin) return missing(t.sin_name);
+    for (int k = 0; k < t.sides; ++k)
+        if (!t.out[k]) return missing(t.out_name[k]);
+    *shape = RotaryShape{};
+    shape->rows.sides = t.sides;
+    return Rules(t, a, shape).all();
+}
+
+}  // namespace npu_rope

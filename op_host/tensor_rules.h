@@ -1,0 +1,151 @@
+// What the operators' rules of tensors share: what a view is, and the rules that any tensor keeps. Header
+// only, like check.h.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <initializer_list>
+#include <string>
+
+#include "include/npu_rope.h"
+#include "op_host/check.h"
+#include "op_host/dtype.h"
+#include "op_host/strided.h"
+
+namespace npu_rope {
+
+// What the host knows of a call's tensors besides sizes, types and strides. Of a device's it does not see
+// the values, and while tiling is computed not the addresses either: what it does not know it does not check.
+enum class Known { kValues, kAddresses, kLayout };
+
+inline bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
+inline bool is_index(int32_t d) { return d == NPU_ROPE_INT32 || d == NPU_ROPE_INT64; }
+
+// %g spells a negative NaN "-nan"; Python does not.
+struct Number {
+    char text[32];
+    explicit Number(double v) {
+        if (std::isnan(v)) v = std::nan("");
+        std::snprintf(text, sizeof text, "%g", v);
+    }
+};
+
+// 0 where the stride names nothing: there it may hold any number.
+inline int64_t stride_that_matters(const npu_rope_tensor& t, int k) {
+    for (int d = 0; d < t.ndim; ++d)
+        if (t.shape[d] == 0) return 0;
+    return t.shape[k] > 1 ? t.stride[k] : 0;
+}
+
+// Shapes of more dimensions than a struct holds have no numbers to print.
+inline std::string got_shape(const npu_rope_tensor& t) {
+    if (t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM) return shape_text(t.shape, t.ndim);
+    return std::to_string(t.ndim) + " dimensions";
+}
+
+inline StridedView view_of(const npu_rope_tensor& t) {
+    StridedView v;
+    v.base = reinterpret_cast<uintptr_t>(t.data);
+    v.item_bytes = kDtypes[t.dtype].bytes;
+    v.ndim = t.ndim;
+    for (int k = 0; k < t.ndim; ++k) {
+        v.size[k] = t.shape[k];
+        v.stride_bytes[k] = stride_that_matters(t, k) * v.item_bytes;
+    }
+    return v;
+}
+
+inline bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
+    if (a.ndim != b.ndim) return false;
+    for (int k = 0; k < a.ndim; ++k)
+        if (a.shape[k] != b.shape[k]) return false;
+    return true;
+}
+
+// Neither the size nor the reach of the view may leave int64.
+inline bool fits(const npu_rope_tensor& t) {
+    int64_t bytes = checked_product(t.shape, t.ndim), reach = 0, span;
+    if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
+    for (int k = 0; k < t.ndim; ++k) {
+        int64_t stride = stride_that_matters(t, k);
+        if (stride == INT64_MIN) return false;
+        if (stride == 0) continue;
+        if (__builtin_mul_overflow(t.shape[k] - 1, stride < 0 ? -stride : stride, &span)) return false;
+        if (__builtin_add_overflow(reach, span, &reach)) return false;
+    }
+    return !__builtin_mul_overflow(reach, kDtypes[t.dtype].bytes, &reach);
+}
+
+// Sizes but the heads', which lie before the last.
+inline bool same_but_heads(const npu_rope_tensor& a, const npu_rope_tensor& b) {
+    if (a.ndim != b.ndim) return false;
+    for (int k = 0; k < a.ndim; ++k)
+        if (k != a.ndim - 2 && a.shape[k] != b.shape[k]) return false;
+    return true;
+}
+
+inline bool has_shape(const npu_rope_tensor& t, std::initializer_list<int64_t> shape) {
+    return t.ndim == static_cast<int32_t>(shape.size()) && std::equal(shape.begin(), shape.end(), t.shape);
+}
+
+inline void fill_strides(const npu_rope_tensor& t, int64_t* stride) {
+    bool batched = t.ndim == 4;
+    stride[0] = batched ? stride_that_matters(t, 0) : 0;
+    stride[1] = stride_that_matters(t, batched + 0);
+    stride[2] = stride_that_matters(t, batched + 1);
+}
+
+// The rules of any tensor of a call. Every message begins with the operator's name.
+class TensorRules {
+public:
+    TensorRules(const char* op, Known known) : op_(op), known_(known) {}
+
+    Check check_memory(const char* name, const npu_rope_tensor& t) {
+        for (int k = 0; k < t.ndim; ++k)
+            if (t.shape[k] < 0)
+                return bad_value(op_, "%s must have sizes >= 0 but got %s.", name, shape_text(t.shape, t.ndim).c_str());
+        if (!fits(t))
+            return bad_value(op_, "%s must have fewer than 2^63 bytes but got shape %s.", name,
+                             shape_text(t.shape, t.ndim).c_str());
+        if (view_of(t).empty() || known_ == Known::kLayout) return {};
+        if (t.data == nullptr) return bad_value(op_, "%s must have data but got NULL.", name);
+        int64_t bytes = kDtypes[t.dtype].bytes;
+        if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) != 0)
+            return bad_value(op_, "%s must be aligned to its %lld-byte elements but got an address that is not.", name,
+                             static_cast<long long>(bytes));
+        return {};
+    }
+
+    Check check_unit_stride(const char* name, const npu_rope_tensor& t) {
+        if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || view_of(t).empty()) return {};
+        return bad_value(op_, "%s must have unit stride in its last dimension but got %lld.", name,
+                         static_cast<long long>(t.stride[t.ndim - 1]));
+    }
+
+    // What is written where x is read.
+    Check check_like(const char* name, const npu_rope_tensor& out, const char* x_name, const npu_rope_tensor& x) {
+        if (out.dtype != x.dtype)
+            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, x_name, dtype_name(x.dtype),
+                            dtype_name(out.dtype));
+        if (out.ndim < 0 || out.ndim > NPU_ROPE_MAX_NDIM || !same_shape(out, x))
+            return bad_value(op_, "%s must have %s's shape %s but got %s.", name, x_name,
+                             shape_text(x.shape, x.ndim).c_str(), got_shape(out).c_str());
+        return {};
+    }
+
+    Check check_written(const char* name, const npu_rope_tensor& out) {
+        if (Check c = check_memory(name, out); !c.ok()) return c;
+        if (Check c = check_unit_stride(name, out); !c.ok()) return c;
+        if (is_injective(view_of(out))) return {};
+        return bad_value(op_, "%s must not overlap itself but got strides %s.", name,
+                         shape_text(out.stride, out.ndim).c_str());
+    }
+
+protected:
+    const char* op_;
+    Known known_;
+};
+
+}  // namespace npu_rope
