@@ -88,6 +88,21 @@ def rotation_bound(
     return bound
 
 
+def table_bound(
+    magnitude: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], dtype: str
+) -> npt.NDArray[np.float64]:
+    """The same where cos and sin are given, and so exact.
+
+    Args:
+        magnitude: ``|x1 c| + |x2 s|`` of every output; zero where the input must pass unchanged.
+        expected: the reference's float64 result.
+        dtype: name of the result's dtype.
+    """
+    u_compute = UNIT_ROUNDOFF["float64" if dtype == "float64" else "float32"]
+    rounded = 2 * u_compute * magnitude + UNIT_ROUNDOFF[dtype] * np.abs(expected) + SMALLEST_SUBNORMAL[dtype]
+    return np.where(magnitude == 0, 0.0, rounded)
+
+
 def int8_expectation(
     value: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -1,0 +1,377 @@
+"""rotary_mul and rotary_mul_qk against torch_npu's formula in float64: tables of every width, type and shape;
+layouts, windows, in place; gradients; in torch, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from guarded_memory import GuardedMemory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pairwise import pairwise
+from rotary_cases import NUMPY_DTYPES, bytes_of, hosts, layout_strides, to_torch, values_of
+
+from npu_rope import rotary_mul, rotary_mul_, rotary_mul_backward, rotary_mul_qk, rotary_mul_qk_
+from npu_rope.testing import rotary_spec
+from npu_rope.testing.bounds import table_bound, worst_ratio
+
+OPS = torch.ops.npu_rope
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of rotary_mul, or with ``keys`` heads of k of rotary_mul_qk."""
+
+    dtype: str = "float32"
+    table_dtype: str = "own"
+    framework: str = "numpy"
+    rank: int = 4
+    sizes: tuple[int, int, int, int] = (2, 5, 3, 72)
+    keys: int = 0
+    window: tuple[int, int] = (0, 0)  # rotary_dim, offset
+    interleaved: bool = False
+    width: str = "half"
+    table: str = "S"
+    layout: str = "contiguous"
+    out: str = "new"
+
+    @property
+    def attributes(self):
+        return {"interleaved": self.interleaved, "rotary_dim": self.window[0], "offset": self.window[1]}
+
+
+FACTORS = {
+    "dtype": ["float32", "float16", "bfloat16", "float64"],
+    "table_dtype": ["own", "float32"],
+    "framework": ["numpy", "torch"],
+    "rank": [4, 3],
+    "sizes": [(2, 5, 3, 72), (1, 1, 8, 128), (2, 70, 1, 64), (3, 2, 2, 130), (2, 0, 3, 72), (0, 5, 3, 72)],
+    "keys": [0, 1, 4],
+    "window": [(0, 0), (64, 0), (36, 10), (2, 4), (0, 0)],
+    "interleaved": [False, True],
+    "width": ["half", "full", "twice"],  # twice: of full width, the two lanes of a pair alike
+    "table": ["S", "BS", "1S", "BS1", "1S1"],
+    "layout": ["contiguous", "bnsd", "gaps", "non-unit", "fused-qkv", "reversed"],
+    "out": ["new", "given", "in-place", "gaps"],
+}
+
+
+def possible(call):
+    in_place = call.out == "in-place" and call.layout == "non-unit"
+    D, (width, offset) = call.sizes[-1], call.window
+    no_tensor = call.framework == "torch" and call.layout == "reversed"
+    return not in_place and not no_tensor and offset + (width or D) <= D
+
+
+def view(guarded, shape, dtype, layout, values=None):
+    a = guarded.empty(shape, dtype, layout_strides(layout, shape))
+    a[...] = 3 if values is None else values
+    return a
+
+
+def tables_of(call, rng):
+    B, S, _, D = call.sizes
+    width = call.window[0] or D
+    shapes = {"S": (S,), "BS": (B, S), "1S": (1, S), "BS1": (B, S, 1), "1S1": (1, S, 1)}
+    shape = shapes[call.table] if call.rank == 4 else ((S, 1) if call.table.endswith("1") else (S,))
+    dtype = NUMPY_DTYPES[call.dtype if call.table_dtype == "own" else "float32"]
+    tables = rng.uniform(-2, 2, (2, *shape, width // 2 if call.width == "half" else width)).astype(dtype)
+    if call.width == "twice":
+        tables = (
+            np.repeat(tables[..., : width // 2], 2, -1)
+            if call.interleaved
+            else np.tile(tables[..., : width // 2], 2)
+        )
+    return tables
+
+
+@dataclass
+class Inputs:
+    xs: list
+    tables: np.ndarray
+    outs: list | None
+
+
+def make_inputs(call, guarded, seed=0):
+    rng = np.random.default_rng(seed)
+    heads = [call.sizes[2]] + ([call.keys] if call.keys else [])
+    shapes = [(*call.sizes[:2], n, call.sizes[3])[4 - call.rank :] for n in heads]
+    dtype = NUMPY_DTYPES[call.dtype]
+    xs = [view(guarded, s, dtype, call.layout, rng.standard_normal(s).astype(dtype)) for s in shapes]
+    outs = {
+        "new": None,
+        "given": [view(guarded, s, dtype, "contiguous") for s in shapes],
+        "gaps": [view(guarded, s, dtype, "gaps") for s in shapes],
+        "in-place": xs,
+    }[call.out]
+    return Inputs(xs, tables_of(call, rng), outs)
+
+
+def run(call, inputs, backend):
+    convert = to_torch if call.framework == "torch" else (lambda a: a)
+    xs, tables = [convert(x) for x in inputs.xs], [convert(t) for t in inputs.tables]
+    outs = (
+        None if inputs.outs is None else (xs if call.out == "in-place" else [convert(o) for o in inputs.outs])
+    )
+    how = {**call.attributes, "backend": backend}
+    if call.keys:
+        got = rotary_mul_qk(*xs, *tables, **how, out=None if outs is None else tuple(outs))
+    else:
+        got = (rotary_mul(*xs, *tables, **how, out=None if outs is None else outs[0]),)
+    for y, out in zip(got, outs or (), strict=False):
+        assert y is out
+    return got
+
+
+def run_and_judge(call, backend, guarded, seed=0):
+    inputs = make_inputs(call, guarded, seed)
+    before = [x.copy() for x in inputs.xs]
+    got = run(call, inputs, backend)
+    guarded.check()
+    for y, x, was in zip(got, inputs.xs, before, strict=True):
+        if call.out != "in-place":
+            assert np.array_equal(x, was)
+        assert tuple(y.shape) == was.shape
+        value, magnitude = rotary_spec.rotary_mul(was, *inputs.tables, **call.attributes)
+        ratio, at = worst_ratio(values_of(y), value, table_bound(magnitude, value, call.dtype))
+        assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"
+
+
+def calls(listed):
+    return pytest.mark.parametrize("call", [c for c in listed if possible(c)], ids=str)
+
+
+BASES = [
+    Call(),
+    Call("float16", "own", "torch", interleaved=True, width="full"),
+    Call("bfloat16", "float32", "torch", width="full", keys=1, window=(36, 10)),
+    Call("bfloat16", "own", interleaved=True),
+    Call("float64", "own", width="full", table="BS"),
+]
+ONE_FACTOR = [
+    replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
+]
+
+
+@hosts
+@calls(dict.fromkeys(ONE_FACTOR))
+def test_one_factor_changed_meets_the_bound(call, backend, guarded):
+    run_and_judge(call, backend, guarded)
+
+
+@hosts
+@calls([Call(**row) for row in pairwise(FACTORS)])
+def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
+    run_and_judge(call, backend, guarded)
+
+
+@hosts
+@settings(max_examples=60)
+@given(
+    call=st.builds(
+        Call,
+        **{name: st.sampled_from(values) for name, values in FACTORS.items()},
+    ),
+    D=st.integers(1, 100).map(lambda n: 2 * n),
+    seed=st.integers(0, 2**16),
+)
+def test_any_call_meets_the_bound(call, D, seed, backend):
+    call = replace(call, sizes=(*call.sizes[:3], D))
+    if not possible(call):
+        call = replace(call, window=(0, 0), layout="gaps")
+    run_and_judge(call, backend, GuardedMemory(), seed)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("width", ["half", "full", "twice"])
+def test_every_instruction_set_meets_the_bound(isa, dtype, width, library, guarded):
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    for interleaved in (False, True):
+        for D in (2, 6, 30, 64, 96, 130, 1024):
+            call = Call(dtype, interleaved=interleaved, width=width, sizes=(1, 3, 2, D), keys=1)
+            run_and_judge(call, "cpu", guarded)
+
+
+@hosts
+def test_many_tokens_are_shared_out_among_threads(backend, guarded):
+    for width in ("half", "full"):
+        call = Call("float16", sizes=(2, 300, 8, 128), keys=2, width=width, table="1S1", out="in-place")
+        run_and_judge(call, backend, guarded)
+
+
+@hosts
+def test_large_results_are_written_past_the_caches(backend, guarded):
+    call = Call("bfloat16", sizes=(1, 1100, 64, 128), table="S")
+    run_and_judge(call, backend, guarded)
+
+
+def test_both_are_what_each_is_alone():
+    rng = np.random.default_rng(0)
+    q, k, (c, s) = rng.random((2, 9, 8, 64)), rng.random((2, 9, 3, 64)), rng.random((2, 9, 64))
+    for y, x in zip(rotary_mul_qk(q, k, c, s), (q, k), strict=True):
+        assert np.array_equal(y, rotary_mul(x, c, s))
+    pair = rotary_mul_qk_(q.copy(), k.copy(), c, s)
+    for y, x in zip(pair, (q, k), strict=True):
+        assert np.array_equal(y, rotary_mul_(x.copy(), c, s))
+
+
+def test_a_table_of_full_width_with_equal_halves_is_one_of_half_the_width():
+    rng = np.random.default_rng(0)
+    for dtype in NUMPY_DTYPES.values():
+        x, (c, s) = rng.random((2, 9, 3, 64)).astype(dtype), rng.random((2, 9, 32)).astype(dtype)
+        half = rotary_mul(x, c, s)
+        assert np.array_equal(rotary_mul(x, np.tile(c, 2), np.tile(s, 2)), half)
+        pairs = rotary_mul(x, c, s, interleaved=True)
+        assert np.array_equal(
+            rotary_mul(x, np.repeat(c, 2, -1), np.repeat(s, 2, -1), interleaved=True), pairs
+        )
+
+
+# ---- gradients -----------------------------------------------------------------------------------------
+
+TABLES = ["S", "BS", "1S", "BS1", "1S1"]
+
+
+def gradient_case(interleaved, width, table, rank=4):
+    call = Call(
+        "float64", sizes=(2, 3, 2, 14), window=(8, 4), interleaved=interleaved, width=width, table=table
+    )
+    call = replace(call, rank=rank)
+    inputs = make_inputs(call, GuardedMemory())
+    return call, [to_torch(np.array(a)).requires_grad_() for a in (*inputs.xs, *inputs.tables)]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("width", ["half", "full"])
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_gradients_of_x_and_tables(interleaved, width, table, rank):
+    call, given = gradient_case(interleaved, width, table, rank)
+
+    def run_it(x, c, s):
+        return rotary_mul(x, c, s, **call.attributes)
+
+    assert torch.autograd.gradcheck(run_it, given)
+    grad = torch.randn_like(given[0])
+    by_torch = torch.autograd.grad(run_it(*given), given, grad)
+    plain = [t.detach() for t in given]
+    by_hand = rotary_mul_backward(grad, *plain, **call.attributes)
+    for backend in ("reference", "cpu"):
+        arrays = rotary_mul_backward(*(t.numpy() for t in (grad, *plain)), **call.attributes, backend=backend)
+        for a, b, c in zip(by_torch, by_hand, arrays, strict=True):
+            assert torch.allclose(a, b, rtol=1e-12)
+            assert np.allclose(a.numpy(), c, rtol=1e-12)
+
+
+def test_gradients_have_gradients():
+    call, given = gradient_case(False, "full", "BS1")
+    assert torch.autograd.gradgradcheck(lambda *t: rotary_mul(*t, **call.attributes), given)
+
+
+@pytest.mark.parametrize("needs", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (1, 1, 1, 1)])
+def test_gradients_of_queries_and_keys(needs):
+    rng = np.random.default_rng(0)
+    arrays = [rng.random(s) for s in ((2, 3, 2, 8), (2, 3, 1, 8), (3, 8), (3, 8))]
+    given = [torch.from_numpy(a).requires_grad_(bool(n)) for a, n in zip(arrays, needs, strict=True)]
+    assert torch.autograd.gradcheck(rotary_mul_qk, given)
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_in_place_keeps_gradients(tables):
+    x, (c, s) = torch.randn(2, 3, 2, 8, dtype=torch.float64), torch.rand(2, 3, 8, dtype=torch.float64)
+    c.requires_grad_(tables)
+    results = []
+    for run_it in (rotary_mul, rotary_mul_):
+        leaf = x.clone().requires_grad_()
+        y = run_it(leaf * 2, c, s)
+        y.pow(2).sum().backward()
+        results.append((leaf.grad, c.grad))
+        c.grad = None
+    assert torch.allclose(results[0][0], results[1][0])
+    assert not tables or torch.allclose(results[0][1], results[1][1])
+
+
+def test_16_bit_tables_have_gradients_of_their_type():
+    x, c, s = torch.randn(2, 70, 2, 8).half(), torch.rand(70, 4).half(), torch.rand(70, 4)
+    c = c.requires_grad_()
+    rotary_mul(x, c, s.half()).sum().backward()
+    assert c.grad.dtype == torch.float16
+    exact = rotary_mul_backward(*(t.double() for t in (torch.ones_like(x), x, c.detach(), s)))[1]
+    assert torch.equal(c.grad, exact.half())
+
+
+# ---- torch ---------------------------------------------------------------------------------------------
+
+
+def sample(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    shapes = (2, 5, 3, 24), (2, 5, 2, 24), (5, 24), (5, 24)
+    return [torch.randn(s, generator=generator).to(dtype) for s in shapes]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_opcheck(dtype, needs_grad):
+    q, k, c, s = sample(dtype)
+    rest = (c.requires_grad_(needs_grad), s, True, 16, 4, True)
+    grad = q.clone().requires_grad_(needs_grad)
+    rest = (c[:, :16].detach().clone().requires_grad_(needs_grad), s[:, :16].clone(), True, 16, 4, True)
+    torch.library.opcheck(OPS.rotary_mul.default, (grad, *rest))
+    torch.library.opcheck(OPS.rotary_mul_qk.default, (grad, k, *rest))
+    plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in rest]
+    torch.library.opcheck(OPS.rotary_mul_.default, (q, *plain))
+    torch.library.opcheck(OPS.rotary_mul_qk_.default, (q, k, *plain))
+
+
+@pytest.mark.parametrize("op", [rotary_mul, rotary_mul_])
+def test_compiled_whole_it_gives_the_same(op):
+    q, _, c, s = sample()
+
+    def model(x, c, s):
+        return op(x * 2, c, s, interleaved=True) + 1
+
+    assert torch.equal(torch.compile(model, fullgraph=True, backend="aot_eager")(q, c, s), model(q, c, s))
+
+
+def test_compiled_it_differentiates():
+    q, _, c, s = sample()
+    grads = []
+    for run_it in (rotary_mul, torch.compile(rotary_mul, fullgraph=True, backend="aot_eager")):
+        leaves = [t.clone().requires_grad_() for t in (q, c, s)]
+        run_it(*leaves).pow(2).sum().backward()
+        grads.append([leaf.grad for leaf in leaves])
+    for eager, compiled in zip(*grads, strict=True):
+        assert torch.allclose(eager, compiled)
+
+
+def test_meta_tensors_give_shapes():
+    q, k, c, s = (t.to("meta") for t in sample())
+    y, z = rotary_mul_qk(q, k, c, s)
+    assert (y.device.type, y.shape, z.shape) == ("meta", q.shape, k.shape)
+
+
+def test_a_written_tensor_invalidates_what_was_saved():
+    q, _, c, s = sample()
+    leaf = q.clone().requires_grad_()
+    x = leaf * 1
+    y = x * x
+    with torch.no_grad():
+        rotary_mul_(x, c, s)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_the_bytes_of_nan_pass_outside_the_window():
+    x = np.full((1, 1, 1, 8), np.nan, np.float32)
+    x.view(np.uint32)[...] |= 0x1234
+    y = rotary_mul(x, np.ones((1, 2), np.float32), np.ones((1, 2), np.float32), rotary_dim=4, offset=2)
+    assert bytes_of(y[..., :2]) == bytes_of(x[..., :2])
+    assert bytes_of(y[..., 6:]) == bytes_of(x[..., 6:])
