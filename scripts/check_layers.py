@@ -167,6 +167,11 @@ PYTHON_LAYERS = (
         functions_may_import=("elftools.*",),  # of the sim extra
     ),
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*"), ("*",)),
+    # Each module inside the software it is named after; nothing but tests sees them.
+    Layer(
+        ("npu_rope/integrations/*",),
+        (PY_STD, "numpy", "torch", "onnx", "onnxscript", "npu_rope", "npu_rope.*"),
+    ),
     Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),
 )
 

@@ -89,7 +89,10 @@ def rotation_bound(
 
 
 def table_bound(
-    magnitude: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], dtype: str
+    magnitude: npt.NDArray[np.float64],
+    expected: npt.NDArray[np.float64],
+    dtype: str,
+    compute: str = "",
 ) -> npt.NDArray[np.float64]:
     """The same where cos and sin are given, and so exact.
 
@@ -97,8 +100,9 @@ def table_bound(
         magnitude: ``|x1 c| + |x2 s|`` of every output; zero where the input must pass unchanged.
         expected: the reference's float64 result.
         dtype: name of the result's dtype.
+        compute: of what is between; ours is float32, or float64 for float64.
     """
-    u_compute = UNIT_ROUNDOFF["float64" if dtype == "float64" else "float32"]
+    u_compute = UNIT_ROUNDOFF[compute or ("float64" if dtype == "float64" else "float32")]
     rounded = 2 * u_compute * magnitude + UNIT_ROUNDOFF[dtype] * np.abs(expected) + SMALLEST_SUBNORMAL[dtype]
     return np.where(magnitude == 0, 0.0, rounded)
 

@@ -1,0 +1,168 @@
+"""An ``onnx.backend`` of the operators that npu_rope has: RotaryEmbedding.
+
+Runs models whose nodes are all of these, on any of npu_rope's backends. Needs the onnx package
+(``pip install 'npu-rope[onnx]'``).
+
+    import npu_rope.integrations.onnx_backend as backend
+
+    outputs = backend.run_model(model, inputs, backend="cpu")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+from onnx.backend.base import Backend, BackendRep
+
+from npu_rope import rotary_embedding
+
+Array = npt.NDArray[Any]
+OPSET = 23  # since which the operators are in ONNX's standard domain
+
+
+def _rotary_embedding(
+    inputs: Sequence[Any], attributes: Mapping[str, Any], backend: str | None
+) -> tuple[Any]:
+    """X, cos_cache, sin_cache and perhaps position_ids."""
+    named = {
+        name: attributes[name]
+        for name in ("interleaved", "num_heads", "rotary_embedding_dim")
+        if name in attributes
+    }
+    return (rotary_embedding(*inputs, **named, backend=backend),)
+
+
+OPERATORS: Mapping[str, Callable[[Sequence[Any], Mapping[str, Any], str | None], tuple[Any, ...]]] = {
+    "RotaryEmbedding": _rotary_embedding,
+}
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+def _unsupported(model: onnx.ModelProto) -> str | None:
+    """What of a model is not npu_rope's, or None."""
+    versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
+    if versions.get("ai.onnx", 0) < OPSET:
+        return f"its opset is {versions.get('ai.onnx', 0)}, below {OPSET}"
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in OPERATORS:
+            return f"its node {node.name or node.output[0]} is {node.domain or 'ai.onnx'}.{node.op_type}"
+    return None
+
+
+class NpuRopeModel(BackendRep):
+    """A prepared model.
+
+    Args:
+        model: whose nodes are all :data:`OPERATORS`.
+        backend: one of npu_rope's; None: its default.
+    """
+
+    def __init__(self, model: onnx.ModelProto, backend: str | None = None) -> None:
+        self._graph, self._backend = model.graph, backend
+        self._initialisers = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        self._inputs = [i.name for i in model.graph.input if i.name not in self._initialisers]
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
+        """The graph's outputs for its inputs: a sequence in the graph's order, or a mapping by name.
+
+        Raises:
+            ValueError, TypeError: an input is missing, or breaks an operator's rule.
+        """
+        if not isinstance(inputs, Mapping):
+            if len(inputs) != len(self._inputs):
+                raise ValueError(
+                    f"[onnx_backend] inputs must be the graph's {len(self._inputs)} but got {len(inputs)}."
+                )
+            inputs = dict(zip(self._inputs, inputs, strict=True))
+        missing = [name for name in self._inputs if name not in inputs]
+        if missing:
+            got = ", ".join(inputs) or "none"
+            raise ValueError(f"[onnx_backend] inputs must have {', '.join(missing)} but got {got}.")
+        values: dict[str, Any] = {**self._initialisers, **{n: np.asarray(inputs[n]) for n in self._inputs}}
+        for node in self._graph.node:
+            given = [values[name] if name else None for name in node.input]
+            results = OPERATORS[node.op_type](given, _attributes(node), self._backend)
+            values.update(zip(node.output, results, strict=False))
+        return tuple(values[o.name] for o in self._graph.output)
+
+
+class NpuRopeBackend(Backend):
+    """ONNX's interface; ``backend=`` names one of npu_rope's."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether every node is one of :data:`OPERATORS`."""
+        return cls.supports_device(device) and _unsupported(model) is None
+
+    @classmethod
+    def prepare(
+        cls, model: onnx.ModelProto, device: str = "CPU", *, backend: str | None = None, **kwargs: Any
+    ) -> NpuRopeModel:
+        """A checked model, ready to run.
+
+        Raises:
+            ValueError: the device is not CPU, or a node is none of :data:`OPERATORS`.
+        """
+        if not cls.supports_device(device):
+            raise ValueError(
+                f"[onnx_backend] device must be CPU (backend= names npu_rope's) but got {device}."
+            )
+        onnx.checker.check_model(model)
+        if (what := _unsupported(model)) is not None:
+            rule = f"nodes {', '.join(OPERATORS)} of opset {OPSET} alone"
+            raise ValueError(f"[onnx_backend] model must have {rule} but {what}.")
+        return NpuRopeModel(model, backend)
+
+    @classmethod
+    def run_model(
+        cls,
+        model: onnx.ModelProto,
+        inputs: Any,
+        device: str = "CPU",
+        *,
+        backend: str | None = None,
+        **kwargs: Any,
+    ) -> tuple[Array, ...]:
+        """:meth:`prepare` and run."""
+        return cls.prepare(model, device, backend=backend).run(inputs)
+
+    @classmethod
+    def run_node(  # type: ignore[override]  # there every option is a dict
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Any = None,
+        *,
+        backend: str | None = None,
+        **kwargs: Any,
+    ) -> tuple[Array, ...]:
+        """One node on its inputs, in its order.
+
+        Raises:
+            ValueError: the node is none of :data:`OPERATORS`.
+        """
+        if node.domain not in ("", "ai.onnx") or node.op_type not in OPERATORS:
+            got = f"{node.domain or 'ai.onnx'}.{node.op_type}"
+            raise ValueError(f"[onnx_backend] node must be {', '.join(OPERATORS)} but got {got}.")
+        return OPERATORS[node.op_type](list(inputs), _attributes(node), backend)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """CPU: arrays come from the host and go there."""
+        return device.partition(":")[0] == "CPU"
+
+
+is_compatible = NpuRopeBackend.is_compatible
+prepare = NpuRopeBackend.prepare
+run_model = NpuRopeBackend.run_model
+run_node = NpuRopeBackend.run_node
+supports_device = NpuRopeBackend.supports_device

@@ -1,0 +1,134 @@
+"""npu_rope as an onnx.backend: ONNX's own node tests of the operators it has, on every back end that has
+them.
+"""
+
+from __future__ import annotations
+
+import io
+import unittest
+import warnings
+
+import numpy as np
+import onnx
+import onnx.backend.test
+import pytest
+from onnx import TensorProto, helper
+from onnx.backend.test.loader import load_model_tests
+
+from npu_rope.integrations import onnx_backend
+
+# Of operators that ONNX breaks up ("_expanded") only the whole ones name ours.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # numpy's, of other operators' test data
+    NODE_TESTS = [
+        case
+        for case in load_model_tests(kind="node")
+        if case.name.startswith("test_rotary_embedding") and not case.name.endswith("_expanded")
+    ]
+on_every_backend = pytest.mark.parametrize("backend", ["reference", "cpu"])
+
+
+@pytest.mark.peer
+def test_all_of_onnx_s_node_tests_are_here():
+    """Eight of RotaryEmbedding in onnx 1.23; a later onnx may have more, none fewer."""
+    assert len(NODE_TESTS) >= 8
+    print(f"onnx {onnx.__version__}: {len(NODE_TESTS)} node tests of RotaryEmbedding")
+
+
+@pytest.mark.peer
+@on_every_backend
+@pytest.mark.parametrize("case", NODE_TESTS, ids=lambda case: case.name)
+def test_onnx_s_node_test(case, backend):
+    assert onnx_backend.is_compatible(case.model)
+    prepared = onnx_backend.prepare(case.model, backend=backend)
+    assert case.data_sets
+    for inputs, outputs in case.data_sets:
+        got = prepared.run(inputs)
+        assert len(got) == len(outputs)
+        for y, expected in zip(got, outputs, strict=True):
+            assert y.dtype == expected.dtype
+            assert y.shape == expected.shape
+            np.testing.assert_allclose(y, expected, rtol=case.rtol, atol=case.atol)
+
+
+@pytest.mark.peer
+def test_through_onnx_s_own_test_runner():
+    """ONNX's BackendTest class, as other backends use it, passes the same tests."""
+    runner = onnx.backend.test.BackendTest(onnx_backend.NpuRopeBackend, __name__)
+    runner.include("^test_rotary_embedding")
+    runner.exclude("_expanded_")
+    suite = runner.test_suite
+    result = unittest.TextTestRunner(stream=io.StringIO(), verbosity=0).run(suite)
+    assert result.wasSuccessful(), result.failures + result.errors
+    ran = result.testsRun - len(result.skipped)
+    assert ran == len(NODE_TESTS)
+
+
+def model_of(op="RotaryEmbedding", opset=23, domain="", **attributes):
+    x = helper.make_tensor_value_info("X", TensorProto.FLOAT, [1, 2, 3, 4])
+    caches = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3, 2]) for n in ("cos", "sin")]
+    y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, [1, 2, 3, 4])
+    node = helper.make_node(
+        op, ["X", "cos", "sin"] if op == "RotaryEmbedding" else ["X"], ["Y"], domain=domain, **attributes
+    )
+    graph = helper.make_graph([node], "g", [x, *caches], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def inputs_of():
+    rng = np.random.default_rng(0)
+    return [rng.random(s, dtype=np.float32) for s in ((1, 2, 3, 4), (1, 3, 2), (1, 3, 2))]
+
+
+def test_inputs_by_name_and_by_order_are_the_same():
+    X, cos, sin = inputs_of()
+    prepared = onnx_backend.prepare(model_of())
+    (a,), (b,) = prepared.run([X, cos, sin]), prepared.run({"sin": sin, "X": X, "cos": cos})
+    assert np.array_equal(a, b)
+    (c,) = onnx_backend.run_node(model_of().graph.node[0], [X, cos, sin], backend="reference")
+    assert np.allclose(a, c, atol=1e-6)
+
+
+def test_initialisers_are_inputs_that_are_known():
+    X, cos, sin = inputs_of()
+    model = model_of(interleaved=1)
+    (expected,) = onnx_backend.run_model(model, [X, cos, sin])
+    for name, value in (("cos", cos), ("sin", sin)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    del model.graph.input[1:]
+    assert np.array_equal(onnx_backend.run_model(model, [X])[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("model", "what"),
+    [
+        (model_of("Relu"), "its node Y is ai.onnx.Relu"),
+        (model_of(opset=22), "RotaryEmbedding"),
+    ],
+)
+def test_other_models_are_refused(model, what):
+    assert not onnx_backend.is_compatible(model)
+    with pytest.raises((ValueError, onnx.checker.ValidationError), match=what):
+        onnx_backend.prepare(model)
+
+
+def test_wrong_inputs_are_named():
+    X, cos, sin = inputs_of()
+    prepared = onnx_backend.prepare(model_of())
+    with pytest.raises(ValueError, match=r"^\[onnx_backend\] inputs must be the graph's 3 but got 2\.$"):
+        prepared.run([X, cos])
+    with pytest.raises(ValueError, match=r"^\[onnx_backend\] inputs must have sin but got X, cos\.$"):
+        prepared.run({"X": X, "cos": cos})
+    with pytest.raises(ValueError, match=r"^\[rotary_embedding\] sin_cache must have cos_cache's shape"):
+        prepared.run([X, cos, sin[..., :1]])
+    with pytest.raises(
+        ValueError, match=r"^\[onnx_backend\] node must be RotaryEmbedding but got ai\.onnx\.Relu\.$"
+    ):
+        onnx_backend.run_node(helper.make_node("Relu", ["X"], ["Y"]), [X])
+
+
+def test_only_the_host_is_a_device():
+    assert onnx_backend.supports_device("CPU")
+    assert not onnx_backend.supports_device("CUDA:0")
+    with pytest.raises(ValueError, match="device must be CPU"):
+        onnx_backend.prepare(model_of(), "CUDA")
