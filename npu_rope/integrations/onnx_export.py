@@ -1,0 +1,282 @@
+"""Export to ONNX: what ``torch.onnx.export(dynamo=True)`` makes of npu_rope's operators.
+
+Each becomes a standard RotaryEmbedding node (opset 23), its tables an initialiser, an input or a small
+subgraph of the positions, so that any runtime runs it. Needs ``pip install 'npu-rope[onnx]'``.
+
+    from npu_rope.integrations import onnx_export
+
+    onnx_export.export(model, (x, positions), "model.onnx")
+
+or, with options of one's own,
+
+    torch.onnx.export(
+        model, args, "model.onnx", dynamo=True, opset_version=23,
+        custom_translation_table=onnx_export.translations(),
+    )
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from onnx import numpy_helper
+from onnxscript import DOUBLE, FLOAT, INT64
+from onnxscript import opset23 as op
+
+import npu_rope  # noqa: F401  # defines the operators
+from npu_rope.params import RopeMode, RopeParams
+
+OPSET = 23
+_FLOAT, _DOUBLE = FLOAT.dtype, DOUBLE.dtype
+
+
+def export(model: Any, args: Any = (), file: Any = None, **options: Any) -> Any:
+    """``torch.onnx.export`` with npu_rope's translations, by dynamo, to opset 23 unless ``opset_version``
+    says more.
+
+    Args:
+        model, args, file: as torch.onnx.export takes them.
+        options: any others of its options; translations given here come on top of npu_rope's.
+
+    Returns:
+        torch's ONNXProgram.
+
+    Raises:
+        ValueError: ``opset_version`` is below 23 or ``dynamo`` false.
+    """
+    opset = options.pop("opset_version", None) or OPSET
+    if opset < OPSET:
+        raise ValueError(f"[onnx_export] opset_version must be at least {OPSET} but got {opset}.")
+    if not options.pop("dynamo", True):
+        raise ValueError("[onnx_export] dynamo must be True but got False.")
+    table = {**translations(), **(options.pop("custom_translation_table", None) or {})}
+    return torch.onnx.export(
+        model, args, file, dynamo=True, opset_version=opset, custom_translation_table=table, **options
+    )
+
+
+def translations() -> dict[Any, Callable[..., Any]]:
+    """The table that ``torch.onnx.export(custom_translation_table=...)`` takes, by operator."""
+    ours = torch.ops.npu_rope
+    return {
+        ours.rope.default: _rope,
+        ours.rope_qk.default: _rope_qk,
+        ours.rotary_mul.default: _rotary_mul,
+        ours.rotary_mul_qk.default: _rotary_mul_qk,
+        ours.rotary_embedding.default: _rotary_embedding,
+    }
+
+
+# ---- rotation ------------------------------------------------------------------------------------------
+
+
+def _ints(values: Sequence[int]) -> Any:
+    return op.Constant(value_ints=list(values))
+
+
+def _rank(x: Any) -> int:
+    return len(x.shape)
+
+
+def _static(name: str, size: Any) -> int:
+    if isinstance(size, int):
+        return size
+    raise ValueError(f"[onnx_export] {name} must be a number known at export but got {size}.")
+
+
+def _slice(x: Any, first: int, last: int) -> Any:
+    """Elements of the last dimension."""
+    return op.Slice(x, _ints([first]), _ints([last]), _ints([-1]))
+
+
+def _rotated(x: Any, cos: Any, sin: Any, *, interleaved: bool, width: int, offset: int) -> Any:
+    """``[B,S,N,D]`` or ``[S,N,D]`` turned by tables ``[B or 1, S, width/2]`` of float32 (double for double).
+
+    What turns is computed in float32, as npu_rope does, and rounded once: tables in 16 bits would be wrong.
+    """
+    batched, head = _rank(x) == 4, _static("the head size", x.shape[-1])
+    heads = _static("the number of heads", x.shape[-2])
+    window = x if (offset, width) == (0, head) else _slice(x, offset, offset + width)
+    flat = op.Reshape(window, _ints([0, 0, heads * width] if batched else [1, -1, heads * width]))
+    if x.dtype == _DOUBLE:
+        turned = _by_formula(flat, cos, sin, interleaved, heads, width)
+    else:
+        wide = flat if x.dtype == _FLOAT else op.Cast(flat, to=_FLOAT)
+        tokens = op.Shape(flat, start=0, end=2)
+        shape = op.Concat(tokens, _ints([width // 2]), axis=0)
+        turned = op.RotaryEmbedding(
+            wide,
+            op.Expand(cos, shape),
+            op.Expand(sin, shape),
+            interleaved=int(interleaved),
+            num_heads=heads,
+            rotary_embedding_dim=width,
+        )
+        turned = turned if x.dtype == _FLOAT else op.Cast(turned, to=x.dtype)
+    turned = op.Reshape(turned, _ints([0, 0, heads, width]) if batched else _ints([-1, heads, width]))
+    parts = [_slice(x, 0, offset)] if offset else []
+    parts += [turned] + ([_slice(x, offset + width, head)] if offset + width < head else [])
+    return op.Concat(*parts, axis=-1) if len(parts) > 1 else turned
+
+
+def _by_formula(x: Any, cos: Any, sin: Any, interleaved: bool, heads: int, width: int) -> Any:
+    """For double, which RotaryEmbedding does not take: ``[B,S,N*width]`` by the formula."""
+    pair = [width // 2, 2] if interleaved else [2, width // 2]
+    pairs = op.Reshape(x, _ints([0, 0, heads, *pair]))
+    axis = -1 if interleaved else -2
+    first, second = (op.Gather(pairs, op.Constant(value_int=n), axis=axis) for n in (0, 1))
+    c, s = op.Unsqueeze(cos, _ints([2])), op.Unsqueeze(sin, _ints([2]))
+    y1 = op.Sub(op.Mul(first, c), op.Mul(second, s))
+    y2 = op.Add(op.Mul(first, s), op.Mul(second, c))
+    both = op.Concat(op.Unsqueeze(y1, _ints([axis])), op.Unsqueeze(y2, _ints([axis])), axis=axis)
+    return op.Reshape(both, _ints([0, 0, heads * width]))
+
+
+def _turn(sin: Any, forward: bool) -> Any:
+    return sin if forward else op.Neg(sin)
+
+
+# ---- rope: tables from positions -----------------------------------------------------------------------
+
+
+def _params(attributes: Mapping[str, Any]) -> tuple[RopeParams, bool]:
+    named = dict(attributes)
+    forward, angle = named.pop("forward", True), named.pop("angle", 0)
+    if angle == 2:
+        raise ValueError("[onnx_export] angle must be exact (0) or f32 (1) but got ggml (2).")
+    named["sections"] = tuple(named.get("sections") or (0, 0, 0, 0))
+    return RopeParams(**named), forward
+
+
+def _tables(positions: Any, factors: Any, params: RopeParams, wide: int) -> tuple[Any, Any]:
+    """cos and sin, ``[B or 1, S, pairs]``, by turns: what is left of them after whole ones is small, so that
+    far positions keep float32's accuracy. Doubles but for cos and sin themselves."""
+    turns = params.frequencies("exact") / (2 * math.pi)
+    planes = _planes(positions, params)  # [B or 1, S, pairs], or [..., 1] where all turn by one
+    angle = op.Mul(op.Cast(planes, to=_DOUBLE), op.Constant(value=_tensor(turns)))
+    if factors is not None:
+        pairs = op.Cast(op.Slice(factors, _ints([0]), _ints([params.pairs]), _ints([0])), to=_DOUBLE)
+        angle = op.Div(angle, pairs)
+    angle = op.Sub(angle, op.Floor(op.Add(angle, op.Constant(value=_tensor(np.float64(0.5))))))
+    angle = op.Cast(op.Mul(angle, op.Constant(value=_tensor(np.float64(2 * math.pi)))), to=_FLOAT)
+    cos, sin = op.Cos(angle), op.Sin(angle)
+    scale = params.mscale()
+    if scale != 1.0:
+        held = op.Constant(value=_tensor(np.float32(scale)))
+        cos, sin = op.Mul(cos, held), op.Mul(sin, held)
+    return (op.Cast(cos, to=wide), op.Cast(sin, to=wide)) if wide == _DOUBLE else (cos, sin)
+
+
+def _planes(positions: Any, params: RopeParams) -> Any:
+    """The position that turns each pair, behind its token."""
+    rank = _rank(positions)
+    if not params.rope_mode.has_sections:
+        by_batch = positions if rank == 2 else op.Unsqueeze(positions, _ints([0]))
+        return op.Unsqueeze(by_batch, _ints([2]))
+    count = 4 if rank == 1 else _static("the number of a token's positions", positions.shape[0])
+    if rank == 1:  # ggml's flat [4*S]
+        positions = op.Reshape(positions, _ints([4, 1, -1]))
+    elif rank == 2:
+        positions = op.Unsqueeze(positions, _ints([1]))
+    axes = params.axes()
+    if count == 3:
+        axes = np.where(axes == 3, 0, axes)  # the fourth of three is the first
+    return op.Transpose(op.Gather(positions, _ints(axes.tolist()), axis=0), perm=[1, 2, 0])
+
+
+def _tensor(values: Any) -> Any:
+    return numpy_helper.from_array(np.asarray(values))
+
+
+def _rope(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
+    return _rope_all((x,), positions, freq_factors, attributes)[0]
+
+
+def _rope_qk(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
+    return _rope_all((q, k), positions, freq_factors, attributes)
+
+
+def _rope_all(
+    xs: tuple[Any, ...], positions: Any, freq_factors: Any, attributes: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    params, forward = _params(attributes)
+    cos, sin = _tables(positions, freq_factors, params, _DOUBLE if xs[0].dtype == _DOUBLE else _FLOAT)
+    sin = _turn(sin, forward)
+    how = {
+        "interleaved": params.rope_mode is RopeMode.NORMAL,
+        "width": 2 * params.pairs,
+        "offset": params.n_offs,
+    }
+    return tuple(_rotated(x, cos, sin, **how) for x in xs)
+
+
+# ---- given tables --------------------------------------------------------------------------------------
+
+
+def _rotary_mul(
+    x: Any, cos: Any, sin: Any, interleaved: bool, rotary_dim: int, offset: int, forward: bool
+) -> Any:
+    return _rotary_mul_all((x,), cos, sin, interleaved, rotary_dim, offset, forward)[0]
+
+
+def _rotary_mul_qk(
+    q: Any, k: Any, cos: Any, sin: Any, interleaved: bool, rotary_dim: int, offset: int, forward: bool
+) -> Any:
+    return _rotary_mul_all((q, k), cos, sin, interleaved, rotary_dim, offset, forward)
+
+
+def _rotary_mul_all(
+    xs: tuple[Any, ...], cos: Any, sin: Any, interleaved: bool, rotary_dim: int, offset: int, forward: bool
+) -> tuple[Any, ...]:
+    width = rotary_dim or _static("the head size", xs[0].shape[-1])
+    if cos.shape[-1] != width // 2:
+        raise ValueError(
+            f"[onnx_export] cos must have an entry a pair, W = {width // 2}, but got {cos.shape[-1]}"
+            " (an entry a lane has no RotaryEmbedding)."
+        )
+    wide = _DOUBLE if xs[0].dtype == _DOUBLE else _FLOAT
+    c, s = (_as_table(t, width // 2, _rank(xs[0]) == 4, wide) for t in (cos, sin))
+    return tuple(
+        _rotated(x, c, _turn(s, forward), interleaved=interleaved, width=width, offset=offset) for x in xs
+    )
+
+
+def _as_table(t: Any, half: int, batched: bool, wide: int) -> Any:
+    """``[B or 1, S, half]``."""
+    by_batch = batched and _rank(t) > 2
+    return op.Reshape(op.Cast(t, to=wide), _ints([0, 0, half] if by_batch else [1, -1, half]))
+
+
+def _rotary_embedding(
+    X: Any,
+    cos_cache: Any,
+    sin_cache: Any,
+    position_ids: Any,
+    interleaved: bool,
+    num_heads: int,
+    rotary_embedding_dim: int,
+    forward: bool,
+) -> Any:
+    heads = {"num_heads": num_heads} if num_heads else {}
+    head = X.shape[-1] if _rank(X) == 4 else X.shape[-1] // num_heads
+    half = (rotary_embedding_dim or _static("the head size", head)) // 2
+    sin_cache = _turn(sin_cache, forward)
+    if cos_cache.shape[-1] != half:
+        cos_cache, sin_cache = (_slice(t, 0, half) for t in (cos_cache, sin_cache))
+    own = X.dtype if cos_cache.dtype == X.dtype else _FLOAT
+    if position_ids is not None and position_ids.dtype != INT64.dtype:
+        position_ids = op.Cast(position_ids, to=INT64.dtype)
+    y = op.RotaryEmbedding(
+        X if own == X.dtype else op.Cast(X, to=own),
+        cos_cache,
+        sin_cache,
+        position_ids,
+        interleaved=int(interleaved),
+        rotary_embedding_dim=rotary_embedding_dim,
+        **heads,
+    )
+    return y if own == X.dtype else op.Cast(y, to=X.dtype)

@@ -1,0 +1,237 @@
+"""torch.onnx.export of models that use npu_rope: standard nodes that ONNX Runtime runs with equal results."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from npu_rope import (
+    RopeParams,
+    rope,
+    rope_,
+    rope_qk,
+    rotary_embedding,
+    rotary_mul,
+    rotary_mul_qk,
+    rotary_position_embedding,
+)
+from npu_rope.integrations import onnx_backend, onnx_export
+from npu_rope.testing.bounds import UNIT_ROUNDOFF
+
+pytestmark = pytest.mark.peer
+
+
+class Model(torch.nn.Module):
+    """A function as a module; what it returns in float32, which every numpy has."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run = run
+
+    def forward(self, *tensors):
+        y = self.run(*tensors)
+        if isinstance(y, tuple):
+            return tuple(t if t.dtype == torch.float64 else t.float() for t in y)
+        return y if y.dtype == torch.float64 else y.float()
+
+
+def exported(run, given, **options):
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of its own exporter
+        program = onnx_export.export(Model(run).eval(), given, verbose=False, **options)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    return program.model_proto
+
+
+def by_onnxruntime(model, given):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [i.name for i in session.get_inputs()]
+    return session.run(None, {n: t.numpy() for n, t in zip(names, given, strict=True)})
+
+
+def op_types(model):
+    return [node.op_type for node in model.graph.node]
+
+
+@dataclass
+class Case:
+    name: str
+    run: object
+    given: tuple
+    nodes: int = 1  # of RotaryEmbedding
+    dtype: str = "float32"
+    options: dict = field(default_factory=dict)
+
+    def __str__(self):
+        return self.name
+
+
+def x(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def roped(params, **how):
+    return lambda x, p: rope(x * 1, p, params, **how)
+
+
+NEOX, NORMAL = RopeParams(32, "neox"), RopeParams(16, "normal", n_offs=8)
+YARN = RopeParams(32, "neox", n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0, attn_factor=1.2)
+FAR = torch.arange(5) + 900_000
+X, GRID = x(2, 5, 4, 32), torch.stack([torch.full((5,), 7), torch.arange(5), torch.arange(5) * 3])
+BY_HEADS = X.transpose(1, 2).contiguous()
+KEYS = x(2, 5, 1, 32, seed=3)
+MROPE = RopeParams(32, "mrope", sections=(6, 5, 5, 0))
+TABLES = x(5, 16, seed=1), x(5, 16, seed=2)
+IDS = torch.tensor([[0, 8, 1, 3, 3], [2, 2, 7, 0, 5]])
+CACHES = x(9, 16, seed=1), x(9, 16, seed=2)
+
+CASES = [
+    Case("neox", roped(NEOX), (X, FAR)),
+    Case("normal-window", roped(NORMAL), (X, FAR)),
+    Case("yarn", roped(YARN), (X, FAR)),
+    Case("backward", roped(NEOX, forward=False), (X, FAR)),
+    Case("by-batch", roped(NEOX), (X, torch.stack([FAR, FAR * 2]))),
+    Case("no-batch", roped(NORMAL), (X[0], FAR)),
+    Case("f32-angles", roped(NEOX, angle="f32"), (X, torch.arange(5))),
+    Case("float16", roped(NEOX), (X.half(), FAR), dtype="float16"),
+    Case("bfloat16", lambda x, p: rope(x.bfloat16(), p, NORMAL), (X, FAR), dtype="bfloat16"),
+    Case("float64", roped(NORMAL), (X.double(), FAR), nodes=0),
+    Case("float64-halves", roped(NEOX), (X.double(), FAR), nodes=0),
+    Case("factors", lambda x, p, f: rope(x * 1, p, YARN, f), (X, FAR, torch.linspace(1, 8, 16))),
+    Case("mrope-planes", roped(MROPE), (X, torch.cat([GRID, GRID[:1]]))),
+    Case("mrope-three", roped(MROPE), (X, GRID)),
+    Case("mrope-flat", roped(MROPE), (X, torch.cat([GRID, GRID[:1]]).flatten())),
+    Case(
+        "imrope-by-batch",
+        roped(RopeParams(32, "imrope", sections=(6, 5, 5, 0))),
+        (X, torch.stack([GRID, GRID + 1], 1)),
+    ),
+    Case("vision", roped(RopeParams(16, "vision", sections=(8, 8, 0, 0))), (X, GRID)),
+    Case("in-place", lambda x, p: rope_(x * 2, p, NEOX), (X, FAR)),
+    Case("qk", lambda q, k, p: rope_qk(q, k, p, NEOX), (X, KEYS, FAR), nodes=2),
+    Case(
+        "pmx",
+        lambda q, k, s: rotary_position_embedding(q, k, s, rotary_dim=16),
+        (X, KEYS, torch.tensor(40)),
+        nodes=2,
+    ),
+    Case("mul", lambda x, c, s: rotary_mul(x, c, s), (X, *TABLES)),
+    Case(
+        "mul-window",
+        lambda x, c, s: rotary_mul(
+            x, c[:, None, :8], s[:, None, :8], rotary_dim=16, offset=4, interleaved=True
+        ),
+        (X[0], *TABLES),
+    ),
+    Case("mul-by-batch", lambda x, c, s: rotary_mul(x, c, s), (X, x(2, 5, 1, 16), x(2, 5, 1, 16, seed=5))),
+    Case(
+        "mul-qk-float16",
+        lambda q, k, c, s: rotary_mul_qk(q, k, c, s),
+        (X.half(), KEYS.half(), *TABLES),
+        nodes=2,
+        dtype="float16",
+    ),
+    Case("embedding", lambda x, c, s, i: rotary_embedding(x, c, s, i), (BY_HEADS, *CACHES, IDS)),
+    Case(
+        "embedding-flat",
+        lambda x, c, s, i: rotary_embedding(
+            x, c, s, i.int(), num_heads=4, rotary_embedding_dim=16, interleaved=1
+        ),
+        (X.flatten(2), *CACHES, IDS),
+    ),
+    Case(
+        "embedding-wide-tables",
+        lambda x, c, s, i: rotary_embedding(x, c, s, i),
+        (BY_HEADS.half(), *CACHES, IDS),
+        dtype="float16",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_onnxruntime_gives_the_same(case):
+    model = exported(case.run, case.given, **case.options)
+    kinds = op_types(model)
+    assert kinds.count("RotaryEmbedding") == case.nodes
+    assert {node.domain for node in model.graph.node} <= {"", "ai.onnx"}
+    assert next(o.version for o in model.opset_import if not o.domain) >= 23
+    expected = Model(case.run)(*case.given)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for got, y in zip(by_onnxruntime(model, case.given), expected, strict=True):
+        assert got.shape == tuple(y.shape)
+        # Tables in float32, and one unit of the type.
+        error = np.abs(got.astype(np.float64) - y.double().numpy())
+        allowed = 4e-6 + 2 * UNIT_ROUNDOFF[case.dtype] * np.abs(y.double().numpy())
+        assert np.all(error <= allowed), error.max()
+
+
+def test_sizes_stay_free():
+    model = exported(roped(NORMAL), (X, FAR), dynamic_shapes=({0: "B", 1: "S"}, {0: "S"}))
+    for B, S in ((1, 1), (3, 7), (2, 5)):
+        given = x(B, S, 4, 32), torch.arange(S) + 123_456
+        [got] = by_onnxruntime(model, given)
+        assert np.abs(got - rope(*given, NORMAL).numpy()).max() < 4e-6
+
+
+def test_a_model_of_rotary_embedding_alone_runs_on_npu_rope_s_own_backend():
+    given = BY_HEADS, *CACHES, IDS
+    model = exported(rotary_embedding, given)
+    assert op_types(model) == ["RotaryEmbedding"]
+    [got] = onnx_backend.run_model(model, [t.numpy() for t in given])
+    assert np.array_equal(got, rotary_embedding(*given).numpy())
+
+
+def test_a_table_of_our_own_goes_with_torch_s_exporter():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            Model(roped(NEOX)).eval(),
+            (X, FAR),
+            dynamo=True,
+            opset_version=23,
+            custom_translation_table=onnx_export.translations(),
+            verbose=False,
+        )
+    assert "RotaryEmbedding" in op_types(program.model_proto)
+
+
+@pytest.mark.parametrize(
+    ("run", "given", "text"),
+    [
+        (roped(NEOX, angle="ggml"), (X, FAR), r"angle must be exact \(0\) or f32 \(1\) but got ggml \(2\)"),
+        (rotary_mul, (X, x(5, 32), x(5, 32)), "cos must have an entry a pair, W = 16, but got 32"),
+    ],
+)
+def test_what_has_no_such_node_is_refused(run, given, text):
+    with pytest.raises(torch.onnx.errors.OnnxExporterError) as caught:
+        exported(run, given)
+    causes, error = [], caught.value
+    while error is not None:
+        causes.append(str(error))
+        error = error.__cause__
+    assert any(re.search(rf"^\[onnx_export\] {text}", cause) for cause in causes)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"opset_version": 20}, r"^\[onnx_export\] opset_version must be at least 23 but got 20\.$"),
+        ({"dynamo": False}, r"^\[onnx_export\] dynamo must be True but got False\.$"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, text):
+    with pytest.raises(ValueError, match=text):
+        onnx_export.export(Model(roped(NEOX)), (X, FAR), **options)
