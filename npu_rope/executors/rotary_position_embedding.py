@@ -14,7 +14,7 @@ import numpy as np
 
 from npu_rope.checks import FLOAT_DTYPES, TensorSpec
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
+from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 
@@ -79,6 +79,8 @@ def plan_call(
     """
     for name, given in (("query", query), ("key", key)):
         require_tensor_like(OP, name, given)
+        if is_tensor(given):
+            require_dense(OP, name, given)
     _check_pair(query, key, packed=seqstarts is not None)
     scaling = Scaling(int(query.shape[-1]), **attributes)
     scaling.params(0)

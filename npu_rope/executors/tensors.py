@@ -31,6 +31,13 @@ def require_tensor_like(op: str, name: str, value: Any) -> None:
         raise bad_type(op, f"{name} must be a torch tensor or a NumPy array but got {type(value).__name__}.")
 
 
+def require_dense(op: str, name: str, tensor: Any) -> None:
+    """TypeError for a torch tensor of another layout: sparse, of mkldnn, nested."""
+    if tensor.is_nested or tensor.layout != torch.strided:
+        got = "a nested one" if tensor.is_nested else str(tensor.layout)
+        raise bad_type(op, f"{name} must be a dense tensor but got {got}.")
+
+
 # ---- what the rules see ----------------------------------------------------------------------------
 
 
@@ -122,6 +129,7 @@ def check_tensors(backend: str, t: CallTensors[Any]) -> None:
             raise bad_type(
                 t.op, f"{name} must be a torch tensor like {first} but got {type(tensor).__name__}."
             )
+        require_dense(t.op, name, tensor)
         if tensor.device.type != "cpu":
             raise bad_value(t.op, f"{name} must be on device cpu for this backend but got {tensor.device}.")
 

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import torch
 from onnx import numpy_helper
-from onnxscript import DOUBLE, FLOAT, INT64
-from onnxscript import opset23 as op
+from onnxscript import DOUBLE, FLOAT, INT64, opset23
 
 import npu_rope  # noqa: F401  # defines the operators
 from npu_rope.params import RopeMode, RopeParams
 
+op: Any = opset23  # whose annotations know arrays, not the values of a graph
 OPSET = 23
 _FLOAT, _DOUBLE = FLOAT.dtype, DOUBLE.dtype
 
@@ -206,7 +206,7 @@ def _rope_all(
     params, forward = _params(attributes)
     cos, sin = _tables(positions, freq_factors, params, _DOUBLE if xs[0].dtype == _DOUBLE else _FLOAT)
     sin = _turn(sin, forward)
-    how = {
+    how: dict[str, Any] = {
         "interleaved": params.rope_mode is RopeMode.NORMAL,
         "width": 2 * params.pairs,
         "offset": params.n_offs,

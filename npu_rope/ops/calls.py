@@ -15,7 +15,7 @@ from npu_rope import backends
 from npu_rope.checks import CallTensors, RopeTensors, check_cache, check_call, check_out
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors import rope as executors
-from npu_rope.executors.tensors import spec_of_tensor
+from npu_rope.executors.tensors import require_dense, spec_of_tensor
 from npu_rope.ops.gradients import trace_write
 from npu_rope.optional_torch import load_torch_npu, torch
 from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy
@@ -85,6 +85,7 @@ def check_devices(t: CallTensors[Any]) -> None:
             raise bad_type(
                 t.op, f"{name} must be a torch tensor like {first_name} but got {type(tensor).__name__}."
             )
+        require_dense(t.op, name, tensor)
         if tensor.device != first.device:
             raise bad_value(
                 t.op, f"{name} must be on {first_name}'s device {first.device} but got {tensor.device}."

@@ -179,7 +179,7 @@ def test_onnxruntime_gives_the_same(case):
 
 
 def test_sizes_stay_free():
-    model = exported(roped(NORMAL), (X, FAR), dynamic_shapes=({0: "B", 1: "S"}, {0: "S"}))
+    model = exported(roped(NORMAL), (X, FAR), dynamic_shapes=(({0: "B", 1: "S"}, {0: "S"}),))
     for B, S in ((1, 1), (3, 7), (2, 5)):
         given = x(B, S, 4, 32), torch.arange(S) + 123_456
         [got] = by_onnxruntime(model, given)

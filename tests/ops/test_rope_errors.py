@@ -23,7 +23,16 @@ from rope_bad_calls import (
 )
 from rope_cases import to_torch
 
-from npu_rope import BackendUnavailable, RopeParams, native, native_sim, rope, rope_
+from npu_rope import (
+    BackendUnavailable,
+    RopeParams,
+    native,
+    native_sim,
+    rope,
+    rope_,
+    rope_qk,
+    rotary_position_embedding,
+)
 from npu_rope.native import CParams, c_tensor
 
 TABLE = [(bad, path) for bad in (*ATTRIBUTES, *INPUTS, *OUTPUTS) for path in bad.paths]
@@ -277,3 +286,41 @@ def test_rope_in_place_refuses_a_read_only_array(backend_name):
     x.flags.writeable = False
     with pytest.raises(ValueError, match="out must be writeable but got a read-only array"):
         rope_(x, positions, RopeParams(8), backend=backend_name)
+
+
+# ---- layouts of torch's own -------------------------------------------------------------------------
+
+OTHER_LAYOUTS = {
+    "torch.sparse_coo": lambda t: t.to_sparse(),
+    "torch._mkldnn": lambda t: t.to_mkldnn(),
+    "a nested one": lambda t: torch.nested.nested_tensor(list(t)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", OTHER_LAYOUTS)
+@pytest.mark.parametrize("call", ["rope", "rope_qk", "rotary_position_embedding"])
+def test_only_dense_tensors_turn(layout, call, backend):
+    x = torch.ones(2, 3, 4, 8)
+    other = OTHER_LAYOUTS[layout](x)
+    params, positions = RopeParams(8), torch.arange(3)
+    calls = {
+        "rope": ("x", lambda: rope(other, positions, params, backend=backend)),
+        "rope_qk": ("k", lambda: rope_qk(x, other, positions, params, backend=backend)),
+        "rotary_position_embedding": (
+            "query",
+            lambda: rotary_position_embedding(other, x, 0, backend=backend),
+        ),
+    }
+    name, run = calls[call]
+    with pytest.raises(TypeError) as caught:
+        run()
+    assert str(caught.value) == f"[{call}] {name} must be a dense tensor but got {layout}."
+
+
+def test_positions_are_dense(backend):
+    x, positions = torch.ones(2, 3, 4, 8), torch.arange(3).to_sparse()
+    with pytest.raises(
+        TypeError, match=r"^\[rope\] positions must be a dense tensor but got torch\.sparse_coo\.$"
+    ):
+        rope(x, positions, RopeParams(8), backend=backend)

@@ -138,7 +138,8 @@ def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
 
 
 def test_a_copy_that_has_begun_is_not_put_off_by_one_that_was_issued_earlier(compiled):
-    """Else longer work, whose writes are ready after the next read has ended, would take less time."""
+    """Else in this loop longer work, whose writes are ready after the next read has ended, would take less
+    time. (Of other loops that is not so: docs/simulator.md, "The timeline".)"""
     amounts = {"count": 1024, "tiles": 5, "buffers": 2, "block_dim": 48}
     cycles = [run(compiled, "add_tiles", skipped=n, **amounts)["cycles"] for n in range(16)]
     assert cycles == sorted(cycles)
