@@ -167,6 +167,10 @@ PYTHON_LAYERS = (
         functions_may_import=("elftools.*",),  # of the sim extra
     ),
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*"), ("*",)),
+    Layer(
+        ("npu_rope/compat/*",),
+        (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.executors", *PURE),
+    ),
     # Each module inside the software it is named after; nothing but tests sees them.
     Layer(
         ("npu_rope/integrations/*",),

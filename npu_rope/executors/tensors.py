@@ -27,7 +27,7 @@ def is_tensor(t: Any) -> bool:
 
 def require_tensor_like(op: str, name: str, value: Any) -> None:
     """TypeError for what is neither an array nor a tensor."""
-    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+    if not is_tensor(value) and not (hasattr(value, "shape") and hasattr(value, "dtype")):
         raise bad_type(op, f"{name} must be a torch tensor or a NumPy array but got {type(value).__name__}.")
 
 

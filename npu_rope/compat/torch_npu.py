@@ -1,0 +1,265 @@
+"""torch_npu's rotary functions by their names, argument orders and results, on npu_rope's operators.
+
+A port changes one import:
+
+    import npu_rope.compat.torch_npu as torch_npu
+
+    query = torch_npu.npu_rotary_mul(query, cos, sin)
+
+Their documented limits do not hold here: any even head size, any number of heads, gradients, tables in
+float32 beside 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode. Formulas: the documentation of
+torch_npu and of aclnnRotaryPositionEmbedding, aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope and
+aclnnRopeWithSinCosCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.executors.tensors import require_dense
+from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_, rotary_mul_qk
+from npu_rope.optional_torch import torch
+
+ROTARY_MODES = ("half", "interleave", "quarter")
+
+
+def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rotate: Any = None) -> Any:
+    """``input * r1 + rotate(input) * r2``.
+
+    Args:
+        input: ``[..., D]`` of three or four dimensions (BSND, BNSD, SBND, TND), D even; floating point.
+        r1, r2: cos and sin, input's shape with 1 where they are broadcast (``[1,S,1,D]``, ``[1,1,S,D]``,
+            ``[B,S,1,D]``, ``[T,1,D]``, ...); input's dtype or float32.
+        rotary_mode: ``"half"``: rotate(x) is ``(-x2, x1)`` of the two halves; ``"interleave"``: of
+            neighbours; ``"quarter"``: ``(-x2, x1, -x4, x3)`` of the four quarters.
+        rotate: torch_npu's rotation matrix; not taken here.
+
+    Returns:
+        A new tensor of input's shape and dtype. Gradients flow to all three.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    op = "npu_rotary_mul"
+    _check_mode(op, rotary_mode)
+    if rotate is not None:
+        raise bad_value(op, f"rotate must be None but got {type(rotate).__name__}.")
+    _require_tensors(op, input=input, r1=r1, r2=r2)
+    x, cos, sin, back = _as_tokens(op, "input", input, r1, r2)
+    return back(_turned(x, cos, sin, rotary_mode)).contiguous()
+
+
+def npu_apply_rotary_pos_emb(
+    query: Any, key: Any, cos: Any, sin: Any, layout: str = "BSND", rotary_mode: str = "half"
+) -> tuple[Any, Any]:
+    """Queries and keys rotated in place, as torch_npu does it.
+
+    Args:
+        query, key: of the layout, last stride 1; they are overwritten.
+        cos, sin: ``[B,S,1,W]``, ``[1,S,1,W]`` (BSND), the same transposed in other layouts, ``[T,1,W]``
+            (TND); W is how many dimensions of a head rotate.
+        layout: ``"BSND"``, ``"SBND"``, ``"BNSD"`` or ``"TND"``.
+        rotary_mode: as in :func:`npu_rotary_mul`.
+
+    Returns:
+        query and key themselves.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+    """
+    op = "npu_apply_rotary_pos_emb"
+    _check_mode(op, rotary_mode)
+    _require_tensors(op, query=query, key=key, cos=cos, sin=sin)
+    layouts = {"BSND": (0, 1, 2, 3), "SBND": (1, 0, 2, 3), "BNSD": (0, 2, 1, 3), "TND": (0, 1, 2)}
+    if layout not in layouts:
+        raise bad_value(op, f"layout must be one of {', '.join(layouts)} but got {layout!r}.")
+    order = layouts[layout]
+    for name, t in (("query", query), ("key", key), ("cos", cos), ("sin", sin)):
+        if t.dim() != len(order):
+            raise bad_value(
+                op, f"{name} must have {len(order)} dimensions in layout {layout} but got {t.dim()}."
+            )
+    q, k, c, s = (t.permute(order) for t in (query, key, cos, sin))
+    for window in _windows(c.shape[-1], rotary_mode):
+        rotary_mul_qk(q, k, c[..., window.tables], s[..., window.tables], **window.how, out=(q, k))
+    return query, key
+
+
+def npu_interleave_rope(x: Any, cos: Any, sin: Any) -> Any:
+    """Neighbours are taken apart first (x's even dimensions, then its odd ones), then halves rotate:
+    DeepSeek's de-interleaved output.
+
+    Args:
+        x: ``[B,N,S,D]``, D even.
+        cos, sin: ``[B or 1, 1, S or 1, D]``.
+
+    Returns:
+        A new tensor of x's shape and dtype.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    op = "npu_interleave_rope"
+    _require_tensors(op, x=x, cos=cos, sin=sin)
+    if x.dim() != 4 or x.shape[-1] % 2:
+        raise bad_value(op, f"x must have shape [B,N,S,D] with an even D but got {list(x.shape)}.")
+    apart = x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+    return npu_rotary_mul(apart, cos, sin)
+
+
+def npu_mrope(
+    positions: Any,
+    query: Any,
+    key: Any,
+    cos_sin_cache: Any,
+    head_size: int,
+    *,
+    mrope_section: Sequence[int] | None = None,
+    rotary_mode: str = "half",
+    cache_mode: str = "default",
+) -> tuple[Any, Any]:
+    """Queries and keys rotated by rows of a cache that their positions name, of one kind or of several.
+
+    Args:
+        positions: ``[T]``, or with sections ``[M,T]``, int32 or int64: rows of the cache.
+        query, key: ``[T, N*head_size]``.
+        cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; W is how many dimensions of a head rotate.
+        head_size: D.
+        mrope_section: None or zeros: one kind; else M numbers that add up to W/2: how many pairs each kind of
+            position turns.
+        rotary_mode: ``"half"`` or ``"interleave"`` (``"interleaved"``, too).
+        cache_mode: how pairs go to the kinds: ``"default"``: one kind after the other; ``"interleave"``: in
+            turns, pair i to kind ``i mod M`` while that has pairs left, else to the first.
+
+    Returns:
+        New tensors of query's and key's shapes and dtypes.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    op = "npu_mrope"
+    _require_tensors(op, positions=positions, query=query, key=key, cos_sin_cache=cos_sin_cache)
+    if rotary_mode not in ("half", "interleave", "interleaved"):
+        raise bad_value(op, f"rotary_mode must be half or interleave but got {rotary_mode!r}.")
+    if cache_mode not in ("default", "interleave"):
+        raise bad_value(op, f"cache_mode must be default or interleave but got {cache_mode!r}.")
+    sections = [int(n) for n in (mrope_section or ())]
+    _check_mrope(op, positions, query, key, cos_sin_cache, head_size, sections)
+    width = cos_sin_cache.shape[-1]
+    rows = cos_sin_cache[positions.long()]
+    cos, sin = rows.chunk(2, dim=-1)
+    if any(sections):
+        kinds = torch.tensor(_kinds(width // 2, sections, cache_mode), device=rows.device)
+        cos, sin = (t.gather(0, kinds.expand(1, t.shape[1], -1))[0] for t in (cos, sin))
+    heads = [t.unflatten(-1, (-1, head_size)) for t in (query, key)]
+    y, z = rotary_mul_qk(*heads, cos, sin, rotary_dim=width, interleaved=rotary_mode != "half")
+    return y.flatten(-2), z.flatten(-2)
+
+
+# ---- what they share -----------------------------------------------------------------------------------
+
+
+def _check_mode(op: str, mode: Any) -> None:
+    if mode not in ROTARY_MODES:
+        raise bad_value(op, f"rotary_mode must be one of {', '.join(ROTARY_MODES)} but got {mode!r}.")
+
+
+def _require_tensors(op: str, **named: Any) -> None:
+    for name, t in named.items():
+        if torch is None or not isinstance(t, torch.Tensor):
+            raise bad_type(op, f"{name} must be a torch tensor but got {type(t).__name__}.")
+        require_dense(op, name, t)
+
+
+class _Window:
+    """Part of a head that rotates by itself: which table entries, and where."""
+
+    def __init__(self, first: int, width: int, interleaved: bool) -> None:
+        self.tables = slice(first, first + width)
+        self.how: dict[str, Any] = {"rotary_dim": width, "offset": first, "interleaved": interleaved}
+
+
+def _windows(width: int, mode: str) -> list[_Window]:
+    if mode == "quarter":
+        return [_Window(0, width // 2, False), _Window(width // 2, width // 2, False)]
+    return [_Window(0, width, mode == "interleave")]
+
+
+def _turned(x: Any, cos: Any, sin: Any, mode: str) -> Any:
+    y = x
+    for window in _windows(cos.shape[-1], mode):
+        turn = rotary_mul if y is x or torch.is_grad_enabled() else rotary_mul_  # what is new may be written
+        y = turn(y, cos[..., window.tables], sin[..., window.tables], **window.how)
+    return y
+
+
+def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, Any, Any]:
+    """x as ``[B,S,N,D]`` or ``[S,N,D]`` and tables as ``[B or 1,S,1,D]`` or ``[S,1,D]``, by which dimensions
+    the tables have; and the way back."""
+    rule = f"{name}'s shape {list(x.shape)} with 1 where they are broadcast"
+    if x.dim() not in (3, 4):
+        raise bad_value(op, f"{name} must have three or four dimensions but got {list(x.shape)}.")
+    for table_name, t in (("r1", cos), ("r2", sin)):
+        pairs = zip(t.shape, x.shape, strict=False)
+        if t.dim() != x.dim() or t.shape[-1] != x.shape[-1] or any(n not in (1, m) for n, m in pairs):
+            raise bad_value(op, f"{table_name} must have {rule} but got {list(t.shape)}.")
+    if sin.shape != cos.shape:
+        raise bad_value(op, f"r2 must have r1's shape {list(cos.shape)} but got {list(sin.shape)}.")
+    own = [d for d in range(x.dim() - 1) if cos.shape[d] != 1]
+    shared = [d for d in range(x.dim() - 1) if d not in own]
+    if not own:  # one row for all
+        flat = x.reshape(1, -1, x.shape[-1])
+        return flat, cos.reshape(1, -1), sin.reshape(1, -1), lambda y: y.reshape(x.shape)
+    if not shared:  # one row each
+        flat = x.reshape(-1, 1, x.shape[-1])
+        tables = (t.reshape(-1, x.shape[-1]) for t in (cos, sin))
+        return flat, *tables, lambda y: y.reshape(x.shape)
+    # The last of its own are tokens; the last it shares are heads; what is left is the batch.
+    order = (
+        *[d for d in range(x.dim() - 1) if d not in (own[-1], shared[-1])],
+        own[-1],
+        shared[-1],
+        x.dim() - 1,
+    )
+    back = [order.index(d) for d in range(x.dim())]
+    return *(t.permute(order) for t in (x, cos, sin)), lambda y: y.permute(back)
+
+
+def _kinds(pairs: int, sections: Sequence[int], cache_mode: str) -> list[list[list[int]]]:
+    """Which kind of position turns each pair, ``[1][1][pairs]``."""
+    if cache_mode == "default":
+        return [[[kind for kind, count in enumerate(sections) for _ in range(count)]]]
+    kinds = len(sections)
+    return [[[i % kinds if i // kinds < sections[i % kinds] else 0 for i in range(pairs)]]]
+
+
+def _check_mrope(
+    op: str, positions: Any, query: Any, key: Any, cache: Any, head_size: Any, sections: Sequence[int]
+) -> None:
+    if isinstance(head_size, bool) or not isinstance(head_size, int):
+        raise bad_type(op, f"head_size must be an integer but got {head_size!r}.")
+    if positions.dtype not in (torch.int32, torch.int64):
+        raise bad_type(op, f"positions must be int32 or int64 but got {str(positions.dtype)[6:]}.")
+    for name, t in (("query", query), ("key", key)):
+        if t.dim() != 2 or head_size <= 0 or t.shape[1] % head_size:
+            raise bad_value(op, f"{name} must have shape [T, N*{head_size}] but got {list(t.shape)}.")
+    if cache.dim() != 2 or cache.shape[1] % 2 or cache.shape[1] > head_size:
+        rule = f"[rows, W] with an even W up to the head size {head_size}"
+        raise bad_value(op, f"cos_sin_cache must have shape {rule} but got {list(cache.shape)}.")
+    tokens, kinds = query.shape[0], len(sections) if any(sections) else 0
+    wanted = (kinds, tokens) if kinds else (tokens,)
+    if tuple(positions.shape) != wanted:
+        raise bad_value(op, f"positions must have shape {list(wanted)} but got {list(positions.shape)}.")
+    if kinds and (min(sections) < 0 or sum(sections) != cache.shape[1] // 2):
+        rule = f"numbers >= 0 that add up to W/2 = {cache.shape[1] // 2}"
+        raise bad_value(op, f"mrope_section must be {rule} but got {list(sections)}.")
+    if positions.device.type == "cpu" and not torch.compiler.is_compiling() and positions.numel():
+        low, high = int(positions.min()), int(positions.max())
+        if low < 0 or high >= cache.shape[0]:
+            wrong = low if low < 0 else high
+            raise bad_value(op, f"positions must be rows of the cache's {cache.shape[0]} but got {wrong}.")
+
+
+__all__ = ["npu_apply_rotary_pos_emb", "npu_interleave_rope", "npu_mrope", "npu_rotary_mul"]

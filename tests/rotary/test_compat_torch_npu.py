@@ -1,0 +1,269 @@
+"""torch_npu's functions on npu_rope, against the formulas of their documentation in float64."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+import torch
+
+from npu_rope.compat import torch_npu
+from npu_rope.testing.bounds import UNIT_ROUNDOFF
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+
+
+def randn(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def rotate(x, mode):
+    if mode == "half":
+        x1, x2 = x.chunk(2, -1)
+        return torch.cat((-x2, x1), -1)
+    if mode == "interleave":
+        return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+    x1, x2, x3, x4 = x.chunk(4, -1)
+    return torch.cat((-x2, x1, -x4, x3), -1)
+
+
+def formula(x, cos, sin, mode="half"):
+    """In float64, and the magnitudes of what is added."""
+    x, cos, sin = (t.double() for t in (x, cos, sin))
+    a, b = x * cos, rotate(x, mode) * sin
+    return a + b, a.abs() + b.abs()
+
+
+def assert_close(got, expected, magnitude, dtype):
+    name = str(dtype).removeprefix("torch.")
+    compute = UNIT_ROUNDOFF["float64" if dtype == torch.float64 else "float32"]
+    allowed = 2 * compute * magnitude + UNIT_ROUNDOFF[name] * expected.abs() + 2.0**-133
+    # Quarters are two passes, but of different elements: each is rounded once.
+    assert got.dtype == dtype
+    assert bool(((got.double() - expected).abs() <= allowed).all())
+
+
+LAYOUTS = {
+    "BNSD-11SD": ((2, 3, 5, 32), (1, 1, 5, 32)),
+    "BNSD-B1SD": ((2, 3, 5, 32), (2, 1, 5, 32)),
+    "BSND-1S1D": ((2, 5, 3, 32), (1, 5, 1, 32)),
+    "BSND-BS1D": ((2, 5, 3, 32), (2, 5, 1, 32)),
+    "SBND-S11D": ((5, 2, 3, 32), (5, 1, 1, 32)),
+    "SBND-SB1D": ((5, 2, 3, 32), (5, 2, 1, 32)),
+    "TND-T1D": ((5, 3, 32), (5, 1, 32)),
+    "all": ((2, 5, 3, 32), (2, 5, 3, 32)),
+    "one": ((2, 5, 3, 32), (1, 1, 1, 32)),
+    "one-token": ((1, 1, 3, 32), (1, 1, 1, 32)),
+    "1N1D": ((2, 5, 3, 32), (1, 1, 3, 32)),
+    "B11D": ((2, 5, 3, 32), (2, 1, 1, 32)),
+    "large": ((1, 4, 2, 1024), (1, 4, 1, 1024)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("wide_tables", [False, True])
+def test_rotary_mul(layout, mode, dtype, wide_tables):
+    shape, table = LAYOUTS[layout]
+    x = randn(*shape, dtype=dtype)
+    cos, sin = (randn(*table, dtype=torch.float32 if wide_tables else dtype, seed=n) for n in (1, 2))
+    before = x.clone()
+    y = torch_npu.npu_rotary_mul(x, cos, sin, mode)
+    assert y.is_contiguous()
+    assert torch.equal(x, before)
+    assert_close(y, *formula(x, cos, sin, mode), dtype)
+
+
+@pytest.mark.parametrize("layout", ["BNSD-11SD", "BSND-BS1D", "SBND-S11D", "TND-T1D", "all", "one"])
+@pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
+def test_rotary_mul_has_gradients(layout, mode):
+    shape, table = ((*s[:-1], 8) for s in LAYOUTS[layout])
+    given = [
+        randn(*s, dtype=torch.float64, seed=n).requires_grad_() for n, s in enumerate((shape, table, table))
+    ]
+    assert torch.autograd.gradcheck(lambda *t: torch_npu.npu_rotary_mul(*t, rotary_mode=mode), given)
+
+
+APPLY = {
+    "BSND": ((2, 5, 4, 64), (2, 5, 1, 64), (2, 5, 1)),
+    "SBND": ((5, 2, 4, 64), (5, 2, 1, 64), (5, 1, 1)),
+    "BNSD": ((2, 4, 5, 64), (2, 1, 5, 64), (1, 1, 5)),
+    "TND": ((5, 4, 64), (5, 2, 64), (5, 1)),
+}
+
+
+@pytest.mark.parametrize("layout", APPLY)
+@pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
+@pytest.mark.parametrize("width", [64, 32])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_apply_rotary_pos_emb_writes_both(layout, mode, width, dtype):
+    q_shape, k_shape, table = APPLY[layout]
+    query, key = randn(*q_shape, dtype=dtype), randn(*k_shape, dtype=dtype, seed=3)
+    cos, sin = (randn(*table, width, dtype=dtype, seed=n) for n in (1, 2))
+    before = query.clone(), key.clone()
+    got = torch_npu.npu_apply_rotary_pos_emb(query, key, cos, sin, layout, mode)
+    assert got[0] is query
+    assert got[1] is key
+    for y, x in zip(got, before, strict=True):
+        assert_close(y[..., :width], *formula(x[..., :width], cos, sin, mode), dtype)
+        assert torch.equal(y[..., width:], x[..., width:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("head", [64, 8])
+@pytest.mark.parametrize("table", [(2, 1, 5), (1, 1, 5), (2, 1, 1)], ids=str)
+def test_interleave_rope_takes_neighbours_apart(dtype, head, table):
+    x = randn(2, 3, 5, head, dtype=dtype)
+    cos, sin = (randn(*table, head, dtype=dtype, seed=n) for n in (1, 2))
+    apart = torch.cat((x[..., ::2], x[..., 1::2]), -1)
+    assert_close(torch_npu.npu_interleave_rope(x, cos, sin), *formula(apart, cos, sin), dtype)
+
+
+def mrope_tables(positions, cache, sections, cache_mode):
+    """As aclnnRopeWithSinCosCache's page has it."""
+    cos, sin = cache[positions.long()].chunk(2, -1)
+    if not sections:
+        return cos, sin
+    tables = []
+    for t in (cos, sin):
+        if cache_mode == "default":
+            parts, first = [], 0
+            for kind, count in enumerate(sections):
+                parts.append(t[kind, :, first : first + count])
+                first += count
+            tables.append(torch.cat(parts, -1))
+        else:
+            y = t[0].clone()
+            for kind in range(1, len(sections)):
+                stop = sections[kind] * len(sections)
+                y[:, kind : stop : len(sections)] = t[kind, :, kind : stop : len(sections)]
+            tables.append(y)
+    return tables
+
+
+@pytest.mark.parametrize("sections", [None, [0, 0, 0], [8, 12, 12], [4, 14, 14], [16, 8, 4, 4]], ids=str)
+@pytest.mark.parametrize("cache_mode", ["default", "interleave"])
+@pytest.mark.parametrize("mode", ["half", "interleave"])
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_mrope(sections, cache_mode, mode, dtype):
+    if cache_mode == "interleave" and sections in ([4, 14, 14], [16, 8, 4, 4]):
+        sections = [12, 10, 10] if len(sections) == 3 else [8, 8, 8, 8]  # what fits in turns
+    kinds = len(sections) if sections and any(sections) else 0
+    positions = torch.randint(
+        0, 40, (kinds, 7) if kinds else (7,), generator=torch.Generator().manual_seed(5)
+    )
+    query, key = randn(7, 4 * 80, dtype=dtype), randn(7, 80, dtype=dtype, seed=3)
+    cache = randn(40, 64, dtype=dtype, seed=1)
+    got = torch_npu.npu_mrope(
+        positions, query, key, cache, 80, mrope_section=sections, rotary_mode=mode, cache_mode=cache_mode
+    )
+    cos, sin = mrope_tables(positions, cache, sections if kinds else None, cache_mode)
+    both = (t.repeat(1, 2) if mode == "half" else t.repeat_interleave(2, -1) for t in (cos, sin))
+    cos, sin = (t[:, None] for t in both)
+    for y, x in zip(got, (query, key), strict=True):
+        y, x = (t.unflatten(-1, (-1, 80)) for t in (y, x))
+        assert_close(y[..., :64], *formula(x[..., :64], cos, sin, mode), dtype)
+        assert torch.equal(y[..., 64:], x[..., 64:])
+
+
+def test_argument_names_are_torch_npu_s():
+    names = {
+        "npu_rotary_mul": ["input", "r1", "r2", "rotary_mode", "rotate"],
+        "npu_apply_rotary_pos_emb": ["query", "key", "cos", "sin", "layout", "rotary_mode"],
+        "npu_interleave_rope": ["x", "cos", "sin"],
+        "npu_mrope": [
+            "positions",
+            "query",
+            "key",
+            "cos_sin_cache",
+            "head_size",
+            "mrope_section",
+            "rotary_mode",
+            "cache_mode",
+        ],
+    }
+    assert sorted(names) == sorted(torch_npu.__all__)
+    for name, arguments in names.items():
+        assert list(inspect.signature(getattr(torch_npu, name)).parameters) == arguments
+
+
+x, c = torch.ones(2, 5, 3, 8), torch.ones(1, 5, 1, 8)
+flat, cache, ids = torch.ones(5, 24), torch.ones(9, 8), torch.arange(5)
+BAD = {
+    "mode": (
+        lambda: torch_npu.npu_rotary_mul(x, c, c, "third"),
+        "rotary_mode must be one of half, interleave, quarter but got 'third'.",
+    ),
+    "rotate": (lambda: torch_npu.npu_rotary_mul(x, c, c, rotate=c), "rotate must be None but got Tensor."),
+    "list": (lambda: torch_npu.npu_rotary_mul([1], c, c), "input must be a torch tensor but got list."),
+    "table": (
+        lambda: torch_npu.npu_rotary_mul(x, c[:, :4], c),
+        "r1 must have input's shape [2, 5, 3, 8] with 1 where they are broadcast but got [1, 4, 1, 8].",
+    ),
+    "sin": (
+        lambda: torch_npu.npu_rotary_mul(x, c, c[:, :1]),
+        "r2 must have r1's shape [1, 5, 1, 8] but got [1, 1, 1, 8].",
+    ),
+    "dims": (
+        lambda: torch_npu.npu_rotary_mul(x[0, 0], c, c),
+        "input must have three or four dimensions but got [3, 8].",
+    ),
+    "layout": (
+        lambda: torch_npu.npu_apply_rotary_pos_emb(x, x, c, c, "NBSD"),
+        "layout must be one of BSND, SBND, BNSD, TND but got 'NBSD'.",
+    ),
+    "rank": (
+        lambda: torch_npu.npu_apply_rotary_pos_emb(x, x, c, c, "TND"),
+        "query must have 3 dimensions in layout TND but got 4.",
+    ),
+    "odd": (
+        lambda: torch_npu.npu_interleave_rope(x[..., :7], c, c),
+        "x must have shape [B,N,S,D] with an even D but got [2, 5, 3, 7].",
+    ),
+    "positions": (
+        lambda: torch_npu.npu_mrope(ids + 5, flat, flat, cache, 8),
+        "positions must be rows of the cache's 9 but got 9.",
+    ),
+    "below": (
+        lambda: torch_npu.npu_mrope(ids - 1, flat, flat, cache, 8),
+        "positions must be rows of the cache's 9 but got -1.",
+    ),
+    "float": (
+        lambda: torch_npu.npu_mrope(ids.float(), flat, flat, cache, 8),
+        "positions must be int32 or int64 but got float32.",
+    ),
+    "head": (
+        lambda: torch_npu.npu_mrope(ids, flat, flat, cache, 10),
+        "query must have shape [T, N*10] but got [5, 24].",
+    ),
+    "width": (
+        lambda: torch_npu.npu_mrope(ids, flat, flat, cache, 6),
+        "cos_sin_cache must have shape [rows, W] with an even W up to the head size 6 but got [9, 8].",
+    ),
+    "sections": (
+        lambda: torch_npu.npu_mrope(ids.repeat(3, 1), flat, flat, cache, 8, mrope_section=[1, 1, 1]),
+        "mrope_section must be numbers >= 0 that add up to W/2 = 4 but got [1, 1, 1].",
+    ),
+    "kinds": (
+        lambda: torch_npu.npu_mrope(ids, flat, flat, cache, 8, mrope_section=[2, 1, 1]),
+        "positions must have shape [3, 5] but got [5].",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_call_is_refused(case):
+    run, text = BAD[case]
+    with pytest.raises((ValueError, TypeError)) as caught:
+        run()
+    assert re.fullmatch(r"\[npu_\w+\] " + re.escape(text), str(caught.value))
+
+
+def test_a_refused_call_writes_nothing():
+    query, key = torch.ones(2, 5, 3, 8), torch.ones(2, 5, 1, 8)
+    with pytest.raises(ValueError, match=r"^\[rotary_mul_qk\] cos must have shape"):
+        torch_npu.npu_apply_rotary_pos_emb(query, key, c[:, :4], c[:, :4])
+    assert bool((query == 1).all())
+    assert bool((key == 1).all())
