@@ -288,12 +288,10 @@ def explain(j: Judgement) -> str:
     text = f"error {j.max_error:.3g}, worst element {j.ratio:.3g} times its bound"
     if j.worst is not None:
         w = j.worst
-        names = "(b, s, n, d)" if len(w.index) == 4 else "(t, n, d)"
-        text += (
-            f" at {names} = {w.index}, position {w.position}{f' ({w.axis})' if w.axis else ''},"
-            f" angle {w.angle:.9g}:"
-            f" got {w.got:.9g}, expected {w.expected:.9g}"
-        )
+        place = ""
+        if w.position is not None:
+            place = f", position {w.position}{f' ({w.axis})' if w.axis else ''}, angle {w.angle:.9g}"
+        text += f" at {w.names} = {w.index}{place}: got {w.got:.9g}, expected {w.expected:.9g}"
     if j.nmse is not None:
         allowed = "within" if j.nmse <= TEST_BACKEND_OPS_NMSE else "over"
         text += f"; NMSE {j.nmse:.3g}, {allowed} test-backend-ops' {TEST_BACKEND_OPS_NMSE:g}"

@@ -93,10 +93,12 @@ def validate(
     elements equal to the last bit, 'from exact' how far ggml itself is from
     float64.
 
-    pmx: every back end against PMX's specification in float64.
+    onnx, torch_npu, pmx: every back end against those specifications in
+    float64.
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
-    ROTARY_POSITION_EMBEDDING (suite pmx).
+    ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu),
+    ROTARY_POSITION_EMBEDDING (pmx).
 
     Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced
     back end absent.

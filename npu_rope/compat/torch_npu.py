@@ -7,9 +7,9 @@ A port changes one import:
     query = torch_npu.npu_rotary_mul(query, cos, sin)
 
 Their documented limits do not hold here: any even head size, any number of heads, gradients, tables in
-float32 beside 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode. Formulas: the documentation of
-torch_npu and of aclnnRotaryPositionEmbedding, aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope and
-aclnnRopeWithSinCosCache.
+float32 beside 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode. Formulas: the
+documentation of torch_npu and of aclnnRotaryPositionEmbedding, aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope
+and aclnnRopeWithSinCosCache.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def npu_mrope(
     if any(sections):
         kinds = torch.tensor(_kinds(width // 2, sections, cache_mode), device=rows.device)
         cos, sin = (t.gather(0, kinds.expand(1, t.shape[1], -1))[0] for t in (cos, sin))
-    heads = [t.unflatten(-1, (-1, head_size)) for t in (query, key)]
-    y, z = rotary_mul_qk(*heads, cos, sin, rotary_dim=width, interleaved=rotary_mode != "half")
+    q, k = (t.unflatten(-1, (-1, head_size)) for t in (query, key))
+    y, z = rotary_mul_qk(q, k, cos, sin, rotary_dim=width, interleaved=rotary_mode != "half")
     return y.flatten(-2), z.flatten(-2)
 
 

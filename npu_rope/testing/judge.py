@@ -93,11 +93,12 @@ class Worst:
     """The element furthest outside (or nearest to) its bound."""
 
     index: tuple[int, ...]
-    position: int
+    position: int | None  # None: tables were given
     angle: float
     got: float
     expected: float
     axis: str = ""  # in the modes with sections: which of the token's positions turns it
+    names: str = "(b, s, n, d)"  # of the index
 
 
 @dataclass

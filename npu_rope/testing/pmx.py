@@ -209,7 +209,9 @@ def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, ang
         position = pmx_spec.positions(case.sequences()).reshape(case.query[:-2])[token]
         own = angles[(*token, 0)]
         angle = float(own[pair]) if pair < len(own) else 0.0  # what passes does not turn
-        worst = Worst(at, int(position), angle, float(got[at]), float(expected.value[at]))
+        names = "(b, s, n, d)" if case.seqlens is None else "(t, n, d)"
+        found, right = float(got[at]), float(expected.value[at])
+        worst = Worst(at, int(position), angle, found, right, names=names)
     return Judgement(executor, OK if ratio <= 1 else FAIL, float(error.max(initial=0.0)), ratio, worst)
 
 

@@ -11,6 +11,7 @@ from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import AnyCase, CaseResult
 from npu_rope.testing.judge import judge as judge_rope
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
+from npu_rope.testing.tables import judge_tables, onnx_cases, torch_npu_cases
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Suite:
 SUITES: Mapping[str, Suite] = {
     "ggml": Suite("ggml's own matrix of rope", ggml_cases, judge_rope),
     "models": Suite("rope with real models' parameters", model_cases, judge_rope),
+    "onnx": Suite("ONNX's RotaryEmbedding", onnx_cases, judge_tables),
+    "torch_npu": Suite("torch_npu's rotary_mul", torch_npu_cases, judge_tables),
     "pmx": Suite("PMX's rotary embedding", pmx_cases, judge_pmx),
 }
 

@@ -1,0 +1,313 @@
+"""Suites ``onnx`` and ``torch_npu`` of ``npu-rope validate``: heads turned by given tables, against ONNX's
+algorithm and torch_npu's formula in float64 (``rotary_spec.py``).
+
+Values come from a generator seeded by the case's name. Tables are cos and sin of positions, but in the forms
+that say otherwise.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope import native
+from npu_rope.dtypes import bfloat16_bits, bfloat16_values
+from npu_rope.errors import BackendUnavailable
+from npu_rope.executors import rotary as executors
+from npu_rope.rotary_checks import (
+    RotaryAttributes,
+    RotaryTensors,
+    rotary_embedding_tensors,
+    rotary_mul_qk_tensors,
+    rotary_mul_tensors,
+)
+from npu_rope.testing import rotary_spec
+from npu_rope.testing.bounds import table_bound, worst_ratio
+from npu_rope.testing.ggml import GgmlProcess
+from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Expectation, Judgement, Worst
+
+Array = npt.NDArray[Any]
+DTYPES = ("float32", "float16", "bfloat16")
+_SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+_SOURCE = {
+    "onnx": "specs/onnx_rotary_embedding_23.txt",
+    "torch_npu": "documentation of torch_npu.npu_rotary_mul",
+}
+
+
+@dataclass(frozen=True)
+class TableCase:
+    """One call of rotary_embedding, rotary_mul or (with keys) rotary_mul_qk.
+
+    Attributes:
+        name: unique within its suite.
+        shape: of X, x or q.
+        keys: heads of k, or 0.
+        table: the tables' shape without their width.
+        full: tables have an entry for each lane.
+        wide: tables are float32 beside a 16-bit x.
+        rows: of caches with position_ids; 0: without.
+        scale: what cos and sin are multiplied by (YaRN's attention factor).
+        start: the first position.
+    """
+
+    name: str
+    suite: str
+    dtype: str
+    shape: tuple[int, ...]
+    keys: int = 0
+    table: tuple[int, ...] = ()
+    full: bool = False
+    wide: bool = False
+    rows: int = 0
+    scale: float = 1.0
+    start: int = 0
+    interleaved: bool = False
+    rotary_dim: int = 0
+    offset: int = 0
+    num_heads: int = 0
+    in_place: bool = False
+
+    @property
+    def op(self) -> str:
+        """The operation."""
+        return "ROTARY_EMBEDDING" if self.suite == "onnx" else "ROTARY_MUL"
+
+    @property
+    def source(self) -> str:
+        """Where the formula comes from."""
+        return _SOURCE[self.suite]
+
+    @property
+    def attributes(self) -> RotaryAttributes:
+        """As the operators take them."""
+        return RotaryAttributes(self.interleaved, self.rotary_dim, self.offset, self.num_heads)
+
+    @property
+    def width(self) -> int:
+        """How many dimensions rotate."""
+        head = self.shape[-1] // self.num_heads if self.num_heads and len(self.shape) == 3 else self.shape[-1]
+        return self.rotary_dim or head
+
+
+# ---- the cases -----------------------------------------------------------------------------------------
+
+# What a case is called, and what it differs in from a prefill of 16 tokens.
+_ONNX: dict[str, dict[str, Any]] = {
+    "prefill": {"rows": 64},
+    "decode": {"shape": (8, 32, 1, 128), "rows": 4096, "start": 4000},
+    "no-ids": {},
+    "no-ids-interleaved": {"interleaved": True},
+    "interleaved": {"interleaved": True, "rows": 64},
+    "flat": {"shape": (2, 16, 512), "num_heads": 4, "rows": 64},
+    "flat-interleaved": {"shape": (2, 16, 512), "num_heads": 4, "interleaved": True},
+    "partial": {"rotary_dim": 32, "rows": 64},
+    "partial-interleaved": {"rotary_dim": 32, "rows": 64, "interleaved": True},
+    "flat-partial": {"shape": (2, 16, 512), "num_heads": 4, "rotary_dim": 64, "rows": 64},
+    "d64": {"shape": (2, 71, 9, 64), "rows": 300, "start": 200},
+    "d80": {"shape": (1, 4, 16, 80), "rows": 64},
+    "d256": {"shape": (1, 8, 9, 256), "rows": 64},
+    "d2": {"shape": (2, 3, 9, 2), "rows": 64},
+    "more-tokens-than-rows": {"rows": 5},
+    "one-head": {"shape": (1, 1, 16, 128), "rows": 64},
+    "yarn": {"rows": 64, "scale": 1.35},
+    "float32-tables": {"rows": 64, "wide": True},
+}
+_TORCH_NPU: dict[str, dict[str, Any]] = {
+    "half": {"full": True},
+    "half-width": {},
+    "interleave": {"full": True, "interleaved": True},
+    "interleave-half-width": {"interleaved": True},
+    "each-lane": {"full": True, "scale": 0.0},
+    "each-lane-interleave": {"full": True, "scale": 0.0, "interleaved": True},
+    "by-batch": {"table": (2, 16, 1), "full": True},
+    "for-all": {"table": (1, 16, 1), "full": True},
+    "decode": {"shape": (8, 1, 32, 128), "table": (8, 1, 1), "full": True, "start": 131_000},
+    "packed": {"shape": (40, 8, 128), "table": (40, 1), "full": True},
+    "queries-and-keys": {"keys": 2, "full": True},
+    "queries-and-keys-decode": {"shape": (8, 1, 32, 128), "keys": 8, "table": (8, 1)},
+    "partial": {"rotary_dim": 64},
+    "window": {"rotary_dim": 64, "offset": 64, "full": True},
+    "window-interleave": {"rotary_dim": 36, "offset": 10, "interleaved": True},
+    "d64": {"shape": (2, 16, 71, 64), "full": True},
+    "d1024": {"shape": (1, 16, 2, 1024), "full": True},
+    "d6": {"shape": (2, 16, 3, 6), "full": True},
+    "yarn": {"full": True, "scale": 1.35},
+    "float32-tables": {"full": True, "wide": True},
+    "in-place": {"full": True, "in_place": True},
+    "queries-and-keys-in-place": {"keys": 2, "in_place": True},
+}
+
+
+def _cases(suite: str, forms: dict[str, dict[str, Any]], shape: tuple[int, ...]) -> Iterator[TableCase]:
+    for form, differs in forms.items():
+        for dtype in DTYPES:
+            case = TableCase("", suite, dtype, **{"shape": shape, **differs})
+            if suite == "torch_npu" and not case.table:
+                case = replace(case, table=(case.shape[-3],))
+            sizes = str(list(case.shape)).replace(" ", "")
+            yield replace(case, name=f"{form}(type={_SHORT[dtype]},shape={sizes})")
+
+
+def onnx_cases() -> Iterator[TableCase]:
+    """Every form of ONNX's RotaryEmbedding in every type."""
+    yield from _cases("onnx", _ONNX, (2, 4, 16, 128))
+
+
+def torch_npu_cases() -> Iterator[TableCase]:
+    """Every form of rotary_mul in every type."""
+    yield from _cases("torch_npu", _TORCH_NPU, (2, 16, 8, 128))
+
+
+# ---- data ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class TableData:
+    """A case's arrays; of bfloat16 the float32 values."""
+
+    xs: list[Array]
+    cos: Array
+    sin: Array
+    position_ids: Array | None
+
+
+def make_data(case: TableCase) -> TableData:
+    """The case's values, rounded to its types."""
+    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    shapes = [case.shape] + ([(*case.shape[:-2], case.keys, case.shape[-1])] if case.keys else [])
+    xs = [_rounded(rng.uniform(-1, 1, shape), case.dtype) for shape in shapes]
+    half = case.width // 2
+    lead = case.table or ((case.rows,) if case.rows else _tokens(case))
+    positions = rng.integers(case.start, case.start + 50, lead).astype(np.float64)
+    if case.rows:
+        positions = np.arange(case.rows, dtype=np.float64)
+    angles = positions[..., None] * 10000.0 ** (-np.arange(half) / half)
+    if case.scale == 0:  # tables of no rotation: every lane its own
+        tables = rng.uniform(-2, 2, (2, *lead, 2 * half))
+    else:
+        tables = case.scale * np.stack([np.cos(angles), np.sin(angles)])
+        if case.full:
+            tables = np.repeat(tables, 2, -1) if case.interleaved else np.concatenate((tables, tables), -1)
+    cos, sin = (_rounded(t, "float32" if case.wide else case.dtype) for t in tables)
+    ids = rng.integers(min(case.start, case.rows - 1), case.rows, _tokens(case)) if case.rows else None
+    return TableData(xs, cos, sin, ids)
+
+
+def _tokens(case: TableCase) -> tuple[int, int]:
+    """B and S of ONNX's layouts."""
+    return (case.shape[0], case.shape[1 if len(case.shape) == 3 else 2])
+
+
+def _rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
+    if dtype == "bfloat16":
+        return bfloat16_values(bfloat16_bits(values))
+    return values.astype(dtype)
+
+
+def expectation(case: TableCase, data: TableData) -> list[Expectation]:
+    """The formula's result for each of xs, and how far a result may lie from it."""
+    made = []
+    for x in data.xs:
+        if case.suite == "onnx":
+            both = rotary_spec.rotary_embedding(
+                x,
+                data.cos,
+                data.sin,
+                data.position_ids,
+                interleaved=case.interleaved,
+                num_heads=case.num_heads,
+                rotary_embedding_dim=case.rotary_dim,
+            )
+        else:
+            how = {"rotary_dim": case.rotary_dim, "offset": case.offset}
+            both = rotary_spec.rotary_mul(x, data.cos, data.sin, interleaved=case.interleaved, **how)
+        made.append(Expectation(both[0], table_bound(both[1], both[0], case.dtype)))
+    return made
+
+
+# ---- judging -------------------------------------------------------------------------------------------
+
+
+def judge_tables(case: TableCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
+    """Run and judge one case; ggml has no such operator."""
+    data, result = make_data(case), CaseResult(case)
+    expected = expectation(case, data)
+    for backend in backends:
+        try:
+            got = _execute(case, data, backend)
+            result.judgements.append(_compare(case, backend, got, expected))
+        except BackendUnavailable as error:
+            result.judgements.append(Judgement(backend, UNSUPPORTED, message=error.missing))
+        except (ValueError, TypeError, AssertionError, RuntimeError) as error:
+            result.judgements.append(Judgement(backend, FAIL, message=str(error)))
+    return result
+
+
+def _call(case: TableCase, xs: list[Array], data: TableData, cos: Array, sin: Array) -> RotaryTensors[Any]:
+    """With the arrays that are written; never the inputs, but in place."""
+    outs = xs if case.in_place else [np.empty_like(x) for x in xs]
+    if case.suite == "onnx":
+        return rotary_embedding_tensors(xs[0], cos, sin, data.position_ids, outs[0])
+    if case.keys:
+        return rotary_mul_qk_tensors(xs[0], xs[1], cos, sin, (outs[0], outs[1]))
+    return rotary_mul_tensors(xs[0], cos, sin, outs[0])
+
+
+def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
+    """NumPy has no bfloat16 of its own: native code gets the bits, the reference the values."""
+    bits = case.dtype == "bfloat16" and backend != "reference"
+    held = bfloat16_bits if bits else np.copy
+    xs = [held(x) for x in data.xs]
+    cos, sin = (t if case.wide else held(t) for t in (data.cos, data.sin))
+    t = _call(case, xs, data, cos, sin)
+    if bits and backend == "cpu":
+        _on_bits(case, t)
+    else:
+        executors.run(backend, t, case.attributes)
+    if not case.in_place and not all(np.array_equal(x, held(y)) for x, y in zip(xs, data.xs, strict=True)):
+        raise AssertionError("an input was written")
+    results = list(t.outs.values())
+    if bits:
+        return [bfloat16_values(y) for y in results]
+    if case.dtype == "bfloat16":
+        return [_rounded(y.astype(np.float64), "bfloat16") for y in results]
+    return results
+
+
+def _on_bits(case: TableCase, t: RotaryTensors[Array]) -> None:
+    """The C library on arrays of bfloat16's bits."""
+
+    def see(a: Array) -> native.CTensor:
+        dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
+        return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
+
+    read: list[native.CTensor | None] = [see(a) for a in (*t.xs.values(), *t.beside().values())]
+    if t.onnx and t.position_ids is None:
+        read.append(None)
+    a = case.attributes
+    sizes = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
+    native.load().rotary(t.op, read, a.interleaved, sizes, True, [see(y) for y in t.outs.values()])
+
+
+def _index_names(case: TableCase) -> str:
+    if case.suite == "onnx":
+        return "(b, n, s, d)" if len(case.shape) == 4 else "(b, s, n*D + d)"
+    return "(b, s, n, d)" if len(case.shape) == 4 else "(t, n, d)"
+
+
+def _compare(case: TableCase, executor: str, got: list[Array], expected: list[Expectation]) -> Judgement:
+    ratio, error, worst = 0.0, 0.0, None
+    for y, e in zip(got, expected, strict=True):
+        own, at = worst_ratio(y, e.value, e.bound)
+        error = max(error, float(np.abs(y.astype(np.float64) - e.value).max(initial=0.0)))
+        if at and (worst is None or own > ratio):
+            found, right = float(y[at]), float(e.value[at])
+            worst = Worst(at, None, float("nan"), found, right, names=_index_names(case))
+        ratio = max(ratio, own)
+    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)

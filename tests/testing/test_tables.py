@@ -1,0 +1,112 @@
+"""Suites onnx and torch_npu: their cases, and that their judge tells right from wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from npu_rope.testing import tables
+from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED
+from npu_rope.testing.tables import TableCase, judge_tables, onnx_cases, torch_npu_cases
+
+CASES = [*onnx_cases(), *torch_npu_cases()]
+
+
+def case_of(form, dtype="float32", suite="torch_npu"):
+    return next(c for c in CASES if c.name.startswith(f"{form}(") and (c.dtype, c.suite) == (dtype, suite))
+
+
+def verdict_of(case, backend="cpu"):
+    [judgement] = judge_tables(case, [backend]).judgements
+    return judgement
+
+
+def test_names_are_unique_and_every_form_comes_in_every_type():
+    assert len({(c.suite, c.name) for c in CASES}) == len(CASES) == 120
+    forms = {(c.suite, c.name.partition("(")[0]) for c in CASES}
+    assert len(forms) * len(tables.DTYPES) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES[::7], ids=lambda c: f"{c.suite}-{c.name}")
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_right_results_pass(case, backend):
+    judgement = verdict_of(case, backend)
+    assert (judgement.verdict, judgement.message) == (OK, "")
+
+
+def test_a_backend_without_the_operator_is_not_a_failure():
+    judgement = verdict_of(case_of("half"), "sim")
+    assert (judgement.verdict, judgement.message) == (UNSUPPORTED, "rotary_mul has no kernel yet")
+
+
+WRONG = {
+    "pairing": ("half-width", {"interleaved": True}),
+    "pairing-of-pairs": ("interleave-half-width", {"interleaved": False}),
+    "width": ("partial", {"rotary_dim": 64, "offset": 2}),
+    "window": ("window-interleave", {"offset": 12}),
+    "direction": ("each-lane", {"forward": False}),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("dtype", tables.DTYPES)
+def test_wrong_results_fail(what, dtype, monkeypatch):
+    form, change = WRONG[what]
+    case, real = case_of(form, dtype), TableCase.attributes.fget
+    changed = replace(real(case), **change)
+    if what == "direction" and dtype == "bfloat16":  # the bits go by way of the C entry, forward
+        changed = replace(real(case), offset=0, interleaved=True)
+    monkeypatch.setattr(TableCase, "attributes", property(lambda self: changed))
+    judgement = verdict_of(case)
+    assert judgement.verdict == FAIL
+    assert judgement.ratio > 1
+
+
+@pytest.mark.parametrize("dtype", tables.DTYPES)
+def test_a_wrong_row_of_the_caches_fails(dtype, monkeypatch):
+    real = tables._call
+
+    def off_by_one(case, xs, data, cos, sin):
+        return real(case, xs, replace(data, position_ids=data.position_ids - 1), cos, sin)
+
+    monkeypatch.setattr(tables, "_call", off_by_one)
+    judgement = verdict_of(case_of("decode", dtype, "onnx"))
+    assert judgement.verdict == FAIL
+    assert judgement.worst.names == "(b, n, s, d)"
+
+
+def test_a_written_input_fails(monkeypatch):
+    real = tables.executors.run
+
+    def run(backend, t, a):
+        results = real(backend, t, a)
+        next(iter(t.xs.values()))[...] = 0
+        return results
+
+    monkeypatch.setattr(tables.executors, "run", run)
+    judgement = verdict_of(case_of("half"))
+    assert (judgement.verdict, judgement.message) == (FAIL, "an input was written")
+
+
+def test_one_wrong_element_is_named(monkeypatch):
+    real = tables.executors.run
+
+    def run(backend, t, a):
+        results = real(backend, t, a)
+        results[0][1, 7, 3, 5] += 1
+        return results
+
+    monkeypatch.setattr(tables.executors, "run", run)
+    worst = verdict_of(case_of("half")).worst
+    assert worst.index == (1, 7, 3, 5)
+    assert worst.position is None
+    assert worst.got == pytest.approx(worst.expected + 1)
+
+
+def test_the_same_data_every_time():
+    for case in CASES[::11]:
+        a, b = tables.make_data(case), tables.make_data(case)
+        assert all(np.array_equal(x, y) for x, y in zip(a.xs, b.xs, strict=True))
+        assert np.array_equal(a.cos, b.cos)
