@@ -44,6 +44,13 @@ void rotary_mul_inplace(StableIValue* stack, uint64_t, uint64_t) {
     run(x.get(), tables, RotaryAttributes(stack + 3), x.get());
 }
 
+// rotary_mul_out(x, cos, sin, attributes, Tensor(a!) out) -> ()
+void rotary_mul_out(StableIValue* stack, uint64_t, uint64_t) {
+    Owned x(stack[0]), out(stack[7]);
+    Tables tables(stack[1], stack[2]);
+    run(x.get(), tables, RotaryAttributes(stack + 3), out.get());
+}
+
 // rotary_mul_qk(q, k, cos, sin, attributes) -> (Tensor, Tensor)
 void rotary_mul_qk(StableIValue* stack, uint64_t, uint64_t) {
     Owned q(stack[0]), k(stack[1]);
@@ -62,11 +69,20 @@ void rotary_mul_qk_inplace(StableIValue* stack, uint64_t, uint64_t) {
     run(q.get(), k.get(), tables, RotaryAttributes(stack + 4), q.get(), k.get());
 }
 
+// rotary_mul_qk_out(q, k, cos, sin, attributes, Tensor(a!) q_out, Tensor(b!) k_out) -> ()
+void rotary_mul_qk_out(StableIValue* stack, uint64_t, uint64_t) {
+    Owned q(stack[0]), k(stack[1]), q_out(stack[8]), k_out(stack[9]);
+    Tables tables(stack[2], stack[3]);
+    run(q.get(), k.get(), tables, RotaryAttributes(stack + 4), q_out.get(), k_out.get());
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rotary_mul", &rotary_mul);
     m.impl("rotary_mul_", &rotary_mul_inplace);
+    m.impl("rotary_mul_out", &rotary_mul_out);
     m.impl("rotary_mul_qk", &rotary_mul_qk);
     m.impl("rotary_mul_qk_", &rotary_mul_qk_inplace);
+    m.impl("rotary_mul_qk_out", &rotary_mul_qk_out);
 }

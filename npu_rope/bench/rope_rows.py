@@ -218,16 +218,33 @@ def _numpy(inputs: Inputs) -> Ready:
     return _ready(calls, lambda: [torch.from_numpy(out) for out in outs])
 
 
+def _given_tables(inputs: Inputs) -> Ready:
+    """In float32, of the positions of this row."""
+    pairs = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
+    angles = inputs.positions.double()[..., None] * inputs.params.freq_base**-pairs
+    cos, sin = angles.cos().float(), angles.sin().float()
+    how: dict[str, Any] = {"interleaved": inputs.row.mode == "normal"}
+    outs = [torch.empty_like(x) for x in inputs.xs]
+    if len(outs) == 2:
+        q, k = inputs.xs
+        call = partial(npu_rope.rotary_mul_qk, q, k, cos, sin, **how, out=(outs[0], outs[1]))
+    else:
+        call = partial(npu_rope.rotary_mul, inputs.xs[0], cos, sin, **how, out=outs[0])
+    return _ready([call], lambda: outs)
+
+
 OUT, IN_PLACE, NEW = "npu_rope.rope(out=)", "npu_rope.rope_ in place", "npu_rope.rope, new tensor"
 PACKED, PACKED_IN_PLACE = "torch.ops rope_packed_", "torch.ops rope_packed_ in place"
 SCHEMA = "torch.ops rope_, inference_mode"
 NUMPY = "npu_rope.rope(out=) on NumPy"
+TABLES = "npu_rope.rotary_mul(out=), tables given"
 
 
 def ours(inputs: Inputs) -> Iterator[Contestant]:
     """The ways into our kernel."""
     ways = [(OUT, _with_out), (IN_PLACE, _in_place), (NEW, _new_tensor)]
     ways += [(PACKED, _packed_operator), (PACKED_IN_PLACE, _packed_in_place), (SCHEMA, _schema_operator)]
+    ways.append((TABLES, _given_tables))
     if inputs.row.is_decode:
         ways.append((NUMPY, _numpy))
     for name, prepare in ways:

@@ -61,8 +61,11 @@ def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     """Through torch's operator; where results go to given memory, into it."""
     xs, outs, rest = tuple(t.xs.values()), tuple(t.outs.values()), _rest(t, a)
-    if outs and not t.onnx and len(t.in_place) == len(xs) and not _needs_gradient(t):
-        getattr(_operators, f"{t.op}_").default(*xs, *rest)
+    if outs and not t.onnx and not _needs_gradient(t):
+        if len(t.in_place) == len(xs):
+            getattr(_operators, f"{t.op}_").default(*xs, *rest)
+        else:
+            getattr(_operators, f"{t.op}_out").default(*xs, *rest, *outs)
         _increment_version(outs)
         return outs
     if outs:
@@ -289,16 +292,23 @@ def _register() -> Any:
         if not built:
             library.impl(name, _over_ctypes(make), "CPU")
         library.impl(name, _no_kernel(name), "PrivateUse1")
-    for name, xs, make in (
-        ("rotary_mul_", "Tensor(a!) x", _mul_call),
-        ("rotary_mul_qk_", "Tensor(a!) q, Tensor(b!) k", _qk_call),
-    ):
-        library.define(f"{name}({xs}, Tensor cos, Tensor sin, {_ATTRIBUTES}) -> ()", tags=tags)
-        torch.library.register_fake(f"npu_rope::{name}", _fake_in_place(make), lib=library)
-        library.impl(name, _in_place_over_autograd(name, make), "Autograd")
+    tables = "Tensor cos, Tensor sin"
+    writing: dict[str, tuple[str, Callable[..., Any]]] = {
+        "rotary_mul_": (f"Tensor(a!) x, {tables}, {_ATTRIBUTES}", _mul_in_place),
+        "rotary_mul_out": (f"Tensor x, {tables}, {_ATTRIBUTES}, Tensor(a!) out", _mul_call),
+        "rotary_mul_qk_": (f"Tensor(a!) q, Tensor(b!) k, {tables}, {_ATTRIBUTES}", _qk_in_place),
+        "rotary_mul_qk_out": (
+            f"Tensor q, Tensor k, {tables}, {_ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out",
+            _qk_into,
+        ),
+    }
+    for name, (schema, make) in writing.items():
+        library.define(f"{name}({schema}) -> ()", tags=tags)
+        torch.library.register_fake(f"npu_rope::{name}", _fake_write(make), lib=library)
+        library.impl(name, _write_over_autograd(name, make), "Autograd")
         if not built:
-            library.impl(name, _in_place_over_ctypes(make), "CPU")
-        library.impl(name, _no_kernel(name), "PrivateUse1")
+            library.impl(name, _write_over_ctypes(make), "CPU")
+        library.impl(name, _no_kernel(name.rstrip("_").removesuffix("_out")), "PrivateUse1")
     return library
 
 
@@ -316,33 +326,42 @@ def _register_gradient(library: Any, name: str, make: Callable[..., Any], count:
     torch.library.register_autograd(f"npu_rope::{name}", backward, setup_context=setup, lib=library)
 
 
-def _in_place_call(make: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Tensors, RotaryAttributes]:
-    out = arguments[0] if make is _mul_call else arguments[:2]
-    call: tuple[Tensors, RotaryAttributes] = make(*arguments, out)
-    return call
+def _mul_in_place(*arguments: Any) -> tuple[Tensors, RotaryAttributes]:
+    given = (*arguments, arguments[0])
+    return _mul_call(*given)
 
 
-def _fake_in_place(make: Callable[..., Any]) -> Callable[..., None]:
+def _qk_in_place(*arguments: Any) -> tuple[Tensors, RotaryAttributes]:
+    given = (*arguments, arguments[:2])
+    return _qk_call(*given)
+
+
+def _qk_into(*arguments: Any) -> tuple[Tensors, RotaryAttributes]:
+    given = (*arguments[:-2], arguments[-2:])
+    return _qk_call(*given)
+
+
+def _fake_write(make: Callable[..., Any]) -> Callable[..., None]:
     def fake(*arguments: Any) -> None:
-        t, a = _in_place_call(make, arguments)
+        t, a = make(*arguments)
         calls.check_devices(t)
         check_call(t.map(spec_of_tensor), a)
 
     return fake
 
 
-def _in_place_over_ctypes(make: Callable[..., Any]) -> Callable[..., None]:
+def _write_over_ctypes(make: Callable[..., Any]) -> Callable[..., None]:
     def kernel(*arguments: Any) -> None:
-        executors.on_cpu_tensors(*_in_place_call(make, arguments))
+        executors.on_cpu_tensors(*make(*arguments))
 
     return kernel
 
 
-def _in_place_over_autograd(name: str, make: Callable[..., Any]) -> Callable[..., None]:
+def _write_over_autograd(name: str, make: Callable[..., Any]) -> Callable[..., None]:
     """The raw operator has no gradient; :func:`run` writes a functional call's results instead."""
 
     def kernel(*arguments: Any) -> None:
-        t, _ = _in_place_call(make, arguments)
+        t, _ = make(*arguments)
         operator = getattr(_operators, name).default
         rule = "{name} must not need a gradient in the raw operator but got one that does."
         gradients.write(t, rule, lambda: operator(*arguments))

@@ -329,6 +329,9 @@ def test_opcheck(dtype, needs_grad):
     plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in rest]
     torch.library.opcheck(OPS.rotary_mul_.default, (q, *plain))
     torch.library.opcheck(OPS.rotary_mul_qk_.default, (q, k, *plain))
+    torch.library.opcheck(OPS.rotary_mul_out.default, (q, *plain, torch.empty_like(q)))
+    outs = torch.empty_like(q), torch.empty_like(k)
+    torch.library.opcheck(OPS.rotary_mul_qk_out.default, (q, k, *plain, *outs))
 
 
 @pytest.mark.parametrize("op", [rotary_mul, rotary_mul_])
