@@ -201,8 +201,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_mul_qk(const npu_rope_tensor *q, co
 NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X, const npu_rope_tensor *cos_cache,
                                                        const npu_rope_tensor *sin_cache,
                                                        const npu_rope_tensor *position_ids, int32_t interleaved,
-                                                       int64_t num_heads, int64_t rotary_embedding_dim,
-                                                       int32_t forward, const npu_rope_tensor *Y);
+                                                       int64_t num_heads, int64_t rotary_embedding_dim, int32_t forward,
+                                                       const npu_rope_tensor *Y);
 
 #ifdef __cplusplus
 }
