@@ -1,0 +1,195 @@
+/* rotary_mul, rotary_mul_qk and rotary_embedding as a C program sees them: right values, errors, nothing
+ * written on error or beside the results. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "include/npu_rope.h"
+
+static int failures = 0;
+
+#define CHECK(condition, ...)                                               \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, __VA_ARGS__);                                   \
+            fprintf(stderr, "\n");                                          \
+            ++failures;                                                     \
+        }                                                                   \
+    } while (0)
+
+enum { S = 2, N = 3, D = 6, COUNT = S * N * D, GUARD = 16 };
+static const float kSentinel = 99.0f;
+
+static npu_rope_tensor view(void* data, npu_rope_dtype dtype, int32_t ndim, const int64_t* shape) {
+    npu_rope_tensor t;
+    int64_t step = 1;
+    memset(&t, 0, sizeof t);
+    t.data = data;
+    t.dtype = dtype;
+    t.ndim = ndim;
+    for (int k = ndim - 1; k >= 0; --k) {
+        t.shape[k] = shape[k];
+        t.stride[k] = step;
+        step *= shape[k];
+    }
+    return t;
+}
+
+/* x, two tables with an entry for each lane, and guarded memory for a result. */
+typedef struct {
+    float x_data[COUNT], cos_data[S * D], sin_data[S * D], out_data[GUARD + COUNT + GUARD];
+    npu_rope_tensor x, cos, sin, out;
+} call_t;
+
+static void correct(call_t* c) {
+    const int64_t shape[3] = {S, N, D}, table[2] = {S, D};
+    for (int i = 0; i < COUNT; ++i) c->x_data[i] = (float)(i % 7 + 1);
+    for (int i = 0; i < S * D; ++i) {
+        c->cos_data[i] = 0.25f * (float)(i + 1);
+        c->sin_data[i] = 0.5f * (float)(5 - i);
+    }
+    for (int i = 0; i < 2 * GUARD + COUNT; ++i) c->out_data[i] = kSentinel;
+    c->x = view(c->x_data, NPU_ROPE_FLOAT32, 3, shape);
+    c->cos = view(c->cos_data, NPU_ROPE_FLOAT32, 2, table);
+    c->sin = view(c->sin_data, NPU_ROPE_FLOAT32, 2, table);
+    c->out = view(c->out_data + GUARD, NPU_ROPE_FLOAT32, 3, shape);
+}
+
+static int guards_stand(const call_t* c) {
+    for (int i = 0; i < GUARD; ++i)
+        if (c->out_data[i] != kSentinel || c->out_data[GUARD + COUNT + i] != kSentinel) return 0;
+    return 1;
+}
+
+static int untouched(const call_t* c) {
+    for (int i = 0; i < 2 * GUARD + COUNT; ++i)
+        if (c->out_data[i] != kSentinel) return 0;
+    return 1;
+}
+
+/* y = x*cos + rotate(x)*sin of lane i; all numbers here are exact in float. */
+static float expected(const call_t* c, int token, int head, int i, int interleaved) {
+    const float* x = c->x_data + (token * N + head) * D;
+    int first = interleaved ? i % 2 == 0 : i < D / 2;
+    int partner = interleaved ? i ^ 1 : (i + D / 2) % D;
+    return x[i] * c->cos_data[token * D + i] + (first ? -x[partner] : x[partner]) * c->sin_data[token * D + i];
+}
+
+static void test_values(void) {
+    for (int interleaved = 0; interleaved < 2; ++interleaved) {
+        call_t c;
+        correct(&c);
+        npu_rope_status status = npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, interleaved, 0, 0, 1, &c.out);
+        CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
+        for (int i = 0; i < COUNT; ++i) {
+            float right = expected(&c, i / (N * D), i / D % N, i % D, interleaved);
+            CHECK(c.out_data[GUARD + i] == right, "lane %d: %g, not %g", i, c.out_data[GUARD + i], right);
+        }
+        CHECK(guards_stand(&c), "written beside the result");
+    }
+}
+
+static void test_backward_is_the_transpose(void) {
+    call_t c;
+    correct(&c);
+    double with = 0, against = 0;
+    float y[COUNT];
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_OK, "forward");
+    memcpy(y, c.out_data + GUARD, sizeof y);
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 0, &c.out) == NPU_ROPE_OK, "backward");
+    for (int i = 0; i < COUNT; ++i) {
+        with += (double)c.x_data[i] * y[i];
+        against += (double)c.x_data[i] * c.out_data[GUARD + i];
+    }
+    CHECK(fabs(with - against) < 1e-9, "x.Rx = %g, x.R'x = %g", with, against);
+}
+
+static void test_queries_and_keys(void) {
+    call_t q, k;
+    correct(&q);
+    correct(&k);
+    k.x.shape[1] = k.out.shape[1] = 1; /* the first head alone */
+    k.out.stride[0] = D;
+    npu_rope_status status = npu_rope_rotary_mul_qk(&q.x, &k.x, &q.cos, &q.sin, 0, 0, 0, 1, &q.out, &k.out);
+    CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    for (int i = 0; i < S * D; ++i) {
+        float right = expected(&q, i / D, 0, i % D, 0);
+        CHECK(k.out_data[GUARD + i] == right, "k %d: %g, not %g", i, k.out_data[GUARD + i], right);
+    }
+    CHECK(q.out_data[GUARD + COUNT - 1] == expected(&q, S - 1, N - 1, D - 1, 0), "q's last lane");
+    CHECK(k.out_data[GUARD + S * D] == kSentinel, "written behind k");
+    CHECK(guards_stand(&q) && guards_stand(&k), "written beside the results");
+}
+
+static void test_in_place(void) {
+    call_t c;
+    correct(&c);
+    float right = expected(&c, 1, 2, 4, 1);
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 1, 0, 0, 1, &c.x) == NPU_ROPE_OK, "in place");
+    CHECK(c.x_data[(1 * N + 2) * D + 4] == right, "in place: %g, not %g", c.x_data[(1 * N + 2) * D + 4], right);
+}
+
+static void test_embedding(void) {
+    call_t c;
+    int64_t ids[S] = {1, 0};
+    const int64_t flat[3] = {1, S, N * D}, cache[2] = {2, D / 2}, tokens[2] = {1, S};
+    correct(&c);
+    npu_rope_tensor x = view(c.x_data, NPU_ROPE_FLOAT32, 3, flat),
+                    y = view(c.out_data + GUARD, NPU_ROPE_FLOAT32, 3, flat);
+    npu_rope_tensor cos = view(c.cos_data, NPU_ROPE_FLOAT32, 2, cache),
+                    sin = view(c.sin_data, NPU_ROPE_FLOAT32, 2, cache);
+    npu_rope_tensor position_ids = view(ids, NPU_ROPE_INT64, 2, tokens);
+    npu_rope_status status = npu_rope_rotary_embedding(&x, &cos, &sin, &position_ids, 0, N, 0, 1, &y);
+    CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    for (int i = 0; i < COUNT; ++i) {
+        int token = i / (N * D), lane = i % D, pair = lane % (D / 2), row = (int)ids[token];
+        const float* head = c.x_data + i - lane;
+        float co = c.cos_data[row * (D / 2) + pair], si = c.sin_data[row * (D / 2) + pair];
+        float right =
+            lane < D / 2 ? head[pair] * co - head[pair + D / 2] * si : head[pair] * si + head[pair + D / 2] * co;
+        CHECK(c.out_data[GUARD + i] == right, "lane %d: %g, not %g", i, c.out_data[GUARD + i], right);
+    }
+    correct(&c);
+    ids[1] = 2;
+    status = npu_rope_rotary_embedding(&x, &cos, &sin, &position_ids, 0, N, 0, 1, &y);
+    CHECK(status == NPU_ROPE_INVALID_VALUE, "status %d", status);
+    CHECK(!strcmp(npu_rope_last_error(), "[rotary_embedding] position_ids must be rows of the caches' 2 but got 2."),
+          "%s", npu_rope_last_error());
+    CHECK(untouched(&c), "written on error");
+}
+
+static void test_errors(void) {
+    call_t c;
+    correct(&c);
+    c.sin.dtype = NPU_ROPE_INT32;
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_TYPE, "a type");
+    correct(&c);
+    c.cos.ndim = 9;
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "dimensions");
+    correct(&c);
+    c.x.shape[0] = INT64_MAX;
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "a huge size");
+    correct(&c);
+    c.cos.data = NULL;
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "no data");
+    correct(&c);
+    c.out.data = c.cos_data;
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "shared memory");
+    correct(&c);
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, INT64_MAX - 1, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE,
+          "a width");
+    CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, INT64_MIN, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "an offset");
+    CHECK(untouched(&c), "written on error");
+}
+
+int main(void) {
+    test_values();
+    test_backward_is_the_transpose();
+    test_queries_and_keys();
+    test_in_place();
+    test_embedding();
+    test_errors();
+    if (failures) fprintf(stderr, "%d checks failed\n", failures);
+    return failures != 0;
+}
