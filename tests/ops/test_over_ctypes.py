@@ -13,6 +13,7 @@ from npu_rope import native
 SCRIPT = """
 import torch
 from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_qk_, rope_set_rows
+from npu_rope import rotary_embedding, rotary_mul, rotary_mul_, rotary_mul_backward, rotary_mul_qk
 
 assert backends.torch_registration() is None
 OPS, PARAMS, ATTRIBUTES = torch.ops.npu_rope, RopeParams(4, "neox"), {"n_dims": 4, "mode": 2}
@@ -61,7 +62,23 @@ want = torch.zeros(6, 2, 4, dtype=torch.float16)
 want[rows[rows >= 0]] = want_k[rows >= 0].half()
 assert all(torch.equal(cache, want) for cache in caches)
 
+cos, sin = torch.randn(3, 4), torch.randn(3, 4)
+want_q, want_k = (torch.from_numpy(rotary_mul(x.numpy(), cos.numpy(), sin.numpy())) for x in (q, k))
+check(rotary_mul(q, cos, sin))
+check(rotary_mul_(q.clone(), cos, sin))
+check(rotary_mul(q, cos, sin, out=torch.empty_like(q)))
+check(*rotary_mul_qk(q, k, cos, sin))
+check(*rotary_mul_qk(q, k, cos, sin, out=fresh()))
+check(*rotary_mul_qk(spaced[0], spaced[1], cos, sin))
+leaf = q.clone().requires_grad_()
+rotary_mul(leaf, cos, sin).sum().backward()
+assert torch.equal(leaf.grad, rotary_mul_backward(torch.ones_like(q), q, cos, sin)[0])
+ids, X = torch.tensor([[0, 2, 1], [1, 1, 0]]), q.transpose(1, 2)
+want = rotary_embedding(X.numpy(), cos.numpy(), sin.numpy(), ids.numpy())
+assert torch.equal(rotary_embedding(X, cos, sin, ids), torch.from_numpy(want))
+
 for call in (
+    lambda: rotary_mul(q, cos, sin[:2]),
     lambda: rope_qk(q, k[:1], p, PARAMS),
     lambda: rope_qk(q, k, p, PARAMS, out=(q, q)),
     lambda: rope_set_rows(k, p, rows + 2, caches[0], PARAMS),
@@ -74,6 +91,7 @@ for call in (
 """
 
 SAID = """\
+[rotary_mul] sin must have cos's shape [3, 4] but got [2, 4].
 [rope_qk] k must have q's shape [2, 3, 5, 4] except for the heads but got [1, 3, 2, 4].
 [rope_qk] k_out must have k's shape [2, 3, 2, 4] but got [2, 3, 5, 4].
 [rope_set_rows] rows must be -1 or a row of the cache's 6 but got 6.
