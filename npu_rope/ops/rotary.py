@@ -46,6 +46,37 @@ def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]
 # ---- torch tensors on their own device ---------------------------------------------------------------
 
 
+def straight(
+    op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...], outs: tuple[Any, ...] = ()
+) -> Any:
+    """The hot path: plain CPU tensors without a gradient, to the kernel and nothing else. NotImplemented
+    where it is not for this call, or anything is wrong with it: :func:`run` says what.
+
+    Args:
+        op: whose schema takes the tensors, then the attributes, then outs.
+    """
+    if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
+        return NotImplemented
+    follows = torch.is_grad_enabled()
+    for t in (*tensors, *outs):
+        if type(t) is not _Tensor or (follows and t.requires_grad):
+            return NotImplemented
+    if not calls.is_plain(tensors[0]):
+        return NotImplemented
+    call = _callables.get(op)
+    if call is None:
+        call = _callables[op] = calls.callable_of(getattr(_operators, op).default)
+    try:
+        with _below():
+            results = call(*tensors, *attributes, *outs)
+    except (RuntimeError, TypeError, ValueError):
+        return NotImplemented
+    if outs:
+        _increment_version(outs)
+        return outs
+    return results
+
+
 def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     try:
         given = (*t.xs.values(), *t.tables.values())
@@ -373,4 +404,6 @@ if torch is not None:
     _operators = torch.ops.npu_rope
     _library = _register()
     _increment_version = torch._C._increment_version
+    _callables: dict[str, Any] = {}
+    _below, _Tensor = torch._C._AutoDispatchBelowAutograd, torch.Tensor
     _uncompiled: Any = torch._disable_dynamo(executors.run)

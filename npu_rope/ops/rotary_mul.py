@@ -52,6 +52,12 @@ def rotary_mul(
     >>> rotary_mul(x, np.float32([[0, 1]]), np.float32([[1, 0]]))
     array([[[-3.,  2.,  1.,  4.]]], dtype=float32)
     """
+    if backend is None and out is not x:
+        given = interleaved, rotary_dim, offset, True
+        op, outs = ("rotary_mul", ()) if out is None else ("rotary_mul_out", (out,))
+        y = rotary.straight(op, (x, cos, sin), given, outs)
+        if y is not NotImplemented:
+            return y if out is None else out
     require_tensor_like("rotary_mul", "x", x)
     attributes = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
     return rotary.run(backend, rotary_mul_tensors(x, cos, sin, out), attributes)[0]
@@ -107,6 +113,11 @@ def rotary_mul_qk(
     >>> rotary_mul_qk(q, k, np.float32([[0]]), np.float32([[1]]))[1]
     array([[[-1.,  1.]]], dtype=float32)
     """
+    if backend is None and out is None:
+        pair = rotary.straight("rotary_mul_qk", (q, k, cos, sin), (interleaved, rotary_dim, offset, True))
+        if pair is not NotImplemented:
+            both: tuple[Any, Any] = pair
+            return both
     require_tensor_like("rotary_mul_qk", "q", q)
     require_tensor_like("rotary_mul_qk", "k", k)
     attributes = attributes_of("rotary_mul_qk", interleaved, rotary_dim, offset)

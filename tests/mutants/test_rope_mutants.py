@@ -23,21 +23,21 @@ SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "csrc", "include", "op_h
 
 # name: (file, text, what replaces it)
 MUTANTS = {
-    "sin sign": ("csrc/cpu/rope.cpp", "call.forward ? a_.mscale : -a_.mscale", "call.forward ? -a_.mscale : a_.mscale"),
+    "sin sign": ("csrc/cpu/rope.cpp", "made_of_.forward ? a_.mscale : -a_.mscale", "made_of_.forward ? -a_.mscale : a_.mscale"),
     "pairing": ("csrc/cpu/rope.cpp", "NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf", "NPU_ROPE_MODE_NORMAL ? kHalf : kInterleaved"),
     "mscale forgotten": ("op_host/rope_frequency.cpp", "mscale *= 1.0 + 0.1", "mscale *= 1.0 + 0.0"),
-    "one position off": ("csrc/cpu/rope.cpp", "table.fill(place_at(c, b, s));", "Place p = place_at(c, b, s); ++p.at[0]; table.fill(p);"),
+    "one position off": ("csrc/cpu/rope.cpp", "fill(place_at(made_of_, call_.shape, b, s));", "Place p = place_at(made_of_, call_.shape, b, s); ++p.at[0]; fill(p);"),
     "ramp direction": ("op_host/rope_frequency.h", "return 1 - std::min(T(1), std::max(T(0), y));", "return std::min(T(1), std::max(T(0), y));"),
-    "n_offs ignored": ("csrc/cpu/rope.cpp", "h.x = heads.x + offset;", "h.x = heads.x;"),
+    "n_offs ignored": ("csrc/cpu/rotation.h", "h.x = heads.x + offset;", "h.x = heads.x;"),
     "freq_factors multiplied": ("op_host/rope_frequency.cpp", "own /= freq_factors[i * factor_stride]", "own *= freq_factors[i * factor_stride]"),
     "table not made anew for the next token": ("csrc/cpu/rope.cpp", "if (!filled_ || !(place == place_)) {", "if (!filled_) {"),
     "step table's cos and sin exchanged": ("csrc/cpu/rope.cpp", "step_c_, step_s_, static_cast<int>", "step_s_, step_c_, static_cast<int>"),
-    "rest of the head not copied": ("csrc/cpu/rope.cpp", "h.after = in_place ? 0", "h.after = true ? 0"),
+    "rest of the head not copied": ("csrc/cpu/rotation.h", "h.after = in_place ? 0", "h.after = true ? 0"),
     "ggml: factors applied after scaling twice": ("csrc/cpu/rope_angle.cpp", "[rule.axis] / a.freq_factors[i]", "[rule.axis] / a.freq_factors[i] / a.freq_factors[i]"),
     "every axis is time": ("csrc/cpu/rope.cpp", "at + sh.pos_axis[k])", "at)"),
     "vision counts through": ("op_host/rope_frequency.cpp", "if (restarts >= 0) counted[restarts] = 0;", ""),
     "imrope's rest is no axis of its own": ("op_host/rope_frequency.cpp", "s[turn] ? turn : 3", "s[turn] ? turn : 0"),
-    "another row of the cache": ("csrc/cpu/rope.cpp", "heads.y += row * c.shape", "heads.y += row / 2 * c.shape"),
+    "another row of the cache": ("csrc/cpu/rotation.h", "heads.y += row * c.shape", "heads.y += row / 2 * c.shape"),
     "second quarter's sign": ("csrc/cpu/rope_kernels.inl", "(((q + 1) & 2) << 62)", "(((q + 2) & 2) << 62)"),
 }  # fmt: skip
 
