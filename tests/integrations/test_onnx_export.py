@@ -161,7 +161,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+# An export is half a second: the others are among the slow tests.
+QUICK = ("neox", "normal-window", "float16", "bfloat16", "mrope-three", "qk", "mul", "embedding-flat")
+MARKED = [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in CASES]
+
+
+@pytest.mark.parametrize("case", MARKED, ids=str)
 def test_onnxruntime_gives_the_same(case):
     model = exported(case.run, case.given, **case.options)
     kinds = op_types(model)
