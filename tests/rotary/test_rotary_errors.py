@@ -172,6 +172,7 @@ BAD = [
         out=BUFFER[8 : 8 + WHOLE.size].reshape(WHOLE.shape),
     ),
     of_mul("out-on-cos", "out must be x " + SHARES.format("cos"), out=WHOLE, cos=BUFFER[:12].reshape(S, 4)),
+    of_mul("out-on-sin", "out must be x " + SHARES.format("sin"), out=WHOLE, sin=BUFFER[:12].reshape(S, 4)),
     of_mul("x-text", "x must be a torch tensor or a NumPy array but got str.", TypeError, True, x="x"),
     of_mul(
         "interleaved-text",

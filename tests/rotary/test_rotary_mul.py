@@ -235,6 +235,31 @@ def test_a_table_of_full_width_with_equal_halves_is_one_of_half_the_width():
         )
 
 
+@hosts
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_one_table_of_equal_lanes_beside_one_of_unequal(interleaved, backend):
+    """Only where both have equal lanes are they tables of half the width."""
+    rng = np.random.default_rng(0)
+    x, (equal, own) = rng.random((2, 9, 3, 64)), rng.random((2, 9, 64))
+    equal = np.repeat(equal[:, :32], 2, -1) if interleaved else np.tile(equal[:, :32], 2)
+    for cos, sin in ((equal, own), (own, equal)):
+        value, magnitude = rotary_spec.rotary_mul(x, cos, sin, interleaved=interleaved)
+        y = rotary_mul(x, cos, sin, interleaved=interleaved, backend=backend)
+        assert worst_ratio(y, value, table_bound(magnitude, value, "float64"))[0] <= 1
+
+
+@hosts
+def test_tables_of_different_strides(backend):
+    rng = np.random.default_rng(0)
+    x, memory = rng.random((2, 9, 3, 64)), rng.random((9, 2, 3, 64))
+    cos, sin = rng.random((2, 9, 64)), memory[:, :, 1].swapaxes(0, 1)
+    assert cos.strides != sin.strides
+    for first, second in ((cos, sin), (sin, cos)):
+        value, magnitude = rotary_spec.rotary_mul(x, first, second, interleaved=False)
+        y = rotary_mul(x, first, second, backend=backend)
+        assert worst_ratio(y, value, table_bound(magnitude, value, "float64"))[0] <= 1
+
+
 # ---- gradients -----------------------------------------------------------------------------------------
 
 TABLES = ["S", "BS", "1S", "BS1", "1S1"]
