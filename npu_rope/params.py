@@ -76,13 +76,18 @@ def flag(op: str, name: str, value: Any) -> bool:
     raise bad_type(op, f"{name} must be True or False but got {told}.")
 
 
-def _integer(name: str, value: Any, op: str = "rope") -> int:
+def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:
+    """An int of so many bits, NumPy's included.
+
+    Raises:
+        TypeError, ValueError: it is something else, or does not fit.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise bad_type(op, f"{name} must be an integer but got {value!r}.")
     number = int(value)
-    if not -(2**31) <= number < 2**31:
+    if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
         got = str(number) if abs(number) < 10**30 else "a number of more than 30 digits"
-        raise bad_value(op, f"{name} must be in the int32 range but got {got}.")
+        raise bad_value(op, f"{name} must be in the int{bits} range but got {got}.")
     return number
 
 
@@ -115,7 +120,7 @@ def _sections(value: Any) -> tuple[int, int, int, int]:
         return (0, 0, 0, 0)
     if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, str):
         raise bad_type("rope", f"sections must be four integers but got {value!r}.")
-    numbers = [_integer(f"sections[{i}]", v) for i, v in enumerate(value)]
+    numbers = [integer(f"sections[{i}]", v) for i, v in enumerate(value)]
     if len(numbers) != 4:
         raise bad_value("rope", f"sections must be four numbers >= 0 but got {len(numbers)} numbers.")
     return (numbers[0], numbers[1], numbers[2], numbers[3])
@@ -133,16 +138,17 @@ def _require_positive(name: str, value: float, when: str = "", *, op: str = "rop
         raise bad_value(op, f"{name} must be positive and finite{when} but got {value:g}.")
 
 
-def _pmx_width(op: str, head_dim: Any, rotary_dim: Any) -> int:
-    """How many dimensions of a head rotate."""
-    size, width = _integer("head_dim", head_dim, op), _integer("rotary_dim", rotary_dim, op)
-    if width == 0 and (size <= 0 or size % 2):
-        raise bad_value(op, f"the head size must be even and positive where rotary_dim is 0 but got {size}.")
-    if width < 0 or width % 2 or width > size:
-        raise bad_value(
-            op, f"rotary_dim must be 0 or an even number up to the head size {size} but got {width}."
-        )
-    return width or size
+def rotated_width(op: str, name: str, head: int, width: int) -> int:
+    """How many dimensions of a head rotate, where the argument of that name says so, or with 0 that all do.
+
+    Raises:
+        ValueError: it is odd or wider than the head.
+    """
+    if width == 0 and (head <= 0 or head % 2):
+        raise bad_value(op, f"the head size must be even and positive where {name} is 0 but got {head}.")
+    if width < 0 or width % 2 or width > head:
+        raise bad_value(op, f"{name} must be 0 or an even number up to the head size {head} but got {width}.")
+    return width or head
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,11 +195,11 @@ class RopeParams:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        put("n_dims", _integer("n_dims", self.n_dims))
+        put("n_dims", integer("n_dims", self.n_dims))
         if self.n_dims <= 0 or self.n_dims % 2:
             raise bad_value("rope", f"n_dims must be a positive even number but got {self.n_dims}.")
         put("mode", _mode(self.mode))
-        put("n_ctx_orig", _integer("n_ctx_orig", self.n_ctx_orig))
+        put("n_ctx_orig", integer("n_ctx_orig", self.n_ctx_orig))
         if self.n_ctx_orig < 0:
             raise bad_value("rope", f"n_ctx_orig must be >= 0 but got {self.n_ctx_orig}.")
         for name in ("freq_base", "freq_scale", "ext_factor", "attn_factor", "beta_fast", "beta_slow"):
@@ -201,7 +207,7 @@ class RopeParams:
         self._check_numbers()
         put("sections", _sections(self.sections))
         self._check_sections()
-        put("n_offs", _integer("n_offs", self.n_offs))
+        put("n_offs", integer("n_offs", self.n_offs))
         if self.n_offs < 0 or self.n_offs % 2:
             raise bad_value("rope", f"n_offs must be an even number >= 0 but got {self.n_offs}.")
         if self.n_offs and self.rope_mode is RopeMode.VISION:
@@ -269,11 +275,12 @@ class RopeParams:
         RopeParams(n_dims=64, mode=normal, freq_scale=0.25)
         """
         op = "rotary_position_embedding"
-        width = _pmx_width(op, head_dim, rotary_dim)
+        head, given = integer("head_dim", head_dim, op), integer("rotary_dim", rotary_dim, op)
+        width = rotated_width(op, "rotary_dim", head, given)
         theta, factor = _number("theta", theta, op), _number("scaling_factor", scaling_factor, op)
         _require_positive("theta", theta, op=op)
         _require_positive("scaling_factor", factor, op=op)
-        longest = _integer("max_position_embeddings", max_position_embeddings, op)
+        longest = integer("max_position_embeddings", max_position_embeddings, op)
         if longest <= 0:
             raise bad_value(op, f"max_position_embeddings must be positive but got {longest}.")
         if scaling_type not in ("", "linear", "dynamic"):

@@ -23,7 +23,7 @@ from npu_rope.checks import (
     check_unit_stride,
 )
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import flag
+from npu_rope.params import flag, integer, rotated_width
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -145,9 +145,9 @@ def attributes_of(
     onnx = op == "rotary_embedding"
     return RotaryAttributes(
         bool(interleaved) if _is_bit(interleaved) else flag(op, "interleaved", interleaved),
-        _integer(op, "rotary_embedding_dim" if onnx else "rotary_dim", rotary_dim),
-        _integer(op, "offset", offset),
-        _integer(op, "num_heads", num_heads),
+        integer("rotary_embedding_dim" if onnx else "rotary_dim", rotary_dim, op, bits=64),
+        integer("offset", offset, op, bits=64),
+        integer("num_heads", num_heads, op, bits=64),
         flag(op, "forward", forward),
     )
 
@@ -155,14 +155,6 @@ def attributes_of(
 def _is_bit(value: Any) -> bool:
     """ONNX's attribute is 0 or 1."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value in (0, 1)
-
-
-def _integer(op: str, name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise bad_type(op, f"{name} must be an integer but got {value!r}.")
-    if not -(2**63) <= value < 2**63:
-        raise bad_value(op, f"{name} must be in the int64 range but got {value}.")
-    return int(value)
 
 
 # ---- tensors -------------------------------------------------------------------------------------------
@@ -223,14 +215,8 @@ def _onnx_sizes(op: str, x: TensorSpec, num_heads: int) -> tuple[int, int, int, 
 
 
 def _check_window(t: RotaryTensors[TensorSpec], head: int, a: RotaryAttributes) -> int:
-    name, width = "rotary_embedding_dim" if t.onnx else "rotary_dim", a.rotary_dim
-    if width == 0 and (head <= 0 or head % 2):
-        raise bad_value(t.op, f"the head size must be even and positive where {name} is 0 but got {head}.")
-    if width < 0 or width % 2 or width > head:
-        raise bad_value(
-            t.op, f"{name} must be 0 or an even number up to the head size {head} but got {width}."
-        )
-    width = width or head
+    name = "rotary_embedding_dim" if t.onnx else "rotary_dim"
+    width = rotated_width(t.op, name, head, a.rotary_dim)
     if a.offset < 0 or a.offset % 2:
         raise bad_value(t.op, f"offset must be an even number >= 0 but got {a.offset}.")
     if a.offset > head - width:
@@ -316,3 +302,27 @@ def check_grad(
     name, x = specs.first
     check_same(see(grad), x, op=t.op, name="grad", x_name=name)
     return sizes
+
+
+# ---- layouts, of arrays and tensors alike ----------------------------------------------------------------
+
+
+def lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
+    """Which lanes of the rotated window are each pair's first and second."""
+    if interleaved:
+        return slice(0, width, 2), slice(1, width, 2)
+    return slice(0, width // 2), slice(width // 2, width)
+
+
+def as_heads(t: RotaryTensors[Any], x: Any, sizes: RotarySizes) -> Any:
+    """``[B,S,N,D]`` of what turns, in whatever layout it came."""
+    if not t.onnx:
+        return x if x.ndim == 4 else x[None]
+    if x.ndim == 4:
+        return x.swapaxes(1, 2)
+    return x.reshape(sizes.batch, sizes.tokens, sizes.heads[0], sizes.head)
+
+
+def serves_all_batches(t: RotaryTensors[Any], table: Any, sizes: RotarySizes) -> bool:
+    """A table of rotary_mul has no batch, or one for all."""
+    return bool(table.ndim == 2 or table.shape[0] != sizes.batch or t.first[1].ndim == 3)

@@ -78,20 +78,10 @@ private:
     }
 
     Check check_x(int side) {
-        const npu_rope_tensor &x = *t_.x[side], &first = *t_.x[0];
-        const char *name = t_.x_name[side], *first_name = t_.x_name[0];
-        if (!is_float(x.dtype))
-            return bad_type(op_, "%s must be float32, float16, bfloat16 or float64 but got %s.", name,
-                            dtype_name(x.dtype));
-        if (x.ndim != 3 && x.ndim != 4)
-            return bad_value(op_, "%s must have shape [B,S,N,D] or [S,N,D] but got %s.", name, got_shape(x).c_str());
-        if (side > 0 && x.dtype != first.dtype)
-            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, first_name, dtype_name(first.dtype),
-                            dtype_name(x.dtype));
-        if (side > 0 && !same_but_heads(x, first))
-            return bad_value(op_, "%s must have %s's shape %s except for the heads but got %s.", name, first_name,
-                             shape_text(first.shape, first.ndim).c_str(), shape_text(x.shape, x.ndim).c_str());
-        if (Check c = check_memory(name, x); !c.ok()) return c;
+        const npu_rope_tensor& x = *t_.x[side];
+        const char* name = t_.x_name[side];
+        const npu_rope_tensor* like = side > 0 ? t_.x[0] : nullptr;
+        if (Check c = check_turning(name, x, "[B,S,N,D] or [S,N,D]", t_.x_name[0], like); !c.ok()) return c;
         bool batched = x.ndim == 4;
         s_.B = batched ? x.shape[0] : 1;
         s_.S = x.shape[batched + 0];
@@ -220,18 +210,9 @@ private:
     // What is written is its own input or apart from every input and every other output.
     Check check_apart(int side) {
         if (known_ == Known::kLayout) return {};
-        StridedView out = view_of(*t_.out[side]);
-        auto shares = [&](const npu_rope_tensor* t) { return t && may_share_memory(out, view_of(*t)); };
-        const char* name = nullptr;
-        if (!s_.side[side].in_place && shares(t_.x[side])) name = t_.x_name[side];
-        for (int k = 0; k < t_.sides && !name; ++k) {
-            if (k == side) continue;
-            if (shares(t_.x[k])) name = t_.x_name[k];
-            if (k < side && shares(t_.out[k])) name = t_.out_name[k];
-        }
-        if (!name && shares(t_.positions)) name = "positions";
-        if (!name && shares(t_.rows)) name = "rows";
-        if (!name && shares(t_.freq_factors)) name = "freq_factors";
+        const char* name =
+            shared_with(t_, side, s_.side[side].in_place,
+                        {{"positions", t_.positions}, {"rows", t_.rows}, {"freq_factors", t_.freq_factors}});
         if (!name) return {};
         if (t_.rows)
             return bad_value(op_, "%s must share no memory with %s but got memory that they share.", t_.out_name[side],

@@ -26,21 +26,11 @@ private:
     // ---- what turns
 
     Check check_x(int side) {
-        const npu_rope_tensor &x = *t_.x[side], &first = *t_.x[0];
-        const char *name = t_.x_name[side], *first_name = t_.x_name[0];
-        if (!is_float(x.dtype))
-            return bad_type(op_, "%s must be float32, float16, bfloat16 or float64 but got %s.", name,
-                            dtype_name(x.dtype));
-        if (x.ndim != 3 && x.ndim != 4)
-            return bad_value(op_, "%s must have shape %s but got %s.", name,
-                             t_.onnx ? "[B,N,S,D] or [B,S,hidden]" : "[B,S,N,D] or [S,N,D]", got_shape(x).c_str());
-        if (side > 0 && x.dtype != first.dtype)
-            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, first_name, dtype_name(first.dtype),
-                            dtype_name(x.dtype));
-        if (side > 0 && !same_but_heads(x, first))
-            return bad_value(op_, "%s must have %s's shape %s except for the heads but got %s.", name, first_name,
-                             shape_text(first.shape, first.ndim).c_str(), shape_text(x.shape, x.ndim).c_str());
-        if (Check c = check_memory(name, x); !c.ok()) return c;
+        const npu_rope_tensor& x = *t_.x[side];
+        const char* name = t_.x_name[side];
+        const npu_rope_tensor* like = side > 0 ? t_.x[0] : nullptr;
+        const char* shapes = t_.onnx ? "[B,N,S,D] or [B,S,hidden]" : "[B,S,N,D] or [S,N,D]";
+        if (Check c = check_turning(name, x, shapes, t_.x_name[0], like); !c.ok()) return c;
         if (Check c = t_.onnx ? place_onnx(x) : place(x, side); !c.ok()) return c;
         if (Check c = check_window(); !c.ok()) return c;
         return check_unit_stride(name, x);
@@ -209,24 +199,12 @@ private:
             fill_strides(out, r_.side[side].out_stride);
         r_.side[side].in_place = known_ != Known::kLayout && is_same_view(view_of(out), view_of(x));
         if (known_ == Known::kLayout) return {};
-        const char* name = shared_with(side);
+        const char* name =
+            shared_with(t_, side, r_.side[side].in_place,
+                        {{t_.cos_name, t_.cos}, {t_.sin_name, t_.sin}, {"position_ids", t_.position_ids}});
         if (!name) return {};
         return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory that they share.",
                          t_.out_name[side], t_.x_name[side], name);
-    }
-
-    // What is written is its own input or apart from every input and every other output.
-    const char* shared_with(int side) const {
-        StridedView out = view_of(*t_.out[side]);
-        auto shares = [&](const npu_rope_tensor* t) { return t && may_share_memory(out, view_of(*t)); };
-        if (!r_.side[side].in_place && shares(t_.x[side])) return t_.x_name[side];
-        for (int k = 0; k < t_.sides; ++k) {
-            if (k != side && shares(t_.x[k])) return t_.x_name[k];
-            if (k < side && shares(t_.out[k])) return t_.out_name[k];
-        }
-        if (shares(t_.cos)) return t_.cos_name;
-        if (shares(t_.sin)) return t_.sin_name;
-        return shares(t_.position_ids) ? "position_ids" : nullptr;
     }
 
     const RotaryTensors& t_;

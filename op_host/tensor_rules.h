@@ -97,6 +97,11 @@ inline void fill_strides(const npu_rope_tensor& t, int64_t* stride) {
     stride[2] = stride_that_matters(t, batched + 1);
 }
 
+struct NamedTensor {
+    const char* name;
+    const npu_rope_tensor* tensor;  // may be NULL
+};
+
 // The rules of any tensor of a call. Every message begins with the operator's name.
 class TensorRules {
 public:
@@ -122,6 +127,39 @@ public:
         if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || view_of(t).empty()) return {};
         return bad_value(op_, "%s must have unit stride in its last dimension but got %lld.", name,
                          static_cast<long long>(t.stride[t.ndim - 1]));
+    }
+
+    // What turns: a float tensor of three or four sizes, like another but for the number of heads (or NULL).
+    Check check_turning(const char* name, const npu_rope_tensor& x, const char* shapes, const char* like_name,
+                        const npu_rope_tensor* like) {
+        if (!is_float(x.dtype))
+            return bad_type(op_, "%s must be float32, float16, bfloat16 or float64 but got %s.", name,
+                            dtype_name(x.dtype));
+        if (x.ndim != 3 && x.ndim != 4)
+            return bad_value(op_, "%s must have shape %s but got %s.", name, shapes, got_shape(x).c_str());
+        if (like && x.dtype != like->dtype)
+            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, like_name, dtype_name(like->dtype),
+                            dtype_name(x.dtype));
+        if (like && !same_but_heads(x, *like))
+            return bad_value(op_, "%s must have %s's shape %s except for the heads but got %s.", name, like_name,
+                             shape_text(like->shape, like->ndim).c_str(), shape_text(x.shape, x.ndim).c_str());
+        return check_memory(name, x);
+    }
+
+    // The first that a result shares memory with, of all it must be apart from: its own input but in place,
+    // other inputs, results before it, what is read beside. NULL: none. T: RopeTensors or RotaryTensors.
+    template <typename T>
+    static const char* shared_with(const T& t, int side, bool in_place, std::initializer_list<NamedTensor> beside) {
+        const StridedView out = view_of(*t.out[side]);
+        auto shares = [&](const npu_rope_tensor* other) { return other && may_share_memory(out, view_of(*other)); };
+        if (!in_place && shares(t.x[side])) return t.x_name[side];
+        for (int k = 0; k < t.sides; ++k) {
+            if (k != side && shares(t.x[k])) return t.x_name[k];
+            if (k < side && shares(t.out[k])) return t.out_name[k];
+        }
+        for (const NamedTensor& other : beside)
+            if (shares(other.tensor)) return other.name;
+        return nullptr;
     }
 
     // What is written where x is read.

@@ -78,7 +78,7 @@ private:
         if (!given_.forward) turn_back(s, full_);
         cos_ = c;
         sin_ = s;
-        if (full_ ? interleaved() : order_matters<T>()) {
+        if (full_ ? interleaved() : order() != kNatural) {
             if (full_)
                 cross(c, s, ordered_c, ordered_s);
             else
@@ -124,14 +124,12 @@ private:
         }
     }
 
-    template <typename T>
-    bool order_matters() const {
-        return kernels_.order[call_.pairing][call_.dtype] != kNatural;
-    }
+    // For float64 always natural.
+    TableOrder order() const { return kernels_.order[call_.pairing][call_.dtype]; }
     void reorder(const float* c, const float* s, float* c_out, float* s_out) const {
-        kernels_.reorder(kernels_.order[call_.pairing][call_.dtype], pairs_, c, s, c_out, s_out);
+        kernels_.reorder(order(), pairs_, c, s, c_out, s_out);
     }
-    void reorder(const double*, const double*, double*, double*) const {}  // natural for float64, always
+    void reorder(const double*, const double*, double*, double*) const {}
 
     const GivenTables& given_;
     const Rotation& call_;

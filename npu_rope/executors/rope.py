@@ -32,12 +32,14 @@ from npu_rope.executors.tensors import (
     check_whole_elements,
     empty_like,
     is_tensor,
+    on_arrays,
     readable_array,
     readable_tensor,
     round_to,
+    rounded,
     spec_of,
+    taken,
     view_of,
-    write,
 )
 from npu_rope.optional_torch import load_torch_npu, torch
 from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
@@ -102,10 +104,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
 
 def on_reference(t: Tensors, a: Attributes) -> Results:
     """Arrays, or torch tensors of the CPU (no gradient flows through)."""
-    if is_tensor(t.first[1]):
-        check_tensors("reference", t)
-    else:
-        t = as_arrays(t)
+    t = taken("reference", t)
     _check(t, a)
     arrays = t.map(array_of)
     read: list[Array | None] = [*arrays.xs.values(), arrays.positions]
@@ -116,11 +115,7 @@ def on_reference(t: Tensors, a: Attributes) -> Results:
         assert arrays.rows is not None
         _write_rows(t.outs["cache"], arrays.rows, wide)
         return tuple(t.outs.values())
-    wide = wide if isinstance(wide, tuple) else (wide,)
-    results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
-    for out, y in zip(t.outs.values(), results, strict=False):
-        write(out, y)
-    return tuple(t.outs.values()) or results
+    return rounded(t, wide if isinstance(wide, tuple) else (wide,))
 
 
 def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
@@ -146,16 +141,7 @@ def _launch(library: native.Library, t: Tensors, results: Results, a: CAttribute
 def on_cpu(t: Tensors, a: Attributes) -> Results:
     """The C library on arrays. (Tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
     library = native.load()
-    t = as_arrays(t)
-    check_whole_elements(t)
-    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
-    try:
-        _launch(library, t, results, a.as_c())
-    except (ValueError, TypeError):
-        # The C library knows neither the names of dtypes it does not take nor more than four sizes.
-        _check(t, a)
-        raise
-    return results
+    return on_arrays(t, lambda t, results: _launch(library, t, results, a.as_c()), lambda t: _check(t, a))
 
 
 def on_cpu_tensors(t: Tensors, a: Attributes) -> None:

@@ -10,18 +10,16 @@ from npu_rope.checks import check_memory
 from npu_rope.errors import BackendUnavailable
 from npu_rope.executors.tensors import (
     array_of,
-    as_arrays,
     c_tensor,
-    check_tensors,
-    check_whole_elements,
-    empty_like,
     is_tensor,
+    on_arrays,
     readable_array,
     readable_tensor,
     round_to,
+    rounded,
     spec_of,
+    taken,
     view_of,
-    write,
 )
 from npu_rope.reference import rotary as reference
 from npu_rope.rotary_checks import RotaryAttributes, RotaryTensors, check_call
@@ -30,35 +28,18 @@ Tensors = RotaryTensors[Any]
 Results = tuple[Any, ...]
 
 
-def _check(t: Tensors, a: RotaryAttributes) -> None:
+def check(t: Tensors, a: RotaryAttributes) -> None:
     """Every rule that needs no element's value."""
     check_call(t.map(spec_of), a)
     if t.outs:
-        check_outs(t)
-
-
-def check_outs(t: Tensors) -> None:
-    """What is written lies apart from what is read."""
-    check_memory(t.map(view_of))
-
-
-def _taken(backend: str, t: Tensors) -> Tensors:
-    """A call on arrays, or on torch tensors of the CPU without gradient."""
-    if is_tensor(t.first[1]):
-        check_tensors(backend, t)
-        return t
-    return as_arrays(t)
+        check_memory(t.map(view_of))
 
 
 def on_reference(t: Tensors, a: RotaryAttributes) -> Results:
     """NumPy in float64, rounded once."""
-    t = _taken("reference", t)
-    _check(t, a)
-    wide = reference.rotary(t.map(array_of), a)
-    results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
-    for out, y in zip(t.outs.values(), results, strict=False):
-        write(out, y)
-    return tuple(t.outs.values()) or results
+    t = taken("reference", t)
+    check(t, a)
+    return rounded(t, reference.rotary(t.map(array_of), a))
 
 
 def launch(library: native.Native, t: Tensors, results: Results, a: RotaryAttributes) -> None:
@@ -79,21 +60,12 @@ def launch(library: native.Native, t: Tensors, results: Results, a: RotaryAttrib
 def on_cpu(t: Tensors, a: RotaryAttributes) -> Results:
     """The C library on arrays."""
     library = native.load()
-    t = as_arrays(t)
-    check_whole_elements(t)
-    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
-    try:
-        launch(library, t, results, a)
-    except (ValueError, TypeError):
-        # The C library knows neither the names of dtypes it does not take nor more than four sizes.
-        _check(t, a)
-        raise
-    return results
+    return on_arrays(t, lambda t, results: launch(library, t, results, a), lambda t: check(t, a))
 
 
 def on_cpu_tensors(t: Tensors, a: RotaryAttributes) -> None:
     """The C library on torch tensors, into outs."""
-    _check(t, a)
+    check(t, a)
     launch(native.load(), t, tuple(t.outs.values()), a)
 
 

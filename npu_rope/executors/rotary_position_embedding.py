@@ -16,7 +16,7 @@ from npu_rope.checks import FLOAT_DTYPES, TensorSpec
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
 from npu_rope.optional_torch import torch
-from npu_rope.params import RopeParams
+from npu_rope.params import RopeParams, integer
 
 OP = "rotary_position_embedding"
 _INT8 = (-128, 127)
@@ -195,9 +195,7 @@ def _fetched(value: Any) -> Any:
 def _static(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> tuple[list[Part], Any]:
     batches, tokens = int(query.shape[0]), query.shape[1]
     if isinstance(start_pos, (int, np.integer)) and not isinstance(start_pos, bool):
-        start_pos = int(start_pos)
-        if not -(2**63) <= start_pos < 2**63:
-            raise bad_value(OP, f"start_pos must be in the int64 range but got {start_pos}.")
+        start_pos = integer("start_pos", start_pos, OP, bits=64)
     else:
         _check_integers("start_pos", start_pos, (), "an integer or an integer tensor of one element")
     if pad_len is not None:

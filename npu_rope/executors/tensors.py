@@ -4,6 +4,7 @@ are made where a kernel cannot read them as they lie, and the rounding of what t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -99,6 +100,14 @@ def _as_array(op: str, name: str, value: Any) -> Array:
     if value is None:
         raise bad_type(op, f"{name} must be an array but got NoneType.")
     return np.asarray(value)
+
+
+def taken(backend: str, t: C) -> C:
+    """A call on torch tensors of the CPU without gradient, or on arrays."""
+    if not is_tensor(t.first[1]):
+        return as_arrays(t)
+    check_tensors(backend, t)
+    return t
 
 
 def _check_writeable(op: str, name: str, out: Array) -> None:
@@ -200,9 +209,31 @@ def round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
     return torch.from_numpy(rounded) if is_tensor(like) else rounded
 
 
-def write(out: Any, y: Any) -> None:
-    """Into an array or tensor."""
-    if is_tensor(out):
-        out.copy_(y)
-    else:
-        out[...] = y
+def rounded(t: CallTensors[Any], wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:
+    """The reference's results rounded to their tensors' dtypes: written where outs were given, or new."""
+    results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
+    for out, y in zip(t.outs.values(), results, strict=False):
+        if is_tensor(out):
+            out.copy_(y)
+        else:
+            out[...] = y
+    return tuple(t.outs.values()) or results
+
+
+# ---- native code on arrays ------------------------------------------------------------------------------
+
+
+def on_arrays(
+    t: C, launch: Callable[[C, tuple[Any, ...]], None], check: Callable[[C], None]
+) -> tuple[Any, ...]:
+    """A C library's launch on arrays, into outs or new ones. It checks first; ``check`` has the words for
+    what it cannot say: the names of dtypes it does not take, and more than four sizes."""
+    t = as_arrays(t)
+    check_whole_elements(t)
+    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    try:
+        launch(t, results)
+    except (ValueError, TypeError):
+        check(t)
+        raise
+    return results

@@ -46,14 +46,22 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
+def _is_ours(node: onnx.NodeProto) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type in OPERATORS
+
+
+def _kind(node: onnx.NodeProto) -> str:
+    return f"{node.domain or 'ai.onnx'}.{node.op_type}"
+
+
 def _unsupported(model: onnx.ModelProto) -> str | None:
     """What of a model is not npu_rope's, or None."""
     versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
     if versions.get("ai.onnx", 0) < OPSET:
         return f"its opset is {versions.get('ai.onnx', 0)}, below {OPSET}"
     for node in model.graph.node:
-        if node.domain not in ("", "ai.onnx") or node.op_type not in OPERATORS:
-            return f"its node {node.name or node.output[0]} is {node.domain or 'ai.onnx'}.{node.op_type}"
+        if not _is_ours(node):
+            return f"its node {node.name or node.output[0]} is {_kind(node)}"
     return None
 
 
@@ -150,9 +158,9 @@ class NpuRopeBackend(Backend):
         Raises:
             ValueError: the node is none of :data:`OPERATORS`.
         """
-        if node.domain not in ("", "ai.onnx") or node.op_type not in OPERATORS:
-            got = f"{node.domain or 'ai.onnx'}.{node.op_type}"
-            raise ValueError(f"[onnx_backend] node must be {', '.join(OPERATORS)} but got {got}.")
+        if not _is_ours(node):
+            rule = f"node must be {', '.join(OPERATORS)}"
+            raise ValueError(f"[onnx_backend] {rule} but got {_kind(node)}.")
         return OPERATORS[node.op_type](list(inputs), _attributes(node), backend)
 
     @classmethod

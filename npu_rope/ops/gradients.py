@@ -68,11 +68,6 @@ def refuse_in_place(x: Any) -> None:
         x.narrow(-1, 0, 0).zero_()  # of nothing: torch refuses it as it would refuse the whole
 
 
-def below_autograd() -> Any:
-    """Where it is entered, operators go straight to their kernels."""
-    return _below()
-
-
 # ---- the gradient ----------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import BackendUnavailable, bad_type, bad_value
+from npu_rope.errors import BackendUnavailable, bad_value
 from npu_rope.executors import rotary as executors
 from npu_rope.executors.tensors import is_tensor, spec_of_tensor
 from npu_rope.ops import calls, gradients
@@ -17,13 +17,17 @@ from npu_rope.rotary_checks import (
     RotaryAttributes,
     RotarySizes,
     RotaryTensors,
+    as_heads,
     check_call,
+    lanes,
     rotary_embedding_tensors,
     rotary_mul_qk_tensors,
     rotary_mul_tensors,
+    serves_all_batches,
 )
 
 Tensors = RotaryTensors[Any]
+Call = tuple[Tensors, RotaryAttributes]
 
 
 def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
@@ -79,11 +83,9 @@ def straight(
 
 def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     try:
-        given = (*t.xs.values(), *t.tables.values())
-        followed = torch.is_grad_enabled() and any(x.requires_grad for x in given)
-        if torch.compiler.is_compiling() or followed or not calls.is_plain(t.first[1]):
+        if torch.compiler.is_compiling() or _needs_gradient(t) or not calls.is_plain(t.first[1]):
             return _dispatched(t, a)
-        with gradients.below_autograd():  # without a gradient, straight to the kernel
+        with _below():  # without a gradient, straight to the kernel
             return _dispatched(t, a)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise _explained(error, t, a) from error.__cause__
@@ -122,20 +124,23 @@ def _needs_gradient(t: Tensors) -> bool:
     return torch.is_grad_enabled() and any(v.requires_grad for v in (*t.xs.values(), *t.tables.values()))
 
 
+def _check(t: Tensors, a: RotaryAttributes) -> RotarySizes:
+    """Every rule that needs neither an element's value nor an address, of tensors that may be fake."""
+    calls.check_devices(t)
+    return check_call(t.map(spec_of_tensor), a)
+
+
 def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
     """The rules of memory that was given, before anything is computed."""
-    calls.check_devices(t)
-    check_call(t.map(spec_of_tensor), a)
+    _check(t, a)
     if calls.is_plain(t.first[1]):
-        executors.check_outs(t)
+        executors.check(t, a)
 
 
 def _explained(error: Exception, t: Tensors, a: RotaryAttributes) -> Exception:
     """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
     try:
-        _require_tensors(t)
-        calls.check_devices(t)
-        check_call(t.map(spec_of_tensor), a)
+        _check(t, a)
     except (ValueError, TypeError) as said:
         return said
     text, begin = str(error), f"[{t.op}] "
@@ -143,12 +148,6 @@ def _explained(error: Exception, t: Tensors, a: RotaryAttributes) -> Exception:
         return error
     kind = TypeError if isinstance(error, TypeError) else ValueError
     return kind(text[text.index(begin) :].split("\n")[0])
-
-
-def _require_tensors(t: Tensors) -> None:
-    for name, value in {**t.tables, **t.beside()}.items():
-        if value is None:
-            raise bad_type(t.op, f"{name} must be a torch tensor like {t.first[0]} but got NoneType.")
 
 
 # ---- gradients -----------------------------------------------------------------------------------------
@@ -171,46 +170,29 @@ def _lanewise(t: Tensors, x: Any, grad: Any, a: RotaryAttributes, sizes: RotaryS
     """What one of xs gives to each lane's cos and sin, ``[B,S,width]``."""
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     window = slice(a.offset, a.offset + sizes.width)
-    x, g = (_as_heads(t, v, sizes)[..., window].to(wide) for v in (x, grad))
-    first, second = _lanes(sizes.width, a.interleaved)
+    x, g = (as_heads(t, v, sizes)[..., window].to(wide) for v in (x, grad))
+    first, second = lanes(sizes.width, a.interleaved)
     x1, x2, g1, g2 = x[..., first], x[..., second], g[..., first], g[..., second]
     s1, s2 = (-g1 * x2, g2 * x1) if a.forward else (-g2 * x1, g1 * x2)
     sin = torch.stack((s1, s2), -1).flatten(-2) if a.interleaved else torch.cat((s1, s2), -1)
     return (g * x).sum(-2), sin.sum(-2)
 
 
-def _lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
-    if interleaved:
-        return slice(0, width, 2), slice(1, width, 2)
-    return slice(0, width // 2), slice(width // 2, width)
-
-
-def _as_heads(t: Tensors, x: Any, sizes: RotarySizes) -> Any:
-    """``[B,S,N,D]``."""
-    if not t.onnx:
-        return x if x.dim() == 4 else x[None]
-    if x.dim() == 4:
-        return x.transpose(1, 2)
-    return x.unflatten(-1, (sizes.heads[0], sizes.head))
-
-
 def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes: RotarySizes) -> Any:
     if not sizes.full:
-        first, second = _lanes(sizes.width, a.interleaved)
+        first, second = lanes(sizes.width, a.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
     if t.onnx:
         lanewise = torch.nn.functional.pad(lanewise, (0, table.shape[-1] - lanewise.shape[-1]))
         if t.position_ids is not None:
             rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
             lanewise = rows.index_add(0, t.position_ids.flatten(), lanewise.flatten(0, 1))
-    elif table.dim() == 2 or table.shape[0] != sizes.batch or t.first[1].dim() == 3:
+    elif serves_all_batches(t, table, sizes):
         lanewise = lanewise.sum(0)
     return lanewise.reshape(table.shape).to(table.dtype)
 
 
-def _backward(
-    ctx: Any, make: Callable[..., tuple[Tensors, RotaryAttributes]], *grads: Any
-) -> tuple[Any, ...]:
+def _backward(ctx: Any, make: Callable[..., Call], *grads: Any) -> tuple[Any, ...]:
     xs = len(grads)
     tensors = ctx.saved_tensors if ctx.kept else (*grads, *ctx.saved_tensors)
     t, a = make(*tensors, *ctx.rest)
@@ -228,46 +210,45 @@ def _backward(
 # ---- registration --------------------------------------------------------------------------------------
 
 
-def _mul_call(
-    x: Any,
-    cos: Any,
-    sin: Any,
-    interleaved: bool,
-    rotary_dim: int,
-    offset: int,
-    forward: bool,
-    out: Any = None,
-) -> tuple[Tensors, RotaryAttributes]:
-    return rotary_mul_tensors(x, cos, sin, out), RotaryAttributes(interleaved, rotary_dim, offset, 0, forward)
+def _attributes(interleaved: bool, rotary_dim: int, offset: int, forward: bool) -> RotaryAttributes:
+    return RotaryAttributes(interleaved, rotary_dim, offset, 0, forward)
 
 
-def _qk_call(
-    q: Any,
-    k: Any,
-    cos: Any,
-    sin: Any,
-    interleaved: bool,
-    rotary_dim: int,
-    offset: int,
-    forward: bool,
-    out: Any = None,
-) -> tuple[Tensors, RotaryAttributes]:
-    attributes = RotaryAttributes(interleaved, rotary_dim, offset, 0, forward)
-    return rotary_mul_qk_tensors(q, k, cos, sin, out), attributes
+def _mul_call(x: Any, cos: Any, sin: Any, *given: Any, out: Any = None) -> Call:
+    return rotary_mul_tensors(x, cos, sin, out), _attributes(*given)
+
+
+def _qk_call(q: Any, k: Any, cos: Any, sin: Any, *given: Any, out: Any = None) -> Call:
+    return rotary_mul_qk_tensors(q, k, cos, sin, out), _attributes(*given)
 
 
 def _embedding_call(
     x: Any, cos: Any, sin: Any, ids: Any, interleaved: bool, num_heads: int, rotary_dim: int, forward: bool
-) -> tuple[Tensors, RotaryAttributes]:
+) -> Call:
     attributes = RotaryAttributes(interleaved, rotary_dim, 0, num_heads, forward)
     return rotary_embedding_tensors(x, cos, sin, ids, None), attributes
 
 
-def _fake(make: Callable[..., tuple[Tensors, RotaryAttributes]]) -> Callable[..., Any]:
+def _mul_in_place(*arguments: Any) -> Call:
+    return _mul_call(*arguments, out=arguments[0])
+
+
+def _mul_into(*arguments: Any) -> Call:
+    return _mul_call(*arguments[:-1], out=arguments[-1])
+
+
+def _qk_in_place(*arguments: Any) -> Call:
+    return _qk_call(*arguments, out=arguments[:2])
+
+
+def _qk_into(*arguments: Any) -> Call:
+    return _qk_call(*arguments[:-2], out=arguments[-2:])
+
+
+def _fake(make: Callable[..., Call]) -> Callable[..., Any]:
     def fake(*arguments: Any) -> Any:
         t, a = make(*arguments)
-        calls.check_devices(t)
-        check_call(t.map(spec_of_tensor), a)
+        _check(t, a)
         made = tuple(x.new_empty(x.shape) for x in t.xs.values())
         return made if len(made) > 1 else made[0]
 
@@ -277,7 +258,7 @@ def _fake(make: Callable[..., tuple[Tensors, RotaryAttributes]]) -> Callable[...
 _OUTS = {"rotary_mul": ("out",), "rotary_mul_qk": ("q_out", "k_out"), "rotary_embedding": ("Y",)}
 
 
-def _over_ctypes(make: Callable[..., tuple[Tensors, RotaryAttributes]]) -> Callable[..., Any]:
+def _over_ctypes(make: Callable[..., Call]) -> Callable[..., Any]:
     def kernel(*arguments: Any) -> Any:
         t, a = make(*arguments)
         made = tuple(x.new_empty(x.shape) for x in t.xs.values())
@@ -326,7 +307,7 @@ def _register() -> Any:
     tables = "Tensor cos, Tensor sin"
     writing: dict[str, tuple[str, Callable[..., Any]]] = {
         "rotary_mul_": (f"Tensor(a!) x, {tables}, {_ATTRIBUTES}", _mul_in_place),
-        "rotary_mul_out": (f"Tensor x, {tables}, {_ATTRIBUTES}, Tensor(a!) out", _mul_call),
+        "rotary_mul_out": (f"Tensor x, {tables}, {_ATTRIBUTES}, Tensor(a!) out", _mul_into),
         "rotary_mul_qk_": (f"Tensor(a!) q, Tensor(b!) k, {tables}, {_ATTRIBUTES}", _qk_in_place),
         "rotary_mul_qk_out": (
             f"Tensor q, Tensor k, {tables}, {_ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out",
@@ -357,26 +338,10 @@ def _register_gradient(library: Any, name: str, make: Callable[..., Any], count:
     torch.library.register_autograd(f"npu_rope::{name}", backward, setup_context=setup, lib=library)
 
 
-def _mul_in_place(*arguments: Any) -> tuple[Tensors, RotaryAttributes]:
-    given = (*arguments, arguments[0])
-    return _mul_call(*given)
-
-
-def _qk_in_place(*arguments: Any) -> tuple[Tensors, RotaryAttributes]:
-    given = (*arguments, arguments[:2])
-    return _qk_call(*given)
-
-
-def _qk_into(*arguments: Any) -> tuple[Tensors, RotaryAttributes]:
-    given = (*arguments[:-2], arguments[-2:])
-    return _qk_call(*given)
-
-
 def _fake_write(make: Callable[..., Any]) -> Callable[..., None]:
     def fake(*arguments: Any) -> None:
         t, a = make(*arguments)
-        calls.check_devices(t)
-        check_call(t.map(spec_of_tensor), a)
+        _check(t, a)
 
     return fake
 

@@ -20,19 +20,15 @@ from npu_rope.rotary_checks import (
     RotaryAttributes,
     RotarySizes,
     RotaryTensors,
+    as_heads,
     check_call,
     check_position_id_values,
+    lanes,
+    serves_all_batches,
 )
 
 Array = npt.NDArray[Any]
 Wide = npt.NDArray[np.float64]
-
-
-def lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
-    """Which lanes of the rotated window are each pair's first and second."""
-    if interleaved:
-        return slice(0, width, 2), slice(1, width, 2)
-    return slice(0, width // 2), slice(width // 2, width)
 
 
 def token_table(t: RotaryTensors[Array], which: str, a: RotaryAttributes, sizes: RotarySizes) -> Wide:
@@ -69,15 +65,6 @@ def rotate(x: Array, cos: Wide, sin: Wide, a: RotaryAttributes) -> Wide:
     window[..., first] = x1 * c1 - x2 * s1
     window[..., second] = x2 * c2 + x1 * s2
     return y
-
-
-def as_heads(t: RotaryTensors[Array], x: Array, sizes: RotarySizes) -> Array:
-    """``[B,S,N,D]`` of what turns, in whatever layout it came."""
-    if not t.onnx:
-        return x if x.ndim == 4 else x[None]
-    if x.ndim == 4:
-        return x.swapaxes(1, 2)
-    return x.reshape(sizes.batch, sizes.tokens, sizes.heads[0], sizes.head)
 
 
 def as_given(t: RotaryTensors[Array], y: Wide, like: Array) -> Wide:
@@ -153,6 +140,6 @@ def _as_table(
     elif t.onnx:
         summed[..., : lanewise.shape[-1]] = lanewise
     else:
-        shared = table.ndim == 2 or table.shape[0] != sizes.batch or len(t.first[1].shape) == 3
+        shared = serves_all_batches(t, table, sizes)
         summed += (lanewise.sum(0) if shared else lanewise).reshape(table.shape)
     return summed

@@ -29,7 +29,7 @@ GGML_N_CTX = 512
 FAR_128K = 131_071
 FAR_4M = 4_194_303
 
-_SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
+SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "int8": "i8"}
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,11 @@ def make_data(case: RopeCase) -> CaseData:
 
 
 def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-    values = rng.random(shape, np.float32) * 2 - 1
+    return rounded(rng.random(shape, np.float32) * 2 - 1, dtype)
+
+
+def rounded(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """To that dtype; of bfloat16, which NumPy does not have, the float32 values."""
     if dtype == "bfloat16":
         return bfloat16_values(bfloat16_bits(values))
     return values.astype(dtype)
@@ -261,7 +265,7 @@ def _ggml_set_rows_cases() -> Iterator[RopeCase]:
         scaling = _SCALED if mode.has_sections else (1.0, 0.0, 1.0)
         yield RopeCase(
             suite="ggml",
-            name=f"ROPE_SET_ROWS(type={_SHORT[cache_dtype]},type_idx=i64,ne_a=[128,32,{tokens},{ne3}],"
+            name=f"ROPE_SET_ROWS(type={SHORT[cache_dtype]},type_idx=i64,ne_a=[128,32,{tokens},{ne3}],"
             f"mode={mode.value})",
             dtype="float32",
             shape=(1, tokens, 32, 128),
@@ -312,7 +316,7 @@ def _ggml(
     n_offs: int = 0,
 ) -> RopeCase:
     variables = (
-        f"type={_SHORT[dtype]},ne_a=[{','.join(map(str, ne))}],n_dims={n_dims},mode={mode.value},"
+        f"type={SHORT[dtype]},ne_a=[{','.join(map(str, ne))}],n_dims={n_dims},mode={mode.value},"
         f"n_ctx={GGML_N_CTX},fs={fs:.6f},ef={ef:.6f},af={af:.6f},ff={ff:d},v={v},"
         f"inplace={inplace:d},n_offs={n_offs}"
     )
@@ -359,7 +363,7 @@ def _model(
     shape: tuple[int, int, int, int],
 ) -> RopeCase:
     p = m.params
-    described = f"{m.name}/{what}(type={_SHORT[dtype]},shape={list(shape)},mode={p.rope_mode.name.lower()}"
+    described = f"{m.name}/{what}(type={SHORT[dtype]},shape={list(shape)},mode={p.rope_mode.name.lower()}"
     case = RopeCase(
         suite="models",
         name="",

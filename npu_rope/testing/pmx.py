@@ -27,12 +27,12 @@ from npu_rope.testing.bounds import (
     within_one_ulp,
     worst_ratio,
 )
+from npu_rope.testing.cases import SHORT
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import FAIL, OK, CaseResult, Expectation, Judgement, Worst, is_device
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "int8")
-_SHORT = {"float32": "f32", "float16": "f16", "int8": "i8"}
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def pmx_cases() -> Iterator[PmxCase]:
             given = {"key_heads": query[-2], **differs, "query": query}
             case = PmxCase("", dtype, **given)
             shape = f"{list(query)},key_heads={case.key_heads}".replace(" ", "")
-            yield replace(case, name=f"{form}(type={_SHORT[dtype]},shape={shape})")
+            yield replace(case, name=f"{form}(type={SHORT[dtype]},shape={shape})")
 
 
 def make_data(case: PmxCase) -> tuple[Array, Array]:

@@ -28,12 +28,12 @@ from npu_rope.rotary_checks import (
 )
 from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
+from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Expectation, Judgement, Worst
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16")
-_SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 _SOURCE = {
     "onnx": "specs/onnx_rotary_embedding_23.txt",
     "torch_npu": "documentation of torch_npu.npu_rotary_mul",
@@ -151,7 +151,7 @@ def _cases(suite: str, forms: dict[str, dict[str, Any]], shape: tuple[int, ...])
             if suite == "torch_npu" and not case.table:
                 case = replace(case, table=(case.shape[-3],))
             sizes = str(list(case.shape)).replace(" ", "")
-            yield replace(case, name=f"{form}(type={_SHORT[dtype]},shape={sizes})")
+            yield replace(case, name=f"{form}(type={SHORT[dtype]},shape={sizes})")
 
 
 def onnx_cases() -> Iterator[TableCase]:
@@ -181,7 +181,7 @@ def make_data(case: TableCase) -> TableData:
     """The case's values, rounded to its types."""
     rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
     shapes = [case.shape] + ([(*case.shape[:-2], case.keys, case.shape[-1])] if case.keys else [])
-    xs = [_rounded(rng.uniform(-1, 1, shape), case.dtype) for shape in shapes]
+    xs = [rounded(rng.uniform(-1, 1, shape), case.dtype) for shape in shapes]
     half = case.width // 2
     lead = case.table or ((case.rows,) if case.rows else _tokens(case))
     positions = rng.integers(case.start, case.start + 50, lead).astype(np.float64)
@@ -194,7 +194,7 @@ def make_data(case: TableCase) -> TableData:
         tables = case.scale * np.stack([np.cos(angles), np.sin(angles)])
         if case.full:
             tables = np.repeat(tables, 2, -1) if case.interleaved else np.concatenate((tables, tables), -1)
-    cos, sin = (_rounded(t, "float32" if case.wide else case.dtype) for t in tables)
+    cos, sin = (rounded(t, "float32" if case.wide else case.dtype) for t in tables)
     ids = rng.integers(min(case.start, case.rows - 1), case.rows, _tokens(case)) if case.rows else None
     return TableData(xs, cos, sin, ids)
 
@@ -202,12 +202,6 @@ def make_data(case: TableCase) -> TableData:
 def _tokens(case: TableCase) -> tuple[int, int]:
     """B and S of ONNX's layouts."""
     return (case.shape[0], case.shape[1 if len(case.shape) == 3 else 2])
-
-
-def _rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
-    if dtype == "bfloat16":
-        return bfloat16_values(bfloat16_bits(values))
-    return values.astype(dtype)
 
 
 def expectation(case: TableCase, data: TableData) -> list[Expectation]:
@@ -276,7 +270,7 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
     if bits:
         return [bfloat16_values(y) for y in results]
     if case.dtype == "bfloat16":
-        return [_rounded(y.astype(np.float64), "bfloat16") for y in results]
+        return [rounded(y.astype(np.float64), "bfloat16") for y in results]
     return results
 
 

@@ -6,18 +6,7 @@
 #include <string.h>
 
 #include "include/npu_rope.h"
-
-static int failures = 0;
-
-#define CHECK(condition, ...)                                               \
-    do {                                                                    \
-        if (!(condition)) {                                                 \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                   \
-            fprintf(stderr, "\n");                                          \
-            ++failures;                                                     \
-        }                                                                   \
-    } while (0)
+#include "tests/capi/check.h"
 
 /* ---- a correct call, to be changed in one place --------------------------------------------- */
 
@@ -31,21 +20,6 @@ typedef struct {
     npu_rope_params params;
     int32_t angle;
 } call_t;
-
-static npu_rope_tensor view(void* data, npu_rope_dtype dtype, int32_t ndim, const int64_t* shape) {
-    npu_rope_tensor t;
-    int64_t step = 1;
-    memset(&t, 0, sizeof t);
-    t.data = data;
-    t.dtype = dtype;
-    t.ndim = ndim;
-    for (int k = ndim - 1; k >= 0; --k) {
-        t.shape[k] = shape[k];
-        t.stride[k] = step;
-        step *= shape[k];
-    }
-    return t;
-}
 
 static void correct(call_t* c) {
     const int64_t shape[3] = {S, N, D}, tokens[1] = {S}, pairs[1] = {2};

@@ -442,3 +442,14 @@ def test_gradients_are_refused_and_nothing_is_written(name, device):
     with torch.no_grad():
         run()
     assert torch.all(t["k_out"][0, 0] == 1)
+
+
+def test_of_all_that_a_result_touches_the_same_one_is_named(backend):
+    """Keys that go into queries which are turned in place: these are an input before they are a result."""
+    memory = np.ones(2 * B * S * NQ * D, np.float32)
+    q, k = memory[: B * S * NQ * D].reshape(Q), np.ones(K, np.float32)
+    inside = memory[B * S * D : B * S * D * (1 + NK)].reshape(K)
+    rule = "k_out must be k itself or share no memory with q but got memory that they share"
+    with pytest.raises(ValueError, match=rf"^\[rope_qk\] {rule}\.$"):
+        rope_qk(q, k, np.arange(S), RopeParams(D), out=(q, inside), backend=backend)
+    assert np.all(memory == 1)
