@@ -39,6 +39,24 @@ NPU_ROPE_API npu_rope_status npu_rope_sim_rope_set_rows(const npu_rope_tensor *x
                                                         npu_rope_angle angle, const npu_rope_tensor *cache,
                                                         const npu_rope_sim_options *options);
 
+/* As npu_rope_rotary_mul(), npu_rope_rotary_mul_qk() and npu_rope_rotary_embedding(): one launch each. */
+NPU_ROPE_API npu_rope_status npu_rope_sim_rotary_mul(const npu_rope_tensor *x, const npu_rope_tensor *cos,
+                                                     const npu_rope_tensor *sin, int32_t interleaved,
+                                                     int64_t rotary_dim, int64_t offset, int32_t forward,
+                                                     const npu_rope_tensor *out, const npu_rope_sim_options *options);
+NPU_ROPE_API npu_rope_status npu_rope_sim_rotary_mul_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
+                                                        const npu_rope_tensor *cos, const npu_rope_tensor *sin,
+                                                        int32_t interleaved, int64_t rotary_dim, int64_t offset,
+                                                        int32_t forward, const npu_rope_tensor *q_out,
+                                                        const npu_rope_tensor *k_out,
+                                                        const npu_rope_sim_options *options);
+NPU_ROPE_API npu_rope_status npu_rope_sim_rotary_embedding(const npu_rope_tensor *X, const npu_rope_tensor *cos_cache,
+                                                           const npu_rope_tensor *sin_cache,
+                                                           const npu_rope_tensor *position_ids, int32_t interleaved,
+                                                           int64_t num_heads, int64_t rotary_embedding_dim,
+                                                           int32_t forward, const npu_rope_tensor *Y,
+                                                           const npu_rope_sim_options *options);
+
 /* The last error of this thread. */
 NPU_ROPE_API const char *npu_rope_sim_last_error(void);
 

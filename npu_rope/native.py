@@ -150,6 +150,15 @@ class Library:
         for op, read, written in (("rope", 2, 1), ("rope_qk", 3, 2), ("rope_set_rows", 3, 1)):
             types = [*[TENSOR] * read, *attributes, *[TENSOR] * written, *more]
             setattr(self, f"_{op}", self.status_entry(f"{prefix}{op}", *types))
+        # By operator: tensors that are read, attributes between them and forward, tensors that are written.
+        rotary = {"rotary_mul": (3, 2, 1), "rotary_mul_qk": (4, 2, 2), "rotary_embedding": (4, 2, 1)}
+        self._rotary = {
+            op: self.checked_entry(
+                f"{prefix}{op}",
+                *[*[TENSOR] * read, C.c_int32, *[C.c_int64] * sizes, C.c_int32, *[TENSOR] * written, *more],
+            )
+            for op, (read, sizes, written) in rotary.items()
+        }
 
     _rope: Any
     _rope_qk: Any
@@ -235,6 +244,20 @@ class Library:
             self._rope_set_rows(x, positions, rows, freq_factors, params, forward, code, cache, *options)
         )
 
+    def rotary(
+        self,
+        op: str,
+        read: Sequence[CTensor | None],
+        interleaved: bool,
+        sizes: tuple[int, int],
+        forward: bool,
+        written: Sequence[CTensor],
+        *more: Any,
+    ) -> None:
+        """``npu_rope_rotary_mul``, ``..._qk`` (sizes: rotary_dim, offset) or ``npu_rope_rotary_embedding``
+        (num_heads, rotary_embedding_dim); its status raised as ValueError, TypeError or RuntimeError."""
+        self._rotary[op](*read, interleaved, *sizes, forward, *written, *[m.as_c() for m in more])
+
 
 class Native(Library):
     """libnpu_rope."""
@@ -244,15 +267,6 @@ class Native(Library):
         self._version, self._isa = self.text_entry("npu_rope_version"), self.text_entry("npu_rope_isa")
         self._num_threads = self.status_entry("npu_rope_num_threads")
         self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
-        # By operator: tensors that are read, attributes between them and forward, tensors that are written.
-        rotary = {"rotary_mul": (3, 2, 1), "rotary_mul_qk": (4, 2, 2), "rotary_embedding": (4, 2, 1)}
-        self._rotary = {
-            op: self.checked_entry(
-                f"npu_rope_{op}",
-                *[*[TENSOR] * read, C.c_int32, *[C.c_int64] * sizes, C.c_int32, *[TENSOR] * written],
-            )
-            for op, (read, sizes, written) in rotary.items()
-        }
 
     def check_abi(self) -> None:
         """OSError where the library is not of this package's version."""
@@ -261,19 +275,6 @@ class Native(Library):
             raise OSError(
                 f"{self.path} has ABI version {found}, this package needs {ABI_VERSION}: reinstall npu-rope"
             )
-
-    def rotary(
-        self,
-        op: str,
-        read: Sequence[CTensor | None],
-        interleaved: bool,
-        sizes: tuple[int, int],
-        forward: bool,
-        written: Sequence[CTensor],
-    ) -> None:
-        """``npu_rope_rotary_mul``, ``..._qk`` (sizes: rotary_dim, offset) or ``npu_rope_rotary_embedding``
-        (num_heads, rotary_embedding_dim); its status raised as ValueError, TypeError or RuntimeError."""
-        self._rotary[op](*read, interleaved, *sizes, forward, *written)
 
     def version(self) -> str:
         """The library's version."""

@@ -170,7 +170,7 @@ def check_call(t: RotaryTensors[TensorSpec], a: RotaryAttributes) -> RotarySizes
     for name in t.tables:
         sizes = _check_table(t, name, sizes)
     if t.position_ids is not None:
-        _check_position_ids(t.op, t.position_ids, sizes)
+        _check_position_ids(t, t.position_ids, sizes)
     for (name, out), (x_name, x) in zip(t.outs.items(), t.xs.items(), strict=False):
         check_out(out, x, op=t.op, name=name, x_name=x_name)
     return sizes
@@ -278,12 +278,16 @@ def _check_cache_shape(
         raise bad_value(t.op, f"{name} must have shape {rule} but got {table.text()}.")
 
 
-def _check_position_ids(op: str, ids: TensorSpec, sizes: RotarySizes) -> None:
+def _check_position_ids(t: RotaryTensors[TensorSpec], ids: TensorSpec, sizes: RotarySizes) -> None:
+    op = t.op
     if ids.dtype not in INDEX_DTYPES:
         raise bad_type(op, f"position_ids must be int64 or int32 but got {ids.dtype}.")
     if ids.shape != (sizes.batch, sizes.tokens):
         rule = f"[B, S] = [{sizes.batch}, {sizes.tokens}]"
         raise bad_value(op, f"position_ids must have shape {rule} but got {ids.text()}.")
+    name, cos = next(iter(t.tables.items()))
+    if sizes.batch * sizes.tokens > 0 and cos.shape[0] == 0:
+        raise bad_value(op, f"{name} must have a row where position_ids is given but got {cos.text()}.")
 
 
 def check_position_id_values(op: str, ids: npt.NDArray[np.integer], rows: int) -> None:

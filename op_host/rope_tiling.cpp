@@ -55,13 +55,18 @@ bool follows(int64_t outer, int64_t size, int64_t inner) {
 }
 
 // Batches become tokens where one stride leads through both: a block's table may then span them.
-void merge_batches(const RopeTilingInput& in, RopeTilingHead* d) {
+void merge_batches(const RopeTilingInput& in, RopeTilingHead* d, RotaryTableTiling* given) {
     const RopeShape& s = in.shape;
     d->rows = s.B * s.S;
     auto copy = [](auto& to, const auto& from) { std::copy(std::begin(from), std::end(from), std::begin(to)); };
     copy(d->pos_stride, s.pos_stride);
     copy(d->index_stride, s.row_stride);
     std::vector<int64_t*> of_tokens = {d->pos_stride, d->index_stride};  // strides of batch and token
+    if (given) {
+        copy(given->cos_stride, in.tables.cos_stride);
+        copy(given->sin_stride, in.tables.sin_stride);
+        if (!in.tables.has_ids) of_tokens.insert(of_tokens.end(), {given->cos_stride, given->sin_stride});
+    }
     for (int k = 0; k < s.sides; ++k) {
         copy(d->side[k].x_stride, s.side[k].x_stride);
         copy(d->side[k].out_stride, s.side[k].out_stride);
@@ -82,17 +87,20 @@ void merge_batches(const RopeTilingInput& in, RopeTilingHead* d) {
 
 class Tiling {
 public:
-    Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data)
+    // computed and given: one of the two, what the table is made of.
+    Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingHead* head, RopeTilingData* computed,
+           RotaryTableTiling* given)
         : in_(in),
           shape_(in.shape),
           platform_(platform),
-          data_(*data),
-          d_(data->head),
+          d_(*head),
+          computed_(computed),
+          given_(given),
           item_bytes_(dtype_bytes(in.dtype)),
           out_bytes_(dtype_bytes(in.out_dtype)) {}
 
     Check run(RopeLaunch* launch) {
-        merge_batches(in_, &d_);
+        merge_batches(in_, &d_, given_);
         set_shape();
         set_io();
         split();
@@ -105,7 +113,7 @@ public:
         launch->block_dim = static_cast<uint32_t>(d_.row_parts * d_.head_parts);
         launch->tiling_key = static_cast<uint64_t>(key_);
         launch->workspace_bytes = 0;
-        return set_frequencies();
+        return computed_ ? set_frequencies() : Check{};
     }
 
 private:
@@ -126,7 +134,9 @@ private:
         d_.has_factors = in_.has_factors;
         d_.cache_rows = shape_.cache_rows;
         d_.index_words = in_.rows_int64 ? 2 : 1;
-        if (halves && p.n_offs % 8 == 0 && pairs % 8 == 0) {
+        // Where a row's entries are the lanes', each half of it begins on a border, too.
+        int64_t half_unit = given_ && in_.tables.has_entry_a_lane ? kBlock / dtype_bytes(in_.tables.dtype) : 8;
+        if (halves && p.n_offs % 8 == 0 && pairs % half_unit == 0) {
             key_ = kRopeHalves;
         } else if (!halves && item_bytes_ == 2 && platform_.arch != kArch310p) {
             key_ = kRopeSwapByShifts;
@@ -135,7 +145,8 @@ private:
         }
         d_.lane_first = key_ == kRopeHalves ? 0 : p.n_offs / 8 * 8;
         d_.table_width = key_ == kRopeHalves ? i32(pairs) : i32(round_up(p.n_offs + d_.n_dims, 8)) - d_.lane_first;
-        set_planes();
+        if (computed_) set_planes();
+        if (given_) set_given();
         // Rows are kept in UB in the order in which more of them lie back to back in GM; those of a
         // cache token by token.
         int heads_meet = 0, tokens_meet = 0;
@@ -145,6 +156,16 @@ private:
                 tokens_meet += stride[1] == shape_.D;
             }
         d_.tokens_inner = !in_.scatters && tokens_meet > heads_meet;
+    }
+
+    void set_given() {
+        const GivenTables& t = in_.tables;
+        given_->table_rows = t.rows;
+        given_->has_ids = t.has_ids;
+        given_->row = t.has_entry_a_lane ? d_.n_dims : d_.n_dims / 2;
+        given_->pitch = i32(round_up(given_->row, kBlock / dtype_bytes(t.dtype)));
+        given_->backward = !in_.forward;
+        if (key_ == kRopeHalves) d_.table_width = given_->row;
     }
 
     // The positions that the lanes are turned by: axes whose positions lie in one place are one plane,
@@ -165,7 +186,7 @@ private:
             if (plane_of[axis] == d_.planes) d_.plane_offset[d_.planes++] = offset;
         }
         for (int32_t lane = 0; lane < d_.table_width; ++lane)
-            data_.plane_lanes[plane_of[rules[pair_of_lane(lane)].axis]][lane / 64] |= uint64_t{1} << lane % 64;
+            computed_->plane_lanes[plane_of[rules[pair_of_lane(lane)].axis]][lane / 64] |= uint64_t{1} << lane % 64;
     }
 
     // Of a table lane; those outside the window stand for the nearest inside, as in the kernel.
@@ -317,16 +338,23 @@ private:
         int64_t table_temps = 4 * (kRopeTableTemps * d_.block_tokens * width + kRopeTokenTemps * slots);
         int64_t setup_temps =
             4 * (kRopeSetupPairTemps * round_up(d_.n_dims / 2, 8) + kRopeSetupLaneTemps * d_.setup_lanes);
+        d_.lane_bytes = i32(4 * width * 4);
+        d_.source_bytes = i32(slots * d_.planes * (in_.positions_int64 ? 8 : 4));
+        if (given_) {
+            int64_t entries = int64_t{d_.block_tokens} * given_->pitch;
+            table_temps = 4 * entries;
+            setup_temps = 4 * kRopeSetupLaneTemps * d_.setup_lanes;
+            d_.lane_bytes = key_ == kRopeHalves ? 0 : i32(3 * width * 4);
+            d_.source_bytes = i32(2 * entries * dtype_bytes(in_.tables.dtype));
+        }
         d_.work_bytes = i32(std::max({rows_bytes, table_temps, setup_temps}));
         int64_t one_table = d_.block_tokens * width * 4;
         d_.cos_offset_bytes = i32(round_up(one_table, kBankGroups) + kBankGroups / 2);
         d_.table_bytes = i32(d_.cos_offset_bytes + one_table);
-        d_.lane_bytes = i32(4 * width * 4);
-        d_.position_bytes = i32(slots * d_.planes * (in_.positions_int64 ? 8 : 4));
     }
 
     int64_t ub_bytes() const {
-        return int64_t{4} * d_.queue_bytes + d_.work_bytes + d_.table_bytes + d_.lane_bytes + d_.position_bytes +
+        return int64_t{4} * d_.queue_bytes + d_.work_bytes + d_.table_bytes + d_.lane_bytes + d_.source_bytes +
                d_.index_bytes;
     }
 
@@ -339,8 +367,8 @@ private:
             // Whole turns mean nothing, unless a factor is still to divide them.
             if (!in_.has_factors) turns -= rintl(turns);
             if (!in_.forward) turns = -turns;
-            data_.turns_hi[i] = static_cast<float>(turns);
-            data_.turns_lo[i] = static_cast<float>(turns - static_cast<long double>(data_.turns_hi[i]));
+            computed_->turns_hi[i] = static_cast<float>(turns);
+            computed_->turns_lo[i] = static_cast<float>(turns - static_cast<long double>(computed_->turns_hi[i]));
         }
         return {};
     }
@@ -348,12 +376,15 @@ private:
     const RopeTilingInput& in_;
     const RopeShape& shape_;
     const Platform& platform_;
-    RopeTilingData& data_;
     RopeTilingHead& d_;
+    RopeTilingData* computed_;
+    RotaryTableTiling* given_;
     int64_t item_bytes_, out_bytes_;
     int32_t key_ = 0;
     int64_t heads_most_ = 0, tokens_most_ = 0;  // of any unit
 };
+
+}  // namespace
 
 Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const Platform& platform, const char* soc) {
     bool has_bfloat16 = platform.arch != kArch310p;
@@ -361,8 +392,6 @@ Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const
     return bad_type(op, "%s must be %s on %s but got %s.", name,
                     has_bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", soc, dtype_name(dtype));
 }
-
-}  // namespace
 
 RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params,
                                   bool forward) {
@@ -393,7 +422,13 @@ Check check_rope_on_chip(const RopeTensors& t, int32_t angle, const char* backen
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch) {
     if (Check c = check_supported(in, platform); !c.ok()) return c;
     *data = RopeTilingData{};
-    return Tiling(in, platform, data).run(launch);
+    return Tiling(in, platform, &data->head, data, nullptr).run(launch);
+}
+
+Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, RopeLaunch* launch) {
+    if (Check c = check_supported(in, platform); !c.ok()) return c;
+    *data = RotaryTilingData{};
+    return Tiling(in, platform, &data->head, nullptr, &data->table).run(launch);
 }
 
 }  // namespace npu_rope

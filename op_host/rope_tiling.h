@@ -1,5 +1,5 @@
-// Rope's tiling: how the kernel op_kernel/common/rope_kernel.h cuts one call among cores and UB. Pure: sizes,
-// strides and the chip in; the kernel's struct and the launch out.
+// Rope's tiling: how the kernel op_kernel/common/rope_kernel.h cuts one call among cores and UB, be its tables
+// computed or given. Pure: sizes, strides and the chip in; the kernel's struct and the launch out.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,22 @@
 #include "op_host/platform.h"
 #include "op_host/rope_check.h"
 #include "op_kernel/rope_tiling_data.h"
+#include "op_kernel/rotary_tiling_data.h"
 
 namespace npu_rope {
 
-// A call whose arguments check_rope has accepted; no size is 0. Dimensions of size 1 may have any
-// stride.
+// What is read of tables that a call gives. Strides in elements: batch, token; where position_ids name rows,
+// whose strides are RopeShape's row_stride: -, row.
+struct GivenTables {
+    int32_t dtype = NPU_ROPE_FLOAT32;
+    bool has_entry_a_lane = false;
+    bool has_ids = false;
+    int64_t rows = 0;  // where position_ids name them
+    int64_t cos_stride[2] = {}, sin_stride[2] = {};
+};
+
+// A call whose arguments check_rope or check_rotary has accepted; no size is 0. Dimensions of size 1 may have
+// any stride.
 struct RopeTilingInput {
     const char* op = "rope";  // whose call it is, and what that calls x, for messages
     const char* x_name = "x";
@@ -26,6 +37,7 @@ struct RopeTilingInput {
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
+    GivenTables tables;  // of rotary_tiling alone, whose params say which lanes turn and nothing else
 };
 
 // A call that check_rope has accepted, of which it found this shape.
@@ -36,6 +48,7 @@ RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, 
 // are what the caller knows them by.
 Check check_rope_on_chip(const RopeTensors& t, int32_t angle, const char* backend, const Platform& platform,
                          const char* soc);
+Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const Platform& platform, const char* soc);
 
 struct RopeLaunch {
     uint32_t block_dim = 0;
@@ -45,5 +58,6 @@ struct RopeLaunch {
 
 // Fills *data and *launch, or says what the NPU does not take.
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch);
+Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, RopeLaunch* launch);
 
 }  // namespace npu_rope

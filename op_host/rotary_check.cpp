@@ -104,6 +104,7 @@ private:
     Check place_table(const char* name, const npu_rope_tensor& t, int64_t* stride) {
         bool batched = t_.x[0]->ndim == 4;
         int64_t half = s_.rotary_dim / 2, W = t.ndim >= 1 && t.ndim <= 4 ? t.shape[t.ndim - 1] : -1;
+        if (t_.position_ids) return place_rows(name, t, W == half || W == 2 * half, stride);
         bool wide = W == half || W == s_.rotary_dim, by_batch = batched && t.ndim >= 3 && t.shape[0] == r_.B;
         bool for_all = has_shape(t, {r_.S, W});
         if (batched)
@@ -127,6 +128,18 @@ private:
         bool has_batch = batched && t.ndim >= 3;
         stride[0] = has_batch ? stride_that_matters(t, 0) : 0;
         stride[1] = stride_that_matters(t, has_batch ? 1 : 0);
+        return {};
+    }
+
+    // [rows, W], of which position_ids name some.
+    Check place_rows(const char* name, const npu_rope_tensor& t, bool wide, int64_t* stride) {
+        if (t.ndim != 2 || !wide)
+            return bad_value(
+                op_, "%s must have shape [rows, W] with W = %lld or %lld where position_ids is given but got %s.", name,
+                static_cast<Wide>(s_.rotary_dim / 2), static_cast<Wide>(s_.rotary_dim), got_shape(t).c_str());
+        s_.full = t.shape[1] == s_.rotary_dim;
+        stride[0] = 0;
+        stride[1] = stride_that_matters(t, 0);
         return {};
     }
 
@@ -171,6 +184,9 @@ private:
         if (!has_shape(t, {r_.B, r_.S}))
             return bad_value(op_, "position_ids must have shape [B, S] = [%lld, %lld] but got %s.",
                              static_cast<Wide>(r_.B), static_cast<Wide>(r_.S), got_shape(t).c_str());
+        if (r_.B * r_.S > 0 && t_.cos->shape[0] == 0)
+            return bad_value(op_, "%s must have a row where position_ids is given but got %s.", t_.cos_name,
+                             got_shape(*t_.cos).c_str());
         if (Check c = check_memory("position_ids", t); !c.ok()) return c;
         r_.pos_stride[0] = stride_that_matters(t, 0);
         r_.pos_stride[1] = stride_that_matters(t, 1);

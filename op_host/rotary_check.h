@@ -22,7 +22,7 @@ struct RotaryTensors {
     const char* sin_name;
     const npu_rope_tensor* sin;
     bool onnx;                            // rotary_embedding: ONNX's layouts, half-width tables
-    const npu_rope_tensor* position_ids;  // of that: which rows of the tables, or NULL
+    const npu_rope_tensor* position_ids;  // of that, and of rotary_mul's launch: which rows of the tables, or NULL
     Known known = Known::kValues;
 };
 

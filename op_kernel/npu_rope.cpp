@@ -14,12 +14,13 @@ extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     using namespace rope_device;
-    RopeArguments arguments{{x, nullptr}, {out, nullptr}, positions, freq_factors, nullptr, tiling};
+    RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
+    RopeSource source{positions, freq_factors, tiling};
     if (TILING_KEY_IS(1)) {
-        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeHalves>(&td, arguments);
+        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeHalves>(&td, arguments, source);
     } else if (TILING_KEY_IS(2)) {
-        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeSwapByShifts>(&td, arguments);
+        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeSwapByShifts>(&td, arguments, source);
     } else if (TILING_KEY_IS(3)) {
-        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeSwapByGather>(&td, arguments);
+        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeSwapByGather>(&td, arguments, source);
     }
 }

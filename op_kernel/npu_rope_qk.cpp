@@ -15,12 +15,13 @@ extern "C" __global__ __aicore__ void npu_rope_qk(GM_ADDR q, GM_ADDR k, GM_ADDR 
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     using namespace rope_device;
-    RopeArguments arguments{{q, k}, {q_out, k_out}, positions, freq_factors, nullptr, tiling};
+    RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
+    RopeSource source{positions, freq_factors, tiling};
     if (TILING_KEY_IS(1)) {
-        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeHalves>(&td, arguments);
+        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeHalves>(&td, arguments, source);
     } else if (TILING_KEY_IS(2)) {
-        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeSwapByShifts>(&td, arguments);
+        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeSwapByShifts>(&td, arguments, source);
     } else if (TILING_KEY_IS(3)) {
-        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeSwapByGather>(&td, arguments);
+        RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeSwapByGather>(&td, arguments, source);
     }
 }

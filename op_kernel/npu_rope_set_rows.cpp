@@ -16,12 +16,13 @@ extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR posit
 #endif
     using namespace rope_device;
     // The cache is an input that is written: its memory comes as both.
-    RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, positions, freq_factors, rows, tiling};
+    RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, rows};
+    RopeSource source{positions, freq_factors, tiling};
     if (TILING_KEY_IS(1)) {
-        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeHalves>(&td, arguments);
+        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeHalves>(&td, arguments, source);
     } else if (TILING_KEY_IS(2)) {
-        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeSwapByShifts>(&td, arguments);
+        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeSwapByShifts>(&td, arguments, source);
     } else if (TILING_KEY_IS(3)) {
-        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeSwapByGather>(&td, arguments);
+        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeSwapByGather>(&td, arguments, source);
     }
 }

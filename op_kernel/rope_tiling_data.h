@@ -43,7 +43,7 @@ struct RopeTilingHead {
     int64_t pos_stride[2];                 // batch, token
     int64_t plane_offset[kRopeMaxPlanes];  // where the positions of each plane begin
     RopeSideTiling side[2];
-    int64_t index_stride[2];  // of the tokens' rows in a cache: batch, token
+    int64_t index_stride[2];  // of the numbers of the tokens' rows, in a cache or in given tables: batch, token
     int64_t cache_rows;
 
     int32_t heads;        // of both sides
@@ -52,7 +52,7 @@ struct RopeTilingHead {
     int32_t row_pitch;    // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
     int32_t out_pitch;    // the same of out's type
     int32_t planes;       // kinds of positions that turn the table's lanes; 1: all lanes alike
-    int32_t index_words;  // 32-bit words of an index of a cache row
+    int32_t index_words;  // 32-bit words of a row's number
 
     // Lanes [n_offs, n_offs + n_dims) of a head are rotated.
     int32_t n_offs;
@@ -85,9 +85,9 @@ struct RopeTilingHead {
     int32_t temp_offset_bytes;  // where in it the latter begins
     int32_t table_bytes;        // sin and cos
     int32_t cos_offset_bytes;   // where in it cos begins
-    int32_t lane_bytes;         // the frequencies, lane by lane
-    int32_t position_bytes;
-    int32_t index_bytes;  // 0 without Gather
+    int32_t lane_bytes;         // the frequencies, or where to find a given table's entries, lane by lane
+    int32_t source_bytes;       // what a block's table is made of: positions, or rows of given tables
+    int32_t index_bytes;        // 0 without Gather
 };
 
 struct RopeTilingData {

@@ -30,6 +30,14 @@ void span_of(const npu_rope_tensor& t, int64_t* low, int64_t* high) {
 // What CMakeLists.txt compiles kernels for. Other profiles are there for kernels of one's own.
 constexpr const char* kSocs = "ascend910b,ascend910_93,ascend310p";
 
+// The SoC the kernels of a chip were compiled for ("Ascend910B3" -> "ascend910b"); empty: none.
+std::string kernel_soc(const char* soc) {
+    const npu_sim::Profile* p = npu_sim::find_profile(soc);
+    if (!p) return "";
+    // 910B1 to 910B4 and the 910_93 run the same binaries here: one instruction set, one UB.
+    return p->arch == 220 ? "ascend910b" : p->soc;
+}
+
 bool has_kernels(const npu_sim::Profile& p) { return p.arch == 220 || p.arch == 200; }
 
 }  // namespace
@@ -82,12 +90,14 @@ Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_s
             "[" + std::string(op) + "] kernel must keep the simulator's rules but got " + npu_sim_message()};
 }
 
-std::string kernel_soc(const char* soc) {
-    const npu_sim::Profile* p = npu_sim::find_profile(soc);
-    if (!p) return "";
-    const std::string name = p->soc;
-    // 910B1 to 910B4 and the 910_93 run the same binaries here: one instruction set, one UB.
-    if (p->arch == 220) return "ascend910b";
+const char* kernel_type(const npu_rope_tensor& t) {
+    constexpr const char* kNames[] = {"float", "half", "bfloat16_t", "double", "int32_t", "int64_t"};
+    return kNames[t.dtype];
+}
+
+std::string kernel_name(const char* op, const char* soc, const std::vector<const char*>& column) {
+    std::string name = "npu_" + std::string(op) + "__" + kernel_soc(soc) + "_";
+    for (const char* type : column) name += "_" + std::string(type);
     return name;
 }
 

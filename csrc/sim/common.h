@@ -1,6 +1,7 @@
 // What the simulator's entries share: tensors as launch memory, finding a compiled kernel, errors.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,34 @@ private:
     std::vector<npu_sim_arg> args_;
 };
 
-// The SoC the kernels of a chip were compiled for ("Ascend910B3" -> "ascend910b"); empty: none.
-std::string kernel_soc(const char* soc);
+// What is written, behind xs, which were added first. T: RopeTensors or RotaryTensors.
+template <typename T, typename Shape>
+void add_results(const T& t, const Shape& shape, SimLaunch* sim) {
+    for (int k = 0; k < t.sides; ++k) {
+        if (shape.side[k].in_place)
+            sim->add_again(k);
+        else
+            sim->add(t.out_name[k], t.out[k], NPU_SIM_OUT);
+    }
+}
+
+// An element type as kernels are compiled for it.
+const char* kernel_type(const npu_rope_tensor& t);
+// The operator's compile for a chip and a column of types, as cmake/NpuRopeSim.cmake names it.
+std::string kernel_name(const char* op, const char* soc, const std::vector<const char*>& column);
 // Sizes and cores for the tiling.
 Check platform_of(const char* op, const npu_rope_sim_options& options, Platform* platform);
 
 npu_rope_status report_sim(const Check& check);
+
+// An entry's call, whatever becomes of it.
+template <typename F>
+npu_rope_status reported(const char* op, F call) {
+    try {
+        return report_sim(call());
+    } catch (const std::exception& e) {
+        return report_sim({Check::kInternal, "[" + std::string(op) + "] call must succeed but got " + e.what() + "."});
+    }
+}
 
 }  // namespace npu_rope

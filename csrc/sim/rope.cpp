@@ -38,21 +38,15 @@ std::vector<float> read_factors(const npu_rope_tensor* t, int32_t pairs) {
     return factors;
 }
 
-const char* column_type(const npu_rope_tensor* t) {
-    constexpr const char* kNames[] = {"float", "half", "bfloat16_t", "double", "int32_t", "int64_t"};
-    return kNames[t->dtype];
-}
-
 // The types in the order of the kernel's arguments. A row's index is read by the scalar unit, which
 // is told its width: one compile serves both.
-std::string column(const RopeTensors& t) {
-    std::string types;
-    auto add = [&](const char* type) { types += (types.empty() ? "" : "_") + std::string(type); };
-    for (int k = 0; k < t.sides; ++k) add(column_type(t.x[k]));
-    add(column_type(t.positions));
-    if (t.scatters) add("int64_t");
-    add("float");
-    for (int k = 0; k < t.sides; ++k) add(column_type(t.out[k]));
+std::vector<const char*> column(const RopeTensors& t) {
+    std::vector<const char*> types;
+    for (int k = 0; k < t.sides; ++k) types.push_back(kernel_type(*t.x[k]));
+    types.push_back(kernel_type(*t.positions));
+    if (t.scatters) types.push_back("int64_t");
+    types.push_back("float");
+    for (int k = 0; k < t.sides; ++k) types.push_back(kernel_type(*t.out[k]));
     return types;
 }
 
@@ -61,12 +55,7 @@ void add_arguments(const RopeTensors& t, const RopeShape& shape, const npu_rope_
     sim->add("positions", t.positions, NPU_SIM_IN);
     if (t.scatters) sim->add("rows", t.rows, NPU_SIM_IN);
     sim->add("freq_factors", factors, NPU_SIM_IN);
-    for (int k = 0; k < t.sides; ++k) {
-        if (shape.side[k].in_place)
-            sim->add_again(k);
-        else
-            sim->add(t.out_name[k], t.out[k], NPU_SIM_OUT);
-    }
+    add_results(t, shape, sim);
     // A cache is an input that is written.
     if (t.scatters) sim->add_again(sim->count() - 1);
 }
@@ -97,19 +86,13 @@ Check run_rope_on_sim(const RopeTensors& t, const npu_rope_params* params, int32
     SimLaunch sim;
     npu_rope_tensor packed_factors = {factors.data(), NPU_ROPE_FLOAT32, 1, {int64_t(factors.size())}, {1}};
     add_arguments(t, shape, t.freq_factors ? &packed_factors : nullptr, &sim);
-    const std::string kernel = "npu_" + std::string(t.op) + "__" + kernel_soc(options->soc) + "__" + column(t);
-    return sim.run(t.op, kernel, *options, launch.block_dim, launch.tiling_key, &tiling, sizeof tiling,
-                   uint64_t(launch.workspace_bytes));
+    return sim.run(t.op, kernel_name(t.op, options->soc, column(t)), *options, launch.block_dim, launch.tiling_key,
+                   &tiling, sizeof tiling, uint64_t(launch.workspace_bytes));
 }
 
 npu_rope_status rope_sim_entry(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle,
                                const npu_rope_sim_options* options) {
-    try {
-        return report_sim(run_rope_on_sim(t, params, forward, angle, options));
-    } catch (const std::exception& e) {
-        return report_sim(
-            {Check::kInternal, "[" + std::string(t.op) + "] call must succeed but got " + e.what() + "."});
-    }
+    return reported(t.op, [&] { return run_rope_on_sim(t, params, forward, angle, options); });
 }
 
 }  // namespace npu_rope

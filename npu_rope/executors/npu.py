@@ -4,14 +4,64 @@ For validation and tests; who has NPU tensors calls the operators on them (``npu
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
-from npu_rope.executors.tensors import Array, is_tensor
-from npu_rope.optional_torch import torch
+from npu_rope.checks import CallTensors
+from npu_rope.executors.tensors import (
+    Array,
+    as_arrays,
+    check_tensors,
+    check_whole_elements,
+    empty_like,
+    is_tensor,
+)
+from npu_rope.optional_torch import load_torch_npu, torch
 
 DEVICE = "npu"
+C = TypeVar("C", bound=CallTensors[Any])
+
+
+def run(
+    t: C,
+    check: Callable[[C], None],
+    launch: Callable[[dict[str, Any], dict[str, Any], list[Any]], None],
+    *,
+    written_whole: bool = True,
+) -> tuple[Any, ...]:
+    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back.
+
+    Args:
+        check: every rule, of values, too: what the binding cannot see of NPU tensors and the host can.
+        launch: the operator on the NPU's xs and what is read beside them, by name, into the list.
+        written_whole: the results are like xs; else like outs, which keep what is not written.
+    """
+    load_torch_npu()
+    tensors = is_tensor(t.first[1])
+    if tensors:
+        check_tensors("npu", t)
+    else:
+        t = as_arrays(t)
+        check_whole_elements(t)
+    check(t)
+    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    sources = {name: to_device(x) for name, x in t.xs.items()}
+    beside = {name: to_device(b) for name, b in t.beside().items()}
+    if not t.outs:
+        written = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in sources.values()]
+    elif not written_whole:
+        written = [to_device(out) for out in t.outs.values()]
+    else:
+        pairs = zip(t.xs, t.outs.values(), strict=True)
+        written = [sources[name] if name in t.in_place else to_device(out) for name, out in pairs]
+    launch(sources, beside, written)
+    for result, device in zip(results, written, strict=True):
+        copy_back(device, result)
+    if tensors and t.outs:
+        torch.autograd.graph.increment_version(results)
+    return results
 
 
 def to_device(t: Any) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes as C
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,11 @@ from npu_rope.checks import (
     check_row_values,
 )
 from npu_rope.errors import BackendUnavailable, bad_value
-from npu_rope.executors import npu
+from npu_rope.executors import npu, sim
 from npu_rope.executors.tensors import (
     Array,
     array_of,
-    as_arrays,
     c_tensor,
-    check_tensors,
-    check_whole_elements,
-    empty_like,
     is_tensor,
     on_arrays,
     readable_array,
@@ -41,7 +36,7 @@ from npu_rope.executors.tensors import (
     taken,
     view_of,
 )
-from npu_rope.optional_torch import load_torch_npu, torch
+from npu_rope.optional_torch import torch
 from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
 from npu_rope.reference import rope as rope_reference
 from npu_rope.reference import rope_qk as rope_qk_reference
@@ -167,24 +162,12 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results:
     """The AscendC kernel on the simulated core: arrays, or torch tensors of the CPU without gradient."""
-    simulator = native_sim.load()
-    tensors = is_tensor(t.first[1])
-    if tensors:
-        check_tensors("sim" if options.soc in (None, native_sim.DEFAULT_SOC) else f"sim:{options.soc}", t)
-        for name, out in t.outs.items():
-            if out.is_neg():
-                raise bad_value(t.op, f"{name} must hold its own values but got a view that negates them.")
-    else:
-        t = as_arrays(t)
-        check_whole_elements(t)
-    # What the C library cannot say of foreign dtypes and shapes is checked first.
-    _check(t, a)
-    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
-    _launch(simulator, t, results, a.as_c(), options)
-    if tensors and t.outs:
-        # Who saved these tensors for a gradient must learn that they changed.
-        torch.autograd.graph.increment_version(results)
-    return results
+    return sim.run(
+        options,
+        t,
+        lambda t: _check(t, a),
+        lambda library, t, results: _launch(library, t, results, a.as_c(), options),
+    )
 
 
 # ---- npu -------------------------------------------------------------------------------------------
@@ -216,32 +199,17 @@ NEW_OUTS = {"rope": ("out",), "rope_qk": ("q_out", "k_out")}
 
 def on_npu(t: Tensors, a: Attributes) -> Results:
     """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
-    load_torch_npu()
-    if is_tensor(t.first[1]):
-        check_tensors("npu", t)
-    else:
-        t = as_arrays(t)
-        check_whole_elements(t)
-    _check(t, a)
-    _check_values(t, a)
-    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
-    sources = {name: npu.to_device(x) for name, x in t.xs.items()}
-    beside = {name: npu.to_device(b) for name, b in t.beside().items()}
-    if not t.outs:
-        written = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in sources.values()]
-    elif t.scatters:
-        written = [npu.to_device(t.outs["cache"])]
-    else:
-        pairs = zip(t.xs, t.outs.values(), strict=True)
-        written = [sources[name] if name in t.in_place else npu.to_device(out) for name, out in pairs]
-    named = dict(zip(t.outs or NEW_OUTS[t.op], written, strict=True))
-    operator = getattr(torch.ops.npu_rope, t.op if t.scatters else f"{t.op}_out")
-    operator.default(**sources, **beside, **named, **a.as_schema())
-    for result, device in zip(results, written, strict=True):
-        npu.copy_back(device, result)
-    if is_tensor(t.first[1]) and t.outs:
-        torch.autograd.graph.increment_version(results)
-    return results
+
+    def check(t: Tensors) -> None:
+        _check(t, a)
+        _check_values(t, a)
+
+    def launch(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
+        named = dict(zip(t.outs or NEW_OUTS[t.op], written, strict=True))
+        operator = getattr(torch.ops.npu_rope, t.op if t.scatters else f"{t.op}_out")
+        operator.default(**xs, **beside, **named, **a.as_schema())
+
+    return npu.run(t, check, launch, written_whole=not t.scatters)
 
 
 # ---- by backend ------------------------------------------------------------------------------------
@@ -250,8 +218,7 @@ EXECUTORS: Mapping[str, Callable[[Tensors, Attributes], Results]] = {
     "reference": on_reference,
     "cpu": on_cpu,
     "npu": on_npu,
-    "sim": partial(on_sim, native_sim.SimOptions()),
-    **{f"sim:{soc}": partial(on_sim, native_sim.SimOptions(soc)) for soc in backends.SIMULATED_SOCS},
+    **sim.by_soc(on_sim),
 }
 
 

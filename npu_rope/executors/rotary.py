@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from npu_rope import backends, native
+from npu_rope import backends, native, native_sim
 from npu_rope.checks import check_memory
 from npu_rope.errors import BackendUnavailable
+from npu_rope.executors import npu, sim
 from npu_rope.executors.tensors import (
     array_of,
     c_tensor,
@@ -21,8 +22,9 @@ from npu_rope.executors.tensors import (
     taken,
     view_of,
 )
+from npu_rope.optional_torch import torch
 from npu_rope.reference import rotary as reference
-from npu_rope.rotary_checks import RotaryAttributes, RotaryTensors, check_call
+from npu_rope.rotary_checks import RotaryAttributes, RotaryTensors, check_call, check_position_id_values
 
 Tensors = RotaryTensors[Any]
 Results = tuple[Any, ...]
@@ -42,7 +44,7 @@ def on_reference(t: Tensors, a: RotaryAttributes) -> Results:
     return rounded(t, reference.rotary(t.map(array_of), a))
 
 
-def launch(library: native.Native, t: Tensors, results: Results, a: RotaryAttributes) -> None:
+def launch(library: native.Library, t: Tensors, results: Results, a: RotaryAttributes, *more: Any) -> None:
     """The library's entry of the operator, on what it can read."""
     read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
     # Copies live until the call is over.
@@ -54,7 +56,7 @@ def launch(library: native.Native, t: Tensors, results: Results, a: RotaryAttrib
     if t.onnx and t.position_ids is None:
         inputs.append(None)
     sizes = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
-    library.rotary(t.op, inputs, a.interleaved, sizes, a.forward, [see(result) for result in results])
+    library.rotary(t.op, inputs, a.interleaved, sizes, a.forward, [see(r) for r in results], *more)
 
 
 def on_cpu(t: Tensors, a: RotaryAttributes) -> Results:
@@ -69,9 +71,45 @@ def on_cpu_tensors(t: Tensors, a: RotaryAttributes) -> None:
     launch(native.load(), t, tuple(t.outs.values()), a)
 
 
+def on_sim(options: native_sim.SimOptions, t: Tensors, a: RotaryAttributes) -> Results:
+    """The AscendC kernel on the simulated core."""
+    return sim.run(
+        options,
+        t,
+        lambda t: check(t, a),
+        lambda library, t, results: launch(library, t, results, a, options),
+    )
+
+
+OUTS = {"rotary_mul": ("out",), "rotary_mul_qk": ("q_out", "k_out"), "rotary_embedding": ("Y",)}
+
+
+def on_npu(t: Tensors, a: RotaryAttributes) -> Results:
+    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+
+    def check_all(t: Tensors) -> None:
+        check(t, a)
+        if t.position_ids is not None:
+            check_position_id_values(t.op, array_of(t.position_ids), len(next(iter(t.tables.values()))))
+
+    def run_operator(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
+        attributes: dict[str, Any] = {"interleaved": a.interleaved, "forward": a.forward}
+        if t.onnx:
+            beside.setdefault("position_ids", None)
+            attributes |= {"num_heads": a.num_heads, "rotary_embedding_dim": a.rotary_dim}
+        else:
+            attributes |= {"rotary_dim": a.rotary_dim, "offset": a.offset}
+        named = dict(zip(OUTS[t.op], written, strict=True))
+        getattr(torch.ops.npu_rope, f"{t.op}_out").default(**xs, **beside, **attributes, **named)
+
+    return npu.run(t, check_all, run_operator)
+
+
 EXECUTORS: Mapping[str, Callable[[Tensors, RotaryAttributes], Results]] = {
     "reference": on_reference,
     "cpu": on_cpu,
+    "npu": on_npu,
+    **sim.by_soc(on_sim),
 }
 
 
@@ -84,7 +122,7 @@ def run(backend: str, t: Tensors, a: RotaryAttributes) -> Results:
     """
     backends.find(backend, op=t.op).require()
     if backend not in EXECUTORS:
-        raise BackendUnavailable(backend, f"{t.op} has no kernel yet", f"Use one of: {', '.join(EXECUTORS)}.")
+        raise BackendUnavailable(backend, f"it does not have {t.op}", f"Use one of: {', '.join(EXECUTORS)}.")
     return EXECUTORS[backend](t, a)
 
 

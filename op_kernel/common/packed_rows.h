@@ -27,7 +27,7 @@ public:
     }
 
     // Byte offsets that one Gather of index_rows rows takes, either way.
-    __aicore__ inline void BuildOffsets(const RopeLanes& lanes) {
+    __aicore__ inline void BuildOffsets(const LaneIndex& lanes) {
         LocalTensor<float> count = lanes.Count(), row = lanes.Temp(0), lane = lanes.Temp(1), temp = lanes.Temp(2);
         // row, lane -> row * head_size + lane; padding repeats the row's last element
         FloorDivide(row, count, td_->row_pitch, temp, lanes_);

@@ -1,11 +1,11 @@
-// Rotary position embedding, the kernel of rope, rope_qk and rope_set_rows: rows [B,S,N,D] of one or
-// two tensors rotated by positions, angles computed here, into tensors of the same sizes or into the
-// rows of a cache.
+// Rotary position embedding, the kernel of rope, rope_qk and rope_set_rows, rotary_mul and rotary_mul_qk:
+// rows [B,S,N,D] of one or two tensors rotated by positions, angles computed here, or by tables that
+// are given, into tensors of the same sizes or into the rows of a cache.
 //
-// A core takes units of token rows x heads. A unit's tokens go block by block: their positions
-// make one table of sines and cosines, which all heads share. A block goes tile by tile, each at
-// most a UB buffer: x comes in while the tile before is rotated and the one before that leaves.
-// 16-bit rows are rotated in float32 and rounded once.
+// A core takes units of token rows x heads. A unit's tokens go block by block: their positions, or
+// their rows of the given tables, make one table of sines and cosines, which all heads share. A block
+// goes tile by tile, each at most a UB buffer: x comes in while the tile before is rotated and the one
+// before that leaves. 16-bit rows are rotated in float32 and rounded once.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -16,9 +16,13 @@
 #include "rope_schedule.h"
 #include "vector_steps.h"
 // clang-format off: the last ones need those above
+#include "lane_index.h"
 #include "rope_lanes.h"
 #include "rope_table.h"
+#include "computed_table.h"
 #include "row_bursts.h"
+#include "row_numbers.h"
+#include "given_table.h"
 #include "packed_rows.h"
 #include "scalar_rows.h"
 #include "cache_rows.h"
@@ -28,41 +32,39 @@
 namespace rope_device {
 
 struct RopeArguments {
-    GM_ADDR x[2];    // of each side
-    GM_ADDR out[2];  // the same; of a scattering launch: the cache
-    GM_ADDR positions;
-    GM_ADDR freq_factors;
+    GM_ADDR x[2];     // of each side
+    GM_ADDR out[2];   // the same; of a scattering launch: the cache
     GM_ADDR indices;  // of a scattering launch: each token's row in the cache
-    GM_ADDR tiling;
 };
 
-// T: x's type; U: out's, T or, from float, a 16-bit one; P: the positions'. key: kRopeHalves,
-// kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache.
-template <typename T, typename U, typename P, int32_t key, bool scatters>
+// T: x's type; U: out's, T or, from float, a 16-bit one. Table: ComputedTable or GivenTable. key:
+// kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache.
+template <typename T, typename U, typename Table, int32_t key, bool scatters>
 class RopeKernel {
 public:
-    __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments) {
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
+                               const typename Table::Source& source) {
         tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         Tile tile{};
         if (!tiles_.Next(&tile)) return;
-        Init(pipe, td, arguments);
-        lanes_.Load(arguments_.tiling, arguments_.freq_factors);
-        positions_.Load(tile);
+        Init(pipe, td, arguments, source);
+        table_.LoadConstants();
+        table_.Load(tile);
         LoadTile(tile);
         BuildConstants();
-        table_.Build(&positions_, lanes_, tile.block_tokens);
+        table_.Build(tile.block_tokens);
         // A tile's store is issued behind the load after the next: loads are what everything waits for.
         Tile stored{}, next{};
         for (bool first = true, more = true; more; first = false) {
             LocalTensor<T> x = in_.template DeQue<T>();
             more = tiles_.Next(&next);
             if (more) {
-                if (next.opens_block != 0) positions_.Load(next);
+                if (next.opens_block != 0) table_.Load(next);
                 LoadTile(next);
             }
             if (!first) StoreTile(stored);
             RotateTile(x, tile);
-            if (more && next.opens_block != 0) table_.Build(&positions_, lanes_, next.block_tokens);
+            if (more && next.opens_block != 0) table_.Build(next.block_tokens);
             stored = tile;
             tile = next;
         }
@@ -76,22 +78,21 @@ private:
     static constexpr AscendC::RoundMode kNarrowMode =
         SameType<U, half>::value ? AscendC::RoundMode::CAST_NONE : AscendC::RoundMode::CAST_RINT;
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments) {
-        pipe_ = pipe;
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
+                                const typename Table::Source& source) {
         td_ = td;
         arguments_ = arguments;
         pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->queue_bytes));
         pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->queue_bytes));
         pipe->InitBuffer(work_, static_cast<uint32_t>(td->work_bytes));
-        if (td->index_bytes > 0) pipe->InitBuffer(index_, static_cast<uint32_t>(td->index_bytes));
+        if (td->index_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(td->index_bytes));
         rows_ = work_.template Get<float>();
         temp_ = rows_[static_cast<uint32_t>(td->temp_offset_bytes) / sizeof(float)];
-        lanes_.Init(pipe, td, rows_);
-        table_.Init(pipe, td, rows_, arguments.tiling);
-        positions_.Init(pipe, td, arguments.positions);
+        index_.Init(td, rows_);
+        table_.Init(pipe, td, source, index_.Rest(), rows_);
         rotation_.Init(td);
-        bursts_.Init(td, td->row_pitch);
-        out_bursts_.Init(td, td->out_pitch);
+        bursts_.Init(td, td->head_size, td->row_pitch);
+        out_bursts_.Init(td, td->head_size, td->out_pitch);
         if constexpr (scatters) cache_.Init(td, arguments.indices);
 #if __CCE_AICORE__ == 200
         if (td->io == kRopeIoPacked) packed_.Init(td, PackedOffsets());
@@ -102,15 +103,15 @@ private:
 
     // Per core: index vectors first, they need nothing from GM.
     __aicore__ inline void BuildConstants() {
-        if (key != kRopeHalves || td_->io == kRopeIoPacked) lanes_.CountLanes();
+        if (key != kRopeHalves || td_->io == kRopeIoPacked) index_.CountLanes();
         if constexpr (key == kRopeSwapByGather) {
-            partners_ = index_.template Get<uint32_t>();
-            lanes_.BuildPartners(partners_, td_->index_rows);
+            partners_ = offsets_.template Get<uint32_t>();
+            index_.BuildPartners(partners_, td_->index_rows);
         }
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoPacked) packed_.BuildOffsets(lanes_);
+        if (td_->io == kRopeIoPacked) packed_.BuildOffsets(index_);
 #endif
-        lanes_.Build(pipe_, key != kRopeHalves);
+        table_.BuildConstants(&index_);
     }
 
     __aicore__ inline void LoadTile(const Tile& tile) {
@@ -148,7 +149,7 @@ private:
     }
 
     __aicore__ inline void Finish() {
-        positions_.Finish(pipe_);
+        table_.Finish();
 #if __CCE_AICORE__ == 200
         if (td_->io == kRopeIoScalar) out_scalars_.Finish(arguments_.out[0]);
 #endif
@@ -310,7 +311,7 @@ private:
     // Behind the partners', where there are any.
     __aicore__ inline LocalTensor<uint32_t> PackedOffsets() {
         int32_t before = key == kRopeSwapByGather ? td_->index_rows * td_->row_pitch : 0;
-        return index_.template Get<uint32_t>()[static_cast<uint32_t>(before)];
+        return offsets_.template Get<uint32_t>()[static_cast<uint32_t>(before)];
     }
 
     __aicore__ inline void RotatePacked(LocalTensor<T> x, const Tile& tile) {
@@ -337,13 +338,11 @@ private:
 
     __aicore__ inline bool WholeRows() const { return td_->n_dims == td_->head_size; }
 
-    AscendC::TPipe* pipe_ = nullptr;
     const RopeTilingHead* td_ = nullptr;
     RopeArguments arguments_{};
     Tiles tiles_;
-    RopeLanes lanes_;
-    RopePositions<P> positions_;
-    RopeTable table_;
+    LaneIndex index_;
+    Table table_;
     RowRotation rotation_;
     RowBursts<T> bursts_;
     RowBursts<U> out_bursts_;
@@ -355,7 +354,7 @@ private:
 #endif
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, index_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_;
     LocalTensor<float> rows_, temp_;
     LocalTensor<uint32_t> partners_;
     int32_t row_count_ = 0, count_ = 0;  // of the tile: head rows, and elements with their padding
@@ -363,10 +362,17 @@ private:
 
 // The launch's tiling key says how a pair's two lanes meet.
 template <typename T, typename U, typename P, bool scatters, int32_t key>
-__aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments) {
+__aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments, const RopeSource& source) {
     AscendC::TPipe pipe;
-    RopeKernel<T, U, P, key, scatters> kernel;
-    kernel.Run(&pipe, td, arguments);
+    RopeKernel<T, U, ComputedTable<P, key>, key, scatters> kernel;
+    kernel.Run(&pipe, td, arguments, source);
+}
+
+template <typename T, typename C, int32_t key>
+__aicore__ inline void RunRotary(const RopeTilingHead* td, const RopeArguments& arguments, const RotarySource& source) {
+    AscendC::TPipe pipe;
+    RopeKernel<T, T, GivenTable<C, key>, key, false> kernel;
+    kernel.Run(&pipe, td, arguments, source);
 }
 
 static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather == 3, "the entries say them as literals");

@@ -4,7 +4,7 @@
 // With w turns per position, a position p = 2048 high + low, |low| <= 1024, |high| <= 2048:
 //     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - its nearest integer,
 // each w as hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact
-// in float32. Included after vector_steps.h.
+// in float32. Included after vector_steps.h and lane_index.h.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -31,7 +31,6 @@ public:
         w2_lo_ = lanes.Take(width_);
         Floats temps(scratch);
         for (int32_t k = 0; k < kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);
-        for (int32_t k = 0; k < kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(td->setup_lanes);
         arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
     }
 
@@ -43,45 +42,19 @@ public:
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
     }
 
-    // 0, 1, 2, ..: setup_lanes of them, there from CountLanes() to the end of the setup.
-    __aicore__ inline void CountLanes() { CountUp(lane_[0], td_->setup_lanes); }
-    __aicore__ inline LocalTensor<float> Count() const { return lane_[0]; }
-    __aicore__ inline LocalTensor<float> Temp(int32_t k) const { return lane_[1 + k]; }
-
     // spread: lanes are those of a head's row; otherwise they are the pairs.
-    __aicore__ inline void Build(AscendC::TPipe* pipe, bool spread) {
-        if (spread) FindPairs();
+    __aicore__ inline void Build(AscendC::TPipe* pipe, LaneIndex* index, bool spread) {
+        if (spread) FindPairs(index);
         AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_);
         pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_);
         if (td_->has_factors != 0) Divide();
         if (spread) {
-            Spread();
-            Split(lane_[4], lane_[5]);
+            LocalTensor<float> hi = index->Temp(3), lo = index->Temp(4);
+            Spread(hi, lo, *index);
+            Split(hi, lo, *index);
         } else {
-            Split(pair_[0], pair_[1]);
+            Split(pair_[0], pair_[1], *index);
         }
-    }
-
-    // Byte offsets, in rows of row_pitch float32, of each lane's partner: for `rows` head rows.
-    // Lanes outside the window name lanes inside it: nothing unwritten is read for them.
-    __aicore__ inline void BuildPartners(LocalTensor<uint32_t> offsets, int32_t rows) {
-        int32_t count = rows * td_->row_pitch;
-        LocalTensor<float> lane = lane_[1], row = lane_[2], second = lane_[3], temp = lane_[4];
-        FloorDivide(row, Count(), td_->row_pitch, temp, count);
-        Remainder(temp, Count(), row, td_->row_pitch, count);
-        WindowLane(lane, temp, td_->n_offs, count);
-        SecondOfPair(second, lane_[5], lane, temp, count);
-        // lane + step for a pair's first, lane - step for its second
-        float step = static_cast<float>(td_->halves != 0 ? td_->n_dims / 2 : 1);
-        AscendC::Muls(second, second, -2.0f * step, count);
-        AscendC::Muls(row, row, static_cast<float>(td_->row_pitch), count);
-        AscendC::Adds(lane, lane, step + static_cast<float>(td_->n_offs), count);
-        OrderV();
-        AscendC::Add(lane, lane, second, count);
-        OrderV();
-        AscendC::Add(lane, lane, row, count);
-        OrderV();
-        ToOffsets(offsets, lane, sizeof(float), count);
     }
 
     __aicore__ inline LocalTensor<float> W1Hi() const { return w1_hi_; }
@@ -171,52 +144,25 @@ private:
         OrderV();
     }
 
-    // For each lane of a head's row: where its pair's turns are, and their sign. Minus for a
+    // For each table lane: where its pair's turns are, in Temp(0), and their sign, in Temp(1). Minus for a
     // pair's first lane, so that the sine's table brings the rotation's signs along.
-    __aicore__ inline void FindPairs() {
-        LocalTensor<float> lane = lane_[1], sign = lane_[2], pair = lane_[3];
-        WindowLane(lane, Count(), td_->n_offs - td_->lane_first, width_);
-        SecondOfPair(sign, pair, lane, lane_[4], width_);
-        ToOffsets(lane.ReinterpretCast<uint32_t>(), pair, sizeof(float), width_);
-        AscendC::Muls(sign, sign, 2.0f, width_);
-        OrderV();
-        AscendC::Adds(sign, sign, -1.0f, width_);  // Spread() orders its Gather before the product
+    __aicore__ inline void FindPairs(LaneIndex* index) {
+        index->FindPairs();
+        ToOffsets(index->Temp(0).ReinterpretCast<uint32_t>(), index->Temp(2), sizeof(float), width_);
     }
 
-    __aicore__ inline void Spread() {
-        LocalTensor<uint32_t> offsets = lane_[1].ReinterpretCast<uint32_t>();
-        AscendC::Gather(lane_[4], pair_[0], offsets, 0, static_cast<uint32_t>(width_));
-        AscendC::Gather(lane_[5], pair_[1], offsets, 0, static_cast<uint32_t>(width_));
+    __aicore__ inline void Spread(LocalTensor<float> hi, LocalTensor<float> lo, const LaneIndex& index) {
+        LocalTensor<uint32_t> offsets = index.Temp(0).ReinterpretCast<uint32_t>();
+        AscendC::Gather(hi, pair_[0], offsets, 0, static_cast<uint32_t>(width_));
+        AscendC::Gather(lo, pair_[1], offsets, 0, static_cast<uint32_t>(width_));
         OrderV();
-        AscendC::Mul(lane_[4], lane_[4], lane_[2], width_);
-        AscendC::Mul(lane_[5], lane_[5], lane_[2], width_);
+        AscendC::Mul(hi, hi, index.Temp(1), width_);
+        AscendC::Mul(lo, lo, index.Temp(1), width_);
         OrderV();
     }
 
-    // Lanes counted from the window's first; those outside become the nearest inside.
-    __aicore__ inline void WindowLane(LocalTensor<float> dst, LocalTensor<float> src, int32_t first, int32_t count) {
-        AscendC::Adds(dst, src, -static_cast<float>(first), count);
-        OrderV();
-        AscendC::Maxs(dst, dst, 0.0f, count);
-        OrderV();
-        AscendC::Mins(dst, dst, static_cast<float>(td_->n_dims - 1), count);
-        OrderV();
-    }
-
-    // Of window lanes: 0 for a pair's first, 1 for its second; and the pair's number.
-    __aicore__ inline void SecondOfPair(LocalTensor<float> second, LocalTensor<float> pair, LocalTensor<float> lane,
-                                        LocalTensor<float> temp, int32_t count) {
-        if (td_->halves != 0) {
-            FloorDivide(second, lane, td_->n_dims / 2, temp, count);
-            Remainder(pair, lane, second, td_->n_dims / 2, count);
-        } else {
-            FloorDivide(pair, lane, 2, temp, count);
-            Remainder(second, lane, pair, 2, count);
-        }
-    }
-
-    __aicore__ inline void Split(LocalTensor<float> hi, LocalTensor<float> lo) {
-        LocalTensor<float> rest = lane_[1], nearest = lane_[2], temp = lane_[3];
+    __aicore__ inline void Split(LocalTensor<float> hi, LocalTensor<float> lo, const LaneIndex& index) {
+        LocalTensor<float> rest = index.Temp(0), nearest = index.Temp(1), temp = index.Temp(2);
         ToGrid(w1_hi_, hi, temp);
         AscendC::Sub(w1_lo_, hi, w1_hi_, width_);
         AscendC::Muls(rest, hi, kHighUnit, width_);
@@ -247,7 +193,7 @@ private:
     AscendC::TEventID arrived_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     LocalTensor<float> w1_hi_, w1_lo_, w2_hi_, w2_lo_;
-    LocalTensor<float> pair_[kRopeSetupPairTemps], lane_[kRopeSetupLaneTemps];
+    LocalTensor<float> pair_[kRopeSetupPairTemps];
 };
 
 }  // namespace rope_device

@@ -19,11 +19,11 @@ public:
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, GM_ADDR positions) {
         td_ = td;
         source_ = reinterpret_cast<__gm__ P*>(positions);
-        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->position_bytes));
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->source_bytes));
         arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
         free_ = pipe->AllocEventID<AscendC::HardEvent::V_MTE2>();
         // Whole instructions read beyond the last token: let there be numbers.
-        AscendC::Duplicate(buffer_.Get<int32_t>(), 0, td->position_bytes / static_cast<int32_t>(sizeof(int32_t)));
+        AscendC::Duplicate(buffer_.Get<int32_t>(), 0, td->source_bytes / static_cast<int32_t>(sizeof(int32_t)));
         AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_);
     }
 

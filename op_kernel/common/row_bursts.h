@@ -18,15 +18,23 @@ __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t elemen
 template <typename T>
 class RowBursts {
 public:
-    // pitch: elements of T from a row to the next in UB.
-    __aicore__ inline void Init(const RopeTilingHead* td, int32_t pitch) {
+    // row: elements of T; pitch: those from a row to the next in UB.
+    __aicore__ inline void Init(const RopeTilingHead* td, int32_t row, int32_t pitch) {
         td_ = td;
         pitch_ = pitch;
-        padded_ = pitch != td->head_size;
+        padded_ = pitch != row;
     }
 
     __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR x, const Tile& tile) {
         Move<true>(rows, x, tile, td_->side[tile.side].x_stride);
+    }
+
+    // Rows that follow each other by `stride`, from element `first` on.
+    __aicore__ inline void LoadRows(LocalTensor<T> rows, GM_ADDR memory, int64_t first, int64_t count, int64_t stride,
+                                    int64_t row) {
+        bool fuse = stride == row && !padded_;
+        MovePlan<true>(rows, memory, first,
+                       fuse ? RunPlan{1, 0, 1, 0, count * row, count} : RunPlan{1, 0, count, stride, row, 1});
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> rows, const Tile& tile) {
@@ -36,10 +44,14 @@ public:
 private:
     template <bool loads>
     __aicore__ inline void Move(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile, const int64_t* stride) {
-        RunPlan plan = PlanRuns(td_, tile, stride, !padded_);
+        MovePlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(td_, tile, stride, !padded_));
+    }
+
+    template <bool loads>
+    __aicore__ inline void MovePlan(LocalTensor<T> rows, GM_ADDR memory, int64_t begin, const RunPlan& plan) {
         int64_t pitch = UbPitch(plan);
         for (int64_t loop = 0; loop < plan.loops; ++loop) {
-            int64_t first = TileOffset(tile, stride) + loop * plan.loop_stride;
+            int64_t first = begin + loop * plan.loop_stride;
             LocalTensor<T> part = rows[static_cast<uint32_t>(loop * plan.blocks * pitch)];
             if (OneInstruction(plan)) {
                 MoveRuns<loads>(part, TensorAt<T>(memory, first), plan.blocks, plan);

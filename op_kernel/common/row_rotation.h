@@ -32,14 +32,17 @@ public:
         cos_ = cos;
     }
 
-    // First stages, halves where they are: temp = (x1 s, x2 s), dst = (x1 c, x2 c). dst may be src.
+    // First stages, halves where they are: temp = (x1 s, x2 s), dst = (x1 c, x2 c). dst may be src. Of a table
+    // with an entry a lane: temp = (x1 s2, x2 s1), dst = (x1 c1, x2 c2).
     __aicore__ inline void ProductsOfHalves(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp,
                                             bool in_place) {
         int32_t half = td_->n_dims / 2;
-        Lanes lanes{0, half};
-        // A row that is nothing but its two halves is two rows, for one instruction.
-        bool as_rows = td_->n_dims == td_->row_pitch && td_->tokens_inner == 0;
-        int32_t instructions = as_rows ? 1 : 2, heads = as_rows ? 2 * heads_ : heads_;
+        Lanes lanes{0, td_->table_width};
+        // The table is of both halves, or of one. A row that is nothing but its two halves is two rows then, for
+        // one instruction.
+        bool of_both = td_->table_width != half;
+        bool as_rows = !of_both && td_->n_dims == td_->row_pitch && td_->tokens_inner == 0;
+        int32_t instructions = of_both || as_rows ? 1 : 2, heads = as_rows ? 2 * heads_ : heads_;
         int32_t step = as_rows ? half : head_step_;
         for (int32_t k = 0; k < instructions; ++k) TimesTable(temp[First(k)], src[First(k)], sin_, heads, step, lanes);
         if (in_place) OrderV();

@@ -1,0 +1,53 @@
+// The table of a call that gives positions: rope_lanes.h's frequencies, rope_table.h's sines and cosines.
+// Included after both.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+struct RopeSource {
+    GM_ADDR positions;
+    GM_ADDR freq_factors;
+    GM_ADDR tiling;
+};
+
+// P: the positions'. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+template <typename P, int32_t key>
+class ComputedTable {
+public:
+    using Source = RopeSource;
+
+    // setup: scratch until BuildConstants() is over; scratch: in every Build().
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source,
+                                LocalTensor<float> setup, LocalTensor<float> scratch) {
+        pipe_ = pipe;
+        source_ = source;
+        lanes_.Init(pipe, td, setup);
+        table_.Init(pipe, td, scratch, source.tiling);
+        positions_.Init(pipe, td, source.positions);
+    }
+
+    // Issues the copies that BuildConstants() waits for.
+    __aicore__ inline void LoadConstants() { lanes_.Load(source_.tiling, source_.freq_factors); }
+    __aicore__ inline void BuildConstants(LaneIndex* index) { lanes_.Build(pipe_, index, key != kRopeHalves); }
+
+    // What Build() needs, of the block that a tile opens.
+    __aicore__ inline void Load(const Tile& tile) { positions_.Load(tile); }
+    __aicore__ inline void Build(int32_t tokens) { table_.Build(&positions_, lanes_, tokens); }
+
+    __aicore__ inline LocalTensor<float> Sin(int32_t row) const { return table_.Sin(row); }
+    __aicore__ inline LocalTensor<float> Cos(int32_t row) const { return table_.Cos(row); }
+
+    __aicore__ inline void Finish() { positions_.Finish(pipe_); }
+
+private:
+    AscendC::TPipe* pipe_ = nullptr;
+    Source source_{};
+    RopeLanes lanes_;
+    RopePositions<P> positions_;
+    RopeTable table_;
+};
+
+}  // namespace rope_device

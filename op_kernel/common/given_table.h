@@ -1,0 +1,225 @@
+// The table of a call that gives its cosines and sines: rows of GM, a token's own or the one that
+// position_ids name, widened to float32 and laid out as the rotation reads them.
+//
+// A row has an entry a pair or an entry a lane. With c1, s1 a pair's first lane's entries and c2, s2 its
+// second lane's, (x1, x2) becomes (x1 c1 - x2 s1, x2 c2 + x1 s2); backward, transposed,
+// (x1 c1 + x2 s2, x2 c2 - x1 s1). Included after lane_index.h, row_bursts.h and row_numbers.h.
+#pragma once
+
+#include "../rotary_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+struct RotarySource {
+    GM_ADDR cos;
+    GM_ADDR sin;
+    GM_ADDR position_ids;
+    const RotaryTableTiling* tiling;
+};
+
+// C: the tables' type. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+template <typename C, int32_t key>
+class GivenTable {
+public:
+    using Source = RotarySource;
+
+    // setup: nothing is needed of it; scratch: in every Build().
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source,
+                                LocalTensor<float> setup, LocalTensor<float> scratch) {
+        td_ = td;
+        given_ = source.tiling;
+        source_ = source;
+        width_ = td->table_width;
+        wide_ = scratch;
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->table_bytes));
+        sin_ = buffer_.Get<float>();
+        cos_ = sin_[td->cos_offset_bytes / static_cast<int32_t>(sizeof(float))];
+        pipe->InitBuffer(rows_, 1, static_cast<uint32_t>(td->source_bytes));
+        bursts_.Init(td, given_->row, given_->pitch);
+        numbers_.Init(td, source.position_ids);
+        if constexpr (key != kRopeHalves) {
+            pipe->InitBuffer(lanes_, static_cast<uint32_t>(td->lane_bytes));
+            Floats lanes(lanes_.Get<float>());
+            sign_ = lanes.Take(width_);
+            cos_entry_ = lanes.Take(width_).template ReinterpretCast<uint32_t>();
+            sin_entry_ = lanes.Take(width_).template ReinterpretCast<uint32_t>();
+        }
+    }
+
+    __aicore__ inline void LoadConstants() {}
+
+    // Of each table lane: which entries of a row are its cosine and its sine, and the sine's sign.
+    __aicore__ inline void BuildConstants(LaneIndex* index) {
+        if constexpr (key != kRopeHalves) {
+            index->FindPairs();
+            LocalTensor<float> lane = index->Temp(0), sign = index->Temp(1), pair = index->Temp(2);
+            AscendC::Muls(sign_, sign, Backward() ? -1.0f : 1.0f, width_);
+            OrderV();
+            if (OfLanes() && Backward()) {
+                // The partner's: lane + step of a pair's first, lane - step of its second.
+                AscendC::Muls(sign, sign, -static_cast<float>(index->PairStep()), width_);
+                OrderV();
+                AscendC::Add(sign, sign, lane, width_);
+                OrderV();
+                ToOffsets(sin_entry_, sign, sizeof(float), width_);
+            }
+            ToOffsets(cos_entry_, OfLanes() ? lane : pair, sizeof(float), width_);
+            if (!(OfLanes() && Backward())) sin_entry_ = cos_entry_;
+        }
+    }
+
+    // The rows of the block that a tile opens, on their way while the block before is still rotated.
+    __aicore__ inline void Load(const Tile& tile) {
+        LocalTensor<C> rows = rows_.template AllocTensor<C>();
+        LoadTable(rows, source_.cos, given_->cos_stride, tile);
+        LoadTable(rows[SinRows()], source_.sin, given_->sin_stride, tile);
+        rows_.EnQue(rows);
+    }
+
+    __aicore__ inline void Build(int32_t tokens) {
+        LocalTensor<C> cos = rows_.template DeQue<C>();
+        LocalTensor<C> sin = cos[SinRows()];
+        if constexpr (key == kRopeHalves) {
+            BuildHalves(cos, sin, tokens);
+        } else {
+            Spread(cos_, cos, cos_entry_, tokens);
+            Spread(sin_, sin, sin_entry_, tokens);
+        }
+        rows_.FreeTensor(cos);
+        if constexpr (key != kRopeHalves) Sign(tokens);
+    }
+
+    __aicore__ inline LocalTensor<float> Sin(int32_t row) const { return sin_[row * width_]; }
+    __aicore__ inline LocalTensor<float> Cos(int32_t row) const { return cos_[row * width_]; }
+
+    __aicore__ inline void Finish() {}
+
+private:
+    static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(C));  // elements of 32 bytes
+
+    __aicore__ inline bool OfLanes() const { return given_->row == td_->n_dims; }
+    __aicore__ inline bool Backward() const { return given_->backward != 0; }
+    __aicore__ inline int32_t SinRows() const { return td_->block_tokens * given_->pitch; }
+
+    // ---- from GM
+
+    __aicore__ inline void LoadTable(LocalTensor<C> dst, GM_ADDR memory, const int64_t* stride, const Tile& tile) {
+#if __CCE_AICORE__ == 200
+        if (given_->row % kBlock != 0) {
+            LoadUneven(dst, memory, stride, tile);
+            return;
+        }
+#endif
+        if (given_->has_ids == 0) {
+            bursts_.LoadRows(dst, memory, RowAt(stride, tile, 0), tile.block_tokens, stride[1], given_->row);
+            return;
+        }
+        for (int32_t t = 0; t < tile.block_tokens; ++t)
+            bursts_.LoadRows(dst[t * given_->pitch], memory, RowAt(stride, tile, t), 1, 0, given_->row);
+    }
+
+#if __CCE_AICORE__ == 200
+    // What a DMA of whole blocks cannot take of a row comes element by element.
+    __aicore__ inline void LoadUneven(LocalTensor<C> dst, GM_ADDR memory, const int64_t* stride, const Tile& tile) {
+        int32_t whole = given_->row / kBlock * kBlock;
+        HandOver<AscendC::HardEvent::V_S>();
+        for (int32_t t = 0; t < tile.block_tokens; ++t) {
+            AscendC::GlobalTensor<C> row = TensorAt<C>(memory, RowAt(stride, tile, t));
+            int32_t first = t * given_->pitch;
+            if (whole > 0) AscendC::DataCopy(dst[first], row, static_cast<uint32_t>(whole));
+            for (int32_t i = whole; i < given_->pitch; ++i)
+                dst.SetValue(static_cast<uint32_t>(first + i),
+                             i < given_->row ? row.GetValue(static_cast<uint64_t>(i)) : static_cast<C>(0.0f));
+        }
+        HandOver<AscendC::HardEvent::S_V>();
+    }
+#endif
+
+    // Where the row of the block's token t begins. The host refuses position_ids where it can see them; here a
+    // number that is no row stands for the nearest one, so that nothing else is ever read.
+    __aicore__ inline int64_t RowAt(const int64_t* stride, const Tile& tile, int32_t t) {
+        if (given_->has_ids == 0) return tile.batch * stride[0] + (tile.token + t) * stride[1];
+        int64_t row = numbers_.Of(tile.batch, tile.token + t);
+        if (row < 0) row = 0;
+        if (row >= given_->table_rows) row = given_->table_rows - 1;
+        return row * stride[1];
+    }
+
+    // ---- in UB
+
+    __aicore__ inline void BuildHalves(LocalTensor<C> cos, LocalTensor<C> sin, int32_t tokens) {
+        int32_t half = td_->n_dims / 2;
+        Widen(cos_, cos, width_, tokens);
+        if (OfLanes() && !Backward()) {
+            // x1 meets s2, x2 meets s1.
+            Widen(sin_, sin[half], half, tokens);
+            Widen(sin_[half], sin, half, tokens);
+        } else {
+            Widen(sin_, sin, width_, tokens);
+        }
+        OrderV();
+        if (!Backward()) return;
+        AscendC::Muls(sin_, sin_, -1.0f, tokens * width_);
+        OrderV();
+    }
+
+    // So many entries of every row. Not ordered.
+    __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<C> src, int32_t entries, int32_t tokens) {
+        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(width_ / kBlockFloats),
+                                        static_cast<uint8_t>(given_->pitch / kBlock));
+        for (int32_t chunk = 0; chunk < entries; chunk += kRepeatFloats) {
+            uint64_t mask[2] = {MaskOf(Lanes{0, entries}, chunk), 0};
+            if constexpr (sizeof(C) == sizeof(float)) {
+                AscendC::Muls(dst[chunk], src[chunk], 1.0f, mask, static_cast<uint8_t>(tokens), step);
+            } else {
+                AscendC::Cast(dst[chunk], src[chunk], AscendC::RoundMode::CAST_NONE, mask, static_cast<uint8_t>(tokens),
+                              step);
+            }
+        }
+    }
+
+    // The rows' entries in the order of the table's lanes.
+    __aicore__ inline void Spread(LocalTensor<float> dst, LocalTensor<C> rows, LocalTensor<uint32_t> entries,
+                                  int32_t tokens) {
+        LocalTensor<float> wide = Wide(rows, tokens);
+        for (int32_t t = 0; t < tokens; ++t)
+            AscendC::Gather(dst[t * width_], wide, entries, static_cast<uint32_t>(t * given_->pitch) * sizeof(float),
+                            static_cast<uint32_t>(width_));
+        OrderV();
+    }
+
+    __aicore__ inline LocalTensor<float> Wide(LocalTensor<C> rows, int32_t tokens) {
+        if constexpr (sizeof(C) == sizeof(float)) {
+            return rows;
+        } else {
+            AscendC::Cast(wide_, rows, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(tokens * given_->pitch));
+            OrderV();
+            return wide_;
+        }
+    }
+
+    // Minus for a pair's first lane, so that the sine's table brings the rotation's signs along.
+    __aicore__ inline void Sign(int32_t tokens) {
+        auto row = static_cast<uint8_t>(width_ / kBlockFloats);
+        AscendC::BinaryRepeatParams step(1, 1, 1, row, row, 0);
+        for (int32_t chunk = 0; chunk < width_; chunk += kRepeatFloats) {
+            uint64_t mask[2] = {MaskOf(Lanes{0, width_}, chunk), 0};
+            AscendC::Mul(sin_[chunk], sin_[chunk], sign_[chunk], mask, static_cast<uint8_t>(tokens), step);
+        }
+        OrderV();
+    }
+
+    const RopeTilingHead* td_ = nullptr;
+    const RotaryTableTiling* given_ = nullptr;
+    Source source_{};
+    int32_t width_ = 0;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_, lanes_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> rows_;
+    RowBursts<C> bursts_;
+    RowNumbers numbers_;
+    LocalTensor<float> sin_, cos_, wide_, sign_;
+    LocalTensor<uint32_t> cos_entry_, sin_entry_;
+};
+
+}  // namespace rope_device

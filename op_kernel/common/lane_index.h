@@ -1,0 +1,90 @@
+// Lanes of a head's row: which pair each belongs to and which lane is its partner, as vectors of numbers.
+// They are made once per core, in scratch that the setup alone uses. Included after vector_steps.h.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+class LaneIndex {
+public:
+    __aicore__ inline void Init(const RopeTilingHead* td, LocalTensor<float> scratch) {
+        td_ = td;
+        Floats temps(scratch);
+        for (int32_t k = 0; k < kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(td->setup_lanes);
+        rest_ = scratch[kRopeSetupLaneTemps * td->setup_lanes];
+    }
+
+    // 0, 1, 2, ..: setup_lanes of them, there from CountLanes() to the end of the setup.
+    __aicore__ inline void CountLanes() { CountUp(lane_[0], td_->setup_lanes); }
+    __aicore__ inline LocalTensor<float> Count() const { return lane_[0]; }
+    __aicore__ inline LocalTensor<float> Temp(int32_t k) const { return lane_[1 + k]; }
+    // Scratch that is left.
+    __aicore__ inline LocalTensor<float> Rest() const { return rest_; }
+
+    // Of every table lane, counted from the window's first: its number in Temp(0), minus or plus 1 for a pair's
+    // first or second lane in Temp(1), its pair in Temp(2). Lanes outside stand for the nearest inside.
+    __aicore__ inline void FindPairs() {
+        LocalTensor<float> lane = Temp(0), sign = Temp(1), pair = Temp(2);
+        WindowLane(lane, Count(), td_->n_offs - td_->lane_first, td_->table_width);
+        SecondOfPair(sign, pair, lane, Temp(3), td_->table_width);
+        AscendC::Muls(sign, sign, 2.0f, td_->table_width);
+        OrderV();
+        AscendC::Adds(sign, sign, -1.0f, td_->table_width);
+        OrderV();
+    }
+
+    // From a pair's first lane to its second.
+    __aicore__ inline int32_t PairStep() const { return td_->halves != 0 ? td_->n_dims / 2 : 1; }
+
+    // Byte offsets, in rows of row_pitch float32, of each lane's partner: for `rows` head rows.
+    // Lanes outside the window name lanes inside it: nothing unwritten is read for them.
+    __aicore__ inline void BuildPartners(LocalTensor<uint32_t> offsets, int32_t rows) {
+        int32_t count = rows * td_->row_pitch;
+        LocalTensor<float> lane = Temp(0), row = Temp(1), second = Temp(2), temp = Temp(3);
+        FloorDivide(row, Count(), td_->row_pitch, temp, count);
+        Remainder(temp, Count(), row, td_->row_pitch, count);
+        WindowLane(lane, temp, td_->n_offs, count);
+        SecondOfPair(second, Temp(4), lane, temp, count);
+        // lane + step for a pair's first, lane - step for its second
+        auto step = static_cast<float>(PairStep());
+        AscendC::Muls(second, second, -2.0f * step, count);
+        AscendC::Muls(row, row, static_cast<float>(td_->row_pitch), count);
+        AscendC::Adds(lane, lane, step + static_cast<float>(td_->n_offs), count);
+        OrderV();
+        AscendC::Add(lane, lane, second, count);
+        OrderV();
+        AscendC::Add(lane, lane, row, count);
+        OrderV();
+        ToOffsets(offsets, lane, sizeof(float), count);
+    }
+
+private:
+    // Lanes counted from the window's first; those outside become the nearest inside.
+    __aicore__ inline void WindowLane(LocalTensor<float> dst, LocalTensor<float> src, int32_t first, int32_t count) {
+        AscendC::Adds(dst, src, -static_cast<float>(first), count);
+        OrderV();
+        AscendC::Maxs(dst, dst, 0.0f, count);
+        OrderV();
+        AscendC::Mins(dst, dst, static_cast<float>(td_->n_dims - 1), count);
+        OrderV();
+    }
+
+    // Of window lanes: 0 for a pair's first, 1 for its second; and the pair's number.
+    __aicore__ inline void SecondOfPair(LocalTensor<float> second, LocalTensor<float> pair, LocalTensor<float> lane,
+                                        LocalTensor<float> temp, int32_t count) {
+        if (td_->halves != 0) {
+            FloorDivide(second, lane, td_->n_dims / 2, temp, count);
+            Remainder(pair, lane, second, td_->n_dims / 2, count);
+        } else {
+            FloorDivide(pair, lane, 2, temp, count);
+            Remainder(second, lane, pair, 2, count);
+        }
+    }
+
+    const RopeTilingHead* td_ = nullptr;
+    LocalTensor<float> lane_[kRopeSetupLaneTemps], rest_;
+};
+
+}  // namespace rope_device

@@ -1,0 +1,26 @@
+// x [B,S,N,D] rotated by tables of cosines and sines into out, which may be x itself. The tables are the
+// tokens' own rows, or, with position_ids, rows of a table that these name.
+#include "kernel_operator.h"
+#include "rotary_tiling_data.h"
+// clang-format off: the first include decides what the others see
+#include "common/rope_kernel.h"
+// clang-format on
+
+extern "C" __global__ __aicore__ void npu_rotary_mul(GM_ADDR x, GM_ADDR cos, GM_ADDR sin, GM_ADDR position_ids,
+                                                     GM_ADDR out, GM_ADDR workspace, GM_ADDR tiling) {
+    REGISTER_TILING_DEFAULT(RotaryTilingData);
+    GET_TILING_DATA(td, tiling);
+#if __CCE_AICORE__ == 220
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+#endif
+    using namespace rope_device;
+    RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
+    RotarySource source{cos, sin, position_ids, &td.table};
+    if (TILING_KEY_IS(1)) {
+        RunRotary<DTYPE_X, DTYPE_COS, kRopeHalves>(&td.head, arguments, source);
+    } else if (TILING_KEY_IS(2)) {
+        RunRotary<DTYPE_X, DTYPE_COS, kRopeSwapByShifts>(&td.head, arguments, source);
+    } else if (TILING_KEY_IS(3)) {
+        RunRotary<DTYPE_X, DTYPE_COS, kRopeSwapByGather>(&td.head, arguments, source);
+    }
+}

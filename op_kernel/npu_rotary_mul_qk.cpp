@@ -1,0 +1,25 @@
+// Queries [B,S,Nq,D] and keys [B,S,Nk,D] rotated by the same tables of cosines and sines in one launch.
+#include "kernel_operator.h"
+#include "rotary_tiling_data.h"
+// clang-format off: the first include decides what the others see
+#include "common/rope_kernel.h"
+// clang-format on
+
+extern "C" __global__ __aicore__ void npu_rotary_mul_qk(GM_ADDR q, GM_ADDR k, GM_ADDR cos, GM_ADDR sin, GM_ADDR q_out,
+                                                        GM_ADDR k_out, GM_ADDR workspace, GM_ADDR tiling) {
+    REGISTER_TILING_DEFAULT(RotaryTilingData);
+    GET_TILING_DATA(td, tiling);
+#if __CCE_AICORE__ == 220
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+#endif
+    using namespace rope_device;
+    RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
+    RotarySource source{cos, sin, nullptr, &td.table};
+    if (TILING_KEY_IS(1)) {
+        RunRotary<DTYPE_Q, DTYPE_COS, kRopeHalves>(&td.head, arguments, source);
+    } else if (TILING_KEY_IS(2)) {
+        RunRotary<DTYPE_Q, DTYPE_COS, kRopeSwapByShifts>(&td.head, arguments, source);
+    } else if (TILING_KEY_IS(3)) {
+        RunRotary<DTYPE_Q, DTYPE_COS, kRopeSwapByGather>(&td.head, arguments, source);
+    }
+}
