@@ -42,6 +42,80 @@ npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::Co
     return t;
 }
 
+Check CannCall::begin(size_t strides_attribute) {
+    attrs_ = context_->GetAttrs();
+    if (attrs_ == nullptr) return nothing_of(op_, "attributes");
+    const auto* strides = attrs_->GetListInt(strides_attribute);
+    size_t count = strides == nullptr ? 0 : strides->GetSize();
+    if (count > 0) strides_.assign(strides->GetData(), strides->GetData() + count);
+    return {};
+}
+
+Check CannCall::read(size_t index, const char* name, int64_t* value) const {
+    const int64_t* given = attrs_->GetInt(index);
+    if (given == nullptr) return nothing_of(op_, name);
+    *value = *given;
+    return {};
+}
+
+Check CannCall::read(size_t index, const char* name, int32_t* value) const {
+    int64_t wide = 0;
+    if (Check c = read(index, name, &wide); !c.ok()) return c;
+    if (wide < INT32_MIN || wide > INT32_MAX)
+        return bad_value(op_, "%s must be in the int32 range but got %lld.", name, static_cast<long long>(wide));
+    *value = static_cast<int32_t>(wide);
+    return {};
+}
+
+Check CannCall::read(size_t index, const char* name, double* value) const {
+    const float* given = attrs_->GetFloat(index);
+    if (given == nullptr) return nothing_of(op_, name);
+    *value = *given;
+    return {};
+}
+
+Check CannCall::read(size_t index, const char* name, bool* value) const {
+    const bool* given = attrs_->GetBool(index);
+    if (given == nullptr) return nothing_of(op_, name);
+    *value = *given;
+    return {};
+}
+
+const npu_rope_tensor* CannCall::input(size_t index) {
+    return tensor(context_->GetRequiredInputShape(index), context_->GetRequiredInputDesc(index), true);
+}
+
+const npu_rope_tensor* CannCall::optional_view(size_t index) {
+    return tensor(context_->GetOptionalInputShape(index), context_->GetOptionalInputDesc(index), true);
+}
+
+const npu_rope_tensor* CannCall::optional_contiguous(size_t index) {
+    return tensor(context_->GetOptionalInputShape(index), context_->GetOptionalInputDesc(index), false);
+}
+
+const npu_rope_tensor* CannCall::output(size_t index) {
+    return tensor(context_->GetOutputShape(index), context_->GetOutputDesc(index), true);
+}
+
+Check CannCall::end() const {
+    if (strides_.empty() || strides_at_ == strides_.size()) return {};
+    return bad_value(op_, "strides must be empty or name the %zu dimensions of all tensors but got %zu numbers.",
+                     strides_at_, strides_.size());
+}
+
+const npu_rope_tensor* CannCall::tensor(const gert::StorageShape* shape, const gert::CompileTimeTensorDesc* desc,
+                                        bool may_be_view) {
+    if (shape == nullptr || desc == nullptr) return nullptr;
+    npu_rope_tensor* t = &tensors_[tensor_count_++];
+    *t = tensor_from_cann(*shape, *desc);
+    if (!may_be_view || strides_.empty()) return t;
+    auto dims = static_cast<size_t>(t->ndim);
+    for (size_t d = 0; d < dims && d < NPU_ROPE_MAX_NDIM && strides_at_ + d < strides_.size(); ++d)
+        t->stride[d] = strides_[strides_at_ + d];
+    strides_at_ += dims;
+    return t;
+}
+
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform) {
     if (context.GetPlatformInfo() == nullptr) return nothing_of(op, "platform");
     platform_ascendc::PlatformAscendC chip(context.GetPlatformInfo());
@@ -92,6 +166,19 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const void* dat
     if (context->SetBlockDim(block_dim) != ge::GRAPH_SUCCESS) return nothing_of(op, "a block count");
     if (context->SetTilingKey(tiling_key) != ge::GRAPH_SUCCESS) return nothing_of(op, "a tiling key");
     return {};
+}
+
+void add_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p) {
+    ops::OpAICoreConfig of_910b;
+    def->AICore().AddConfig("ascend910b", tile_at_run_time(&of_910b));
+    def->AICore().AddConfig("ascend910_93", of_910b);
+    def->AICore().AddConfig("ascend310p", tile_at_run_time(of_310p));
+}
+
+ge::graphStatus said_to_cann(const Check& check) {
+    if (check.ok()) return ge::GRAPH_SUCCESS;
+    log_to_cann(check.message);
+    return ge::GRAPH_FAILED;
 }
 
 ge::graphStatus infer_shapes_of_inputs(gert::InferShapeContext* context, size_t first_input, size_t outputs) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "include/npu_rope.h"
 #include "op_host/check.h"
@@ -18,6 +19,42 @@ int32_t dtype_from_cann(ge::DataType type);
 // A contiguous tensor of a device as the checks take it. Of a view the origin shape is what its user sees;
 // the storage is all of its memory. Its data are nowhere: the host does not see them.
 npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc);
+
+// A call as CANN tells a tiling function: its attributes, and its tensors with the strides that the attribute
+// `strides` has for them, see docs/npu.md: empty where every tensor is contiguous, else those of each view that
+// is there, one tensor behind the other: inputs, then outputs. Tensors are to be read in that order.
+class CannCall {
+public:
+    CannCall(const char* op, gert::TilingContext* context) : op_(op), context_(context) {}
+
+    Check begin(size_t strides_attribute);
+    Check read(size_t index, const char* name, int64_t* value) const;
+    Check read(size_t index, const char* name, int32_t* value) const;
+    Check read(size_t index, const char* name, double* value) const;  // a float attribute
+    Check read(size_t index, const char* name, bool* value) const;
+    const gert::RuntimeAttrs& attributes() const { return *attrs_; }
+
+    // NULL where there is none.
+    const npu_rope_tensor* input(size_t index);
+    const npu_rope_tensor* optional_view(size_t index);
+    const npu_rope_tensor* optional_contiguous(size_t index);
+    const npu_rope_tensor* output(size_t index);
+
+    // When all are read.
+    Check end() const;
+
+private:
+    const npu_rope_tensor* tensor(const gert::StorageShape* shape, const gert::CompileTimeTensorDesc* desc,
+                                  bool may_be_view);
+
+    const char* op_;
+    gert::TilingContext* context_;
+    const gert::RuntimeAttrs* attrs_ = nullptr;
+    std::vector<int64_t> strides_;
+    size_t strides_at_ = 0;
+    npu_rope_tensor tensors_[8];  // more than any operator has
+    size_t tensor_count_ = 0;
+};
 
 // The chip that is tiled for.
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform);
@@ -44,6 +81,13 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const Data& dat
     void* room = context->GetTilingData<Data>();
     return hand_to_cann(op, context, &data, sizeof data, room, block_dim, tiling_key, workspace_bytes);
 }
+
+// The SoCs whose types are the definition's own, and Ascend310P, where `of_310p` says which they are. All kernels
+// of one's are tiled at run time.
+void add_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p);
+
+// Why a tiling function refuses a call goes to CANN's log.
+ge::graphStatus said_to_cann(const Check& check);
 
 // Output k has the shape, or the type, of the definition's input `first_input` + k.
 ge::graphStatus infer_shapes_of_inputs(gert::InferShapeContext* context, size_t first_input, size_t outputs);

@@ -9,12 +9,15 @@
 namespace npu_rope {
 
 // The attributes of specs/ggml_rope_acltensor.txt, in its order and of its types; then n_offs, which is
-// today's ggml's; then strides, see docs/npu.md: empty where every tensor is contiguous, else the strides,
-// in elements, of every tensor but freq_factors, one tensor behind the other: inputs, then outputs.
+// today's ggml's; then strides, of every tensor but freq_factors.
 void add_rope_attributes(ops::OpDef* def);
 
-// The SoCs whose types are the definition's own, and Ascend310P, where `of_310p` says which they are.
-void add_rope_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p);
+// aclnn takes no tensor without elements. T: RopeTensors or RotaryTensors.
+template <typename T>
+Check no_elements(const T& t) {
+    return bad_value(t.op, "%s must have elements on an NPU but got shape %s.", t.x_name[0],
+                     shape_text(t.x[0]->shape, t.x[0]->ndim).c_str());
+}
 
 // `tensors` says whose call it is: its operator, names and sides. Its tensors are found in the context.
 ge::graphStatus tile_rope(gert::TilingContext* context, RopeTensors tensors);

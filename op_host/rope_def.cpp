@@ -73,7 +73,7 @@ public:
 
         this->SetInferShape(ge::NpuRopeInferShape).SetInferDataType(ge::NpuRopeInferDataType);
         this->AICore().SetTiling(optiling::NpuRopeTiling);
-        npu_rope::add_rope_chips(this, &of_310p);
+        npu_rope::add_chips(this, &of_310p);
     }
 };
 

@@ -91,7 +91,7 @@ public:
 
         this->SetInferShape(ge::NpuRopeQkInferShape).SetInferDataType(ge::NpuRopeQkInferDataType);
         this->AICore().SetTiling(optiling::NpuRopeQkTiling);
-        npu_rope::add_rope_chips(this, &of_310p);
+        npu_rope::add_chips(this, &of_310p);
     }
 };
 

@@ -99,7 +99,7 @@ public:
 
         this->SetInferShape(ge::NpuRopeSetRowsInferShape).SetInferDataType(ge::NpuRopeSetRowsInferDataType);
         this->AICore().SetTiling(optiling::NpuRopeSetRowsTiling);
-        npu_rope::add_rope_chips(this, &of_310p);
+        npu_rope::add_chips(this, &of_310p);
     }
 };
 

@@ -3,19 +3,13 @@
 // so everything that the tiling may refuse is refused here, before anything is launched.
 #pragma once
 
-#include <ATen/ATen.h>
-#include <c10/core/DeviceGuard.h>
-#include <torch/library.h>
-
-#include <optional>
 #include <vector>
 
+#include "csrc/npu/launch.h"
 #include "op_host/rope_check.h"
 #include "op_plugin/include/npu_cpp_extension.h"
 
 namespace npu_rope {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 // The attributes behind "*" in the operators' schemas, in their order. aclnn takes them as they are.
 struct Attributes {
@@ -49,11 +43,6 @@ inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
                  const at::Tensor& out);
 
-// x, or a copy of it where its last dimension has no unit stride, the one layout the kernels do not read. Not of
-// a tensor that is written in place. To be called once the launch is accepted: a copy is a launch, too.
-at::Tensor readable(const at::Tensor& x, const at::Tensor& out);
-OptionalTensor contiguous(const OptionalTensor& factors);
-
 // One launch: its tensors under the names its messages give them, in the order of the definition in
 // op_host/, which is also the order of `strides`. freq_factors apart, which are contiguous.
 class RopeLaunchCheck {
@@ -73,17 +62,11 @@ public:
     std::vector<int64_t> strides() const;
 
 private:
-    struct Named {
-        const char* name;
-        const at::Tensor* tensor;
-    };
-
-    RopeLaunchCheck(const char* op, int sides, std::vector<Named> tensors, const OptionalTensor& factors);
-    void check_devices() const;
+    RopeLaunchCheck(const char* op, int sides, std::vector<LaunchTensor> tensors, const OptionalTensor& factors);
 
     const char* op_;
     int sides_;
-    std::vector<Named> tensors_;  // x, or q and k; positions; rows; what is written
+    std::vector<LaunchTensor> tensors_;  // x, or q and k; positions; rows; what is written
     const OptionalTensor& factors_;
 };
 

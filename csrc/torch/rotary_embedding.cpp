@@ -6,19 +6,46 @@ namespace {
 
 using namespace npu_rope;
 
+// "X, cos_cache, sin_cache, position_ids, attributes", which come first in the schemas.
+class Call {
+public:
+    explicit Call(const StableIValue* stack)
+        : x(stack[0]), cos_(stack[1]), sin_(stack[2]), position_ids_(stack[3]), attributes_(stack + 4) {}
+
+    void run(AtenTensorHandle out) const {
+        const Readable tx(x.get(), out), tcos(cos_.get(), out), tsin(sin_.get(), out);
+        const npu_rope_tensor to = view_of(out);
+        raise_on(npu_rope_rotary_embedding(tx.get(), tcos.get(), tsin.get(), Given(position_ids_).get(),
+                                           attributes_.interleaved, attributes_.first, attributes_.second,
+                                           attributes_.forward, &to));
+    }
+
+    Owned x;
+
+private:
+    Owned cos_, sin_;
+    Optional position_ids_;
+    RotaryAttributes attributes_;
+};
+
 // rotary_embedding(X, cos_cache, sin_cache, position_ids, attributes) -> Tensor
 void rotary_embedding(StableIValue* stack, uint64_t, uint64_t) {
-    Owned x(stack[0]), cos(stack[1]), sin(stack[2]);
-    Optional position_ids(stack[3]);
-    const RotaryAttributes a(stack + 4);
-    Owned out = empty_contiguous(x.get());
-    const Readable tx(x.get(), out.get()), tcos(cos.get(), out.get()), tsin(sin.get(), out.get());
-    const npu_rope_tensor to = view_of(out.get());
-    raise_on(npu_rope_rotary_embedding(tx.get(), tcos.get(), tsin.get(), Given(position_ids).get(), a.interleaved,
-                                       a.first, a.second, a.forward, &to));
+    const Call call(stack);
+    Owned out = empty_contiguous(call.x.get());
+    call.run(out.get());
     stack[0] = torch::stable::detail::from(out.release());
+}
+
+// rotary_embedding_out(X, cos_cache, sin_cache, position_ids, attributes, Tensor(a!) Y) -> ()
+void rotary_embedding_out(StableIValue* stack, uint64_t, uint64_t) {
+    const Call call(stack);
+    const Owned out(stack[8]);
+    call.run(out.get());
 }
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) { m.impl("rotary_embedding", &rotary_embedding); }
+STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
+    m.impl("rotary_embedding", &rotary_embedding);
+    m.impl("rotary_embedding_out", &rotary_embedding_out);
+}

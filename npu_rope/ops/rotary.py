@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.errors import bad_value
 from npu_rope.executors import rotary as executors
 from npu_rope.executors.tensors import is_tensor, spec_of_tensor
 from npu_rope.ops import calls, gradients
@@ -94,8 +94,10 @@ def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     """Through torch's operator; where results go to given memory, into it."""
     xs, outs, rest = tuple(t.xs.values()), tuple(t.outs.values()), _rest(t, a)
-    if outs and not t.onnx and not _needs_gradient(t):
-        if len(t.in_place) == len(xs):
+    # rotary_embedding writes into X through the general form, in which a compiler sees two tensors.
+    by_operator = not (t.onnx and torch.compiler.is_compiling())
+    if outs and by_operator and not _needs_gradient(t):
+        if len(t.in_place) == len(xs) and not t.onnx:
             getattr(_operators, f"{t.op}_").default(*xs, *rest)
         else:
             getattr(_operators, f"{t.op}_out").default(*xs, *rest, *outs)
@@ -223,10 +225,18 @@ def _qk_call(q: Any, k: Any, cos: Any, sin: Any, *given: Any, out: Any = None) -
 
 
 def _embedding_call(
-    x: Any, cos: Any, sin: Any, ids: Any, interleaved: bool, num_heads: int, rotary_dim: int, forward: bool
+    x: Any,
+    cos: Any,
+    sin: Any,
+    ids: Any,
+    interleaved: bool,
+    num_heads: int,
+    rotary_dim: int,
+    forward: bool,
+    out: Any = None,
 ) -> Call:
     attributes = RotaryAttributes(interleaved, rotary_dim, 0, num_heads, forward)
-    return rotary_embedding_tensors(x, cos, sin, ids, None), attributes
+    return rotary_embedding_tensors(x, cos, sin, ids, out), attributes
 
 
 def _mul_in_place(*arguments: Any) -> Call:
@@ -255,28 +265,22 @@ def _fake(make: Callable[..., Call]) -> Callable[..., Any]:
     return fake
 
 
-_OUTS = {"rotary_mul": ("out",), "rotary_mul_qk": ("q_out", "k_out"), "rotary_embedding": ("Y",)}
-
-
 def _over_ctypes(make: Callable[..., Call]) -> Callable[..., Any]:
     def kernel(*arguments: Any) -> Any:
         t, a = make(*arguments)
         made = tuple(x.new_empty(x.shape) for x in t.xs.values())
-        t.outs = dict(zip(_OUTS[t.op], made, strict=True))
+        t.outs = dict(zip(executors.OUTS[t.op], made, strict=True))
         executors.on_cpu_tensors(t, a)
         return made if len(made) > 1 else made[0]
 
     return kernel
 
 
-def _no_kernel(op: str) -> Callable[..., Any]:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise BackendUnavailable("npu", f"{op} has no kernel yet", "Move the tensors to the CPU.")
-
-    return refuse
-
-
 _ATTRIBUTES = "bool interleaved, int rotary_dim, int offset, bool forward"
+_OF_ONNX = (
+    "Tensor X, Tensor cos_cache, Tensor sin_cache, Tensor? position_ids, bool interleaved, int num_heads,"
+    " int rotary_embedding_dim, bool forward"
+)
 
 
 def _register() -> Any:
@@ -291,8 +295,7 @@ def _register() -> Any:
             4,
         ),
         "rotary_embedding": (
-            "Tensor X, Tensor cos_cache, Tensor sin_cache, Tensor? position_ids, bool interleaved,"
-            " int num_heads, int rotary_embedding_dim, bool forward) -> Tensor",
+            f"{_OF_ONNX}) -> Tensor",
             _embedding_call,
             4,
         ),
@@ -303,7 +306,6 @@ def _register() -> Any:
         _register_gradient(library, name, make, count)
         if not built:
             library.impl(name, _over_ctypes(make), "CPU")
-        library.impl(name, _no_kernel(name), "PrivateUse1")
     tables = "Tensor cos, Tensor sin"
     writing: dict[str, tuple[str, Callable[..., Any]]] = {
         "rotary_mul_": (f"Tensor(a!) x, {tables}, {_ATTRIBUTES}", _mul_in_place),
@@ -313,6 +315,7 @@ def _register() -> Any:
             f"Tensor q, Tensor k, {tables}, {_ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out",
             _qk_into,
         ),
+        "rotary_embedding_out": (f"{_OF_ONNX}, Tensor(a!) Y", _embedding_call),
     }
     for name, (schema, make) in writing.items():
         library.define(f"{name}({schema}) -> ()", tags=tags)
@@ -320,7 +323,6 @@ def _register() -> Any:
         library.impl(name, _write_over_autograd(name, make), "Autograd")
         if not built:
             library.impl(name, _write_over_ctypes(make), "CPU")
-        library.impl(name, _no_kernel(name.rstrip("_").removesuffix("_out")), "PrivateUse1")
     return library
 
 

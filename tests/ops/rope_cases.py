@@ -237,7 +237,7 @@ def dtype_name(t):
 # ---- what a backend cannot by nature ---------------------------------------------------------------
 
 
-def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1):
+def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1, named="[rope] x"):
     """(class, message) of the error where a backend cannot run such a call by nature, else None."""
     if not is_device(backend):
         return None
@@ -246,9 +246,9 @@ def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1):
         kind = backend.partition(":")[0]
         return ValueError, f"[rope] angle must be exact (0) on backend {kind} but got {angle}."
     if not has_bfloat16(backend) and dtype in ("float64", "bfloat16"):
-        return TypeError, f"[rope] x must be float32 or float16 on {soc} but got {dtype}."
+        return TypeError, f"{named} must be float32 or float16 on {soc} but got {dtype}."
     if dtype == "float64":
-        return TypeError, f"[rope] x must be float32, float16 or bfloat16 on {soc} but got float64."
+        return TypeError, f"{named} must be float32, float16 or bfloat16 on {soc} but got float64."
     far = [int(p) for p in np.ravel(positions) if not -DEVICE_REACH < p < DEVICE_REACH]
     if far and size:
         rule = "positions must be between -4194303 and 4194303 on the device"

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 
 import pytest
 import torch
+from rope_cases import refusal
 
+from npu_rope import backends
 from npu_rope.compat import torch_npu
 from npu_rope.testing.bounds import UNIT_ROUNDOFF
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+
+
+@pytest.fixture(autouse=True)
+def chosen(request, monkeypatch):
+    """Tests that name a backend run on it; gradients flow on the tensors' own device."""
+    if "backend" in request.fixturenames:
+        monkeypatch.setattr(backends, "default_backend", request.getfixturevalue("backend"))
+
+
+def or_refused(test):
+    """A test that, of a dtype that a backend does not have, sees it refused."""
+
+    @functools.wraps(test)
+    def run(**given):
+        wrong = refusal(given["backend"], str(given["dtype"]).removeprefix("torch."), named="")
+        if wrong is None:
+            return test(**given)
+        kind, text = wrong
+        with pytest.raises(kind, match=rf"^\[rotary_mul(_qk)?\] [xq]{re.escape(text)}$"):
+            test(**given)
+        return None
+
+    return run
 
 
 def randn(*shape, dtype=torch.float32, seed=0):
@@ -65,7 +91,8 @@ LAYOUTS = {
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("wide_tables", [False, True])
-def test_rotary_mul(layout, mode, dtype, wide_tables):
+@or_refused
+def test_rotary_mul(layout, mode, dtype, wide_tables, backend):
     shape, table = LAYOUTS[layout]
     x = randn(*shape, dtype=dtype)
     cos, sin = (randn(*table, dtype=torch.float32 if wide_tables else dtype, seed=n) for n in (1, 2))
@@ -98,7 +125,8 @@ APPLY = {
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
 @pytest.mark.parametrize("width", [64, 32])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_apply_rotary_pos_emb_writes_both(layout, mode, width, dtype):
+@or_refused
+def test_apply_rotary_pos_emb_writes_both(layout, mode, width, dtype, backend):
     q_shape, k_shape, table = APPLY[layout]
     query, key = randn(*q_shape, dtype=dtype), randn(*k_shape, dtype=dtype, seed=3)
     cos, sin = (randn(*table, width, dtype=dtype, seed=n) for n in (1, 2))
@@ -114,7 +142,8 @@ def test_apply_rotary_pos_emb_writes_both(layout, mode, width, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("head", [64, 8])
 @pytest.mark.parametrize("table", [(2, 1, 5), (1, 1, 5), (2, 1, 1)], ids=str)
-def test_interleave_rope_takes_neighbours_apart(dtype, head, table):
+@or_refused
+def test_interleave_rope_takes_neighbours_apart(dtype, head, table, backend):
     x = randn(2, 3, 5, head, dtype=dtype)
     cos, sin = (randn(*table, head, dtype=dtype, seed=n) for n in (1, 2))
     apart = torch.cat((x[..., ::2], x[..., 1::2]), -1)
@@ -147,7 +176,8 @@ def mrope_tables(positions, cache, sections, cache_mode):
 @pytest.mark.parametrize("cache_mode", ["default", "interleave"])
 @pytest.mark.parametrize("mode", ["half", "interleave"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
-def test_mrope(sections, cache_mode, mode, dtype):
+@or_refused
+def test_mrope(sections, cache_mode, mode, dtype, backend):
     if cache_mode == "interleave" and sections in ([4, 14, 14], [16, 8, 4, 4]):
         sections = [12, 10, 10] if len(sections) == 3 else [8, 8, 8, 8]  # what fits in turns
     kinds = len(sections) if sections and any(sections) else 0
@@ -254,14 +284,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_call_is_refused(case):
+def test_a_bad_call_is_refused(case, backend):
     run, text = BAD[case]
     with pytest.raises((ValueError, TypeError)) as caught:
         run()
     assert re.fullmatch(r"\[npu_\w+\] " + re.escape(text), str(caught.value))
 
 
-def test_a_refused_call_writes_nothing():
+def test_a_refused_call_writes_nothing(backend):
     query, key = torch.ones(2, 5, 3, 8), torch.ones(2, 5, 1, 8)
     with pytest.raises(ValueError, match=r"^\[rotary_mul_qk\] cos must have shape"):
         torch_npu.npu_apply_rotary_pos_emb(query, key, c[:, :4], c[:, :4])

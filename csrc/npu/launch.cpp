@@ -1,0 +1,123 @@
+#include "csrc/npu/launch.h"
+
+#include <algorithm>
+
+#include "acl/acl_rt.h"
+
+namespace npu_rope {
+namespace {
+
+int32_t dtype_code(at::ScalarType type) {
+    switch (type) {
+        case at::kFloat:
+            return NPU_ROPE_FLOAT32;
+        case at::kHalf:
+            return NPU_ROPE_FLOAT16;
+        case at::kBFloat16:
+            return NPU_ROPE_BFLOAT16;
+        case at::kDouble:
+            return NPU_ROPE_FLOAT64;
+        case at::kInt:
+            return NPU_ROPE_INT32;
+        case at::kLong:
+            return NPU_ROPE_INT64;
+        case at::kChar:  // from here on what no operator takes, so that the refusal can name it
+            return NPU_ROPE_INT8;
+        case at::kShort:
+            return NPU_ROPE_INT16;
+        case at::kByte:
+            return NPU_ROPE_UINT8;
+        case at::kBool:
+            return NPU_ROPE_BOOL;
+        case at::kComplexFloat:
+            return NPU_ROPE_COMPLEX64;
+        case at::kComplexDouble:
+            return NPU_ROPE_COMPLEX128;
+        default:
+            return -1;
+    }
+}
+
+bool is_readable(const at::Tensor& x) {
+    const int64_t last = x.dim() - 1;
+    return last < 0 || x.size(last) <= 1 || x.stride(last) == 1;
+}
+
+npu_rope_tensor view_of_own(const at::Tensor& t) {
+    npu_rope_tensor view = {};
+    view.data = t.numel() == 0 ? nullptr : const_cast<void*>(t.const_data_ptr());
+    view.dtype = dtype_code(t.scalar_type());
+    view.ndim = static_cast<int32_t>(t.dim());
+    for (int64_t k = 0; k < t.dim() && k < NPU_ROPE_MAX_NDIM; ++k) {
+        view.shape[k] = t.size(k);
+        view.stride[k] = t.stride(k);
+    }
+    return view;
+}
+
+// t as the copy of it will be that the kernel reads: contiguous, in memory that nothing else is in.
+npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
+    constexpr uintptr_t kElsewhere = uintptr_t(1) << 62, kApart = uintptr_t(1) << 58;  // no address of a process
+    npu_rope_tensor view = view_of_own(t);
+    if (view.data != nullptr) view.data = reinterpret_cast<void*>(kElsewhere + number * kApart);
+    int64_t stride = 1;
+    for (int32_t k = std::min<int32_t>(view.ndim, NPU_ROPE_MAX_NDIM) - 1; k >= 0; --k) {
+        view.stride[k] = stride;
+        stride *= view.shape[k];
+    }
+    return view;
+}
+
+bool all_contiguous(const std::vector<LaunchTensor>& tensors) {
+    return std::all_of(tensors.begin(), tensors.end(), [](const LaunchTensor& n) { return n.tensor->is_contiguous(); });
+}
+
+}  // namespace
+
+// As Python's checks raise them.
+void raise_on(const Check& c) {
+    TORCH_CHECK_TYPE(c.kind != Check::kType, c.message);
+    TORCH_CHECK_VALUE(c.kind != Check::kValue, c.message);
+    TORCH_CHECK(c.ok(), c.message);
+}
+
+const Platform& platform(const char* op) {
+    const char* soc = aclrtGetSocName();
+    static const Platform* known = soc ? find_platform(soc) : nullptr;
+    if (known == nullptr)
+        raise_on(
+            bad_value(op, "soc must be an Ascend910B, Ascend910_93 or Ascend310P but got %s.", soc ? soc : "none"));
+    return *known;
+}
+
+at::Tensor readable(const at::Tensor& x, const at::Tensor& out) {
+    return x.is_same(out) || is_readable(x) ? x : x.contiguous();
+}
+
+OptionalTensor contiguous(const OptionalTensor& factors) {
+    return factors.has_value() ? OptionalTensor(factors->contiguous()) : factors;
+}
+
+npu_rope_tensor view_for_launch(const at::Tensor& t, bool copied, size_t number) {
+    return copied ? view_of_copy(t, number) : view_of_own(t);
+}
+
+bool will_be_copied(const at::Tensor& x, const at::Tensor& out) { return !is_readable(x) && !x.is_same(out); }
+
+void check_devices(const char* op, const std::vector<LaunchTensor>& tensors) {
+    const LaunchTensor& first = tensors[0];
+    const at::Device device = first.tensor->device();
+    for (const LaunchTensor& n : tensors)
+        if (n.tensor->device() != device)
+            raise_on(bad_value(op, "%s must be on %s's device %s but got %s.", n.name, first.name, device.str().c_str(),
+                               n.tensor->device().str().c_str()));
+}
+
+std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors) {
+    std::vector<int64_t> all;
+    if (all_contiguous(tensors)) return all;
+    for (const LaunchTensor& n : tensors) all.insert(all.end(), n.tensor->strides().begin(), n.tensor->strides().end());
+    return all;
+}
+
+}  // namespace npu_rope

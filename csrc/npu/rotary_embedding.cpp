@@ -1,0 +1,49 @@
+// rotary_embedding for NPU tensors: a launch of rotary_mul's kernel on views of what ONNX's layouts have. Schema,
+// fake and gradient are in npu_rope/ops/rotary.py.
+#include "csrc/npu/rotary_call.h"
+
+namespace {
+
+using namespace npu_rope;
+
+// [B,S,N,D] of [B,N,S,D], or of [B,S,N*D].
+at::Tensor as_heads(const at::Tensor& x, int64_t num_heads) {
+    return x.dim() == 4 ? x.transpose(1, 2) : x.unflatten(2, {num_heads, x.size(2) / num_heads});
+}
+
+void launch(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const OptionalTensor& ids,
+            const RotaryCall& rotary, const at::Tensor& out) {
+    const c10::OptionalDeviceGuard guard(x.device());
+    std::vector<LaunchTensor> tensors = {{"X", &x}, {"cos_cache", &cos}, {"sin_cache", &sin}};
+    if (ids.has_value()) tensors.push_back({"position_ids", &*ids});
+    tensors.push_back({"Y", &out});
+    RotaryShape shape;
+    if (!accepts_rotary(rotary_embedding_tensors(nullptr, nullptr, nullptr, nullptr, nullptr), tensors, rotary, &shape))
+        return;
+    const int64_t heads = rotary.attributes.num_heads, width = shape.rotary_dim / 2;
+    RotaryCall of_heads = rotary;
+    of_heads.attributes.num_heads = 0;
+    launch_rotary_mul(as_heads(readable(x, out), heads), cos.narrow(-1, 0, width), sin.narrow(-1, 0, width), ids,
+                      of_heads, as_heads(out, heads));
+}
+
+at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                            const OptionalTensor& ids, bool interleaved, int64_t num_heads,
+                            int64_t rotary_embedding_dim, bool forward) {
+    at::Tensor out = at::empty(x.sizes(), x.options());
+    launch(x, cos, sin, ids, {{interleaved, rotary_embedding_dim, 0, num_heads}, forward}, out);
+    return out;
+}
+
+void rotary_embedding_out(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const OptionalTensor& ids,
+                          bool interleaved, int64_t num_heads, int64_t rotary_embedding_dim, bool forward,
+                          const at::Tensor& out) {
+    launch(x, cos, sin, ids, {{interleaved, rotary_embedding_dim, 0, num_heads}, forward}, out);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) {
+    m.impl("rotary_embedding", &rotary_embedding);
+    m.impl("rotary_embedding_out", &rotary_embedding_out);
+}
