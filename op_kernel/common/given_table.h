@@ -83,8 +83,13 @@ public:
         if constexpr (key == kRopeHalves) {
             BuildHalves(cos, sin, tokens);
         } else {
-            Spread(cos_, cos, cos_entry_, tokens);
-            Spread(sin_, sin, sin_entry_, tokens);
+            // Entries of whole blocks of lanes are where the rotation reads them, but for a partner's sine.
+            bool in_order = OfLanes() && width_ == td_->n_dims;
+            if (in_order) Widen(cos_, cos, width_, tokens);
+            if (in_order && !Backward()) Widen(sin_, sin, width_, tokens);
+            OrderV();
+            if (!in_order) Spread(cos_, cos, cos_entry_, tokens);
+            if (!in_order || Backward()) Spread(sin_, sin, sin_entry_, tokens);
         }
         rows_.FreeTensor(cos);
         if constexpr (key != kRopeHalves) Sign(tokens);
