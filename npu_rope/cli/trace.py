@@ -6,26 +6,24 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from npu_rope import native, native_sim
-from npu_rope.cli import trace_plot
+from npu_rope.cli import trace_plot, trace_report
 from npu_rope.cli.files import replacing, unwritable
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.errors import BackendUnavailable, bad_value
 from npu_rope.params import RopeParams
+from npu_rope.rotary_checks import RotaryAttributes
 
 RULE_BROKEN, USAGE_ERROR = 1, 2
-PIPES = ("S", "V", "MTE2", "MTE3")
-NOT_HARDWARE = "Simulated: a model of published rates, never fitted to hardware."
 
 app = typer.Typer(no_args_is_help=True, help="Where a kernel's cycles go, on the simulated core.")
 
@@ -59,6 +57,39 @@ _NAMES = {Dtype.F32: "float32", Dtype.F16: "float16", Dtype.BF16: "bfloat16"}
 _ITEM = {Dtype.F32: 4, Dtype.F16: 2, Dtype.BF16: 2}
 
 
+class Width(str, Enum):
+    """What a given table has an entry for."""
+
+    PAIR = "pair"
+    LANE = "lane"
+
+
+class TableDtype(str, Enum):
+    """Element types of given tables."""
+
+    OWN = "own"
+    F32 = "f32"
+
+
+ShapeOption = Annotated[str, typer.Option(help="B,S,N,D of x.")]
+DtypeOption = Annotated[Dtype | None, typer.Option(help="x's element type; default bf16, f16 on Ascend310P.")]
+LayoutOption = Annotated[
+    Layout, typer.Option(help="bnsd: heads before tokens in memory, handed over as a view.")
+]
+InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Write over x.")]
+SocOption = Annotated[str, typer.Option(help="ascend910b, ascend310p, or a chip such as Ascend910B4.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Chrome trace JSON, for Perfetto or chrome://tracing."),
+]
+CoresOption = Annotated[int, typer.Option(min=0, help="Cores in the trace, the first so many; 0: all.")]
+MostCoresOption = Annotated[
+    int, typer.Option(min=0, help="Cores that the kernel may use; 0: all of the chip's.")
+]
+PlotOption = Annotated[Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+
+
 @app.callback()
 def _group() -> None:
     """Where a kernel's cycles go, on the simulated core."""
@@ -66,10 +97,8 @@ def _group() -> None:
 
 @app.command()
 def rope(
-    shape: Annotated[str, typer.Option(help="B,S,N,D of x.")] = "1,4096,32,128",
-    dtype: Annotated[
-        Dtype | None, typer.Option(help="x's element type; default bf16, f16 on Ascend310P.")
-    ] = None,
+    shape: ShapeOption = "1,4096,32,128",
+    dtype: DtypeOption = None,
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
     n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
@@ -77,27 +106,18 @@ def rope(
         str | None,
         typer.Option(help="Pairs of each axis in modes mrope, vision and imrope; default four equal parts."),
     ] = None,
-    layout: Annotated[
-        Layout, typer.Option(help="bnsd: heads before tokens in memory, handed over as a view.")
-    ] = Layout.BSND,
+    layout: LayoutOption = Layout.BSND,
     backward: Annotated[bool, typer.Option("--backward", help="Rotate by minus the angle.")] = False,
     freq_factors: Annotated[
         bool, typer.Option("--freq-factors", help="With factors, divided on the device.")
     ] = False,
-    in_place: Annotated[bool, typer.Option("--in-place", help="Write over x.")] = False,
-    soc: Annotated[
-        str, typer.Option(help="ascend910b, ascend310p, or a chip such as Ascend910B4.")
-    ] = "ascend910b",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Chrome trace JSON, for Perfetto or chrome://tracing."),
-    ] = None,
-    cores: Annotated[int, typer.Option(min=0, help="Cores in the trace, the first so many; 0: all.")] = 4,
-    most_cores: Annotated[
-        int, typer.Option(min=0, help="Cores that the kernel may use; 0: all of the chip's.")
-    ] = 0,
-    plot: Annotated[Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    in_place: InPlaceOption = False,
+    soc: SocOption = "ascend910b",
+    output: OutputOption = None,
+    cores: CoresOption = 4,
+    most_cores: MostCoresOption = 0,
+    plot: PlotOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Run rope's kernel once and say where its cycles go.
 
@@ -121,6 +141,74 @@ def rope(
       npu-rope trace rope --plot rope.png
     """
     sizes = _sizes(shape)
+
+    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+        params = _params(sizes[3], mode, n_dims, n_offs, sections)
+        own = dtype or _default_dtype(soc)
+        return _run_rope(sizes, own, params, layout, not backward, freq_factors, in_place, options)
+
+    _trace(launch, soc, output, cores, most_cores, plot, json_)
+
+
+@app.command("rotary_mul")
+def rotary_mul(
+    shape: ShapeOption = "1,4096,32,128",
+    dtype: DtypeOption = None,
+    table_dtype: Annotated[
+        TableDtype, typer.Option(help="Of cos and sin: x's own, or f32.")
+    ] = TableDtype.OWN,
+    width: Annotated[Width, typer.Option(help="An entry of cos and sin a pair, or a lane.")] = Width.LANE,
+    rows: Annotated[
+        int, typer.Option(min=0, help="Rows of tables that position_ids name; 0: each token has its own.")
+    ] = 0,
+    interleaved: Annotated[bool, typer.Option("--interleaved", help="Pairs of neighbours.")] = False,
+    rotary_dim: Annotated[int, typer.Option(help="Rotated width; 0: D.")] = 0,
+    offset: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
+    layout: LayoutOption = Layout.BSND,
+    backward: Annotated[bool, typer.Option("--backward", help="By the transposed rotation.")] = False,
+    in_place: InPlaceOption = False,
+    soc: SocOption = "ascend910b",
+    output: OutputOption = None,
+    cores: CoresOption = 4,
+    most_cores: MostCoresOption = 0,
+    plot: PlotOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Run rotary_mul's kernel once and say where its cycles go.
+
+    With --rows it is rotary_embedding: random rows of tables of that length are
+    gathered in the kernel. Otherwise as npu-rope trace rope.
+
+    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+
+    Examples:
+
+      npu-rope trace rotary_mul
+
+      npu-rope trace rotary_mul --width pair --interleaved --table-dtype f32
+
+      npu-rope trace rotary_mul --rows 8192 --width pair --layout bnsd
+    """
+    sizes = _sizes(shape)
+
+    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+        tables = _GivenTables(table_dtype, width, rows)
+        attributes = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
+        return _run_rotary(sizes, dtype or _default_dtype(soc), tables, attributes, layout, in_place, options)
+
+    _trace(launch, soc, output, cores, most_cores, plot, json_)
+
+
+def _trace(
+    launch: Callable[[native_sim.SimOptions], dict[str, Any]],
+    soc: str,
+    output: Path | None,
+    cores: int,
+    most_cores: int,
+    plot: Path | None,
+    json_: bool,
+) -> None:
+    """A command's launch, and all that is shown and written of it."""
     for name, target in (("output", output), ("plot", plot)):
         if target is not None and (must := unwritable(target)):
             raise _usage_error(f"[trace] {name} {must}")
@@ -129,15 +217,14 @@ def rope(
     if plot is not None and (must := trace_plot.refusal(plot)):
         raise _usage_error(f"[trace] plot {must}")
     try:
-        dtype = dtype or _default_dtype(soc)
-        params = _params(sizes[3], mode, n_dims, n_offs, sections)
         with tempfile.TemporaryDirectory() as folder:
             spans = Path(folder) / "trace.json"
             path = None if output is None and plot is None else str(spans)
-            options = native_sim.SimOptions(
-                soc=soc, trace_path=path, trace_cores=cores, one_order=True, most_cores=most_cores
+            run = launch(
+                native_sim.SimOptions(
+                    soc=soc, trace_path=path, trace_cores=cores, one_order=True, most_cores=most_cores
+                )
             )
-            run = _run(sizes, dtype, params, layout, not backward, freq_factors, in_place, options)
             if output is not None:
                 with spans.open("rb") as source, replacing(output, "wb") as stream:
                     shutil.copyfileobj(source, stream)
@@ -152,7 +239,7 @@ def rope(
     if json_:
         print(json.dumps(run, indent=1))
     else:
-        _print(run, output, plot)
+        trace_report.show(run, output, plot)
 
 
 def _usage_error(text: str) -> typer.Exit:
@@ -205,7 +292,41 @@ def _values(sizes: tuple[int, ...]) -> Any:
         raise bad_value("trace", f"shape must fit into memory but got {text}.") from None
 
 
-def _run(
+def _as(values: Any, dtype: Dtype) -> Any:
+    """Rounded; of bfloat16 the bits."""
+    if dtype is Dtype.F32:
+        return values
+    return values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
+
+
+def _view(a: Any, dtype: Dtype, layout: Layout = Layout.BSND) -> native.CTensor:
+    view = a.transpose(0, 2, 1, 3) if layout is Layout.BNSD else a
+    strides = tuple(step // _ITEM[dtype] for step in view.strides)
+    return native.c_tensor(a.ctypes.data, _NAMES[dtype], view.shape, strides)
+
+
+def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: bool) -> tuple[Any, Any]:
+    b, s, n, d = sizes
+    x = _as(_values((b, n, s, d) if layout is Layout.BNSD else sizes), dtype)
+    return x, x if in_place else np.empty_like(x)
+
+
+def _summary(call: str, least: int, about: dict[str, Any]) -> dict[str, Any]:
+    """Of the last launch. least: the bytes that any kernel must move; about: what the call was."""
+    summary: dict[str, Any] = native_sim.load().report()["summary"]
+    roofline = least / summary["gm_bytes_per_cycle"]
+    return {
+        "call": call,
+        **about,
+        **summary,
+        "least_bytes": least,
+        "roofline_cycles": roofline,
+        "roofline_share": roofline / summary["cycles"] if summary["cycles"] else 0.0,
+        "note": trace_report.NOT_HARDWARE,
+    }
+
+
+def _run_rope(
     sizes: tuple[int, int, int, int],
     dtype: Dtype,
     params: RopeParams,
@@ -215,39 +336,22 @@ def _run(
     in_place: bool,
     options: native_sim.SimOptions,
 ) -> dict[str, Any]:
-    b, s, n, d = sizes
-    values = _values((b, n, s, d) if layout is Layout.BNSD else sizes)
-    x: Any = values
-    if dtype is not Dtype.F32:
-        x = values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
-    out = x if in_place else np.empty_like(x)
-    positions = np.arange(s, dtype=np.int32)
+    x, out = _x_and_out(sizes, dtype, layout, in_place)
+    positions = np.arange(sizes[1], dtype=np.int32)
     if params.rope_mode.has_sections:
         positions = np.tile(positions, (4, 1))
     factors = np.linspace(1, 8, params.pairs, dtype=np.float32) if with_factors else None
-    simulator = native_sim.load()
-
-    def tensor(a: Any) -> native.CTensor:
-        view = a.transpose(0, 2, 1, 3) if layout is Layout.BNSD else a
-        item = _ITEM[dtype]
-        return native.c_tensor(
-            a.ctypes.data, _NAMES[dtype], view.shape, tuple(step // item for step in view.strides)
-        )
-
-    simulator.rope(
-        tensor(x),
+    native_sim.load().rope(
+        _view(x, dtype, layout),
         native.describe(positions),
         None if factors is None else native.describe(factors),
         native.c_params(params),
         forward,
         "exact",
-        tensor(out),
+        _view(out, dtype, layout),
         options,
     )
-    summary: dict[str, Any] = simulator.report()["summary"]
-    least = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
-    roofline = least / summary["gm_bytes_per_cycle"]
-    return {
+    about: dict[str, Any] = {
         "op": "rope",
         "shape": list(sizes),
         "dtype": dtype.value,
@@ -259,85 +363,100 @@ def _run(
         "forward": forward,
         "freq_factors": with_factors,
         "in_place": in_place,
-        **summary,
-        "least_bytes": least,
-        "roofline_cycles": roofline,
-        "roofline_share": roofline / summary["cycles"] if summary["cycles"] else 0.0,
-        "note": NOT_HARDWARE,
     }
+    said = [] if params.n_dims == sizes[3] else [f"n_dims {params.n_dims} from {params.n_offs}"]
+    said += [f"sections {about['sections']}"] if any(params.sections) else []
+    said += _said_of_any(about) + (["freq_factors"] if with_factors else [])
+    call = _call_text(about, about["mode"], said)
+    least = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
+    return _summary(call, least, about)
 
 
-# ---- what is printed -----------------------------------------------------------------------------
+def _said_of_any(about: dict[str, Any]) -> list[str]:
+    """What is not as it is by default, of any operator."""
+    said = [] if about["layout"] == "bsnd" else [about["layout"]]
+    said += [] if about["forward"] else ["backward"]
+    return said + (["in_place"] if about["in_place"] else [])
 
 
-def _bandwidth(run: dict[str, Any]) -> str:
-    gigabytes = (run["bytes_read"] + run["bytes_written"]) / max(run["microseconds"], 1e-9) / 1e3
-    return f"{gigabytes / 1e3:.2f} TB/s" if gigabytes >= 100 else f"{gigabytes:.2f} GB/s"
+def _call_text(about: dict[str, Any], kind: str, said: list[str]) -> str:
+    shape = ",".join(str(size) for size in about["shape"])
+    return ", ".join([f"{about['op']} [{shape}] {about['dtype']} {kind}", *said])
 
 
-def _print(run: dict[str, Any], output: Path | None, plot: Path | None) -> None:
-    console = Console(highlight=False)
-    moved = run["bytes_read"] + run["bytes_written"]
-    excess = moved / run["least_bytes"]
-    slowest = f"the slowest is core {run['slowest_core']:.0f}, below" if run["cores"] > 1 else "below"
-    for line in (
-        f"[bold]{trace_plot.call_of(run)}[/] on {run['soc']}, simulated",
-        f"[dim]{NOT_HARDWARE}[/]",
-        "",
-        f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",
-        f"memory    {moved:,.0f} bytes moved ({excess:.3f} x the least), {_bandwidth(run)}",
-        f"roofline  {run['roofline_share']:.1%} of what the memory allows",
-        f"cores     {run['cores']:.0f}; {slowest}",
-        "",
-    ):
-        console.print(line, soft_wrap=True)
-    console.print(_pipes(run))
-    console.print()
-    console.print(_instructions(run))
-    console.print()
-    console.print(_critical_path(run))
-    if output or plot:
-        console.print()
-    for what, path in (("timeline", output), ("plot", plot)):
-        if path is not None:
-            console.print(f"{what} written to {escape(str(path))}", soft_wrap=True)
+@dataclass(frozen=True)
+class _GivenTables:
+    dtype: TableDtype
+    width: Width
+    rows: int  # 0: each token has its own
 
 
-def _table(*titles: str, left: tuple[str, ...]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in titles:
-        table.add_column(title, justify="left" if title in left else "right", no_wrap=True)
-    return table
+def _run_rotary(
+    sizes: tuple[int, int, int, int],
+    dtype: Dtype,
+    tables: _GivenTables,
+    a: RotaryAttributes,
+    layout: Layout,
+    in_place: bool,
+    options: native_sim.SimOptions,
+) -> dict[str, Any]:
+    b, s, n, d = sizes
+    x, out = _x_and_out(sizes, dtype, layout, in_place)
+    table_dtype = Dtype.F32 if tables.dtype is TableDtype.F32 else dtype
+    lanes = a.rotary_dim or d
+    entries = lanes if tables.width is Width.LANE else lanes // 2
+    cos, sin = (_as(_values((tables.rows or s, entries)), table_dtype) for _ in range(2))
+    views = [_view(t, table_dtype) for t in (cos, sin)]
+    read, about_tables = 2 * cos.nbytes, {"table_dtype": table_dtype.value, "width": tables.width.value}
+    sim = native_sim.load()
+    if tables.rows:
+        _check_rows(tables, a)
+        ids = np.random.default_rng(0).integers(0, tables.rows, (b, s))
+        # ONNX's layouts: heads before tokens, or both in one dimension.
+        flat = layout is Layout.BSND
+        inputs = [_onnx_view(t, dtype, flat) for t in (x, out)]
+        sizes_of = (n if flat else 0, a.rotary_dim)
+        sim.rotary(
+            "rotary_embedding",
+            [inputs[0], *views, native.describe(ids)],
+            a.interleaved,
+            sizes_of,
+            a.forward,
+            inputs[1:],
+            options,
+        )
+        read = 2 * b * s * cos[0].nbytes + ids.nbytes
+    else:
+        xs = [_view(t, dtype, layout) for t in (x, out)]
+        sizes_of = (a.rotary_dim, a.offset)
+        sim.rotary("rotary_mul", [xs[0], *views], a.interleaved, sizes_of, a.forward, xs[1:], options)
+    about = {
+        "op": "rotary_embedding" if tables.rows else "rotary_mul",
+        "shape": list(sizes),
+        "dtype": dtype.value,
+        **about_tables,
+        "rows": tables.rows,
+        "interleaved": a.interleaved,
+        "rotary_dim": lanes,
+        "offset": a.offset,
+        "layout": layout.value,
+        "forward": a.forward,
+        "in_place": in_place,
+    }
+    said = [f"{table_dtype.value} tables, an entry a {tables.width.value}"]
+    said += [] if lanes == d else [f"rotary_dim {lanes} from {a.offset}"]
+    said += [f"{tables.rows} rows"] if tables.rows else []
+    call = _call_text(about, "interleaved" if a.interleaved else "half", said + _said_of_any(about))
+    return _summary(call, 2 * x.nbytes + read, about)
 
 
-def _pipes(run: dict[str, Any]) -> Table:
-    table = _table("pipe", "busy cycles", "of its time", "instructions of all cores", left=("pipe",))
-    for pipe in PIPES:
-        busy = run[f"busy_{pipe}"]
-        share = busy / max(run["cycles"], 1e-9)
-        table.add_row(pipe, f"{busy:,.0f}", f"{share:.1%}", f"{run[f'instructions_{pipe}']:,.0f}")
-    return table
+def _check_rows(tables: _GivenTables, a: RotaryAttributes) -> None:
+    if tables.width is not Width.PAIR:
+        raise bad_value("trace", "width must be pair where rows are given but got lane.")
+    if a.offset:
+        raise bad_value("trace", f"offset must be 0 where rows are given but got {a.offset}.")
 
 
-LONGEST_PARTS = 12
-
-
-def _critical_path(run: dict[str, Any]) -> Table:
-    """What the slowest core's end waited for, the longest part first."""
-    table = _table("critical path", "pipe", "spent on", "steps", "cycles", "share", left=("critical path",))
-    path = run["critical_path"]
-    for part in path["parts"][:LONGEST_PARTS]:
-        share = part["cycles"] / max(path["cycles"], 1e-9)
-        numbers = [f"{part['count']:,.0f}", f"{part['cycles']:,.0f}", f"{share:.1%}"]
-        table.add_row(part["api"], part["pipe"], part["what"], *numbers)
-    return table
-
-
-def _instructions(run: dict[str, Any]) -> Table:
-    titles = ("instruction", "pipe", "count", "repeats", "bytes", "cycles", "of its time")
-    table = _table(*titles, left=("instruction", "pipe"))
-    for api in sorted(run["apis"], key=lambda a: -float(a["cycles"])):
-        share = api["cycles"] / max(run["cycles"], 1e-9)
-        numbers = [f"{api[name]:,.0f}" for name in ("count", "repeats", "bytes", "cycles")]
-        table.add_row(api["api"], api["pipe"], *numbers, f"{share:.1%}")
-    return table
+def _onnx_view(a: Any, dtype: Dtype, flat: bool) -> native.CTensor:
+    """``[B,S,N*D]`` of ``[B,S,N,D]``, or ``[B,N,S,D]`` as it is."""
+    return _view(a.reshape(*a.shape[:2], -1) if flat else a, dtype)

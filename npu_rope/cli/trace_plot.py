@@ -27,17 +27,6 @@ def refusal(path: Path) -> str | None:
     return None
 
 
-def call_of(run: dict[str, Any]) -> str:
-    """Operator, shape, types, and what is not as it is by default."""
-    b, s, n, d = run["shape"]
-    said = [] if run["n_dims"] == d else [f"n_dims {run['n_dims']} from {run['n_offs']}"]
-    said += [f"sections {run['sections']}"] if any(run["sections"]) else []
-    said += [] if run["layout"] == "bsnd" else [run["layout"]]
-    said += [] if run["forward"] else ["backward"]
-    said += [name for name in ("freq_factors", "in_place") if run[name]]
-    return ", ".join([f"{run['op']} [{b},{s},{n},{d}] {run['dtype']} {run['mode']}", *said])
-
-
 def _without_seams(spans: list[tuple[float, float]], shortest: float) -> list[tuple[float, float]]:
     """The spans joined where the pause between two is shorter than that."""
     joined: list[tuple[float, float]] = []
@@ -81,7 +70,7 @@ def draw(spans: Path, run: dict[str, Any], stream: IO[bytes], kind: str) -> None
         color=INK,
     )
     axes[0, 0].set_title(
-        f"{call_of(run)} on {run['soc']}, simulated:"
+        f"{run['call']} on {run['soc']}, simulated:"
         f" {run['microseconds']:.1f} us, {run['roofline_share']:.1%} of the memory roofline",
         fontsize=11,
         color=INK,

@@ -36,6 +36,12 @@ def test_operators_on_npu_tensors(simulated, queue, check):
     assert simulated.checks("operators", queue=queue)[check] == "ok"
 
 
+@pytest.mark.parametrize("check", checks_of("tables"))
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_given_tables_on_npu_tensors(simulated, queue, check):
+    assert simulated.checks("tables", queue=queue)[check] == "ok"
+
+
 def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
     report = tmp_path / "report.json"
     command = simulated.command("--report", report, "--", simulated.python, SCRIPTS / "port.py")

@@ -34,8 +34,10 @@ int g_failures = 0;
 struct Case {
     RopeTilingInput in;
     Platform platform{};
+    bool given = false;  // its tables
     RopeTilingData data{};
-    RopeTilingHead d{};  // data's
+    RotaryTilingData rotary{};
+    RopeTilingHead d{};  // data's, or rotary's
     RopeLaunch launch;
 };
 
@@ -103,17 +105,19 @@ RopeTilingInput call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, 
     return in;
 }
 
-Case cut(const RopeTilingInput& in, const char* soc) {
+Case cut(const RopeTilingInput& in, const char* soc, bool given = false) {
     Case c;
     c.in = in;
+    c.given = given;
     c.platform = *find_platform(soc);
-    Check check = rope_tiling(in, c.platform, &c.data, &c.launch);
+    Check check =
+        given ? rotary_tiling(in, c.platform, &c.rotary, &c.launch) : rope_tiling(in, c.platform, &c.data, &c.launch);
     if (!check.ok()) {
         std::fprintf(stderr, "%s: %s\n", g_test, check.message.c_str());
         describe(c);
         std::exit(1);
     }
-    c.d = c.data.head;
+    c.d = given ? c.rotary.head : c.data.head;
     return c;
 }
 
@@ -174,6 +178,28 @@ void make_scattering(Random* r, RopeTilingInput* in) {
     if (in->dtype == NPU_ROPE_FLOAT32 && r->chance(2)) in->out_dtype = NPU_ROPE_FLOAT16;
 }
 
+// Tables that are given: of every width and type, a token's own or rows that ids name, of any strides.
+void make_given(Random* r, RopeTilingInput* in) {
+    RopeShape& s = in->shape;
+    GivenTables& t = in->tables;
+    in->params.mode = in->params.mode == NPU_ROPE_MODE_NORMAL ? NPU_ROPE_MODE_NORMAL : NPU_ROPE_MODE_NEOX;
+    in->params.n_dims = std::min<int32_t>(in->params.n_dims, static_cast<int32_t>(s.D / 2 * 2));
+    in->has_factors = in->positions_int64 = false;
+    t.dtype = r->chance(2) ? in->dtype : NPU_ROPE_FLOAT32;
+    t.has_entry_a_lane = r->chance(2);
+    t.has_ids = r->chance(2);
+    t.rows = t.has_ids ? 1 + r->up_to(50) : 0;
+    int64_t row = in->params.n_dims / (t.has_entry_a_lane ? 1 : 2);
+    for (int64_t* stride : {t.cos_stride, t.sin_stride}) {
+        stride[1] = r->of<int64_t>({row, row, row + 7, 0, -row, 5});
+        stride[0] = t.has_ids || r->chance(2) ? 0 : s.S * stride[1];
+    }
+    s.pos_stride[0] = s.pos_stride[1] = 0;
+    s.row_stride[0] = t.has_ids && r->chance(2) ? s.S : 0;
+    s.row_stride[1] = t.has_ids ? r->of<int64_t>({1, 1, 2, -1, 0}) : 0;
+    in->rows_int64 = t.has_ids && r->chance(2);
+}
+
 RopeTilingInput random_call(Random* r, int32_t arch) {
     int64_t D =
         r->chance(2) ? r->of<int64_t>({64, 80, 96, 128, 192, 256, 576}) : 2 + r->up_to(r->chance(4) ? 1022 : 70);
@@ -232,10 +258,10 @@ void check_ub(const Case& c) {
     int64_t out_item = dtype_bytes(c.in.out_dtype);
     bool packed = d.io == kRopeIoPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
     int64_t total =
-        int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.position_bytes + d.index_bytes;
+        int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.source_bytes + d.index_bytes;
     CHECK(c, total <= (c.platform.arch == kArch910b ? 184 : 248) * 1024);
     for (int64_t bytes : {d.queue_bytes, d.side_offset_bytes, d.work_bytes, d.temp_offset_bytes, d.table_bytes,
-                          d.cos_offset_bytes, d.lane_bytes, d.position_bytes, d.index_bytes})
+                          d.cos_offset_bytes, d.lane_bytes, d.source_bytes, d.index_bytes})
         CHECK(c, bytes % 32 == 0 && bytes >= 0);
     CHECK(c, d.row_pitch * item % 32 == 0 && d.row_pitch >= d.head_size && (d.row_pitch - d.head_size) * item < 32);
     CHECK(c, d.out_pitch * out_item % 32 == 0 && d.out_pitch >= d.head_size);
@@ -244,16 +270,37 @@ void check_ub(const Case& c) {
     CHECK(c, (item == 4 && out_item == 4 && !packed) || d.temp_offset_bytes >= lanes * 4);
     CHECK(c, d.work_bytes >= d.temp_offset_bytes + lanes * 4);
     int64_t table = int64_t{d.block_tokens} * d.table_width;
-    CHECK(c, d.work_bytes >= 4 * (3 * table + 21 * d.token_slots));
-    CHECK(c, d.work_bytes >= 4 * (12 * round_up(d.n_dims / 2, 8) + 6 * d.setup_lanes));
+    CHECK(c, d.work_bytes >= 4 * 6 * d.setup_lanes);
+    CHECK(c, c.given || d.work_bytes >= 4 * (3 * table + 21 * d.token_slots));
+    CHECK(c, c.given || d.work_bytes >= 4 * (12 * round_up(d.n_dims / 2, 8) + 6 * d.setup_lanes));
     CHECK(c, d.cos_offset_bytes >= table * 4 && d.table_bytes >= d.cos_offset_bytes + table * 4);
-    CHECK(c, d.lane_bytes == 16 * d.table_width);
-    CHECK(c, d.position_bytes == d.planes * d.token_slots * (c.in.positions_int64 ? 8 : 4));
+    CHECK(c, c.given || d.lane_bytes == 16 * d.table_width);
+    CHECK(c, c.given || d.source_bytes == d.planes * d.token_slots * (c.in.positions_int64 ? 8 : 4));
     CHECK(c, d.token_slots >= d.block_tokens && d.token_slots % 32 == 0);
     int64_t index = int64_t{d.index_rows} * d.row_pitch * 4;
     CHECK(c, d.index_bytes == (gathers ? index : 0) + (packed ? 2 * index + 64 : 0));
     CHECK(c, !(gathers || packed) || (d.index_rows >= 1 && d.setup_lanes >= d.index_rows * d.row_pitch));
     CHECK(c, d.setup_lanes >= d.table_width && d.setup_lanes % 8 == 0);
+}
+
+// Of given tables: what is read of them, where it lies in UB and what it becomes there.
+void check_given(const Case& c) {
+    const RopeTilingHead& d = c.d;
+    const RotaryTableTiling& t = c.rotary.table;
+    const GivenTables& in = c.in.tables;
+    bool halves = c.launch.tiling_key == kRopeHalves;
+    int64_t item = dtype_bytes(in.dtype), entries = int64_t{d.block_tokens} * t.pitch;
+    CHECK(c, t.row == (in.has_entry_a_lane ? d.n_dims : d.n_dims / 2) && t.row * 2 >= d.n_dims);
+    CHECK(c,
+          t.pitch >= t.row && t.pitch * item % 32 == 0 && (t.pitch - t.row) * item < 32 && t.pitch * item / 32 <= 255);
+    CHECK(c, d.source_bytes == 2 * entries * item && d.work_bytes >= 4 * entries);
+    CHECK(c, d.lane_bytes == (halves ? 0 : 12 * d.table_width));
+    CHECK(c, t.backward == !c.in.forward && t.has_ids == in.has_ids && t.table_rows == in.rows);
+    CHECK(c, d.index_words == (c.in.rows_int64 ? 2 : 1));
+    // Halves of a row's entries that are the lanes' begin on a border.
+    CHECK(c, !halves || !in.has_entry_a_lane || t.row / 2 * item % 32 == 0);
+    for (int k = 0; k < 2 && in.has_ids; ++k)
+        CHECK(c, t.cos_stride[k] == in.cos_stride[k] && t.sin_stride[k] == in.sin_stride[k]);
 }
 
 // What one instruction can say: repeats, strides, blocks.
@@ -264,7 +311,9 @@ void check_instructions(const Case& c) {
     CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
     CHECK(c, int64_t{d.tile_tokens} * d.tile_heads <= 4095);
     CHECK(c, d.lane_first % 8 == 0 && d.lane_first <= d.n_offs);
-    CHECK(c, !halves || (d.n_offs % 8 == 0 && d.n_dims % 16 == 0 && d.table_width == d.n_dims / 2));
+    bool a_lane = c.given && c.in.tables.has_entry_a_lane;
+    CHECK(c,
+          !halves || (d.n_offs % 8 == 0 && d.n_dims % 16 == 0 && d.table_width == (a_lane ? d.n_dims : d.n_dims / 2)));
     CHECK(c, halves ||
                  (d.lane_first + d.table_width >= d.n_offs + d.n_dims && d.lane_first + d.table_width <= d.row_pitch));
     CHECK(c, c.launch.tiling_key != kRopeSwapByShifts ||
@@ -319,7 +368,13 @@ void check_positions(const Case& c, const Tile& tile) {
         int64_t at = tile.batch * c.d.pos_stride[0] + block_token * c.d.pos_stride[1] +
                      (tile.table_row + token) * c.d.pos_stride[1];
         if (c.d.rows > 1) CHECK(c, at == expected);
-        if (!c.in.scatters) continue;
+        for (int k = 0; c.given && !c.in.tables.has_ids && k < 2; ++k) {
+            const int64_t* own = k ? c.rotary.table.sin_stride : c.rotary.table.cos_stride;
+            const int64_t* theirs = k ? c.in.tables.sin_stride : c.in.tables.cos_stride;
+            int64_t row = tile.batch * own[0] + (tile.token + token) * own[1];
+            if (c.d.rows > 1) CHECK(c, row == flat / s.S * theirs[0] + flat % s.S * theirs[1]);
+        }
+        if (!c.in.scatters && !(c.given && c.in.tables.has_ids)) continue;
         int64_t index = flat / s.S * s.row_stride[0] + flat % s.S * s.row_stride[1];
         int64_t found = tile.batch * c.d.index_stride[0] + (tile.token + token) * c.d.index_stride[1];
         if (c.d.rows > 1) CHECK(c, found == index);
@@ -427,11 +482,16 @@ void random_calls_are_cut_soundly() {
         if (s.B * s.S * s.heads() > 60000) s.S = std::max<int64_t>(1, 60000 / (s.B * s.heads()));
         const int64_t* x = s.side[0].x_stride;
         if (!in.scatters && x[1] == s.side[0].N * s.D && x[2] == s.D) make_contiguous(&s);
-        Case c = cut(in, soc);
+        bool given = !in.scatters && random.chance(3);
+        if (given) make_given(&random, &in);
+        Case c = cut(in, soc, given);
         check_launch(c);
         check_ub(c);
         check_instructions(c);
-        check_planes(c);
+        if (given)
+            check_given(c);
+        else
+            check_planes(c);
         check_balance(c);
         check_cover(c, c.launch.block_dim);
         if (k % 16 == 0) check_cover(c, 3);

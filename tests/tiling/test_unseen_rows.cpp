@@ -1,9 +1,12 @@
-// rope_set_rows where nobody looked at the rows before the launch, as on a device: rows that are no rows of
-// the cache are left out, all others written, nothing else touched. Through the real tiling and kernel.
+// Rows where nobody looked at their numbers before the launch, as on a device. rope_set_rows: those that are no
+// rows of the cache are left out, all others written, nothing else touched. rotary_mul with position_ids: those
+// that are no rows of the tables stand for the nearest. Through the real tiling and kernels.
 #include <dlfcn.h>
 
-#include <cmath>
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "op_host/rope_check.h"
@@ -17,7 +20,37 @@ namespace {
 constexpr int64_t kTokens = 40, kHeads = 3, kHeadSize = 64, kRow = kHeads * kHeadSize, kCacheRows = 50;
 constexpr float kUntouched = 7.0f;
 
-int run(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
+Platform platform_of(int32_t arch, int32_t cores) {
+    Platform platform{};
+    platform.arch = arch;
+    platform.cores = cores;
+    platform.ub_bytes = 192 * 1024;
+    return platform;
+}
+
+bool launch_kernel(const char* kernels, const std::string& entry, const char* soc, const RopeLaunch& launch,
+                   const void* tiling, size_t tiling_bytes, std::vector<npu_sim_memory> memories,
+                   std::vector<npu_sim_arg> arguments) {
+    void* library = dlopen((std::string(kernels) + "/" + entry + ".so").c_str(), RTLD_LAZY | RTLD_LOCAL);
+    void* kernel = library ? dlsym(library, entry.c_str()) : nullptr;
+    if (!kernel) {
+        std::fprintf(stderr, "no kernel %s: %s\n", entry.c_str(), dlerror());
+        return false;
+    }
+    npu_sim_launch how = {};
+    how.soc = soc;
+    how.block_dim = launch.block_dim;
+    how.tiling_key = launch.tiling_key;
+    how.tiling = tiling;
+    how.tiling_bytes = tiling_bytes;
+    if (npu_sim_run(kernel, memories.data(), int32_t(memories.size()), arguments.data(), int32_t(arguments.size()),
+                    &how) == NPU_SIM_OK)
+        return true;
+    std::fprintf(stderr, "%s\n", npu_sim_report());
+    return false;
+}
+
+int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     std::vector<float> x(kTokens * kRow, 1.0f), cache(kCacheRows * kRow, kUntouched);
     std::vector<int32_t> positions(kTokens, 0);  // an angle of 0: rows come through as they are
     std::vector<int64_t> rows(kTokens);
@@ -35,38 +68,20 @@ int run(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     in.dtype = in.out_dtype = NPU_ROPE_FLOAT32;
     in.scatters = in.rows_int64 = true;
     in.params = {kHeadSize, NPU_ROPE_MODE_NEOX, 0, 0, 10000.0, 1.0, 0.0, 1.0, 32.0, 1.0, {}};
-    Platform platform{};
-    platform.arch = arch;
-    platform.cores = cores;
-    platform.ub_bytes = 192 * 1024;
     RopeTilingData tiling;
     RopeLaunch launch;
-    if (Check c = rope_tiling(in, platform, &tiling, &launch); !c.ok()) {
+    if (Check c = rope_tiling(in, platform_of(arch, cores), &tiling, &launch); !c.ok()) {
         std::fprintf(stderr, "%s\n", c.message.c_str());
         return 1;
     }
     std::string entry = "npu_rope_set_rows__" + std::string(soc) + "__float_int32_t_int64_t_float_float";
-    void* library = dlopen((std::string(kernels) + "/" + entry + ".so").c_str(), RTLD_LAZY | RTLD_LOCAL);
-    void* kernel = library ? dlsym(library, entry.c_str()) : nullptr;
-    if (!kernel) {
-        std::fprintf(stderr, "no kernel %s: %s\n", entry.c_str(), dlerror());
+    if (!launch_kernel(kernels, entry, soc, launch, &tiling, sizeof tiling,
+                       {{"x", x.data(), x.size() * 4, NPU_SIM_IN},
+                        {"positions", positions.data(), positions.size() * 4, NPU_SIM_IN},
+                        {"rows", rows.data(), rows.size() * 8, NPU_SIM_IN},
+                        {"cache", cache.data(), cache.size() * 4, NPU_SIM_INOUT}},
+                       {{0, 0}, {1, 0}, {2, 0}, {-1, 0}, {3, 0}, {3, 0}}))
         return 1;
-    }
-    npu_sim_memory memories[] = {{"x", x.data(), x.size() * 4, NPU_SIM_IN},
-                                 {"positions", positions.data(), positions.size() * 4, NPU_SIM_IN},
-                                 {"rows", rows.data(), rows.size() * 8, NPU_SIM_IN},
-                                 {"cache", cache.data(), cache.size() * 4, NPU_SIM_INOUT}};
-    npu_sim_arg arguments[] = {{0, 0}, {1, 0}, {2, 0}, {-1, 0}, {3, 0}, {3, 0}};
-    npu_sim_launch how = {};
-    how.soc = soc;
-    how.block_dim = launch.block_dim;
-    how.tiling_key = launch.tiling_key;
-    how.tiling = &tiling;
-    how.tiling_bytes = sizeof tiling;
-    if (npu_sim_run(kernel, memories, 4, arguments, 6, &how) != NPU_SIM_OK) {
-        std::fprintf(stderr, "%s\n", npu_sim_report());
-        return 1;
-    }
     std::vector<float> expected(kCacheRows, kUntouched);
     for (int64_t t = 0; t < kTokens; ++t)
         if (rows[t] >= 0 && rows[t] < kCacheRows) expected[rows[t]] = static_cast<float>(t + 1);
@@ -79,11 +94,58 @@ int run(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     return wrong != 0 || written < 20;
 }
 
+// Table row r: cos r + 1 and sin 0. With x 1 each result is the cosine of the token's row.
+int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, int64_t width) {
+    constexpr int64_t kRows = 9;
+    int64_t row = kHeads * width;
+    std::vector<float> x(kTokens * row, 1.0f), out(kTokens * row, kUntouched);
+    std::vector<float> cos(kRows * width / 2), sin(cos.size(), 0.0f);
+    for (size_t i = 0; i < cos.size(); ++i) cos[i] = static_cast<float>(int64_t(i) / (width / 2) + 1);
+    std::vector<int64_t> ids(kTokens);
+    for (int64_t t = 0; t < kTokens; ++t) ids[t] = t - 15;  // -15 .. 24
+    ids[1] = -(int64_t{1} << 40);
+    ids[2] = (int64_t{1} << 32) + 3;  // its low word is a row
+    ids[3] = INT64_MIN;
+    RopeTilingInput in;
+    in.shape.S = kTokens, in.shape.D = width;
+    in.shape.side[0] = {kHeads, {0, row, width}, {0, row, width}, false};
+    in.shape.row_stride[1] = 1;
+    in.dtype = in.out_dtype = NPU_ROPE_FLOAT32;
+    in.rows_int64 = true;
+    in.params.mode = NPU_ROPE_MODE_NEOX;
+    in.params.n_dims = static_cast<int32_t>(width);
+    in.tables = {NPU_ROPE_FLOAT32, false, true, kRows, {0, width / 2}, {0, width / 2}};
+    RotaryTilingData tiling;
+    RopeLaunch launch;
+    if (Check c = rotary_tiling(in, platform_of(arch, cores), &tiling, &launch); !c.ok()) {
+        std::fprintf(stderr, "%s\n", c.message.c_str());
+        return 1;
+    }
+    std::string entry = "npu_rotary_mul__" + std::string(soc) + "__float_float_float_int64_t_float";
+    if (!launch_kernel(kernels, entry, soc, launch, &tiling, sizeof tiling,
+                       {{"x", x.data(), x.size() * 4, NPU_SIM_IN},
+                        {"cos", cos.data(), cos.size() * 4, NPU_SIM_IN},
+                        {"sin", sin.data(), sin.size() * 4, NPU_SIM_IN},
+                        {"position_ids", ids.data(), ids.size() * 8, NPU_SIM_IN},
+                        {"out", out.data(), out.size() * 4, NPU_SIM_OUT}},
+                       {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}}))
+        return 1;
+    int wrong = 0;
+    for (int64_t t = 0; t < kTokens; ++t) {
+        int64_t nearest = std::min(std::max<int64_t>(ids[t], 0), kRows - 1);
+        for (int64_t i = 0; i < row; ++i) wrong += out[t * row + i] != static_cast<float>(nearest + 1);
+    }
+    std::printf("%s: rows of %d gathered for %d tokens, %d elements wrong\n", soc, int(kRows), int(kTokens), wrong);
+    return wrong != 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc != 2) return 2;
-    int failed = run(argv[1], "ascend910b", kArch910b, 48);
-    failed += run(argv[1], "ascend310p", kArch310p, 8);
+    int failed = scatter(argv[1], "ascend910b", kArch910b, 48) + scatter(argv[1], "ascend310p", kArch310p, 8);
+    for (int64_t width : {64, 20})  // rows of whole blocks, and of 10 elements
+        failed +=
+            gather(argv[1], "ascend910b", kArch910b, 48, width) + gather(argv[1], "ascend310p", kArch310p, 8, width);
     return failed;
 }

@@ -5,7 +5,7 @@ usage: operators.py — prints JSON: what became of every check.
 
 import torch
 import torch_npu  # noqa: F401
-from run_checks import run
+from run_checks import near, run, values
 
 import npu_rope
 
@@ -13,18 +13,6 @@ PARAMS = npu_rope.RopeParams(64, "neox", freq_base=1e6)
 NORMAL = npu_rope.RopeParams(32, "normal", n_offs=8, freq_scale=0.5)
 AT = torch.arange(1000, 1005)
 ATTRIBUTES = {"n_dims": 64, "mode": 2, "freq_base": 1e6}
-
-
-def values(*shape, dtype=torch.float32, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def near(got, expected, units=2):
-    """Within so many roundings of the dtype, at the largest element."""
-    assert got.device.type == "npu", got.device
-    assert got.dtype == expected.dtype
-    unit = max(torch.finfo(got.dtype).eps, 2.0**-19) * expected.abs().max().float()
-    assert (got.cpu().float() - expected.float()).abs().max() <= units * unit
 
 
 def check_gradients_are_the_cpu_s():

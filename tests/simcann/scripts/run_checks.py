@@ -1,7 +1,9 @@
-"""Runs every check_* function of a module and prints what became of each as JSON."""
+"""Runs every check_* function of a module and prints what became of each as JSON; what the checks share."""
 
 import json
 import traceback
+
+import torch
 
 
 def run(checks):
@@ -25,3 +27,15 @@ def refusal(work):
     except RuntimeError as error:
         return str(error)
     raise AssertionError("it was not refused")
+
+
+def values(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def near(got, expected, units=2):
+    """Within so many roundings of the dtype, at the largest element."""
+    assert got.device.type == "npu", got.device
+    assert got.dtype == expected.dtype
+    unit = max(torch.finfo(got.dtype).eps, 2.0**-19) * expected.abs().max().float()
+    assert (got.cpu().float() - expected.float()).abs().max() <= units * unit
