@@ -425,7 +425,7 @@ def _run_rotary(
             inputs[1:],
             options,
         )
-        read = 2 * b * s * cos[0].nbytes + ids.nbytes
+        read = 2 * b * s * cos[0].nbytes  # the scalar unit's reads, of ids, are in neither sum
     else:
         xs = [_view(t, dtype, layout) for t in (x, out)]
         sizes_of = (a.rotary_dim, a.offset)

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope import native
+from npu_rope import native, native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rotary as executors
+from npu_rope.optional_torch import torch
 from npu_rope.rotary_checks import (
     RotaryAttributes,
     RotaryTensors,
@@ -30,7 +31,19 @@ from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
 from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Expectation, Judgement, Worst
+from npu_rope.testing.judge import (
+    FAIL,
+    OK,
+    UNSUPPORTED,
+    CaseResult,
+    Expectation,
+    Judgement,
+    Worst,
+    chip_lacks,
+    hold_near_cpu,
+    is_device,
+    soc_of,
+)
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16")
@@ -233,14 +246,26 @@ def judge_tables(case: TableCase, backends: list[str], ggml: GgmlProcess | None 
     data, result = make_data(case), CaseResult(case)
     expected = expectation(case, data)
     for backend in backends:
-        try:
-            got = _execute(case, data, backend)
-            result.judgements.append(_compare(case, backend, got, expected))
-        except BackendUnavailable as error:
-            result.judgements.append(Judgement(backend, UNSUPPORTED, message=error.missing))
-        except (ValueError, TypeError, AssertionError, RuntimeError) as error:
-            result.judgements.append(Judgement(backend, FAIL, message=str(error)))
+        result.judgements.append(_judge_on(case, data, backend, expected))
     return result
+
+
+def _judge_on(case: TableCase, data: TableData, backend: str, expected: list[Expectation]) -> Judgement:
+    if is_device(backend) and (lacks := chip_lacks(case.dtype, backend)):
+        return Judgement(backend, UNSUPPORTED, message=lacks)
+    try:
+        got = _execute(case, data, backend)
+        judgement = _compare(case, backend, got, expected)
+        if is_device(backend) and case.dtype != "float32":
+            flat, on_cpu = (
+                np.concatenate([y.ravel() for y in ys]) for ys in (got, _execute(case, data, "cpu"))
+            )
+            hold_near_cpu(judgement, flat, on_cpu, case.dtype)
+    except BackendUnavailable as error:
+        return Judgement(backend, UNSUPPORTED, message=error.missing)
+    except (ValueError, TypeError, AssertionError, RuntimeError) as error:
+        return Judgement(backend, FAIL, message=str(error))
+    return judgement
 
 
 def _call(case: TableCase, xs: list[Array], data: TableData, cos: Array, sin: Array) -> RotaryTensors[Any]:
@@ -254,16 +279,18 @@ def _call(case: TableCase, xs: list[Array], data: TableData, cos: Array, sin: Ar
 
 
 def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
-    """NumPy has no bfloat16 of its own: native code gets the bits, the reference the values."""
+    """NumPy has no bfloat16: native code gets the bits, an NPU tensors, the reference the values."""
     bits = case.dtype == "bfloat16" and backend != "reference"
     held = bfloat16_bits if bits else np.copy
     xs = [held(x) for x in data.xs]
     cos, sin = (t if case.wide else held(t) for t in (data.cos, data.sin))
     t = _call(case, xs, data, cos, sin)
-    if bits and backend == "cpu":
-        _on_bits(case, t)
-    else:
+    if not bits:
         executors.run(backend, t, case.attributes)
+    elif backend == "npu":
+        executors.run(backend, t.map(_tensor_of_bits), case.attributes)
+    else:
+        _on_bits(case, t, backend)
     if not case.in_place and not all(np.array_equal(x, held(y)) for x, y in zip(xs, data.xs, strict=True)):
         raise AssertionError("an input was written")
     results = list(t.outs.values())
@@ -274,8 +301,15 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
     return results
 
 
-def _on_bits(case: TableCase, t: RotaryTensors[Array]) -> None:
-    """The C library on arrays of bfloat16's bits."""
+def _tensor_of_bits(a: Array) -> Any:
+    """On the same memory."""
+    if a.dtype == np.uint16:
+        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(a)
+
+
+def _on_bits(case: TableCase, t: RotaryTensors[Array], backend: str) -> None:
+    """The C library, or the simulator, on arrays of bfloat16's bits."""
 
     def see(a: Array) -> native.CTensor:
         dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
@@ -286,7 +320,11 @@ def _on_bits(case: TableCase, t: RotaryTensors[Array]) -> None:
         read.append(None)
     a = case.attributes
     sizes = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
-    native.load().rotary(t.op, read, a.interleaved, sizes, True, [see(y) for y in t.outs.values()])
+    device = is_device(backend)
+    library: native.Library = native_sim.load() if device else native.load()
+    more = (native_sim.SimOptions(soc_of(backend)),) if device else ()
+    written = [see(y) for y in t.outs.values()]
+    library.rotary(t.op, read, a.interleaved, sizes, True, written, *more)
 
 
 def _index_names(case: TableCase) -> str:

@@ -20,12 +20,12 @@ SMALL = ["--shape", "1,40,6,64"]
 FLOAT = [*SMALL, "--dtype", "f32"]
 
 
-def run(*arguments, width=80):
-    return CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["trace", "rope", *arguments])
+def run(*arguments, width=80, op="rope"):
+    return CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["trace", op, *arguments])
 
 
-def summary(*arguments):
-    done = run(*arguments, "--json")
+def summary(*arguments, op="rope"):
+    done = run(*arguments, "--json", op=op)
     assert done.exit_code == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -115,6 +115,53 @@ def test_the_default_type_is_one_that_the_chip_has():
     assert summary(*SMALL)["dtype"] == "bf16"
     for soc in ("ascend310p", "Ascend310P3"):
         assert summary(*SMALL, "--soc", soc)["dtype"] == "f16"
+
+
+# ---- rotary_mul ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "rotary_mul [1,40,6,64] bf16 half, bf16 tables, an entry a lane"),
+        (["--width", "pair"], "half, bf16 tables, an entry a pair"),
+        (["--table-dtype", "f32"], "half, f32 tables, an entry a lane"),
+        (["--interleaved", "--dtype", "f16"], "f16 interleaved, f16 tables"),
+        (["--rotary-dim", "32", "--offset", "8"], "an entry a lane, rotary_dim 32 from 8"),
+        (["--layout", "bnsd", "--backward", "--in-place"], "an entry a lane, bnsd, backward, in_place"),
+        (["--rows", "90", "--width", "pair"], "rotary_embedding [1,40,6,64] bf16 half"),
+        (["--rows", "90", "--width", "pair", "--layout", "bnsd"], "an entry a pair, 90 rows, bnsd"),
+    ],
+)
+def test_given_tables_are_traced_as_they_are_called(more, said):
+    found = summary(*SMALL, *more, op="rotary_mul")
+    assert said in found["call"]
+    assert found["bytes_written"] == 40 * 6 * 64 * 2
+    # All that is read: x, and each token's row of cos and sin once for each group of cores that shares it.
+    assert found["least_bytes"] <= found["bytes_read"] + found["bytes_written"] <= 1.3 * found["least_bytes"]
+    first, *_ = run(*SMALL, *more, op="rotary_mul").stdout.splitlines()
+    assert first.startswith(found["call"])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--rows", "9"], "[trace] width must be pair where rows are given but got lane."),
+        (
+            ["--rows", "9", "--width", "pair", "--rotary-dim", "8", "--offset", "8"],
+            "[trace] offset must be 0 where rows are given but got 8.",
+        ),
+        (["--rotary-dim", "7"], "[rotary_mul] rotary_dim must be 0 or an even number up to the head size 64"),
+        (
+            ["--dtype", "bf16", "--soc", "ascend310p"],
+            "[rotary_mul] x must be float32 or float16 on ascend310p",
+        ),
+    ],
+)
+def test_a_bad_call_of_rotary_mul_exits_2(more, said):
+    done = run(*SMALL, *more, op="rotary_mul")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(said)
 
 
 # ---- what is written -----------------------------------------------------------------------------------

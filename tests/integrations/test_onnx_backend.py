@@ -25,7 +25,6 @@ with warnings.catch_warnings():
         for case in load_model_tests(kind="node")
         if case.name.startswith("test_rotary_embedding") and not case.name.endswith("_expanded")
     ]
-on_every_backend = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
 @pytest.mark.peer
@@ -36,7 +35,6 @@ def test_all_of_onnx_s_node_tests_are_here():
 
 
 @pytest.mark.peer
-@on_every_backend
 @pytest.mark.parametrize("case", NODE_TESTS, ids=lambda case: case.name)
 def test_onnx_s_node_test(case, backend):
     assert onnx_backend.is_compatible(case.model)

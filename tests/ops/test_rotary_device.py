@@ -1,0 +1,128 @@
+"""What rotary_mul's kernel costs on the simulated core, and what only a device has: refusals, overflow."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from rope_cases import NUMPY_DTYPES, values_of
+from test_rope_passes import repeats_by_instruction as of_rope
+
+from npu_rope import native_sim, rotary_embedding, rotary_mul, rotary_mul_qk
+from npu_rope.testing import rotary_spec
+from npu_rope.testing.bounds import DEVICE_NEAR_CPU, table_bound, within_one_ulp, worst_ratio
+
+SHAPE = (1, 4096, 32, 128)
+FORMS = [(width, interleaved) for width in ("half", "full") for interleaved in (False, True)]
+forms = pytest.mark.parametrize(("width", "interleaved"), FORMS)
+
+
+def tables(tokens, D, width, dtype=torch.bfloat16):
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand((2, tokens, D if width == "full" else D // 2), generator=generator).to(dtype)
+
+
+def share_of_roofline(least):
+    """Of the last launch, and its bytes beside the least."""
+    found = native_sim.load().report()["summary"]
+    moved = found["bytes_read"] + found["bytes_written"]
+    return least / found["gm_bytes_per_cycle"] / found["cycles"], moved / least
+
+
+@forms
+def test_prefill_moves_no_more_than_it_must_and_is_bound_by_the_memory(width, interleaved):
+    x, (cos, sin) = torch.ones(SHAPE, dtype=torch.bfloat16), tables(4096, 128, width)
+    rotary_mul(x, cos, sin, interleaved=interleaved, backend="sim")
+    share, bytes_ = share_of_roofline(2 * x.nbytes + cos.nbytes + sin.nbytes)
+    assert share >= 0.95
+    assert bytes_ <= 1.001
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_gathered_rows_are_read_once_each(interleaved):
+    x, (cos, sin) = torch.ones((1, 4096, 32 * 128), dtype=torch.bfloat16), tables(9000, 128, "half")
+    ids = torch.randint(0, 9000, (1, 4096), generator=torch.Generator().manual_seed(0))
+    rotary_embedding(x, cos, sin, ids, num_heads=32, interleaved=interleaved, backend="sim")
+    share, bytes_ = share_of_roofline(2 * x.nbytes + 2 * 4096 * cos[0].nbytes)
+    assert share >= 0.85
+    assert bytes_ <= 1.05
+
+
+def test_queries_and_keys_share_their_tables():
+    q, k = (torch.ones((1, 4096, n, 128), dtype=torch.bfloat16) for n in (32, 8))
+    cos, sin = tables(4096, 128, "full")
+    before = native_sim.load().launches()
+    rotary_mul_qk(q, k, cos, sin, backend="sim")
+    assert native_sim.load().launches() == before + 1
+    share, bytes_ = share_of_roofline(2 * (q.nbytes + k.nbytes) + cos.nbytes + sin.nbytes)
+    assert share >= 0.95
+    assert bytes_ <= 1.001
+
+
+def work(dtype, heads, width, interleaved, backend):
+    """Vector repeats of all cores, by instruction."""
+    x, (cos, sin) = (
+        np.ones((1, 480, heads, 128), dtype),
+        np.ones((2, 480, 128 if width == "full" else 64), dtype),
+    )
+    rotary_mul(x, cos, sin, interleaved=interleaved, backend=backend)
+    summary = native_sim.load().report()["summary"]
+    return summary["vector_repeats"], Counter({a["api"]: a["repeats"] for a in summary["apis"]})
+
+
+@forms
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+def test_a_head_costs_as_many_passes_as_rope_s(dtype, width, interleaved, device):
+    (few, _), (many, _) = (work(dtype, n, width, interleaved, device) for n in (32, 64))
+    expected, _ = of_rope(dtype, "normal" if interleaved else "neox", device)
+    assert (many - few) / (480 * 32) == pytest.approx(expected, rel=1e-6)
+
+
+# ---- values ------------------------------------------------------------------------------------------
+
+
+@forms
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bits_are_the_cpu_s_but_for_an_ulp(dtype, width, interleaved):
+    rng = np.random.default_rng(0)
+    x, lanes = (
+        rng.standard_normal((1, 300, 8, 128)).astype(NUMPY_DTYPES[dtype]),
+        128 if width == "full" else 64,
+    )
+    cos, sin = rng.standard_normal((2, 300, lanes)).astype(NUMPY_DTYPES[dtype])
+    a, b = (rotary_mul(x, cos, sin, interleaved=interleaved, backend=name) for name in ("sim", "cpu"))
+    assert within_one_ulp(values_of(a), values_of(b), dtype) >= DEVICE_NEAR_CPU
+
+
+@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+def test_a_result_beyond_the_type_is_infinite(device):
+    x, table = np.full((1, 1, 1, 4), 60000, np.float16), np.float16([[1, 1]])
+    with np.errstate(over="ignore"):
+        y = rotary_mul(x, table, table, backend=device)
+        assert np.array_equal(y, rotary_mul(x, table, table, backend="cpu"))
+    assert y.ravel()[2:].tolist() == [np.inf, np.inf]
+
+
+@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+def test_cos_and_sin_may_be_two_views_of_one_memory(device):
+    rng = np.random.default_rng(0)
+    x, both = (rng.standard_normal(s).astype(np.float32) for s in ((1, 40, 3, 64), (40, 2, 64)))
+    for cos, sin in (
+        (both[:, 0], both[:, 1]),
+        (both[::-1, 1], both[:, 1]),
+        (both[:1, 0].repeat(40, 0), both[:, 0]),
+    ):
+        value, magnitude = rotary_spec.rotary_mul(x, cos, sin, interleaved=False)
+        y = rotary_mul(x, cos, sin, backend=device)
+        assert worst_ratio(values_of(y), value, table_bound(magnitude, value, "float32"))[0] <= 1
+
+
+@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+def test_a_head_that_no_kernel_takes_is_refused(device):
+    x, table = np.zeros((1, 1, 1, 1026), np.float32), np.zeros((1, 1026), np.float32)
+    text = r"^\[rotary_mul\] x must have a head size of at most 1024 on an NPU but got 1026\.$"
+    with pytest.raises(ValueError, match=text):
+        rotary_mul(x, table, table, backend=device)
