@@ -239,7 +239,7 @@ def try_column(kernel, column, folder: Path) -> tuple[str, str]:
     except CompileFailed as refused:
         return STILLBORN, str(refused).splitlines()[0][:160]
     environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
-    judge = str(Path(__file__).resolve().parent / kernel.judge)
+    judge = str(Path(__file__).resolve().parent / kernel.judge_of(column))
     command = [sys.executable, judge, column.op, column.soc, column.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)

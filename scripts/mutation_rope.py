@@ -1,4 +1,5 @@
-"""rope's kernel for mutate_kernels.py: its sources, how it is compiled, and which mutants are equivalent."""
+"""rope's kernel, and rotary_mul's, which is the same but for its tables, for mutate_kernels.py: sources, how they
+are compiled, and which mutants are equivalent."""
 
 # ruff: noqa: E501 - the keys below are lines of code
 from __future__ import annotations
@@ -9,7 +10,6 @@ from pathlib import Path
 from npu_rope import simulator
 
 ROOT = Path(__file__).resolve().parent.parent
-judge = "mutation_rope_calls.py"
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,15 @@ def _rope_set_rows(soc: str, x: str, positions: str, cache: str) -> Column:
     return Column("rope_set_rows", soc, types)
 
 
+def _rotary_mul(soc: str, x: str, table: str) -> Column:
+    types = {"X": x, "COS": table, "SIN": table, "POSITION_IDS": "int64_t", "OUT": x}
+    return Column("rotary_mul", soc, types)
+
+
+def _rotary_mul_qk(soc: str, x: str, table: str) -> Column:
+    return Column("rotary_mul_qk", soc, {"Q": x, "K": x, "COS": table, "SIN": table, "Q_OUT": x, "K_OUT": x})
+
+
 columns = (
     _rope("ascend910b", "bfloat16_t", "int32_t"),
     _rope("ascend910b", "half", "int64_t"),
@@ -55,7 +64,18 @@ columns = (
     _rope_qk("ascend910b", "half", "int32_t"),
     _rope_set_rows("ascend910b", "float", "int32_t", "half"),
     _rope_set_rows("ascend310p", "half", "int32_t", "half"),
+    _rotary_mul("ascend910b", "bfloat16_t", "float"),
+    _rotary_mul("ascend910b", "half", "half"),
+    _rotary_mul("ascend910b", "float", "float"),
+    _rotary_mul("ascend310p", "half", "half"),
+    _rotary_mul("ascend310p", "float", "float"),
+    _rotary_mul_qk("ascend910b", "half", "half"),
 )
+
+
+def judge_of(column: Column) -> str:
+    """The script whose calls a column must get right."""
+    return "mutation_rotary_calls.py" if column.op.startswith("rotary") else "mutation_rope_calls.py"
 
 
 def columns_for(file: str) -> list[Column]:
@@ -69,6 +89,12 @@ def columns_for(file: str) -> list[Column]:
         return [c for c in columns if name == f"npu_{c.op}.cpp"]
     if name in ("rope_kernel.h", "rope_schedule.h"):
         return list(columns)
+    if name == "given_table.h":
+        return [c for c in columns if c.op == "rotary_mul"]
+    if name == "row_numbers.h":
+        return [c for c in columns if c.op in ("rotary_mul", "rope_set_rows")]
+    if name in ("lane_index.h", "row_bursts.h", "row_rotation.h", "vector_steps.h"):
+        return [c for c in columns if c.op in ("rope", "rotary_mul")]
     return [c for c in columns if c.op == "rope"]
 
 
@@ -76,7 +102,7 @@ def sources() -> list[Path]:
     """The kernel, its entries and what it shares."""
     skipped = ("rope_polynomials.h",)  # numbers that a script makes and a test compares
     kernel = ROOT / "op_kernel" / "common" / "rope_kernel.h"
-    entries = sorted((ROOT / "op_kernel").glob("npu_rope*.cpp"))
+    entries = sorted((ROOT / "op_kernel").glob("npu_ro*.cpp"))
     common = sorted((ROOT / "op_kernel" / "common").glob("*.h"))
     return [kernel, *entries, *(p for p in common if p.name not in skipped and p != kernel)]
 

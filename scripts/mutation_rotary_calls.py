@@ -1,0 +1,219 @@
+"""The calls with given tables that a mutant of rope's kernel must get right, each path at least once.
+
+Exit 0 and 1 as mutation_rope_calls.py.
+
+usage: mutation_rotary_calls.py [OP SOC DTYPE]
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from mutation_rope_calls import BF16, F16, F32, describe, laid_out, reported
+
+# After the module above, which keeps torch out of the way.
+import numpy as np  # isort: skip
+
+from npu_rope import native, native_sim  # isort: skip
+from npu_rope.dtypes import bfloat16_bits, bfloat16_values  # isort: skip
+from npu_rope.testing import rotary_spec  # isort: skip
+from npu_rope.testing.bounds import table_bound, worst_ratio  # isort: skip
+
+TABLES = {BF16: F32, F16: F16, F32: F32}  # the columns that are compiled
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call; ``order`` and ``pad`` as in mutation_rope_calls. ``rows``: of tables that position_ids name
+    (rotary_embedding's layouts); ``table_step``: a token's row is so many rows behind the one before."""
+
+    soc: str
+    dtype: str
+    shape: tuple[int, int, int, int]
+    full: bool = False
+    interleaved: bool = False
+    rotary_dim: int = 0
+    offset: int = 0
+    rows: int = 0
+    keys: int = 0
+    order: str = "BSN"
+    pad: int = 0
+    table_step: int = 1
+    by_batch: bool = False
+    narrow_ids: bool = False
+    forward: bool = True
+    in_place: bool = False
+    most_cycles: float = float("inf")
+
+    @property
+    def op(self) -> str:
+        return "rotary_mul_qk" if self.keys else "rotary_mul"
+
+    @property
+    def width(self) -> int:
+        return self.rotary_dim or self.shape[3]
+
+
+def calls() -> list[Call]:
+    a, p = "ascend910b", "ascend310p"
+    both = [
+        Call(soc, dtype, (2, 21, 3, d), full, interleaved, forward=forward)
+        for soc, dtype in ((a, BF16), (a, F16), (a, F32), (p, F16), (p, F32))
+        for full in (False, True)
+        for interleaved in (False, True)
+        for forward in (True, False)
+        for d in (64, 48, 36)
+    ]
+    return [
+        *both,
+        # Windows, on borders and beside them; more lanes than a repeat.
+        Call(a, BF16, (1, 19, 2, 96), True, False, 64, 16),
+        Call(a, BF16, (1, 19, 2, 96), True, True, 64, 16),
+        Call(a, F16, (1, 19, 2, 70), False, True, 30, 10),
+        Call(a, F16, (1, 19, 2, 70), True, False, 44, 6, forward=False),
+        Call(a, F32, (1, 300, 2, 1024), True, False),
+        Call(a, F32, (1, 30, 2, 200), False, False, 150, 2),
+        Call(p, F16, (1, 19, 3, 50), True, True, 36, 10),
+        Call(p, F32, (1, 9, 3, 6), False, False),
+        Call(p, F16, (1, 70, 2, 10), False, False),
+        # Tables of every stride; tokens beyond a table's; heads before tokens; in place; one row.
+        Call(a, F16, (2, 130, 4, 64), order="BNS", table_step=3, by_batch=True),
+        Call(a, F32, (2, 9, 2, 64), True, table_step=-1, in_place=True),
+        Call(a, BF16, (1, 40, 2, 128), table_step=0),
+        Call(p, F16, (2, 40, 2, 128), table_step=2, by_batch=True),
+        Call(p, F32, (2, 40, 2, 128), table_step=0),
+        Call(a, BF16, (1, 1, 32, 128), True, most_cycles=907),
+        Call(a, F16, (1, 6000, 1, 32)),
+        # Rows that ids name: of both widths, with gaps, in a narrower part of a table's row.
+        Call(a, BF16, (2, 21, 3, 64), rows=40),
+        Call(a, F16, (1, 70, 3, 64), rows=9, interleaved=True, narrow_ids=True),
+        Call(a, F32, (2, 9, 2, 80), rows=1000, rotary_dim=36, table_step=2, forward=False),
+        Call(p, F16, (2, 21, 3, 64), rows=40, narrow_ids=True),
+        Call(p, F32, (1, 9, 2, 80), rows=12, rotary_dim=36),
+        # Queries and keys.
+        Call(a, F16, (1, 37, 12, 64), True, keys=3),
+        Call(a, F16, (2, 9, 4, 80), False, True, 40, 8, keys=2, by_batch=True),
+        Call(a, F16, (2, 1, 32, 128), True, keys=8, in_place=True),
+        # Many tiles a core: 2 % slower on the timeline counts as noticed.
+        Call(a, BF16, (1, 1024, 16, 128), True, most_cycles=13_372),
+        Call(a, F16, (1, 1024, 16, 128), False, True, most_cycles=12_992),
+        Call(a, F32, (1, 1024, 16, 128), True, True, most_cycles=25_254),
+        Call(p, F16, (1, 256, 16, 128), True, most_cycles=17_504),
+    ]
+
+
+def rounded(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """(what memory holds, the values): of bfloat16 the bits."""
+    if dtype == BF16:
+        bits = bfloat16_bits(values)
+        return bits, bfloat16_values(bits)
+    held = values.astype(dtype)
+    return held, held
+
+
+def tables_of(call: Call, rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """cos and sin as views of memory, and their values, ``[B or 1, S, W]`` or ``[rows, W]``."""
+    b, s, _, _ = call.shape
+    batches = (b if call.by_batch else 1,)
+    lead = (call.rows,) if call.rows else (*batches, s)
+    width = call.width if call.full else call.width // 2
+    views, values = [], []
+    for extra in (0, 3):  # two strides
+        rows = max(1, lead[-1] * abs(call.table_step))
+        memory = rng.uniform(-2, 2, (*lead[:-1], rows, width + extra)).astype(np.float32)
+        for made, t in zip((views, values), rounded(memory, TABLES[call.dtype]), strict=True):
+            if call.table_step == 0:
+                t = np.broadcast_to(t, (*lead, t.shape[-1]))
+            made.append(t[..., :: call.table_step or 1, :width])
+    return views, values
+
+
+class Turned:
+    """One tensor of a call, and where it goes."""
+
+    def __init__(self, call: Call, heads: int, rng: np.random.Generator) -> None:
+        b, s, _, d = call.shape
+        values = rng.standard_normal((b, s, heads, d), dtype=np.float32)
+        self.bits, self.exact = rounded(values, call.dtype)
+        self.x = laid_out(call, self.bits)  # type: ignore[arg-type]
+        self.out = self.x if call.in_place else laid_out(call, np.full_like(self.bits, 7))  # type: ignore[arg-type]
+
+    def noticed(self, call: Call, tables: list[np.ndarray]) -> str:
+        got = bfloat16_values(np.ascontiguousarray(self.out)) if call.dtype == BF16 else self.out
+        value, magnitude = expected(call, self.exact, tables)
+        ratio, at = worst_ratio(got.astype(np.float64), value, table_bound(magnitude, value, call.dtype))
+        if not ratio <= 1:
+            return f"error {ratio:.3g} times its bound at {at} of {call}"
+        if not call.in_place and not np.array_equal(self.x, self.bits):
+            return "x was written"
+        return ""
+
+
+def expected(call: Call, x: np.ndarray, tables: list[np.ndarray]) -> tuple[Any, Any]:
+    """The formula's result and magnitudes; backward is forward by a pair's sines exchanged and negated."""
+    cos, sin = tables
+    if not call.forward:
+        sin = -(partners(sin, call.interleaved) if call.full else sin)
+    how: dict[str, Any] = {"rotary_dim": call.rotary_dim, "offset": call.offset}
+    return rotary_spec.rotary_mul(x, cos, sin, interleaved=call.interleaved, **how)
+
+
+def partners(t: np.ndarray, interleaved: bool) -> np.ndarray:
+    if interleaved:
+        return t.reshape(*t.shape[:-1], -1, 2)[..., ::-1].reshape(t.shape)
+    return np.concatenate(np.split(t, 2, -1)[::-1], -1)
+
+
+def check(call: Call) -> str:
+    """What was noticed; empty where all is well."""
+    rng = np.random.default_rng(sum(call.shape))
+    simulator, options = native_sim.load(), native_sim.SimOptions(call.soc)
+    views, values = tables_of(call, rng)
+    turned = [Turned(call, heads, rng) for heads in (call.shape[2], call.keys) if heads]
+    tables = [table_view(call, t) for t in views]
+    if call.rows:
+        b, s, _, _ = call.shape
+        ids = rng.integers(0, call.rows, (b, s)).astype(np.int32 if call.narrow_ids else np.int64)
+        values = [t[ids] for t in values]
+        heads_first = [describe(t.transpose(0, 2, 1, 3), call.dtype) for t in (turned[0].x, turned[0].out)]
+        read = [heads_first[0], *tables, native.describe(ids)]
+        sizes = (0, call.rotary_dim)
+        simulator.rotary(
+            "rotary_embedding", read, call.interleaved, sizes, call.forward, heads_first[1:], options
+        )
+    else:
+        read = [*(describe(t.x, call.dtype) for t in turned), *tables]
+        written = [describe(t.out, call.dtype) for t in turned]
+        sizes = (call.rotary_dim, call.offset)
+        simulator.rotary(call.op, read, call.interleaved, sizes, call.forward, written, options)
+    for t in turned:
+        if noticed := t.noticed(call, values):
+            return noticed
+    return reported(call)  # type: ignore[arg-type]
+
+
+def table_view(call: Call, t: np.ndarray) -> native.CTensor:
+    return describe(t, TABLES[call.dtype])
+
+
+def main(op: str = "", soc: str = "", dtype: str = "") -> int:
+    for call in calls():
+        if op not in ("", call.op) or soc not in ("", call.soc) or dtype not in ("", call.dtype):
+            continue
+        try:
+            noticed = check(call)
+        except (RuntimeError, ValueError, TypeError) as error:
+            noticed = str(error).splitlines()[0]
+        if noticed:
+            print(noticed)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
