@@ -1,6 +1,6 @@
-"""rope's kernel on the simulated timeline: cycles, bytes and share of the memory roofline, case by case.
+"""rope's and rotary_mul's kernels on the simulated timeline: cycles, bytes, share of the memory roofline.
 
-usage: trace_rope.py [--markdown docs/benchmarks.md]   (put the table between the page's marks)
+usage: trace_rope.py [--markdown docs/benchmarks.md]   (put the tables between the page's marks)
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-BEGIN, END = "<!-- simulated: begin -->\n", "<!-- simulated: end -->"
+MARKS = {  # of each table: where it begins and ends
+    "rope": ("<!-- simulated: begin -->\n", "<!-- simulated: end -->"),
+    "rotary_mul": ("<!-- simulated tables: begin -->\n", "<!-- simulated tables: end -->"),
+}
 PREFILL, DECODE, GQA = "1,4096,32,128", "1,1,32,128", "1,4096,8,128"
-CASES = (
+PAIRS = ("--width", "pair")
+ROPE_CASES = (
     # SoC, shape, dtype, mode, more options
     ("ascend910b", PREFILL, "bf16", "neox"),
     ("ascend910b", PREFILL, "bf16", "normal"),
@@ -37,25 +41,50 @@ CASES = (
     ("ascend310p", DECODE, "f16", "neox"),
     ("ascend310p", DECODE, "f16", "neox", "--most-cores", "1"),
 )
+TABLE_CASES = (
+    # SoC, shape, dtype, more options
+    ("ascend910b", PREFILL, "bf16"),
+    ("ascend910b", PREFILL, "bf16", "--interleaved"),
+    ("ascend910b", PREFILL, "bf16", *PAIRS),
+    ("ascend910b", PREFILL, "bf16", *PAIRS, "--interleaved"),
+    ("ascend910b", PREFILL, "bf16", "--table-dtype", "f32"),
+    ("ascend910b", PREFILL, "bf16", "--interleaved", "--backward"),
+    ("ascend910b", PREFILL, "f32"),
+    ("ascend910b", PREFILL, "bf16", "--layout", "bnsd"),
+    ("ascend910b", PREFILL, "bf16", *PAIRS, "--rows", "8192"),
+    ("ascend910b", PREFILL, "bf16", *PAIRS, "--rows", "8192", "--layout", "bnsd"),
+    ("ascend910b", GQA, "bf16"),
+    ("ascend910b", GQA, "bf16", "--interleaved"),
+    ("ascend910b", DECODE, "bf16"),
+    ("ascend910b", DECODE, "bf16", "--most-cores", "1"),
+    ("ascend910b", "32,1,32,128", "bf16", *PAIRS, "--rows", "8192"),
+    ("ascend310p", PREFILL, "f16"),
+    ("ascend310p", PREFILL, "f16", "--interleaved"),
+    ("ascend310p", PREFILL, "f16", *PAIRS, "--rows", "8192"),
+)
+CASES = {
+    "rope": tuple((*case[:3], "--mode", *case[3:]) for case in ROPE_CASES),
+    "rotary_mul": TABLE_CASES,
+}
 
 
-def trace(case: tuple[str, ...]) -> dict:
-    soc, shape, dtype, mode, *more = case
-    command = [str(Path(sys.executable).parent / "npu-rope"), "trace", "rope", "--json", "--soc", soc]
-    command += ["--shape", shape, "--dtype", dtype, "--mode", mode, *more]
+def trace(op: str, case: tuple[str, ...]) -> dict:
+    soc, shape, dtype, *more = case
+    command = [str(Path(sys.executable).parent / "npu-rope"), "trace", op, "--json", "--soc", soc]
+    command += ["--shape", shape, "--dtype", dtype, *more]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def table() -> str:
+def table(op: str) -> str:
     rows = [
         "| chip | x | | cores | cycles | µs | bytes / least | memory roofline | V busy |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for number, case in enumerate(CASES, 1):
-        print(f"\r{number}/{len(CASES)} {' '.join(case):70}", end="", file=sys.stderr)
-        run = trace(case)
+    for number, case in enumerate(CASES[op], 1):
+        print(f"\r{op} {number}/{len(CASES[op])} {' '.join(case):70}", end="", file=sys.stderr)
+        run = trace(op, case)
         moved = (run["bytes_read"] + run["bytes_written"]) / run["least_bytes"]
-        what = f"{case[2]} {case[3]} {' '.join(case[4:])}".strip()
+        what = " ".join(case[2:]).replace("--mode ", "")
         rows.append(
             f"| {run['soc']} | [{case[1]}] | {what} | {run['cores']:.0f} | {run['cycles']:,.0f}"
             f" | {run['microseconds']:.1f} | {moved:.3f} | {run['roofline_share']:.1%}"
@@ -65,22 +94,30 @@ def table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def put(page: str, op: str, text: str, name: Path) -> str:
+    """The page with the text between the operator's marks."""
+    begins, ends = MARKS[op]
+    before, begin, rest = page.partition(begins)
+    _, end, after = rest.partition(ends)
+    if not begin or not end:
+        sys.exit(f"{name} must have the marks {begins.strip()} and {ends}")
+    return before + begin + text + end + after
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--markdown", type=Path, help="put the table between the marks of this page")
     options = parser.parse_args()
-    text = table()
+    tables = {op: table(op) for op in CASES}
     if options.markdown is None:
-        print(text, end="")
+        print("\n".join(tables.values()), end="")
         return
     page = options.markdown.read_text()
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        sys.exit(f"{options.markdown} must have the marks {BEGIN.strip()} and {END}")
-    options.markdown.write_text(before + begin + text + end + after)
+    for op, text in tables.items():
+        page = put(page, op, text, options.markdown)
+    options.markdown.write_text(page)
 
 
 if __name__ == "__main__":

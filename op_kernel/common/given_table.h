@@ -71,10 +71,28 @@ public:
 
     // The rows of the block that a tile opens, on their way while the block before is still rotated.
     __aicore__ inline void Load(const Tile& tile) {
-        LocalTensor<C> rows = rows_.template AllocTensor<C>();
-        LoadTable(rows, source_.cos, given_->cos_stride, tile);
-        LoadTable(rows[SinRows()], source_.sin, given_->sin_stride, tile);
-        rows_.EnQue(rows);
+        LocalTensor<C> cos = rows_.template AllocTensor<C>();
+        LocalTensor<C> sin = cos[SinRows()];
+        bool one_by_one = given_->has_ids != 0;
+#if __CCE_AICORE__ == 200
+        one_by_one = one_by_one || Uneven();
+        if (Uneven()) HandOver<AscendC::HardEvent::V_S>();
+#endif
+        if (one_by_one) {
+            for (int32_t t = 0; t < tile.block_tokens; ++t) {
+                Place row = PlaceOf(tile, t);
+                LoadRow(cos[t * given_->pitch], source_.cos, OffsetOf(row, given_->cos_stride));
+                LoadRow(sin[t * given_->pitch], source_.sin, OffsetOf(row, given_->sin_stride));
+            }
+        } else {
+            Place row{tile.batch, tile.token};
+            LoadRows(cos, source_.cos, OffsetOf(row, given_->cos_stride), tile.block_tokens, given_->cos_stride[1]);
+            LoadRows(sin, source_.sin, OffsetOf(row, given_->sin_stride), tile.block_tokens, given_->sin_stride[1]);
+        }
+#if __CCE_AICORE__ == 200
+        if (Uneven()) HandOver<AscendC::HardEvent::S_V>();
+#endif
+        rows_.EnQue(cos);
     }
 
     __aicore__ inline void Build(int32_t tokens) {
@@ -109,47 +127,52 @@ private:
 
     // ---- from GM
 
-    __aicore__ inline void LoadTable(LocalTensor<C> dst, GM_ADDR memory, const int64_t* stride, const Tile& tile) {
-#if __CCE_AICORE__ == 200
-        if (given_->row % kBlock != 0) {
-            LoadUneven(dst, memory, stride, tile);
-            return;
-        }
-#endif
-        if (given_->has_ids == 0) {
-            bursts_.LoadRows(dst, memory, RowAt(stride, tile, 0), tile.block_tokens, stride[1], given_->row);
-            return;
-        }
-        for (int32_t t = 0; t < tile.block_tokens; ++t)
-            bursts_.LoadRows(dst[t * given_->pitch], memory, RowAt(stride, tile, t), 1, 0, given_->row);
-    }
+    // Of a row in a table: batch and token, or where position_ids name them 0 and the row.
+    struct Place {
+        int64_t batch;
+        int64_t token;
+    };
 
-#if __CCE_AICORE__ == 200
-    // What a DMA of whole blocks cannot take of a row comes element by element.
-    __aicore__ inline void LoadUneven(LocalTensor<C> dst, GM_ADDR memory, const int64_t* stride, const Tile& tile) {
-        int32_t whole = given_->row / kBlock * kBlock;
-        HandOver<AscendC::HardEvent::V_S>();
-        for (int32_t t = 0; t < tile.block_tokens; ++t) {
-            AscendC::GlobalTensor<C> row = TensorAt<C>(memory, RowAt(stride, tile, t));
-            int32_t first = t * given_->pitch;
-            if (whole > 0) AscendC::DataCopy(dst[first], row, static_cast<uint32_t>(whole));
-            for (int32_t i = whole; i < given_->pitch; ++i)
-                dst.SetValue(static_cast<uint32_t>(first + i),
-                             i < given_->row ? row.GetValue(static_cast<uint64_t>(i)) : static_cast<C>(0.0f));
-        }
-        HandOver<AscendC::HardEvent::S_V>();
-    }
-#endif
-
-    // Where the row of the block's token t begins. The host refuses position_ids where it can see them; here a
-    // number that is no row stands for the nearest one, so that nothing else is ever read.
-    __aicore__ inline int64_t RowAt(const int64_t* stride, const Tile& tile, int32_t t) {
-        if (given_->has_ids == 0) return tile.batch * stride[0] + (tile.token + t) * stride[1];
+    // The host refuses position_ids where it can see them; here a number that is no row stands for the nearest
+    // one, so that nothing else is ever read.
+    __aicore__ inline Place PlaceOf(const Tile& tile, int32_t t) {
+        if (given_->has_ids == 0) return Place{tile.batch, tile.token + t};
         int64_t row = numbers_.Of(tile.batch, tile.token + t);
         if (row < 0) row = 0;
         if (row >= given_->table_rows) row = given_->table_rows - 1;
-        return row * stride[1];
+        return Place{0, row};
     }
+
+    __aicore__ inline int64_t OffsetOf(const Place& place, const int64_t* stride) const {
+        return place.batch * stride[0] + place.token * stride[1];
+    }
+
+    __aicore__ inline void LoadRows(LocalTensor<C> dst, GM_ADDR memory, int64_t first, int64_t count, int64_t stride) {
+        bursts_.LoadRows(dst, memory, first, count, stride, given_->row);
+    }
+
+    __aicore__ inline void LoadRow(LocalTensor<C> dst, GM_ADDR memory, int64_t first) {
+#if __CCE_AICORE__ == 200
+        if (Uneven()) {
+            LoadUneven(dst, TensorAt<C>(memory, first));
+            return;
+        }
+#endif
+        LoadRows(dst, memory, first, 1, 0);
+    }
+
+#if __CCE_AICORE__ == 200
+    __aicore__ inline bool Uneven() const { return given_->row % kBlock != 0; }
+
+    // What a DMA of whole blocks cannot take of a row comes element by element.
+    __aicore__ inline void LoadUneven(LocalTensor<C> dst, AscendC::GlobalTensor<C> row) {
+        int32_t whole = given_->row / kBlock * kBlock;
+        if (whole > 0) AscendC::DataCopy(dst, row, static_cast<uint32_t>(whole));
+        for (int32_t i = whole; i < given_->pitch; ++i)
+            dst.SetValue(static_cast<uint32_t>(i),
+                         i < given_->row ? row.GetValue(static_cast<uint64_t>(i)) : static_cast<C>(0.0f));
+    }
+#endif
 
     // ---- in UB
 
