@@ -37,10 +37,10 @@ CANN_HOST = ("register/*", "exe_graph/*", "graph/*", "tiling/*")
 
 CPP_LAYERS = (
     Layer(("include/*",), ("stdint.h", "npu_rope.h")),
-    Layer(("op_kernel/*_tiling_data.h",), ("cstdint",)),
+    Layer(("op_kernel/*_tiling_data.h",), ("cstdint", "*_tiling_data.h")),
     Layer(
         ("op_kernel/*",),
-        # The last three are pieces beside each other in common/.
+        # The last five are pieces beside each other in common/.
         (
             "kernel_operator.h",
             "*_tiling_data.h",
@@ -48,6 +48,8 @@ CPP_LAYERS = (
             "common/*",
             "ro*_*.h",
             "*_rows.h",
+            "*_table.h",
+            "lane_index.h",
             "vector_steps.h",
         ),
         never=(r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",),

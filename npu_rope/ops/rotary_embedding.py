@@ -38,7 +38,8 @@ def rotary_embedding(
         num_heads: N, of ``[B,S,N*D]``; else not looked at.
         rotary_embedding_dim: how many dimensions rotate, an even number; 0: all.
         out: where to write: X's shape and dtype, unit last stride; may be X itself (in place).
-        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by X's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else by
+            X's device.
 
     Returns:
         X's type, shape and dtype; ``out`` where it was given. Gradients flow to X and to the caches.

@@ -38,7 +38,8 @@ def rotary_mul(
         rotary_dim: how many of the D dimensions rotate, an even number; 0: all.
         offset: where they begin, an even number.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
-        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by x's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else by
+            x's device.
 
     Returns:
         x's type, shape and dtype; ``out`` where it was given. Gradients flow to x, cos and sin.
