@@ -13,6 +13,10 @@ struct RotaryCall {
     bool forward;
 };
 
+struct TorchTables {
+    const at::Tensor &cos, &sin;
+};
+
 // Raises ValueError or TypeError for what breaks a rule; false where there is nothing to launch. tensors: in the
 // order of t's xs, cos, sin, position_ids where they are given, outs. Sources are judged as readable() will make
 // them.

@@ -1,4 +1,5 @@
-// The checks of every native path, the real tiling, the real kernel.
+// rotary_mul on the simulator, and what rotary_mul_qk and rotary_embedding share with it: the checks of every
+// native path, the real tiling, the real kernel.
 #include "csrc/sim/common.h"
 #include "csrc/sim/rotary.h"
 #include "op_host/rotary_tiling.h"
@@ -50,25 +51,11 @@ npu_rope_status rotary_sim_entry(const RotaryTensors& t, const RotaryAttributes&
 
 }  // namespace npu_rope
 
-extern "C" {
-
-npu_rope_status npu_rope_sim_rotary_mul(const npu_rope_tensor* x, const npu_rope_tensor* cos,
-                                        const npu_rope_tensor* sin, int32_t interleaved, int64_t rotary_dim,
-                                        int64_t offset, int32_t forward, const npu_rope_tensor* out,
-                                        const npu_rope_sim_options* options) {
+extern "C" npu_rope_status npu_rope_sim_rotary_mul(const npu_rope_tensor* x, const npu_rope_tensor* cos,
+                                                   const npu_rope_tensor* sin, int32_t interleaved, int64_t rotary_dim,
+                                                   int64_t offset, int32_t forward, const npu_rope_tensor* out,
+                                                   const npu_rope_sim_options* options) {
     using namespace npu_rope;
     return rotary_sim_entry(rotary_mul_tensors(x, cos, sin, out), {interleaved != 0, rotary_dim, offset, 0},
                             forward != 0, options);
 }
-
-npu_rope_status npu_rope_sim_rotary_mul_qk(const npu_rope_tensor* q, const npu_rope_tensor* k,
-                                           const npu_rope_tensor* cos, const npu_rope_tensor* sin, int32_t interleaved,
-                                           int64_t rotary_dim, int64_t offset, int32_t forward,
-                                           const npu_rope_tensor* q_out, const npu_rope_tensor* k_out,
-                                           const npu_rope_sim_options* options) {
-    using namespace npu_rope;
-    return rotary_sim_entry(rotary_mul_qk_tensors(q, k, cos, sin, q_out, k_out),
-                            {interleaved != 0, rotary_dim, offset, 0}, forward != 0, options);
-}
-
-}  // extern "C"

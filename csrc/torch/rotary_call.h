@@ -17,4 +17,10 @@ struct RotaryAttributes {
           forward(torch::stable::detail::to<bool>(s[3])) {}
 };
 
+// cos and sin, of which a layout that the kernels do not read is copied.
+struct RotaryTables {
+    Owned cos, sin;
+    RotaryTables(StableIValue c, StableIValue s) : cos(c), sin(s) {}
+};
+
 }  // namespace npu_rope

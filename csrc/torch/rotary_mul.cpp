@@ -1,36 +1,21 @@
-// rotary_mul and rotary_mul_qk for CPU tensors, through torch's stable ABI. The schemas, fakes and
-// gradients are in npu_rope/ops/rotary.py; these are the kernels.
+// rotary_mul for CPU tensors, through torch's stable ABI. The schemas, fakes and gradients are in
+// npu_rope/ops/rotary.py; these are the kernels.
 #include "csrc/torch/rotary_call.h"
 
 namespace {
 
 using namespace npu_rope;
 
-// cos and sin, of which a layout that the kernels do not read is copied.
-struct Tables {
-    Owned cos, sin;
-    Tables(StableIValue c, StableIValue s) : cos(c), sin(s) {}
-};
-
-void run(AtenTensorHandle x, const Tables& t, const RotaryAttributes& a, AtenTensorHandle out) {
+void run(AtenTensorHandle x, const RotaryTables& t, const RotaryAttributes& a, AtenTensorHandle out) {
     const Readable tx(x, out), cos(t.cos.get(), out), sin(t.sin.get(), out);
     const npu_rope_tensor to = x == out ? *tx.get() : view_of(out);
     raise_on(npu_rope_rotary_mul(tx.get(), cos.get(), sin.get(), a.interleaved, a.first, a.second, a.forward, &to));
 }
 
-void run(AtenTensorHandle q, AtenTensorHandle k, const Tables& t, const RotaryAttributes& a, AtenTensorHandle q_out,
-         AtenTensorHandle k_out) {
-    const Readable tq(q, q_out), tk(k, k_out), cos(t.cos.get(), q_out), sin(t.sin.get(), q_out);
-    const npu_rope_tensor to_q = q == q_out ? *tq.get() : view_of(q_out);
-    const npu_rope_tensor to_k = k == k_out ? *tk.get() : view_of(k_out);
-    raise_on(npu_rope_rotary_mul_qk(tq.get(), tk.get(), cos.get(), sin.get(), a.interleaved, a.first, a.second,
-                                    a.forward, &to_q, &to_k));
-}
-
 // rotary_mul(x, cos, sin, attributes) -> Tensor
 void rotary_mul(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]);
-    Tables tables(stack[1], stack[2]);
+    RotaryTables tables(stack[1], stack[2]);
     const RotaryAttributes a(stack + 3);
     Owned out = empty_contiguous(x.get());
     run(x.get(), tables, a, out.get());
@@ -40,40 +25,15 @@ void rotary_mul(StableIValue* stack, uint64_t, uint64_t) {
 // rotary_mul_(Tensor(a!) x, cos, sin, attributes) -> ()
 void rotary_mul_inplace(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]);
-    Tables tables(stack[1], stack[2]);
+    RotaryTables tables(stack[1], stack[2]);
     run(x.get(), tables, RotaryAttributes(stack + 3), x.get());
 }
 
 // rotary_mul_out(x, cos, sin, attributes, Tensor(a!) out) -> ()
 void rotary_mul_out(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), out(stack[7]);
-    Tables tables(stack[1], stack[2]);
+    RotaryTables tables(stack[1], stack[2]);
     run(x.get(), tables, RotaryAttributes(stack + 3), out.get());
-}
-
-// rotary_mul_qk(q, k, cos, sin, attributes) -> (Tensor, Tensor)
-void rotary_mul_qk(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q(stack[0]), k(stack[1]);
-    Tables tables(stack[2], stack[3]);
-    const RotaryAttributes a(stack + 4);
-    Owned q_out = empty_contiguous(q.get()), k_out = empty_contiguous(k.get());
-    run(q.get(), k.get(), tables, a, q_out.get(), k_out.get());
-    stack[0] = torch::stable::detail::from(q_out.release());
-    stack[1] = torch::stable::detail::from(k_out.release());
-}
-
-// rotary_mul_qk_(Tensor(a!) q, Tensor(b!) k, cos, sin, attributes) -> ()
-void rotary_mul_qk_inplace(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q(stack[0]), k(stack[1]);
-    Tables tables(stack[2], stack[3]);
-    run(q.get(), k.get(), tables, RotaryAttributes(stack + 4), q.get(), k.get());
-}
-
-// rotary_mul_qk_out(q, k, cos, sin, attributes, Tensor(a!) q_out, Tensor(b!) k_out) -> ()
-void rotary_mul_qk_out(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q(stack[0]), k(stack[1]), q_out(stack[8]), k_out(stack[9]);
-    Tables tables(stack[2], stack[3]);
-    run(q.get(), k.get(), tables, RotaryAttributes(stack + 4), q_out.get(), k_out.get());
 }
 
 }  // namespace
@@ -82,7 +42,4 @@ STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rotary_mul", &rotary_mul);
     m.impl("rotary_mul_", &rotary_mul_inplace);
     m.impl("rotary_mul_out", &rotary_mul_out);
-    m.impl("rotary_mul_qk", &rotary_mul_qk);
-    m.impl("rotary_mul_qk_", &rotary_mul_qk_inplace);
-    m.impl("rotary_mul_qk_out", &rotary_mul_qk_out);
 }
