@@ -34,7 +34,8 @@ def test_definitions_are_what_they_should_be(tmp_path):
         for source in DEFINITIONS
         for mode in ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
     ]
-    sources = [ROOT / "tests/cann/test_definitions.cpp", *HOST, *EXECUTED_BY, *parts]
+    tests = [ROOT / f"tests/cann/test_{what}.cpp" for what in ("definitions", "table_definitions")]
+    sources = [*tests, *HOST, *EXECUTED_BY, *parts]
     done = subprocess.run([compile_(*sources, output=tmp_path / "program")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(" tests, 0 failure(s)\n")

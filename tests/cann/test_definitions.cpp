@@ -1,44 +1,11 @@
 // The definitions executed: what they register, how they read CANN's contexts, and that their tilings are
 // those of the pure tiling, byte for byte, for thousands of random calls.
-#include <cstdio>
-#include <cstring>
-#include <functional>
-#include <random>
-
-#include "op_host/dtype.h"
 #include "op_host/rope_tiling.h"
-#include "simulator/cann/host/def_reader.h"
-#include "simulator/cann/host/node.h"
+#include "tests/cann/definitions.h"
 
 using namespace npu_rope;
-using npu_cann::DefReader;
-using npu_cann::Node;
-using npu_cann::OpRecord;
 
 namespace {
-
-const char* g_test = "";
-int g_failures = 0;
-
-#define CHECK(condition)                                                                     \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, g_test, #condition); \
-            ++g_failures;                                                                    \
-        }                                                                                    \
-    } while (0)
-
-void check_text(const std::string& got, const std::string& expected) {
-    if (got == expected) return;
-    std::fprintf(stderr, "%s: said\n  %s\ninstead of\n  %s\n", g_test, got.c_str(), expected.c_str());
-    ++g_failures;
-}
-
-ge::DataType ge_type(int32_t dtype) {
-    constexpr ge::DataType kTypes[] = {ge::DT_FLOAT,  ge::DT_FLOAT16, ge::DT_BF16,
-                                       ge::DT_DOUBLE, ge::DT_INT32,   ge::DT_INT64};
-    return kTypes[dtype];
-}
 
 // One call: tensors in the definition's order, and what is to become of them.
 struct Case {
@@ -59,8 +26,6 @@ RopeTensors tensors_of(const Case& c) {
     t.known = Known::kLayout;
     return t;
 }
-
-std::vector<int64_t> sizes(const npu_rope_tensor& t) { return {t.shape, t.shape + t.ndim}; }
 
 void fill_node(const Case& c, Node* node) {
     node->type = c.type;
@@ -91,16 +56,6 @@ void fill_node(const Case& c, Node* node) {
     node->add_attr_list(strides.data(), c.tell_strides ? strides.size() : 0);
 }
 
-npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
-    npu_rope_tensor t = {nullptr, dtype, static_cast<int32_t>(shape.size()), {}, {}};
-    int64_t step = 1;
-    for (size_t d = shape.size(); d-- > 0; step *= shape[d]) {
-        t.shape[d] = shape[d];
-        t.stride[d] = step;
-    }
-    return t;
-}
-
 Case plain(const char* type = "NpuRope") {
     Case c;
     c.type = type;
@@ -119,38 +74,10 @@ std::string refusal(const Case& c, const std::function<void(Node*)>& spoil = nul
     Node node;
     fill_node(c, &node);
     if (spoil) spoil(&node);
-    npu_cann::take_logged_error();
-    if (node.tile(npu_cann::find_functions(c.type).tiling) == ge::GRAPH_SUCCESS) return "";
-    return npu_cann::take_logged_error();
+    return said_of(&node, c.type);
 }
 
 // ---- random calls ----------------------------------------------------------------------------------
-
-class Random {
-public:
-    explicit Random(unsigned seed) : engine_(seed) {}
-    int64_t in(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
-    bool chance(int percent) { return in(1, 100) <= percent; }
-    template <typename T>
-    T of(std::initializer_list<T> all) {
-        return all.begin()[in(0, static_cast<int64_t>(all.size()) - 1)];
-    }
-
-private:
-    std::mt19937 engine_;
-};
-
-// A view of the sizes: contiguous, tokens and heads exchanged, a part of something wider, or backwards.
-void lay(Random* r, npu_rope_tensor* t) {
-    int64_t order[NPU_ROPE_MAX_NDIM] = {0, 1, 2, 3}, step = 1;
-    if (t->ndim > 2 && r->chance(40)) std::swap(order[t->ndim - 2], order[t->ndim - 3]);
-    for (int k = t->ndim; k-- > 0;) {
-        t->stride[order[k]] = step;
-        step *= t->shape[order[k]] + (r->chance(30) && k < t->ndim - 1 ? r->in(0, 3) : 0);
-        if (k == t->ndim - 1) step += r->chance(30) ? r->in(1, 40) : 0;
-    }
-    if (r->chance(10) && t->ndim > 1) t->stride[0] = -t->stride[0];
-}
 
 Case draw(Random* r) {
     Case c = plain(r->of({"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}));
@@ -199,11 +126,6 @@ Case draw(Random* r) {
     return c;
 }
 
-Platform platform_of(const char* chip) {
-    if (const Platform* p = find_platform(chip)) return *p;
-    return {chip, kArch910b, 48, 196608};
-}
-
 void test_tilings_are_the_pure_tilings() {
     g_test = __func__;
     Random r(2026);
@@ -229,22 +151,14 @@ void test_tilings_are_the_pure_tilings() {
 
         Node node;
         fill_node(c, &node);
-        npu_cann::take_logged_error();
-        bool ok = node.tile(npu_cann::find_functions(c.type).tiling) == ge::GRAPH_SUCCESS;
-        CHECK(ok == expected.ok());
+        std::string said = said_of(&node, c.type);
+        check_text(said, expected.message);
         if (!expected.ok()) {
             ++refused;
-            check_text(npu_cann::take_logged_error(), expected.message);
             continue;
         }
         ++taken;
-        bool is_310p = std::strcmp(c.chip, "Ascend310P3") == 0;
-        CHECK(node.tiling.GetDataSize() == sizeof data);
-        CHECK(std::memcmp(node.tiling.GetData(), &data, sizeof data) == 0);
-        CHECK(node.block_dim == launch.block_dim);
-        CHECK(node.tiling_key == launch.tiling_key);
-        CHECK(node.workspaces.size() == 1);
-        CHECK(node.workspaces[0] == static_cast<size_t>(launch.workspace_bytes) + (is_310p ? 2 : 16) * 1024 * 1024);
+        check_tiling(node, c.chip, data, launch);
     }
     std::printf("%d tilings compared, %d refused alike\n", taken, refused);
     CHECK(taken > 2500);
@@ -390,6 +304,7 @@ int main() {
                          test_no_room_for_the_tiling_data_is_said,
                          test_an_unknown_chip_is_refused};
     for (void (*test)() : tests) test();
-    std::printf("%zu tests, %d failure(s)\n", sizeof tests / sizeof *tests, g_failures);
+    size_t count = sizeof tests / sizeof *tests + test_table_definitions();
+    std::printf("%zu tests, %d failure(s)\n", count, g_failures);
     return g_failures != 0;
 }

@@ -86,7 +86,10 @@ def test_exit_status_and_count(tree: Path, planted: bool) -> None:
 
 
 VIOLATIONS = {
-    "tiling data that includes more than cstdint and its like": ("op_kernel/x_tiling_data.h", "#include <vector>"),
+    "tiling data that includes more than cstdint and its like": (
+        "op_kernel/x_tiling_data.h",
+        "#include <vector>",
+    ),
     "kernel that sees the host": ("op_kernel/npu_x.cpp", '#include "op_host/check.h"'),
     "kernel that sees the simulator": ("op_kernel/npu_x.cpp", '#include "simulator/src/memory.h"'),
     "kernel that asks whether it is simulated": ("op_kernel/npu_x.cpp", "#ifdef ASCENDC_CPU_DEBUG"),
@@ -175,5 +178,7 @@ def test_what_is_allowed_passes(layers: Any, tree: Path, name: str) -> None:
 def test_message_says_what_the_layer_may_see(layers: Any, tree: Path) -> None:
     plant(tree, "op_kernel/x_tiling_data.h", "#include <vector>")
     layer = "layer op_kernel/*_tiling_data.h"
-    expected = f"op_kernel/x_tiling_data.h:1: {layer} may not see vector; it may see: cstdint, *_tiling_data.h"
+    expected = (
+        f"op_kernel/x_tiling_data.h:1: {layer} may not see vector; it may see: cstdint, *_tiling_data.h"
+    )
     assert found(layers, tree) == [expected]

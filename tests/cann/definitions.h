@@ -1,0 +1,110 @@
+// What the tests of definitions share: checks, tensors without memory, random layouts, a definition's words.
+#pragma once
+
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "op_host/dtype.h"
+#include "op_host/platform.h"
+#include "simulator/cann/host/def_reader.h"
+#include "simulator/cann/host/node.h"
+
+namespace npu_rope {
+
+using npu_cann::DefReader;
+using npu_cann::Node;
+using npu_cann::OpRecord;
+
+inline const char* g_test = "";
+inline int g_failures = 0;
+
+#define CHECK(condition)                                                                     \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, g_test, #condition); \
+            ++g_failures;                                                                    \
+        }                                                                                    \
+    } while (0)
+
+inline void check_text(const std::string& got, const std::string& expected) {
+    if (got == expected) return;
+    std::fprintf(stderr, "%s: said\n  %s\ninstead of\n  %s\n", g_test, got.c_str(), expected.c_str());
+    ++g_failures;
+}
+
+inline ge::DataType ge_type(int32_t dtype) {
+    constexpr ge::DataType kTypes[] = {ge::DT_FLOAT,  ge::DT_FLOAT16, ge::DT_BF16,
+                                       ge::DT_DOUBLE, ge::DT_INT32,   ge::DT_INT64};
+    return kTypes[dtype];
+}
+
+inline std::vector<int64_t> sizes(const npu_rope_tensor& t) { return {t.shape, t.shape + t.ndim}; }
+
+inline npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
+    npu_rope_tensor t = {nullptr, dtype, static_cast<int32_t>(shape.size()), {}, {}};
+    int64_t step = 1;
+    for (size_t d = shape.size(); d-- > 0; step *= shape[d]) {
+        t.shape[d] = shape[d];
+        t.stride[d] = step;
+    }
+    return t;
+}
+
+class Random {
+public:
+    explicit Random(unsigned seed) : engine_(seed) {}
+    int64_t in(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
+    bool chance(int percent) { return in(1, 100) <= percent; }
+    template <typename T>
+    T of(std::initializer_list<T> all) {
+        return all.begin()[in(0, static_cast<int64_t>(all.size()) - 1)];
+    }
+
+private:
+    std::mt19937 engine_;
+};
+
+// A view of the sizes: contiguous, tokens and heads exchanged, a part of something wider, or backwards.
+inline void lay(Random* r, npu_rope_tensor* t) {
+    int64_t order[NPU_ROPE_MAX_NDIM] = {0, 1, 2, 3}, step = 1;
+    if (t->ndim > 2 && r->chance(40)) std::swap(order[t->ndim - 2], order[t->ndim - 3]);
+    for (int k = t->ndim; k-- > 0;) {
+        t->stride[order[k]] = step;
+        step *= t->shape[order[k]] + (r->chance(30) && k < t->ndim - 1 ? r->in(0, 3) : 0);
+        if (k == t->ndim - 1) step += r->chance(30) ? r->in(1, 40) : 0;
+    }
+    if (r->chance(10) && t->ndim > 1) t->stride[0] = -t->stride[0];
+}
+
+// What a definition's tiling says of a call, "" where it takes it.
+inline std::string said_of(Node* node, const char* type) {
+    npu_cann::take_logged_error();
+    if (node->tile(npu_cann::find_functions(type).tiling) == ge::GRAPH_SUCCESS) return "";
+    return npu_cann::take_logged_error();
+}
+
+inline Platform platform_of(const char* chip) {
+    if (const Platform* p = find_platform(chip)) return *p;
+    return {chip, kArch910b, 48, 196608};
+}
+
+// The bytes that a definition's tiling set are those of the pure one.
+template <typename Data, typename Launch>
+void check_tiling(const Node& node, const char* chip, const Data& data, const Launch& launch) {
+    bool is_310p = std::strcmp(chip, "Ascend310P3") == 0;
+    CHECK(node.tiling.GetDataSize() == sizeof data);
+    CHECK(std::memcmp(node.tiling.GetData(), &data, sizeof data) == 0);
+    CHECK(node.block_dim == launch.block_dim);
+    CHECK(node.tiling_key == launch.tiling_key);
+    CHECK(node.workspaces.size() == 1);
+    CHECK(node.workspaces[0] == static_cast<size_t>(launch.workspace_bytes) + (is_310p ? 2 : 16) * 1024 * 1024);
+}
+
+// Of the tables' operators: test_table_definitions.cpp. How many tests there were.
+size_t test_table_definitions();
+
+}  // namespace npu_rope

@@ -1,0 +1,123 @@
+"""NpuRotaryMul and NpuRotaryMulQk through aclnn's two phases, on the simulated operator package: results as
+the simulator's own, bit for bit; views without a copy; rows that are none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from aclnn import Refused, strides_of
+
+from npu_rope import rotary_embedding, rotary_mul, rotary_mul_qk
+
+CHIPS = {"sim": "Ascend910B1", "sim:ascend310p": "Ascend310P3"}
+ORDER = ("x", "q", "k", "cos", "sin", "position_ids", "out", "q_out", "k_out")
+
+
+def launch(device: Any, tensors: dict[str, Any], **attributes: Any) -> None:
+    """The operator of these tensors, with the strides of all of them where one is a view."""
+    views = [tensors[name] for name in ORDER if tensors.get(name) is not None]
+    given = {"interleaved": False, "rotary_dim": 0, "offset": 0, "forward": True, **attributes}
+    if not all(v.flags.c_contiguous for v in views):
+        given.setdefault("strides", strides_of(*views))
+    if "q" in tensors:
+        named = {"q_out_out": tensors["q_out"], "k_out_out": tensors["k_out"]}
+        rest = {name: t for name, t in tensors.items() if not name.endswith("_out")}
+        device.call("NpuRotaryMulQk", {**rest, **named, **given})
+    else:
+        device.call("NpuRotaryMul", {"position_ids": None, **tensors, **given})
+
+
+def viewed(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Values in some layout: contiguous, with gaps, tokens and heads exchanged."""
+    how = rng.integers(3)
+    if how == 0 or len(shape) < 3:
+        return rng.standard_normal(shape).astype(dtype)
+    if how == 1:
+        return rng.standard_normal((*shape[:-1], shape[-1] + 3)).astype(dtype)[..., : shape[-1]]
+    swapped = (*shape[:-3], shape[-2], shape[-3], shape[-1])
+    return rng.standard_normal(swapped).astype(dtype).swapaxes(-2, -3)
+
+
+@pytest.mark.parametrize("backend", CHIPS)
+def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
+    device.set_soc(CHIPS[backend])
+    rng, dtypes = np.random.default_rng(5), [np.float32, np.float16]
+    if backend == "sim":
+        dtypes.append(np.dtype(ml_dtypes.bfloat16))
+    for _ in range(100):
+        dtype = dtypes[rng.integers(len(dtypes))]
+        b, s, n, d = (int(rng.integers(1, most)) for most in (4, 30, 9, 90))
+        d *= 2
+        width = d if rng.random() < 0.5 else 2 * int(rng.integers(1, d // 2 + 1))
+        how = {
+            "rotary_dim": width,
+            "offset": 2 * int(rng.integers(0, (d - width) // 2 + 1)),
+            "interleaved": bool(rng.random() < 0.5),
+        }
+        table = np.float32 if rng.random() < 0.5 else dtype
+        entries = width if rng.random() < 0.5 else width // 2
+        lead = [(s,), (b, s), (1, s, 1)][rng.integers(3)]
+        x, k = viewed(rng, (b, s, n, d), dtype), viewed(rng, (b, s, 2, d), dtype)
+        cos, sin = viewed(rng, (*lead, entries), table), viewed(rng, (*lead, entries), table)
+        launches = device.double.double_launches()
+        if rng.random() < 0.5:
+            out = viewed(rng, (b, s, n, d), dtype)
+            launch(device, {"x": x, "cos": cos, "sin": sin, "out": out}, **how)
+            got, expected = (out,), (rotary_mul(x, cos, sin, **how, backend=backend),)
+        else:
+            got = (viewed(rng, (b, s, n, d), dtype), viewed(rng, (b, s, 2, d), dtype))
+            launch(device, {"q": x, "k": k, "cos": cos, "sin": sin, "q_out": got[0], "k_out": got[1]}, **how)
+            expected = rotary_mul_qk(x, k, cos, sin, **how, backend=backend)
+        assert device.double.double_launches() == launches + 1
+        for y, e in zip(got, expected, strict=True):
+            assert np.ascontiguousarray(y).tobytes() == e.tobytes(), (x.shape, cos.shape, how)
+
+
+@pytest.mark.parametrize("backend", CHIPS)
+def test_rows_are_gathered_and_what_is_no_row_is_the_nearest(device, backend):
+    device.set_soc(CHIPS[backend])
+    rng = np.random.default_rng(0)
+    for width in (64, 36):  # whole blocks of 32 bytes, and not
+        x, (cos, sin) = rng.random((2, 4, 3, width), np.float32), rng.random((2, 9, width // 2), np.float32)
+        ids = np.array([[0, 8, 3, 3], [-1, 9, 2**40, -(2**63)]])
+        out = np.empty_like(x)
+        launch(device, {"x": x, "cos": cos, "sin": sin, "position_ids": ids, "out": out})
+        X = x.swapaxes(1, 2)
+        Y = rotary_embedding(X, cos, sin, np.clip(ids, 0, 8), backend=backend)
+        assert np.array_equal(out, Y.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("backend", CHIPS)
+def test_the_transposed_rotation_undoes_a_rotation(device, backend):
+    device.set_soc(CHIPS[backend])
+    rng = np.random.default_rng(0)
+    x, angles = rng.random((2, 5, 3, 64), np.float32), rng.random((5, 32), np.float32)
+    tables = {"cos": np.cos(angles), "sin": np.sin(angles)}
+    there, back = np.empty_like(x), np.empty_like(x)
+    launch(device, {"x": x, **tables, "out": there})
+    launch(device, {"x": there, **tables, "out": back}, forward=False)
+    assert np.allclose(back, x, atol=1e-6)
+
+
+def test_a_bad_call_is_refused_in_the_operator_s_words_and_writes_nothing(device):
+    x, table, out = np.ones((1, 5, 2, 8), np.float32), np.ones((5, 4), np.float32), np.full((1, 5, 2, 8), 7.0)
+    out = out.astype(np.float32)
+    for changed, text in (
+        ({"cos": table[:4]}, "[rotary_mul] cos must have shape [S,W], [B,S,W] or [B,S,1,W] with S = 5"),
+        ({"rotary_dim": 7}, "[rotary_mul] rotary_dim must be 0 or an even number up to the head size 8"),
+        ({"offset": -2}, "[rotary_mul] offset must be an even number >= 0 but got -2."),
+        (
+            {"position_ids": np.zeros((2, 5), np.int64)},
+            "[rotary_mul] position_ids must have shape [B, S] = [1, 5]",
+        ),
+    ):
+        given = {"x": x, "cos": table, "sin": table.copy(), "out": out, **changed}
+        tensors = {name: given.pop(name) for name in list(given) if isinstance(given[name], np.ndarray)}
+        with pytest.raises(Refused) as caught:
+            launch(device, tensors, **given)
+        assert (caught.value.status, text in str(caught.value)) == (561002, True), str(caught.value)
+        assert (out == 7).all()
