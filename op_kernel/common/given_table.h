@@ -111,6 +111,7 @@ public:
         }
         rows_.FreeTensor(cos);
         if constexpr (key != kRopeHalves) Sign(tokens);
+        OrderV();
     }
 
     __aicore__ inline LocalTensor<float> Sin(int32_t row) const { return sin_[row * width_]; }
@@ -176,6 +177,7 @@ private:
 
     // ---- in UB
 
+    // Not ordered.
     __aicore__ inline void BuildHalves(LocalTensor<C> cos, LocalTensor<C> sin, int32_t tokens) {
         int32_t half = td_->n_dims / 2;
         Widen(cos_, cos, width_, tokens);
@@ -186,10 +188,9 @@ private:
         } else {
             Widen(sin_, sin, width_, tokens);
         }
-        OrderV();
         if (!Backward()) return;
-        AscendC::Muls(sin_, sin_, -1.0f, tokens * width_);
         OrderV();
+        AscendC::Muls(sin_, sin_, -1.0f, tokens * width_);
     }
 
     // So many entries of every row. Not ordered.
@@ -227,7 +228,7 @@ private:
         }
     }
 
-    // Minus for a pair's first lane, so that the sine's table brings the rotation's signs along.
+    // Minus for a pair's first lane, so that the sine's table brings the rotation's signs along. Not ordered.
     __aicore__ inline void Sign(int32_t tokens) {
         auto row = static_cast<uint8_t>(width_ / kBlockFloats);
         AscendC::BinaryRepeatParams step(1, 1, 1, row, row, 0);
@@ -235,7 +236,6 @@ private:
             uint64_t mask[2] = {MaskOf(Lanes{0, width_}, chunk), 0};
             AscendC::Mul(sin_[chunk], sin_[chunk], sign_[chunk], mask, static_cast<uint8_t>(tokens), step);
         }
-        OrderV();
     }
 
     const RopeTilingHead* td_ = nullptr;
