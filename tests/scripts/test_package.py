@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy
 import pytest
 
-pytestmark = pytest.mark.slow  # it compiles everything
+from npu_rope import native_sim
 
+compiles = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 INTERFACE = "op_api/include/aclnn_npu_rope.h"  # of an operator package
+WHEEL_SOC = "ascend310p"  # the kernels of one SoC are enough to see what a wheel does with them
 BUNDLED = "npu_rope/lib/opp/vendors/npu_rope"
 
 
@@ -28,6 +30,7 @@ def unpacked(tmp_path_factory):
     options = [
         "--config-settings=cmake.define.NPU_ROPE_TORCH=OFF",
         f"--config-settings=cmake.define.NPU_ROPE_OPP={folder / 'npu_rope'}",
+        f"--config-settings=cmake.define.NPU_ROPE_SIM_SOCS={WHEEL_SOC}",
         f"--config-settings=build-dir={folder / 'build'}",
         "-w",
         str(folder),
@@ -67,6 +70,7 @@ def files(site):
     return {str(p.relative_to(site)) for p in site.rglob("*") if p.is_file()}
 
 
+@compiles
 def test_wheel_holds_the_library_its_header_and_the_licence(unpacked):
     names = files(unpacked)
     assert {"npu_rope/lib/libnpu_rope.so", "npu_rope/include/npu_rope.h", "npu_rope/ops/rope.py"} <= names
@@ -74,6 +78,7 @@ def test_wheel_holds_the_library_its_header_and_the_licence(unpacked):
     assert not any("libnpu_rope_torch" in n for n in names)
 
 
+@compiles
 def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     names = files(unpacked)
     assert {"npu_rope/lib/libnpu_rope_sim.so", "npu_rope/include/npu_rope_sim.h"} <= names
@@ -83,17 +88,26 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     assert {"kernel_operator.h", "tiling_prelude.h", "npu_sim.h", "ascendc/tensor.h"} <= headers
     assert {f"npu_rope/include/simulator/{name}" for name in headers} <= names
     folder = "npu_rope/lib/npu_rope_sim_kernels/"
-    assert {n.removeprefix(folder) for n in names if n.startswith(folder)} == every_kernel()
+    assert {n.removeprefix(folder) for n in names if n.startswith(folder)} == every_kernel(WHEEL_SOC)
 
 
+def test_an_install_has_every_kernel():
+    """This one, which is of all SoCs."""
+    folder = native_sim.load().kernel_folder
+    assert {p.name for p in folder.glob("*.so")} == every_kernel("ascend910b") | every_kernel("ascend310p")
+
+
+@compiles
 def test_wheel_holds_the_simulated_operator_package(unpacked):
     names = {n.removeprefix("npu_rope/lib/simcann_opp/") for n in files(unpacked) if "simcann_opp" in n}
-    headers = {f"op_api/include/aclnn_npu_{op}.h" for op in ("rope", "rope_qk", "rope_set_rows")}
+    ops = ("rope", "rope_qk", "rope_set_rows", "rotary_mul", "rotary_mul_qk")
+    headers = {f"op_api/include/aclnn_npu_{op}.h" for op in ops}
     config = "op_impl/ai_core/tbe/config"
     described = {f"{config}/{s}/aic-{s}-ops-info.json" for s in ("ascend310p", "ascend910_93", "ascend910b")}
     assert names == {"op_api/lib/libcust_opapi.so"} | headers | described
 
 
+@compiles
 def test_the_operator_package_travels_with_the_wheel_and_cann_is_told_at_import(unpacked, tmp_path):
     assert f"{BUNDLED}/{INTERFACE}" in files(unpacked)
     own = tmp_path / "own"
@@ -122,25 +136,27 @@ def test_the_operator_package_travels_with_the_wheel_and_cann_is_told_at_import(
     assert done.stdout.splitlines() == [f"{bundled}:{foreign}", f"{foreign}:{own}", bundled, "[]", "[]"]
 
 
-def every_kernel():
-    """The kernels' libraries: SoC, and a type an argument."""
+def every_kernel(soc):
+    """The libraries of an SoC's kernels: a type an argument."""
     kernels = set()
-    for soc, floats in {
-        "ascend910b": ("half", "bfloat16_t", "float"),
-        "ascend310p": ("half", "float"),
-    }.items():
-        for x, p in itertools.product(floats, ("int32_t", "int64_t")):
-            kernels |= {f"npu_rope__{soc}__{x}_{p}_float_{x}.so"}
-            kernels |= {f"npu_rope_qk__{soc}__{x}_{x}_{p}_float_{x}_{x}.so"}
-            for cache in floats if x == "float" else (x,):
-                kernels |= {f"npu_rope_set_rows__{soc}__{x}_{p}_int64_t_float_{cache}.so"}
+    floats = ("half", "bfloat16_t", "float") if soc == "ascend910b" else ("half", "float")
+    for x, p in itertools.product(floats, ("int32_t", "int64_t")):
+        kernels |= {f"npu_rope__{soc}__{x}_{p}_float_{x}.so"}
+        kernels |= {f"npu_rope_qk__{soc}__{x}_{x}_{p}_float_{x}_{x}.so"}
+        for cache in floats if x == "float" else (x,):
+            kernels |= {f"npu_rope_set_rows__{soc}__{x}_{p}_int64_t_float_{cache}.so"}
+    for x in floats:
+        for table in {x, "float"}:
+            kernels |= {f"npu_rotary_mul__{soc}__{x}_{table}_{table}_int64_t_{x}.so"}
+            kernels |= {f"npu_rotary_mul_qk__{soc}__{x}_{x}_{table}_{table}_{x}_{x}.so"}
     return kernels
 
 
+@compiles
 def test_libraries_need_neither_torch_nor_python_and_find_each_other(unpacked):
     libraries = list((unpacked / "npu_rope/lib").rglob("*.so"))
     # The CPU's, the simulator's, the operator package and the runtime that it runs on.
-    assert len(libraries) == len(every_kernel()) + 4
+    assert len(libraries) == len(every_kernel(WHEEL_SOC)) + 4
     for library in libraries:
         needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
         for absent in ("torch", "python", "not found"):
@@ -149,6 +165,7 @@ def test_libraries_need_neither_torch_nor_python_and_find_each_other(unpacked):
             assert f"{unpacked}/npu_rope/lib/" in needed
 
 
+@compiles
 def test_numpy_works_without_torch(unpacked):
     done = run(
         unpacked,
@@ -198,6 +215,7 @@ def run_in(python, code, folder):
     return done.stdout
 
 
+@compiles
 def test_the_environment_has_numpy_alone(numpy_only, unpacked, tmp_path):
     said = run_in(
         numpy_only,
@@ -211,6 +229,7 @@ def test_the_environment_has_numpy_alone(numpy_only, unpacked, tmp_path):
     assert said == f"['{unpacked}/npu_rope'] []\n"
 
 
+@compiles
 def test_simulated_devices_run_with_numpy_alone(numpy_only, tmp_path):
     said = run_in(
         numpy_only,
@@ -223,11 +242,11 @@ def test_simulated_devices_run_with_numpy_alone(numpy_only, tmp_path):
             x = np.random.default_rng(0).standard_normal((2, 9, 3, 80)).astype(dtype)
             for positions in (np.arange(9, dtype=np.int32), np.arange(18).reshape(2, 9)):
                 right = npu_rope.rope(x, positions, params, backend="reference").astype(float)
-                for name in ("cpu", "sim", "sim:ascend310p"):
+                for name in ("cpu", "sim:ascend310p"):
                     y = npu_rope.rope(x, positions, params, backend=name).astype(float)
                     assert np.abs(y - right).max() < (1e-5 if dtype is np.float32 else 5e-3), name
         try:
-            npu_rope.rope(x, positions + 2**22, params, backend="sim")
+            npu_rope.rope(x, positions + 2**22, params, backend="sim:ascend310p")
         except ValueError as error:
             print(error)
         """,
@@ -264,6 +283,7 @@ extern "C" __global__ __aicore__ void twice(GM_ADDR x, GM_ADDR y, GM_ADDR worksp
 """
 
 
+@compiles
 @pytest.mark.parametrize("soc", ["ascend910b", "ascend310p", "ascend950"])
 def test_a_kernel_of_ones_own_compiles_and_runs_with_numpy_alone(soc, numpy_only, tmp_path):
     (tmp_path / "twice.cpp").write_text(KERNEL)
@@ -298,6 +318,7 @@ def test_a_kernel_of_ones_own_compiles_and_runs_with_numpy_alone(soc, numpy_only
     assert said == "1024 SIM-HAZARD-01 True\n"
 
 
+@compiles
 def test_torch_works_over_ctypes_where_the_registration_was_not_built(unpacked):
     done = run(
         unpacked,
