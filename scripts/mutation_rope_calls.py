@@ -9,7 +9,9 @@ usage: mutation_rope_calls.py [OP SOC DTYPE]
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 # Of no use here, and most of a run's time to import.
 sys.modules["torch"] = None  # type: ignore[assignment]
@@ -261,8 +263,9 @@ def reported(call: Call) -> str:
     return f"{cycles:.0f} cycles instead of {call.most_cycles:.0f}" if cycles > call.most_cycles else ""
 
 
-def main(op: str = "", soc: str = "", dtype: str = "") -> int:
-    for call in calls():
+def judge_all(calls: Iterable[Any], check: Callable[[Any], str], op: str, soc: str, dtype: str) -> int:
+    """The exit status of the calls of an operator, SoC and type; empty: of any."""
+    for call in calls:
         if op not in ("", call.op) or soc not in ("", call.soc) or dtype not in ("", call.dtype):
             continue
         try:
@@ -273,6 +276,10 @@ def main(op: str = "", soc: str = "", dtype: str = "") -> int:
             print(noticed)
             return 1
     return 0
+
+
+def main(op: str = "", soc: str = "", dtype: str = "") -> int:
+    return judge_all(calls(), check, op, soc, dtype)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from mutation_rope_calls import BF16, F16, F32, describe, laid_out, reported
+from mutation_rope_calls import BF16, F16, F32, describe, judge_all, laid_out, reported
 
 # After the module above, which keeps torch out of the way.
 import numpy as np  # isort: skip
@@ -202,17 +202,7 @@ def table_view(call: Call, t: np.ndarray) -> native.CTensor:
 
 
 def main(op: str = "", soc: str = "", dtype: str = "") -> int:
-    for call in calls():
-        if op not in ("", call.op) or soc not in ("", call.soc) or dtype not in ("", call.dtype):
-            continue
-        try:
-            noticed = check(call)
-        except (RuntimeError, ValueError, TypeError) as error:
-            noticed = str(error).splitlines()[0]
-        if noticed:
-            print(noticed)
-            return 1
-    return 0
+    return judge_all(calls(), check, op, soc, dtype)
 
 
 if __name__ == "__main__":
