@@ -1,7 +1,7 @@
 #include "csrc/capi/common.h"
 
+#include "csrc/cpu/isa.h"
 #include "csrc/cpu/parallel.h"
-#include "csrc/cpu/rope_kernels.h"
 
 namespace npu_rope {
 namespace {
@@ -20,11 +20,11 @@ extern "C" {
 int32_t npu_rope_abi_version(void) { return NPU_ROPE_ABI_VERSION; }
 const char* npu_rope_version(void) { return NPU_ROPE_VERSION; }
 const char* npu_rope_last_error(void) { return npu_rope::g_last_error.c_str(); }
-const char* npu_rope_isa(void) { return npu_rope::active_kernels().name; }
+const char* npu_rope_isa(void) { return npu_rope::isa_name(npu_rope::active_isa()); }
 int32_t npu_rope_num_threads(void) { return npu_rope::num_threads(); }
 
 int32_t npu_rope_force_isa(const char* name) {
-    if (npu_rope::force_kernels(name)) return NPU_ROPE_OK;
+    if (npu_rope::force_isa(name)) return NPU_ROPE_OK;
     return npu_rope::report(
         npu_rope::bad_value("force_isa", "name must be an instruction set this machine runs but got %s.", name));
 }

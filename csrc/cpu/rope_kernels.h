@@ -63,7 +63,6 @@ struct StepJob {
 };
 
 struct KernelSet {
-    const char* name;
     int lanes;  // floats a vector
     void (*table_f32)(const TableJob&, float* cos_table, float* sin_table);
     void (*table_f64)(const TableJob&, double* cos_table, double* sin_table);
@@ -86,9 +85,8 @@ const KernelSet& kernels_avx512();
 const KernelSet& kernels_avx512bf16();
 #endif
 
-// The widest set this machine runs, unless force_kernels chose another.
+// Those of the active instruction set.
 const KernelSet& active_kernels();
-bool force_kernels(const char* name);
 
 // Floats a table of so many pairs needs under any order.
 constexpr int table_floats(int pairs) { return 2 * ((pairs + 31) / 32 * 32); }

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "csrc/cpu/elements.h"
 #include "csrc/cpu/rope_kernels.h"
-#include "csrc/cpu/vec.h"
 
 namespace npu_rope {
 namespace {
@@ -107,37 +107,6 @@ void reorder(TableOrder order, int pairs, const float* c, const float* s, float*
 }
 
 // ---- one step of the rotation: a vector's worth of pairs, then the tail ------------------------
-
-struct F32 {
-    using T = float;
-    static VF load_v(const T* p) { return load<VF>(p); }
-    template <bool kStream>
-    static void store_v(T* p, VF v) {
-        put<kStream>(p, v);
-    }
-    static float get(T v) { return v; }
-    static T from_float(float v) { return v; }
-};
-struct F16 {
-    using T = uint16_t;
-    static VF load_v(const T* p) { return load_f16(p); }
-    template <bool kStream>
-    static void store_v(T* p, VF v) {
-        store_f16<kStream>(p, v);
-    }
-    static float get(T v) { return f16_to_float(v); }
-    static T from_float(float v) { return float_to_f16(v); }
-};
-struct Bf16 {
-    using T = uint16_t;
-    static VF load_v(const T* p) { return load_bf16(p); }
-    template <bool kStream>
-    static void store_v(T* p, VF v) {
-        store_bf16<kStream>(p, v);
-    }
-    static float get(T v) { return bf16_to_float(v); }
-    static T from_float(float v) { return float_to_bf16(v); }
-};
 
 template <typename E>
 inline void rotate_one(const typename E::T* x1, const typename E::T* x2, typename E::T* y1, typename E::T* y2, float c,
@@ -468,7 +437,6 @@ void narrow_bf16(const float* src, void* dst, int64_t count) {
 const KernelSet& NPU_ROPE_KERNELS() {
     // dtype order: float32, float16, bfloat16, float64
     static const KernelSet set = {
-        NPU_ROPE_ISA_NAME,
         W,
         table_f32,
         table_f64,

@@ -1,5 +1,4 @@
 // AVX2, FMA and F16C; compiled with those flags.
 #define NPU_ROPE_LANES 8
 #define NPU_ROPE_KERNELS kernels_avx2
-#define NPU_ROPE_ISA_NAME "avx2"
 #include "csrc/cpu/rope_kernels.inl"

@@ -1,5 +1,4 @@
 // AVX-512 F, BW, VL, DQ and BF16; compiled with those flags.
 #define NPU_ROPE_LANES 16
 #define NPU_ROPE_KERNELS kernels_avx512bf16
-#define NPU_ROPE_ISA_NAME "avx512_bf16"
 #include "csrc/cpu/rope_kernels.inl"

@@ -1,0 +1,41 @@
+// The element types that vectors of floats are loaded from and stored to. Like vec.h for one instruction set.
+#pragma once
+
+#include "csrc/cpu/vec.h"
+
+namespace npu_rope {
+namespace {
+
+struct F32 {
+    using T = float;
+    static VF load_v(const T* p) { return load<VF>(p); }
+    template <bool kStream>
+    static void store_v(T* p, VF v) {
+        put<kStream>(p, v);
+    }
+    static float get(T v) { return v; }
+    static T from_float(float v) { return v; }
+};
+struct F16 {
+    using T = uint16_t;
+    static VF load_v(const T* p) { return load_f16(p); }
+    template <bool kStream>
+    static void store_v(T* p, VF v) {
+        store_f16<kStream>(p, v);
+    }
+    static float get(T v) { return f16_to_float(v); }
+    static T from_float(float v) { return float_to_f16(v); }
+};
+struct Bf16 {
+    using T = uint16_t;
+    static VF load_v(const T* p) { return load_bf16(p); }
+    template <bool kStream>
+    static void store_v(T* p, VF v) {
+        store_bf16<kStream>(p, v);
+    }
+    static float get(T v) { return bf16_to_float(v); }
+    static T from_float(float v) { return float_to_bf16(v); }
+};
+
+}  // namespace
+}  // namespace npu_rope

@@ -1,0 +1,77 @@
+#include "csrc/cpu/isa.h"
+
+#include <atomic>
+#include <cstring>
+
+namespace npu_rope {
+namespace {
+
+struct Candidate {
+    Isa isa;
+    const char* name;
+    bool (*runs_here)();
+};
+
+bool always() { return true; }
+#if defined(NPU_ROPE_X86)
+bool has_avx2() {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+bool has_avx512() {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+#endif
+
+// Widest first.
+const Candidate kCandidates[] = {
+#if defined(NPU_ROPE_X86)
+    {Isa::kAvx512Bf16, "avx512_bf16", has_avx512bf16},
+    {Isa::kAvx512, "avx512", has_avx512},
+    {Isa::kAvx2, "avx2", has_avx2},
+#endif
+#if defined(__aarch64__)
+    {Isa::kBaseline, "neon", always},
+#else
+    {Isa::kBaseline, "baseline", always},
+#endif
+};
+
+Isa widest() {
+    for (const Candidate& c : kCandidates)
+        if (c.runs_here()) return c.isa;
+    return Isa::kBaseline;
+}
+
+constexpr int kUnknown = -1;
+std::atomic<int> g_active{kUnknown};
+
+}  // namespace
+
+Isa active_isa() {
+    int isa = g_active.load(std::memory_order_relaxed);
+    if (isa == kUnknown) {
+        isa = static_cast<int>(widest());
+        g_active.store(isa, std::memory_order_relaxed);
+    }
+    return static_cast<Isa>(isa);
+}
+
+bool force_isa(const char* name) {
+    for (const Candidate& c : kCandidates) {
+        if (name && std::strcmp(c.name, name) != 0) continue;
+        if (!c.runs_here()) continue;
+        g_active.store(static_cast<int>(c.isa), std::memory_order_relaxed);
+        return true;
+    }
+    return false;
+}
+
+const char* isa_name(Isa isa) {
+    for (const Candidate& c : kCandidates)
+        if (c.isa == isa) return c.name;
+    return "unknown";
+}
+
+}  // namespace npu_rope
