@@ -204,6 +204,33 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
                                                        int64_t num_heads, int64_t rotary_embedding_dim, int32_t forward,
                                                        const npu_rope_tensor *Y);
 
+/* ONNX's RMSNormalization (opset 23): each row, the dimensions from axis on, divided by the root of its mean
+ * square, rounded to x's type, times scale.
+ *
+ *   x           any shape of 1 to 4 dimensions; float32, float16, bfloat16 or float64; contiguous in the
+ *               dimensions from axis on, any strides in those before
+ *   scale       broadcastable to x's shape (each dimension, from the last on, x's or 1); any of these types
+ *               and any strides
+ *   axis        the first dimension to be normalized, -ndim .. ndim-1; negative ones count from the end
+ *   epsilon     added to the mean square: >= 0; rounded to float32, as ONNX keeps it
+ *   stash_type  the type that x is rounded to first, and the precision of the division, by ONNX's number: 1
+ *               float32, 10 float16, 11 float64, 16 bfloat16. The mean square is summed in float64
+ *   out         x's shape, scale's dtype; contiguous like x; does not overlap itself. Either x itself or apart
+ *               from x, and apart from scale */
+NPU_ROPE_API npu_rope_status npu_rope_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *scale, int64_t axis,
+                                               double epsilon, int64_t stash_type, const npu_rope_tensor *out);
+
+/* Its gradients. The roundings count as the identity.
+ *
+ *   grad    out's gradient: x's shape, scale's dtype; contiguous like x
+ *   dx      x's shape and dtype, contiguous like x
+ *   dscale  scale's shape and dtype, any strides; summed in float64, in an order that the shapes alone decide
+ * Neither overlaps itself, the other, or what is read. The rest as above. */
+NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *grad, const npu_rope_tensor *x,
+                                                        const npu_rope_tensor *scale, int64_t axis, double epsilon,
+                                                        int64_t stash_type, const npu_rope_tensor *dx,
+                                                        const npu_rope_tensor *dscale);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 
 from npu_rope import backends as _backends
 from npu_rope.errors import BackendUnavailable
+from npu_rope.ops.rms_norm import rms_norm, rms_norm_backward
 from npu_rope.ops.rope import rope, rope_
 from npu_rope.ops.rope_qk import rope_qk, rope_qk_
 from npu_rope.ops.rope_set_rows import rope_set_rows
@@ -21,6 +22,8 @@ __all__ = [
     "BackendUnavailable",
     "RopeMode",
     "RopeParams",
+    "rms_norm",
+    "rms_norm_backward",
     "rope",
     "rope_",
     "rope_qk",

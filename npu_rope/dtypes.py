@@ -36,3 +36,11 @@ def bfloat16_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint1
 def bfloat16_values(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
     """bfloat16's bits as the float32 values they stand for (exact)."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def rounded_to(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:
+    """float64 rounded once, to nearest even, to what a type can hold; still as float64."""
+    if dtype == "bfloat16":
+        return bfloat16_values(bfloat16_bits(values)).astype(np.float64)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return values.astype(dtype).astype(np.float64)

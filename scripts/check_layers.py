@@ -125,7 +125,14 @@ CPP_LAYERS = (
 PY_STD = "<std>"
 PACKAGE = "npu_rope"
 # What needs nothing but NumPy.
-PURE = ("npu_rope.params", "npu_rope.checks", "npu_rope.*_checks", "npu_rope.strided", "npu_rope.errors")
+PURE = (
+    "npu_rope.params",
+    "npu_rope.checks",
+    "npu_rope.*_checks",
+    "npu_rope.strided",
+    "npu_rope.dtypes",
+    "npu_rope.errors",
+)
 
 PYTHON_LAYERS = (
     Layer(("npu_rope/reference/*",), (PY_STD, "numpy", "npu_rope.reference", *PURE), ("ctypes",)),

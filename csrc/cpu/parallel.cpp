@@ -1,5 +1,7 @@
 #include "csrc/cpu/parallel.h"
 
+#include <algorithm>
+
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
@@ -39,6 +41,12 @@ int num_threads() {
 #else
     return 1;
 #endif
+}
+
+int threads_for(int64_t elements) {
+    constexpr int64_t kElementsPerThread = 32 * 1024;
+    const int64_t useful = elements / kElementsPerThread;
+    return useful <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful));
 }
 
 void parallel_ranges(int64_t n, int threads, npu_rope_range_fn body, void* ctx) {

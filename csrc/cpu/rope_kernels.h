@@ -32,8 +32,6 @@ struct HeadsJob {
     // kStreamAlign. The caller orders these stores before it lets another thread read them.
     bool stream;
 };
-// Alignment that every kernel set's streaming stores are content with.
-constexpr int64_t kStreamAlign = 32;
 
 using RotateFn = void (*)(const HeadsJob&);
 // count elements of a type as floats.

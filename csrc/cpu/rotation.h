@@ -9,6 +9,7 @@
 
 #include "csrc/cpu/parallel.h"
 #include "csrc/cpu/rope_kernels.h"
+#include "csrc/cpu/streaming.h"
 #include "op_host/dtype.h"
 #include "op_host/rope_check.h"
 
@@ -30,20 +31,12 @@ struct Rotation {
 
 namespace rotation {
 
-// Below this many elements a second thread costs more than it saves (a team's fork and join is
-// a few microseconds; one core rotates 64 Ki elements in about as long).
-constexpr int64_t kElementsPerThread = 32 * 1024;
-
 // Tokens of one batch row that one thread takes in one go. Tables are stepped from position to
 // position inside a chunk only, so that a result does not depend on the number of threads.
 constexpr int64_t kTokensPerChunk = 64;
 
 // With fewer chunks a thread than this, heads are split as well, to even the shares out.
 constexpr int64_t kChunksPerThread = 4;
-
-// Input and output together above this are taken not to stay in the caches. A constant: what
-// sysconf reports as the last level is off by a factor of ten inside some virtual machines.
-constexpr int64_t kStreamAbove = int64_t{32} << 20;
 
 // Tables: who makes a token's. It has a class of its own for each thread, which is given the tables, the
 // call and the kernels:
@@ -190,9 +183,7 @@ void rotate_all(const Tables& tables, const Rotation& call) {
 
     const RopeShape& s = call.shape;
     if (s.empty()) return;
-    int64_t elements = s.B * s.S * s.heads() * s.D;
-    int64_t useful = elements / kElementsPerThread;
-    int threads = useful <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful));
+    int threads = threads_for(s.B * s.S * s.heads() * s.D);
     int64_t chunks_per_row = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_row;
     int64_t groups = chunks >= kChunksPerThread * threads ? 1 : std::min<int64_t>(s.heads(), threads);
     int64_t item_bytes = dtype_bytes(call.dtype);

@@ -1,4 +1,4 @@
-"""An ``onnx.backend`` of the operators that npu_rope has: RotaryEmbedding.
+"""An ``onnx.backend`` of the operators that npu_rope has: RMSNormalization and RotaryEmbedding.
 
 Runs models whose nodes are all of these, on any of npu_rope's backends. Needs the onnx package
 (``pip install 'npu-rope[onnx]'``).
@@ -19,7 +19,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
-from npu_rope import rotary_embedding
+from npu_rope import rms_norm, rotary_embedding
 
 Array = npt.NDArray[Any]
 OPSET = 23  # since which the operators are in ONNX's standard domain
@@ -37,7 +37,16 @@ def _rotary_embedding(
     return (rotary_embedding(*inputs, **named, backend=backend),)
 
 
+def _rms_normalization(
+    inputs: Sequence[Any], attributes: Mapping[str, Any], backend: str | None
+) -> tuple[Any]:
+    """X and scale."""
+    named = {name: attributes[name] for name in ("axis", "epsilon", "stash_type") if name in attributes}
+    return (rms_norm(*inputs, **named, backend=backend),)
+
+
 OPERATORS: Mapping[str, Callable[[Sequence[Any], Mapping[str, Any], str | None], tuple[Any, ...]]] = {
+    "RMSNormalization": _rms_normalization,
     "RotaryEmbedding": _rotary_embedding,
 }
 

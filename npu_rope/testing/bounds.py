@@ -107,6 +107,20 @@ def table_bound(
     return np.where(magnitude == 0, 0.0, rounded)
 
 
+def normalized_error(n: int, precision: str) -> float:
+    """How far rms_norm's Normalized may be from x / RMS, relatively, before it is rounded to a type narrower
+    than float32: ``(c + log2 n) u``, derived in ``csrc/cpu/rms_norm.cpp``.
+
+    Args:
+        n: elements of a row.
+        precision: what it is computed in, float32 or float64.
+    """
+    digits = float(np.log2(max(n, 1)))
+    if precision == "float64":
+        return (36 + digits / 2) * 2.0**-53
+    return 5.1 * 2.0**-24 + digits * 2.0**-53
+
+
 def int8_expectation(
     value: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 import onnx
 import onnx.backend.test
+import onnx.reference
 import pytest
 from onnx import TensorProto, helper
 from onnx.backend.test.loader import load_model_tests
@@ -23,15 +24,22 @@ with warnings.catch_warnings():
     NODE_TESTS = [
         case
         for case in load_model_tests(kind="node")
-        if case.name.startswith("test_rotary_embedding") and not case.name.endswith("_expanded")
+        if case.name.startswith(("test_rotary_embedding", "test_rms_normalization"))
+        and not case.name.endswith("_expanded")
     ]
 
 
 @pytest.mark.peer
 def test_all_of_onnx_s_node_tests_are_here():
-    """Eight of RotaryEmbedding in onnx 1.23; a later onnx may have more, none fewer."""
-    assert len(NODE_TESTS) >= 8
-    print(f"onnx {onnx.__version__}: {len(NODE_TESTS)} node tests of RotaryEmbedding")
+    """Eight of RotaryEmbedding and 19 of RMSNormalization in onnx 1.23; a later onnx may have more, none
+    fewer."""
+    for op, stem, least in (
+        ("RotaryEmbedding", "test_rotary_embedding", 8),
+        ("RMSNormalization", "test_rms_normalization", 19),
+    ):
+        found = sum(case.name.startswith(stem) for case in NODE_TESTS)
+        print(f"onnx {onnx.__version__}: {found} node tests of {op}")
+        assert found >= least
 
 
 @pytest.mark.peer
@@ -54,6 +62,7 @@ def test_through_onnx_s_own_test_runner():
     """ONNX's BackendTest class, as other backends use it, passes the same tests."""
     runner = onnx.backend.test.BackendTest(onnx_backend.NpuRopeBackend, __name__)
     runner.include("^test_rotary_embedding")
+    runner.include("^test_rms_normalization")
     runner.exclude("_expanded_")
     suite = runner.test_suite
     result = unittest.TextTestRunner(stream=io.StringIO(), verbosity=0).run(suite)
@@ -120,7 +129,8 @@ def test_wrong_inputs_are_named():
     with pytest.raises(ValueError, match=r"^\[rotary_embedding\] sin_cache must have cos_cache's shape"):
         prepared.run([X, cos, sin[..., :1]])
     with pytest.raises(
-        ValueError, match=r"^\[onnx_backend\] node must be RotaryEmbedding but got ai\.onnx\.Relu\.$"
+        ValueError,
+        match=r"^\[onnx_backend\] node must be RMSNormalization, RotaryEmbedding but got ai\.onnx\.Relu\.$",
     ):
         onnx_backend.run_node(helper.make_node("Relu", ["X"], ["Y"]), [X])
 
@@ -130,3 +140,44 @@ def test_only_the_host_is_a_device():
     assert not onnx_backend.supports_device("CUDA:0")
     with pytest.raises(ValueError, match="device must be CPU"):
         onnx_backend.prepare(model_of(), "CUDA")
+
+
+def norm_model(T, V, **attributes):
+    x = helper.make_tensor_value_info("X", T, [2, 3, 4])
+    scale, y = (helper.make_tensor_value_info(n, V, shape) for n, shape in (("S", [4]), ("Y", [2, 3, 4])))
+    node = helper.make_node("RMSNormalization", ["X", "S"], ["Y"], **attributes)
+    graph = helper.make_graph([node], "g", [x, scale], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+
+
+@on_every_backend
+def test_attributes_of_a_norm_reach_the_operator(backend):
+    x = np.random.default_rng(0).standard_normal((2, 3, 4))
+    scale = np.arange(4, dtype=np.float32)
+    model = norm_model(TensorProto.DOUBLE, TensorProto.FLOAT, axis=-2, epsilon=0.5, stash_type=11)
+    (y,) = onnx_backend.run_model(model, [x, scale], backend=backend)
+    expected = x / np.sqrt(np.mean(x**2, axis=(1, 2), keepdims=True) + 0.5) * scale
+    assert y.dtype == np.float32
+    assert np.allclose(y, expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("stash_type", [1, 11])
+@pytest.mark.parametrize("axis", [-1, 1, 0])
+def test_a_norm_agrees_with_the_function_onnx_defines_it_by(stash_type, axis):
+    """ONNX's own expansion into other operators, run by its ReferenceEvaluator in the stash type."""
+    rng = np.random.default_rng(0)
+    x, scale = rng.standard_normal((2, 3, 4)).astype(np.float32), rng.standard_normal(4).astype(np.float32)
+    model = norm_model(TensorProto.FLOAT, TensorProto.FLOAT, axis=axis, stash_type=stash_type)
+    schema, node = onnx.defs.get_schema("RMSNormalization", 23), model.graph.node[0]
+    types = [helper.make_tensor_type_proto(TensorProto.FLOAT, None).SerializeToString()] * 2
+    function = onnx.FunctionProto()
+    function.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), types))
+    function.domain = node.domain = "expanded"
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("expanded", 1))
+    (expected,) = onnx.reference.ReferenceEvaluator(model).run(None, {"X": x, "S": scale})
+    (y,) = onnx_backend.run_model(
+        norm_model(TensorProto.FLOAT, TensorProto.FLOAT, axis=axis, stash_type=stash_type), [x, scale]
+    )
+    assert np.allclose(y, expected, rtol=1e-6, atol=0)

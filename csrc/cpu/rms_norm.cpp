@@ -1,0 +1,446 @@
+// rms_norm on the CPU. Source: specs/onnx_rms_normalization_23.txt and the function that ONNX defines it by; of a
+// row of n elements
+//
+//   XU          = x rounded to the stash type U
+//   Normalized  = XU / sqrt(mean(XU^2) + epsilon), rounded to U
+//   y           = Normalized rounded to x's type, times scale, rounded to scale's type
+//
+// The error of Normalized. Let u = 2^-24, w = 2^-53.
+//
+// In double (float64 data, U = float64, rows that float32 cannot square): blocks (kSumBlockError), whose sums are
+// added pairwise, in at most log2(n) - 9 + 2 more additions. So the sum of squares is within (64 + log2 n) w of
+// the exact one, relatively, since nothing in it is negative; the mean rounds once more, and the sum with epsilon.
+// The root halves this and rounds, and so does the inverse, which is within (35 + log2(n) / 2) w. Its product with
+// x rounds once more: Normalized is within (36 + log2(n) / 2) w of XU / RMS.
+//
+// In float32 (everything else): groups of squares in float32, within 5 u (kSquaresBlock), and what float32 could
+// not hold is less than u; added up in double as above. The root halves that; the inverse and its product with x
+// round to float32: (3 + 2) u + (35 + log2(n) / 2) w, less than 5.1 u + log2(n) w.
+//
+// npu_rope/testing/bounds.py judges by this.
+//
+// Squares of float32 never overflow double: a row of large numbers is normalized like any other, where
+// float32 squares would be infinite. For float64 data a power of two is taken out of such rows first.
+#include "csrc/cpu/rms_norm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "csrc/cpu/parallel.h"
+#include "csrc/cpu/rms_norm_kernels.h"
+#include "csrc/cpu/streaming.h"
+#include "op_host/dtype.h"
+
+namespace npu_rope {
+namespace {
+
+// A checked call.
+struct Job {
+    const RmsNormShape& shape;
+    const RmsNormKernels& kernels;
+    const char *x, *scale, *grad;
+    char* out;
+    int32_t x_dtype, scale_dtype;
+    bool stream;
+    int64_t x_bytes, scale_bytes;  // of an element
+};
+
+// Sums of blocks, added pairwise as they come: parts_[k] is the sum of 2^k blocks where bit k of their count is set.
+class PairwiseSum {
+public:
+    void add(double block) {
+        int k = 0;
+        for (; count_ >> k & 1; ++k) block += parts_[k];
+        parts_[k] = block;
+        ++count_;
+    }
+    double total() const {
+        double sum = 0;
+        for (int k = 0; k < 64; ++k)
+            if (count_ >> k & 1) sum += parts_[k];
+        return sum;
+    }
+
+private:
+    uint64_t count_ = 0;
+    double parts_[64];
+};
+
+// f(first, count) for each block of a row.
+template <int64_t kBlock = kSumBlock, typename F>
+void for_each_block(int64_t n, F f) {
+    for (int64_t at = 0; at < n; at += kBlock) f(at, std::min(kBlock, n - at));
+}
+
+// f(j, offset) for each element of a row, offset being that of its scale by these strides.
+template <typename F>
+void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
+    int64_t j = 0;
+    for (int64_t a = 0; a < s.inner[0]; ++a)
+        for (int64_t b = 0; b < s.inner[1]; ++b)
+            for (int64_t c = 0; c < s.inner[2]; ++c)
+                for (int64_t d = 0; d < s.inner[3]; ++d)
+                    f(j++, a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]);
+}
+
+// The scale of a row as n elements that lie together: where they do already, or gathered.
+class ScaleRow {
+public:
+    explicit ScaleRow(const Job& job) : job_(job) {}
+
+    const char* at(int64_t offset) {
+        const char* from = job_.scale + offset * job_.scale_bytes;
+        if (job_.shape.scale_is_dense) return from;
+        if (from != gathered_from_) gather(from);
+        return gathered_.data();
+    }
+
+private:
+    void gather(const char* from) {
+        const size_t bytes = static_cast<size_t>(job_.scale_bytes);
+        gathered_.resize(static_cast<size_t>(job_.shape.n) * bytes);
+        for_each_inner(job_.shape, job_.shape.scale_inner_stride, [&](int64_t j, int64_t offset) {
+            std::memcpy(gathered_.data() + static_cast<size_t>(j) * bytes, from + offset * job_.scale_bytes, bytes);
+        });
+        gathered_from_ = from;
+    }
+
+    const Job& job_;
+    std::vector<char> gathered_;
+    const char* gathered_from_ = nullptr;
+};
+
+// ---- a row in double, block by block: every combination of types -----------------------------------------
+
+// Doubles rounded to a type, in place.
+void round_to(const RmsNormKernels& kernels, int32_t dtype, double* values, int64_t count) {
+    if (dtype == NPU_ROPE_FLOAT64) return;
+    float narrow[kSumBlock];
+    kernels.narrow[dtype](values, narrow, count);
+    kernels.widen[dtype](narrow, values, count);
+}
+
+// What Normalized is computed from: x times a power of two, and the inverse of those numbers' root mean square.
+struct RowScale {
+    double power = 1, inverse = 0;
+};
+
+class WideRow {
+public:
+    explicit WideRow(const Job& job) : job_(job), k_(job.kernels) {}
+
+    // XU, times the power of two.
+    void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
+        k_.widen[job_.x_dtype](x + at * job_.x_bytes, to, count);
+        round_to(k_, job_.shape.stash_dtype, to, count);
+        if (power != 1) k_.scale_by(to, power, count);
+    }
+
+    double mean_square(const char* x, double power) const {
+        PairwiseSum sum;
+        double block[kSumBlock];
+        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
+            read(x, power, at, count, block);
+            sum.add(k_.dot(block, block, count));
+        });
+        return sum.total() / static_cast<double>(job_.shape.n);
+    }
+
+    RowScale scale_of(const char* x) const {
+        const double epsilon = job_.shape.epsilon, mean = mean_square(x, 1);
+        // Squares that overflow, or that underflow and count: only float64 has such.
+        const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
+        if (job_.shape.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
+            const double peak = peak_of(x);
+            if (std::isfinite(peak) && peak > 0) {
+                // At most 2^1000, which is a number itself and enough: exponents begin at -1074.
+                const double power = std::ldexp(1.0, std::min(-std::ilogb(peak), 1000));
+                return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
+            }
+        }
+        return {1, 1 / std::sqrt(mean + epsilon)};
+    }
+
+    // A block of Normalized: rounded to the stash type, or exact as double has it.
+    void normalize(const char* x, const RowScale& s, int64_t at, int64_t count, bool rounded, double* to) const {
+        read(x, s.power, at, count, to);
+        k_.scale_by(to, s.inverse, count);
+        if (rounded) round_to(k_, job_.shape.stash_dtype, to, count);
+    }
+
+    void write(const char* x, const RowScale& s, const char* scale, char* y) const {
+        double block[kSumBlock], factors[kSumBlock], product[kSumBlock];
+        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
+            normalize(x, s, at, count, true, block);
+            round_to(k_, job_.x_dtype, block, count);
+            k_.widen[job_.scale_dtype](scale + at * job_.scale_bytes, factors, count);
+            k_.multiply(block, factors, product, count);
+            k_.narrow[job_.scale_dtype](product, y + at * job_.scale_bytes, count);
+        });
+    }
+
+private:
+    double peak_of(const char* x) const {
+        double block[kSumBlock], peak = 0;
+        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
+            read(x, 1, at, count, block);
+            for (int64_t i = 0; i < count; ++i) peak = std::max(peak, std::fabs(block[i]));
+        });
+        return peak;
+    }
+
+    const Job& job_;
+    const RmsNormKernels& k_;
+};
+
+// ---- forward -------------------------------------------------------------------------------------------
+
+// Where a row's x, scale and out begin, in elements.
+struct RowPlace {
+    int64_t x = 0, scale = 0, out = 0;
+    RowPlace(const RmsNormShape& s, int64_t row) {
+        for (int k = kRmsNormOuter - 1; k >= 0; --k) {
+            const int64_t i = row % s.outer[k];
+            row /= s.outer[k];
+            x += i * s.x_stride[k];
+            scale += i * s.scale_stride[k];
+            out += i * s.out_stride[k];
+        }
+    }
+};
+
+bool is_narrow(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
+
+// Everything is at most float32, and nothing but x's own rounding stands between x and its type.
+bool in_floats(const Job& job) {
+    return is_narrow(job.x_dtype) && is_narrow(job.scale_dtype) && job.shape.stash_dtype == NPU_ROPE_FLOAT32;
+}
+
+// mean(x^2) + epsilon of a row of floats; not a number the row can be normalized by where float32 cannot say it.
+double mean_square_in_floats(const Job& job, const char* x) {
+    PairwiseSum sum;
+    for_each_block<kSquaresBlock>(job.shape.n, [&](int64_t at, int64_t count) {
+        sum.add(job.kernels.sum_squares[job.x_dtype](x + at * job.x_bytes, count));
+    });
+    return sum.total() / static_cast<double>(job.shape.n) + job.shape.epsilon;
+}
+
+const char* x_of_row(const Job& job, int64_t row) { return job.x + RowPlace(job.shape, row).x * job.x_bytes; }
+
+void normalize_rows(int64_t begin, int64_t end, void* ctx) {
+    const auto& job = *static_cast<const Job*>(ctx);
+    const bool floats = in_floats(job);
+    const WideRow wide(job);
+    ScaleRow scales(job);
+    for (int64_t row = begin; row < end; ++row) {
+        const RowPlace place(job.shape, row);
+        const char *x = job.x + place.x * job.x_bytes, *scale = scales.at(place.scale);
+        char* y = job.out + place.out * job.scale_bytes;
+        const double mean = floats ? mean_square_in_floats(job, x) : 0;
+        if (mean < kLeastMeanSquare || !(mean <= kMostMeanSquare)) {
+            wide.write(x, wide.scale_of(x), scale, y);
+            continue;
+        }
+        const auto inverse = static_cast<float>(1 / std::sqrt(mean));
+        const char* ahead = row + 1 < end ? x_of_row(job, row + 1) : x;
+        job.kernels.normalize[job.x_dtype][job.scale_dtype]({x, scale, y, job.shape.n, inverse, job.stream, ahead});
+    }
+    // Stores past the caches are in no order of their own.
+    if (job.stream) std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool should_stream(const Job& job) {
+    const RmsNormShape& s = job.shape;
+    const int64_t elements = s.rows * s.n;
+    if (job.out == job.x || elements * (job.x_bytes + job.scale_bytes) <= kStreamAbove) return false;
+    int64_t odd = static_cast<int64_t>(reinterpret_cast<uintptr_t>(job.out));
+    for (int64_t stride : s.out_stride) odd |= stride * job.scale_bytes;
+    return odd % kStreamAlign == 0;
+}
+
+// Epsilon is cast to the stash type like x.
+void round_epsilon(const RmsNormKernels& kernels, RmsNormShape* shape) {
+    round_to(kernels, shape->stash_dtype, &shape->epsilon, 1);
+}
+
+Job job_of(const RmsNormShape& shape, const npu_rope_tensor& x, const npu_rope_tensor& scale,
+           const npu_rope_tensor* grad, const npu_rope_tensor& out) {
+    return {shape,
+            active_rms_norm_kernels(),
+            static_cast<const char*>(x.data),
+            static_cast<const char*>(scale.data),
+            grad ? static_cast<const char*>(grad->data) : nullptr,
+            static_cast<char*>(out.data),
+            x.dtype,
+            scale.dtype,
+            false,
+            dtype_bytes(x.dtype),
+            dtype_bytes(scale.dtype)};
+}
+
+// ---- backward ------------------------------------------------------------------------------------------
+//
+// With r = 1/RMS, N = x r and g = grad * scale:
+//
+//   dx     = r (g - N mean(g N))
+//   dscale = sum over the rows that share it of grad * (N as the forward pass rounds it)
+//
+// all in double. Rows that share a scale are summed in groups, whose number follows from the shape alone, so
+// that neither the number of threads nor their order changes a bit.
+
+constexpr int64_t kLeastRowsPerGroup = 16, kMostGroups = 64;
+
+struct BackwardJob {
+    Job job;
+    char* dscale;
+    int64_t scales, sharers;   // different scales, and rows that share each
+    int64_t scale_elements;    // of one scale: of a row, without what it shares inside
+    int64_t groups;            // of sharers
+    std::vector<double> sums;  // [scales, groups, n]; empty where there is one group
+};
+
+// Where a row of that scale, and that number among its sharers, begins.
+struct BackwardPlace {
+    int64_t x = 0, grad = 0, scale = 0, dx = 0;
+    BackwardPlace(const RmsNormShape& s, int64_t scale_row, int64_t sharer) {
+        for (int k = kRmsNormOuter - 1; k >= 0; --k) {
+            int64_t& from = s.scale_is_shared[k] ? sharer : scale_row;
+            const int64_t i = from % s.outer[k];
+            from /= s.outer[k];
+            x += i * s.x_stride[k];
+            grad += i * s.grad_stride[k];
+            scale += i * s.scale_stride[k];
+            dx += i * s.out_stride[k];
+        }
+    }
+};
+
+class BackwardRow {
+public:
+    explicit BackwardRow(const Job& job) : job_(job), k_(job.kernels), wide_(job), scales_(job) {}
+
+    // Writes dx and adds to the sums of dscale, n of them.
+    void run(const BackwardPlace& place, double* sums) {
+        x_ = job_.x + place.x * job_.x_bytes;
+        grad_ = job_.grad + place.grad * job_.scale_bytes;
+        scale_ = scales_.at(place.scale);
+        row_ = wide_.scale_of(x_);
+        const double mean = mean_product();
+        char* dx = job_.out + place.dx * job_.x_bytes;
+        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
+            read(at, count);
+            k_.project(g_, normalized_, mean, row_.inverse * row_.power, dx_, count);
+            k_.narrow[job_.x_dtype](dx_, dx + at * job_.x_bytes, count);
+            round_to(k_, job_.shape.stash_dtype, normalized_, count);
+            round_to(k_, job_.x_dtype, normalized_, count);
+            k_.add_product(given_, normalized_, sums + at, count);
+        });
+    }
+
+private:
+    // A block of grad, of g and of N.
+    void read(int64_t at, int64_t count) {
+        k_.widen[job_.scale_dtype](grad_ + at * job_.scale_bytes, given_, count);
+        k_.widen[job_.scale_dtype](scale_ + at * job_.scale_bytes, g_, count);
+        k_.multiply(given_, g_, dx_, count);
+        std::swap(g_, dx_);
+        wide_.normalize(x_, row_, at, count, false, normalized_);
+    }
+
+    double mean_product() {
+        PairwiseSum sum;
+        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
+            read(at, count);
+            sum.add(k_.dot(g_, normalized_, count));
+        });
+        return sum.total() / static_cast<double>(job_.shape.n);
+    }
+
+    const Job& job_;
+    const RmsNormKernels& k_;
+    const WideRow wide_;
+    ScaleRow scales_;
+    RowScale row_;
+    const char *x_ = nullptr, *grad_ = nullptr, *scale_ = nullptr;
+    double blocks_[4][kSumBlock];
+    double *given_ = blocks_[0], *g_ = blocks_[1], *dx_ = blocks_[2], *normalized_ = blocks_[3];
+};
+
+// One scale's gradient from sums for each element of a row: those that share an element added, and rounded.
+void write_dscale(const BackwardJob& b, int64_t scale_row, const double* sums) {
+    const RmsNormShape& s = b.job.shape;
+    int64_t stride[NPU_ROPE_MAX_NDIM], step = 1;
+    for (int k = NPU_ROPE_MAX_NDIM - 1; k >= 0; --k) {
+        stride[k] = s.scale_inner_is_shared[k] ? 0 : step;
+        if (!s.scale_inner_is_shared[k]) step *= s.inner[k];
+    }
+    char* to = b.dscale + scale_row * b.scale_elements * b.job.scale_bytes;
+    std::vector<double> added;
+    if (b.scale_elements != s.n) {
+        added.resize(static_cast<size_t>(b.scale_elements));
+        for_each_inner(s, stride, [&](int64_t j, int64_t at) { added[static_cast<size_t>(at)] += sums[j]; });
+        sums = added.data();
+    }
+    b.job.kernels.narrow[b.job.scale_dtype](sums, to, b.scale_elements);
+}
+
+void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
+    auto& b = *static_cast<BackwardJob*>(ctx);
+    const size_t n = static_cast<size_t>(b.job.shape.n);
+    BackwardRow row(b.job);
+    std::vector<double> own(b.groups == 1 ? n : 0);
+    for (int64_t item = begin; item < end; ++item) {
+        const int64_t scale_row = item / b.groups, group = item % b.groups;
+        double* sums = b.groups == 1 ? own.data() : b.sums.data() + static_cast<size_t>(item) * n;
+        std::fill_n(sums, n, 0.0);
+        const int64_t first = b.sharers * group / b.groups, last = b.sharers * (group + 1) / b.groups;
+        for (int64_t sharer = first; sharer < last; ++sharer)
+            row.run(BackwardPlace(b.job.shape, scale_row, sharer), sums);
+        if (b.groups == 1) write_dscale(b, scale_row, sums);
+    }
+}
+
+void join_groups(BackwardJob& b) {
+    const size_t n = static_cast<size_t>(b.job.shape.n);
+    for (int64_t scale_row = 0; scale_row < b.scales; ++scale_row) {
+        double* sums = b.sums.data() + static_cast<size_t>(scale_row * b.groups) * n;
+        for (int64_t group = 1; group < b.groups; ++group)
+            for (size_t j = 0; j < n; ++j) sums[j] += sums[static_cast<size_t>(group) * n + j];
+        write_dscale(b, scale_row, sums);
+    }
+}
+
+}  // namespace
+
+Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
+    RmsNormShape shape;
+    if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
+    if (shape.rows * shape.n == 0) return {};
+    round_epsilon(active_rms_norm_kernels(), &shape);
+    Job job = job_of(shape, *t.x, *t.scale, nullptr, *t.out);
+    job.stream = should_stream(job);
+    parallel_ranges(shape.rows, threads_for(shape.rows * shape.n), normalize_rows, &job);
+    return {};
+}
+
+Check run_rms_norm_backward_cpu(const RmsNormBackwardTensors& t, const RmsNormAttributes& a) {
+    RmsNormShape shape;
+    if (Check c = check_rms_norm_backward(t, a, &shape); !c.ok()) return c;
+    round_epsilon(active_rms_norm_kernels(), &shape);
+    BackwardJob b{job_of(shape, *t.x, *t.scale, t.grad, *t.dx), static_cast<char*>(t.dscale->data), 1, 1, 1, 1, {}};
+    for (int k = 0; k < kRmsNormOuter; ++k) (shape.scale_is_shared[k] ? b.sharers : b.scales) *= shape.outer[k];
+    for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)
+        if (!shape.scale_inner_is_shared[k]) b.scale_elements *= shape.inner[k];
+    if (b.scales * b.scale_elements == 0) return {};
+    const int64_t most = std::max<int64_t>(kMostGroups / b.scales, 1);
+    b.groups = std::clamp<int64_t>(b.sharers / kLeastRowsPerGroup, 1, most);
+    if (b.groups > 1) b.sums.resize(static_cast<size_t>(b.scales * b.groups * shape.n));
+    parallel_ranges(b.scales * b.groups, threads_for(shape.rows * shape.n), differentiate_groups, &b);
+    if (b.groups > 1) join_groups(b);
+    return {};
+}
+
+}  // namespace npu_rope

@@ -1,0 +1,309 @@
+// The kernels themselves, for NPU_ROPE_LANES floats a vector. Contraction into fused multiply-adds is wanted
+// here (each one rounds once less); the bound holds with and without.
+#include <cstring>
+#include <type_traits>
+
+#include "csrc/cpu/elements.h"
+#include "csrc/cpu/rms_norm_kernels.h"
+
+namespace npu_rope {
+namespace {
+
+constexpr int kHalf = W / 2;  // doubles a vector
+
+// ---- floats as doubles and back ----------------------------------------------------------------------
+
+// W floats as two vectors of doubles.
+inline void split(VF v, VD* low, VD* high) {
+    VFhalf halves[2];
+    std::memcpy(halves, &v, sizeof v);
+    *low = __builtin_convertvector(halves[0], VD);
+    *high = __builtin_convertvector(halves[1], VD);
+}
+inline VF join(VD low, VD high) {
+    VFhalf halves[2] = {__builtin_convertvector(low, VFhalf), __builtin_convertvector(high, VFhalf)};
+    VF v;
+    std::memcpy(&v, halves, sizeof v);
+    return v;
+}
+
+// To 16 significant bits, the last of them set where bits were lost ("to odd"): rounding that to float32 is
+// exact, subnormals of bfloat16 included, and rounding it on to 11 or 8 bits is as good as rounding once
+// (Boldo & Melquiond 2008: two bits more are enough).
+inline VD to_odd(VD v) {
+    constexpr int64_t kLast = int64_t{1} << 37, kLost = kLast - 1;
+    VL bits = (VL)v, lost = (bits & kLost) != 0;
+    return (VD)((bits & ~kLost) | (lost & kLast));
+}
+
+// Each element type's way from and to W doubles, given as two vectors.
+template <typename E>
+struct AsDoubles {
+    using T = typename E::T;
+    static void load_d(const T* p, VD* low, VD* high) { split(E::load_v(p), low, high); }
+    static void store_d(T* p, VD low, VD high) {
+        E::template store_v<false>(p, tidy_nan(join(to_odd(low), to_odd(high))));
+    }
+};
+template <>
+struct AsDoubles<F32> {
+    using T = float;
+    static void load_d(const T* p, VD* low, VD* high) {
+        *low = __builtin_convertvector(load<VFhalf>(p), VD);
+        *high = __builtin_convertvector(load<VFhalf>(p + kHalf), VD);
+    }
+    static void store_d(T* p, VD low, VD high) {
+        store(p, __builtin_convertvector(low, VFhalf));
+        store(p + kHalf, __builtin_convertvector(high, VFhalf));
+    }
+};
+struct F64 {};
+template <>
+struct AsDoubles<F64> {
+    using T = double;
+    static void load_d(const T* p, VD* low, VD* high) { *low = load<VD>(p), *high = load<VD>(p + kHalf); }
+    static void store_d(T* p, VD low, VD high) { store(p, low), store(p + kHalf, high); }
+};
+
+// What is left of a row, fewer than W elements, as a whole vector's worth; the others are zero.
+template <typename T>
+struct Padded {
+    T elements[W] = {};
+    Padded() = default;
+    Padded(const T* from, int64_t count) { std::memcpy(elements, from, static_cast<size_t>(count) * sizeof(T)); }
+    void copy_to(T* to, int64_t count) const { std::memcpy(to, elements, static_cast<size_t>(count) * sizeof(T)); }
+};
+
+template <typename E>
+void widen(const void* from, double* to, int64_t count) {
+    using T = typename AsDoubles<E>::T;
+    auto* p = static_cast<const T*>(from);
+    VD low, high;
+    int64_t i = 0;
+    for (; i + W <= count; i += W) {
+        AsDoubles<E>::load_d(p + i, &low, &high);
+        store(to + i, low), store(to + i + kHalf, high);
+    }
+    if (i == count) return;
+    const Padded<T> rest(p + i, count - i);
+    Padded<double> wide;
+    AsDoubles<E>::load_d(rest.elements, &low, &high);
+    store(wide.elements, low), store(wide.elements + kHalf, high);
+    wide.copy_to(to + i, count - i);
+}
+
+template <typename E>
+void narrow(const double* from, void* to, int64_t count) {
+    using T = typename AsDoubles<E>::T;
+    auto* p = static_cast<T*>(to);
+    int64_t i = 0;
+    for (; i + W <= count; i += W) AsDoubles<E>::store_d(p + i, load<VD>(from + i), load<VD>(from + i + kHalf));
+    if (i == count) return;
+    const Padded<double> rest(from + i, count - i);
+    Padded<T> made;
+    AsDoubles<E>::store_d(made.elements, load<VD>(rest.elements), load<VD>(rest.elements + kHalf));
+    made.copy_to(p + i, count - i);
+}
+
+// ---- sums --------------------------------------------------------------------------------------------
+
+inline double sum_of(const VD (&sums)[4], double tail) {
+    VD all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    double lanes[kHalf];
+    std::memcpy(lanes, &all, sizeof all);
+    for (int step = kHalf / 2; step > 0; step /= 2)
+        for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+    return lanes[0] + tail;
+}
+
+// Floats are squared and added in float32 in groups of vectors, four accumulators each, and the groups in
+// double: kSquaresError.
+struct GroupSums {
+    VD low{}, high{};
+    void add(VF group) {
+        VD a, b;
+        split(group, &a, &b);
+        low += a, high += b;
+    }
+    void add(const VF (&s)[4]) { add((s[0] + s[1]) + (s[2] + s[3])); }
+};
+
+template <typename E>
+int64_t sum_groups(const typename E::T* p, int64_t count, GroupSums* sums) {
+    int64_t i = 0;
+    for (; i + 8 * W <= count; i += 8 * W) {
+        VF s[4];
+        for (int k = 0; k < 4; ++k) {
+            VF first = E::load_v(p + i + k * W), second = E::load_v(p + i + (k + 4) * W);
+            s[k] = first * first;
+            s[k] += second * second;
+        }
+        sums->add(s);
+    }
+    return i;
+}
+
+// bfloat16: two of them a 32-bit lane.
+template <>
+int64_t sum_groups<Bf16>(const uint16_t* p, int64_t count, GroupSums* sums) {
+    int64_t i = 0;
+    for (; i + 16 * W <= count; i += 16 * W) {
+        VF s[4] = {};
+        for (int k = 0; k < 8; ++k) {
+            VU v = load<VU>(p + i + k * 2 * W);
+#if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
+            // Takes subnormals for zero: no loss that a sum this large would notice (kLeastMeanSquare).
+            s[k % 4] = (VF)_mm512_dpbf16_ps((__m512)s[k % 4], (__m512bh)v, (__m512bh)v);
+#else
+            VF even = as_float(v << 16), odd = as_float(v & 0xffff0000u);
+            s[k % 4] += even * even;
+            s[k % 4] += odd * odd;
+#endif
+        }
+        sums->add(s);
+    }
+    return i;
+}
+
+template <typename E>
+double sum_squares(const void* x, int64_t count) {
+    auto* p = static_cast<const typename E::T*>(x);
+    GroupSums sums;
+    int64_t i = sum_groups<E>(p, count, &sums);
+    for (; i + W <= count; i += W) {
+        VF v = E::load_v(p + i);
+        sums.add(v * v);
+    }
+    double tail = 0;
+    for (; i < count; ++i) tail += double{E::get(p[i])} * double{E::get(p[i])};
+    return sum_of({sums.low, sums.high, VD{}, VD{}}, tail);
+}
+
+double dot(const double* a, const double* b, int64_t count) {
+    VD sums[4] = {};
+    int64_t i = 0;
+    for (; i + 2 * W <= count; i += 2 * W)
+        for (int k = 0; k < 4; ++k) sums[k] += load<VD>(a + i + k * kHalf) * load<VD>(b + i + k * kHalf);
+    double tail = 0;
+    for (; i < count; ++i) tail += a[i] * b[i];
+    return sum_of(sums, tail);
+}
+
+// ---- a row in float32 ----------------------------------------------------------------------------------
+//
+// Its elements are finite, so that a NaN comes from the scale, or is the machine's own: neither has bits that
+// rounding to bfloat16 could carry into its sign.
+
+template <typename E>
+inline VF rounded(VF v) {
+    typename E::T narrow[W];
+    E::template store_v<false>(narrow, v);
+    return E::load_v(narrow);
+}
+template <>
+inline VF rounded<F32>(VF v) {
+    return v;
+}
+// The nearest, of two as near the larger: what is rounded is not exact itself, and a tie no truer than its
+// neighbours.
+template <>
+inline VF rounded<Bf16>(VF v) {
+    return as_float((as_bits(v) + 0x8000) & 0xffff0000u);
+}
+
+template <typename X, typename S, bool kStream>
+inline void put_product(typename S::T* y, VF normalized, VF scale) {
+    S::template store_v<kStream>(y, rounded<X>(normalized) * scale);
+}
+
+template <typename X, typename S>
+inline void normalize_tail(const NormalizeJob& j, int64_t from) {
+    const int64_t count = j.count - from;
+    if (count == 0) return;
+    const Padded<typename X::T> x(static_cast<const typename X::T*>(j.x) + from, count);
+    const Padded<typename S::T> scale(static_cast<const typename S::T*>(j.scale) + from, count);
+    Padded<typename S::T> y;
+    put_product<X, S, false>(y.elements, X::load_v(x.elements) * j.inverse, S::load_v(scale.elements));
+    y.copy_to(static_cast<typename S::T*>(j.y) + from, count);
+}
+
+template <typename X, typename S, bool kStream>
+void normalize_row(const NormalizeJob& j) {
+    auto* x = static_cast<const typename X::T*>(j.x);
+    auto* scale = static_cast<const typename S::T*>(j.scale);
+    auto* y = static_cast<typename S::T*>(j.y);
+    auto* ahead = static_cast<const typename X::T*>(j.ahead);
+    int64_t i = 0;
+    for (; i + W <= j.count; i += W) {
+        if (kStream) __builtin_prefetch(ahead + i);
+        put_product<X, S, kStream>(y + i, X::load_v(x + i) * j.inverse, S::load_v(scale + i));
+    }
+    normalize_tail<X, S>(j, i);
+}
+
+// bfloat16 throughout: a 32-bit lane holds two, and no lane ever crosses another.
+template <bool kStream>
+void normalize_row_bf16(const NormalizeJob& j) {
+    auto* x = static_cast<const uint16_t*>(j.x);
+    auto* scale = static_cast<const uint16_t*>(j.scale);
+    auto* y = static_cast<uint16_t*>(j.y);
+    auto* ahead = static_cast<const uint16_t*>(j.ahead);
+    int64_t i = 0;
+    for (; i + 2 * W <= j.count; i += 2 * W) {
+        if (kStream) __builtin_prefetch(ahead + i);
+        VU a = load<VU>(x + i), s = load<VU>(scale + i);
+        VF even = rounded<Bf16>(as_float(a << 16) * j.inverse);
+        VF odd = rounded<Bf16>(as_float(a & 0xffff0000u) * j.inverse);
+        put<kStream>(y + i, pack_bf16(even * as_float(s << 16), odd * as_float(s & 0xffff0000u)));
+    }
+    if (j.count - i >= W) {
+        put_product<Bf16, Bf16, false>(y + i, load_bf16(x + i) * j.inverse, load_bf16(scale + i));
+        i += W;
+    }
+    normalize_tail<Bf16, Bf16>(j, i);
+}
+
+template <typename X, typename S>
+void normalize(const NormalizeJob& j) {
+    if constexpr (std::is_same<X, Bf16>::value && std::is_same<S, Bf16>::value)
+        j.stream ? normalize_row_bf16<true>(j) : normalize_row_bf16<false>(j);
+    else
+        j.stream ? normalize_row<X, S, true>(j) : normalize_row<X, S, false>(j);
+}
+
+// ---- a piece of a row in float64 -----------------------------------------------------------------------
+
+void scale_by(double* a, double by, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) a[i] *= by;
+}
+void multiply(const double* __restrict a, const double* __restrict b, double* __restrict product, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) product[i] = a[i] * b[i];
+}
+void add_product(const double* __restrict a, const double* __restrict b, double* __restrict sum, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) sum[i] += a[i] * b[i];
+}
+void project(const double* __restrict a, const double* __restrict b, double mean, double by, double* __restrict to,
+             int64_t count) {
+    for (int64_t i = 0; i < count; ++i) to[i] = by * (a[i] - b[i] * mean);
+}
+
+}  // namespace
+
+const RmsNormKernels& NPU_ROPE_KERNELS() {
+    static const RmsNormKernels set = {
+        {sum_squares<F32>, sum_squares<F16>, sum_squares<Bf16>},
+        {{normalize<F32, F32>, normalize<F32, F16>, normalize<F32, Bf16>},
+         {normalize<F16, F32>, normalize<F16, F16>, normalize<F16, Bf16>},
+         {normalize<Bf16, F32>, normalize<Bf16, F16>, normalize<Bf16, Bf16>}},
+        {widen<F32>, widen<F16>, widen<Bf16>, widen<F64>},
+        {narrow<F32>, narrow<F16>, narrow<Bf16>, narrow<F64>},
+        dot,
+        scale_by,
+        multiply,
+        add_product,
+        project,
+    };
+    return set;
+}
+
+}  // namespace npu_rope

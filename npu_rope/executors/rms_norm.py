@@ -1,0 +1,181 @@
+"""Who executes rms_norm and rms_norm_backward on arrays and tensors, by backend."""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from npu_rope import backends, native
+from npu_rope.errors import BackendUnavailable
+from npu_rope.executors import TENSOR, c_entry
+from npu_rope.executors.tensors import (
+    array_of,
+    as_arrays,
+    c_tensor,
+    check_whole_elements,
+    empty_like,
+    in_whole_elements,
+    is_tensor,
+    round_to,
+    spec_of,
+    taken,
+    view_of,
+)
+from npu_rope.optional_torch import torch
+from npu_rope.reference import rms_norm as reference
+from npu_rope.reference.rms_norm import NormDtypes, summed_to
+from npu_rope.rms_norm_checks import (
+    BACKWARD,
+    FORWARD,
+    MAX_NATIVE_NDIM,
+    RmsNormAttributes,
+    RmsNormTensors,
+    check_call,
+    check_memory,
+    is_dense_from,
+    runs_of,
+)
+
+Tensors = RmsNormTensors[Any]
+Results = tuple[Any, ...]
+
+
+def check(t: Tensors, a: RmsNormAttributes) -> int:
+    """Every rule; axis, counted from the front."""
+    axis = check_call(t.map(spec_of), a)
+    if t.outs:
+        check_memory(t.map(view_of))
+    return axis
+
+
+# ---- reference -----------------------------------------------------------------------------------------
+
+
+def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
+    """NumPy in float64, rounded where the specification rounds."""
+    t = taken("reference", t)
+    axis = check(t, a)
+    arrays, specs = t.map(array_of), t.map(spec_of)
+    dtypes = NormDtypes(specs.x.dtype, specs.scale.dtype)
+    if t.op == BACKWARD:
+        both = reference.rms_norm_backward(arrays.xs["grad"], arrays.x, arrays.scale, dtypes, axis, a)
+        return round_to(both[0], t.x), _scale_rounded(both[1], t.scale)
+    y = round_to(reference.rms_norm(arrays.x, arrays.scale, dtypes, axis, a), t.scale)
+    for out in t.outs.values():
+        if is_tensor(out):
+            out.copy_(y)
+        else:
+            out[...] = y
+        return (out,)
+    return (y,)
+
+
+def _scale_rounded(values: Any, scale: Any) -> Any:
+    """A scale may be one number, which NumPy makes a scalar of."""
+    return round_to(np.atleast_1d(values), scale).reshape(scale.shape)
+
+
+# ---- the C library -------------------------------------------------------------------------------------
+
+
+@cache
+def _entry(op: str) -> Callable[..., None]:
+    read, written = (3, 2) if op == BACKWARD else (2, 1)
+    attributes = C.c_int64, C.c_double, C.c_int64
+    return c_entry(op, *[TENSOR] * read, *attributes, *[TENSOR] * written)
+
+
+def _readable(t: Any, axis: int) -> Any:
+    """The tensor itself, or a copy where its rows do not lie together."""
+    if is_tensor(t):
+        t = t.detach().resolve_neg()
+        return t if is_dense_from(axis, spec_of(t)) else t.contiguous()
+    if not t.dtype.isnative:
+        return t.astype(t.dtype.newbyteorder("="), order="C")
+    return t if in_whole_elements(t) and is_dense_from(axis, spec_of(t)) else t.copy()
+
+
+def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:
+    return scale.expand(shape) if is_tensor(scale) else np.broadcast_to(scale, shape)
+
+
+def launch(t: Tensors, results: Results, a: RmsNormAttributes, axis: int) -> Results:
+    """The library's entry of the operator, on what it can read; results, but for a scale's gradient that must
+    still be added up.
+
+    More than four dimensions are joined to fewer (:func:`npu_rope.rms_norm_checks.runs_of`). For that what
+    is read must be contiguous; a scale that lacks every other dimension is expanded.
+    """
+    see = c_tensor if is_tensor(t.x) else native.describe
+    rows = [t.xs["grad"], t.x] if t.op == BACKWARD else [t.x]
+    if len(t.x.shape) <= MAX_NATIVE_NDIM:
+        # Copies live until the call is over.
+        sources = [_readable(v, axis) for v in rows] + [_readable(t.scale, t.scale.ndim)]
+        structs = [see(v) for v in (*sources, *results)]
+    else:
+        scale = t.scale
+        runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(scale.shape), axis)
+        if len(runs) > MAX_NATIVE_NDIM:
+            scale = _expanded(scale, tuple(t.x.shape))
+            runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(scale.shape), axis)
+            if t.op == BACKWARD:
+                results = (results[0], empty_like(scale))
+        sources = [_readable(v, 0).reshape(runs) for v in rows]
+        sources.append(_readable(scale, 0).reshape(of_scale))
+        shapes = (runs, of_scale) if t.op == BACKWARD else (runs,)
+        views = [r.reshape(s) for r, s in zip(results, shapes, strict=True)]
+        structs, axis = [see(v) for v in (*sources, *views)], first
+    read = len(sources)
+    _entry(t.op)(*structs[:read], axis, a.epsilon, a.stash_type, *structs[read:])
+    return results
+
+
+def _new_results(t: Tensors) -> Results:
+    if t.op == BACKWARD:
+        return empty_like(t.x), empty_like(t.scale)
+    if is_tensor(t.x):
+        return (t.x.new_empty(t.x.shape, dtype=t.scale.dtype),)
+    return (np.empty(t.x.shape, t.scale.dtype.newbyteorder("=")),)
+
+
+def on_cpu(t: Tensors, a: RmsNormAttributes) -> Results:
+    """The C library on arrays."""
+    t = as_arrays(t)
+    check_whole_elements(t)
+    return _summed(t, launch(t, tuple(t.outs.values()) or _new_results(t), a, check(t, a)))
+
+
+def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
+    """The C library on torch tensors, into outs or new ones."""
+    return _summed(t, launch(t, tuple(t.outs.values()) or _new_results(t), a, check(t, a)))
+
+
+def _summed(t: Tensors, results: Results) -> Results:
+    if t.op == FORWARD or results[1].shape == t.scale.shape:
+        return results
+    if is_tensor(t.x):
+        return results[0], torch.Tensor.sum_to_size(results[1], t.scale.shape)
+    return results[0], _scale_rounded(summed_to(results[1].astype(np.float64), t.scale.shape), t.scale)
+
+
+EXECUTORS: Mapping[str, Callable[[Tensors, RmsNormAttributes], Results]] = {
+    "reference": on_reference,
+    "cpu": on_cpu,
+}
+
+
+def run(backend: str, t: Tensors, a: RmsNormAttributes) -> Results:
+    """A call on the backend of that name.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend is not here, or does not have this operator.
+    """
+    backends.find(backend, op=t.op).require()
+    if backend not in EXECUTORS:
+        raise BackendUnavailable(backend, f"{t.op} has no kernel yet", f"Use one of: {', '.join(EXECUTORS)}.")
+    return EXECUTORS[backend](t, a)

@@ -1,0 +1,308 @@
+"""rms_norm and rms_norm_backward: ONNX's RMSNormalization; torch schemas, fake tensors and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.executors import rms_norm as executors
+from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of_tensor
+from npu_rope.ops import calls, gradients
+from npu_rope.ops.rotary import straight
+from npu_rope.optional_torch import torch
+from npu_rope.rms_norm_checks import (
+    BACKWARD,
+    FORWARD,
+    RmsNormAttributes,
+    RmsNormTensors,
+    attributes_of,
+    check_call,
+    rms_norm_backward_tensors,
+    rms_norm_tensors,
+)
+
+Tensors = RmsNormTensors[Any]
+Call = tuple[Tensors, RmsNormAttributes]
+
+
+def rms_norm(
+    x: Any,
+    scale: Any,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    out: Any = None,
+    backend: str | None = None,
+) -> Any:
+    """Divide rows by the root of their mean square, and multiply by scale: ONNX's RMSNormalization-23
+    (``specs/onnx_rms_normalization_23.txt``)::
+
+        y = (x / sqrt(mean(x^2) + epsilon), rounded to x's type) * scale
+
+    Args:
+        x: any shape of one dimension or more, torch tensor or NumPy array; float32, float16, bfloat16 or
+            float64. Any strides; a row whose elements do not lie together costs a copy of x.
+        scale: broadcastable to x's shape (each dimension, from the last on, x's or 1), of any of these types:
+            it decides the result's.
+        axis: the first normalized dimension: a row is everything from it on. Negative: from the end.
+        epsilon: added to the mean square: >= 0. Rounded to float32, as ONNX keeps it.
+        stash_type: what x is rounded to before the division, and the division's precision, by ONNX's number:
+            1 float32, 10 float16, 11 float64, 16 bfloat16. Squares are summed in float64 whatever it is.
+        out: where to write: x's shape, scale's dtype, its rows contiguous; may be x itself (in place).
+        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by x's device.
+
+    Returns:
+        x's type and shape, scale's dtype; ``out`` where it was given. Gradients flow to x and scale.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+
+    >>> import numpy as np
+    >>> rms_norm(np.float32([[3, 4, 0, 0]]), np.float32([1, 10, 1, 1]), epsilon=0)
+    array([[ 1.2, 16. ,  0. ,  0. ]], dtype=float32)
+    """
+    if backend is None:
+        given = axis, epsilon, stash_type
+        op, outs = (FORWARD, ()) if out is None else (f"{FORWARD}_out", (out,))
+        y = straight(op, (x, scale), given, outs)
+        if y is not NotImplemented:
+            return y if out is None else out
+    require_tensor_like(FORWARD, "x", x)
+    attributes = attributes_of(FORWARD, axis, epsilon, stash_type)
+    return _run(backend, rms_norm_tensors(x, scale, out), attributes)[0]
+
+
+def rms_norm_backward(
+    grad: Any,
+    x: Any,
+    scale: Any,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    backend: str | None = None,
+) -> tuple[Any, Any]:
+    """The gradients of :func:`rms_norm` for x and scale; its roundings count as the identity.
+
+    Args:
+        grad: the result's gradient: x's shape, scale's dtype.
+        x, scale, axis, epsilon, stash_type, backend: as rms_norm had them.
+
+    Returns:
+        Gradients of the shapes and dtypes of x and scale. The latter is summed in float64 over the rows that
+        share it, in an order that the shapes alone decide.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+
+    >>> import numpy as np
+    >>> x, scale = np.float32([[3, 4]]), np.float32([2, 2])
+    >>> dx, dscale = rms_norm_backward(np.float32([[0, 1]]), x, scale, epsilon=0)
+    >>> dx.round(4).tolist(), dscale.round(4).tolist()
+    ([[-0.2715, 0.2036]], [0.0, 1.1314])
+    """
+    for name, value in (("grad", grad), ("x", x)):
+        require_tensor_like(BACKWARD, name, value)
+    attributes = attributes_of(BACKWARD, axis, epsilon, stash_type)
+    dx, dscale = _run(backend, rms_norm_backward_tensors(grad, x, scale), attributes)
+    return dx, dscale
+
+
+# ---- who runs a call -----------------------------------------------------------------------------------
+
+
+def _run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
+    """A call on the backend of that name, or where its tensors are."""
+    chosen = backend or backends.default_backend
+    if not is_tensor(t.x):
+        return executors.run(chosen or "cpu", t, a)
+    if chosen is None or chosen == t.x.device.type:
+        try:
+            return _dispatched(t, a)
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+            raise _explained(error, t, a) from error.__cause__
+    if chosen == "cpu":
+        raise bad_value(t.op, f"x must be on device cpu for backend cpu but got {t.x.device}.")
+    if torch.compiler.is_compiling():
+        torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
+        ys: tuple[Any, ...] = _uncompiled(chosen, t, a)
+        return ys
+    return executors.run(chosen, t, a)
+
+
+def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
+    """Through torch's operator; where results go to given memory, into it."""
+    given = a.axis, a.epsilon, a.stash_type
+    if t.op == BACKWARD:
+        both: tuple[Any, ...] = _operators.rms_norm_backward.default(t.xs["grad"], t.x, t.scale, *given)
+        return both
+    if not t.outs:
+        return (_operators.rms_norm.default(t.x, t.scale, *given),)
+    out = t.outs["out"]
+    if not (torch.is_grad_enabled() and (t.x.requires_grad or t.scale.requires_grad)):
+        _operators.rms_norm_out.default(t.x, t.scale, *given, out)
+        return (out,)
+    _check(t, a)
+    if calls.is_plain(t.x):
+        executors.check(t, a)
+    x = t.x.clone() if t.in_place else t.x  # the gradient needs it as it was
+    out.copy_(_operators.rms_norm.default(x, t.scale, *given))
+    return (out,)
+
+
+def _check(t: Tensors, a: RmsNormAttributes) -> None:
+    """Every rule that needs neither an element's value nor an address, of tensors that may be fake."""
+    calls.check_devices(t)
+    check_call(t.map(spec_of_tensor), a)
+
+
+def _explained(error: Exception, t: Tensors, a: RmsNormAttributes) -> Exception:
+    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    try:
+        _check(t, a)
+    except (ValueError, TypeError) as said:
+        return said
+    text, begin = str(error), f"[{t.op}] "
+    if isinstance(error, NotImplementedError) or begin not in text:
+        return error
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(text[text.index(begin) :].split("\n")[0])
+
+
+# ---- gradients -----------------------------------------------------------------------------------------
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.attributes = inputs[2:]
+
+
+def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
+    dx, dscale = _operators.rms_norm_backward.default(grad, *ctx.saved_tensors, *ctx.attributes)
+    return dx, dscale, None, None, None
+
+
+def _backward_over_autograd(grad: Any, x: Any, scale: Any, *given: Any) -> tuple[Any, Any]:
+    """The kernel; where the gradients themselves need one, torch's operations."""
+    if torch.is_grad_enabled() and (grad.requires_grad or x.requires_grad or scale.requires_grad):
+        _check(rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given))
+        return differentiable_backward(grad, x, scale, RmsNormAttributes(*given))
+    with torch._C._AutoDispatchBelowAutograd():
+        both: tuple[Any, Any] = _operators.rms_norm_backward.default(grad, x, scale, *given)
+        return both
+
+
+def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes) -> tuple[Any, Any]:
+    """rms_norm_backward in torch's operations, in float32 or for stash_type 11 in float64 (formula:
+    ``reference/rms_norm.py``)."""
+    stash = getattr(torch, a.stash_dtype)
+    wide = torch.float64 if stash == torch.float64 else torch.float32
+    axes = tuple(range(a.axis % x.dim(), x.dim()))
+    stashed = x.to(stash).to(wide)
+    epsilon = torch.tensor(a.epsilon, dtype=torch.float32).to(stash).to(wide)
+    inverse = (stashed.square().mean(axes, keepdim=True) + epsilon).rsqrt()
+    normalized = stashed * inverse
+    g = grad.to(wide) * scale.to(wide)
+    dx = inverse * (g - normalized * (g * normalized).mean(axes, keepdim=True))
+    dscale = (grad.to(wide) * normalized.to(stash).to(x.dtype).to(wide)).sum_to_size(scale.shape)
+    return dx.to(x.dtype), dscale.to(scale.dtype)
+
+
+# ---- registration --------------------------------------------------------------------------------------
+
+
+def _forward_call(x: Any, scale: Any, *given: Any) -> Call:
+    return rms_norm_tensors(x, scale), RmsNormAttributes(*given)
+
+
+def _out_call(x: Any, scale: Any, *given: Any) -> Call:
+    return rms_norm_tensors(x, scale, given[-1]), RmsNormAttributes(*given[:-1])
+
+
+def _backward_call(grad: Any, x: Any, scale: Any, *given: Any) -> Call:
+    return rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given)
+
+
+def _fake(*arguments: Any) -> Any:
+    t, a = _forward_call(*arguments)
+    _check(t, a)
+    return t.x.new_empty(t.x.shape, dtype=t.scale.dtype)
+
+
+def _fake_out(*arguments: Any) -> None:
+    _check(*_out_call(*arguments))
+
+
+def _fake_backward(*arguments: Any) -> tuple[Any, Any]:
+    t, a = _backward_call(*arguments)
+    _check(t, a)
+    return t.x.new_empty(t.x.shape), t.scale.new_empty(t.scale.shape)
+
+
+def _over_ctypes(make: Callable[..., Call]) -> Callable[..., Any]:
+    def kernel(*arguments: Any) -> Any:
+        t, a = make(*arguments)
+        results = executors.on_cpu_tensors(t, a)
+        return None if t.outs else results if len(results) > 1 else results[0]
+
+    return kernel
+
+
+def _no_kernel(op: str) -> Callable[..., None]:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BackendUnavailable("npu", f"{op} has no kernel yet", "Move the tensors to the CPU.")
+
+    return refuse
+
+
+def _out_over_autograd(*arguments: Any) -> None:
+    rule = "{name} must not need a gradient in the raw operator but got one that does."
+    gradients.write(_out_call(*arguments)[0], rule, lambda: _operators.rms_norm_out.default(*arguments))
+
+
+_ATTRIBUTES = "int axis, float epsilon, int stash_type"
+# By name: schema, fake, how a call is read.
+_SCHEMAS: dict[str, tuple[str, Callable[..., Any], Callable[..., Call]]] = {
+    "rms_norm": (f"(Tensor x, Tensor scale, {_ATTRIBUTES}) -> Tensor", _fake, _forward_call),
+    "rms_norm_out": (
+        f"(Tensor x, Tensor scale, {_ATTRIBUTES}, Tensor(a!) out) -> ()",
+        _fake_out,
+        _out_call,
+    ),
+    "rms_norm_backward": (
+        f"(Tensor grad, Tensor x, Tensor scale, {_ATTRIBUTES}) -> (Tensor, Tensor)",
+        _fake_backward,
+        _backward_call,
+    ),
+}
+
+
+def _register() -> Any:
+    """Define the operators and their kernels with torch; returns what must be kept alive."""
+    library = torch.library.Library("npu_rope", "FRAGMENT")
+    built = backends.torch_registration() is not None
+    for name, (schema, fake, make) in _SCHEMAS.items():
+        library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+        torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
+        if not built:
+            library.impl(name, _over_ctypes(make), "CPU")
+        library.impl(name, _no_kernel(name.removesuffix("_out")), "PrivateUse1")
+    torch.library.register_autograd(
+        "npu_rope::rms_norm", _backward, setup_context=_setup_context, lib=library
+    )
+    library.impl("rms_norm_out", _out_over_autograd, "Autograd")
+    library.impl("rms_norm_backward", _backward_over_autograd, "Autograd")
+    return library
+
+
+if torch is not None:
+    _operators = torch.ops.npu_rope
+    _library = _register()
+    _uncompiled: Any = torch._disable_dynamo(executors.run)
+
+__all__ = ["rms_norm", "rms_norm_backward"]

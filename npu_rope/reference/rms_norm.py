@@ -1,0 +1,105 @@
+"""rms_norm in float64, formula first. Source: ``specs/onnx_rms_normalization_23.txt``, and the function of
+other operators that ONNX defines it by.
+
+    XU          = X cast to the stash type
+    RMS         = sqrt(mean(XU^2) + epsilon), over the dimensions from axis on
+    Normalized  = XU / RMS, of the stash type
+    Y           = Normalized cast to X's type, times scale, of scale's type
+
+Each of these types is where a value is rounded, once; everything between is float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.dtypes import rounded_to
+from npu_rope.rms_norm_checks import RmsNormAttributes
+
+Array = npt.NDArray[Any]
+Wide = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NormDtypes:
+    """The names of x's type and of scale's, which arrays of bfloat16's values do not tell."""
+
+    x: str
+    scale: str
+
+
+def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide]:
+    """A power of two for each row, and 1 / RMS of the row times that power. The power is 1 but where squares
+    would leave float64's range."""
+    axes = tuple(range(axis, stashed.ndim))
+    peak = np.max(np.abs(stashed), axis=axes, keepdims=True, initial=0.0)
+    far = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0) & (epsilon == 0)))
+    exponent = np.where(far, np.minimum(-np.frexp(np.where(far, peak, 1.0))[1], 1000), 0)
+    power = np.ldexp(1.0, exponent)
+    with np.errstate(all="ignore"):
+        mean = np.mean(np.square(stashed * power), axis=axes, keepdims=True)
+        return power, 1 / np.sqrt(mean + epsilon * power * power)
+
+
+def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide]:
+    """XU / RMS before any rounding, and 1 / RMS."""
+    stashed = rounded_to(x, a.stash_dtype)
+    epsilon = float(rounded_to(np.array([a.onnx_epsilon], np.float64), a.stash_dtype)[0])
+    power, inverse = reciprocal_rms(stashed, axis, epsilon)
+    with np.errstate(all="ignore"):  # 0 / 0, and infinities
+        return stashed * power * inverse, power * inverse
+
+
+def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes) -> Wide:
+    """Y before it is rounded to scale's type.
+
+    Args:
+        x: any shape.
+        scale: broadcastable to it.
+        dtypes: of x and scale.
+        axis: the first normalized dimension, counted from the front.
+        a: the attributes.
+    """
+    if x.size == 0:
+        return np.zeros(x.shape)
+    exact, _ = normalized(x.astype(np.float64), axis, a)
+    with np.errstate(all="ignore"):
+        return rounded_to(rounded_to(exact, a.stash_dtype), dtypes.x) * scale.astype(np.float64)
+
+
+def rms_norm_backward(
+    grad: Array, x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes
+) -> tuple[Wide, Wide]:
+    """The gradients of x and scale before they are rounded, the roundings of Y counting as the identity. With
+    N = XU / RMS and g = grad * scale::
+
+        dx     = (g - N mean(g N)) / RMS
+        dscale = grad * (Normalized cast to x's type), summed over what shares an element of scale
+
+    Args:
+        grad: Y's gradient.
+        x, scale, dtypes, axis, a: as :func:`rms_norm` had them.
+    """
+    if x.size == 0:
+        return np.zeros(x.shape), np.zeros(scale.shape)
+    exact, inverse = normalized(x.astype(np.float64), axis, a)
+    with np.errstate(all="ignore"):
+        given = grad.astype(np.float64)
+        g = given * scale.astype(np.float64)
+        axes = tuple(range(axis, x.ndim))
+        dx = inverse * (g - exact * np.mean(g * exact, axis=axes, keepdims=True))
+        products = given * rounded_to(rounded_to(exact, a.stash_dtype), dtypes.x)
+    return dx, summed_to(products, scale.shape)
+
+
+def summed_to(products: Wide, shape: tuple[int, ...]) -> Wide:
+    """Added up over the dimensions that were broadcast from this shape."""
+    lacks = products.ndim - len(shape)
+    axes = tuple(k for k in range(products.ndim) if k < lacks or shape[k - lacks] == 1)
+    with np.errstate(all="ignore"):
+        summed: Wide = products.sum(axis=axes).reshape(shape)
+    return summed

@@ -1,0 +1,228 @@
+"""Rules of the tensors and attributes of rms_norm and rms_norm_backward for the Python paths.
+
+The native paths state the same rules in ``op_host/rms_norm_check.cpp``; a test compares the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from npu_rope.checks import FLOAT_DTYPES, CallTensors, TensorSpec
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.params import integer
+from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_memory
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+# ONNX's numbers (TensorProto.DataType) of the types that stash_type may be.
+STASH_DTYPES: Mapping[int, str] = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
+FORWARD, BACKWARD = "rms_norm", "rms_norm_backward"
+MAX_NATIVE_NDIM = 4  # NPU_ROPE_MAX_NDIM
+
+
+@dataclass(slots=True)
+class RmsNormTensors(CallTensors[T]):
+    """A call of rms_norm, or of rms_norm_backward.
+
+    Attributes:
+        op: the operator's name.
+        xs: x, and the backward's grad.
+        scale: what rows are multiplied with.
+        outs: ``out``, where it was given.
+        in_place: ``("x",)`` where x is its own out.
+    """
+
+    op: str
+    xs: Mapping[str, T]
+    scale: T
+    outs: Mapping[str, T] = field(default_factory=dict)
+    in_place: tuple[str, ...] = ()
+
+    @property
+    def x(self) -> T:
+        """What is normalized."""
+        return self.xs["x"]
+
+    def beside(self) -> dict[str, T]:
+        """The scale."""
+        return {"scale": self.scale}
+
+    def with_beside(self, **named: T) -> RmsNormTensors[T]:
+        """The same call with another scale."""
+        return replace(self, scale=named["scale"])
+
+    def map(self, see: Callable[[T], U]) -> RmsNormTensors[U]:
+        """The same call with each tensor as ``see`` sees it."""
+        return RmsNormTensors(
+            self.op,
+            {name: see(t) for name, t in self.xs.items()},
+            see(self.scale),
+            {name: see(t) for name, t in self.outs.items()},
+            self.in_place,
+        )
+
+
+def rms_norm_tensors(x: T, scale: T, out: T | None = None) -> RmsNormTensors[T]:
+    """A call of rms_norm."""
+    outs, in_place = {} if out is None else {"out": out}, ("x",) if out is x else ()
+    return RmsNormTensors(FORWARD, {"x": x}, scale, outs, in_place)
+
+
+def rms_norm_backward_tensors(grad: T, x: T, scale: T) -> RmsNormTensors[T]:
+    """A call of rms_norm_backward."""
+    return RmsNormTensors(BACKWARD, {"x": x, "grad": grad}, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class RmsNormAttributes:
+    """What a call is given besides its tensors.
+
+    Attributes:
+        axis: the first normalized dimension; negative ones count from the end.
+        epsilon: added to the mean square.
+        stash_type: ONNX's number of the type that x is rounded to first.
+    """
+
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+
+    @property
+    def stash_dtype(self) -> str:
+        """The name of that type."""
+        return STASH_DTYPES[self.stash_type]
+
+    @property
+    def onnx_epsilon(self) -> np.float32:
+        """Epsilon as ONNX keeps it."""
+        with np.errstate(over="ignore"):
+            return np.float32(self.epsilon)
+
+
+def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormAttributes:
+    """The attributes as a Python caller gave them.
+
+    Raises:
+        TypeError: one is of the wrong type.
+    """
+    if isinstance(epsilon, (bool, np.bool_)) or not isinstance(epsilon, (int, float, np.number)):
+        raise bad_type(op, f"epsilon must be a number but got {epsilon!r}.")
+    return RmsNormAttributes(
+        integer("axis", axis, op, bits=64),
+        float(epsilon),
+        integer("stash_type", stash_type, op, bits=64),
+    )
+
+
+# ---- rules ---------------------------------------------------------------------------------------------
+
+
+def check_call(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> int:
+    """Every rule that needs neither an element's value nor an address; axis, counted from the front."""
+    for name, tensor in (("x", t.x), ("scale", t.scale)):
+        if tensor.dtype not in FLOAT_DTYPES:
+            raise bad_type(
+                t.op, f"{name} must be float32, float16, bfloat16 or float64 but got {tensor.dtype}."
+            )
+    if not t.x.shape:
+        raise bad_value(t.op, "x must have at least one dimension but got [].")
+    axis = _check_attributes(t.op, len(t.x.shape), a)
+    if not broadcasts(t.scale.shape, t.x.shape):
+        raise bad_value(
+            t.op, f"scale must be broadcastable to x's shape {t.x.text()} but got {t.scale.text()}."
+        )
+    if "grad" in t.xs:
+        _check_typed(t, "grad", t.xs["grad"])
+    if "out" in t.outs:
+        out = t.outs["out"]
+        _check_typed(t, "out", out)
+        check_rows(t.op, "out", out, axis)
+    return axis
+
+
+def _check_attributes(op: str, ndim: int, a: RmsNormAttributes) -> int:
+    if not -ndim <= a.axis < ndim:
+        raise bad_value(op, f"axis must be in [{-ndim}, {ndim - 1}] but got {a.axis}.")
+    epsilon = a.onnx_epsilon
+    if not (epsilon >= 0 and np.isfinite(epsilon)):
+        raise bad_value(op, f"epsilon must be >= 0 and finite in float32 but got {a.epsilon:g}.")
+    if a.stash_type not in STASH_DTYPES:
+        rule = "1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16)"
+        raise bad_value(op, f"stash_type must be {rule} but got {a.stash_type}.")
+    return a.axis % ndim
+
+
+def broadcasts(scale: tuple[int, ...], x: tuple[int, ...]) -> bool:
+    """Each of scale's dimensions, counted from the last, is x's or 1."""
+    return len(scale) <= len(x) and all(
+        s in (1, n) for s, n in zip(reversed(scale), reversed(x), strict=False)
+    )
+
+
+def _check_typed(t: RmsNormTensors[TensorSpec], name: str, tensor: TensorSpec) -> None:
+    """Y and its gradient: scale's dtype, x's shape."""
+    if tensor.dtype != t.scale.dtype:
+        raise bad_type(t.op, f"{name} must have scale's dtype {t.scale.dtype} but got {tensor.dtype}.")
+    if tensor.shape != t.x.shape:
+        raise bad_value(t.op, f"{name} must have x's shape {t.x.text()} but got {tensor.text()}.")
+
+
+def is_dense_from(axis: int, t: TensorSpec) -> bool:
+    """The elements of the dimensions from axis on lie together, in their order."""
+    expected = 1
+    for size, stride in zip(reversed(t.shape[axis:]), reversed(t.strides[axis:]), strict=True):
+        if size > 1 and stride != expected and 0 not in t.shape:
+            return False
+        expected *= size
+    return True
+
+
+def check_rows(op: str, name: str, t: TensorSpec, axis: int) -> None:
+    """What is written is contiguous in the normalized dimensions; with more dimensions than the C interface
+    has, in all."""
+    where = "" if len(t.shape) > MAX_NATIVE_NDIM else " in the normalized dimensions"
+    if not is_dense_from(axis if where else 0, t):
+        raise bad_value(op, f"{name} must be contiguous{where} but got strides {list(t.strides)}.")
+
+
+def check_memory(t: RmsNormTensors[StridedView]) -> None:
+    """out does not overlap itself, and is x itself or apart from it, and apart from scale."""
+    out = t.outs["out"]
+    if not is_injective(out):
+        strides = [s // out.item_bytes for s in out.strides]
+        raise bad_value(t.op, f"out must not overlap itself but got strides {strides}.")
+    for name, other in (("x", t.x), ("scale", t.scale)):
+        itself = name == "x" and is_same_view(out, other)
+        if not itself and may_share_memory(out, other):
+            rule = f"be x itself or share no memory with {name}"
+            raise bad_value(t.op, f"out must {rule} but got memory that they share.")
+
+
+# ---- more dimensions than the C interface has ------------------------------------------------------------
+
+
+def runs_of(x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> tuple[list[int], list[int], int]:
+    """Sizes of x, of scale, and axis, neighbouring dimensions counting as one where both are normalized or
+    neither is, and the scale has both or shares both."""
+    lacks = len(x) - len(scale)
+    runs: list[int] = []
+    of_scale: list[int] = []
+    last_own = False
+    first_inner = 0
+    for k, size in enumerate(x):
+        own = k >= lacks and scale[k - lacks] != 1
+        if k == axis:
+            first_inner = len(runs)
+        if not runs or k == axis or own != last_own:
+            runs.append(1)
+            of_scale.append(1)
+        runs[-1] *= size
+        if own:
+            of_scale[-1] *= size
+        last_own = own
+    return runs, of_scale, first_inner

@@ -1,0 +1,164 @@
+"""RMSNormalization as ``specs/onnx_rms_normalization_23.txt`` and ONNX's function for it say it, operation by
+operation, in long double, and how far a result may lie from it. Shares no code with what it judges.
+
+The specification rounds in four places: x to the stash type, Normalized to the stash type and then to x's
+type, the product to scale's type. A result is judged through these roundings: what is allowed is what they
+make of a Normalized that is off by :func:`npu_rope.testing.bounds.normalized_error`. So where no rounding is
+near its edge, the result must be the expected one to the last bit; a missing cast is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.testing.bounds import SMALLEST_SUBNORMAL, UNIT_ROUNDOFF, normalized_error
+
+Array = npt.NDArray[Any]
+Long = npt.NDArray[np.longdouble]
+
+# Significant bits, exponent of the smallest subnormal, largest number.
+FORMATS = {
+    "float32": (24, -149, (2 - 2.0**-23) * 2.0**127),
+    "float16": (11, -24, 65504.0),
+    "bfloat16": (8, -133, (2 - 2.0**-7) * 2.0**127),
+    "float64": (53, -1074, float(np.finfo(np.float64).max)),
+}
+# ONNX's TensorProto.DataType.
+STASH = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
+
+
+def cast(values: Long, dtype: str) -> Long:
+    """To the nearest number of a type, ties to even, by arithmetic alone."""
+    bits, smallest, largest = FORMATS[dtype]
+    with np.errstate(all="ignore"):
+        _, exponent = np.frexp(np.where(np.isfinite(values), values, 1))
+        unit = np.maximum(exponent - bits, smallest)
+        rounded = np.ldexp(np.rint(np.ldexp(values, -unit)), unit)
+        rounded = np.where(np.abs(rounded) > largest, np.copysign(np.inf, values), rounded)
+        made: Long = np.where(np.isfinite(values), rounded, values)
+    return made
+
+
+@dataclass(frozen=True)
+class NormCall:
+    """A call: float64 or narrower values, the names of their types, and the attributes."""
+
+    x: Array
+    scale: Array
+    x_dtype: str
+    scale_dtype: str
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+
+    @property
+    def stash(self) -> str:
+        """The stash type's name."""
+        return STASH[self.stash_type]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The normalized dimensions."""
+        return tuple(range(self.axis % self.x.ndim, self.x.ndim))
+
+    @property
+    def n(self) -> int:
+        """Elements of a row."""
+        return int(np.prod([self.x.shape[k] for k in self.axes], dtype=np.int64))
+
+    def rms(self, x: Long) -> Long:
+        """Of the rows, with epsilon."""
+        epsilon = cast(np.asarray(np.float32(self.epsilon), np.longdouble), self.stash)
+        with np.errstate(all="ignore"):
+            mean = np.sum(x * x, axis=self.axes, keepdims=True) / np.longdouble(self.n)
+            root: Long = np.sqrt(mean + epsilon)
+        return root
+
+    def normalized(self, precision: str) -> tuple[Long, Long, Long]:
+        """XU / RMS, and the least and largest that it may be taken for where it is computed in that type."""
+        x = cast(self.x.astype(np.longdouble), self.stash)
+        with np.errstate(all="ignore"):
+            value = x / self.rms(x)
+            slack = np.abs(value) * np.longdouble(normalized_error(self.n, precision))
+            slack += np.where(value != 0, np.longdouble(SMALLEST_SUBNORMAL[precision]), 0)
+        return value, value - slack, value + slack
+
+    def cast_to_x(self, normalized: Long) -> Long:
+        """Normalized as it meets the scale."""
+        return cast(cast(normalized, self.stash), self.x_dtype)
+
+
+def rms_norm(call: NormCall) -> tuple[Array, Array]:
+    """The result, and how far another may lie from it; in float64, of scale's type."""
+    if call.x.size == 0:
+        return np.zeros(call.x.shape), np.zeros(call.x.shape)
+    scale = call.scale.astype(np.longdouble)
+    # float32 products rounded on to 16 bits; of wider results the arithmetic here itself.
+    wide = call.scale_dtype in ("float32", "float64")
+    product_error = np.longdouble(2.0**-62 if wide else UNIT_ROUNDOFF["float32"])
+    precision = "float64" if call.stash == "float64" else "float32"
+    made = [call.cast_to_x(v) for v in call.normalized(precision)]
+    with np.errstate(all="ignore"):
+        value = cast(made[0] * scale, call.scale_dtype)
+        ends = [
+            cast(v * scale * (1 + sign * product_error), call.scale_dtype)
+            for v in made[1:]
+            for sign in (-1, 1)
+        ]
+        bound = np.max([np.abs(end - value) for end in ends], axis=0)
+    return value.astype(np.float64), np.asarray(bound, np.float64)
+
+
+def rms_norm_backward(call: NormCall, grad: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """The gradients of x and scale, each with how far another may lie from it.
+
+    Between, everything is double: dx is a difference whose parts are off by a few times
+    :func:`normalized_error` and the error of the mean of products, together less than ``(200 + 4 log2 n)
+    2^-53``. In dscale a Normalized may be rounded to the other side, and the rows' products are added in
+    double, each addition rounding once.
+    """
+    if call.x.size == 0:
+        zeros = np.zeros(call.x.shape), np.zeros(call.scale.shape)
+        return (zeros[0], zeros[0]), (zeros[1], zeros[1])
+    w = np.longdouble(2.0**-53)
+    x = cast(call.x.astype(np.longdouble), call.stash)
+    given, rms = grad.astype(np.longdouble), call.rms(x)
+    with np.errstate(all="ignore"):
+        g, normalized = given * call.scale.astype(np.longdouble), x / rms
+        mean = np.mean(g * normalized, axis=call.axes, keepdims=True)
+        dx = (g - normalized * mean) / rms
+        magnitude = np.mean(np.abs(g * normalized), axis=call.axes, keepdims=True)
+        parts = (np.abs(g) + np.abs(normalized) * magnitude) / rms
+        dx_bound = (200 + 4 * np.log2(call.n)) * w * parts
+        value, low, high = (call.cast_to_x(v) for v in call.normalized("float64"))
+        dscale = _summed(given * value, call.scale.shape)
+        flips = _summed(np.abs(given) * np.maximum(high - value, value - low), call.scale.shape)
+        added = (
+            _summed(np.abs(given * value), call.scale.shape)
+            * w
+            * (call.x.size // max(call.scale.size, 1) + 16)
+        )
+    return (
+        (np.asarray(dx, np.float64), _rounded_bound(dx, dx_bound, call.x_dtype)),
+        (np.asarray(dscale, np.float64), _rounded_bound(dscale, flips + added, call.scale_dtype)),
+    )
+
+
+def _rounded_bound(value: Long, bound: Long, dtype: str) -> Array:
+    with np.errstate(all="ignore"):
+        rounded = bound + UNIT_ROUNDOFF[dtype] * (np.abs(value) + bound) + SMALLEST_SUBNORMAL[dtype]
+        return np.asarray(rounded * (1 + 2.0**-50), np.float64)
+
+
+def _summed(products: Long, shape: tuple[int, ...]) -> Long:
+    """Over the dimensions along which a shape was broadcast."""
+    while products.ndim > len(shape):
+        products = products.sum(0)
+    for k, size in enumerate(shape):
+        if size == 1:
+            products = products.sum(k, keepdims=True)
+    return products

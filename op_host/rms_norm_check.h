@@ -1,0 +1,63 @@
+// Every rule of the arguments of rms_norm and rms_norm_backward, for all native paths.
+// npu_rope/rms_norm_checks.py states the same rules with the same words for the Python paths; a test
+// compares the two.
+#pragma once
+
+#include <cstdint>
+
+#include "include/npu_rope.h"
+#include "op_host/check.h"
+#include "op_host/tensor_rules.h"
+
+namespace npu_rope {
+
+// One call's tensors, as its caller gave them.
+struct RmsNormTensors {
+    const npu_rope_tensor* x;
+    const npu_rope_tensor* scale;
+    const npu_rope_tensor* out;
+    Known known = Known::kValues;
+};
+struct RmsNormBackwardTensors {
+    const npu_rope_tensor* grad;
+    const npu_rope_tensor* x;
+    const npu_rope_tensor* scale;
+    const npu_rope_tensor* dx;
+    const npu_rope_tensor* dscale;
+    Known known = Known::kValues;
+};
+
+struct RmsNormAttributes {
+    int64_t axis;
+    double epsilon;
+    int64_t stash_type;  // ONNX's number of a type
+};
+
+constexpr int kRmsNormOuter = NPU_ROPE_MAX_NDIM - 1;
+
+// A checked call: rows of n elements that lie together, each normalized for itself. The rows count through
+// the dimensions before axis; those, and the dimensions inside a row, stand at the end of their arrays behind
+// as many of size 1 as there is room.
+struct RmsNormShape {
+    int64_t rows, n;
+    int64_t outer[kRmsNormOuter];
+    // By those dimensions, in elements.
+    int64_t x_stride[kRmsNormOuter], scale_stride[kRmsNormOuter], out_stride[kRmsNormOuter];
+    int64_t grad_stride[kRmsNormOuter];   // of the backward, whose out is dx
+    bool scale_is_shared[kRmsNormOuter];  // one scale for all of this dimension
+    int64_t inner[NPU_ROPE_MAX_NDIM], scale_inner_stride[NPU_ROPE_MAX_NDIM];
+    bool scale_inner_is_shared[NPU_ROPE_MAX_NDIM];
+    bool scale_is_dense;  // its n elements of a row lie together, too
+    int32_t stash_dtype;  // npu_rope_dtype
+    double epsilon;       // rounded as the specification rounds it
+};
+
+// npu_rope_dtype of ONNX's number, or -1 where the operator does not allow it.
+int32_t rms_norm_stash_dtype(int64_t stash_type);
+
+// NULLs, attributes, shapes, dtypes, strides, overlap. Fills *shape, but for epsilon's second rounding, to the
+// stash type, which is the computation's.
+Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
+Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
+
+}  // namespace npu_rope

@@ -1,0 +1,192 @@
+"""What the tests of rms_norm share: a call as data, its arrays, and the judgement by the specification."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "ops"))
+
+from guarded_memory import contiguous_strides
+from rope_cases import NUMPY_DTYPES, bytes_of, to_torch, values_of
+
+from npu_rope import rms_norm, rms_norm_backward
+from npu_rope.testing import norm_spec
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.norm_spec import NormCall
+
+# Backends that have these operators.
+hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of rms_norm.
+
+    ``scale`` is how the scale lies on x's dimensions: "normalized" has those from axis on, "last" the last,
+    "one" is a number, "own" has all, "tokens" has x's first and its last, "inner-one" all of the normalized
+    but the last.
+    """
+
+    dtype: str = "float32"
+    scale_dtype: str = "own"
+    framework: str = "numpy"
+    shape: tuple[int, ...] = (3, 5, 40)
+    axis: int = -1
+    scale: str = "normalized"
+    epsilon: float = 1e-5
+    stash_type: int = 1
+    layout: str = "contiguous"
+    out: str = "new"
+
+    @property
+    def scale_type(self):
+        return self.dtype if self.scale_dtype == "own" else self.scale_dtype
+
+    @property
+    def attributes(self):
+        return {"axis": self.axis, "epsilon": self.epsilon, "stash_type": self.stash_type}
+
+    def scale_shape(self):
+        shape, axis = self.shape, self.axis % len(self.shape)
+        return {
+            "normalized": shape[axis:],
+            "last": shape[-1:],
+            "one": (),
+            "own": shape,
+            "tokens": (shape[0], *(1,) * (len(shape) - 2), shape[-1]) if len(shape) > 1 else shape,
+            "inner-one": (*shape[axis:-1], 1),
+        }[self.scale]
+
+
+def strides_of(layout, shape):
+    """In elements: contiguous; with gaps between rows; the last dimension with gaps; backwards; the first two
+    dimensions transposed in memory."""
+    strides = list(contiguous_strides(shape))
+    if layout == "gaps" and len(shape) > 1:
+        row = shape[-1] + 3
+        strides = [*(s // max(shape[-1], 1) * row for s in strides[:-1]), 1]
+    elif layout == "non-unit":
+        strides = [2 * s for s in strides]
+    elif layout == "reversed":
+        strides = [*(-s for s in strides[:-1]), strides[-1]]
+    elif layout == "transposed" and len(shape) > 2:
+        swapped = contiguous_strides((shape[1], shape[0], *shape[2:]))
+        strides = [swapped[1], swapped[0], *swapped[2:]]
+    return tuple(strides)
+
+
+@dataclass
+class Inputs:
+    x: np.ndarray
+    scale: np.ndarray
+    grad: np.ndarray
+    out: np.ndarray | None
+
+
+def filled(guarded, shape, dtype, layout, values):
+    array = guarded.empty(shape, dtype, strides_of(layout, shape))
+    with np.errstate(over="ignore"):
+        array[...] = np.broadcast_to(values, shape).astype(dtype)
+    return array
+
+
+def make_inputs(call, guarded, seed=0, x=None):
+    """Guarded arrays; x's rows of sizes from 1e-3 to 1e3, or as given."""
+    rng = np.random.default_rng(seed)
+    dtype, scale_type = NUMPY_DTYPES[call.dtype], NUMPY_DTYPES[call.scale_type]
+    if x is None:
+        x = rng.standard_normal(call.shape) * 10.0 ** rng.uniform(
+            -3, 3, (*call.shape[:1], *[1] * (len(call.shape) - 1))
+        )
+    held = filled(guarded, call.shape, dtype, call.layout, x)
+    scale = guarded.input(rng.uniform(-2, 2, call.scale_shape()).astype(scale_type))
+    grad = rng.standard_normal(call.shape).astype(scale_type)
+    out = {
+        "new": lambda: None,
+        "given": lambda: filled(guarded, call.shape, scale_type, "contiguous", 3),
+        "gaps": lambda: filled(guarded, call.shape, scale_type, "gaps", 3),
+        "in-place": lambda: held,
+    }[call.out]()
+    return Inputs(held, scale, grad, out)
+
+
+def spec_call(call, inputs):
+    return NormCall(
+        inputs.x.astype(np.float64),
+        inputs.scale.astype(np.float64),
+        call.dtype,
+        call.scale_type,
+        **call.attributes,
+    )
+
+
+def converted(call, array):
+    return to_torch(array) if call.framework == "torch" else array
+
+
+def assert_within(y, expected, dtype):
+    value, bound = expected
+    assert str(y.dtype).removeprefix("torch.") == dtype
+    assert tuple(y.shape) == value.shape
+    got = np.atleast_1d(values_of(y))
+    ratio, at = worst_ratio(got, np.atleast_1d(value), np.atleast_1d(bound))
+    assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}: {got[at]!r}"
+
+
+def run_and_judge(call, backend, guarded, seed=0, x=None):
+    """The result, within what the specification allows; nothing else written."""
+    inputs = make_inputs(call, guarded, seed, x)
+    expected, before = norm_spec.rms_norm(spec_call(call, inputs)), inputs.x.copy()
+    x = converted(call, inputs.x)
+    out = x if call.out == "in-place" else None if inputs.out is None else converted(call, inputs.out)
+    y = rms_norm(x, converted(call, inputs.scale), **call.attributes, out=out, backend=backend)
+    assert out is None or y is out
+    guarded.check()
+    if call.out != "in-place":
+        assert bytes_of(inputs.x) == bytes_of(before)
+    assert_within(y, expected, call.scale_type)
+    return y
+
+
+def judge_gradients(call, backend, guarded, seed=0, x=None):
+    """Both gradients, within their bounds."""
+    inputs = make_inputs(call, guarded, seed, x)
+    expected = norm_spec.rms_norm_backward(spec_call(call, inputs), inputs.grad.astype(np.float64))
+    arrays = [converted(call, a) for a in (inputs.grad, inputs.x, inputs.scale)]
+    dx, dscale = rms_norm_backward(*arrays, **call.attributes, backend=backend)
+    guarded.check()
+    assert_within(dx, expected[0], call.dtype)
+    assert_within(dscale, expected[1], call.scale_type)
+
+
+def possible(call):
+    """torch has no strides below zero; in place x keeps its type and lies well."""
+    lies_well = (
+        call.layout in ("contiguous", "gaps", "transposed")
+        and call.axis % len(call.shape) == len(call.shape) - 1
+    )
+    in_place = call.out != "in-place" or (call.scale_type == call.dtype and lies_well)
+    gaps = call.out != "gaps" or call.axis % len(call.shape) == len(call.shape) - 1
+    return in_place and gaps and not (call.framework == "torch" and call.layout == "reversed")
+
+
+__all__ = [
+    "NUMPY_DTYPES",
+    "Call",
+    "assert_within",
+    "bytes_of",
+    "hosts",
+    "judge_gradients",
+    "make_inputs",
+    "possible",
+    "run_and_judge",
+    "spec_call",
+    "strides_of",
+    "to_torch",
+    "values_of",
+]

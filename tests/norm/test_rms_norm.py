@@ -1,0 +1,285 @@
+"""rms_norm against the specification in long double: every type of x and scale and every stash type, ranks,
+axes, broadcasts and layouts; sizes around vectors and blocks; numbers at the ends of the types' ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from guarded_memory import GuardedMemory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from norm_cases import NUMPY_DTYPES, Call, bytes_of, hosts, possible, run_and_judge, strides_of, to_torch
+from pairwise import pairwise
+
+from npu_rope import rms_norm
+
+DTYPES = tuple(NUMPY_DTYPES)
+FACTORS = {
+    "dtype": DTYPES,
+    "scale_dtype": ("own", *DTYPES),
+    "framework": ("numpy", "torch"),
+    "shape": (
+        (3, 5, 40),
+        (33,),
+        (2, 130),
+        (2, 3, 4, 17),
+        (2, 3, 2, 2, 9),
+        (2, 1, 3, 2, 2, 5),
+        (3, 0, 4),
+        (4, 0),
+        (1, 1),
+    ),
+    "axis": (-1, -2, 0, 1),
+    "scale": ("normalized", "last", "one", "own", "tokens", "inner-one"),
+    "epsilon": (1e-5, 0.0, 1.0, 1e-12),
+    "stash_type": (1, 10, 11, 16),
+    "layout": ("contiguous", "gaps", "non-unit", "reversed", "transposed"),
+    "out": ("new", "given", "in-place", "gaps"),
+}
+
+
+def is_call(call):
+    rank = len(call.shape)
+    return -rank <= call.axis < rank and (call.out != "gaps" or rank <= 4) and possible(call)
+
+
+def calls(listed):
+    return pytest.mark.parametrize("call", [c for c in listed if is_call(c)], ids=str)
+
+
+BASES = [
+    Call(),
+    Call("float16", framework="torch", shape=(2, 3, 4, 17), axis=1),
+    Call("bfloat16", "float32", shape=(2, 130)),
+    Call("float64", stash_type=11, scale="tokens"),
+]
+ONE_FACTOR = [
+    replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
+]
+
+
+@hosts
+@calls(dict.fromkeys(ONE_FACTOR))
+def test_one_factor_changed_meets_the_bound(call, backend, guarded):
+    run_and_judge(call, backend, guarded)
+
+
+@hosts
+@calls([Call(**row) for row in pairwise(FACTORS)])
+def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
+    run_and_judge(call, backend, guarded)
+
+
+@hosts
+@settings(max_examples=60)
+@given(
+    call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
+    n=st.integers(1, 200),
+    seed=st.integers(0, 2**16),
+)
+def test_any_call_meets_the_bound(call, n, seed, backend):
+    call = replace(call, shape=(*call.shape[:-1], n))
+    run_and_judge(
+        call if is_call(call) else replace(call, axis=-1, out="new", layout="gaps"),
+        backend,
+        GuardedMemory(),
+        seed,
+    )
+
+
+@hosts
+@pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
+@pytest.mark.parametrize("scale_dtype", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_combination_of_types(dtype, scale_dtype, stash_type, backend, guarded):
+    for n in (1, 31, 33, 600):
+        run_and_judge(Call(dtype, scale_dtype, shape=(4, n), stash_type=stash_type), backend, guarded)
+
+
+# ---- sizes ---------------------------------------------------------------------------------------------
+
+SIZES = (1, 2, 3, 31, 32, 33, 127, 128, 129, 255, 257, 511, 513, 4095, 4096, 4097, 16384)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("scale_dtype", ["own", "float32"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_every_instruction_set_meets_the_bound(isa, dtype, scale_dtype, library, guarded):
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    for n in SIZES:
+        run_and_judge(Call(dtype, scale_dtype, shape=(2, n)), "cpu", guarded)
+
+
+@pytest.mark.parametrize(("dtype", "stash_type"), [("float32", 1), ("float64", 11)])
+def test_a_row_of_a_million(dtype, stash_type, guarded):
+    """The bound grows with n by log2(n) times 2^-53 alone: float32 sums one after another break it."""
+    run_and_judge(Call(dtype, shape=(1, 1_000_003), stash_type=stash_type), "cpu", guarded)
+
+
+@hosts
+def test_many_rows_are_shared_out_among_threads(backend, guarded):
+    run_and_judge(Call("float16", shape=(7, 300, 96), out="in-place"), backend, guarded)
+    run_and_judge(Call(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [("float32", 1200), ("float16", 2400), ("bfloat16", 2400)])
+def test_large_results_are_written_past_the_caches(dtype, rows, guarded):
+    """The same bits as of a few rows at a time, which stay in the caches."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, 4096), np.float32).astype(NUMPY_DTYPES[dtype])
+    scale = rng.standard_normal(4096).astype(x.dtype)
+    expected = np.concatenate([rms_norm(x[k : k + 100], scale) for k in range(0, rows, 100)])
+    for layout in ("contiguous", "gaps"):
+        out = guarded.empty(x.shape, x.dtype, strides_of(layout, x.shape))
+        rms_norm(x, scale, out=out)
+        assert bytes_of(out) == bytes_of(expected)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    x, scale = torch.randn(500, 1001), torch.randn(1001)
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            results.append(rms_norm(x, scale))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+# ---- numbers -------------------------------------------------------------------------------------------
+
+
+def largest(dtype):
+    return {"float32": 3.4e38, "float16": 65504.0, "bfloat16": 3.38e38, "float64": 1.79e308}[dtype]
+
+
+def smallest(dtype):
+    return {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}[dtype]
+
+
+@hosts
+@pytest.mark.parametrize("stash_type", [1, 11])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("epsilon", [0.0, 1e-5])
+def test_rows_of_the_largest_and_smallest_numbers(dtype, stash_type, epsilon, backend, guarded):
+    rng = np.random.default_rng(0)
+    peaks = np.array(
+        [largest(dtype), largest(dtype) / 1e3, smallest(dtype), 9 * smallest(dtype), 1e-19, 1e19]
+    )
+    if dtype == "float64" and stash_type == 1:
+        peaks = np.array(
+            [3.4e38, 1e30, 2.0**-149, 1e-40, 1e-300, 1.0]
+        )  # beyond float32 the cast has infinities
+    x = (
+        rng.uniform(0.5, 1, (6, 70))
+        * np.minimum(peaks, largest(dtype))[:, None]
+        * rng.choice([-1, 1], (6, 70))
+    )
+    call = Call(dtype, shape=(6, 70), stash_type=stash_type, epsilon=epsilon)
+    y = np.asarray(run_and_judge(call, backend, guarded, x=x)).astype(np.float64)
+    assert np.all(np.isfinite(y[:2]))
+    assert np.all(np.abs(y[:2]).max(-1) > 0.1)
+
+
+@hosts
+def test_float32_rows_whose_squares_overflow_float32_are_normalized(backend):
+    """By the specification's formula, which is finite; in float32 their squares are infinite, and
+    operations in float32, such as torch's, give zeros."""
+    x = np.full((2, 8), [[1e30], [-3e38]], np.float32)
+    y = rms_norm(x, np.float32(1), backend=backend)
+    assert np.array_equal(y, np.sign(x))
+
+
+@hosts
+def test_float16_squares_never_overflow(backend):
+    x = np.full((1, 5000), 65504, np.float16)
+    assert np.all(rms_norm(x, np.float16(1), backend=backend) == 1)
+
+
+@hosts
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 40, 1000])
+def test_rows_of_zeros(dtype, n, backend, guarded):
+    """Zeros with epsilon, 0/0 without; and a row beside them is none the wiser."""
+    x = np.zeros((3, n))
+    x[1] = 2
+    y = run_and_judge(Call(dtype, shape=(3, n)), backend, guarded, x=x)
+    assert np.all(y[[0, 2]] == 0)
+    y = run_and_judge(Call(dtype, shape=(3, n), epsilon=0.0), backend, guarded, x=x)
+    assert np.all(np.isnan(y[[0, 2]].astype(np.float64)))
+
+
+@hosts
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
+def test_infinities_and_nans_stay_in_their_rows(dtype, stash_type, backend, guarded):
+    x = np.random.default_rng(0).standard_normal((4, 37))
+    x[1, 3], x[2, 5] = np.inf, np.nan
+    y = run_and_judge(Call(dtype, shape=(4, 37), stash_type=stash_type), backend, guarded, x=x)
+    y = y.astype(np.float64)
+    assert np.isnan(y[1, 3])
+    assert np.all(np.delete(y[1], 3) == 0)
+    assert np.all(np.isnan(y[2]))
+    assert np.all(np.isfinite(y[[0, 3]]))
+
+
+@hosts
+def test_what_is_cast_beyond_the_stash_type_is_infinite(backend):
+    """x is cast before anything else: 1e300 is infinite in float32, 70000 in float16."""
+    for x, stash_type in ((1e300, 1), (70000.0, 10)):
+        y = rms_norm(np.array([[x, 1.0]]), np.float64(1), stash_type=stash_type, backend=backend)
+        assert np.isnan(y[0, 0])
+        assert y[0, 1] == 0
+
+
+@hosts
+def test_nan_payloads_do_not_become_numbers(backend):
+    """Rounding a NaN whose lower bits are set to bfloat16 must not carry into its sign."""
+    x = np.array([[1, 2], [1, 2]], np.float32)
+    x.view(np.uint32)[1, 1] = 0x7FFFFFFF
+    y = rms_norm(x, np.ones(2, NUMPY_DTYPES["bfloat16"]), backend=backend)
+    assert np.all(np.isnan(y[1].astype(np.float32)))
+
+
+@hosts
+def test_epsilon_is_a_float32_as_onnx_keeps_it(backend):
+    x = np.full((1, 1), 1e-9)
+    y = rms_norm(x, np.float64(1), epsilon=1e-5, stash_type=11, backend=backend)
+    assert abs(y[0, 0] * np.sqrt(1e-18 + float(np.float32(1e-5))) / 1e-9 - 1) < 1e-15
+    assert abs(y[0, 0] * np.sqrt(1e-18 + 1e-5) / 1e-9 - 1) > 1e-9
+
+
+@hosts
+def test_normalized_is_cast_to_the_type_of_x(backend):
+    """Two roundings, of which the first cannot be left out: seen where scale's type is wider."""
+    x = np.random.default_rng(0).standard_normal((1, 999)).astype(np.float16)
+    y = rms_norm(x, np.float32(1), backend=backend)
+    assert np.array_equal(y, y.astype(np.float16))
+
+
+@hosts
+def test_scale_may_be_any_sequence_beside_an_array(backend):
+    assert rms_norm(np.float32([[2, 2]]), [1.0, 3.0], epsilon=0, backend=backend).tolist() == [[1, 3]]
+
+
+def test_a_scale_of_any_strides_is_read_where_it_lies():
+    rng = np.random.default_rng(0)
+    x, memory = (
+        rng.standard_normal((3, 4, 6)).astype(np.float32),
+        rng.standard_normal((9, 8)).astype(np.float32),
+    )
+    for scale in (memory[0, ::-1][:6], memory[:6, 1], memory[:4, ::-1][:, :6], memory.T[:4, :6]):
+        axis = -scale.ndim
+        expected = rms_norm(x, scale.copy(), axis=axis)
+        assert np.array_equal(rms_norm(x, scale, axis=axis), expected)
+        if min(scale.strides) > 0:
+            assert np.array_equal(rms_norm(to_torch(x), to_torch(scale), axis=axis).numpy(), expected)

@@ -1,0 +1,193 @@
+"""rms_norm_backward against the gradients in long double, and against torch's derivation of the formula."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from guarded_memory import GuardedMemory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from norm_cases import NUMPY_DTYPES, Call, hosts, judge_gradients, make_inputs, possible, spec_call, to_torch
+from pairwise import pairwise
+
+from npu_rope import rms_norm, rms_norm_backward
+from npu_rope.ops.rms_norm import differentiable_backward
+from npu_rope.rms_norm_checks import RmsNormAttributes
+from npu_rope.testing import norm_spec
+from npu_rope.testing.bounds import worst_ratio
+
+DTYPES = tuple(NUMPY_DTYPES)
+FACTORS = {
+    "dtype": DTYPES,
+    "scale_dtype": ("own", *DTYPES),
+    "framework": ("numpy", "torch"),
+    "shape": ((3, 5, 40), (33,), (70, 130), (2, 3, 4, 17), (2, 3, 2, 2, 9), (0, 4), (4, 0), (1, 1)),
+    "axis": (-1, -2, 0),
+    "scale": ("normalized", "last", "one", "own", "tokens", "inner-one"),
+    "epsilon": (1e-5, 0.0, 1.0),
+    "stash_type": (1, 10, 11, 16),
+    "layout": ("contiguous", "gaps", "non-unit", "reversed", "transposed"),
+}
+
+
+def is_call(call):
+    """A scale that lacks every other dimension is expanded, and its gradient then rounded twice."""
+    return -len(call.shape) <= call.axis and possible(call)
+
+
+def calls(listed):
+    return pytest.mark.parametrize("call", [c for c in listed if is_call(c)], ids=str)
+
+
+BASES = [
+    Call(),
+    Call("bfloat16", "float32", framework="torch", shape=(70, 130)),
+    Call("float64", stash_type=11),
+]
+ONE_FACTOR = [
+    replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
+]
+
+
+@hosts
+@calls(dict.fromkeys(ONE_FACTOR))
+def test_one_factor_changed_meets_the_bound(call, backend, guarded):
+    judge_gradients(call, backend, guarded)
+
+
+@hosts
+@calls([Call(**row) for row in pairwise(FACTORS)])
+def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
+    judge_gradients(call, backend, guarded)
+
+
+@hosts
+@settings(max_examples=40)
+@given(
+    call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
+    n=st.integers(1, 200),
+    seed=st.integers(0, 2**16),
+)
+def test_any_call_meets_the_bound(call, n, seed, backend):
+    call = replace(call, shape=(*call.shape[:-1], n))
+    call = call if is_call(call) else replace(call, axis=-1, layout="gaps")
+    judge_gradients(call, backend, GuardedMemory(), seed)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_instruction_set_meets_the_bound(isa, dtype, library, guarded):
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    for n in (1, 31, 33, 511, 513, 1025):
+        judge_gradients(Call(dtype, shape=(3, n), stash_type=11 if dtype == "float64" else 1), "cpu", guarded)
+
+
+@hosts
+@pytest.mark.parametrize("scale", ["normalized", "one", "tokens"])
+def test_many_rows_share_a_scale(scale, backend, guarded):
+    judge_gradients(Call(shape=(40, 60, 33), scale=scale), backend, guarded)
+
+
+@hosts
+@pytest.mark.parametrize("peak", [1e30, 1e-30, 2.0**-149])
+def test_rows_of_far_numbers(peak, backend, guarded):
+    x = np.random.default_rng(0).uniform(0.5, 1, (3, 40)) * peak
+    judge_gradients(Call(shape=(3, 40)), backend, guarded, x=x)
+    judge_gradients(Call("float64", shape=(3, 40), stash_type=11, epsilon=0.0), backend, guarded, x=x**8)
+
+
+@pytest.mark.parametrize("scale", ["normalized", "one", "tokens", "own"])
+def test_the_number_of_threads_changes_no_bit(scale):
+    """The gradient of a scale is added up in groups that the shape decides."""
+    inputs = make_inputs(Call(shape=(50, 40, 301), scale=scale), GuardedMemory())
+    tensors = [to_torch(np.array(a)) for a in (inputs.grad, inputs.x, inputs.scale)]
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            results.append(rms_norm_backward(*tensors))
+    finally:
+        torch.set_num_threads(threads)
+    for more in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], more, strict=True))
+
+
+@hosts
+def test_a_scale_without_rows_has_a_gradient_of_zeros(backend):
+    for shape, scale in (((0, 4), (4,)), ((4, 0), (4, 1)), ((4, 0), ())):
+        x = np.zeros(shape, np.float32)
+        dx, dscale = rms_norm_backward(x, x, np.ones(scale, np.float32), backend=backend)
+        assert dx.shape == shape
+        assert np.array_equal(dscale, np.zeros(scale))
+
+
+# ---- torch ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["normalized", "last", "one", "own", "tokens", "inner-one"])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 4), -1), ((2, 3, 4), 1), ((2, 1, 2, 2, 3), 3)])
+def test_gradients_have_gradients(shape, axis, scale):
+    call = Call("float64", shape=shape, axis=axis, scale=scale, stash_type=11, epsilon=0.25)
+    inputs = make_inputs(call, GuardedMemory(), x=np.random.default_rng(0).standard_normal(shape))
+    given = [to_torch(np.array(a)).requires_grad_() for a in (inputs.x, inputs.scale)]
+
+    def run_it(x, scale):
+        return rms_norm(x, scale, **call.attributes)
+
+    assert torch.autograd.gradcheck(run_it, given)
+    assert torch.autograd.gradgradcheck(run_it, given)
+
+
+@pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_torch_s_operations_meet_the_same_formula(dtype, stash_type):
+    """Which stand in for the kernel where gradients need gradients: in float32, so within a loose bound."""
+    call = Call(dtype, shape=(5, 40), stash_type=stash_type)
+    inputs = make_inputs(call, GuardedMemory(), x=np.random.default_rng(0).standard_normal((5, 40)))
+    tensors = [to_torch(np.array(a)) for a in (inputs.grad, inputs.x, inputs.scale)]
+    found = differentiable_backward(*tensors, RmsNormAttributes(**call.attributes))
+    kernel = rms_norm_backward(*tensors, **call.attributes)
+    for a, b in zip(found, kernel, strict=True):
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a.double(), b.double(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("needs", [(True, False), (False, True), (True, True)])
+def test_either_may_need_a_gradient(needs):
+    x, scale, grad = torch.randn(4, 6), torch.randn(6), torch.randn(4, 6)
+    x.requires_grad_(needs[0])
+    scale.requires_grad_(needs[1])
+    rms_norm(x, scale).backward(grad)
+    expected = rms_norm_backward(grad, x.detach(), scale.detach())
+    for t, need, wanted in zip((x, scale), needs, expected, strict=True):
+        assert (t.grad is not None) == need
+        assert not need or torch.equal(t.grad, wanted)
+
+
+def test_gradients_flow_from_a_result_in_given_memory():
+    grads = []
+    for in_place in (False, True):
+        leaf, scale = torch.linspace(-1, 1, 12).view(3, 4).requires_grad_(), torch.ones(4, requires_grad=True)
+        x = leaf * 2
+        y = rms_norm(x, scale, out=x if in_place else torch.empty(3, 4))
+        y.pow(3).sum().backward()
+        grads.append((leaf.grad, scale.grad))
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def test_the_judge_rejects_gradients_that_are_slightly_wrong():
+    call = Call(shape=(6, 40))
+    inputs = make_inputs(call, GuardedMemory())
+    exact = norm_spec.rms_norm_backward(spec_call(call, inputs), inputs.grad.astype(np.float64))
+    for value, bound in exact:
+        y = value.astype(np.float32)
+        assert worst_ratio(y, value, bound)[0] <= 1
+        off = np.nextafter(np.nextafter(y, np.float32(np.inf)), np.float32(np.inf))
+        assert worst_ratio(off, value, bound)[0] > 1
+        assert worst_ratio(-y, value, bound)[0] > 1

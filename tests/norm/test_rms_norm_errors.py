@@ -1,0 +1,298 @@
+"""Bad calls of rms_norm and rms_norm_backward: the same words on every path, and nothing written."""
+
+from __future__ import annotations
+
+import ctypes as C
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from norm_cases import hosts, to_torch
+
+from npu_rope import BackendUnavailable, native, rms_norm, rms_norm_backward
+from npu_rope.native import c_tensor
+
+A, B, N = 2, 3, 8
+
+
+def ones(*shape, dtype=np.float32):
+    return np.ones(shape, dtype)
+
+
+def strided(a, *strides):
+    return np.lib.stride_tricks.as_strided(a, strides=[s * a.itemsize for s in strides])
+
+
+@dataclass(frozen=True)
+class Op:
+    name: str
+    call: Any
+    read: tuple[str, ...]
+    written: tuple[str, ...]
+
+    def correct(self):
+        named = {"grad": ones(A, B, N), "x": ones(A, B, N), "scale": ones(N)}
+        return {name: named[name] for name in self.read}
+
+
+OPS = {
+    "rms_norm": Op("rms_norm", rms_norm, ("x", "scale"), ("out",)),
+    "rms_norm_backward": Op("rms_norm_backward", rms_norm_backward, ("grad", "x", "scale"), ("dx", "dscale")),
+}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """``only`` is "python" or "c" where no other path can say it."""
+
+    op: str
+    name: str
+    text: str
+    changed: dict[str, Any]
+    kind: type[Exception]
+    only: str
+
+    def __str__(self):
+        return f"{self.op}-{self.name}"
+
+
+def bad(op, name, text, kind=ValueError, only="", **changed):
+    return Bad(op, name, text, changed, kind, only)
+
+
+forward, backward = (partial(bad, op) for op in OPS)
+TYPES = "must be float32, float16, bfloat16 or float64 but got"
+BROADCAST = "scale must be broadcastable to x's shape [2, 3, 8] but got"
+STASH = "stash_type must be 1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16) but got"
+EPSILON = "epsilon must be >= 0 and finite in float32 but got"
+ROWS = "must be contiguous in the normalized dimensions but got strides"
+SHARED = "but got memory that they share."
+BUFFER = np.ones(200, np.float32)
+WHOLE = BUFFER[: A * B * N].reshape(A, B, N)
+half = np.float16
+
+
+def of_both(name, text, kind=ValueError, only="", **changed):
+    return [bad(op, name, text, kind, only, **changed) for op in OPS]
+
+
+BAD = [
+    *of_both("x-int", f"x {TYPES} int32.", TypeError, x=ones(A, B, N, dtype=np.int32)),
+    *of_both("x-bool", f"x {TYPES} bool.", TypeError, "python", x=ones(A, B, N, dtype=bool)),
+    *of_both("scale-int", f"scale {TYPES} int64.", TypeError, scale=ones(N, dtype=np.int64)),
+    *of_both("x-0d", "x must have at least one dimension but got [].", x=ones()),
+    *of_both("axis-beyond", "axis must be in [-3, 2] but got 3.", axis=3),
+    *of_both("axis-below", "axis must be in [-3, 2] but got -4.", axis=-4),
+    *of_both("axis-huge", f"axis must be in [-3, 2] but got {-(2**63)}.", axis=-(2**63)),
+    *of_both("epsilon-negative", f"{EPSILON} -1e-05.", epsilon=-1e-5),
+    *of_both("epsilon-nan", f"{EPSILON} nan.", epsilon=float("nan")),
+    *of_both("epsilon-infinite", f"{EPSILON} inf.", epsilon=float("inf")),
+    *of_both("epsilon-too-large", f"{EPSILON} 1e+39.", epsilon=1e39),
+    *of_both("stash-0", f"{STASH} 0.", stash_type=0),
+    *of_both("stash-int64", f"{STASH} 7.", stash_type=7),
+    *of_both("stash-huge", f"{STASH} {2**32 + 1}.", stash_type=2**32 + 1),
+    *of_both("scale-size", f"{BROADCAST} [7].", scale=ones(7)),
+    *of_both("scale-middle", f"{BROADCAST} [2, 8].", scale=ones(A, N)),
+    *of_both("scale-rank", f"{BROADCAST} [1, 2, 3, 8].", scale=ones(1, A, B, N)),
+    *of_both("axis-float", "axis must be an integer but got 1.0.", TypeError, "python", axis=1.0),
+    *of_both("axis-bool", "axis must be an integer but got True.", TypeError, "python", axis=True),
+    *of_both("epsilon-text", "epsilon must be a number but got '1'.", TypeError, "python", epsilon="1"),
+    *of_both("epsilon-none", "epsilon must be a number but got None.", TypeError, "python", epsilon=None),
+    *of_both("stash-text", "stash_type must be an integer but got 'f'.", TypeError, "python", stash_type="f"),
+    *of_both("x-text", "x must be a torch tensor or a NumPy array but got str.", TypeError, "python", x="x"),
+    *of_both("x-gaps", f"x {ROWS} [48, 16, 2].", only="c", x=ones(A, B, 2 * N)[..., ::2]),
+    *of_both("x-expanded", f"x {ROWS} [24, 8, 0].", only="c", x=strided(WHOLE, 24, 8, 0)),
+    *of_both("x-transposed", f"x {ROWS} [24, 1, 3].", only="c", axis=1, x=ones(A, N, B).swapaxes(1, 2)),
+    forward(
+        "out-dtype",
+        "out must have scale's dtype float32 but got float16.",
+        TypeError,
+        out=ones(A, B, N, dtype=half),
+    ),
+    forward(
+        "out-like-x",
+        "out must have scale's dtype float16 but got float32.",
+        TypeError,
+        scale=ones(N, dtype=half),
+        out=WHOLE,
+    ),
+    forward("out-shape", "out must have x's shape [2, 3, 8] but got [2, 3, 7].", out=ones(A, B, 7)),
+    forward("out-rank", "out must have x's shape [2, 3, 8] but got [6, 8].", out=ones(6, N)),
+    forward("out-gaps", f"out {ROWS} [48, 16, 2].", out=ones(A, B, 2 * N)[..., ::2]),
+    forward("out-rows", f"out {ROWS} [30, 10, 1].", axis=1, out=ones(A, B, 10)[..., :N]),
+    forward(
+        "out-itself",
+        "out must not overlap itself but got strides [0, 8, 1].",
+        out=strided(ones(A, B, N), 0, 8, 1),
+    ),
+    forward(
+        "out-shifted",
+        f"out must be x itself or share no memory with x {SHARED}",
+        x=WHOLE,
+        out=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+    ),
+    forward(
+        "out-on-scale",
+        f"out must be x itself or share no memory with scale {SHARED}",
+        out=WHOLE,
+        scale=BUFFER[:N],
+    ),
+    forward(
+        "out-5d",
+        "out must be contiguous but got strides [48, 48, 24, 10, 1].",
+        only="python",
+        x=ones(1, 1, 2, 2, 8),
+        out=strided(ones(1, 1, 2, 2, 8), 48, 48, 24, 10, 1),
+    ),
+    backward(
+        "grad-dtype",
+        "grad must have scale's dtype float32 but got float16.",
+        TypeError,
+        grad=ones(A, B, N, dtype=half),
+    ),
+    backward("grad-shape", "grad must have x's shape [2, 3, 8] but got [2, 3, 7].", grad=ones(A, B, 7)),
+    backward(
+        "grad-text",
+        "grad must be a torch tensor or a NumPy array but got str.",
+        TypeError,
+        "python",
+        grad="g",
+    ),
+    backward(
+        "dx-dtype",
+        "dx must have x's dtype float32 but got float16.",
+        TypeError,
+        "c",
+        dx=ones(A, B, N, dtype=half),
+    ),
+    backward("dx-shape", "dx must have x's shape [2, 3, 8] but got [2, 3, 7].", only="c", dx=ones(A, B, 7)),
+    backward("dx-on-x", f"dx must share no memory with x {SHARED}", only="c", x=WHOLE, dx=WHOLE),
+    backward("dx-on-grad", f"dx must share no memory with grad {SHARED}", only="c", grad=WHOLE, dx=WHOLE),
+    backward("grad-gaps", f"grad {ROWS} [48, 16, 2].", only="c", grad=ones(A, B, 2 * N)[..., ::2]),
+    backward("dscale-shape", "dscale must have scale's shape [8] but got [1].", only="c", dscale=ones(1)),
+    backward(
+        "dscale-gaps", "dscale must be contiguous but got strides [2].", only="c", dscale=ones(2 * N)[::2]
+    ),
+    backward(
+        "dscale-on-scale",
+        f"dscale must share no memory with scale {SHARED}",
+        only="c",
+        scale=BUFFER[:N],
+        dscale=BUFFER[:N],
+    ),
+    backward(
+        "dscale-on-dx", f"dscale must share no memory with dx {SHARED}", only="c", dx=WHOLE, dscale=BUFFER[:N]
+    ),
+]
+
+
+def arguments_of(case):
+    """A correct call's arguments but for what is changed; what is written, if given, apart."""
+    op = OPS[case.op]
+    named = {**op.correct(), **case.changed}
+    return op, named, [named.pop(name, None) for name in op.written]
+
+
+@hosts
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("case", [c for c in BAD if c.only != "c"], ids=str)
+def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
+    op, named, outs = arguments_of(case)
+    arrays = [a for a in (*named.values(), *outs) if isinstance(a, np.ndarray)]
+    before = [a.tobytes() for a in arrays]
+    if framework == "torch":
+        known = {}
+        convert = lambda a: known.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
+        named, outs = {n: convert(a) for n, a in named.items()}, [convert(o) for o in outs]
+    given = {} if outs[0] is None else {"out": outs[0]}
+    with pytest.raises(case.kind) as caught:
+        op.call(**named, **given, backend=backend)
+    assert type(caught.value) is case.kind
+    assert str(caught.value) == f"[{op.name}] {case.text}"
+    assert before == [a.tobytes() for a in arrays]
+
+
+def seen(a):
+    return C.byref(c_tensor(a.ctypes.data, a.dtype.name, a.shape, tuple(s // a.itemsize for s in a.strides)))
+
+
+@pytest.mark.parametrize("case", [c for c in BAD if c.only != "python"], ids=str)
+def test_the_c_entry_says_the_same(case):
+    op, named, outs = arguments_of(case)
+    likes = {"out": "x", "dx": "x", "dscale": "scale"}
+    fresh = [
+        np.full(named[likes[n]].shape, 7, named["scale" if n == "out" else likes[n]].dtype)
+        for n in op.written
+    ]
+    outs = [new if out is None else out for out, new in zip(outs, fresh, strict=True)]
+    before = [o.tobytes() for o in outs]
+    library = native.load()
+    entry = library.lib[f"npu_rope_{op.name}"]
+    entry.restype = C.c_int32
+    attributes = (
+        C.c_int64(named.pop("axis", -1)),
+        C.c_double(named.pop("epsilon", 1e-5)),
+        C.c_int64(named.pop("stash_type", 1)),
+    )
+    status = entry(*(seen(named[n]) for n in op.read), *attributes, *map(seen, outs))
+    assert library.lib.npu_rope_last_error().decode() == f"[{op.name}] {case.text}"
+    assert status == (2 if case.kind is TypeError else 1)
+    assert before == [o.tobytes() for o in outs]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_null_arguments_are_named(op):
+    library, op = native.load(), OPS[op]
+    tensor = seen(ones(A, B, N))
+    entry = library.lib[f"npu_rope_{op.name}"]
+    for missing in (*op.read, *op.written):
+        read = [None if n == missing else tensor for n in op.read]
+        written = [None if n == missing else tensor for n in op.written]
+        assert entry(*read, C.c_int64(-1), C.c_double(0), C.c_int64(1), *written) == 1
+        said = library.lib.npu_rope_last_error().decode()
+        assert said == f"[{op.name}] {missing} must be a tensor but got NULL."
+
+
+def test_the_c_entry_has_four_dimensions():
+    library, x = native.load(), ones(4)
+    tensor = c_tensor(x.ctypes.data, "float32", (1, 1, 1, 1, 4), (4, 4, 4, 4, 1))
+    entry = library.lib.npu_rope_rms_norm
+    assert (
+        entry(C.byref(tensor), C.byref(tensor), C.c_int64(-1), C.c_double(0), C.c_int64(1), C.byref(tensor))
+        == 1
+    )
+    said = library.lib.npu_rope_last_error().decode()
+    assert said == "[rms_norm] x must have at least one dimension and at most 4 but got 5 dimensions."
+
+
+@pytest.mark.parametrize("backend", ["sim", "sim:ascend310p"])
+@pytest.mark.parametrize("op", OPS)
+def test_a_backend_without_a_kernel_says_so(op, backend):
+    op = OPS[op]
+    with pytest.raises(BackendUnavailable, match=f"{op.name} has no kernel yet"):
+        op.call(**op.correct(), backend=backend)
+
+
+def test_tensors_of_another_framework():
+    x, scale = torch.ones(B, N), ones(N)
+    with pytest.raises(
+        TypeError, match=r"^\[rms_norm\] scale must be a torch tensor like x but got ndarray\.$"
+    ):
+        rms_norm(x, scale)
+    with pytest.raises(TypeError, match=r"^\[rms_norm\] out must be a NumPy array like x but got Tensor\.$"):
+        rms_norm(x.numpy(), scale, out=x)
+    with pytest.raises(
+        TypeError, match=r"^\[rms_norm_backward\] grad must be a torch tensor like x but got ndarray\.$"
+    ):
+        rms_norm_backward(x.numpy(), x, torch.ones(N))
+    with pytest.raises(ValueError, match=r"^\[rms_norm\] out must be writeable but got a read-only array\.$"):
+        rms_norm(x.numpy(), scale, out=np.broadcast_to(np.float32(0), (B, N)))
+
+
+def test_a_gradient_does_not_flow_through_a_named_backend():
+    x, scale = torch.ones(B, N, requires_grad=True), torch.ones(N)
+    with pytest.raises(ValueError, match="x must not need a gradient for backend reference"):
+        rms_norm(x, scale, backend="reference")

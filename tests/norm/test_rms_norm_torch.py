@@ -1,0 +1,161 @@
+"""rms_norm as a torch operator: opcheck, compilation, meta tensors, given memory, strides; over ctypes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from npu_rope import native, rms_norm, rms_norm_backward
+
+OPS = torch.ops.npu_rope
+
+
+def sample(dtype=torch.float32, scale_dtype=None):
+    generator = torch.Generator().manual_seed(0)
+    x, grad, scale = (torch.randn(s, generator=generator) for s in ((2, 5, 24), (2, 5, 24), (24,)))
+    scale_dtype = scale_dtype or dtype
+    return x.to(dtype), scale.to(scale_dtype), grad.to(scale_dtype)
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_opcheck(needs_grad):
+    x, scale, grad = sample(torch.bfloat16, torch.float32)
+    rest, out = (-1, 1e-5, 1), torch.empty_like(x, dtype=scale.dtype)
+    given = [t.clone().requires_grad_(needs_grad) for t in (x, scale)]
+    torch.library.opcheck(OPS.rms_norm.default, (*given, *rest))
+    torch.library.opcheck(OPS.rms_norm_backward.default, (grad, *given, *rest))
+    if needs_grad:
+        return
+    torch.library.opcheck(OPS.rms_norm_out.default, (x, scale, *rest, out))
+    torch.library.opcheck(OPS.rms_norm.default, (x, torch.randn(5, 1), 1, 0.5, 11))
+
+
+def test_compiled_whole_it_gives_the_same():
+    x, scale, _ = sample()
+
+    def model(x, scale):
+        return rms_norm(x * 2, scale, epsilon=1e-6) + 1
+
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x, scale), model(x, scale))
+
+
+def test_compiled_it_writes_into_given_memory():
+    x, scale, _ = sample()
+
+    def model(x, scale, out):
+        rms_norm(x, scale, out=out)
+        return out * 2
+
+    out, eager = torch.empty_like(x), torch.empty_like(x)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x, scale, out), model(x, scale, eager))
+    assert torch.equal(out, eager)
+
+
+def test_compiled_it_differentiates():
+    x, scale, _ = sample()
+    grads = []
+    for run_it in (rms_norm, torch.compile(rms_norm, fullgraph=True, backend="aot_eager")):
+        leaves = [t.clone().requires_grad_() for t in (x, scale)]
+        run_it(*leaves).pow(2).sum().backward()
+        grads.append([leaf.grad for leaf in leaves])
+    for eager, compiled in zip(*grads, strict=True):
+        assert torch.equal(eager, compiled)
+
+
+def test_meta_tensors_give_shapes_and_types():
+    x, scale, grad = (t.to("meta") for t in sample(torch.float16, torch.float64))
+    y = rms_norm(x, scale)
+    assert (y.device.type, y.shape, y.dtype) == ("meta", x.shape, torch.float64)
+    dx, dscale = rms_norm_backward(grad, x, scale)
+    assert (dx.shape, dx.dtype) == (x.shape, torch.float16)
+    assert (dscale.shape, dscale.dtype) == (scale.shape, torch.float64)
+
+
+def test_views_are_read_where_they_lie():
+    x, scale, _ = sample()
+    big = torch.randn(7, 3, 2, 24)
+    for view in (
+        big[::2, 1],
+        big.transpose(0, 2),
+        big.transpose(1, 3)[..., :3, :1].transpose(1, 3),
+        big[..., 1],
+    ):
+        factor = torch.randn(view.shape[-1])
+        assert torch.equal(rms_norm(view, factor), rms_norm(view.contiguous(), factor))
+    assert torch.equal(rms_norm(x.view(2, 5, 1, 1, 24), scale).view(2, 5, 24), rms_norm(x, scale))
+    six = torch.randn(2, 1, 3, 2, 2, 5)
+    for factor in (torch.randn(5), torch.randn(3, 1, 1, 5), torch.randn(2, 1, 3, 1, 2, 1)):
+        flat = (factor.expand(six.shape) if factor.dim() > 1 else factor).reshape(-1, 5)
+        expected = rms_norm(six.reshape(-1, 5), flat if factor.dim() > 1 else factor).view(six.shape)
+        assert torch.equal(rms_norm(six, factor), expected)
+        assert torch.equal(rms_norm(six.transpose(0, 3).contiguous().transpose(0, 3), factor), expected)
+
+
+def test_conjugate_and_negative_views_are_resolved():
+    x = torch.complex(torch.randn(3, 8), torch.randn(3, 8)).conj().imag
+    assert x.is_neg()
+    scale = torch.randn(8)
+    assert torch.equal(rms_norm(x, scale), rms_norm(x.resolve_neg(), scale))
+
+
+def test_a_written_tensor_invalidates_what_was_saved():
+    x, scale, _ = sample()
+    leaf = x.clone().requires_grad_()
+    product = leaf * 1
+    y = product * product
+    with torch.no_grad():
+        rms_norm(product, scale, out=product)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_the_raw_operator_refuses_to_write_where_a_gradient_flows():
+    x, scale, _ = sample()
+    with pytest.raises(RuntimeError, match="out must not need a gradient in the raw operator"):
+        OPS.rms_norm_out(x, scale, -1, 1e-5, 1, torch.empty_like(x).requires_grad_())
+
+
+SCRIPT = """
+import torch
+from npu_rope import backends, rms_norm, rms_norm_backward
+
+assert backends.torch_registration() is None
+x, scale, grad = torch.randn(2, 3, 8), torch.randn(8).bfloat16(), torch.randn(2, 3, 8).bfloat16()
+want = torch.nn.functional.rms_norm(x, (8,), None, 1e-5) * scale
+y = rms_norm(x, scale)
+assert y.dtype == torch.bfloat16
+torch.testing.assert_close(y.float(), want, rtol=1e-2, atol=1e-2)
+assert torch.equal(rms_norm(x, scale, out=torch.empty_like(y)), y)
+assert torch.equal(rms_norm(x.view(2, 1, 3, 1, 8), scale).view(2, 3, 8), y)
+leaf = x.clone().requires_grad_()
+rms_norm(leaf, scale).backward(grad)
+dx, dscale = rms_norm_backward(grad, x, scale)
+assert torch.equal(leaf.grad, dx)
+arrays = rms_norm_backward(grad.float().numpy(), x.numpy(), scale.float().numpy())
+torch.testing.assert_close(dx, torch.from_numpy(arrays[0]))
+try:
+    rms_norm(x, scale[:3])
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_it_works_over_ctypes_where_the_registration_was_not_built(tmp_path):
+    for file in native.load().path.parent.iterdir():
+        if "torch" not in file.name:
+            (tmp_path / file.name).symlink_to(file)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[rms_norm] scale must be broadcastable to x's shape [2, 3, 8] but got [3].\n"
