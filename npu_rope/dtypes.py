@@ -15,7 +15,7 @@ def bfloat16_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint1
     second rounding is as good as a single one (Boldo & Melquiond 2008: 24 >= 8 + 2 bits).
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # invalid: a signalling NaN
-        wide = np.asarray(values, np.float64)
+        wide = np.atleast_1d(np.asarray(values, np.float64))
         near = wide.astype(np.float32)
     bits = near.view(np.uint32).copy()
     back = near.astype(np.float64)
@@ -30,12 +30,12 @@ def bfloat16_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint1
     rounded = bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))
     out = (rounded >> 16).astype(np.uint16)
     out[nan] = ((bits[nan] >> 16) | 0x40).astype(np.uint16)
-    return out
+    return out.reshape(np.shape(values))
 
 
 def bfloat16_values(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
     """bfloat16's bits as the float32 values they stand for (exact)."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    return (np.atleast_1d(bits).astype(np.uint32) << 16).view(np.float32).reshape(np.shape(bits))
 
 
 def rounded_to(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:

@@ -63,7 +63,7 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
     dtypes = NormDtypes(specs.x.dtype, specs.scale.dtype)
     if t.op == BACKWARD:
         both = reference.rms_norm_backward(arrays.xs["grad"], arrays.x, arrays.scale, dtypes, axis, a)
-        return round_to(both[0], t.x), _scale_rounded(both[1], t.scale)
+        return round_to(both[0], t.x), round_to(both[1], t.scale)
     y = round_to(reference.rms_norm(arrays.x, arrays.scale, dtypes, axis, a), t.scale)
     for out in t.outs.values():
         if is_tensor(out):
@@ -72,11 +72,6 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
             out[...] = y
         return (out,)
     return (y,)
-
-
-def _scale_rounded(values: Any, scale: Any) -> Any:
-    """A scale may be one number, which NumPy makes a scalar of."""
-    return round_to(np.atleast_1d(values), scale).reshape(scale.shape)
 
 
 # ---- the C library -------------------------------------------------------------------------------------
@@ -103,14 +98,20 @@ def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:
     return scale.expand(shape) if is_tensor(scale) else np.broadcast_to(scale, shape)
 
 
-def launch(t: Tensors, results: Results, a: RmsNormAttributes, axis: int) -> Results:
+def launch(
+    t: Tensors,
+    results: Results,
+    a: RmsNormAttributes,
+    axis: int,
+    see: Callable[[Any], native.CTensor] | None = None,
+) -> Results:
     """The library's entry of the operator, on what it can read; results, but for a scale's gradient that must
-    still be added up.
+    still be added up. ``see``: arrays as the library shall see them, else as they are.
 
     More than four dimensions are joined to fewer (:func:`npu_rope.rms_norm_checks.runs_of`). For that what
     is read must be contiguous; a scale that lacks every other dimension is expanded.
     """
-    see = c_tensor if is_tensor(t.x) else native.describe
+    see = see or (c_tensor if is_tensor(t.x) else native.describe)
     rows = [t.xs["grad"], t.x] if t.op == BACKWARD else [t.x]
     if len(t.x.shape) <= MAX_NATIVE_NDIM:
         # Copies live until the call is over.
@@ -159,7 +160,7 @@ def _summed(t: Tensors, results: Results) -> Results:
         return results
     if is_tensor(t.x):
         return results[0], torch.Tensor.sum_to_size(results[1], t.scale.shape)
-    return results[0], _scale_rounded(summed_to(results[1].astype(np.float64), t.scale.shape), t.scale)
+    return results[0], round_to(summed_to(results[1].astype(np.float64), t.scale.shape), t.scale)
 
 
 EXECUTORS: Mapping[str, Callable[[Tensors, RmsNormAttributes], Results]] = {

@@ -48,7 +48,7 @@ def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide
 def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide]:
     """XU / RMS before any rounding, and 1 / RMS."""
     stashed = rounded_to(x, a.stash_dtype)
-    epsilon = float(rounded_to(np.array([a.onnx_epsilon], np.float64), a.stash_dtype)[0])
+    epsilon = float(rounded_to(np.asarray(a.onnx_epsilon, np.float64), a.stash_dtype))
     power, inverse = reciprocal_rms(stashed, axis, epsilon)
     with np.errstate(all="ignore"):  # 0 / 0, and infinities
         return stashed * power * inverse, power * inverse
@@ -101,5 +101,4 @@ def summed_to(products: Wide, shape: tuple[int, ...]) -> Wide:
     lacks = products.ndim - len(shape)
     axes = tuple(k for k in range(products.ndim) if k < lacks or shape[k - lacks] == 1)
     with np.errstate(all="ignore"):
-        summed: Wide = products.sum(axis=axes).reshape(shape)
-    return summed
+        return np.asarray(products.sum(axis=axes)).reshape(shape)

@@ -10,6 +10,7 @@ from npu_rope.testing.cases import ggml_cases, model_cases
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import AnyCase, CaseResult
 from npu_rope.testing.judge import judge as judge_rope
+from npu_rope.testing.norms import judge_norms, norm_cases
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
 from npu_rope.testing.tables import judge_tables, onnx_cases, torch_npu_cases
 
@@ -34,6 +35,7 @@ SUITES: Mapping[str, Suite] = {
     "models": Suite("rope with real models' parameters", model_cases, judge_rope),
     "onnx": Suite("ONNX's RotaryEmbedding", onnx_cases, judge_tables),
     "torch_npu": Suite("torch_npu's rotary_mul", torch_npu_cases, judge_tables),
+    "norm": Suite("ONNX's RMSNormalization", norm_cases, judge_norms),
     "pmx": Suite("PMX's rotary embedding", pmx_cases, judge_pmx),
 }
 

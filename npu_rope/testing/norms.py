@@ -1,0 +1,259 @@
+"""Suite ``norm`` of ``npu-rope validate``: rms_norm and rms_norm_backward against RMSNormalization's
+specification in long double (``norm_spec.py``).
+
+Values come from a generator seeded by the case's name.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope import native
+from npu_rope.dtypes import bfloat16_bits, bfloat16_values
+from npu_rope.errors import BackendUnavailable
+from npu_rope.executors import rms_norm as executors
+from npu_rope.reference import rms_norm as reference
+from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_backward_tensors, rms_norm_tensors
+from npu_rope.testing import norm_spec
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.cases import SHORT, rounded
+from npu_rope.testing.ggml import GgmlProcess
+from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Expectation, Judgement, Worst
+
+Array = npt.NDArray[Any]
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class NormCase:
+    """One call of rms_norm, or of rms_norm_backward.
+
+    Attributes:
+        name: unique within the suite.
+        scale: the scale's shape; None: the last dimension.
+        scale_dtype: its type; "": x's.
+        values: "rows" of different sizes, "zeros" (every other row), "large" or "small" (at the ends of x's
+            type), "far" (rows with an infinity and a NaN).
+        backward: the gradients.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    scale: tuple[int, ...] | None = None
+    scale_dtype: str = ""
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+    values: str = "rows"
+    backward: bool = False
+    suite: str = "norm"
+
+    @property
+    def op(self) -> str:
+        """The operation."""
+        return "RMS_NORM_BACK" if self.backward else "RMS_NORM"
+
+    @property
+    def source(self) -> str:
+        """Where the formula comes from."""
+        return "specs/onnx_rms_normalization_23.txt"
+
+    @property
+    def scale_type(self) -> str:
+        """The scale's type."""
+        return self.scale_dtype or self.dtype
+
+    @property
+    def attributes(self) -> RmsNormAttributes:
+        """As the operators take them."""
+        return RmsNormAttributes(self.axis, self.epsilon, self.stash_type)
+
+
+# ---- the cases -----------------------------------------------------------------------------------------
+
+# What a case is called, and what it differs in from rows of a model's width.
+_FORMS: dict[str, dict[str, Any]] = {
+    "model": {},
+    "decode": {"shape": (1, 1, 4096)},
+    "heads": {"shape": (2, 9, 8, 128)},
+    "float32-scale": {"scale_dtype": "float32"},
+    "bfloat16-scale": {"scale_dtype": "bfloat16"},
+    "axis-0": {"shape": (6, 40), "axis": 0, "scale": (6, 40)},
+    "axis-1": {"shape": (3, 5, 40), "axis": 1},
+    "axis-negative": {"shape": (2, 3, 5, 40), "axis": -3, "scale": (5, 1)},
+    "rank-6": {"shape": (2, 3, 1, 2, 3, 33), "axis": 4, "scale": (2, 1, 33)},
+    "scale-of-each-token": {"shape": (2, 9, 64), "scale": (9, 1)},
+    "scale-of-each-element": {"shape": (2, 9, 64), "scale": (2, 9, 64)},
+    "one-scale": {"shape": (2, 9, 64), "scale": ()},
+    "one": {"shape": (5, 1)},
+    "odd": {"shape": (7, 33)},
+    "long": {"shape": (2, 16_384)},
+    "epsilon-0": {"epsilon": 0.0},
+    "epsilon-1e-6": {"epsilon": 1e-6},
+    "stash-float16": {"stash_type": 10, "shape": (5, 300)},
+    "stash-float64": {"stash_type": 11, "shape": (5, 300)},
+    "stash-bfloat16": {"stash_type": 16, "shape": (5, 300)},
+    "zeros": {"values": "zeros"},
+    "large": {"values": "large"},
+    "small": {"values": "small"},
+    "small-epsilon-0": {"values": "small", "epsilon": 0.0},
+    "far": {"values": "far"},
+}
+_GRADIENTS = (
+    "model", "heads", "float32-scale", "axis-1", "axis-negative", "scale-of-each-token", "one-scale", "odd",
+    "stash-float64", "large",
+)  # fmt: skip
+
+
+def norm_cases() -> Iterator[NormCase]:
+    """Every form in every type, then gradients."""
+    for backward in (False, True):
+        for form, differs in _FORMS.items():
+            if backward and form not in _GRADIENTS:
+                continue
+            for dtype in (*DTYPES, *(("float64",) if form.startswith(("stash", "odd")) else ())):
+                shape = differs.get("shape", (2, 9, 1024))
+                sizes = str(list(shape)).replace(" ", "")
+                name = f"{form}(type={SHORT.get(dtype, 'f64')},shape={sizes})"
+                yield NormCase(
+                    f"{'backward-' if backward else ''}{name}",
+                    dtype,
+                    **{"shape": shape, **differs},
+                    backward=backward,
+                )
+
+
+# ---- data ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class NormData:
+    """A case's arrays; of bfloat16 the float32 values."""
+
+    x: Array
+    scale: Array
+    grad: Array
+
+
+def make_data(case: NormCase) -> NormData:
+    """The case's values, rounded to its types."""
+    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    axis = case.axis % len(case.shape)
+    rows = (*case.shape[:axis], *[1] * (len(case.shape) - axis))
+    x = rng.standard_normal(case.shape) * _sizes(case, rng, rows)
+    if case.values == "far":
+        x.flat[0], x.flat[-1] = np.inf, np.nan
+    scale = rng.uniform(-2, 2, case.shape[-1:] if case.scale is None else case.scale)
+    grad = rng.standard_normal(case.shape)
+    of_scale = [rounded(a, case.scale_type) for a in (scale, grad)]
+    with np.errstate(over="ignore"):
+        return NormData(rounded(np.clip(x, *_ends(case.dtype)), case.dtype), *of_scale)
+
+
+def _ends(dtype: str) -> tuple[float, float]:
+    largest = norm_spec.FORMATS[dtype][2]
+    return -largest, largest
+
+
+def _sizes(case: NormCase, rng: np.random.Generator, rows: tuple[int, ...]) -> Array:
+    if case.values == "zeros":
+        return rng.integers(0, 2, rows).astype(np.float64)
+    if case.values == "large":
+        return np.full(rows, norm_spec.FORMATS[case.dtype][2] / 4)
+    if case.values == "small":
+        return np.full(rows, 2.0 ** norm_spec.FORMATS[case.dtype][1] * 9)
+    sizes: Array = 10.0 ** rng.uniform(-2, 2, rows)
+    return sizes
+
+
+def expectation(case: NormCase, data: NormData) -> list[Expectation]:
+    """The specification's results, and how far a result may lie from each."""
+    call = norm_spec.NormCall(
+        data.x, data.scale, case.dtype, case.scale_type, case.axis, case.epsilon, case.stash_type
+    )
+    if case.backward:
+        return [Expectation(*both) for both in norm_spec.rms_norm_backward(call, data.grad)]
+    return [Expectation(*norm_spec.rms_norm(call))]
+
+
+# ---- judging -------------------------------------------------------------------------------------------
+
+
+def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
+    """Run and judge one case; ggml's rms_norm has neither a scale nor another type than float32."""
+    data, result = make_data(case), CaseResult(case)
+    expected = expectation(case, data)
+    for backend in backends:
+        try:
+            got = _execute(case, data, backend)
+            result.judgements.append(_compare(backend, got, expected))
+        except BackendUnavailable as error:
+            result.judgements.append(Judgement(backend, UNSUPPORTED, message=error.missing))
+        except (ValueError, TypeError, AssertionError, RuntimeError) as error:
+            result.judgements.append(Judgement(backend, FAIL, message=str(error)))
+    return result
+
+
+def _execute(case: NormCase, data: NormData, backend: str) -> list[Array]:
+    """NumPy has no bfloat16 of its own: native code gets the bits, the reference values and their types."""
+    if backend == "reference":
+        return _on_reference(case, data)
+    types = (case.dtype, case.scale_type, case.scale_type)
+    held = [
+        bfloat16_bits(a) if t == "bfloat16" else a.copy()
+        for a, t in zip((data.x, data.scale, data.grad), types, strict=True)
+    ]
+    if backend != "cpu":
+        t = rms_norm_backward_tensors(held[2], *held[:2]) if case.backward else rms_norm_tensors(*held[:2])
+        return list(executors.run(backend, t, case.attributes))
+    before = [a.tobytes() for a in held]
+    results = _on_bits(case, *held)
+    if before != [a.tobytes() for a in held]:
+        raise AssertionError("an input was written")
+    return [bfloat16_values(y) if y.dtype == np.uint16 else y for y in results]
+
+
+def _on_reference(case: NormCase, data: NormData) -> list[Array]:
+    dtypes = reference.NormDtypes(case.dtype, case.scale_type)
+    axis, a = case.axis % len(case.shape), case.attributes
+    if not case.backward:
+        return [rounded(reference.rms_norm(data.x, data.scale, dtypes, axis, a), case.scale_type)]
+    dx, dscale = reference.rms_norm_backward(data.grad, data.x, data.scale, dtypes, axis, a)
+    return [
+        rounded(dx, case.dtype),
+        rounded(dscale, case.scale_type),
+    ]
+
+
+def _on_bits(case: NormCase, x: Array, scale: Array, grad: Array) -> list[Array]:
+    """The C library on arrays of bfloat16's bits, rank by rank as the executors call it."""
+
+    def see(a: Array) -> native.CTensor:
+        dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
+        return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
+
+    results: tuple[Array, ...] = (np.empty(x.shape, scale.dtype),)
+    t = rms_norm_tensors(x, scale)
+    if case.backward:
+        t, results = rms_norm_backward_tensors(grad, x, scale), (np.empty_like(x), np.empty_like(scale))
+    return list(executors.launch(t, results, case.attributes, case.axis % x.ndim, see=see))
+
+
+def _compare(executor: str, got: list[Array], expected: list[Expectation]) -> Judgement:
+    ratio, error, worst = 0.0, 0.0, None
+    for y, e in zip(got, expected, strict=True):
+        wide, value = np.atleast_1d(y).astype(np.float64), np.atleast_1d(e.value)
+        own, at = worst_ratio(wide, value, np.atleast_1d(e.bound))
+        with np.errstate(invalid="ignore"):
+            error = max(error, float(np.nanmax(np.abs(wide - value), initial=0.0)))
+        if at and (worst is None or own > ratio):
+            worst = Worst(at, None, float("nan"), float(wide[at]), float(value[at]), names="index")
+        ratio = max(ratio, own)
+    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)

@@ -1,0 +1,131 @@
+/* rms_norm and rms_norm_backward as a C program sees them: right values, errors, nothing written on error or
+ * beside the results. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "include/npu_rope.h"
+#include "tests/capi/check.h"
+
+enum { ROWS = 3, N = 5, COUNT = ROWS * N, GUARD = 16 };
+static const float kSentinel = 99.0f;
+
+typedef struct {
+    float x_data[COUNT], scale_data[N], grad_data[COUNT];
+    float out_data[GUARD + COUNT + GUARD], dscale_data[GUARD + N + GUARD];
+    npu_rope_tensor x, scale, grad, out, dscale;
+} call_t;
+
+static void correct(call_t* c) {
+    const int64_t shape[2] = {ROWS, N}, row[1] = {N};
+    for (int i = 0; i < COUNT; ++i) {
+        c->x_data[i] = (float)(i % 7) - 2.5f;
+        c->grad_data[i] = (float)(i % 5) - 1.0f;
+    }
+    for (int i = 0; i < N; ++i) c->scale_data[i] = 0.5f * (float)(i + 1);
+    for (int i = 0; i < 2 * GUARD + COUNT; ++i) c->out_data[i] = kSentinel;
+    for (int i = 0; i < 2 * GUARD + N; ++i) c->dscale_data[i] = kSentinel;
+    c->x = view(c->x_data, NPU_ROPE_FLOAT32, 2, shape);
+    c->grad = view(c->grad_data, NPU_ROPE_FLOAT32, 2, shape);
+    c->scale = view(c->scale_data, NPU_ROPE_FLOAT32, 1, row);
+    c->out = view(c->out_data + GUARD, NPU_ROPE_FLOAT32, 2, shape);
+    c->dscale = view(c->dscale_data + GUARD, NPU_ROPE_FLOAT32, 1, row);
+}
+
+static int untouched(const float* data, int count) {
+    for (int i = 0; i < count; ++i)
+        if (data[i] != kSentinel) return 0;
+    return 1;
+}
+
+static int guards_stand(const call_t* c) {
+    return untouched(c->out_data, GUARD) && untouched(c->out_data + GUARD + COUNT, GUARD) &&
+           untouched(c->dscale_data, GUARD) && untouched(c->dscale_data + GUARD + N, GUARD);
+}
+
+/* 1 / RMS of a row. */
+static double inverse(const call_t* c, int row) {
+    double sum = 0;
+    for (int i = 0; i < N; ++i) sum += (double)c->x_data[row * N + i] * c->x_data[row * N + i];
+    return 1 / sqrt(sum / N + 0.5);
+}
+
+static void check_near(const char* what, int i, double got, double right) {
+    CHECK(fabs(got - right) <= 1e-6 * (1 + fabs(right)), "%s %d: %g, not %g", what, i, got, right);
+}
+
+static void test_values(void) {
+    call_t c;
+    correct(&c);
+    CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    for (int i = 0; i < COUNT; ++i)
+        check_near("y", i, c.out_data[GUARD + i], c.x_data[i] * inverse(&c, i / N) * c.scale_data[i % N]);
+    CHECK(guards_stand(&c), "written beside the result");
+}
+
+static void test_gradients(void) {
+    call_t c;
+    double dscale[N] = {0};
+    correct(&c);
+    npu_rope_status status = npu_rope_rms_norm_backward(&c.grad, &c.x, &c.scale, 1, 0.5, 1, &c.out, &c.dscale);
+    CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    for (int row = 0; row < ROWS; ++row) {
+        double r = inverse(&c, row), mean = 0;
+        for (int i = 0; i < N; ++i) mean += c.grad_data[row * N + i] * c.scale_data[i] * c.x_data[row * N + i] * r / N;
+        for (int i = 0; i < N; ++i) {
+            double normalized = c.x_data[row * N + i] * r, g = c.grad_data[row * N + i] * c.scale_data[i];
+            check_near("dx", row * N + i, c.out_data[GUARD + row * N + i], r * (g - normalized * mean));
+            dscale[i] += c.grad_data[row * N + i] * normalized;
+        }
+    }
+    for (int i = 0; i < N; ++i) check_near("dscale", i, c.dscale_data[GUARD + i], dscale[i]);
+    CHECK(guards_stand(&c), "written beside the results");
+}
+
+static void test_in_place(void) {
+    call_t c;
+    correct(&c);
+    CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "apart");
+    CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.x) == NPU_ROPE_OK, "in place");
+    CHECK(!memcmp(c.x_data, c.out_data + GUARD, sizeof c.x_data), "in place is another result");
+}
+
+static npu_rope_status run(const call_t* c, int64_t axis, double epsilon, int64_t stash_type) {
+    return npu_rope_rms_norm(&c->x, &c->scale, axis, epsilon, stash_type, &c->out);
+}
+
+static void test_errors(void) {
+    call_t c;
+    correct(&c);
+    CHECK(run(&c, INT64_MIN, 0, 1) == NPU_ROPE_INVALID_VALUE, "an axis");
+    CHECK(run(&c, 0, -1, 1) == NPU_ROPE_INVALID_VALUE, "an epsilon");
+    CHECK(run(&c, 0, 0, INT64_MAX) == NPU_ROPE_INVALID_VALUE, "a stash type");
+    CHECK(!strncmp(npu_rope_last_error(), "[rms_norm] stash_type must be 1 (float32), ", 43), "%s",
+          npu_rope_last_error());
+    c.x.dtype = NPU_ROPE_INT32;
+    CHECK(run(&c, 0, 0, 1) == NPU_ROPE_INVALID_TYPE, "a type");
+    correct(&c);
+    c.scale.ndim = 9;
+    CHECK(run(&c, 0, 0, 1) == NPU_ROPE_INVALID_VALUE, "dimensions");
+    correct(&c);
+    c.x.shape[0] = c.out.shape[0] = INT64_MAX;
+    CHECK(run(&c, 0, 0, 1) == NPU_ROPE_INVALID_VALUE, "a huge size");
+    correct(&c);
+    c.scale.data = NULL;
+    CHECK(run(&c, 0, 0, 1) == NPU_ROPE_INVALID_VALUE, "no data");
+    correct(&c);
+    c.scale.shape[0] = N - 1;
+    CHECK(npu_rope_rms_norm_backward(&c.grad, &c.x, &c.scale, 0, 0, 1, &c.out, &c.dscale) == NPU_ROPE_INVALID_VALUE,
+          "a scale");
+    CHECK(untouched(c.out_data, 2 * GUARD + COUNT), "written on error");
+    CHECK(untouched(c.dscale_data, 2 * GUARD + N), "written on error");
+}
+
+int main(void) {
+    test_values();
+    test_gradients();
+    test_in_place();
+    test_errors();
+    if (failures) fprintf(stderr, "%d checks failed\n", failures);
+    return failures != 0;
+}
