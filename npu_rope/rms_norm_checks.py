@@ -212,17 +212,22 @@ def runs_of(x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> tuple[list
     lacks = len(x) - len(scale)
     runs: list[int] = []
     of_scale: list[int] = []
-    last_own = False
+    last_own: bool | None = None
     first_inner = 0
     for k, size in enumerate(x):
-        own = k >= lacks and scale[k - lacks] != 1
         if k == axis:
-            first_inner = len(runs)
-        if not runs or k == axis or own != last_own:
+            first_inner, last_own = len(runs), None
+        own = k >= lacks and scale[k - lacks] != 1
+        if size == 1:
+            continue
+        if own != last_own:
             runs.append(1)
             of_scale.append(1)
         runs[-1] *= size
         if own:
             of_scale[-1] *= size
         last_own = own
+    if len(runs) == first_inner:
+        runs.append(1)
+        of_scale.append(1)
     return runs, of_scale, first_inner

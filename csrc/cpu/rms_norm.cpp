@@ -332,7 +332,8 @@ public:
         char* dx = job_.out + place.dx * job_.x_bytes;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             read(at, count);
-            k_.project(g_, normalized_, mean, row_.inverse * row_.power, dx_, count);
+            k_.project(g_, normalized_, mean, row_.inverse, dx_, count);
+            if (row_.power != 1) k_.scale_by(dx_, row_.power, count);
             k_.narrow[job_.x_dtype](dx_, dx + at * job_.x_bytes, count);
             round_to(k_, job_.shape.stash_dtype, normalized_, count);
             round_to(k_, job_.x_dtype, normalized_, count);

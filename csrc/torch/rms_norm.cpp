@@ -36,6 +36,8 @@ Tensor borrowed(AtenTensorHandle h) {
     return Tensor(same);
 }
 
+Tensor as_doubles(const Tensor& t) { return torch::stable::to(t, torch::headeronly::ScalarType::Double); }
+
 // ---- more dimensions than the C interface has ------------------------------------------------------------
 //
 // Neighbouring dimensions count as one where both are normalized or neither is, and the scale has both or
@@ -56,17 +58,20 @@ bool has_runs(const Sizes& x, const Sizes& scale, int64_t axis) {
 Runs runs_of(const Sizes& x, const Sizes& scale, int64_t axis) {
     if (axis < 0) axis += x.ndim;
     Runs runs;
-    bool last_own = false;
+    bool begins = true, last_own = false;
+    auto begin = [&] { runs.x.push_back(1), runs.scale.push_back(1); };
     for (int64_t k = 0; k < x.ndim; ++k) {
+        if (k == axis) runs.axis = static_cast<int64_t>(runs.x.size()), begins = true;
+        if (x.size[k] == 1) continue;
         const int64_t at = k - (x.ndim - scale.ndim);
         const bool own = at >= 0 && scale.size[at] != 1;
-        const bool joins = !runs.x.empty() && k != axis && own == last_own;
-        if (k == axis) runs.axis = static_cast<int64_t>(runs.x.size());
-        if (!joins) runs.x.push_back(1), runs.scale.push_back(1);
+        if (begins || own != last_own) begin();
         runs.x.back() *= x.size[k];
         if (own) runs.scale.back() *= x.size[k];
+        begins = false;
         last_own = own;
     }
+    if (static_cast<int64_t>(runs.x.size()) == runs.axis) begin();
     return runs;
 }
 
@@ -92,6 +97,7 @@ public:
         if (!joined_) return;
         runs_ = runs_of(of_x, of_scale, axis);
         if (runs_.x.size() > NPU_ROPE_MAX_NDIM) {
+            is_expanded_ = true;
             expand_scale(of_x);
             runs_ = runs_of(of_x, Sizes(scale_.get()), axis);
         }
@@ -100,6 +106,12 @@ public:
     }
 
     int64_t axis() const { return axis_; }
+    // The scale has x's sizes here: its gradient must still be added up, for which all is in double.
+    bool is_expanded() const { return is_expanded_; }
+    Tensor as_read(AtenTensorHandle h) const { return is_expanded_ ? as_doubles(borrowed(h)) : borrowed(h); }
+    void widen_scale() {
+        if (is_expanded_) scale_ = as_doubles(scale_);
+    }
     // Its gradient has this one's sizes.
     const Tensor& scale_tensor() const { return scale_; }
     npu_rope_tensor scale() const { return of_scale(scale_.get()); }
@@ -149,7 +161,7 @@ private:
 
     int64_t axis_;
     Tensor scale_;
-    bool joined_ = false;
+    bool joined_ = false, is_expanded_ = false;
     Runs runs_;
     std::vector<Tensor> copies_;
 };
@@ -206,20 +218,21 @@ void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
     Owned grad(stack[0]), x(stack[1]), scale(stack[2]);
     const NormAttributes a(stack + 3);
     NormCall call(x.get(), scale.get(), a.axis);
+    call.widen_scale();
+    const Tensor given = call.as_read(grad.get());
     const AtenTensorHandle used = call.scale_tensor().get();
-    Owned dx = empty_of(x.get(), x.get()), dscale = empty_of(used, used);
-    const npu_rope_tensor from_grad = call.read(grad.get()), from_x = call.read(x.get()), factors = call.scale();
+    Owned dx = empty_of(x.get(), x.get()), dscale = empty_of(call.is_expanded() ? used : scale.get(), used);
+    const npu_rope_tensor from_grad = call.read(given.get()), from_x = call.read(x.get()), factors = call.scale();
     const npu_rope_tensor to_x = call.written(dx.get()), to_scale = call.of_scale(dscale.get());
     raise_on(npu_rope_rms_norm_backward(&from_grad, &from_x, &factors, call.axis(), a.epsilon, a.stash_type, &to_x,
                                         &to_scale));
-    const Sizes given(scale.get()), made(dscale.get());
     stack[0] = torch::stable::detail::from(dx.release());
-    bool same = given.ndim == made.ndim;
-    for (int64_t k = 0; same && k < given.ndim; ++k) same = given.size[k] == made.size[k];
-    if (same)
+    if (!call.is_expanded()) {
         stack[1] = torch::stable::detail::from(dscale.release());
-    else
-        stack[1] = torch::stable::detail::from(summed_to(Tensor(dscale.release()), given));
+        return;
+    }
+    const Tensor summed = summed_to(Tensor(dscale.release()), Sizes(scale.get()));
+    stack[1] = torch::stable::detail::from(torch::stable::to(summed, borrowed(scale.get()).scalar_type()));
 }
 
 }  // namespace

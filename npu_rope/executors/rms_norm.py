@@ -37,6 +37,7 @@ from npu_rope.rms_norm_checks import (
     check_call,
     check_memory,
     is_dense_from,
+    rms_norm_backward_tensors,
     runs_of,
 )
 
@@ -94,8 +95,17 @@ def _readable(t: Any, axis: int) -> Any:
     return t if in_whole_elements(t) and is_dense_from(axis, spec_of(t)) else t.copy()
 
 
-def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:
-    return scale.expand(shape) if is_tensor(scale) else np.broadcast_to(scale, shape)
+def in_few_runs(t: Tensors, axis: int) -> Tensors:
+    """The call with a scale that joins to four dimensions: expanded where it lacks every other one. In the
+    backward then in float64, because its gradient must still be added up."""
+    shape = tuple(t.x.shape)
+    if len(shape) <= MAX_NATIVE_NDIM or len(runs_of(shape, tuple(t.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM:
+        return t
+    scale: Any = t.scale.expand(shape) if is_tensor(t.scale) else np.broadcast_to(t.scale, shape)
+    if t.op == FORWARD:
+        return RmsNormTensors(t.op, t.xs, scale, t.outs, t.in_place)
+    scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, t.xs["grad"]))
+    return rms_norm_backward_tensors(grad, t.x, scale)
 
 
 def launch(
@@ -104,12 +114,16 @@ def launch(
     a: RmsNormAttributes,
     axis: int,
     see: Callable[[Any], native.CTensor] | None = None,
-) -> Results:
-    """The library's entry of the operator, on what it can read; results, but for a scale's gradient that must
-    still be added up. ``see``: arrays as the library shall see them, else as they are.
+) -> None:
+    """The library's entry of the operator, on what it can read.
 
-    More than four dimensions are joined to fewer (:func:`npu_rope.rms_norm_checks.runs_of`). For that what
-    is read must be contiguous; a scale that lacks every other dimension is expanded.
+    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_checks.runs_of`); what is
+    read must be contiguous for that.
+
+    Args:
+        t, results, a: of the call; results have their sizes and types.
+        axis: counted from the front.
+        see: arrays as the library shall see them, else as they are.
     """
     see = see or (c_tensor if is_tensor(t.x) else native.describe)
     rows = [t.xs["grad"], t.x] if t.op == BACKWARD else [t.x]
@@ -118,21 +132,14 @@ def launch(
         sources = [_readable(v, axis) for v in rows] + [_readable(t.scale, t.scale.ndim)]
         structs = [see(v) for v in (*sources, *results)]
     else:
-        scale = t.scale
-        runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(scale.shape), axis)
-        if len(runs) > MAX_NATIVE_NDIM:
-            scale = _expanded(scale, tuple(t.x.shape))
-            runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(scale.shape), axis)
-            if t.op == BACKWARD:
-                results = (results[0], empty_like(scale))
+        runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(t.scale.shape), axis)
         sources = [_readable(v, 0).reshape(runs) for v in rows]
-        sources.append(_readable(scale, 0).reshape(of_scale))
+        sources.append(_readable(t.scale, 0).reshape(of_scale))
         shapes = (runs, of_scale) if t.op == BACKWARD else (runs,)
         views = [r.reshape(s) for r, s in zip(results, shapes, strict=True)]
         structs, axis = [see(v) for v in (*sources, *views)], first
     read = len(sources)
     _entry(t.op)(*structs[:read], axis, a.epsilon, a.stash_type, *structs[read:])
-    return results
 
 
 def _new_results(t: Tensors) -> Results:
@@ -147,20 +154,20 @@ def on_cpu(t: Tensors, a: RmsNormAttributes) -> Results:
     """The C library on arrays."""
     t = as_arrays(t)
     check_whole_elements(t)
-    return _summed(t, launch(t, tuple(t.outs.values()) or _new_results(t), a, check(t, a)))
+    return on_cpu_tensors(t, a)
 
 
 def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
-    """The C library on torch tensors, into outs or new ones."""
-    return _summed(t, launch(t, tuple(t.outs.values()) or _new_results(t), a, check(t, a)))
-
-
-def _summed(t: Tensors, results: Results) -> Results:
-    if t.op == FORWARD or results[1].shape == t.scale.shape:
+    """The C library on arrays or tensors, into outs or new ones."""
+    axis = check(t, a)
+    few = in_few_runs(t, axis)
+    results = tuple(t.outs.values()) or _new_results(few)
+    launch(few, results, a, axis)
+    if t.op == FORWARD or few is t:
         return results
     if is_tensor(t.x):
-        return results[0], torch.Tensor.sum_to_size(results[1], t.scale.shape)
-    return results[0], round_to(summed_to(results[1].astype(np.float64), t.scale.shape), t.scale)
+        return results[0], torch.Tensor.sum_to_size(results[1], t.scale.shape).to(t.scale.dtype)
+    return results[0], round_to(summed_to(results[1], t.scale.shape), t.scale)
 
 
 EXECUTORS: Mapping[str, Callable[[Tensors, RmsNormAttributes], Results]] = {

@@ -45,13 +45,13 @@ def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide
         return power, 1 / np.sqrt(mean + epsilon * power * power)
 
 
-def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide]:
-    """XU / RMS before any rounding, and 1 / RMS."""
+def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide, Wide]:
+    """XU / RMS before any rounding, and the two factors of 1 / RMS that it was made with."""
     stashed = rounded_to(x, a.stash_dtype)
     epsilon = float(rounded_to(np.asarray(a.onnx_epsilon, np.float64), a.stash_dtype))
     power, inverse = reciprocal_rms(stashed, axis, epsilon)
     with np.errstate(all="ignore"):  # 0 / 0, and infinities
-        return stashed * power * inverse, power * inverse
+        return stashed * power * inverse, power, inverse
 
 
 def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes) -> Wide:
@@ -66,7 +66,7 @@ def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAt
     """
     if x.size == 0:
         return np.zeros(x.shape)
-    exact, _ = normalized(x.astype(np.float64), axis, a)
+    exact, _, _ = normalized(x.astype(np.float64), axis, a)
     with np.errstate(all="ignore"):
         return rounded_to(rounded_to(exact, a.stash_dtype), dtypes.x) * scale.astype(np.float64)
 
@@ -86,12 +86,12 @@ def rms_norm_backward(
     """
     if x.size == 0:
         return np.zeros(x.shape), np.zeros(scale.shape)
-    exact, inverse = normalized(x.astype(np.float64), axis, a)
+    exact, power, inverse = normalized(x.astype(np.float64), axis, a)
     with np.errstate(all="ignore"):
         given = grad.astype(np.float64)
         g = given * scale.astype(np.float64)
         axes = tuple(range(axis, x.ndim))
-        dx = inverse * (g - exact * np.mean(g * exact, axis=axes, keepdims=True))
+        dx = (g - exact * np.mean(g * exact, axis=axes, keepdims=True)) * inverse * power
         products = given * rounded_to(rounded_to(exact, a.stash_dtype), dtypes.x)
     return dx, summed_to(products, scale.shape)
 

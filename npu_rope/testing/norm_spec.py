@@ -143,15 +143,20 @@ def rms_norm_backward(call: NormCall, grad: Array) -> tuple[tuple[Array, Array],
             * (call.x.size // max(call.scale.size, 1) + 16)
         )
     return (
-        (np.asarray(dx, np.float64), _rounded_bound(dx, dx_bound, call.x_dtype)),
-        (np.asarray(dscale, np.float64), _rounded_bound(dscale, flips + added, call.scale_dtype)),
+        _rounded_expectation(dx, dx_bound, call.x_dtype),
+        _rounded_expectation(dscale, flips + added, call.scale_dtype),
     )
 
 
-def _rounded_bound(value: Long, bound: Long, dtype: str) -> Array:
+def _rounded_expectation(value: Long, bound: Long, dtype: str) -> tuple[Array, Array]:
+    """What lies beyond the type's largest number becomes infinite."""
     with np.errstate(all="ignore"):
         rounded = bound + UNIT_ROUNDOFF[dtype] * (np.abs(value) + bound) + SMALLEST_SUBNORMAL[dtype]
-        return np.asarray(rounded * (1 + 2.0**-50), np.float64)
+        beyond = np.isinf(cast(value, dtype))
+        return (
+            np.asarray(np.where(beyond, np.copysign(np.inf, value), value), np.float64),
+            np.asarray(rounded * (1 + 2.0**-50), np.float64),
+        )
 
 
 def _summed(products: Long, shape: tuple[int, ...]) -> Long:

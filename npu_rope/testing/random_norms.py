@@ -1,0 +1,173 @@
+"""Random calls of rms_norm and rms_norm_backward, judged against the specification in long double
+(``norm_spec.py``): ranks, axes, broadcasts of the scale, strides, types, stash types, epsilons, and rows of
+every size their type has.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.dtypes import bfloat16_bits
+from npu_rope.executors import rms_norm as executors
+from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_backward_tensors, rms_norm_tensors
+from npu_rope.testing import norm_spec
+from npu_rope.testing.bounds import worst_ratio
+
+Array = npt.NDArray[Any]
+DTYPES = tuple(norm_spec.FORMATS)
+# Sizes of rows around vectors, blocks and groups; the large ones are drawn seldom.
+SIZES = (1, 2, 3, 31, 33, 64, 127, 129, 511, 513, 1000)
+LARGE, HUGE = (4096, 4097, 16384), 1_000_003
+HUGE_EVERY = 20_000
+EPSILONS = (1e-5, 1e-6, 1e-12, 0.0, 1.0)
+OUTS = ("new", "given", "gaps", "in place")
+
+
+@dataclass(frozen=True)
+class NormDraw:
+    """A call with its arrays, which no other call shares."""
+
+    text: str
+    x: Array
+    scale: Array
+    grad: Array | None
+    out: Array | None
+    x_dtype: str
+    scale_dtype: str
+    attributes: RmsNormAttributes
+
+    @property
+    def backward(self) -> bool:
+        """It is rms_norm_backward's."""
+        return self.grad is not None
+
+    def spec(self) -> norm_spec.NormCall:
+        """As the specification is asked."""
+        a = self.attributes
+        return norm_spec.NormCall(
+            self.x.astype(np.float64),
+            self.scale.astype(np.float64),
+            self.x_dtype,
+            self.scale_dtype,
+            a.axis,
+            a.epsilon,
+            a.stash_type,
+        )
+
+
+def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
+    """The call of that number."""
+    rng = random.Random(f"{seed}/{index}")
+    values = np.random.default_rng(rng.getrandbits(63))
+    x_dtype = rng.choice(dtypes)
+    scale_dtype = rng.choice((x_dtype, x_dtype, rng.choice(DTYPES)))
+    shape = _shape(rng, huge=index % HUGE_EVERY == HUGE_EVERY - 1)
+    axis = rng.randrange(len(shape)) if rng.random() < 0.5 else len(shape) - 1
+    a = RmsNormAttributes(
+        axis - len(shape) if rng.random() < 0.5 else axis,
+        rng.choice(EPSILONS),
+        rng.choice((1, 1, 1, *norm_spec.STASH)),
+    )
+    layout = rng.choice(("contiguous", "contiguous", "gaps", "non-unit", "reversed"))
+    x = _laid(_rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype), layout)
+    scale = _rounded(values.uniform(-2, 2, _scale_shape(rng, shape)), scale_dtype)
+    backward = rng.random() < 0.3
+    grad = _rounded(values.standard_normal(shape), scale_dtype) if backward else None
+    out, how = (None, "new") if backward else _out(rng, x, scale, axis)
+    op = "rms_norm_backward" if backward else "rms_norm"
+    text = f"{op} {x_dtype}{list(shape)} {layout}, scale {scale_dtype}{list(scale.shape)}, out {how}, {a}"
+    return NormDraw(text, x, scale, grad, out, x_dtype, scale_dtype, a)
+
+
+def _shape(rng: random.Random, *, huge: bool) -> tuple[int, ...]:
+    if huge:
+        return (1, HUGE)
+    last = rng.choice(LARGE) if rng.random() < 0.01 else rng.choice((*SIZES, rng.randint(1, 300)))
+    outer = [rng.choice((1, 1, 2, 3, 5)) for _ in range(rng.randint(0, 5))]
+    if rng.random() < 0.02:
+        outer = [rng.choice((0, 20)), *outer[:1]]
+    while int(np.prod(outer)) * last > 20_000 and outer:
+        outer.pop()
+    return (*outer, last)
+
+
+def _scale_shape(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
+    kept = shape[rng.randint(0, len(shape)) :] if rng.random() < 0.5 else shape[-1:]
+    return tuple(1 if rng.random() < 0.2 else n for n in kept)
+
+
+def _numbers(
+    rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: str
+) -> npt.NDArray[np.float64]:
+    """Rows of sizes around 1; at times of any size the type has, of zeros, or of integers (many ties)."""
+    rows = (*shape[:axis], *[1] * (len(shape) - axis))
+    kind = rng.random()
+    if kind < 0.15:
+        return values.integers(-9, 10, shape).astype(np.float64)
+    x = values.standard_normal(shape)
+    if kind < 0.2:
+        return x * values.integers(0, 2, rows)
+    bits, smallest, largest = norm_spec.FORMATS[dtype]
+    if kind < 0.5:
+        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, rows)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.clip(x * np.exp2(exponents), -largest, largest)
+    return np.asarray(x * 10.0 ** values.uniform(-2, 2, rows))
+
+
+def _rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
+    if dtype != "bfloat16":
+        with np.errstate(over="ignore", under="ignore"):
+            return values.astype(dtype)
+    import ml_dtypes
+
+    return bfloat16_bits(values).view(ml_dtypes.bfloat16)
+
+
+def _laid(a: Array, layout: str) -> Array:
+    """The same values with other strides."""
+    if layout == "gaps" and a.ndim > 1:
+        return np.concatenate((a, a[..., :3]), -1)[..., : a.shape[-1]]
+    if layout == "non-unit":
+        return np.repeat(a, 2, -1)[..., ::2]
+    if layout == "reversed" and a.ndim > 1:
+        return a[::-1].copy()[::-1]
+    return a
+
+
+def _out(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[Array | None, str]:
+    how = rng.choice(OUTS)
+    last = axis == x.ndim - 1 and x.ndim <= 4
+    if how == "in place" and x.dtype == scale.dtype and x.flags.c_contiguous:
+        return x, how
+    if how == "gaps" and last and x.ndim > 1:
+        return _laid(np.zeros(x.shape, scale.dtype), "gaps"), how
+    if how == "given":
+        return np.zeros(x.shape, scale.dtype), how
+    return None, "new"
+
+
+def judge(call: NormDraw, backend: str) -> float:
+    """The largest error over its bound; AssertionError where an input was written."""
+    spec, inputs = call.spec(), [a for a in (call.x, call.scale, call.grad) if a is not None]
+    expected: tuple[tuple[Array, Array], ...]
+    if call.grad is not None:
+        expected = norm_spec.rms_norm_backward(spec, call.grad.astype(np.float64))
+        t = rms_norm_backward_tensors(call.grad, call.x, call.scale)
+    else:
+        expected = (norm_spec.rms_norm(spec),)
+        t = rms_norm_tensors(call.x, call.scale, call.out)
+    before = [a.tobytes() for a in inputs if a is not call.out]
+    results = executors.run(backend, t, call.attributes)
+    if before != [a.tobytes() for a in inputs if a is not call.out]:
+        raise AssertionError("an input was written")
+    ratios = [
+        worst_ratio(np.atleast_1d(y).astype(np.float64), np.atleast_1d(value), np.atleast_1d(bound))[0]
+        for y, (value, bound) in zip(results, expected, strict=True)
+    ]
+    return max(ratios)

@@ -1,0 +1,94 @@
+"""Run random calls of rms_norm and rms_norm_backward and judge each; --help says how.
+
+What is drawn and judged: npu_rope/testing/random_norms.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import track
+
+from npu_rope.testing.random_norms import DTYPES, draw, judge
+
+HELP = """\
+Draw random calls of rms_norm and rms_norm_backward: any rank and axis, scales of any broadcast and type,
+strides, stash types, epsilons, rows of 1 to 1,000,003 elements and of every size their type has. Each result
+is judged against the specification in long double, through the specification's roundings.
+"""
+EXAMPLES = """\
+examples:
+
+  random_norm.py                      ten thousand calls on cpu
+  random_norm.py --only 29            one call again, in words
+  random_norm.py --backend reference --dtype float16 --count 500 --seed 7
+
+exit status: 0 every result within its bound; 1 not so; 2 bad usage.
+"""
+MOST_SHOWN = 20
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="random_norm.py",
+        description=HELP,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--count", type=int, default=10_000, metavar="N", help="calls (10000)")
+    add("--seed", type=int, default=0, metavar="N", help="another seed, other calls (0)")
+    add("--dtype", action="append", choices=DTYPES, help="x of this type only; repeatable")
+    add("--backend", default="cpu", metavar="NAME", help="of npu_rope (cpu)")
+    add("--only", type=int, metavar="INDEX", help="one call, in words")
+    options = parser.parse_args(given)
+    if options.count < 1:
+        parser.error(f"--count must be at least 1 but got {options.count}")
+    if options.only is not None and options.only < 0:
+        parser.error(f"--only must be at least 0 but got {options.only}")
+    return options
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    options, console = arguments(given), Console(highlight=False, markup=False, soft_wrap=True)
+    dtypes = tuple(options.dtype or DTYPES)
+    if options.only is not None:
+        call = draw(options.seed, options.only, dtypes)
+        ratio = judge(call, options.backend)
+        console.print(f"{call.text}\n  {options.backend}: {ratio:.4g} of the bound")
+        return 0 if ratio <= 1 else 1
+    began, worst, seen = time.monotonic(), 0.0, Counter[str]()
+    failures: list[str] = []
+    quiet = not sys.stderr.isatty()
+    for index in track(range(options.count), "calls", console=Console(stderr=True), disable=quiet):
+        call = draw(options.seed, index, dtypes)
+        try:
+            ratio = judge(call, options.backend)
+        except (AssertionError, ValueError, TypeError, RuntimeError) as error:
+            failures.append(f"--only {index}: {call.text}: {error}")
+            continue
+        seen["backward" if call.backward else "forward"] += 1
+        worst = max(worst, ratio)
+        if not ratio <= 1:
+            failures.append(f"--only {index}: {call.text}: {ratio:.4g} of the bound")
+    for line in failures[:MOST_SHOWN]:
+        console.print(line)
+    if len(failures) > MOST_SHOWN:
+        console.print(f"... and {len(failures) - MOST_SHOWN} more")
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(seen.items()))
+    console.print(
+        f"{'FAIL' if failures else 'OK'}: {options.count} calls on {options.backend} ({counts}) in"
+        f" {time.monotonic() - began:.0f} s, seed {options.seed}: {len(failures)} violations,"
+        f" largest error / bound {worst:.4f}"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
