@@ -43,7 +43,8 @@ def peers(inputs: Inputs, pattern: str | None, ggml_lib: str | None) -> Iterator
             yield Contestant(name, "peer", partial(prepare, inputs), inputs.check(*bound))
 
 
-def _require(*packages: str) -> None:
+def require(*packages: str) -> None:
+    """NotInstalled where one of them is missing."""
     if any(importlib.util.find_spec(name) is None for name in packages):
         raise NotInstalled("pip install " + " ".join(packages))
 
@@ -62,18 +63,31 @@ def _tables(inputs: Inputs) -> tuple[Any, Any]:
 def _onnxruntime(inputs: Inputs) -> Ready:
     if inputs.row.dtype == "bf16":
         raise Unsupported("its CPU provider has no bfloat16 kernel")
-    _require("onnx", "onnxruntime")
-    ort: Any = importlib.import_module("onnxruntime")
+    require("onnx", "onnxruntime")
     cos, sin = (table.to(inputs.xs[0].dtype).numpy() for table in _tables(inputs))
     feeds = {"cos": cos, "sin": sin, "positions": inputs.positions.numpy()}
     outs = {}
     for k, x in enumerate(inputs.xs):
         feeds[f"x{k}"] = x.flatten(2).numpy()
         outs[f"y{k}"] = torch.empty_like(x).flatten(2).numpy()
+    call = session_call(_onnx_model(inputs, feeds), feeds, outs, inputs.row.threads)
+
+    def result() -> list[Any]:
+        call()
+        return [torch.from_numpy(outs[f"y{k}"]).view(x.shape) for k, x in enumerate(inputs.xs)]
+
+    return Ready(call, result)
+
+
+def session_call(
+    model: bytes, feeds: dict[str, Any], outs: dict[str, Any], threads: int
+) -> Callable[[], object]:
+    """A run of a model by ONNX Runtime on arrays, into arrays."""
+    ort: Any = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = inputs.row.threads, 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
-    session = ort.InferenceSession(_onnx_model(inputs, feeds), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     values = [(name, ort.OrtValue.ortvalue_from_numpy(array)) for name, array in feeds.items()]
     results = [(name, ort.OrtValue.ortvalue_from_numpy(array)) for name, array in outs.items()]
@@ -81,14 +95,11 @@ def _onnxruntime(inputs: Inputs) -> Ready:
         binding.bind_ortvalue_input(name, value)
     for name, value in results:
         binding.bind_ortvalue_output(name, value)
-    call = partial(session.run_with_iobinding, binding)
-    kept = (feeds, values, results)  # the values borrow the arrays' memory
 
-    def result(kept: Any = kept) -> list[Any]:
-        call()
-        return [torch.from_numpy(outs[f"y{k}"]).view(x.shape) for k, x in enumerate(inputs.xs)]
+    def call(kept: Any = (feeds, outs, values, results)) -> None:  # the values borrow the arrays' memory
+        session.run_with_iobinding(binding)
 
-    return Ready(call, result)
+    return call
 
 
 def _onnx_model(inputs: Inputs, feeds: dict[str, Any]) -> bytes:
@@ -124,7 +135,7 @@ _MODELS = {"neox": ("llama", "Llama", False), "normal": ("cohere", "Cohere", Tru
 
 
 def _transformers(inputs: Inputs, *, with_tables: bool, compiled: bool) -> Ready:
-    _require("transformers")
+    require("transformers")
     folder, stem, widens = _MODELS[inputs.row.mode]
     model: Any = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
     config_class: Any = getattr(importlib.import_module("transformers"), f"{stem}Config")

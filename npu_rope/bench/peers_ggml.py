@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as C
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Library:
             (base, "ggml_build_forward_expand", None, pointer, pointer),
             (base, "ggml_tensor_overhead", size),
             (base, "ggml_graph_overhead", size),
+            (base, "ggml_rms_norm", pointer, pointer, pointer, number),
+            (base, "ggml_mul", pointer, pointer, pointer, pointer),
             (base, "ggml_rope_ext", pointer, pointer, pointer, pointer, pointer, *numbers),
             (base, "ggml_backend_free", None, pointer),
             (base, "ggml_backend_buffer_free", None, pointer),
@@ -78,40 +80,47 @@ def load(folder: Path) -> Library:
     return Library(folder)
 
 
-class _Prepared:
-    """A graph of one ``rope_ext`` per tensor on the CPU backend, inputs copied in."""
+class GgmlGraph:
+    """A graph on the CPU backend, made once, its inputs copied in.
 
-    def __init__(self, library: Library, inputs: Inputs) -> None:
-        self.library, self.inputs = library, inputs
+    Args:
+        library: ggml.
+        threads: to compute with.
+        build: makes the tensors by :meth:`source` and :meth:`add_result`.
+    """
+
+    def __init__(self, library: Library, threads: int, build: Callable[[GgmlGraph], None]) -> None:
+        self.library, self.threads = library, threads
         base, cpu = library.base, library.cpu
         room = base.ggml_tensor_overhead() * 32 + base.ggml_graph_overhead() + 4096
         self.context = base.ggml_init(InitParams(room, None, True))
-        # Positions run along ne2 and every ne3 shares them: decode rows are tokens of one sequence.
-        tokens = inputs.positions.reshape(-1).to(torch.int32).contiguous()
-        positions = base.ggml_new_tensor_1d(self.context, GGML_TYPES["int32"], len(tokens))
-        graph = self.graph = base.ggml_new_graph(self.context)
-        self.outs, sources = [], []
-        for x in inputs.xs:
-            heads, width = x.shape[2], x.shape[3]
-            kind = GGML_TYPES[DTYPES[inputs.row.dtype]]
-            source = base.ggml_new_tensor_4d(self.context, kind, width, heads, len(tokens), 1)
-            mode = int(inputs.params.rope_mode)
-            numbers = (width, mode, 0, inputs.params.freq_base, 1.0, 0.0, 1.0, 32.0, 1.0)
-            self.outs.append(base.ggml_rope_ext(self.context, source, positions, None, *numbers))
-            base.ggml_build_forward_expand(graph, self.outs[-1])
-            sources.append(source)
+        self.graph = base.ggml_new_graph(self.context)
+        self._sources: list[tuple[Any, Any]] = []
+        self._results: list[tuple[Any, Any]] = []
+        build(self)
         self.backend = cpu.ggml_backend_cpu_init()
-        cpu.ggml_backend_cpu_set_n_threads(self.backend, inputs.row.threads)
+        cpu.ggml_backend_cpu_set_n_threads(self.backend, threads)
         self.buffer = base.ggml_backend_alloc_ctx_tensors(self.context, self.backend)
-        for tensor, data in zip([positions, *sources], [tokens, *inputs.xs], strict=True):
+        for tensor, data in self._sources:
             C.memmove(base.ggml_get_data(tensor), data.data_ptr(), data.nbytes)
-        self.call = partial(base.ggml_backend_graph_compute, self.backend, graph)
+        self.call = partial(base.ggml_backend_graph_compute, self.backend, self.graph)
+        self.around = self.pool if threads > 1 else contextlib.nullcontext
+
+    def source(self, data: Any, tensor: Any) -> Any:
+        """A tensor of ggml's that a torch tensor's data go into; returned."""
+        self._sources.append((tensor, data))
+        return tensor
+
+    def add_result(self, tensor: Any, like: Any) -> None:
+        """A tensor to be computed; its result is of that torch tensor's shape and dtype."""
+        self.library.base.ggml_build_forward_expand(self.graph, tensor)
+        self._results.append((tensor, like))
 
     @contextlib.contextmanager
     def pool(self) -> Iterator[None]:
         """Worker threads for one batch."""
         base, cpu = self.library.base, self.library.cpu
-        parameters = base.ggml_threadpool_params_default(self.inputs.row.threads)
+        parameters = base.ggml_threadpool_params_default(self.threads)
         pool = cpu.ggml_threadpool_new(C.byref(parameters))
         cpu.ggml_backend_cpu_set_threadpool(self.backend, pool)
         try:
@@ -125,8 +134,8 @@ class _Prepared:
         status = self.call()
         if status != 0:
             raise RuntimeError(f"ggml_backend_graph_compute returned {status}")
-        results = [torch.empty_like(x) for x in self.inputs.xs]
-        for out, copy in zip(self.outs, results, strict=True):
+        results = [torch.empty_like(like) for _, like in self._results]
+        for (out, _), copy in zip(self._results, results, strict=True):
             C.memmove(copy.data_ptr(), self.library.base.ggml_get_data(out), copy.nbytes)
         return results
 
@@ -138,16 +147,38 @@ class _Prepared:
         base.ggml_free(self.context)
 
 
-def prepare_ggml(inputs: Inputs, *, given: str | None) -> Ready:
-    """ggml set up for one row; ``given`` as in :func:`npu_rope.testing.ggml.find_library_dir`."""
-    if inputs.row.dtype == "bf16":
-        raise Unsupported("its CPU rope aborts the process on bfloat16")
+def ggml_library(given: str | None) -> Library:
+    """ggml; ``given`` as in :func:`npu_rope.testing.ggml.find_library_dir`.
+
+    Raises:
+        NotInstalled: none was given, and none is installed.
+    """
     try:
-        library = load(find_library_dir(given))
+        return load(find_library_dir(given))
     except GgmlUnavailable:
         if given:
             raise
         raise NotInstalled(REMEDY) from None
-    prepared = _Prepared(library, inputs)
-    around = prepared.pool if inputs.row.threads > 1 else contextlib.nullcontext
-    return Ready(prepared.call, prepared.result, around, prepared.close)
+
+
+def prepare_ggml(inputs: Inputs, *, given: str | None) -> Ready:
+    """ggml's rope set up for one row: one ``rope_ext`` a tensor."""
+    if inputs.row.dtype == "bf16":
+        raise Unsupported("its CPU rope aborts the process on bfloat16")
+    library = ggml_library(given)
+
+    def build(graph: GgmlGraph) -> None:
+        base, kind = library.base, GGML_TYPES[DTYPES[inputs.row.dtype]]
+        # Positions run along ne2 and every ne3 shares them: decode rows are tokens of one sequence.
+        tokens = inputs.positions.reshape(-1).to(torch.int32).contiguous()
+        count = len(tokens)
+        positions = graph.source(tokens, base.ggml_new_tensor_1d(graph.context, GGML_TYPES["int32"], count))
+        for x in inputs.xs:
+            heads, width = x.shape[2], x.shape[3]
+            source = graph.source(x, base.ggml_new_tensor_4d(graph.context, kind, width, heads, count, 1))
+            mode = int(inputs.params.rope_mode)
+            numbers = (width, mode, 0, inputs.params.freq_base, 1.0, 0.0, 1.0, 32.0, 1.0)
+            graph.add_result(base.ggml_rope_ext(graph.context, source, positions, None, *numbers), x)
+
+    graph = GgmlGraph(library, inputs.row.threads, build)
+    return Ready(graph.call, graph.result, graph.around, graph.close)

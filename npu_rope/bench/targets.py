@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from npu_rope.bench import form_rows
+from npu_rope.bench import form_rows, norm_rows
 from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
 
 FLOOR_TARGETS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
 FORM_LIMIT = 1.3
+NORM_LIMIT = 1.3
 DISTURBED_CORES = 0.1
 Figures = Sequence[dict[str, Any]]
 
@@ -31,9 +32,10 @@ class Verdict:
 
 def verdicts(figures: Figures) -> list[Verdict]:
     """Every target, judged."""
-    modes = dict.fromkeys(f["mode"] for f in figures if f["group"] != form_rows.GROUP)
+    others = (form_rows.GROUP, norm_rows.GROUP)
+    modes = dict.fromkeys(f["mode"] for f in figures if f["group"] not in others)
     decode = [_decode_calls(figures, mode) for mode in modes]
-    return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures)]
+    return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures), _norm(figures)]
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
@@ -99,6 +101,23 @@ def _forms(figures: Figures) -> Verdict:
         met = met and times <= FORM_LIMIT
         seen += mine
     return _judged(f"every mode and form: at most {FORM_LIMIT} x NeoX of the same bytes", met, details, seen)
+
+
+def _norm(figures: Figures) -> Verdict:
+    """rms_norm over the floor, and beside the best peer; float16 is reported, not judged."""
+    details, seen, met = [], [], True
+    for row in by_row(figures).values():
+        mine, theirs = fastest(row, names=(norm_rows.OUT,)), fastest(row, kind="peer")
+        if mine is None or "ratio" not in mine:
+            continue
+        times = f", best peer {theirs['median_us'] / mine['median_us']:.1f} x ours" if theirs else ""
+        details.append(f"{mine['dtype']} {mine['threads']}T {mine['ratio']:.2f}{times}")
+        seen.append(mine)
+        if mine["dtype"] != "f16":
+            met = met and mine["ratio"] <= NORM_LIMIT
+            met = met and (theirs is None or mine["median_us"] <= theirs["median_us"])
+    target = f"rms_norm f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead"
+    return _judged(target, met, details, seen)
 
 
 def _decode_calls(figures: Figures, mode: str) -> Verdict:

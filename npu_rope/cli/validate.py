@@ -93,11 +93,11 @@ def validate(
     elements equal to the last bit, 'from exact' how far ggml itself is from
     float64.
 
-    onnx, torch_npu, pmx: every back end against those specifications in
+    onnx, torch_npu, norm, pmx: every back end against those specifications in
     float64.
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
-    ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu),
+    ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK (norm),
     ROTARY_POSITION_EMBEDDING (pmx).
 
     Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced

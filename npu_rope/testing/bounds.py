@@ -121,6 +121,14 @@ def normalized_error(n: int, precision: str) -> float:
     return 5.1 * 2.0**-24 + digits * 2.0**-53
 
 
+def peer_norm_bound(expected: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:
+    """The same of another library's result, which may round each step to the tensor's dtype and sum squares
+    in float32 in whatever order: enough to reject a missing scale or a wrong row."""
+    allowed = 4 * UNIT_ROUNDOFF[dtype] + 1e-5
+    bound: npt.NDArray[np.float64] = allowed * np.abs(expected) + SMALLEST_SUBNORMAL[dtype]
+    return bound
+
+
 def int8_expectation(
     value: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

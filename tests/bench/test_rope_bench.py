@@ -13,7 +13,8 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from npu_rope.bench import report  # noqa: E402
+from npu_rope.bench import norm_rows, report  # noqa: E402
+from npu_rope.bench.harness import NotInstalled, Unsupported  # noqa: E402
 from npu_rope.bench.peers import peers  # noqa: E402
 from npu_rope.bench.rope_rows import OUT, PACKED, Inputs, Row, ours, rows  # noqa: E402
 from npu_rope.bench.run import Options, Results  # noqa: E402
@@ -57,7 +58,7 @@ def outcomes(*figures):
 
 def test_every_shape_dtype_and_mode_is_a_row():
     found = Options().chosen_rows(2)
-    assert len(found) == 5 * 3 * 2 + 3 == len({row.name for row in found})
+    assert len(found) == 5 * 3 * 2 + 3 + 3 == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
 
@@ -121,6 +122,7 @@ def test_verdicts_pass_and_miss_at_the_limit():
         "PASS",
         "NOT MEASURED",
         "NOT MEASURED",
+        "NOT MEASURED",
     ]
     ahead = figure("peer", "peer", dtype="bf16", median=1.9)
     assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
@@ -130,14 +132,15 @@ def test_verdicts_pass_and_miss_at_the_limit():
         "MISS",
         "NOT MEASURED",
         "NOT MEASURED",
+        "NOT MEASURED",
     ]
 
 
 def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
     mine = figure(PACKED, row="decode", median=3.0)
     slow, fast = (figure(f"peer {t}", "peer", row="decode", median=t) for t in (9.0, 2.0))
-    assert outcomes(mine, slow)[-2] == "PASS"
-    assert outcomes(mine, slow, fast)[-2] == "MISS"
+    assert outcomes(mine, slow)[-3] == "PASS"
+    assert outcomes(mine, slow, fast)[-3] == "MISS"
 
 
 def test_no_form_may_cost_much_more_than_neox():
@@ -145,8 +148,39 @@ def test_no_form_may_cost_much_more_than_neox():
         return figure(name, row="forms", ratio=ratio)
 
     neox = form("neox", 1.1)
-    assert outcomes(neox, form("mrope, image", 1.42))[-1] == "PASS"
-    assert outcomes(neox, form("mrope, image", 1.1), form("vision, image", 1.45))[-1] == "MISS"
+    assert outcomes(neox, form("mrope, image", 1.42))[-2] == "PASS"
+    assert outcomes(neox, form("mrope, image", 1.1), form("vision, image", 1.45))[-2] == "MISS"
+
+
+def test_the_norm_verdict_looks_at_the_floor_and_the_peers():
+    def norm(name, kind="ours", **how):
+        return figure(name, kind, row="norm", **how)
+
+    mine, slow, fast = norm(norm_rows.OUT, ratio=1.3, median=2.0), 2.1, 1.9
+    assert outcomes(mine, norm("torch", "peer", median=slow))[-1] == "PASS"
+    assert outcomes(mine, norm("torch", "peer", median=fast))[-1] == "MISS"
+    assert outcomes(norm(norm_rows.OUT, ratio=1.31, median=2.0))[-1] == "MISS"
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_every_contestant_of_a_norm_row_is_right(dtype, monkeypatch):
+    monkeypatch.setattr(norm_rows, "ROWS", 64)
+    refused = []
+    for contestant in norm_rows.contestants(norm_rows.row(dtype, 1), None, None):
+        try:
+            ready = contestant.prepare()
+        except (Unsupported, NotInstalled):
+            refused.append(contestant.name)
+            continue
+        result = ready.result()
+        assert contestant.check(result) is None, contestant.name
+        if contestant.kind != "floor":
+            wrong = result.clone()
+            wrong[0, 5] *= 1.05
+            assert contestant.check(wrong) is not None, contestant.name
+        ready.close()
+    assert norm_rows.TORCH not in refused
 
 
 def test_a_verdict_on_disturbed_figures_is_in_doubt():

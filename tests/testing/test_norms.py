@@ -1,0 +1,124 @@
+"""What judges rms_norm rejects what is slightly wrong; the suite and the random calls are what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_rope.dtypes import rounded_to
+from npu_rope.testing import norm_spec, norms, random_norms
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.norm_spec import NormCall
+from npu_rope.testing.suites import SUITES
+
+ROOT = Path(__file__).resolve().parents[2]
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((40, 100))
+
+
+def ratio_of(y, call):
+    value, bound = norm_spec.rms_norm(call)
+    return worst_ratio(np.asarray(y, np.float64), value, bound)[0]
+
+
+def by_hand(call, *, epsilon=None, casts=True, mean=np.mean):
+    """The formula in float64, with or without its inner casts."""
+    x = rounded_to(call.x.astype(np.float64), call.stash)
+    squares = mean(np.square(x), axis=-1, keepdims=True)
+    normalized = x / np.sqrt(squares + float(np.float32(call.epsilon if epsilon is None else epsilon)))
+    if casts:
+        normalized = rounded_to(rounded_to(normalized, call.stash), call.x_dtype)
+    return rounded_to(normalized * call.scale, call.scale_dtype)
+
+
+@pytest.mark.parametrize("scale_dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("x_dtype", ["float32", "float16", "bfloat16"])
+def test_the_judge_takes_the_formula_and_nothing_else(x_dtype, scale_dtype):
+    x, scale = rounded_to(X, x_dtype), rounded_to(RNG.uniform(1, 2, 100), scale_dtype)
+    call = NormCall(x, scale, x_dtype, scale_dtype)
+    right = by_hand(call)
+    assert ratio_of(right, call) <= 1
+    assert ratio_of(by_hand(call, epsilon=1e-3), call) > 1
+    assert ratio_of(by_hand(call, mean=lambda s, **k: np.mean(s[:, 1:], **k)), call) > 1
+    assert ratio_of(np.roll(right, 1, 0), call) > 1
+    assert ratio_of(right * (1 + 2.0**-20), call) > 1
+    if x_dtype != "float32":  # a cast to float32 cannot be told from the error of the division
+        assert ratio_of(by_hand(call, casts=False), call) > 1
+
+
+def test_the_judge_takes_no_neighbour_of_a_16_bit_result():
+    """Where no rounding is near its edge, it must be the same to the last bit."""
+    x, scale = rounded_to(X, "float16"), np.ones(100)
+    call = NormCall(x, scale, "float16", "float16")
+    value, bound = norm_spec.rms_norm(call)
+    neighbour = np.nextafter(value.astype(np.float16), np.float16(np.inf)).astype(np.float64)
+    assert np.mean(bound == 0) > 0.9
+    assert np.mean(np.abs(neighbour - value) > bound) > 0.9
+
+
+def test_casts_are_those_of_numpy_and_ml_dtypes():
+    import ml_dtypes
+
+    values = RNG.standard_normal(20_000) * 10.0 ** RNG.uniform(-50, 45, 20_000)
+    values = np.concatenate(
+        [values, [0.0, -0.0, np.inf, -np.inf, 65519.99, 65520, 2.0**-25, 3.5e38, 1 + 2.0**-11]]
+    )
+    with np.errstate(all="ignore"):
+        for dtype, kind in (("float32", np.float32), ("float16", np.float16), ("float64", np.float64)):
+            made = norm_spec.cast(values.astype(np.longdouble), dtype)
+            assert np.array_equal(made.astype(np.float64), values.astype(kind).astype(np.float64))
+        # Exact in float32, so that ml_dtypes rounds once.
+        narrow = values.astype(np.float32)
+        made = norm_spec.cast(narrow.astype(np.longdouble), "bfloat16").astype(np.float64)
+        assert np.array_equal(made, narrow.astype(ml_dtypes.bfloat16).astype(np.float64))
+
+
+def test_names_are_unique_and_every_form_is_there():
+    cases = list(SUITES["norm"].cases())
+    assert len({case.name for case in cases}) == len(cases) == 111
+    assert {case.op for case in cases} == {"RMS_NORM", "RMS_NORM_BACK"}
+
+
+@pytest.mark.parametrize("case", [c for c in norms.norm_cases() if "model" in c.name], ids=lambda c: c.name)
+def test_a_wrong_result_fails_its_case(case, monkeypatch):
+    run = norms._execute
+    result = norms.judge_norms(case, ["reference", "cpu"])
+    assert [j.verdict for j in result.judgements] == ["ok", "ok"]
+
+    def wrong(case, data, backend):
+        ys = run(case, data, backend)
+        ys[-1].flat[7] *= 1.01
+        return ys
+
+    monkeypatch.setattr(norms, "_execute", wrong)
+    judged = norms.judge_norms(case, ["cpu"]).judgements[0]
+    assert judged.verdict == "FAIL"
+    assert judged.worst.index == np.unravel_index(
+        7, norms.expectation(case, norms.make_data(case))[-1].value.shape
+    )
+
+
+def test_random_calls_are_drawn_again_from_their_number():
+    first, again = random_norms.draw(3, 7), random_norms.draw(3, 7)
+    assert first.text == again.text
+    assert first.x.tobytes() == again.x.tobytes()
+
+
+def test_random_calls_meet_the_bound():
+    script = importlib.util.spec_from_file_location("random_norm", ROOT / "scripts" / "random_norm.py")
+    module = importlib.util.module_from_spec(script)
+    script.loader.exec_module(module)
+    assert module.main(["--count", "400", "--seed", "5"]) == 0
+    assert module.main(["--only", "3", "--backend", "reference"]) == 0
+
+
+def test_a_wrong_operator_is_found_by_random_calls(monkeypatch):
+    run = random_norms.executors.run
+    monkeypatch.setattr(
+        random_norms.executors, "run", lambda b, t, a: run(b, t, type(a)(a.axis, 1e-4, a.stash_type))
+    )
+    found = [random_norms.judge(random_norms.draw(0, k), "cpu") > 1 for k in range(40)]
+    assert sum(found) > 10
