@@ -75,7 +75,7 @@ def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
 
 
 @hosts
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
     n=st.integers(1, 200),
@@ -96,13 +96,13 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
 @pytest.mark.parametrize("scale_dtype", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_combination_of_types(dtype, scale_dtype, stash_type, backend, guarded):
-    for n in (1, 31, 33, 600):
+    for n in (1, 33, 600):
         run_and_judge(Call(dtype, scale_dtype, shape=(4, n), stash_type=stash_type), backend, guarded)
 
 
 # ---- sizes ---------------------------------------------------------------------------------------------
 
-SIZES = (1, 2, 3, 31, 32, 33, 127, 128, 129, 255, 257, 511, 513, 4095, 4096, 4097, 16384)
+SIZES = (1, 2, 3, 31, 32, 33, 127, 129, 255, 257, 513, 4097, 16384)
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
@@ -117,7 +117,9 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, scale_dtype, library,
         run_and_judge(Call(dtype, scale_dtype, shape=(2, n)), "cpu", guarded)
 
 
-@pytest.mark.parametrize(("dtype", "stash_type"), [("float32", 1), ("float64", 11)])
+@pytest.mark.parametrize(
+    ("dtype", "stash_type"), [("float32", 1), pytest.param("float64", 11, marks=pytest.mark.slow)]
+)
 def test_a_row_of_a_million(dtype, stash_type, guarded):
     """The bound grows with n by log2(n) times 2^-53 alone: float32 sums one after another break it."""
     run_and_judge(Call(dtype, shape=(1, 1_000_003), stash_type=stash_type), "cpu", guarded)

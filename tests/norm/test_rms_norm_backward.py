@@ -65,7 +65,7 @@ def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
 
 
 @hosts
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
     n=st.integers(1, 200),
