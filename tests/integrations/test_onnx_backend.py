@@ -27,6 +27,8 @@ with warnings.catch_warnings():
         if case.name.startswith(("test_rotary_embedding", "test_rms_normalization"))
         and not case.name.endswith("_expanded")
     ]
+# Backends that have RMSNormalization.
+on_hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
 @pytest.mark.peer
@@ -42,9 +44,25 @@ def test_all_of_onnx_s_node_tests_are_here():
         assert found >= least
 
 
+def node_tests(stem):
+    listed = [case for case in NODE_TESTS if case.name.startswith(stem)]
+    return pytest.mark.parametrize("case", listed, ids=lambda case: case.name)
+
+
 @pytest.mark.peer
-@pytest.mark.parametrize("case", NODE_TESTS, ids=lambda case: case.name)
-def test_onnx_s_node_test(case, backend):
+@node_tests("test_rotary_embedding")
+def test_onnx_s_node_test_of_rotary_embedding(case, backend):
+    run_node_test(case, backend)
+
+
+@pytest.mark.peer
+@on_hosts
+@node_tests("test_rms_normalization")
+def test_onnx_s_node_test_of_rms_normalization(case, backend):
+    run_node_test(case, backend)
+
+
+def run_node_test(case, backend):
     assert onnx_backend.is_compatible(case.model)
     prepared = onnx_backend.prepare(case.model, backend=backend)
     assert case.data_sets
@@ -150,7 +168,7 @@ def norm_model(T, V, **attributes):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
 
 
-@on_every_backend
+@on_hosts
 def test_attributes_of_a_norm_reach_the_operator(backend):
     x = np.random.default_rng(0).standard_normal((2, 3, 4))
     scale = np.arange(4, dtype=np.float32)
