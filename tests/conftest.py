@@ -34,6 +34,8 @@ def pytest_terminal_summary(terminalreporter):
     by_backend = counts.passed(terminalreporter.stats.get("passed", ()))
     if len(by_backend) > 1 or FORCED:
         terminalreporter.write_line(counts.line(by_backend))
+    if of_onnx := counts.node_tests(terminalreporter.stats.get("passed", ())):
+        terminalreporter.write_line(counts.node_test_line(of_onnx))
     if path := os.environ.get("NPU_ROPE_TEST_COUNTS"):
         counts.write(path, terminalreporter, time.monotonic() - BEGUN)
 

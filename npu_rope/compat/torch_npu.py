@@ -21,6 +21,7 @@ from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors.tensors import require_dense
 from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_, rotary_mul_qk
 from npu_rope.optional_torch import torch
+from npu_rope.params import integer
 
 ROTARY_MODES = ("half", "interleave", "quarter")
 
@@ -34,7 +35,8 @@ def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rota
             ``[B,S,1,D]``, ``[T,1,D]``, ...); input's dtype or float32.
         rotary_mode: ``"half"``: rotate(x) is ``(-x2, x1)`` of the two halves; ``"interleave"``: of
             neighbours; ``"quarter"``: ``(-x2, x1, -x4, x3)`` of the four quarters.
-        rotate: torch_npu's rotation matrix; not taken here.
+        rotate: None, or the mode's rotation matrix ``[D,D]``, with which ``rotate(x) = x @ rotate``: what
+            torch_npu's examples give. The result is the same.
 
     Returns:
         A new tensor of input's shape and dtype. Gradients flow to all three.
@@ -44,9 +46,9 @@ def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rota
     """
     op = "npu_rotary_mul"
     _check_mode(op, rotary_mode)
-    if rotate is not None:
-        raise bad_value(op, f"rotate must be None but got {type(rotate).__name__}.")
     _require_tensors(op, input=input, r1=r1, r2=r2)
+    if rotate is not None:
+        _check_rotate(op, rotate, input.shape[-1], rotary_mode)
     x, cos, sin, back = _as_tokens(op, "input", input, r1, r2)
     return back(_turned(x, cos, sin, rotary_mode)).contiguous()
 
@@ -141,11 +143,13 @@ def npu_mrope(
     """
     op = "npu_mrope"
     _require_tensors(op, positions=positions, query=query, key=key, cos_sin_cache=cos_sin_cache)
+    rotary_mode = "half" if rotary_mode is None else rotary_mode
     if rotary_mode not in ("half", "interleave", "interleaved"):
         raise bad_value(op, f"rotary_mode must be half or interleave but got {rotary_mode!r}.")
     if cache_mode not in ("default", "interleave"):
         raise bad_value(op, f"cache_mode must be default or interleave but got {cache_mode!r}.")
-    sections = [int(n) for n in (mrope_section or ())]
+    head_size = integer("head_size", head_size, op, bits=64)
+    sections = [integer("mrope_section", n, op, bits=64) for n in (mrope_section or ())]
     _check_mrope(op, positions, query, key, cos_sin_cache, head_size, sections)
     width = cos_sin_cache.shape[-1]
     rows = cos_sin_cache[positions.long()]
@@ -164,6 +168,18 @@ def npu_mrope(
 def _check_mode(op: str, mode: Any) -> None:
     if mode not in ROTARY_MODES:
         raise bad_value(op, f"rotary_mode must be one of {', '.join(ROTARY_MODES)} but got {mode!r}.")
+
+
+def _check_rotate(op: str, rotate: Any, D: int, mode: str) -> None:
+    _require_tensors(op, rotate=rotate)
+    if tuple(rotate.shape) != (D, D):
+        raise bad_value(op, f"rotate must have shape [D, D] = [{D}, {D}] but got {list(rotate.shape)}.")
+    if torch.compiler.is_compiling():
+        return
+    one, zero = torch.eye(D), torch.zeros(1, D)
+    expected = npu_rotary_mul(one[None], zero[None], torch.ones_like(zero)[None], mode)[0]
+    if not torch.equal(rotate.detach().to("cpu", torch.float32), expected):
+        raise bad_value(op, f"rotate must be mode {mode}'s rotation matrix but got another.")
 
 
 def _require_tensors(op: str, **named: Any) -> None:
@@ -238,8 +254,6 @@ def _kinds(pairs: int, sections: Sequence[int], cache_mode: str) -> list[list[li
 def _check_mrope(
     op: str, positions: Any, query: Any, key: Any, cache: Any, head_size: Any, sections: Sequence[int]
 ) -> None:
-    if isinstance(head_size, bool) or not isinstance(head_size, int):
-        raise bad_type(op, f"head_size must be an integer but got {head_size!r}.")
     if positions.dtype not in (torch.int32, torch.int64):
         raise bad_type(op, f"positions must be int32 or int64 but got {str(positions.dtype)[6:]}.")
     for name, t in (("query", query), ("key", key)):

@@ -85,13 +85,15 @@ class NpuRopeModel(BackendRep):
     def __init__(self, model: onnx.ModelProto, backend: str | None = None) -> None:
         self._graph, self._backend = model.graph, backend
         self._initialisers = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-        self._inputs = [i.name for i in model.graph.input if i.name not in self._initialisers]
+        self._all_inputs = [i.name for i in model.graph.input]
+        self._inputs = [name for name in self._all_inputs if name not in self._initialisers]
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        """The graph's outputs for its inputs: a sequence in the graph's order, or a mapping by name.
+        """The graph's outputs for its inputs: a sequence of those without a default, in the graph's order, or
+        a mapping by name, in which an input that is an initialiser, too, takes the place of its default.
 
         Raises:
-            ValueError, TypeError: an input is missing, or breaks an operator's rule.
+            ValueError, TypeError: an input is missing or none of the graph's, or breaks an operator's rule.
         """
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(self._inputs):
@@ -103,7 +105,10 @@ class NpuRopeModel(BackendRep):
         if missing:
             got = ", ".join(inputs) or "none"
             raise ValueError(f"[onnx_backend] inputs must have {', '.join(missing)} but got {got}.")
-        values: dict[str, Any] = {**self._initialisers, **{n: np.asarray(inputs[n]) for n in self._inputs}}
+        if unknown := [name for name in inputs if name not in self._all_inputs]:
+            known = ", ".join(self._all_inputs)
+            raise ValueError(f"[onnx_backend] inputs must be the graph's {known} but got {unknown[0]}.")
+        values: dict[str, Any] = {**self._initialisers, **{n: np.asarray(v) for n, v in inputs.items()}}
         for node in self._graph.node:
             given = [values[name] if name else None for name in node.input]
             results = OPERATORS[node.op_type](given, _attributes(node), self._backend)

@@ -94,18 +94,34 @@ def _slice(x: Any, first: int, last: int) -> Any:
 
 
 def _rotated(x: Any, cos: Any, sin: Any, *, interleaved: bool, width: int, offset: int) -> Any:
-    """``[B,S,N,D]`` or ``[S,N,D]`` turned by tables ``[B or 1, S, width/2]`` of float32 (double for double).
+    """``[B,S,N,D]`` or ``[S,N,D]`` turned by tables ``[B or 1, S, width/2]`` of float32, or double."""
+    heads, head = _static("the number of heads", x.shape[-2]), _static("the head size", x.shape[-1])
+    sizes = _rank(x) == 4, heads, head
+    return _turned(x, x.dtype, sizes, cos, sin, interleaved=interleaved, width=width, offset=offset)
+
+
+def _turned(
+    x: Any,
+    dtype: Any,
+    sizes: tuple[bool, int, int],
+    cos: Any,
+    sin: Any,
+    *,
+    interleaved: bool,
+    width: int,
+    offset: int,
+) -> Any:
+    """:func:`_rotated` of a value whose dtype and sizes (has a batch, heads, head size) are not on record.
 
     What turns is computed in float32, as npu_rope does, and rounded once: tables in 16 bits would be wrong.
     """
-    batched, head = _rank(x) == 4, _static("the head size", x.shape[-1])
-    heads = _static("the number of heads", x.shape[-2])
+    batched, heads, head = sizes
     window = x if (offset, width) == (0, head) else _slice(x, offset, offset + width)
     flat = op.Reshape(window, _ints([0, 0, heads * width] if batched else [1, -1, heads * width]))
-    if x.dtype == _DOUBLE:
+    if dtype == _DOUBLE:
         turned = _by_formula(flat, cos, sin, interleaved, heads, width)
     else:
-        wide = flat if x.dtype == _FLOAT else op.Cast(flat, to=_FLOAT)
+        wide = flat if dtype == _FLOAT else op.Cast(flat, to=_FLOAT)
         tokens = op.Shape(flat, start=0, end=2)
         shape = op.Concat(tokens, _ints([width // 2]), axis=0)
         turned = op.RotaryEmbedding(
@@ -116,7 +132,7 @@ def _rotated(x: Any, cos: Any, sin: Any, *, interleaved: bool, width: int, offse
             num_heads=heads,
             rotary_embedding_dim=width,
         )
-        turned = turned if x.dtype == _FLOAT else op.Cast(turned, to=x.dtype)
+        turned = turned if dtype == _FLOAT else op.Cast(turned, to=dtype)
     turned = op.Reshape(turned, _ints([0, 0, heads, width]) if batched else _ints([-1, heads, width]))
     parts = [_slice(x, 0, offset)] if offset else []
     parts += [turned] + ([_slice(x, offset + width, head)] if offset + width < head else [])
@@ -267,16 +283,25 @@ def _rotary_embedding(
     sin_cache = _turn(sin_cache, forward)
     if cos_cache.shape[-1] != half:
         cos_cache, sin_cache = (_slice(t, 0, half) for t in (cos_cache, sin_cache))
-    own = X.dtype if cos_cache.dtype == X.dtype else _FLOAT
     if position_ids is not None and position_ids.dtype != INT64.dtype:
         position_ids = op.Cast(position_ids, to=INT64.dtype)
-    y = op.RotaryEmbedding(
-        X if own == X.dtype else op.Cast(X, to=own),
-        cos_cache,
-        sin_cache,
-        position_ids,
-        interleaved=int(interleaved),
-        rotary_embedding_dim=rotary_embedding_dim,
-        **heads,
-    )
-    return y if own == X.dtype else op.Cast(y, to=X.dtype)
+    if X.dtype == _FLOAT:
+        return op.RotaryEmbedding(
+            X,
+            cos_cache,
+            sin_cache,
+            position_ids,
+            interleaved=int(interleaved),
+            rotary_embedding_dim=rotary_embedding_dim,
+            **heads,
+        )
+    # Other types are computed in float32, or by the formula: rows gathered first, heads behind tokens.
+    wide = _DOUBLE if X.dtype == _DOUBLE else _FLOAT
+    tables = [op.Cast(t, to=wide) for t in (cos_cache, sin_cache)]
+    if position_ids is not None:
+        tables = [op.Gather(t, position_ids, axis=0) for t in tables]
+    flat = _rank(X) == 3
+    x = op.Reshape(X, _ints([0, 0, num_heads, head])) if flat else op.Transpose(X, perm=[0, 2, 1, 3])
+    sizes = True, num_heads if flat else _static("the number of heads", X.shape[1]), head
+    y = _turned(x, X.dtype, sizes, *tables, interleaved=interleaved, width=2 * half, offset=0)
+    return op.Reshape(y, _ints([0, 0, num_heads * head])) if flat else op.Transpose(y, perm=[0, 2, 1, 3])

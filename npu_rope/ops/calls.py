@@ -247,3 +247,11 @@ if torch is not None:
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack
     _forward_ad = torch.autograd.forward_ad
+
+
+def require_pair(op: str, out: Any) -> None:
+    """Errors for what is not two things to write queries and keys to."""
+    if not isinstance(out, (tuple, list)):
+        raise bad_type(op, f"out must be a pair (q_out, k_out) but got {type(out).__name__}.")
+    if len(out) != 2:
+        raise bad_value(op, f"out must be a pair (q_out, k_out) but got {len(out)} elements.")

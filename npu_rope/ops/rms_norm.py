@@ -65,7 +65,7 @@ def rms_norm(
     >>> rms_norm(np.float32([[3, 4, 0, 0]]), np.float32([1, 10, 1, 1]), epsilon=0)
     array([[ 1.2, 16. ,  0. ,  0. ]], dtype=float32)
     """
-    if backend is None:
+    if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         given = axis, epsilon, stash_type
         op, outs = (FORWARD, ()) if out is None else (f"{FORWARD}_out", (out,))
         y = straight(op, (x, scale), given, outs)

@@ -11,7 +11,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.checks import rope_qk_tensors
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import bad_value
 from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
@@ -72,7 +72,7 @@ def rope_qk(
     if forward is not True and forward is not False:
         forward = flag("rope_qk", "forward", forward)
     if out is not None:
-        _require_pair(out)
+        calls.require_pair("rope_qk", out)
     if isinstance(q, _Tensor):
         chosen = backend or backends.default_backend
         if chosen is None or chosen == q.device.type:
@@ -110,13 +110,6 @@ def rope_qk_(
     return rope_qk(
         q, k, positions, params, freq_factors, backend=backend, out=(q, k), forward=forward, angle=angle
     )
-
-
-def _require_pair(out: Any) -> None:
-    if not isinstance(out, (tuple, list)):
-        raise bad_type("rope_qk", f"out must be a pair (q_out, k_out) but got {type(out).__name__}.")
-    if len(out) != 2:
-        raise bad_value("rope_qk", f"out must be a pair (q_out, k_out) but got {len(out)} elements.")
 
 
 # ---- torch tensors on their own device -------------------------------------------------------------

@@ -50,14 +50,26 @@ def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]
 # ---- torch tensors on their own device ---------------------------------------------------------------
 
 
+def of_schema_s_types(interleaved: Any, first: Any, second: Any) -> bool:
+    """For :func:`straight`: a flag and two integers, and nothing that torch would make such."""
+    return type(interleaved) is bool and type(first) is int and type(second) is int
+
+
 def straight(
-    op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...], outs: tuple[Any, ...] = ()
+    op: str,
+    tensors: tuple[Any, ...],
+    attributes: tuple[Any, ...],
+    outs: tuple[Any, ...] = (),
+    *,
+    written: tuple[Any, ...] = (),
 ) -> Any:
     """The hot path: plain CPU tensors without a gradient, to the kernel and nothing else. NotImplemented
     where it is not for this call, or anything is wrong with it: :func:`run` says what.
 
     Args:
         op: whose schema takes the tensors, then the attributes, then outs.
+        attributes: of the types that the schema has; torch converts others without a word.
+        written: of the tensors, those that an operator in place writes.
     """
     if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
         return NotImplemented
@@ -75,9 +87,9 @@ def straight(
             results = call(*tensors, *attributes, *outs)
     except (RuntimeError, TypeError, ValueError):
         return NotImplemented
-    if outs:
-        _increment_version(outs)
-        return outs
+    if outs or written:
+        _increment_version(outs or written)
+        return outs or written
     return results
 
 
@@ -135,7 +147,7 @@ def _check(t: Tensors, a: RotaryAttributes) -> RotarySizes:
 def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
     """The rules of memory that was given, before anything is computed."""
     _check(t, a)
-    if calls.is_plain(t.first[1]):
+    if not torch.compiler.is_compiling() and calls.is_plain(t.first[1]):
         executors.check(t, a)
 
 
@@ -188,7 +200,9 @@ def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes:
         lanewise = torch.nn.functional.pad(lanewise, (0, table.shape[-1] - lanewise.shape[-1]))
         if t.position_ids is not None:
             rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
-            lanewise = rows.index_add(0, t.position_ids.flatten(), lanewise.flatten(0, 1))
+            # As the kernel reads them: on a device a number that is no row stands for the nearest.
+            ids = t.position_ids.flatten().clamp(0, max(table.shape[0] - 1, 0))
+            lanewise = rows.index_add(0, ids, lanewise.flatten(0, 1))
     elif serves_all_batches(t, table, sizes):
         lanewise = lanewise.sum(0)
     return lanewise.reshape(table.shape).to(table.dtype)

@@ -56,6 +56,15 @@ def rotary_embedding(
     [[[[-1.0, 1.0], [1.0, 1.0]]]]
     """
     op = "rotary_embedding"
+    bit = bool(interleaved) if type(interleaved) is int and interleaved in (0, 1) else interleaved
+    if backend is None and out is None and rotary.of_schema_s_types(bit, num_heads, rotary_embedding_dim):
+        given = bit, num_heads, rotary_embedding_dim, True
+        if position_ids is None:
+            y = rotary.straight(op, (X, cos_cache, sin_cache), (None, *given))
+        else:
+            y = rotary.straight(op, (X, cos_cache, sin_cache, position_ids), given)
+        if y is not NotImplemented:
+            return y
     require_tensor_like(op, "X", X)
     attributes = attributes_of(op, interleaved, rotary_embedding_dim, num_heads=num_heads)
     tensors = rotary_embedding_tensors(X, cos_cache, sin_cache, position_ids, out)

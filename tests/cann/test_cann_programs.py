@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import aclnn
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
@@ -27,6 +28,7 @@ def compile_(*sources, output, more=()):
     return output
 
 
+@pytest.mark.slow  # fifteen compiles; CI's C tests run the program, too
 def test_definitions_are_what_they_should_be(tmp_path):
     """Each is compiled three times, as CANN does."""
     parts = [

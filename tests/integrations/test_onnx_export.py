@@ -158,11 +158,36 @@ CASES = [
         (BY_HEADS.half(), *CACHES, IDS),
         dtype="float16",
     ),
+    *(
+        Case(
+            f"embedding-{name}{'-flat' if flat else ''}",
+            lambda x, c, s, i, flat=flat: rotary_embedding(x, c, s, i, num_heads=4 if flat else 0),
+            ((X.flatten(2) if flat else BY_HEADS).to(dtype), *(c.to(dtype) for c in CACHES), IDS),
+            dtype=name,
+            nodes=int(name != "float64"),
+        )
+        for name, dtype in (
+            ("float16", torch.float16),
+            ("bfloat16", torch.bfloat16),
+            ("float64", torch.float64),
+        )
+        for flat in (False, True)
+    ),
 ]
 
 
 # An export is half a second: the others are among the slow tests.
-QUICK = ("neox", "normal-window", "float16", "bfloat16", "mrope-three", "qk", "mul", "embedding-flat")
+QUICK = (
+    "neox",
+    "normal-window",
+    "float16",
+    "bfloat16",
+    "mrope-three",
+    "qk",
+    "mul",
+    "embedding-flat",
+    "embedding-float64",
+)
 MARKED = [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in CASES]
 
 

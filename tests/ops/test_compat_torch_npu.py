@@ -113,6 +113,15 @@ def test_rotary_mul_has_gradients(layout, mode):
     assert torch.autograd.gradcheck(lambda *t: torch_npu.npu_rotary_mul(*t, rotary_mode=mode), given)
 
 
+@pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
+def test_the_rotation_matrix_of_torch_npu_s_examples(mode):
+    x, c, s = randn(2, 5, 3, 32), randn(1, 5, 1, 32, seed=1), randn(1, 5, 1, 32, seed=2)
+    matrix = rotate(torch.eye(32), mode)
+    assert torch.allclose(x @ matrix, rotate(x, mode))
+    y = torch_npu.npu_rotary_mul(x, c, s, mode, matrix)
+    assert torch.equal(y, torch_npu.npu_rotary_mul(x, c, s, mode))
+
+
 APPLY = {
     "BSND": ((2, 5, 4, 64), (2, 5, 1, 64), (2, 5, 1)),
     "SBND": ((5, 2, 4, 64), (5, 2, 1, 64), (5, 1, 1)),
@@ -226,7 +235,18 @@ BAD = {
         lambda: torch_npu.npu_rotary_mul(x, c, c, "third"),
         "rotary_mode must be one of half, interleave, quarter but got 'third'.",
     ),
-    "rotate": (lambda: torch_npu.npu_rotary_mul(x, c, c, rotate=c), "rotate must be None but got Tensor."),
+    "rotate": (
+        lambda: torch_npu.npu_rotary_mul(x, c, c, rotate=c),
+        "rotate must have shape [D, D] = [8, 8] but got [1, 5, 1, 8].",
+    ),
+    "rotate-other": (
+        lambda: torch_npu.npu_rotary_mul(x, c, c, "interleave", torch.eye(8)),
+        "rotate must be mode interleave's rotation matrix but got another.",
+    ),
+    "section": (
+        lambda: torch_npu.npu_mrope(ids.repeat(3, 1), flat, flat, cache, 8, mrope_section=[1.5, 1.5, 1.0]),
+        "mrope_section must be an integer but got 1.5.",
+    ),
     "list": (lambda: torch_npu.npu_rotary_mul([1], c, c), "input must be a torch tensor but got list."),
     "table": (
         lambda: torch_npu.npu_rotary_mul(x, c[:, :4], c),

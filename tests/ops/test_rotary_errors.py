@@ -181,6 +181,26 @@ BAD = [
         True,
         interleaved="half",
     ),
+    of_mul(
+        "rotary-tensor",
+        "rotary_dim must be an integer but got tensor(4).",
+        TypeError,
+        True,
+        rotary_dim=torch.tensor(4),
+    ),
+    of_mul(
+        "interleaved-none",
+        "interleaved must be True or False but got None.",
+        TypeError,
+        True,
+        interleaved=None,
+    ),
+    of_embedding(
+        "interleaved-2", "interleaved must be True or False but got 2.", TypeError, True, interleaved=2
+    ),
+    of_embedding(
+        "interleaved-1.0", "interleaved must be True or False but got 1.0.", TypeError, True, interleaved=1.0
+    ),
     of_mul("interleaved-2", "interleaved must be True or False but got 2.", TypeError, True, interleaved=2),
     of_mul("rotary-float", "rotary_dim must be an integer but got 4.0.", TypeError, True, rotary_dim=4.0),
     of_mul("offset-none", "offset must be an integer but got None.", TypeError, True, offset=None),
@@ -288,6 +308,39 @@ def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
     assert str(caught.value) == f"[{op.name}] {case.text}"
     original = arguments_of(case)
     assert before == [a.tobytes() for a in arrays_of(*original[1:])]
+
+
+@pytest.mark.parametrize("case", BAD, ids=str)
+def test_a_bad_call_without_a_named_backend_is_refused_in_the_same_words(case):
+    """The way most calls of tensors take, past everything that a good call does not need."""
+    op, named, outs = arguments_of(case)
+    known = {}
+    convert = lambda a: known.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
+    named, given = {n: convert(a) for n, a in named.items()}, [convert(o) for o in outs if o is not None]
+    out = None if not given else given[0] if len(op.outs) == 1 else tuple(given)
+    with pytest.raises(case.kind) as caught:
+        op.call(**named, out=out)
+    assert str(caught.value) == f"[{op.name}] {case.text}"
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize(
+    ("out", "kind", "text"),
+    [
+        (5, TypeError, "out must be a pair (q_out, k_out) but got int."),
+        ((1,), ValueError, "out must be a pair (q_out, k_out) but got 1 elements."),
+        ((1, 2, 3), ValueError, "out must be a pair (q_out, k_out) but got 3 elements."),
+        (ones(2, 2), TypeError, "out must be a pair (q_out, k_out) but got {array}."),
+    ],
+)
+def test_out_of_queries_and_keys_is_a_pair(out, kind, text, framework):
+    convert = to_torch if framework == "torch" else (lambda a: a)
+    given = {name: convert(a) for name, a in qk().items()}
+    out = convert(out) if isinstance(out, np.ndarray) else out
+    with pytest.raises(kind) as caught:
+        rotary_mul_qk(**given, out=out)
+    array = "Tensor" if framework == "torch" else "ndarray"
+    assert str(caught.value) == f"[rotary_mul_qk] {text.format(array=array)}"
 
 
 ATTRIBUTES = {"rotary_mul": ("rotary_dim", "offset"), "rotary_mul_qk": ("rotary_dim", "offset")}

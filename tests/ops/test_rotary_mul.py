@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from pairwise import pairwise
 from rope_cases import NUMPY_DTYPES, bytes_of, layout_strides, refusal, to_torch, values_of
 
-from npu_rope import rotary_mul, rotary_mul_, rotary_mul_backward, rotary_mul_qk, rotary_mul_qk_
+from npu_rope import (
+    rotary_embedding,
+    rotary_mul,
+    rotary_mul_,
+    rotary_mul_backward,
+    rotary_mul_qk,
+    rotary_mul_qk_,
+)
 from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
 
@@ -379,6 +386,32 @@ def test_compiled_it_differentiates():
         grads.append([leaf.grad for leaf in leaves])
     for eager, compiled in zip(*grads, strict=True):
         assert torch.allclose(eager, compiled)
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("how", ["in place", "pair in place", "out", "embedding out", "embedding in place"])
+def test_compiled_whole_where_it_writes(how, needs_grad):
+    def run(q, k, c, s):
+        q, k = q * 2, k * 2
+        if how == "in place":
+            return rotary_mul_(q, c, s)
+        if how == "pair in place":
+            return sum(t.sum() for t in rotary_mul_qk_(q, k, c, s))
+        if how == "out":
+            return rotary_mul(q, c, s, out=torch.empty_like(q))
+        X, caches = q.transpose(1, 2), (c[:, :12].expand(2, 5, 12), s[:, :12].expand(2, 5, 12))
+        out = X if how == "embedding in place" else torch.empty_like(X)
+        return rotary_embedding(X, *caches, out=out)
+
+    torch._dynamo.reset()
+    given = sample()
+    given[0].requires_grad_(needs_grad)
+    expected = run(*given)
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")(*given)
+    assert torch.equal(compiled, expected)
+    if needs_grad and how not in ("out", "embedding out"):
+        grads = [torch.autograd.grad(y.pow(2).sum(), given[0])[0] for y in (expected, compiled)]
+        assert torch.allclose(*grads)
 
 
 def test_meta_tensors_give_shapes():

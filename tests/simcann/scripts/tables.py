@@ -140,6 +140,17 @@ def check_positions_that_are_no_rows_stand_for_the_nearest():
     near(got, rotary_embedding(x, *caches, torch.tensor([[0, 0, 8, 8, 3, 4]])))
 
 
+def check_gradients_of_positions_that_are_no_rows():
+    given = values(1, 2, 4, 64), values(5, 32, seed=1), values(5, 32, seed=2)
+    grads = []
+    for device, ids in (("npu", [[-1, 0, 1, 9]]), ("cpu", [[0, 0, 1, 4]])):
+        leaves = [t.to(device).requires_grad_() for t in given]
+        rotary_embedding(*leaves, torch.tensor(ids).to(device)).pow(2).sum().backward()
+        grads.append([t.grad for t in leaves])
+    for on_npu, on_cpu in zip(*grads, strict=True):
+        near(on_npu, on_cpu, units=8)
+
+
 def check_views_are_read_where_they_are():
     _, cos, sin = inputs()
     both = torch.cat((cos, sin), -1).npu()  # one memory, both read with its stride
