@@ -19,6 +19,7 @@ from typing import Any
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors.tensors import require_dense
+from npu_rope.ops import calls
 from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_, rotary_mul_qk
 from npu_rope.optional_torch import torch
 from npu_rope.params import integer
@@ -149,6 +150,8 @@ def npu_mrope(
     if cache_mode not in ("default", "interleave"):
         raise bad_value(op, f"cache_mode must be default or interleave but got {cache_mode!r}.")
     head_size = integer("head_size", head_size, op, bits=64)
+    if mrope_section is not None and not isinstance(mrope_section, (list, tuple)):
+        raise bad_type(op, f"mrope_section must be a list of integers but got {mrope_section!r}.")
     sections = [integer("mrope_section", n, op, bits=64) for n in (mrope_section or ())]
     _check_mrope(op, positions, query, key, cos_sin_cache, head_size, sections)
     width = cos_sin_cache.shape[-1]
@@ -174,9 +177,9 @@ def _check_rotate(op: str, rotate: Any, D: int, mode: str) -> None:
     _require_tensors(op, rotate=rotate)
     if tuple(rotate.shape) != (D, D):
         raise bad_value(op, f"rotate must have shape [D, D] = [{D}, {D}] but got {list(rotate.shape)}.")
-    if torch.compiler.is_compiling():
-        return
-    one, zero = torch.eye(D), torch.zeros(1, D)
+    if torch.compiler.is_compiling() or rotate.is_meta or not calls.is_plain(rotate):
+        return  # nobody sees its values
+    one, zero = torch.eye(D, device="cpu"), torch.zeros(1, D, device="cpu")
     expected = npu_rotary_mul(one[None], zero[None], torch.ones_like(zero)[None], mode)[0]
     if not torch.equal(rotate.detach().to("cpu", torch.float32), expected):
         raise bad_value(op, f"rotate must be mode {mode}'s rotation matrix but got another.")

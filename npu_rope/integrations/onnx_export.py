@@ -277,7 +277,7 @@ def _rotary_embedding(
     rotary_embedding_dim: int,
     forward: bool,
 ) -> Any:
-    heads = {"num_heads": num_heads} if num_heads else {}
+    heads = {"num_heads": num_heads} if _rank(X) == 3 else {}  # else it is not looked at
     head = X.shape[-1] if _rank(X) == 4 else X.shape[-1] // num_heads
     half = (rotary_embedding_dim or _static("the head size", head)) // 2
     sin_cache = _turn(sin_cache, forward)

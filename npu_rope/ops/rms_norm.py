@@ -147,9 +147,11 @@ def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
     if not (torch.is_grad_enabled() and (t.x.requires_grad or t.scale.requires_grad)):
         _operators.rms_norm_out.default(t.x, t.scale, *given, out)
         return (out,)
-    _check(t, a)
-    if calls.is_plain(t.x):
-        executors.check(t, a)
+    if not torch.compiler.is_compiling():  # else the operator's fake and the copy say what is wrong
+        _check(t, a)
+        gradients.refuse_in_place(out)
+        if calls.is_plain(t.x):
+            executors.check(t, a)
     x = t.x.clone() if t.in_place else t.x  # the gradient needs it as it was
     out.copy_(_operators.rms_norm.default(x, t.scale, *given))
     return (out,)

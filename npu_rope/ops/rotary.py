@@ -147,7 +147,12 @@ def _check(t: Tensors, a: RotaryAttributes) -> RotarySizes:
 def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
     """The rules of memory that was given, before anything is computed."""
     _check(t, a)
-    if not torch.compiler.is_compiling() and calls.is_plain(t.first[1]):
+    if torch.compiler.is_compiling():
+        return
+    if torch.is_grad_enabled():
+        for out in t.outs.values():
+            gradients.refuse_in_place(out)
+    if calls.is_plain(t.first[1]):
         executors.check(t, a)
 
 

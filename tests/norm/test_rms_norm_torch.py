@@ -159,3 +159,17 @@ def test_it_works_over_ctypes_where_the_registration_was_not_built(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[rms_norm] scale must be broadcastable to x's shape [2, 3, 8] but got [3].\n"
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_compiled_whole_it_writes_where_a_gradient_follows(in_place):
+    def run(x, scale):
+        x = x * 2
+        return rms_norm(x, scale, out=x if in_place else torch.empty_like(x))
+
+    grads = []
+    for how in (run, torch.compile(run, fullgraph=True, backend="aot_eager")):
+        x = torch.arange(16.0).reshape(2, 8).requires_grad_()
+        how(x, torch.ones(8)).pow(3).sum().backward()
+        grads.append(x.grad)
+    assert torch.allclose(*grads)

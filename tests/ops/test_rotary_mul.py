@@ -414,6 +414,17 @@ def test_compiled_whole_where_it_writes(how, needs_grad):
         assert torch.allclose(*grads)
 
 
+@pytest.mark.parametrize("out", ["in place", "given"])
+def test_a_write_that_torch_refuses_has_written_neither(out):
+    q, k, c, s = sample()
+    leaf = torch.nn.Parameter(k)
+    given = (q, leaf) if out == "in place" else (torch.zeros_like(q), torch.nn.Parameter(torch.zeros_like(k)))
+    before = given[0].clone()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
+        rotary_mul_qk(q, leaf, c, s, out=given)
+    assert torch.equal(given[0], before)
+
+
 def test_meta_tensors_give_shapes():
     q, k, c, s = (t.to("meta") for t in sample())
     y, z = rotary_mul_qk(q, k, c, s)
