@@ -168,7 +168,6 @@ CASES = [
         )
         for name, dtype in (
             ("float16", torch.float16),
-            ("bfloat16", torch.bfloat16),
             ("float64", torch.float64),
         )
         for flat in (False, True)
