@@ -57,6 +57,11 @@ NPU_ROPE_API npu_rope_status npu_rope_sim_rotary_embedding(const npu_rope_tensor
                                                            int32_t forward, const npu_rope_tensor *Y,
                                                            const npu_rope_sim_options *options);
 
+/* As npu_rope_rms_norm(). */
+NPU_ROPE_API npu_rope_status npu_rope_sim_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *scale, int64_t axis,
+                                                   double epsilon, int64_t stash_type, const npu_rope_tensor *out,
+                                                   const npu_rope_sim_options *options);
+
 /* The last error of this thread. */
 NPU_ROPE_API const char *npu_rope_sim_last_error(void);
 

@@ -44,6 +44,7 @@ struct RmsNormShape {
     // By those dimensions, in elements.
     int64_t x_stride[kRmsNormOuter], scale_stride[kRmsNormOuter], out_stride[kRmsNormOuter];
     int64_t grad_stride[kRmsNormOuter];   // of the backward, whose out is dx
+    int64_t residual_stride[kRmsNormOuter], sum_stride[kRmsNormOuter];  // of add_rms_norm
     bool scale_is_shared[kRmsNormOuter];  // one scale for all of this dimension
     int64_t inner[NPU_ROPE_MAX_NDIM], scale_inner_stride[NPU_ROPE_MAX_NDIM];
     bool scale_inner_is_shared[NPU_ROPE_MAX_NDIM];

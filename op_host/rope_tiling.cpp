@@ -7,27 +7,19 @@
 #include "op_host/dtype.h"
 #include "op_host/rope_check.h"
 #include "op_host/rope_frequency.h"
+#include "op_host/work_split.h"
 
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kBlock = 32;                 // bytes a DMA and a vector operand are aligned to
-constexpr int64_t kTileBytes = 16 * 1024;      // a burst that uses the memory's bandwidth
-constexpr int64_t kRunBytes = 8 * 1024;        // of one head's tokens, where those lie back to back
-constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller ones only where nothing else fits
-constexpr int64_t kLeastCoreBytes = 1024;      // of x: less is not worth a core
-constexpr int64_t kLeastHeads = 4;             // a token's table is worth some heads
-constexpr int64_t kTableHeads = 2;             // so many, in time
-constexpr int64_t kBlockTokens = 16;           // tokens a table is made for, so that instructions are long
-constexpr int64_t kBlockRows = 256;            // head rows that share a table, where heads are few
-constexpr int64_t kMostTokens = 248;           // a repeat each, in whole blocks of 8
-constexpr int64_t kMostRows = 4095;            // blocks of one DMA instruction
-constexpr int64_t kBankGroups = 512;           // bytes after which UB's bank groups come again
-constexpr int64_t kTilesPerCore = 4;           // so that copies and vectors overlap in short calls, too
+constexpr int64_t kRunBytes = 8 * 1024;  // of one head's tokens, where those lie back to back
+constexpr int64_t kLeastHeads = 4;       // a token's table is worth some heads
+constexpr int64_t kTableHeads = 2;       // so many, in time
+constexpr int64_t kBlockTokens = 16;     // tokens a table is made for, so that instructions are long
+constexpr int64_t kBlockRows = 256;      // head rows that share a table, where heads are few
+constexpr int64_t kMostTokens = 248;     // a repeat each, in whole blocks of 8
+constexpr int64_t kMostRows = 4095;      // blocks of one DMA instruction
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
-int32_t i32(int64_t n) { return static_cast<int32_t>(n); }
 // One of the most even parts of n that are not below `least`.
 int64_t even_share(int64_t n, int64_t least) { return ceil_div(n, std::max<int64_t>(1, n / least)); }
 
@@ -126,8 +118,8 @@ private:
         d_.heads = i32(shape_.heads());
         d_.first_heads = i32(shape_.side[0].N);
         d_.head_size = i32(shape_.D);
-        d_.row_pitch = i32(round_up(shape_.D, kBlock / item_bytes_));
-        d_.out_pitch = i32(round_up(shape_.D, kBlock / out_bytes_));
+        d_.row_pitch = i32(round_up(shape_.D, kUbBlock / item_bytes_));
+        d_.out_pitch = i32(round_up(shape_.D, kUbBlock / out_bytes_));
         d_.n_offs = p.n_offs;
         d_.n_dims = i32(2 * pairs);
         d_.halves = halves;
@@ -135,7 +127,7 @@ private:
         d_.cache_rows = shape_.cache_rows;
         d_.index_words = in_.rows_int64 ? 2 : 1;
         // Where a row's entries are the lanes', each half of it begins on a border, too.
-        int64_t half_unit = given_ && in_.tables.has_entry_a_lane ? kBlock / dtype_bytes(in_.tables.dtype) : 8;
+        int64_t half_unit = given_ && in_.tables.has_entry_a_lane ? kUbBlock / dtype_bytes(in_.tables.dtype) : 8;
         if (halves && p.n_offs % 8 == 0 && pairs % half_unit == 0) {
             key_ = kRopeHalves;
         } else if (!halves && item_bytes_ == 2 && platform_.arch != kArch310p) {
@@ -163,7 +155,7 @@ private:
         given_->table_rows = t.rows;
         given_->has_ids = t.has_ids;
         given_->row = t.has_entry_a_lane ? d_.n_dims : d_.n_dims / 2;
-        given_->pitch = i32(round_up(given_->row, kBlock / dtype_bytes(t.dtype)));
+        given_->pitch = i32(round_up(given_->row, kUbBlock / dtype_bytes(t.dtype)));
         given_->backward = !in_.forward;
         if (key_ == kRopeHalves) d_.table_width = given_->row;
     }
@@ -207,13 +199,13 @@ private:
 
     void set_io() {
         d_.io = kRopeIoBurst;
-        bool whole_blocks = head_bytes() % kBlock == 0 && shape_.D * out_bytes_ % kBlock == 0;
+        bool whole_blocks = head_bytes() % kUbBlock == 0 && shape_.D * out_bytes_ % kUbBlock == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
         // Whole heads of a token are a run then, however short a head.
         int64_t fewest = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
-        bool run_is_enough = head_bytes() >= kBlock || (heads_meet() && fewest * head_bytes() >= kBlock);
+        bool run_is_enough = head_bytes() >= kUbBlock || (heads_meet() && fewest * head_bytes() >= kUbBlock);
         d_.io = run_is_enough && !in_.scatters ? kRopeIoPacked : kRopeIoScalar;
-        if (head_bytes() < kBlock) d_.tokens_inner = 0;
+        if (head_bytes() < kUbBlock) d_.tokens_inner = 0;
     }
 
     // Rows whose bytes are together a multiple of 32, where out's rows lie back to back and are not.
@@ -222,7 +214,7 @@ private:
         for (int k = 0; k < shape_.sides && d_.io == kRopeIoPacked && heads_meet(); ++k) {
             int64_t row = shape_.side[k].N * shape_.D;
             if (d_.side[k].out_stride[1] == row)
-                granule = std::max(granule, kBlock / std::gcd(kBlock, row * item_bytes_));
+                granule = std::max(granule, kUbBlock / std::gcd(kUbBlock, row * item_bytes_));
         }
         return granule;
     }
@@ -232,22 +224,13 @@ private:
         d_.row_granule = i32(granule());
         d_.row_parts = d_.head_parts = 1;
         if (d_.io == kRopeIoScalar) return;  // the scalar cache's lines must have one owner
-        int64_t groups = ceil_div(d_.rows, d_.row_granule);
         double bytes = static_cast<double>(d_.rows) * static_cast<double>(heads() * head_bytes());
-        auto parts = static_cast<int64_t>(
-            std::max(1.0, std::min(static_cast<double>(platform_.cores), bytes / kLeastCoreBytes)));
+        int64_t parts = worthwhile_cores(bytes, platform_.cores);
         int64_t most_head_parts =
             d_.io == kRopeIoPacked ? 1 : std::max<int64_t>(1, std::min(parts, heads() / kLeastHeads));
-        double least = 0;
-        for (int64_t head_parts = 1; head_parts <= most_head_parts; ++head_parts) {
-            int64_t row_parts = std::min(groups, parts / head_parts);
-            double work = static_cast<double>(ceil_div(groups, row_parts) * d_.row_granule) *
-                          static_cast<double>(ceil_div(heads(), head_parts) + kTableHeads);
-            if (head_parts > 1 && work >= least) continue;
-            least = work;
-            d_.row_parts = i32(row_parts);
-            d_.head_parts = i32(head_parts);
-        }
+        WorkSplit split = split_work(d_.rows, d_.row_granule, heads(), parts, most_head_parts, kTableHeads);
+        d_.row_parts = i32(split.row_parts);
+        d_.head_parts = i32(split.head_parts);
     }
 
     // The first of the wanted shapes that fits: long bursts and tables of many tokens, the bursts
@@ -302,10 +285,10 @@ private:
 
     // Every run of a packed tile, the last heads' too, must have a DMA's 32 bytes.
     bool runs_are_enough(int64_t tile_heads) const {
-        if (d_.io != kRopeIoPacked || head_bytes() >= kBlock) return true;
+        if (d_.io != kRopeIoPacked || head_bytes() >= kUbBlock) return true;
         for (int k = 0; k < shape_.sides; ++k) {
             int64_t heads = shape_.side[k].N, last = heads % tile_heads == 0 ? tile_heads : heads % tile_heads;
-            if (std::min(tile_heads, last) * head_bytes() < kBlock) return false;
+            if (std::min(tile_heads, last) * head_bytes() < kUbBlock) return false;
         }
         return true;
     }
@@ -325,10 +308,10 @@ private:
         bool packed = d_.io == kRopeIoPacked, gathers = key_ == kRopeSwapByGather;
         int64_t lanes = rows * d_.row_pitch, width = d_.table_width, slots = d_.token_slots;
         d_.side_offset_bytes = i32(lanes * item_bytes_);
-        d_.queue_bytes = i32(lanes * item_bytes_ + (packed ? rows * kBlock : 0));
+        d_.queue_bytes = i32(lanes * item_bytes_ + (packed ? rows * kUbBlock : 0));
         // What two operands of an instruction are is half a turn of the bank groups apart.
         bool float_rows = item_bytes_ == 2 || out_bytes_ == 2 || packed;
-        d_.temp_offset_bytes = float_rows ? i32(round_up(lanes * 4, kBankGroups) + kBankGroups / 2) : 0;
+        d_.temp_offset_bytes = float_rows ? i32(round_up(lanes * 4, kUbBankGroups) + kUbBankGroups / 2) : 0;
         int64_t most_index_lanes = d_.row_pitch <= 256 ? 2048 : 1024;
         d_.index_rows = gathers || packed ? i32(std::clamp<int64_t>(most_index_lanes / d_.row_pitch, 1, rows)) : 0;
         int64_t index_lanes = int64_t{d_.index_rows} * d_.row_pitch;
@@ -349,7 +332,7 @@ private:
         }
         d_.work_bytes = i32(std::max({rows_bytes, table_temps, setup_temps}));
         int64_t one_table = d_.block_tokens * width * 4;
-        d_.cos_offset_bytes = i32(round_up(one_table, kBankGroups) + kBankGroups / 2);
+        d_.cos_offset_bytes = i32(round_up(one_table, kUbBankGroups) + kUbBankGroups / 2);
         d_.table_bytes = i32(d_.cos_offset_bytes + one_table);
     }
 

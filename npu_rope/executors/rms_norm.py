@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from npu_rope import backends, native
+from npu_rope import backends, native, native_sim
 from npu_rope.errors import BackendUnavailable
-from npu_rope.executors import TENSOR, c_entry
+from npu_rope.executors import TENSOR, sim
 from npu_rope.executors.tensors import (
     array_of,
     as_arrays,
@@ -79,10 +79,14 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
 
 
 @cache
-def _entry(op: str) -> Callable[..., None]:
+def _entry(op: str, simulated: bool = False) -> Callable[..., None]:
+    """``npu_rope_<op>``, or ``npu_rope_sim_<op>``, which takes options too."""
     read, written = (3, 2) if op == BACKWARD else (2, 1)
-    attributes = C.c_int64, C.c_double, C.c_int64
-    return c_entry(op, *[TENSOR] * read, *attributes, *[TENSOR] * written)
+    types = [*[TENSOR] * read, C.c_int64, C.c_double, C.c_int64, *[TENSOR] * written]
+    if simulated:
+        options = C.POINTER(native_sim.CSimOptions)
+        return native_sim.load().checked_entry(f"npu_rope_sim_{op}", *types, options)
+    return native.load().checked_entry(f"npu_rope_{op}", *types)
 
 
 def _readable(t: Any, axis: int) -> Any:
@@ -114,6 +118,7 @@ def launch(
     a: RmsNormAttributes,
     axis: int,
     see: Callable[[Any], native.CTensor] | None = None,
+    options: native_sim.SimOptions | None = None,
 ) -> None:
     """The library's entry of the operator, on what it can read.
 
@@ -124,6 +129,7 @@ def launch(
         t, results, a: of the call; results have their sizes and types.
         axis: counted from the front.
         see: arrays as the library shall see them, else as they are.
+        options: of the simulator, which runs it then.
     """
     see = see or (c_tensor if is_tensor(t.x) else native.describe)
     rows = [t.xs["grad"], t.x] if t.op == BACKWARD else [t.x]
@@ -139,7 +145,9 @@ def launch(
         views = [r.reshape(s) for r, s in zip(results, shapes, strict=True)]
         structs, axis = [see(v) for v in (*sources, *views)], first
     read = len(sources)
-    _entry(t.op)(*structs[:read], axis, a.epsilon, a.stash_type, *structs[read:])
+    more = () if options is None else (options.as_c(),)
+    entry = _entry(t.op, simulated=options is not None)
+    entry(*structs[:read], axis, a.epsilon, a.stash_type, *structs[read:], *more)
 
 
 def _new_results(t: Tensors) -> Results:
@@ -170,9 +178,26 @@ def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
     return results[0], round_to(summed_to(results[1], t.scale.shape), t.scale)
 
 
+def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> Results:
+    """The AscendC kernel on the simulated core."""
+    if t.op != FORWARD:
+        raise BackendUnavailable("sim", f"{t.op} has no kernel yet", "Use one of: reference, cpu.")
+
+    def run(_: native_sim.NativeSim, t: Tensors, results: Results) -> None:
+        axis = check(t, a)
+        launch(in_few_runs(t, axis), results, a, axis, options=options)
+
+    return sim.run(options, t, lambda t: _ignored(check(t, a)), run, _new_results)
+
+
+def _ignored(_: object) -> None:
+    """For what wants nothing back."""
+
+
 EXECUTORS: Mapping[str, Callable[[Tensors, RmsNormAttributes], Results]] = {
     "reference": on_reference,
     "cpu": on_cpu,
+    **sim.by_soc(on_sim),
 }
 
 

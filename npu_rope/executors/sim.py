@@ -27,6 +27,7 @@ def run(
     t: C,
     check: Callable[[C], None],
     launch: Callable[[native_sim.NativeSim, C, tuple[Any, ...]], None],
+    new_results: Callable[[C], tuple[Any, ...]] | None = None,
 ) -> tuple[Any, ...]:
     """The kernel's launch, into outs or new memory. Through tensors no gradient flows.
 
@@ -34,6 +35,7 @@ def run(
         check: every rule that needs no element's value; said before anything is launched, because the C
             library cannot speak of foreign dtypes and shapes.
         launch: the library's entry on a call and its results.
+        new_results: memory for them where the call names none; like xs if this is not given.
     """
     simulator = native_sim.load()
     tensors = is_tensor(t.first[1])
@@ -46,7 +48,8 @@ def run(
         t = as_arrays(t)
         check_whole_elements(t)
     check(t)
-    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    make = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
+    results = tuple(t.outs.values()) or make(t)
     launch(simulator, t, results)
     if tensors and t.outs:
         # Who saved these tensors for a gradient must learn that they changed.

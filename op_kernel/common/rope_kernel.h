@@ -26,6 +26,7 @@
 #include "packed_rows.h"
 #include "scalar_rows.h"
 #include "cache_rows.h"
+#include "row_steps.h"
 #include "row_rotation.h"
 // clang-format on
 
@@ -75,8 +76,6 @@ public:
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
     static constexpr bool kNarrows = sizeof(U) < sizeof(T);
-    static constexpr AscendC::RoundMode kNarrowMode =
-        SameType<U, half>::value ? AscendC::RoundMode::CAST_NONE : AscendC::RoundMode::CAST_RINT;
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
                                 const typename Table::Source& source) {
@@ -209,7 +208,7 @@ private:
         in_.FreeTensor(x);
         Sum(rows_);
         if (td_->out_pitch == td_->row_pitch && (!WholeRows() || td_->row_pitch == td_->head_size)) {
-            AscendC::Cast(y, rows_, kNarrowMode, static_cast<uint32_t>(count_));
+            AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
         } else {
             NarrowLanes(y, 0, Lanes{0, td_->head_size});
         }
@@ -283,7 +282,7 @@ private:
     // float32.
     __aicore__ inline void Narrow(LocalTensor<U> y) {
         if (WholeRows()) {
-            AscendC::Cast(y, rows_, kNarrowMode, static_cast<uint32_t>(count_));
+            AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
         } else {
             constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
             int32_t first = td_->n_offs / kBlockItems * kBlockItems;
@@ -302,7 +301,7 @@ private:
             for (int32_t chunk = 0; chunk < lanes.last; chunk += kRepeatFloats) {
                 uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
                 AscendC::Cast(y[row * td_->out_pitch + first + chunk], rows_[row * td_->row_pitch + first + chunk],
-                              kNarrowMode, mask, repeats, step);
+                              NarrowMode<U>(), mask, repeats, step);
             }
         }
     }

@@ -1,15 +1,13 @@
 // The rotation itself, on rows of float32 in UB: (x1, x2) becomes (x1 c - x2 s, x1 s + x2 c).
 // An instruction covers up to 64 lanes of up to 255 rows; the table row is the same for all heads
 // of a token. Lanes outside the window are masked and stay as they are. Included after
-// vector_steps.h and rope_schedule.h.
+// row_steps.h and rope_schedule.h.
 #pragma once
 
 #include "../rope_tiling_data.h"
 #include "kernel_operator.h"
 
 namespace rope_device {
-
-enum class RowOp { kMul, kAdd, kSub };
 
 // Rows in two levels: [outer, inner, lane] is at outer * outer_step + inner * inner_step + lane.
 struct Rows {
@@ -94,16 +92,11 @@ private:
     }
 
     __aicore__ inline bool RepeatHeads(int32_t heads, int32_t head_step) const {
-        if (heads > 1 && !Fits(head_step)) return false;
-        if (tokens_ > 1 && !Fits(token_step_)) return true;
+        if (heads > 1 && !RepeatReaches(head_step)) return false;
+        if (tokens_ > 1 && !RepeatReaches(token_step_)) return true;
         int32_t over_heads = tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats);
         int32_t over_tokens = heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats);
         return over_heads <= over_tokens;
-    }
-
-    // Whether an instruction's field holds a repeat stride, in blocks.
-    __aicore__ inline bool Fits(int32_t step) const {
-        return step / kBlockFloats == static_cast<uint8_t>(step / kBlockFloats);
     }
 
     // dst += or -= src, which needs no table: all rows are alike.
@@ -116,14 +109,16 @@ private:
     template <RowOp op>
     __aicore__ inline void ForRows(const Rows& dst, const Rows& a, const Rows& b, int32_t outer, int32_t inner,
                                    const Lanes& lanes) {
-        AscendC::BinaryRepeatParams step(1, 1, 1, Stride(dst, inner), Stride(a, inner), Stride(b, inner));
+        AscendC::BinaryRepeatParams step(1, 1, 1, RepeatStep(dst.inner_step, inner), RepeatStep(a.inner_step, inner),
+                                         RepeatStep(b.inner_step, inner));
         for (int32_t o = 0; o < outer; ++o) {
             for (int32_t i = 0; i < inner; i += kMostRepeats) {
-                auto repeats = static_cast<uint8_t>(Least(inner - i, kMostRepeats));
+                int32_t repeats = Least(inner - i, kMostRepeats);
                 int32_t to = At(dst, o, i), from_a = At(a, o, i), from_b = At(b, o, i);
                 for (int32_t chunk = 0; chunk < lanes.last; chunk += kRepeatFloats) {
                     uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
-                    One<op>(dst.data[to + chunk], a.data[from_a + chunk], b.data[from_b + chunk], mask, repeats, step);
+                    ApplyRowOp<op>(dst.data[to + chunk], a.data[from_a + chunk], b.data[from_b + chunk], mask, repeats,
+                                   step);
                 }
             }
         }
@@ -131,23 +126,6 @@ private:
 
     __aicore__ inline int32_t At(const Rows& rows, int32_t outer, int32_t inner) const {
         return outer * rows.outer_step + inner * rows.inner_step;
-    }
-
-    // In blocks; a single repeat has none.
-    __aicore__ inline uint8_t Stride(const Rows& rows, int32_t repeats) const {
-        return repeats == 1 ? 0 : static_cast<uint8_t>(rows.inner_step / kBlockFloats);
-    }
-
-    template <RowOp op>
-    __aicore__ inline void One(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b, uint64_t* mask,
-                               uint8_t repeats, const AscendC::BinaryRepeatParams& step) {
-        if constexpr (op == RowOp::kMul) {
-            AscendC::Mul(dst, a, b, mask, repeats, step);
-        } else if constexpr (op == RowOp::kAdd) {
-            AscendC::Add(dst, a, b, mask, repeats, step);
-        } else {
-            AscendC::Sub(dst, a, b, mask, repeats, step);
-        }
     }
 
     const RopeTilingHead* td_ = nullptr;

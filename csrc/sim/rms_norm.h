@@ -1,0 +1,23 @@
+// rms_norm and add_rms_norm on the simulator: the checks of every native path, the real tiling, the real kernel.
+#pragma once
+
+#include <initializer_list>
+
+#include "csrc/sim/common.h"
+#include "op_host/rms_norm_tiling.h"
+
+namespace npu_rope {
+
+// A tensor of a launch; again: the place of an earlier one whose memory it is, or -1.
+struct SimTensor {
+    const char* name;
+    const npu_rope_tensor* tensor;
+    npu_sim_role role;
+    int32_t again;
+};
+
+// A call that was accepted and has elements, tensors in the order of the kernel's arguments.
+Check launch_rms_norm_on_sim(const RmsNormTilingInput& in, std::initializer_list<SimTensor> tensors,
+                             const npu_rope_sim_options* options);
+
+}  // namespace npu_rope

@@ -1,0 +1,320 @@
+#include "op_host/rms_norm_tiling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "op_host/dtype.h"
+#include "op_host/work_split.h"
+
+namespace npu_rope {
+namespace {
+
+constexpr int64_t kMostRows = 512;  // of a tile: each has its own root
+constexpr int64_t kMostChunk = 4096;
+constexpr int64_t kLeastChunk = 512;
+constexpr int64_t kChunkGranule = 64;
+constexpr int64_t kIndexLanes = 2048;  // that one Gather moves at most, but for a longer row
+
+using Strides = int64_t (&)[kRmsNormOuter];
+
+// The dimensions before axis, those that one stride leads through joined, as [batch, token, head].
+class Dimensions {
+public:
+    Dimensions(const RmsNormTilingInput& in, RmsNormTilingData* d) : shape_(in.shape), d_(*d) {
+        RopeTilingHead& head = d->head;
+        tracks_ = {{shape_.x_stride, head.side[0].x_stride}, {shape_.out_stride, head.side[0].out_stride}};
+        if (in.adds) {
+            tracks_.push_back({shape_.residual_stride, head.side[1].x_stride});
+            tracks_.push_back({shape_.sum_stride, head.side[1].out_stride});
+        }
+        d->scale_shared = is_shared();
+        if (!d->scale_shared) tracks_.push_back({shape_.scale_stride, d->scale_stride});
+    }
+
+    // False where there are more rows in one dimension than a launch can number.
+    bool join() {
+        for (int k = 0; k < kRmsNormOuter; ++k)
+            if (shape_.outer[k] > 1) join_one(k);
+        // One dimension is tokens, two are tokens and heads.
+        int64_t size[kRmsNormOuter] = {1, 1, 1};
+        const int first = sizes_.size() == 3 ? 0 : 1;
+        for (size_t i = 0; i < sizes_.size(); ++i) size[first + static_cast<int>(i)] = sizes_[i];
+        for (size_t t = 0; t < tracks_.size(); ++t)
+            for (size_t i = 0; i < sizes_.size(); ++i) tracks_[t].to[first + static_cast<int>(i)] = strides_[i][t];
+        if (size[2] > INT32_MAX) return false;
+        d_.head.rows = size[0] * size[1];
+        d_.head.seq = size[1];
+        d_.head.heads = d_.head.first_heads = i32(size[2]);
+        return true;
+    }
+
+private:
+    struct Track {
+        const int64_t* from;
+        int64_t* to;
+    };
+
+    bool is_shared() const {
+        for (int k = 0; k < kRmsNormOuter; ++k)
+            if (shape_.outer[k] > 1 && shape_.scale_stride[k] != 0) return false;
+        return true;
+    }
+
+    // Dimension k, in one with those before it where that changes no element's place.
+    void join_one(int k) {
+        std::vector<int64_t> strides;
+        for (const Track& t : tracks_) strides.push_back(t.from[k]);
+        bool follows = !sizes_.empty();
+        for (size_t t = 0; follows && t < strides.size(); ++t) {
+            int64_t reach;
+            follows = !__builtin_mul_overflow(shape_.outer[k], strides[t], &reach) && reach == strides_.back()[t];
+        }
+        if (follows) {
+            sizes_.back() *= shape_.outer[k];
+            strides_.back() = strides;
+        } else {
+            sizes_.push_back(shape_.outer[k]);
+            strides_.push_back(strides);
+        }
+    }
+
+    const RmsNormShape& shape_;
+    RmsNormTilingData& d_;
+    std::vector<Track> tracks_;
+    std::vector<int64_t> sizes_;
+    std::vector<std::vector<int64_t>> strides_;
+};
+
+class Tiling {
+public:
+    Tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data)
+        : in_(in),
+          platform_(platform),
+          d_(*data),
+          head_(data->head),
+          n_(in.shape.n),
+          x_bytes_(dtype_bytes(in.dtype)),
+          out_bytes_(dtype_bytes(in.scale_dtype)) {}
+
+    Check run(RopeLaunch* launch) {
+        if (!Dimensions(in_, &d_).join())
+            return bad_value(in_.op, "x must have at most %d rows in a dimension of its own on an NPU but got more.",
+                             INT32_MAX);
+        set_shape();
+        launch->tiling_key = kRmsNormRows;
+        if (!set_rows()) {
+            launch->tiling_key = kRmsNormLong;
+            if (!set_long()) return {Check::kInternal, "[" + std::string(in_.op) + "] no tile fits into UB."};
+        }
+        launch->block_dim = static_cast<uint32_t>(head_.row_parts * head_.head_parts);
+        launch->workspace_bytes = 0;
+        return {};
+    }
+
+private:
+    void set_shape() {
+        const RmsNormShape& s = in_.shape;
+        d_.n = n_;
+        std::copy(std::begin(s.inner), std::end(s.inner), d_.inner);
+        std::copy(std::begin(s.scale_inner_stride), std::end(s.scale_inner_stride), d_.inner_stride);
+        bool one = std::all_of(s.scale_inner_stride, s.scale_inner_stride + NPU_ROPE_MAX_NDIM,
+                               [](int64_t stride) { return stride == 0; });
+        d_.scale_kind = s.scale_is_dense ? kScaleDense : one ? kScaleOne : kScaleScattered;
+        d_.stash = s.stash_dtype == NPU_ROPE_FLOAT16    ? kStashFloat16
+                   : s.stash_dtype == NPU_ROPE_BFLOAT16 ? kStashBfloat16
+                                                        : kStashFloat32;
+        d_.norm = row_norm_tiling(n_, s.epsilon, d_.stash, in_.dtype != NPU_ROPE_FLOAT16);
+        head_.row_granule = head_.row_parts = head_.head_parts = 1;
+        head_.index_words = 1;
+        head_.planes = 1;
+    }
+
+    bool is_float() const { return x_bytes_ == 4; }
+    int64_t heads() const { return head_.heads; }
+
+    // ---- whole rows
+
+    bool set_rows() {
+        if (n_ > kMostChunk * 4) return false;
+        head_.head_size = i32(n_);
+        set_io();
+        split(head_.io == kRopeIoScalar);
+        int64_t part_rows = ceil_div(ceil_div(head_.rows, head_.row_granule), head_.row_parts) * head_.row_granule;
+        int64_t part_heads = ceil_div(heads(), head_.head_parts);
+        // Rows lie in UB in the order in which more of them lie back to back in GM.
+        head_.tokens_inner = heads() > 1 && head_.side[0].x_stride[1] == n_ && head_.side[0].x_stride[2] != n_;
+        int64_t tokens_most = std::min(part_rows, head_.seq);
+        int64_t row_bytes = int64_t{head_.row_pitch} * x_bytes_;
+        double share = static_cast<double>(part_rows) * static_cast<double>(part_heads * row_bytes);
+        auto target = static_cast<int64_t>(std::min<double>(kTileBytes, share / kTilesPerCore));
+        int64_t rows = std::clamp<int64_t>(ceil_div(std::max(target, kLeastTileBytes), row_bytes), 1, kMostRows);
+        for (; rows >= 1; rows = rows > 4 ? rows * 3 / 4 : rows - 1)
+            if (fits(rows, tokens_most, part_heads)) return true;
+        return false;
+    }
+
+    void set_io() {
+        bool whole_blocks = n_ * x_bytes_ % kUbBlock == 0 && n_ * out_bytes_ % kUbBlock == 0;
+        int64_t least = std::min(x_bytes_, out_bytes_);
+        head_.io = kRopeIoBurst;
+        if (platform_.arch == kArch310p && !whole_blocks)
+            head_.io = n_ * least < kUbBlock ? kRopeIoScalar : kRopeIoPacked;
+        int64_t of_x = kUbBlock / x_bytes_, of_out = kUbBlock / out_bytes_;
+        if (head_.io == kRopeIoPacked) of_x = of_out = std::max(of_x, of_out);
+        head_.row_pitch = i32(round_up(n_, of_x));
+        head_.out_pitch = i32(round_up(n_, of_out));
+        d_.scale_pitch = i32(round_up(n_, kUbBlock / out_bytes_));
+    }
+
+    void split(bool in_one) {
+        head_.row_parts = head_.head_parts = 1;
+        if (in_one) return;  // the scalar cache's lines must have one owner
+        double bytes = static_cast<double>(head_.rows) * static_cast<double>(heads()) *
+                       static_cast<double>(n_ * x_bytes_);
+        int64_t parts = worthwhile_cores(bytes, platform_.cores);
+        WorkSplit split = split_work(head_.rows, 1, heads(), parts, std::min(parts, heads()), 0);
+        head_.row_parts = i32(split.row_parts);
+        head_.head_parts = i32(split.head_parts);
+    }
+
+    bool fits(int64_t rows, int64_t tokens_most, int64_t heads_most) {
+        int64_t tokens, of_heads;
+        if (head_.tokens_inner) {
+            tokens = std::min(rows, tokens_most);
+            of_heads = std::min(heads_most, rows / tokens);
+        } else {
+            of_heads = std::min(rows, heads_most);
+            tokens = std::min(tokens_most, rows / of_heads);
+        }
+        head_.tile_tokens = head_.block_tokens = i32(tokens);
+        head_.tile_heads = i32(of_heads);
+        set_buffers(tokens * of_heads);
+        return ub_bytes() <= ub_budget_bytes(platform_);
+    }
+
+    void set_buffers(int64_t rows) {
+        bool packed = head_.io == kRopeIoPacked;
+        int64_t lanes = rows * head_.row_pitch, sides = packed ? rows * kUbBlock : 0;
+        int64_t plain = std::max(lanes * x_bytes_, rows * head_.out_pitch * out_bytes_);
+        head_.side_offset_bytes = i32(plain);
+        head_.queue_bytes = i32(plain + sides);
+        d_.sum_queue_bytes = i32(!in_.adds ? 0 : packed ? plain + sides : lanes * x_bytes_);
+        // What two operands of an instruction are is half a turn of the bank groups apart.
+        bool in_place = is_float() && !packed;
+        head_.temp_offset_bytes = in_place ? 0 : i32(round_up(lanes * 4, kUbBankGroups) + kUbBankGroups / 2);
+        int64_t temp = lanes * 4 + (packed && !is_float() ? lanes * x_bytes_ : 0);
+        set_index(rows, packed);
+        int64_t setup = int64_t{4} * kRopeSetupLaneTemps * head_.setup_lanes;
+        head_.work_bytes = i32(std::max(head_.temp_offset_bytes + temp, setup));
+        d_.stats_bytes = i32(4 * kRowNormStats * round_up(rows, kRowNormSlots));
+        int64_t scales = (d_.scale_shared ? 1 : rows) * int64_t{d_.scale_pitch};
+        d_.scale_bytes = i32(4 * scales);
+        d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * scales);
+    }
+
+    void set_index(int64_t rows, bool packed) {
+        head_.index_rows = packed ? i32(std::clamp<int64_t>(kIndexLanes / head_.row_pitch, 1, rows)) : 0;
+        int64_t index_lanes = int64_t{head_.index_rows} * head_.row_pitch;
+        head_.setup_lanes = packed ? i32(round_up(std::max<int64_t>(index_lanes, 16), 8)) : 0;
+        head_.index_bytes = packed ? i32(2 * 4 * (2 * index_lanes + 16)) : 0;
+    }
+
+    int64_t ub_bytes() const {
+        return int64_t{4} * head_.queue_bytes + int64_t{4} * d_.sum_queue_bytes + head_.work_bytes + d_.stats_bytes +
+               d_.scale_bytes + d_.scale_raw_bytes + head_.index_bytes + d_.row_bytes;
+    }
+
+    // ---- rows in chunks
+
+    bool set_long() {
+        head_.io = kRopeIoBurst;
+        head_.tokens_inner = 0;
+        head_.head_size = 0;
+        head_.block_tokens = head_.tile_tokens = head_.tile_heads = 1;
+        head_.index_bytes = head_.index_rows = head_.setup_lanes = head_.temp_offset_bytes = 0;
+        split(false);
+        struct Kept {
+            bool row, scale;
+        };
+        for (Kept kept : {Kept{true, true}, Kept{true, false}, Kept{false, false}}) {
+            if (kept.scale && !d_.scale_shared) continue;
+            for (int64_t chunk = kMostChunk; chunk >= kLeastChunk; chunk /= 2)
+                if (fits_long(with_whole_end(chunk), kept.row, kept.scale)) return true;
+        }
+        return false;
+    }
+
+    // Of that size or a little less, so that the row's end has a DMA's 32 bytes.
+    int64_t with_whole_end(int64_t chunk) const {
+        while (n_ % chunk != 0 && n_ % chunk < kUbBlock / 2) chunk -= kChunkGranule;
+        return chunk;
+    }
+
+    bool fits_long(int64_t chunk, bool row_stays, bool scale_stays) {
+        d_.chunk = i32(chunk);
+        d_.row_stays = row_stays;
+        d_.scale_stays = scale_stays;
+        int64_t chunks = ceil_div(n_, chunk), all = chunks * chunk;
+        if (all > INT32_MAX / 8 && (row_stays || scale_stays)) return false;
+        d_.levels = 1;
+        while (chunks >> d_.levels != 0) ++d_.levels;
+        head_.queue_bytes = i32(chunk * std::max(x_bytes_, out_bytes_) + kUbBlock);
+        d_.sum_queue_bytes = in_.adds ? i32(chunk * x_bytes_ + kUbBlock) : 0;
+        constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
+        head_.work_bytes =
+            i32(4 * (2 * chunk + (d_.levels + 1) * int64_t{kRowNormSlots} + kLargest + kOffsets));
+        d_.row_bytes = i32(4 * (row_stays ? all : chunk));
+        d_.stats_bytes = 4 * kRowNormStats * kRowNormSlots;
+        d_.scale_bytes = i32(4 * (scale_stays ? all : chunk));
+        d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * chunk);
+        return ub_bytes() <= ub_budget_bytes(platform_);
+    }
+
+    const RmsNormTilingInput& in_;
+    const Platform& platform_;
+    RmsNormTilingData& d_;
+    RopeTilingHead& head_;
+    int64_t n_, x_bytes_, out_bytes_;
+};
+
+// To so many significant bits, the last of which is worth no less than 2^least; ties to even.
+double rounded_to(double value, int bits, int least) {
+    if (value == 0) return 0;
+    int unit = std::max(std::ilogb(value) + 1 - bits, least);
+    return std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
+}
+
+}  // namespace
+
+RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range) {
+    if (stash == kStashFloat16) epsilon = rounded_to(epsilon, 11, -24);
+    if (stash == kStashBfloat16) epsilon = rounded_to(epsilon, 8, -133);
+    RowNormTiling t = {};
+    t.epsilon = static_cast<float>(epsilon);
+    t.inverse_n = static_cast<float>(1.0 / static_cast<double>(n));
+    t.epsilon_exponent = epsilon > 0 ? std::ilogb(std::sqrt(epsilon)) : -127;
+    t.checks = wide_range;
+    return t;
+}
+
+Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform, const char* soc) {
+    if (Check c = check_dtype_on_chip(in.op, "x", in.dtype, platform, soc); !c.ok()) return c;
+    if (Check c = check_dtype_on_chip(in.op, "scale", in.scale_dtype, platform, soc); !c.ok()) return c;
+    const int32_t stash = in.shape.stash_dtype;
+    const bool has_bfloat16 = platform.arch != kArch310p;
+    if (stash == NPU_ROPE_FLOAT32 || stash == NPU_ROPE_FLOAT16 || (has_bfloat16 && stash == NPU_ROPE_BFLOAT16))
+        return {};
+    return bad_value(in.op, "stash_type must be %s on %s but got %s.",
+                     has_bfloat16 ? "1 (float32), 10 (float16) or 16 (bfloat16)" : "1 (float32) or 10 (float16)", soc,
+                     stash == NPU_ROPE_FLOAT64 ? "11 (float64)" : "16 (bfloat16)");
+}
+
+Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
+                      RopeLaunch* launch) {
+    *data = RmsNormTilingData{};
+    return Tiling(in, platform, data).run(launch);
+}
+
+}  // namespace npu_rope

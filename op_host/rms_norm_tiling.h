@@ -1,0 +1,35 @@
+// The tiling of rms_norm and add_rms_norm: how the kernel op_kernel/common/rms_norm_kernel.h cuts one call among
+// cores and UB. Pure: sizes, strides and the chip in; the kernel's struct and the launch out.
+#pragma once
+
+#include <cstdint>
+
+#include "op_host/check.h"
+#include "op_host/platform.h"
+#include "op_host/rms_norm_check.h"
+#include "op_host/rope_tiling.h"
+#include "op_kernel/rms_norm_tiling_data.h"
+
+namespace npu_rope {
+
+// A call that check_rms_norm or check_add_rms_norm has accepted; no size is 0.
+struct RmsNormTilingInput {
+    const char* op = "rms_norm";
+    RmsNormShape shape;
+    int32_t dtype = NPU_ROPE_FLOAT16;        // x's
+    int32_t scale_dtype = NPU_ROPE_FLOAT16;  // and out's
+    bool adds = false;
+};
+
+// What no kernel on this chip can: element and stash types it lacks. soc is what the caller knows it by.
+Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform, const char* soc);
+
+// Fills *data and *launch, or says what the NPU does not take.
+Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
+                      RopeLaunch* launch);
+
+// How rows of n elements are normalized: epsilon as the stash type keeps it, and whether the squares of such
+// elements, of a type as wide as bfloat16, may leave float32's range.
+RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range);
+
+}  // namespace npu_rope

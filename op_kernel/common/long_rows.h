@@ -1,0 +1,375 @@
+// rms_norm and add_rms_norm of rows that are too long to lie in UB beside their results: a row goes chunk by chunk,
+// once for its sum of squares and once for its result. Where it fits, a row stays in UB between the two, as float32;
+// else it is read twice. Included after row_norm.h, scale_rows.h and stash_rows.h.
+#pragma once
+
+#include "../rms_norm_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+// Between GM and UB, pieces of a row from a chunk's border on. What a DMA of whole 32-byte blocks cannot take of a
+// piece, its end, travels as the piece's last 32 bytes, behind the buffer's chunk: nothing beyond the piece is
+// touched. Such pieces have 32 bytes or more.
+template <typename T>
+class LongPieces {
+public:
+    // ascending: 16 byte offsets, of 0, 1, 2, ... elements; chunk: elements.
+    __aicore__ inline void Init(LocalTensor<uint32_t> ascending, int32_t chunk) {
+        ascending_ = ascending;
+        side_ = static_cast<uint32_t>(chunk);
+    }
+
+    __aicore__ inline void BuildOffsets(LocalTensor<float> temp) {
+        CountUp(temp, kBlock);
+        ToOffsets(ascending_, temp, sizeof(T), kBlock);
+    }
+
+    __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR memory, int64_t first, int32_t count) {
+        AscendC::GlobalTensor<T> source = TensorAt<T>(memory, first);
+#if __CCE_AICORE__ == 200
+        AscendC::DataCopy(dst, source, static_cast<uint32_t>(Whole(count)));
+        if (Rest(count) > 0)
+            AscendC::DataCopy(dst[side_], TensorAt<T>(memory, first + count - kBlock), static_cast<uint32_t>(kBlock));
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
+        auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
+        AscendC::DataCopyPad(dst, source, run,
+                             AscendC::DataCopyPadExtParams<T>(true, 0, fill, static_cast<T>(0.0f)));
+#endif
+    }
+
+    __aicore__ inline void Store(GM_ADDR memory, LocalTensor<T> src, int64_t first, int32_t count) {
+        AscendC::GlobalTensor<T> target = TensorAt<T>(memory, first);
+#if __CCE_AICORE__ == 200
+        AscendC::DataCopy(target, src, static_cast<uint32_t>(Whole(count)));
+        if (Rest(count) == 0) return;
+        // The same values once more where the two overlap, but never at the same time.
+        AscendC::PipeBarrier<PIPE_MTE3>();
+        AscendC::DataCopy(TensorAt<T>(memory, first + count - kBlock), src[side_], static_cast<uint32_t>(kBlock));
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
+        AscendC::DataCopyPad(target, src, run);
+#endif
+    }
+
+    // What Load() left at the side goes to its place, and what Store() takes from there comes to it.
+    __aicore__ inline void Complete(LocalTensor<T> piece, int32_t count) {
+#if __CCE_AICORE__ == 200
+        if (Rest(count) == 0) return;
+        AscendC::Gather(piece[Whole(count)], piece[side_], ascending_, Bytes(kBlock - Rest(count)),
+                        static_cast<uint32_t>(Rest(count)));
+        OrderV();
+#endif
+    }
+    __aicore__ inline void SetAside(LocalTensor<T> piece, int32_t count) {
+#if __CCE_AICORE__ == 200
+        if (Rest(count) == 0) return;
+        OrderV();
+        AscendC::Gather(piece[side_], piece, ascending_, Bytes(count - kBlock), static_cast<uint32_t>(kBlock));
+#endif
+    }
+
+private:
+    static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(T));
+
+    __aicore__ inline int32_t Whole(int32_t count) const { return count / kBlock * kBlock; }
+    __aicore__ inline int32_t Rest(int32_t count) const { return count % kBlock; }
+    __aicore__ inline uint32_t Bytes(int32_t elements) const { return static_cast<uint32_t>(elements) * sizeof(T); }
+
+    LocalTensor<uint32_t> ascending_;
+    uint32_t side_ = 0;
+};
+
+// T: x's type, the residual's and the sum's; S: scale's and out's.
+template <typename T, typename S, bool adds>
+class LongRmsNormKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        Tile row{};
+        if (!tiles_.Next(&row)) return;
+        Init(pipe, td, arguments);
+        do {
+            NormalizeRow(row);
+        } while (tiles_.Next(&row));
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+    static constexpr int32_t kPadding = kBlockBytes / static_cast<int32_t>(sizeof(T));
+
+    // What a walk over a row's chunks is for.
+    enum class Walk { kSum, kLargest, kWrite };
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+        td_ = td;
+        arguments_ = arguments;
+        chunks_ = (td->n + td->chunk - 1) / td->chunk;
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->head.queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->head.queue_bytes));
+        if constexpr (adds) {
+            pipe->InitBuffer(residual_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
+            pipe->InitBuffer(sum_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
+        }
+        pipe->InitBuffer(row_buffer_, static_cast<uint32_t>(td->row_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(td->head.work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
+        pipe->InitBuffer(scale_, static_cast<uint32_t>(td->scale_bytes + td->scale_raw_bytes));
+        row_ = row_buffer_.template Get<float>();
+        Floats work(work_.template Get<float>());
+        piece_ = work.Take(td->chunk);
+        temp_ = work.Take(td->chunk);
+        levels_ = work.Take(td->levels * kRepeatFloats);
+        sums_ = work.Take(kRepeatFloats);
+        largest_ = work.Take(kBlockFloats);
+        pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
+        out_pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
+#if __CCE_AICORE__ == 200
+        pieces_.BuildOffsets(temp_);
+        out_pieces_.BuildOffsets(temp_);
+#endif
+        LocalTensor<float> wide = scale_.template Get<float>();
+        LocalTensor<S> raw = scale_.template Get<S>()[static_cast<uint32_t>(
+            (td->scale_raw_bytes > 0 ? td->scale_bytes : 0) / static_cast<int32_t>(sizeof(S)))];
+        scale_rows_.Init(raw, wide, ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
+        stash_.Init(td->stash);
+        norm_.Init(&td->norm, stats_.template Get<float>(), kRowNormSlots);
+    }
+
+    __aicore__ inline void NormalizeRow(const Tile& row) {
+        x_at_ = TileOffset(row, td_->head.side[0].x_stride);
+        out_at_ = TileOffset(row, td_->head.side[0].out_stride);
+        residual_at_ = TileOffset(row, td_->head.side[1].x_stride);
+        sum_at_ = TileOffset(row, td_->head.side[1].out_stride);
+        scale_at_ = TileOffset(row, td_->scale_stride);
+        row_is_here_ = false;
+        factor_ = 1.0f;
+        WalkRow(Walk::kSum);
+        if (norm_.FindInverse(Total(), td_->norm.epsilon)) {
+            // Squares that float32 does not hold: once more, of the row times a power of two.
+            AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
+            OrderV();
+            WalkRow(Walk::kLargest);
+            HandOver<AscendC::HardEvent::V_S>();
+            RowScale scale = norm_.ScaleOf(largest_);
+            HandOver<AscendC::HardEvent::S_V>();
+            factor_ = scale.factor;
+            WalkRow(Walk::kSum);
+            norm_.FindInverse(Total(), scale.epsilon);
+        }
+        WalkRow(Walk::kWrite);
+        scale_is_here_ = td_->scale_stays != 0;
+    }
+
+    // ---- a row's chunks, one after another
+
+    __aicore__ inline int32_t CountOf(int64_t chunk) const {
+        int64_t left = td_->n - chunk * td_->chunk;
+        return static_cast<int32_t>(left < td_->chunk ? left : td_->chunk);
+    }
+
+    __aicore__ inline void WalkRow(Walk walk) {
+        if (!row_is_here_) Fetch(0);
+        for (int64_t k = 0; k < chunks_; ++k) {
+            int32_t count = CountOf(k);
+            LocalTensor<float> chunk = td_->row_stays != 0 ? row_[static_cast<uint32_t>(k * td_->chunk)] : row_;
+            if (!row_is_here_) Arrive(chunk, k, count);
+            int32_t padded = RoundUp(count, kPadding);
+            if (walk == Walk::kSum) {
+                AddSquares(chunk, k, padded);
+            } else if (walk == Walk::kLargest) {
+                FindLargest(chunk, padded);
+            } else {
+                Write(chunk, k, count);
+            }
+        }
+        row_is_here_ = td_->row_stays != 0;
+    }
+
+    __aicore__ inline void Fetch(int64_t k) {
+        int64_t at = k * td_->chunk;
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        pieces_.Load(x, arguments_.x, x_at_ + at, CountOf(k));
+        in_.EnQue(x);
+        if constexpr (adds) {
+            LocalTensor<T> residual = residual_.template AllocTensor<T>();
+            pieces_.Load(residual, arguments_.residual, residual_at_ + at, CountOf(k));
+            residual_.EnQue(residual);
+        }
+    }
+
+    // Chunk k as float32, with the residual's added and the sum rounded; lanes behind its last are 0. The next one is
+    // on its way.
+    __aicore__ inline void Arrive(LocalTensor<float> chunk, int64_t k, int32_t count) {
+        LocalTensor<T> x = in_.template DeQue<T>();
+        if (k + 1 < chunks_) Fetch(k + 1);
+        Widen(chunk, x, count);
+        in_.FreeTensor(x);
+        if constexpr (adds) {
+            int32_t padded = RoundUp(count, kPadding);
+            LocalTensor<T> residual = residual_.template DeQue<T>();
+            Widen(piece_, residual, count);
+            residual_.FreeTensor(residual);
+            AscendC::Add(chunk, chunk, piece_, padded);
+            OrderV();
+            if constexpr (!kIsFloat) RoundTo<T>(chunk, piece_, padded);
+        }
+    }
+
+    __aicore__ inline void Widen(LocalTensor<float> chunk, LocalTensor<T> x, int32_t count) {
+        pieces_.Complete(x, count);
+        if constexpr (kIsFloat) {
+            AscendC::Muls(chunk, x, 1.0f, Defined(count));
+        } else {
+            AscendC::Cast(chunk, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(Defined(count)));
+        }
+        OrderV();
+#if __CCE_AICORE__ == 200
+        // No DMA has padded it.
+        int32_t from = count / kRepeatFloats * kRepeatFloats;
+        uint64_t mask[2] = {MaskOf(Lanes{count, RoundUp(count, kPadding)}, from), 0};
+        if (mask[0] == 0) return;
+        AscendC::Duplicate(chunk[from], 0.0f, mask, 1, 1, 0);
+        OrderV();
+#endif
+    }
+
+    // Elements that a load brings, with its padding.
+    __aicore__ inline int32_t Defined(int32_t count) const {
+#if __CCE_AICORE__ == 200
+        return count;
+#else
+        return RoundUp(count, kPadding);
+#endif
+    }
+
+    // ---- the sum of squares
+
+    // Of chunk k, into the sum of the chunks that it completes: 2^level of them where bit `level` of their number is
+    // set, so that every square goes through log2 n additions.
+    __aicore__ inline void AddSquares(LocalTensor<float> chunk, int64_t k, int32_t padded) {
+        LocalTensor<float> values = Prepared(chunk, padded);
+        AscendC::Mul(temp_, values, values, padded);
+        if (padded < kRepeatFloats) AscendC::Duplicate(temp_[padded], 0.0f, kRepeatFloats - padded);
+        OrderV();
+        FoldRows<RowOp::kAdd>(temp_, 0, 1, padded, kRepeatFloats);
+        int32_t level = 0;
+        for (int64_t done = k; done % 2 != 0; done /= 2, ++level) {
+            AscendC::Add(temp_, temp_, levels_[level * kRepeatFloats], kRepeatFloats);
+            OrderV();
+        }
+        AscendC::DataCopy(levels_[level * kRepeatFloats], temp_, static_cast<uint32_t>(kRepeatFloats));
+        OrderV();
+    }
+
+    __aicore__ inline LocalTensor<float> Total() {
+        AscendC::Duplicate(sums_, 0.0f, kRepeatFloats);
+        OrderV();
+        int32_t level = 0;
+        for (int64_t done = chunks_; done > 0; done /= 2, ++level) {
+            if (done % 2 == 0) continue;
+            AscendC::Add(sums_, sums_, levels_[level * kRepeatFloats], kRepeatFloats);
+            OrderV();
+        }
+        return sums_;
+    }
+
+    // A chunk in the stash type, times the row's factor.
+    __aicore__ inline LocalTensor<float> Prepared(LocalTensor<float> chunk, int32_t padded) {
+        if (stash_.IsFloat32() && factor_ == 1.0f) return chunk;
+        Stashed(chunk, padded);
+        AscendC::Muls(piece_, piece_, factor_, padded);
+        OrderV();
+        return piece_;
+    }
+
+    // Into piece_.
+    __aicore__ inline void Stashed(LocalTensor<float> chunk, int32_t padded) {
+        AscendC::DataCopy(piece_, chunk, static_cast<uint32_t>(padded));
+        OrderV();
+        stash_.Round(piece_, temp_, padded);
+    }
+
+    __aicore__ inline void FindLargest(LocalTensor<float> chunk, int32_t padded) {
+        Stashed(chunk, padded);
+        AscendC::Abs(temp_, piece_, padded);
+        OrderV();
+        FoldRows<RowOp::kMax>(temp_, 0, 1, padded, kBlockFloats);
+        AscendC::Max(largest_, largest_, temp_, kBlockFloats);
+        OrderV();
+    }
+
+    // ---- the result
+
+    __aicore__ inline void Write(LocalTensor<float> chunk, int64_t k, int32_t count) {
+        int64_t at = k * td_->chunk;
+        int32_t padded = RoundUp(count, kPadding);
+        if constexpr (adds) WriteSum(chunk, at, count);
+        norm_.NormalizePiece(piece_, Prepared(chunk, padded), padded);
+        stash_.template RoundBack<T>(piece_, temp_, padded);
+        LocalTensor<float> scale = Scale(at, count);
+        LocalTensor<S> y = out_.template AllocTensor<S>();
+        int32_t lanes = RoundUp(count, kBlockFloats);
+        if constexpr (sizeof(S) == sizeof(float)) {
+            AscendC::Mul(y, piece_, scale, lanes);
+        } else {
+            AscendC::Mul(piece_, piece_, scale, lanes);
+            OrderV();
+            AscendC::Cast(y, piece_, NarrowMode<S>(), static_cast<uint32_t>(lanes));
+        }
+        out_pieces_.SetAside(y, count);
+        OrderV();
+        out_.EnQue(y);
+        y = out_.template DeQue<S>();
+        out_pieces_.Store(arguments_.out, y, out_at_ + at, count);
+        out_.FreeTensor(y);
+    }
+
+    __aicore__ inline void WriteSum(LocalTensor<float> chunk, int64_t at, int32_t count) {
+        auto lanes = static_cast<uint32_t>(RoundUp(count, kPadding));
+        LocalTensor<T> sum = sum_.template AllocTensor<T>();
+        if constexpr (kIsFloat) {
+            AscendC::DataCopy(sum, chunk, lanes);
+        } else {
+            AscendC::Cast(sum, chunk, NarrowMode<T>(), lanes);
+        }
+        pieces_.SetAside(sum, count);
+        sum_.EnQue(sum);
+        sum = sum_.template DeQue<T>();
+        pieces_.Store(arguments_.sum, sum, sum_at_ + at, count);
+        sum_.FreeTensor(sum);
+    }
+
+    // The scale of elements [at, at + count) of the row.
+    __aicore__ inline LocalTensor<float> Scale(int64_t at, int32_t count) {
+        auto to = static_cast<int32_t>(td_->scale_stays != 0 ? at : 0);
+        if (!scale_is_here_) {
+            int32_t from = sizeof(S) == sizeof(float) ? to : 0;
+            scale_rows_.Load(arguments_.scale, scale_at_, at, count, from);
+            scale_rows_.Widen(to, from, count);
+        }
+        return scale_rows_.Wide()[static_cast<uint32_t>(to)];
+    }
+
+    static constexpr int32_t kOffsets = 16;
+
+    const RmsNormTilingData* td_ = nullptr;
+    RmsNormArguments arguments_{};
+    Tiles tiles_;
+    RowNorm norm_;
+    StashRows stash_;
+    ScaleRows<S> scale_rows_;
+    LongPieces<T> pieces_;
+    LongPieces<S> out_pieces_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, residual_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> row_buffer_, work_, stats_, scale_;
+    LocalTensor<float> row_, piece_, temp_, levels_, sums_, largest_;
+    int64_t chunks_ = 0;
+    int64_t x_at_ = 0, out_at_ = 0, residual_at_ = 0, sum_at_ = 0, scale_at_ = 0;
+    float factor_ = 1.0f;
+    bool row_is_here_ = false, scale_is_here_ = false;
+};
+
+}  // namespace rope_device

@@ -1,0 +1,362 @@
+// RMS normalization, the kernel of rms_norm and add_rms_norm: each row [n] of x, or of the sum of x and a residual,
+// divided by the root of its mean square, rounded to x's type and multiplied by a scale.
+//
+// Rows that fit go many at a time, tile by tile, as rope_kernel.h's do; long ones go one by one (long_rows.h).
+#pragma once
+
+#include "../rms_norm_tiling_data.h"
+#include "kernel_operator.h"
+
+// In the order in which they need each other.
+#include "rope_schedule.h"
+#include "vector_steps.h"
+// clang-format off: the last ones need those above
+#include "lane_index.h"
+#include "row_bursts.h"
+#include "packed_rows.h"
+#include "scalar_rows.h"
+#include "row_steps.h"
+#include "row_norm.h"
+#include "scale_rows.h"
+#include "stash_rows.h"
+#include "long_rows.h"
+// clang-format on
+
+namespace rope_device {
+
+// T: x's type, the residual's and the sum's; S: scale's and out's.
+template <typename T, typename S, bool adds>
+class RmsNormKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        Tile tile{};
+        if (!tiles_.Next(&tile)) return;
+        Init(pipe, td, arguments);
+        LoadTile(tile);
+        Prepare();
+        // A tile's store is issued behind the load after the next: loads are what everything waits for.
+        Tile stored{}, next{};
+        for (bool first = true, more = true; more; first = false) {
+            LocalTensor<T> x = in_.template DeQue<T>();
+            more = tiles_.Next(&next);
+            if (more) LoadTile(next);
+            if (!first) StoreTile(stored);
+            NormalizeTile(x, tile);
+            stored = tile;
+            tile = next;
+        }
+        StoreTile(stored);
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoScalar) out_scalars_.Finish(arguments_.out);
+#endif
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+        td_ = td;
+        head_ = &td->head;
+        arguments_ = arguments;
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(head_->queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(head_->queue_bytes));
+        if constexpr (adds) {
+            pipe->InitBuffer(residual_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
+            pipe->InitBuffer(sum_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
+        }
+        pipe->InitBuffer(work_, static_cast<uint32_t>(head_->work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
+        pipe->InitBuffer(scale_, static_cast<uint32_t>(td->scale_bytes + td->scale_raw_bytes));
+        rows_ = work_.template Get<float>();
+        temp_ = rows_[static_cast<uint32_t>(head_->temp_offset_bytes) / sizeof(float)];
+        LocalTensor<float> wide = scale_.template Get<float>();
+        LocalTensor<S> raw = scale_.template Get<S>()[static_cast<uint32_t>(
+            (td->scale_raw_bytes > 0 ? td->scale_bytes : 0) / static_cast<int32_t>(sizeof(S)))];
+        scale_rows_.Init(raw, wide, ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
+        stash_.Init(td->stash);
+        bursts_.Init(head_, head_->head_size, head_->row_pitch);
+        out_bursts_.Init(head_, head_->head_size, head_->out_pitch);
+#if __CCE_AICORE__ == 200
+        scalars_.Init(head_, head_->row_pitch);
+        out_scalars_.Init(head_, head_->out_pitch);
+        if (head_->io == kRopeIoPacked) {
+            pipe->InitBuffer(offsets_, static_cast<uint32_t>(head_->index_bytes));
+            LocalTensor<uint32_t> offsets = offsets_.template Get<uint32_t>();
+            packed_.Init(head_, offsets);
+            out_packed_.Init(head_, offsets[static_cast<uint32_t>(head_->index_bytes / 8)]);
+        }
+#endif
+    }
+
+    // Per core, before the first tile.
+    __aicore__ inline void Prepare() {
+        norm_.Init(&td_->norm, stats_.template Get<float>(), td_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) {
+            LaneIndex index;
+            index.Init(head_, rows_);
+            index.CountLanes();
+            packed_.BuildOffsets(index);
+            out_packed_.BuildOffsets(index);
+        }
+#endif
+        if (td_->scale_shared == 0) return;
+        scale_rows_.Load(arguments_.scale, 0, 0, head_->head_size, 0);
+        scale_rows_.Widen(0, 0, head_->head_size);
+    }
+
+    // ---- between GM and UB
+
+    __aicore__ inline void LoadTile(const Tile& tile) {
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        Load(x, arguments_.x, tile);
+        in_.EnQue(x);
+        if constexpr (adds) {
+            LocalTensor<T> residual = residual_.template AllocTensor<T>();
+            Load(residual, arguments_.residual, Beside(tile));
+            residual_.EnQue(residual);
+        }
+    }
+
+    // The same tile of the other pair of tensors.
+    __aicore__ inline Tile Beside(const Tile& tile) const {
+        Tile beside = tile;
+        beside.side = 1;
+        return beside;
+    }
+
+    __aicore__ inline void Load(LocalTensor<T> x, GM_ADDR memory, const Tile& tile) {
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) packed_.Load(x, memory, tile);
+        if (head_->io == kRopeIoScalar) scalars_.Load(x, memory, tile);
+        if (head_->io == kRopeIoBurst)
+#endif
+            bursts_.Load(x, memory, tile);
+    }
+
+    __aicore__ inline void StoreTile(const Tile& tile) {
+        LocalTensor<S> y = out_.template DeQue<S>();
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) out_packed_.Store(arguments_.out, y, tile);
+        if (head_->io == kRopeIoScalar) out_scalars_.Store(arguments_.out, y, tile);
+        if (head_->io == kRopeIoBurst)
+#endif
+            out_bursts_.Store(arguments_.out, y, tile);
+        out_.FreeTensor(y);
+        if constexpr (adds) StoreSum(Beside(tile));
+    }
+
+    __aicore__ inline void StoreSum(const Tile& tile) {
+        LocalTensor<T> sum = sum_.template DeQue<T>();
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) packed_.Store(arguments_.sum, sum, tile);
+        if (head_->io == kRopeIoScalar) scalars_.Store(arguments_.sum, sum, tile);
+        if (head_->io == kRopeIoBurst)
+#endif
+            bursts_.Store(arguments_.sum, sum, tile);
+        sum_.FreeTensor(sum);
+    }
+
+    // ---- in UB
+
+    __aicore__ inline void NormalizeTile(LocalTensor<T> x, const Tile& tile) {
+        row_count_ = tile.tokens * tile.heads;
+        count_ = row_count_ * head_->row_pitch;
+        LocalTensor<float> rows = Widened(x, tile);
+        stash_.Round(rows, temp_, count_);
+        norm_.FindInverses(rows, temp_, head_->row_pitch, row_count_);
+        norm_.Normalize(rows, head_->row_pitch, row_count_);
+        stash_.template RoundBack<T>(rows, temp_, count_);
+        if (td_->scale_shared == 0) LoadScales(tile);
+        LocalTensor<S> y = out_.template AllocTensor<S>();
+        TimesScale(y, rows, tile);
+        OrderV();
+        if (InPlace()) in_.FreeTensor(x);
+        out_.EnQue(y);
+    }
+
+    // Whether float32 rows stay in the buffer they came in.
+    __aicore__ inline bool InPlace() const { return kIsFloat && head_->io != kRopeIoPacked; }
+
+    // x, or its sum with the residual, as float32; lanes behind a row's last are 0.
+    __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
+        LocalTensor<float> rows = rows_;
+        if constexpr (kIsFloat)
+            if (InPlace()) rows = x;
+        Widen(rows, x, tile);
+        if (!InPlace()) in_.FreeTensor(x);
+        if constexpr (adds) {
+            LocalTensor<T> residual = residual_.template DeQue<T>();
+            LocalTensor<float> other = temp_;
+            if constexpr (kIsFloat)
+                if (InPlace()) other = residual;
+            Widen(other, residual, Beside(tile));
+            AscendC::Add(rows, rows, other, count_);
+            OrderV();
+            residual_.FreeTensor(residual);
+            EmitSum(rows, Beside(tile));
+        }
+        return rows;
+    }
+
+    __aicore__ inline void Widen(LocalTensor<float> rows, LocalTensor<T> x, const Tile& tile) {
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) {
+            LocalTensor<T> narrow = Narrow(rows);
+            packed_.Unpack(narrow, x, tile);
+            WidenFrom(rows, narrow);
+            ClearPadding(rows);
+            return;
+        }
+#endif
+        WidenFrom(rows, x);
+    }
+
+    __aicore__ inline void WidenFrom(LocalTensor<float> rows, LocalTensor<T> x) {
+        if constexpr (!kIsFloat) {
+            AscendC::Cast(rows, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+            OrderV();
+        }
+    }
+
+    // The sum, rounded to its type, on its way out; rows hold the same.
+    __aicore__ inline void EmitSum(LocalTensor<float> rows, const Tile& tile) {
+        LocalTensor<T> sum = sum_.template AllocTensor<T>();
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) {
+            LocalTensor<T> narrow = Narrow(rows);
+            if constexpr (!kIsFloat) {
+                AscendC::Cast(narrow, rows, NarrowMode<T>(), static_cast<uint32_t>(count_));
+                OrderV();
+                AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+                OrderV();
+            }
+            packed_.Pack(sum, narrow, tile);
+            sum_.EnQue(sum);
+            return;
+        }
+#endif
+        if constexpr (kIsFloat) {
+            AscendC::DataCopy(sum, rows, static_cast<uint32_t>(count_));
+        } else {
+            AscendC::Cast(sum, rows, NarrowMode<T>(), static_cast<uint32_t>(count_));
+            OrderV();
+            AscendC::Cast(rows, sum, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+        }
+        OrderV();
+        sum_.EnQue(sum);
+    }
+
+    // y = rows * scale, rounded to its type.
+    __aicore__ inline void TimesScale(LocalTensor<S> y, LocalTensor<float> rows, const Tile& tile) {
+        EvenRows by{scale_rows_.Wide(), td_->scale_shared != 0 ? 0 : td_->scale_pitch, false};
+        EvenRows from{rows, head_->row_pitch, false};
+        int32_t lanes = RoundUp(head_->head_size, kBlockFloats);
+        if constexpr (sizeof(S) == sizeof(float)) {
+#if __CCE_AICORE__ == 200
+            if (head_->io == kRopeIoPacked) {
+                EachRow<RowOp::kMul>(from, from, by, row_count_, lanes);
+                OrderV();
+                out_packed_.Pack(y, rows, tile);
+                return;
+            }
+#endif
+            EachRow<RowOp::kMul>(EvenRows{y, head_->out_pitch, false}, from, by, row_count_, lanes);
+        } else {
+            EachRow<RowOp::kMul>(from, from, by, row_count_, lanes);
+            OrderV();
+#if __CCE_AICORE__ == 200
+            if (head_->io == kRopeIoPacked) {
+                LocalTensor<S> narrow = temp_.template ReinterpretCast<S>();
+                NarrowRows(narrow, head_->row_pitch, rows, head_->row_pitch, row_count_, head_->row_pitch);
+                OrderV();
+                out_packed_.Pack(y, narrow, tile);
+                return;
+            }
+#endif
+            bool same = head_->out_pitch == head_->row_pitch;
+            NarrowRows(y, head_->out_pitch, rows, head_->row_pitch, row_count_, same ? head_->row_pitch : lanes);
+        }
+    }
+
+    // Of a scale that is another one for other rows: the tile's.
+    __aicore__ inline void LoadScales(const Tile& tile) {
+        int32_t inner = head_->tokens_inner != 0 ? tile.tokens : tile.heads;
+        for (int32_t row = 0; row < row_count_; ++row) {
+            int32_t token = head_->tokens_inner != 0 ? row % inner : row / inner;
+            int32_t head = head_->tokens_inner != 0 ? row / inner : row % inner;
+            int64_t offset = TileOffset(tile, td_->scale_stride) + token * td_->scale_stride[1] +
+                             head * td_->scale_stride[2];
+            scale_rows_.Load(arguments_.scale, offset, 0, head_->head_size, row * td_->scale_pitch);
+        }
+        for (int32_t row = 0; row < row_count_; ++row) {
+            int32_t at = row * td_->scale_pitch;
+            scale_rows_.Widen(at, at, head_->head_size);
+        }
+    }
+
+#if __CCE_AICORE__ == 200
+    // Room for the rows in their own type: float32 rows themselves.
+    __aicore__ inline LocalTensor<T> Narrow(LocalTensor<float> rows) {
+        if constexpr (kIsFloat) {
+            return rows;
+        } else {
+            return temp_[static_cast<uint32_t>(count_)].template ReinterpretCast<T>();
+        }
+    }
+
+    // A gathered row's padding is its last element once more.
+    __aicore__ inline void ClearPadding(LocalTensor<float> rows) {
+        Lanes lanes{head_->head_size, head_->row_pitch};
+        int32_t chunk = head_->head_size / kRepeatFloats * kRepeatFloats;
+        for (int32_t row = 0; row < row_count_; row += kMostRepeats) {
+            int32_t repeats = Least(row_count_ - row, kMostRepeats);
+            uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
+            if (mask[0] != 0)
+                AscendC::Duplicate(rows[row * head_->row_pitch + chunk], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
+                                   RepeatStep(head_->row_pitch, repeats));
+        }
+        OrderV();
+    }
+#endif
+
+    const RmsNormTilingData* td_ = nullptr;
+    const RopeTilingHead* head_ = nullptr;
+    RmsNormArguments arguments_{};
+    Tiles tiles_;
+    RowNorm norm_;
+    StashRows stash_;
+    ScaleRows<S> scale_rows_;
+    RowBursts<T> bursts_;
+    RowBursts<S> out_bursts_;
+#if __CCE_AICORE__ == 200
+    PackedRows<T> packed_;
+    PackedRows<S> out_packed_;
+    ScalarRows<T> scalars_;
+    ScalarRows<S> out_scalars_;
+#endif
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, residual_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, scale_, offsets_;
+    LocalTensor<float> rows_, temp_;
+    int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and elements with their padding
+};
+
+template <typename T, typename S, bool adds>
+__aicore__ inline void RunRmsNorm(const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+    AscendC::TPipe pipe;
+    RmsNormKernel<T, S, adds> kernel;
+    kernel.Run(&pipe, td, arguments);
+}
+
+template <typename T, typename S, bool adds>
+__aicore__ inline void RunLongRmsNorm(const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+    AscendC::TPipe pipe;
+    LongRmsNormKernel<T, S, adds> kernel;
+    kernel.Run(&pipe, td, arguments);
+}
+
+static_assert(kRmsNormRows == 1 && kRmsNormLong == 2, "the entries say them as literals");
+
+}  // namespace rope_device

@@ -1,0 +1,91 @@
+// A scale's rows from GM to UB, as float32. S: the scale's type. Elements that lie together come by DMA, what a DMA
+// of whole blocks cannot take and elements that lie apart by the scalar unit. Included after vector_steps.h and
+// row_bursts.h.
+#pragma once
+
+#include "../rms_norm_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+// Where an element of a row's scale lies.
+struct ScaleLayout {
+    int32_t kind;  // kScaleDense, ...
+    const int64_t* inner;
+    const int64_t* stride;
+
+    __aicore__ inline int64_t OffsetOf(int64_t element) const {
+        if (kind == kScaleDense) return element;
+        int64_t offset = 0;
+        for (int32_t d = 3; d >= 0 && kind == kScaleScattered; --d) {
+            offset += element % inner[d] * stride[d];
+            element /= inner[d];
+        }
+        return offset;
+    }
+};
+
+template <typename S>
+class ScaleRows {
+public:
+    // raw: room for as many S as wide has floats; where S is float, wide itself.
+    __aicore__ inline void Init(LocalTensor<S> raw, LocalTensor<float> wide, const ScaleLayout& layout) {
+        raw_ = raw;
+        wide_ = wide;
+        layout_ = layout;
+    }
+
+    // Elements [first, first + count) of the row of GM that is `row` elements behind `memory`, to element `at` of the
+    // raw ones. To be followed by Widen(); what vectors did with these before is waited for.
+    __aicore__ inline void Load(GM_ADDR memory, int64_t row, int64_t first, int32_t count, int32_t at) {
+        AscendC::GlobalTensor<S> source;
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ S*>(memory) + row);
+        LocalTensor<S> dst = raw_[at];
+        int32_t padded = RoundUp(count, kBlock), whole = 0;
+        if (layout_.kind == kScaleDense) whole = LoadRun(dst, source, first, count);
+        if (whole >= count) return;
+        HandOver<AscendC::HardEvent::V_S>();
+        for (int32_t i = whole; i < padded; ++i) {
+            int64_t element = i < count ? i : count - 1;  // padding: anything finite
+            dst.SetValue(static_cast<uint32_t>(i), source.GetValue(static_cast<uint64_t>(layout_.OffsetOf(first + element))));
+        }
+        HandOver<AscendC::HardEvent::S_V>();
+    }
+
+    // `count` raw elements from `from` on, as float32 from `to` on; the same place where S is float.
+    __aicore__ inline void Widen(int32_t to, int32_t from, int32_t count) {
+        HandOver<AscendC::HardEvent::MTE2_V>();
+        if constexpr (sizeof(S) != sizeof(float)) {
+            AscendC::Cast(wide_[to], raw_[from], AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(RoundUp(count, kBlock)));
+            OrderV();
+        }
+    }
+
+    __aicore__ inline LocalTensor<float> Wide() const { return wide_; }
+
+private:
+    static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(S));
+
+    // By DMA; how many elements have come.
+    __aicore__ inline int32_t LoadRun(LocalTensor<S> dst, AscendC::GlobalTensor<S> source, int64_t first,
+                                      int32_t count) {
+        HandOver<AscendC::HardEvent::V_MTE2>();
+#if __CCE_AICORE__ == 200
+        int32_t whole = count / kBlock * kBlock;
+        if (whole > 0) AscendC::DataCopy(dst, source[static_cast<uint64_t>(first)], static_cast<uint32_t>(whole));
+        return whole;
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(S), 0, 0, 0);
+        auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
+        AscendC::DataCopyPad(dst, source[static_cast<uint64_t>(first)], run,
+                             AscendC::DataCopyPadExtParams<S>(true, 0, fill, static_cast<S>(0.0f)));
+        return count;
+#endif
+    }
+
+    LocalTensor<S> raw_;
+    LocalTensor<float> wide_;
+    ScaleLayout layout_{};
+};
+
+}  // namespace rope_device

@@ -1,0 +1,43 @@
+// Rounding to the stash type, which ONNX's RMSNormalization computes in, and from it to x's type. Included after
+// row_steps.h.
+#pragma once
+
+#include "../rms_norm_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+struct RmsNormArguments {
+    GM_ADDR x;
+    GM_ADDR residual;  // of add_rms_norm, as sum
+    GM_ADDR scale;
+    GM_ADDR out;
+    GM_ADDR sum;
+};
+
+class StashRows {
+public:
+    __aicore__ inline void Init(int32_t stash) { stash_ = stash; }
+
+    __aicore__ inline bool IsFloat32() const { return stash_ == kStashFloat32; }
+
+    // Float32 rows to the nearest of the stash type.
+    __aicore__ inline void Round(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
+        if (stash_ == kStashFloat16) RoundTo<half>(rows, temp, count);
+#if __CCE_AICORE__ != 200
+        if (stash_ == kStashBfloat16) RoundTo<bfloat16_t>(rows, temp, count);
+#endif
+    }
+
+    // Then to T's.
+    template <typename T>
+    __aicore__ inline void RoundBack(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
+        Round(rows, temp, count);
+        if constexpr (sizeof(T) != sizeof(float)) RoundTo<T>(rows, temp, count);
+    }
+
+private:
+    int32_t stash_ = kStashFloat32;
+};
+
+}  // namespace rope_device
