@@ -85,6 +85,10 @@ const npu_rope_tensor* CannCall::input(size_t index) {
     return tensor(context_->GetRequiredInputShape(index), context_->GetRequiredInputDesc(index), true);
 }
 
+const npu_rope_tensor* CannCall::contiguous_input(size_t index) {
+    return tensor(context_->GetRequiredInputShape(index), context_->GetRequiredInputDesc(index), false);
+}
+
 const npu_rope_tensor* CannCall::optional_view(size_t index) {
     return tensor(context_->GetOptionalInputShape(index), context_->GetOptionalInputDesc(index), true);
 }

@@ -36,6 +36,7 @@ public:
 
     // NULL where there is none.
     const npu_rope_tensor* input(size_t index);
+    const npu_rope_tensor* contiguous_input(size_t index);
     const npu_rope_tensor* optional_view(size_t index);
     const npu_rope_tensor* optional_contiguous(size_t index);
     const npu_rope_tensor* output(size_t index);
@@ -52,7 +53,7 @@ private:
     const gert::RuntimeAttrs* attrs_ = nullptr;
     std::vector<int64_t> strides_;
     size_t strides_at_ = 0;
-    npu_rope_tensor tensors_[8];  // more than any operator has
+    npu_rope_tensor tensors_[12];  // more than any operator has
     size_t tensor_count_ = 0;
 };
 

@@ -1,11 +1,10 @@
 #include "op_host/rms_norm_tiling.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "op_host/dtype.h"
+#include "op_host/row_norm_tiling.h"
 #include "op_host/work_split.h"
 
 namespace npu_rope {
@@ -279,25 +278,7 @@ private:
     int64_t n_, x_bytes_, out_bytes_;
 };
 
-// To so many significant bits, the last of which is worth no less than 2^least; ties to even.
-double rounded_to(double value, int bits, int least) {
-    if (value == 0) return 0;
-    int unit = std::max(std::ilogb(value) + 1 - bits, least);
-    return std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
-}
-
 }  // namespace
-
-RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range) {
-    if (stash == kStashFloat16) epsilon = rounded_to(epsilon, 11, -24);
-    if (stash == kStashBfloat16) epsilon = rounded_to(epsilon, 8, -133);
-    RowNormTiling t = {};
-    t.epsilon = static_cast<float>(epsilon);
-    t.inverse_n = static_cast<float>(1.0 / static_cast<double>(n));
-    t.epsilon_exponent = epsilon > 0 ? std::ilogb(std::sqrt(epsilon)) : -127;
-    t.checks = wide_range;
-    return t;
-}
 
 Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform, const char* soc) {
     if (Check c = check_dtype_on_chip(in.op, "x", in.dtype, platform, soc); !c.ok()) return c;

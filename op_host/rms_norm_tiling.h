@@ -28,8 +28,4 @@ Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platf
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
                       RopeLaunch* launch);
 
-// How rows of n elements are normalized: epsilon as the stash type keeps it, and whether the squares of such
-// elements, of a type as wide as bfloat16, may leave float32's range.
-RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range);
-
 }  // namespace npu_rope

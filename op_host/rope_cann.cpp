@@ -6,22 +6,21 @@
 namespace npu_rope {
 namespace {
 
-// Places of the attributes, as add_rope_attributes names them.
-enum Attribute : size_t {
-    kNDims,
-    kMode,
-    kNCtxOrig,
-    kFreqBase,
-    kFreqScale,
-    kExtFactor,
-    kAttnFactor,
-    kBetaFast,
-    kBetaSlow,
-    kSections,
-    kForward,
-    kNOffs,
-    kStrides,
-};
+using Attribute = RopeAttribute;
+
+Check read_sections(const CannCall& call, const char* op, int32_t* sections) {
+    const auto* given_list = call.attributes().GetListInt(kSections);
+    size_t count = given_list == nullptr ? 0 : given_list->GetSize();
+    if (count == 0) return {};
+    const int64_t* given = given_list->GetData();
+    if (count != 4) return bad_value(op, "sections must be four numbers >= 0 but got %zu numbers.", count);
+    for (size_t i = 0; i < count; ++i) {
+        if (given[i] < INT32_MIN || given[i] > INT32_MAX)
+            return bad_value(op, "sections must be in the int32 range but got %lld.", static_cast<long long>(given[i]));
+        sections[i] = static_cast<int32_t>(given[i]);
+    }
+    return {};
+}
 
 // One call as CANN tells it, made into one as every native path tells it.
 class Call {
@@ -31,7 +30,7 @@ public:
 
     Check run() {
         if (Check c = call_.begin(kStrides); !c.ok()) return c;
-        if (Check c = read_params(); !c.ok()) return c;
+        if (Check c = read_rope_attributes(call_, t_.op, &params_, &forward_); !c.ok()) return c;
         if (Check c = read_tensors(); !c.ok()) return c;
         RopeShape shape;
         if (Check c = check_rope(t_, &params_, NPU_ROPE_ANGLE_EXACT, &shape); !c.ok()) return c;
@@ -46,46 +45,6 @@ public:
     }
 
 private:
-    Check read_params() {
-        const struct {
-            Attribute index;
-            const char* name;
-            int32_t* value;
-        } integers[] = {{kNDims, "n_dims", &params_.n_dims},
-                        {kMode, "mode", &params_.mode},
-                        {kNCtxOrig, "n_ctx_orig", &params_.n_ctx_orig},
-                        {kNOffs, "n_offs", &params_.n_offs}};
-        for (const auto& i : integers)
-            if (Check c = call_.read(i.index, i.name, i.value); !c.ok()) return c;
-        const struct {
-            Attribute index;
-            const char* name;
-            double* value;
-        } numbers[] = {
-            {kFreqBase, "freq_base", &params_.freq_base},    {kFreqScale, "freq_scale", &params_.freq_scale},
-            {kExtFactor, "ext_factor", &params_.ext_factor}, {kAttnFactor, "attn_factor", &params_.attn_factor},
-            {kBetaFast, "beta_fast", &params_.beta_fast},    {kBetaSlow, "beta_slow", &params_.beta_slow}};
-        for (const auto& n : numbers)
-            if (Check c = call_.read(n.index, n.name, n.value); !c.ok()) return c;
-        if (Check c = call_.read(kForward, "forward", &forward_); !c.ok()) return c;
-        return read_sections();
-    }
-
-    Check read_sections() {
-        const auto* sections = call_.attributes().GetListInt(kSections);
-        size_t count = sections == nullptr ? 0 : sections->GetSize();
-        if (count == 0) return {};
-        const int64_t* given = sections->GetData();
-        if (count != 4) return bad_value(t_.op, "sections must be four numbers >= 0 but got %zu numbers.", count);
-        for (size_t i = 0; i < count; ++i) {
-            if (given[i] < INT32_MIN || given[i] > INT32_MAX)
-                return bad_value(t_.op, "sections must be in the int32 range but got %lld.",
-                                 static_cast<long long>(given[i]));
-            params_.sections[i] = static_cast<int32_t>(given[i]);
-        }
-        return {};
-    }
-
     // The tensors in the definition's order, which the three operators share.
     Check read_tensors() {
         t_.known = Known::kLayout;
@@ -107,6 +66,30 @@ private:
 };
 
 }  // namespace
+
+Check read_rope_attributes(const CannCall& call, const char* op, npu_rope_params* params, bool* forward) {
+    const struct {
+        Attribute index;
+        const char* name;
+        int32_t* value;
+    } integers[] = {{kNDims, "n_dims", &params->n_dims},
+                    {kMode, "mode", &params->mode},
+                    {kNCtxOrig, "n_ctx_orig", &params->n_ctx_orig},
+                    {kNOffs, "n_offs", &params->n_offs}};
+    for (const auto& i : integers)
+        if (Check c = call.read(i.index, i.name, i.value); !c.ok()) return c;
+    const struct {
+        Attribute index;
+        const char* name;
+        double* value;
+    } numbers[] = {{kFreqBase, "freq_base", &params->freq_base},    {kFreqScale, "freq_scale", &params->freq_scale},
+                   {kExtFactor, "ext_factor", &params->ext_factor}, {kAttnFactor, "attn_factor", &params->attn_factor},
+                   {kBetaFast, "beta_fast", &params->beta_fast},    {kBetaSlow, "beta_slow", &params->beta_slow}};
+    for (const auto& n : numbers)
+        if (Check c = call.read(n.index, n.name, n.value); !c.ok()) return c;
+    if (Check c = call.read(kForward, "forward", forward); !c.ok()) return c;
+    return read_sections(call, op, params->sections);
+}
 
 void add_rope_attributes(ops::OpDef* def) {
     def->Attr("n_dims").AttrType(ops::REQUIRED).Int();

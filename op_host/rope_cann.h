@@ -12,6 +12,26 @@ namespace npu_rope {
 // today's ggml's; then strides, of every tensor but freq_factors.
 void add_rope_attributes(ops::OpDef* def);
 
+// Their places.
+enum RopeAttribute : size_t {
+    kNDims,
+    kMode,
+    kNCtxOrig,
+    kFreqBase,
+    kFreqScale,
+    kExtFactor,
+    kAttnFactor,
+    kBetaFast,
+    kBetaSlow,
+    kSections,
+    kForward,
+    kNOffs,
+    kStrides,
+    kRopeAttributes,  // how many there are
+};
+
+Check read_rope_attributes(const CannCall& call, const char* op, npu_rope_params* params, bool* forward);
+
 // aclnn takes no tensor without elements. T: RopeTensors or RotaryTensors.
 template <typename T>
 Check no_elements(const T& t) {

@@ -7,6 +7,7 @@
 #include "op_host/dtype.h"
 #include "op_host/rope_check.h"
 #include "op_host/rope_frequency.h"
+#include "op_host/row_norm_tiling.h"
 #include "op_host/work_split.h"
 
 namespace npu_rope {
@@ -19,6 +20,7 @@ constexpr int64_t kBlockTokens = 16;     // tokens a table is made for, so that 
 constexpr int64_t kBlockRows = 256;      // head rows that share a table, where heads are few
 constexpr int64_t kMostTokens = 248;     // a repeat each, in whole blocks of 8
 constexpr int64_t kMostRows = 4095;      // blocks of one DMA instruction
+constexpr int64_t kMostNormRows = 512;   // of a tile that is normalized: each has its own root
 
 // One of the most even parts of n that are not below `least`.
 int64_t even_share(int64_t n, int64_t least) { return ceil_div(n, std::max<int64_t>(1, n / least)); }
@@ -64,7 +66,7 @@ void merge_batches(const RopeTilingInput& in, RopeTilingHead* d, RotaryTableTili
         copy(d->side[k].out_stride, s.side[k].out_stride);
         if (s.side[k].N == 1) d->side[k].x_stride[2] = d->side[k].out_stride[2] = s.D;
         of_tokens.push_back(d->side[k].x_stride);
-        if (!in.scatters) of_tokens.push_back(d->side[k].out_stride);
+        if (!in.scatters_side(k)) of_tokens.push_back(d->side[k].out_stride);
     }
     bool merged = s.B == 1 || s.S == 1 || std::all_of(of_tokens.begin(), of_tokens.end(), [&](const int64_t* stride) {
                       return follows(stride[0], s.S, stride[1]);
@@ -79,15 +81,16 @@ void merge_batches(const RopeTilingInput& in, RopeTilingHead* d, RotaryTableTili
 
 class Tiling {
 public:
-    // computed and given: one of the two, what the table is made of.
-    Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingHead* head, RopeTilingData* computed,
-           RotaryTableTiling* given)
+    // computed and given: one of the two, what the table is made of. norm: of a call that normalizes.
+    Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingHead* head, RopeTurns* computed,
+           RotaryTableTiling* given, HeadNormTiling* norm = nullptr)
         : in_(in),
           shape_(in.shape),
           platform_(platform),
           d_(*head),
           computed_(computed),
           given_(given),
+          norm_(norm),
           item_bytes_(dtype_bytes(in.dtype)),
           out_bytes_(dtype_bytes(in.out_dtype)) {}
 
@@ -130,7 +133,7 @@ private:
         int64_t half_unit = given_ && in_.tables.has_entry_a_lane ? kUbBlock / dtype_bytes(in_.tables.dtype) : 8;
         if (halves && p.n_offs % 8 == 0 && pairs % half_unit == 0) {
             key_ = kRopeHalves;
-        } else if (!halves && item_bytes_ == 2 && platform_.arch != kArch310p) {
+        } else if (!halves && item_bytes_ == 2 && platform_.arch != kArch310p && !norm_) {
             key_ = kRopeSwapByShifts;
         } else {
             key_ = kRopeSwapByGather;
@@ -139,6 +142,11 @@ private:
         d_.table_width = key_ == kRopeHalves ? i32(pairs) : i32(round_up(p.n_offs + d_.n_dims, 8)) - d_.lane_first;
         if (computed_) set_planes();
         if (given_) set_given();
+        if (norm_) {
+            norm_->norm = row_norm_tiling(shape_.D, in_.norm.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16);
+            norm_->rounds = in_.norm.rounds;
+            norm_->scatters = in_.scatters;
+        }
         // Rows are kept in UB in the order in which more of them lie back to back in GM; those of a
         // cache token by token.
         int heads_meet = 0, tokens_meet = 0;
@@ -294,7 +302,7 @@ private:
     }
 
     bool fits(int64_t tokens, int64_t heads, int64_t block_tokens) {
-        if (tokens * heads > kMostRows || !runs_are_enough(heads)) return false;
+        if (tokens * heads > (norm_ ? kMostNormRows : kMostRows) || !runs_are_enough(heads)) return false;
         d_.tile_tokens = i32(tokens);
         d_.tile_heads = i32(heads);
         int64_t block = round_up(even_share(tokens_most_, std::max(block_tokens, tokens)), tokens);
@@ -330,6 +338,11 @@ private:
             d_.lane_bytes = key_ == kRopeHalves ? 0 : i32(3 * width * 4);
             d_.source_bytes = i32(2 * entries * dtype_bytes(in_.tables.dtype));
         }
+        if (norm_) {
+            norm_->stats_bytes = i32(4 * kRowNormStats * round_up(rows, kRowNormSlots));
+            norm_->scale_bytes = i32(4 * 2 * d_.row_pitch);
+            norm_->scale_raw_bytes = i32(item_bytes_ == 4 ? 0 : item_bytes_ * 2 * d_.row_pitch);
+        }
         d_.work_bytes = i32(std::max({rows_bytes, table_temps, setup_temps}));
         int64_t one_table = d_.block_tokens * width * 4;
         d_.cos_offset_bytes = i32(round_up(one_table, kUbBankGroups) + kUbBankGroups / 2);
@@ -337,8 +350,9 @@ private:
     }
 
     int64_t ub_bytes() const {
+        int64_t of_norm = norm_ ? norm_->stats_bytes + norm_->scale_bytes + norm_->scale_raw_bytes : 0;
         return int64_t{4} * d_.queue_bytes + d_.work_bytes + d_.table_bytes + d_.lane_bytes + d_.source_bytes +
-               d_.index_bytes;
+               d_.index_bytes + of_norm;
     }
 
     Check set_frequencies() {
@@ -350,8 +364,8 @@ private:
             // Whole turns mean nothing, unless a factor is still to divide them.
             if (!in_.has_factors) turns -= rintl(turns);
             if (!in_.forward) turns = -turns;
-            computed_->turns_hi[i] = static_cast<float>(turns);
-            computed_->turns_lo[i] = static_cast<float>(turns - static_cast<long double>(computed_->turns_hi[i]));
+            computed_->hi[i] = static_cast<float>(turns);
+            computed_->lo[i] = static_cast<float>(turns - static_cast<long double>(computed_->hi[i]));
         }
         return {};
     }
@@ -360,8 +374,9 @@ private:
     const RopeShape& shape_;
     const Platform& platform_;
     RopeTilingHead& d_;
-    RopeTilingData* computed_;
+    RopeTurns* computed_;
     RotaryTableTiling* given_;
+    HeadNormTiling* norm_;
     int64_t item_bytes_, out_bytes_;
     int32_t key_ = 0;
     int64_t heads_most_ = 0, tokens_most_ = 0;  // of any unit
@@ -405,7 +420,14 @@ Check check_rope_on_chip(const RopeTensors& t, int32_t angle, const char* backen
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch) {
     if (Check c = check_supported(in, platform); !c.ok()) return c;
     *data = RopeTilingData{};
-    return Tiling(in, platform, &data->head, data, nullptr).run(launch);
+    return Tiling(in, platform, &data->head, &data->turns, nullptr).run(launch);
+}
+
+Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
+                           RopeLaunch* launch) {
+    if (Check c = check_supported(in, platform); !c.ok()) return c;
+    *data = RmsNormRopeTilingData{};
+    return Tiling(in, platform, &data->head, &data->turns, nullptr, &data->norm).run(launch);
 }
 
 Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, RopeLaunch* launch) {

@@ -8,6 +8,7 @@
 #include "op_host/check.h"
 #include "op_host/platform.h"
 #include "op_host/rope_check.h"
+#include "op_kernel/rms_norm_rope_tiling_data.h"
 #include "op_kernel/rope_tiling_data.h"
 #include "op_kernel/rotary_tiling_data.h"
 
@@ -23,6 +24,12 @@ struct GivenTables {
     int64_t cos_stride[2] = {}, sin_stride[2] = {};
 };
 
+// How rms_norm_rope normalizes heads before they turn.
+struct HeadNorm {
+    double epsilon = 0;
+    bool rounds = false;  // in between, as the two operators one after the other would
+};
+
 // A call whose arguments check_rope or check_rotary has accepted; no size is 0. Dimensions of size 1 may have
 // any stride.
 struct RopeTilingInput {
@@ -33,11 +40,14 @@ struct RopeTilingInput {
     int32_t out_dtype = NPU_ROPE_FLOAT16;  // another one only where it scatters
     bool positions_int64 = false;
     bool has_factors = false;
-    bool scatters = false;  // out is a cache, side[0].out_stride[1] the stride of its rows
+    bool scatters = false;  // the last side's out is a cache, out_stride[1] the stride of its rows
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
     GivenTables tables;  // of rotary_tiling alone, whose params say which lanes turn and nothing else
+    HeadNorm norm;       // of rms_norm_rope_tiling alone
+
+    bool scatters_side(int side) const { return scatters && side == shape.sides - 1; }
 };
 
 // A call that check_rope has accepted, of which it found this shape.
@@ -58,6 +68,8 @@ struct RopeLaunch {
 
 // Fills *data and *launch, or says what the NPU does not take.
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch);
+Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
+                           RopeLaunch* launch);
 Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, RopeLaunch* launch);
 
 }  // namespace npu_rope

@@ -15,7 +15,7 @@ extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_
 #endif
     using namespace rope_device;
     RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
-    RopeSource source{positions, freq_factors, tiling};
+    RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
     if (TILING_KEY_IS(1)) {
         RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeHalves>(&td, arguments, source);
     } else if (TILING_KEY_IS(2)) {

@@ -16,7 +16,7 @@ extern "C" __global__ __aicore__ void npu_rope_qk(GM_ADDR q, GM_ADDR k, GM_ADDR 
 #endif
     using namespace rope_device;
     RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
-    RopeSource source{positions, freq_factors, tiling};
+    RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
     if (TILING_KEY_IS(1)) {
         RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false, kRopeHalves>(&td, arguments, source);
     } else if (TILING_KEY_IS(2)) {

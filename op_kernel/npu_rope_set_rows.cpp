@@ -17,7 +17,7 @@ extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR posit
     using namespace rope_device;
     // The cache is an input that is written: its memory comes as both.
     RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, rows};
-    RopeSource source{positions, freq_factors, tiling};
+    RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
     if (TILING_KEY_IS(1)) {
         RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeHalves>(&td, arguments, source);
     } else if (TILING_KEY_IS(2)) {

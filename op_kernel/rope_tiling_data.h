@@ -90,18 +90,22 @@ struct RopeTilingHead {
     int32_t index_bytes;        // 0 without Gather
 };
 
-struct RopeTilingData {
-    RopeTilingHead head;
-
+// What the kernel takes from GM by itself, at this struct's address there.
+struct RopeTurns {
     // Turns (radians / 2 pi) per position of every pair, as a sum of two float32. Reduced to
     // [-1/2, 1/2] where there are no freq_factors; negated for the backward rotation.
-    float turns_hi[kRopeMaxPairs];
-    float turns_lo[kRopeMaxPairs];
+    float hi[kRopeMaxPairs];
+    float lo[kRopeMaxPairs];
 
     // With more than one plane of positions: the lanes that each turns, a bit each.
     uint64_t plane_lanes[kRopeMaxPlanes][kRopeMaxChunks];
 };
 
-static_assert(sizeof(RopeTilingData) % 32 == 0, "copied in blocks of 32 bytes");
-static_assert(__builtin_offsetof(RopeTilingData, turns_hi) % 32 == 0, "the source of a DMA");
-static_assert(__builtin_offsetof(RopeTilingData, turns_lo) % 32 == 0, "the source of a DMA");
+struct RopeTilingData {
+    RopeTilingHead head;
+    RopeTurns turns;
+};
+
+static_assert(sizeof(RopeTilingData) % 32 == 0 && sizeof(RopeTurns) % 32 == 0, "copied in blocks of 32 bytes");
+static_assert(__builtin_offsetof(RopeTilingData, turns) % 32 == 0, "the source of a DMA");
+static_assert(__builtin_offsetof(RopeTurns, lo) % 32 == 0, "the source of a DMA");

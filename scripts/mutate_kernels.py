@@ -187,7 +187,7 @@ def _call_mutants(code: str, m: re.Match[str], make) -> Iterator[Mutant]:
 
 
 def _names_swapped(code: str, make) -> Iterator[Mutant]:
-    pairs = [("sin_", "cos_"), ("sin", "cos"), ("Sin", "Cos"), ("kAdd", "kSub"), ("turns_hi", "turns_lo")]
+    pairs = [("sin_", "cos_"), ("sin", "cos"), ("Sin", "Cos"), ("kAdd", "kSub"), ("hi", "lo")]
     for one, other in pairs:
         for a, b in ((one, other), (other, one)):
             for m in re.finditer(rf"\b{a}\b", code):

@@ -14,7 +14,8 @@ int32_t narrow(const char* op, const char* name, int64_t v) {
     return static_cast<int32_t>(v);
 }
 
-// What is wrong with parameters is said in rope's name.
+}  // namespace
+
 npu_rope_params params_of(const Attributes& a) {
     npu_rope_params p = {};
     if (a.sections.size() != 4)
@@ -32,8 +33,6 @@ npu_rope_params params_of(const Attributes& a) {
     p.beta_slow = a.beta_slow;
     return p;
 }
-
-}  // namespace
 
 RopeLaunchCheck::RopeLaunchCheck(const char* op, int sides, std::vector<LaunchTensor> tensors,
                                  const OptionalTensor& factors)

@@ -39,6 +39,9 @@ inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
     return values.has_value() ? values->vec() : std::vector<int64_t>(4, 0);
 }
 
+// As the checks take them. What is wrong with parameters is said in rope's name.
+npu_rope_params params_of(const Attributes& a);
+
 // One launch of NpuRope, checked: x into out, which may be x itself.
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
                  const at::Tensor& out);

@@ -60,34 +60,37 @@ void add_arguments(const RopeTensors& t, const RopeShape& shape, const npu_rope_
     if (t.scatters) sim->add_again(sim->count() - 1);
 }
 
-}  // namespace
-
 Check run_rope_on_sim(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle,
                       const npu_rope_sim_options* options) {
     RopeShape shape;
     if (Check c = check_rope(t, params, angle, &shape); !c.ok()) return c;
-    if (!options || !options->soc) return bad_value(t.op, "options must name a soc but got NULL.");
-    Platform platform;
-    if (Check c = platform_of(t.op, *options, &platform); !c.ok()) return c;
-    if (Check c = check_rope_on_chip(t, angle, "sim", platform, options->soc); !c.ok()) return c;
-    // The limit that the CPU keeps, where the factors' values are at hand.
-    std::vector<float> factors = read_factors(t.freq_factors, rope_pairs(*params));
-    if (Check c = check_rope_frequencies(rope_frequencies(*params, factors.empty() ? nullptr : factors.data(), 1));
-        !c.ok())
-        return c;
-    if (shape.empty()) return {};
-    if (Check c = check_device_positions(t.op, *t.positions); !c.ok()) return c;
-
+    RopeOnSim call;
+    if (Check c = accept_rope_on_sim(t, shape, *params, angle, options, &call); !c.ok() || shape.empty()) return c;
     RopeTilingData tiling;
     RopeLaunch launch;
-    if (Check c = rope_tiling(rope_tiling_input(t, shape, *params, forward != 0), platform, &tiling, &launch); !c.ok())
+    if (Check c = rope_tiling(rope_tiling_input(t, shape, *params, forward != 0), call.platform, &tiling, &launch);
+        !c.ok())
         return c;
-
     SimLaunch sim;
-    npu_rope_tensor packed_factors = {factors.data(), NPU_ROPE_FLOAT32, 1, {int64_t(factors.size())}, {1}};
-    add_arguments(t, shape, t.freq_factors ? &packed_factors : nullptr, &sim);
+    add_arguments(t, shape, t.freq_factors ? &call.packed_factors : nullptr, &sim);
     return sim.run(t.op, kernel_name(t.op, options->soc, column(t)), *options, launch.block_dim, launch.tiling_key,
                    &tiling, sizeof tiling, uint64_t(launch.workspace_bytes));
+}
+
+}  // namespace
+
+Check accept_rope_on_sim(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params, int32_t angle,
+                         const npu_rope_sim_options* options, RopeOnSim* call) {
+    if (!options || !options->soc) return bad_value(t.op, "options must name a soc but got NULL.");
+    if (Check c = platform_of(t.op, *options, &call->platform); !c.ok()) return c;
+    if (Check c = check_rope_on_chip(t, angle, "sim", call->platform, options->soc); !c.ok()) return c;
+    // The limit that the CPU keeps, where the factors' values are at hand.
+    std::vector<float>& factors = call->factors = read_factors(t.freq_factors, rope_pairs(params));
+    if (Check c = check_rope_frequencies(rope_frequencies(params, factors.empty() ? nullptr : factors.data(), 1));
+        !c.ok())
+        return c;
+    call->packed_factors = {factors.data(), NPU_ROPE_FLOAT32, 1, {int64_t(factors.size())}, {1}};
+    return shape.empty() ? Check{} : check_device_positions(t.op, *t.positions);
 }
 
 npu_rope_status rope_sim_entry(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle,

@@ -1,10 +1,24 @@
 // rope, rope_qk and rope_set_rows on the simulator: one launch of the kernel of the tensors' operator.
 #pragma once
 
+#include <vector>
+
 #include "include/npu_rope_sim.h"
+#include "op_host/platform.h"
 #include "op_host/rope_check.h"
 
 namespace npu_rope {
+
+// What every rotation by positions needs for its launch.
+struct RopeOnSim {
+    Platform platform;
+    std::vector<float> factors;
+    npu_rope_tensor packed_factors;  // the same as the kernel reads them
+};
+
+// Says what the simulated chip does not take of a call that its operator's rules accept.
+Check accept_rope_on_sim(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params, int32_t angle,
+                         const npu_rope_sim_options* options, RopeOnSim* call);
 
 npu_rope_status rope_sim_entry(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle,
                                const npu_rope_sim_options* options);

@@ -10,7 +10,7 @@ namespace rope_device {
 struct RopeSource {
     GM_ADDR positions;
     GM_ADDR freq_factors;
-    GM_ADDR tiling;
+    GM_ADDR turns;  // RopeTurns
 };
 
 // P: the positions'. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
@@ -25,12 +25,12 @@ public:
         pipe_ = pipe;
         source_ = source;
         lanes_.Init(pipe, td, setup);
-        table_.Init(pipe, td, scratch, source.tiling);
+        table_.Init(pipe, td, scratch, source.turns);
         positions_.Init(pipe, td, source.positions);
     }
 
     // Issues the copies that BuildConstants() waits for.
-    __aicore__ inline void LoadConstants() { lanes_.Load(source_.tiling, source_.freq_factors); }
+    __aicore__ inline void LoadConstants() { lanes_.Load(source_.turns, source_.freq_factors); }
     __aicore__ inline void BuildConstants(LaneIndex* index) { lanes_.Build(pipe_, index, key != kRopeHalves); }
 
     // What Build() needs, of the block that a tile opens.

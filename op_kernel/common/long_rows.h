@@ -227,11 +227,7 @@ private:
         OrderV();
 #if __CCE_AICORE__ == 200
         // No DMA has padded it.
-        int32_t from = count / kRepeatFloats * kRepeatFloats;
-        uint64_t mask[2] = {MaskOf(Lanes{count, RoundUp(count, kPadding)}, from), 0};
-        if (mask[0] == 0) return;
-        AscendC::Duplicate(chunk[from], 0.0f, mask, 1, 1, 0);
-        OrderV();
+        ClearLanes(chunk, 0, 1, Lanes{count, RoundUp(count, kPadding)});
 #endif
     }
 

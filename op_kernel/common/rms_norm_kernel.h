@@ -206,7 +206,8 @@ private:
             LocalTensor<T> narrow = Narrow(rows);
             packed_.Unpack(narrow, x, tile);
             WidenFrom(rows, narrow);
-            ClearPadding(rows);
+            // A gathered row's padding is its last element once more.
+            ClearLanes(rows, head_->row_pitch, row_count_, Lanes{head_->head_size, head_->row_pitch});
             return;
         }
 #endif
@@ -304,20 +305,6 @@ private:
         } else {
             return temp_[static_cast<uint32_t>(count_)].template ReinterpretCast<T>();
         }
-    }
-
-    // A gathered row's padding is its last element once more.
-    __aicore__ inline void ClearPadding(LocalTensor<float> rows) {
-        Lanes lanes{head_->head_size, head_->row_pitch};
-        int32_t chunk = head_->head_size / kRepeatFloats * kRepeatFloats;
-        for (int32_t row = 0; row < row_count_; row += kMostRepeats) {
-            int32_t repeats = Least(row_count_ - row, kMostRepeats);
-            uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
-            if (mask[0] != 0)
-                AscendC::Duplicate(rows[row * head_->row_pitch + chunk], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
-                                   RepeatStep(head_->row_pitch, repeats));
-        }
-        OrderV();
     }
 #endif
 

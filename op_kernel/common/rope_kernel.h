@@ -1,6 +1,7 @@
 // Rotary position embedding, the kernel of rope, rope_qk and rope_set_rows, rotary_mul and rotary_mul_qk:
 // rows [B,S,N,D] of one or two tensors rotated by positions, angles computed here, or by tables that
-// are given, into tensors of the same sizes or into the rows of a cache.
+// are given, into tensors of the same sizes or into the rows of a cache; and of rms_norm_rope, whose heads are
+// normalized first.
 //
 // A core takes units of token rows x heads. A unit's tokens go block by block: their positions, or
 // their rows of the given tables, make one table of sines and cosines, which all heads share. A block
@@ -27,6 +28,9 @@
 #include "scalar_rows.h"
 #include "cache_rows.h"
 #include "row_steps.h"
+#include "row_norm.h"
+#include "scale_rows.h"
+#include "head_norm.h"
 #include "row_rotation.h"
 // clang-format on
 
@@ -39,21 +43,24 @@ struct RopeArguments {
 };
 
 // T: x's type; U: out's, T or, from float, a 16-bit one. Table: ComputedTable or GivenTable. key:
-// kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache.
-template <typename T, typename U, typename Table, int32_t key, bool scatters>
+// kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache. Norm: NoNorm or HeadNorm, which
+// has a say in where the second side goes.
+template <typename T, typename U, typename Table, int32_t key, bool scatters, typename Norm = NoNorm>
 class RopeKernel {
 public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
-                               const typename Table::Source& source) {
+                               const typename Table::Source& source, const typename Norm::Source& norm) {
         tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         Tile tile{};
         if (!tiles_.Next(&tile)) return;
         Init(pipe, td, arguments, source);
+        norm_.Init(pipe, td, norm);
         table_.LoadConstants();
         table_.Load(tile);
         LoadTile(tile);
         BuildConstants();
         table_.Build(tile.block_tokens);
+        norm_.Prepare();
         // A tile's store is issued behind the load after the next: loads are what everything waits for.
         Tile stored{}, next{};
         for (bool first = true, more = true; more; first = false) {
@@ -76,6 +83,7 @@ public:
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
     static constexpr bool kNarrows = sizeof(U) < sizeof(T);
+    static constexpr bool kMayScatter = scatters || Norm::kIsOn;
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
                                 const typename Table::Source& source) {
@@ -92,7 +100,7 @@ private:
         rotation_.Init(td);
         bursts_.Init(td, td->head_size, td->row_pitch);
         out_bursts_.Init(td, td->head_size, td->out_pitch);
-        if constexpr (scatters) cache_.Init(td, arguments.indices);
+        if constexpr (kMayScatter) cache_.Init(td, arguments.indices);
 #if __CCE_AICORE__ == 200
         if (td->io == kRopeIoPacked) packed_.Init(td, PackedOffsets());
         scalars_.Init(td, td->row_pitch);
@@ -130,7 +138,7 @@ private:
         GM_ADDR memory = arguments_.out[tile.side];
 #if __CCE_AICORE__ == 200
         if constexpr (!scatters)
-            if (td_->io == kRopeIoPacked) packed_.Store(memory, y, tile);
+            if (td_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // no tile of a launch that scatters
         if (td_->io == kRopeIoScalar) Store(&out_scalars_, memory, y, tile);
         if (td_->io == kRopeIoBurst)
 #endif
@@ -140,11 +148,12 @@ private:
 
     template <typename Mover>
     __aicore__ inline void Store(Mover* mover, GM_ADDR memory, LocalTensor<U> y, const Tile& tile) {
-        if constexpr (scatters) {
-            cache_.Store(mover, memory, y, tile);
-        } else {
-            mover->Store(memory, y, tile);
-        }
+        if constexpr (kMayScatter)
+            if (scatters || norm_.Scatters(tile)) {
+                cache_.Store(mover, memory, y, tile);
+                return;
+            }
+        mover->Store(memory, y, tile);
     }
 
     __aicore__ inline void Finish() {
@@ -168,14 +177,15 @@ private:
         if constexpr (kNarrows) {
             RotateAndNarrow(x);
         } else if constexpr (kIsFloat) {
-            RotateFloat(x);
+            RotateFloat(x, tile);
         } else {
-            RotateNarrow(x);
+            RotateNarrow(x, tile);
         }
     }
 
     // float32, from the input buffer straight into the output buffer.
-    __aicore__ inline void RotateFloat(LocalTensor<T> x) {
+    __aicore__ inline void RotateFloat(LocalTensor<T> x, const Tile& tile) {
+        if constexpr (Norm::kIsOn) norm_.Apply(x, temp_, tile);
         LocalTensor<U> y = out_.template AllocTensor<U>();
         if (!WholeRows()) {
             AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
@@ -217,13 +227,14 @@ private:
     }
 
     // 16 bits, through float32 rows in the work buffer.
-    __aicore__ inline void RotateNarrow(LocalTensor<T> x) {
+    __aicore__ inline void RotateNarrow(LocalTensor<T> x, const Tile& tile) {
         LocalTensor<U> y = out_.template AllocTensor<U>();
-        if (!WholeRows()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+        if (!PassesOver()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
         if constexpr (key == kRopeSwapByShifts) SwapByShifts(x);
         AscendC::Cast(rows_, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
         OrderV();
         in_.FreeTensor(x);
+        norm_.Apply(rows_, temp_, tile);
         RotateRows();
         Narrow(y);
         out_.EnQue(y);
@@ -281,7 +292,7 @@ private:
     // a NaN's payload, and in saturating mode an infinity, would not survive the way through
     // float32.
     __aicore__ inline void Narrow(LocalTensor<U> y) {
-        if (WholeRows()) {
+        if (PassesOver()) {
             AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
         } else {
             constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
@@ -318,6 +329,7 @@ private:
         if constexpr (kIsFloat) {
             packed_.Unpack(rows_, x, tile);
             in_.FreeTensor(x);
+            NormalizePacked(tile);
             RotateRows();
             packed_.Pack(y, rows_, tile);
         } else {
@@ -325,8 +337,9 @@ private:
             packed_.Unpack(narrow, x, tile);
             AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
             OrderV();
+            NormalizePacked(tile);
             RotateRows();
-            if (!WholeRows()) packed_.Unpack(narrow, x, tile);  // for what is not rotated
+            if (!PassesOver()) packed_.Unpack(narrow, x, tile);  // for what is not rotated
             in_.FreeTensor(x);
             Narrow(narrow);
             packed_.Pack(y, narrow, tile);
@@ -335,13 +348,26 @@ private:
     }
 #endif
 
+#if __CCE_AICORE__ == 200
+    // A gathered row's padding is its last element once more.
+    __aicore__ inline void NormalizePacked(const Tile& tile) {
+        if constexpr (Norm::kIsOn) {
+            ClearLanes(rows_, td_->row_pitch, row_count_, Lanes{td_->head_size, td_->row_pitch});
+            norm_.Apply(rows_, temp_, tile);
+        }
+    }
+#endif
+
     __aicore__ inline bool WholeRows() const { return td_->n_dims == td_->head_size; }
+    // Whether every lane passes through float32: they turn, or they are normalized.
+    __aicore__ inline bool PassesOver() const { return Norm::kIsOn || WholeRows(); }
 
     const RopeTilingHead* td_ = nullptr;
     RopeArguments arguments_{};
     Tiles tiles_;
     LaneIndex index_;
     Table table_;
+    Norm norm_;
     RowRotation rotation_;
     RowBursts<T> bursts_;
     RowBursts<U> out_bursts_;
@@ -364,14 +390,22 @@ template <typename T, typename U, typename P, bool scatters, int32_t key>
 __aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments, const RopeSource& source) {
     AscendC::TPipe pipe;
     RopeKernel<T, U, ComputedTable<P, key>, key, scatters> kernel;
-    kernel.Run(&pipe, td, arguments, source);
+    kernel.Run(&pipe, td, arguments, source, NoNorm::Source{});
+}
+
+template <typename T, typename P, int32_t key>
+__aicore__ inline void RunRmsNormRope(const RopeTilingHead* td, const RopeArguments& arguments,
+                                      const RopeSource& source, const HeadNormSource& norm) {
+    AscendC::TPipe pipe;
+    RopeKernel<T, T, ComputedTable<P, key>, key, false, HeadNorm<T>> kernel;
+    kernel.Run(&pipe, td, arguments, source, norm);
 }
 
 template <typename T, typename C, int32_t key>
 __aicore__ inline void RunRotary(const RopeTilingHead* td, const RopeArguments& arguments, const RotarySource& source) {
     AscendC::TPipe pipe;
     RopeKernel<T, T, GivenTable<C, key>, key, false> kernel;
-    kernel.Run(&pipe, td, arguments, source);
+    kernel.Run(&pipe, td, arguments, source, NoNorm::Source{});
 }
 
 static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather == 3, "the entries say them as literals");

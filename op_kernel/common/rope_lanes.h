@@ -35,9 +35,9 @@ public:
     }
 
     // Issues the copies that Build() waits for.
-    __aicore__ inline void Load(GM_ADDR tiling, GM_ADDR freq_factors) {
-        LoadTurns(pair_[0], tiling + __builtin_offsetof(RopeTilingData, turns_hi));
-        LoadTurns(pair_[1], tiling + __builtin_offsetof(RopeTilingData, turns_lo));
+    __aicore__ inline void Load(GM_ADDR turns, GM_ADDR freq_factors) {
+        LoadTurns(pair_[0], turns + __builtin_offsetof(RopeTurns, hi));
+        LoadTurns(pair_[1], turns + __builtin_offsetof(RopeTurns, lo));
         if (td_->has_factors != 0) LoadFactors(pair_[2], freq_factors);
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
     }
@@ -86,7 +86,7 @@ private:
 #endif
     }
 
-    // (turns_hi + turns_lo) / factor, again as a sum of two, reduced by the nearest integer. The
+    // (hi + lo) / factor, again as a sum of two, reduced by the nearest integer. The
     // first quotient's remainder is found without loss: a product's rounding error by Veltkamp's
     // splitting and Dekker's product, because there is no fused multiply-add.
     __aicore__ inline void Divide() {

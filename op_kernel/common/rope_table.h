@@ -111,7 +111,7 @@ private:
 class RopeTable {
 public:
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, LocalTensor<float> scratch,
-                                GM_ADDR tiling) {
+                                GM_ADDR turns) {
         td_ = td;
         width_ = td->table_width;
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->table_bytes));
@@ -122,7 +122,7 @@ public:
         for (int32_t k = 0; k < kSlotVectors; ++k) slot_[k] = temps.Take(td->token_slots);
         low_ = temps.Take(td->token_slots * kBlockFloats);
         high_ = temps.Take(td->token_slots * kBlockFloats);
-        if (td->planes > 1) ReadPlaneLanes(tiling);
+        if (td->planes > 1) ReadPlaneLanes(turns);
     }
 
     template <typename P>
@@ -165,10 +165,9 @@ private:
         OrderV();
     }
 
-    __aicore__ inline void ReadPlaneLanes(GM_ADDR tiling) {
+    __aicore__ inline void ReadPlaneLanes(GM_ADDR turns) {
         AscendC::GlobalTensor<uint64_t> source;
-        source.SetGlobalBuffer(
-            reinterpret_cast<__gm__ uint64_t*>(tiling + __builtin_offsetof(RopeTilingData, plane_lanes)));
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ uint64_t*>(turns + __builtin_offsetof(RopeTurns, plane_lanes)));
         int32_t chunks = (width_ + kRepeatFloats - 1) / kRepeatFloats;
         for (int32_t plane = 0; plane < td_->planes; ++plane)
             for (int32_t chunk = 0; chunk < chunks; ++chunk)

@@ -99,6 +99,19 @@ __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32
     return width;
 }
 
+// Zeros in those lanes of every row; they are within one stretch of 64.
+__aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const Lanes& lanes) {
+    int32_t chunk = lanes.first / kRepeatFloats * kRepeatFloats;
+    uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
+    if (mask[0] == 0) return;
+    for (int32_t row = 0; row < count; row += kMostRepeats) {
+        int32_t repeats = Least(count - row, kMostRepeats);
+        AscendC::Duplicate(rows[row * pitch + chunk], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
+                           RepeatStep(pitch, repeats));
+    }
+    OrderV();
+}
+
 // How float32 is rounded to a type of 16 bits: ties to even on every SoC.
 template <typename U>
 __aicore__ inline constexpr AscendC::RoundMode NarrowMode() {

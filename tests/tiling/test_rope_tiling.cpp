@@ -408,7 +408,7 @@ void check_planes(const Case& c) {
         int32_t pair = halves ? lane : inside % (d.n_dims / 2);
         int planes = 0, plane = 0;
         for (int k = 0; k < 4; ++k)
-            if (c.data.plane_lanes[k][lane / 64] >> lane % 64 & 1) ++planes, plane = k;
+            if (c.data.turns.plane_lanes[k][lane / 64] >> lane % 64 & 1) ++planes, plane = k;
         CHECK(c, planes == 1 && plane < d.planes);
         if (!halves && (inside < 0 || inside >= d.n_dims)) continue;
         CHECK(c, d.plane_offset[plane] == c.in.shape.pos_axis[rules[static_cast<size_t>(pair)].axis]);
@@ -581,15 +581,15 @@ void unaligned_rows_of_310p_are_packed_and_cut_at_32_bytes() {
 void axes_whose_positions_lie_together_are_one_plane() {
     RopeTilingInput in = call(1, 5, 2, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_MROPE);  // sections 2, 1, 1, 0
     Case three = cut(in, "Ascend910B1");
-    CHECK(three, three.d.planes == 3 && three.data.plane_lanes[0][0] == 0x33333333);
-    CHECK(three, three.data.plane_lanes[1][0] == 0x44444444 && three.data.plane_lanes[2][0] == 0x88888888);
+    CHECK(three, three.d.planes == 3 && three.data.turns.plane_lanes[0][0] == 0x33333333);
+    CHECK(three, three.data.turns.plane_lanes[1][0] == 0x44444444 && three.data.turns.plane_lanes[2][0] == 0x88888888);
     in.params.sections[3] = 4;
     in.shape.pos_axis[3] = 0;  // as time's
     Case same = cut(in, "Ascend910B1");
-    CHECK(same, same.d.planes == 3 && same.data.plane_lanes[0][0] == 0xf3f3f3f3);
+    CHECK(same, same.d.planes == 3 && same.data.turns.plane_lanes[0][0] == 0xf3f3f3f3);
     in.params.sections[1] = in.params.sections[2] = 0;
     Case one = cut(in, "Ascend910B1");
-    CHECK(one, one.d.planes == 1 && one.data.plane_lanes[0][0] == 0xffffffff);
+    CHECK(one, one.d.planes == 1 && one.data.turns.plane_lanes[0][0] == 0xffffffff);
 }
 
 void two_tensors_share_a_cores_table() {
@@ -610,11 +610,11 @@ void turns_are_the_frequencies() {
     Case back = cut(in, "Ascend910B1");
     std::vector<long double> frequencies = rope_frequencies(in.params, nullptr, 0);
     for (size_t i = 0; i < 64; ++i) {
-        long double turns = static_cast<long double>(c.data.turns_hi[i]) + c.data.turns_lo[i];
+        long double turns = static_cast<long double>(c.data.turns.hi[i]) + c.data.turns.lo[i];
         CHECK(c, fabsl(turns - frequencies[i] / kTwoPi) <= fabsl(turns) * 0x1p-47L);
-        CHECK(back, back.data.turns_hi[i] == -c.data.turns_hi[i] && back.data.turns_lo[i] == -c.data.turns_lo[i]);
+        CHECK(back, back.data.turns.hi[i] == -c.data.turns.hi[i] && back.data.turns.lo[i] == -c.data.turns.lo[i]);
     }
-    CHECK(c, c.data.turns_hi[64] == 0 && c.data.turns_lo[64] == 0);
+    CHECK(c, c.data.turns.hi[64] == 0 && c.data.turns.lo[64] == 0);
     CHECK(c, std::fabs(c.d.mscale - (1 + 0.1 * std::log(4.0))) < 1e-6);
 }
 
@@ -622,10 +622,10 @@ void whole_turns_are_left_out_unless_factors_divide_them() {
     RopeTilingInput in = call(1, 4, 2, 4, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
     in.params.freq_scale = 100.0;
     Case c = cut(in, "Ascend910B1");
-    CHECK(c, std::fabs(c.data.turns_hi[0]) <= 0.5f);
+    CHECK(c, std::fabs(c.data.turns.hi[0]) <= 0.5f);
     in.has_factors = true;
     Case factors = cut(in, "Ascend910B1");
-    CHECK(factors, std::fabs(factors.data.turns_hi[0] - 100 / 6.2831853f) < 1e-5f && factors.d.has_factors == 1);
+    CHECK(factors, std::fabs(factors.data.turns.hi[0] - 100 / 6.2831853f) < 1e-5f && factors.d.has_factors == 1);
 }
 
 void expect_error(const RopeTilingInput& in, const char* soc, const char* text) {

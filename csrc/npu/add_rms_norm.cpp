@@ -1,0 +1,60 @@
+// add_rms_norm for NPU tensors, through torch_npu and aclnn. The schemas, fakes and gradients are in
+// npu_rope/ops/add_rms_norm.py; these are the kernel's callers.
+#include <tuple>
+
+#include "csrc/npu/rms_norm_call.h"
+#include "op_plugin/include/npu_cpp_extension.h"
+
+namespace {
+
+using namespace npu_rope;
+
+void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const at::Tensor& given_scale,
+            const RmsNormAttributes& a, const at::Tensor& given_out, const at::Tensor& given_sum) {
+    const c10::OptionalDeviceGuard guard(given_x.device());
+    check_devices("add_rms_norm", {{"x", &given_x},
+                                   {"residual", &given_residual},
+                                   {"scale", &given_scale},
+                                   {"out", &given_out},
+                                   {"sum", &given_sum}});
+    const NormCall call(given_x, a);
+    const at::Tensor x = call.read(given_x), residual = call.read(given_residual), scale = call.scale(given_scale);
+    const at::Tensor out = call.written(given_out), sum = call.written(given_sum);
+    const npu_rope_tensor of_x = view_for_launch(x, false, 0), of_residual = view_for_launch(residual, false, 1);
+    const npu_rope_tensor of_scale = view_for_launch(scale, false, 2), of_out = view_for_launch(out, false, 3);
+    const npu_rope_tensor of_sum = view_for_launch(sum, false, 4);
+    RmsNormTilingInput in;
+    in.op = "add_rms_norm";
+    in.adds = true;
+    raise_on(check_add_rms_norm({&of_x, &of_residual, &of_scale, &of_out, &of_sum, Known::kAddresses}, call.attributes,
+                                &in.shape));
+    in.dtype = of_x.dtype;
+    in.scale_dtype = of_scale.dtype;
+    if (!accepts_rms_norm(in)) return;
+    const std::vector<int64_t> all_strides =
+        strides_of({{"x", &x}, {"residual", &residual}, {"scale", &scale}, {"out", &out}, {"sum", &sum}});
+    at::IntArrayRef strides(all_strides);
+    int64_t axis = call.attributes.axis, stash_type = call.attributes.stash_type;
+    double epsilon = call.attributes.epsilon;
+    EXEC_NPU_CMD_EXT(aclnnNpuAddRmsNorm, x, residual, scale, axis, epsilon, stash_type, strides, out, sum);
+}
+
+std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
+                                                const at::Tensor& scale, int64_t axis, double epsilon,
+                                                int64_t stash_type) {
+    at::Tensor out = at::empty(x.sizes(), scale.options()), sum = at::empty(x.sizes(), x.options());
+    launch(x, residual, scale, {axis, epsilon, stash_type}, out, sum);
+    return {out, sum};
+}
+
+void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& scale, int64_t axis,
+                      double epsilon, int64_t stash_type, const at::Tensor& out, const at::Tensor& sum) {
+    launch(x, residual, scale, {axis, epsilon, stash_type}, out, sum);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) {
+    m.impl("add_rms_norm", &add_rms_norm);
+    m.impl("add_rms_norm_out", &add_rms_norm_out);
+}

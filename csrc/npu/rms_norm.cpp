@@ -1,0 +1,100 @@
+// rms_norm for NPU tensors, through torch_npu and aclnn, and what add_rms_norm shares with it. The schemas, fakes
+// and gradients are in npu_rope/ops/rms_norm.py; these are the kernel's callers.
+#include "csrc/npu/rms_norm_call.h"
+#include "op_plugin/include/npu_cpp_extension.h"
+
+namespace npu_rope {
+namespace {
+
+bool is_dense_from(int64_t first, const at::Tensor& t) {
+    int64_t expected = 1;
+    for (int64_t k = t.dim() - 1; k >= first; --k) {
+        if (t.size(k) > 1 && t.stride(k) != expected) return false;
+        expected *= t.size(k);
+    }
+    return true;
+}
+
+}  // namespace
+
+NormCall::NormCall(const at::Tensor& x, const RmsNormAttributes& a)
+    : attributes(a), sizes_(x.sizes().vec()), first_(a.axis < 0 ? a.axis + x.dim() : a.axis) {
+    // What else is wrong with axis the checks say.
+    if (first_ < 0 || first_ >= x.dim()) first_ = 0;
+    if (is_joined()) attributes.axis = -1;
+}
+
+at::Tensor NormCall::read(const at::Tensor& t) const {
+    if (is_joined()) return t.contiguous().flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
+    return t.dim() != int64_t(sizes_.size()) || is_dense_from(first_, t) ? t : t.contiguous();
+}
+
+at::Tensor NormCall::written(const at::Tensor& t) const {
+    if (!is_joined() || t.dim() != int64_t(sizes_.size())) return t;
+    if (!t.is_contiguous())
+        raise_on(bad_value("rms_norm", "out must be contiguous where x has more than 4 dimensions."));
+    return t.flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
+}
+
+at::Tensor NormCall::scale(const at::Tensor& scale) const {
+    if (!is_joined()) return scale;
+    const bool shared = scale.dim() <= int64_t(sizes_.size()) - first_;
+    const at::IntArrayRef sizes = at::IntArrayRef(sizes_).slice(shared ? size_t(first_) : 0);
+    at::Tensor whole = scale.expand(sizes).contiguous();
+    return shared ? whole.flatten() : whole.flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
+}
+
+bool accepts_rms_norm(const RmsNormTilingInput& in) {
+    const Platform& chip = platform(in.op);
+    raise_on(check_rms_norm_on_chip(in, chip, chip.soc));
+    if (in.shape.rows == 0 || in.shape.n == 0) return false;
+    RmsNormTilingData data;
+    RopeLaunch launch;
+    raise_on(rms_norm_tiling(in, chip, &data, &launch));
+    return true;
+}
+
+}  // namespace npu_rope
+
+namespace {
+
+using namespace npu_rope;
+
+void launch(const at::Tensor& given, const at::Tensor& given_scale, const RmsNormAttributes& a,
+            const at::Tensor& given_out) {
+    const c10::OptionalDeviceGuard guard(given.device());
+    check_devices("rms_norm", {{"x", &given}, {"scale", &given_scale}, {"out", &given_out}});
+    const NormCall call(given, a);
+    const at::Tensor out = call.written(given_out);
+    const at::Tensor x = given.is_same(given_out) ? out : call.read(given), scale = call.scale(given_scale);
+    const npu_rope_tensor of_x = view_for_launch(x, false, 0), of_scale = view_for_launch(scale, false, 1);
+    const npu_rope_tensor of_out = view_for_launch(out, false, 2);
+    RmsNormTilingInput in;
+    raise_on(check_rms_norm({&of_x, &of_scale, &of_out, Known::kAddresses}, call.attributes, &in.shape));
+    in.dtype = of_x.dtype;
+    in.scale_dtype = of_scale.dtype;
+    if (!accepts_rms_norm(in)) return;
+    const std::vector<int64_t> all_strides = strides_of({{"x", &x}, {"scale", &scale}, {"out", &out}});
+    at::IntArrayRef strides(all_strides);
+    int64_t axis = call.attributes.axis, stash_type = call.attributes.stash_type;
+    double epsilon = call.attributes.epsilon;
+    EXEC_NPU_CMD_EXT(aclnnNpuRmsNorm, x, scale, axis, epsilon, stash_type, strides, out);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, int64_t axis, double epsilon, int64_t stash_type) {
+    at::Tensor out = at::empty(x.sizes(), scale.options());
+    launch(x, scale, {axis, epsilon, stash_type}, out);
+    return out;
+}
+
+void rms_norm_out(const at::Tensor& x, const at::Tensor& scale, int64_t axis, double epsilon, int64_t stash_type,
+                  const at::Tensor& out) {
+    launch(x, scale, {axis, epsilon, stash_type}, out);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) {
+    m.impl("rms_norm", &rms_norm);
+    m.impl("rms_norm_out", &rms_norm_out);
+}

@@ -1,0 +1,17 @@
+// What the definitions of rms_norm and add_rms_norm in CANN share.
+#pragma once
+
+#include "op_host/cann.h"
+#include "op_host/rms_norm_tiling.h"
+
+namespace npu_rope {
+
+// axis, epsilon, stash_type and strides, which come last.
+void add_rms_norm_attributes(ops::OpDef* def);
+
+Check read_rms_norm_attributes(CannCall* call, RmsNormAttributes* a);
+
+// The tiling of a call that its operator's rules accept; x: for messages.
+Check tile_rms_norm_call(gert::TilingContext* context, const RmsNormTilingInput& in, const npu_rope_tensor& x);
+
+}  // namespace npu_rope

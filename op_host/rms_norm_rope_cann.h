@@ -1,0 +1,14 @@
+// The definition of rms_norm_rope in CANN: its attributes, and the way to the checks and the tiling of all native
+// paths.
+#pragma once
+
+#include "op_host/rope_cann.h"
+
+namespace npu_rope {
+
+// rope's, then epsilon and intermediate_rounding.
+void add_rms_norm_rope_attributes(ops::OpDef* def);
+
+ge::graphStatus tile_rms_norm_rope(gert::TilingContext* context);
+
+}  // namespace npu_rope

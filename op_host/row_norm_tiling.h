@@ -1,0 +1,31 @@
+// How rows of n elements are normalized: what tilings of every operator that does it share.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "op_kernel/rms_norm_tiling_data.h"
+
+namespace npu_rope {
+
+// To so many significant bits, the last of which is worth no less than 2^least; ties to even.
+inline double rounded_to(double value, int bits, int least) {
+    if (value == 0) return 0;
+    int unit = std::max(std::ilogb(value) + 1 - bits, least);
+    return std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
+}
+
+// epsilon as the stash type keeps it; wide_range: elements' squares may leave float32's range, as float16's do not.
+inline RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range) {
+    if (stash == kStashFloat16) epsilon = rounded_to(epsilon, 11, -24);
+    if (stash == kStashBfloat16) epsilon = rounded_to(epsilon, 8, -133);
+    RowNormTiling t = {};
+    t.epsilon = static_cast<float>(epsilon);
+    t.inverse_n = static_cast<float>(1.0 / static_cast<double>(n));
+    t.epsilon_exponent = epsilon > 0 ? std::ilogb(std::sqrt(epsilon)) : -127;
+    t.checks = wide_range;
+    return t;
+}
+
+}  // namespace npu_rope

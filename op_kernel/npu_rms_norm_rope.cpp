@@ -1,0 +1,31 @@
+// Queries [B,S,Nq,D] and keys [B,S,Nk,D], each head divided by the root of its mean square, times its scale [D],
+// rotated by its token's position: one launch, and one table of sines and cosines for both. Keys may go into rows
+// of a cache [R,Nk,D]: token t's becomes row rows[t].
+#include "kernel_operator.h"
+#include "rms_norm_rope_tiling_data.h"
+// clang-format off: the first include decides what the others see
+#include "common/rope_kernel.h"
+// clang-format on
+
+extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM_ADDR q_scale, GM_ADDR k_scale,
+                                                        GM_ADDR positions, GM_ADDR rows, GM_ADDR freq_factors,
+                                                        GM_ADDR cache, GM_ADDR q_out, GM_ADDR k_out, GM_ADDR workspace,
+                                                        GM_ADDR tiling) {
+    REGISTER_TILING_DEFAULT(RmsNormRopeTilingData);
+    // Without the turns, which go to UB by DMA.
+    GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, head, td, tiling);
+    GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, norm, norm_td, tiling);
+#if __CCE_AICORE__ == 220
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+#endif
+    using namespace rope_device;
+    // Where there is a cache, an input that is written, its memory comes as k_out too.
+    RopeArguments arguments{{q, k}, {q_out, k_out}, rows};
+    RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RmsNormRopeTilingData, turns)};
+    HeadNormSource norm{{q_scale, k_scale}, &norm_td};
+    if (TILING_KEY_IS(1)) {
+        RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS, kRopeHalves>(&td, arguments, source, norm);
+    } else if (TILING_KEY_IS(3)) {
+        RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS, kRopeSwapByGather>(&td, arguments, source, norm);
+    }
+}

@@ -1,0 +1,25 @@
+// What rms_norm_rope's tiling hands to its kernel: rope's, and how each head is normalized before it turns.
+#pragma once
+
+#include "rms_norm_tiling_data.h"
+
+struct HeadNormTiling {
+    RowNormTiling norm;
+    int32_t rounds;    // 1: Normalized and its product with the scale are rounded to x's type
+    int32_t scatters;  // 1: side 1 goes into rows of a cache
+
+    // UB, in bytes.
+    int32_t scale_bytes;      // both sides' scales, float32
+    int32_t scale_raw_bytes;  // the same as they lie in GM; 0: float32 needs no copy of them
+    int32_t stats_bytes;
+    int32_t unused[7];
+};
+
+struct RmsNormRopeTilingData {
+    RopeTilingHead head;
+    HeadNormTiling norm;
+    RopeTurns turns;
+};
+
+static_assert(sizeof(RmsNormRopeTilingData) % 32 == 0, "copied in blocks of 32 bytes");
+static_assert(__builtin_offsetof(RmsNormRopeTilingData, turns) % 32 == 0, "the source of a DMA");
