@@ -231,6 +231,32 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *g
                                                         int64_t stash_type, const npu_rope_tensor *dx,
                                                         const npu_rope_tensor *dscale);
 
+/* The norm of queries and keys that models with QK-norm have, and rope_qk, in one pass: each head of q and k is
+ * divided by the root of its mean square (plus epsilon), times its scale, and turned by its token's positions. What
+ * lies outside the rotated window is normalized and scaled alone.
+ *
+ *   q, k, positions, freq_factors, q_out, k_out  as npu_rope_rope_qk's; the outs apart from the scales, too
+ *   q_scale, k_scale       [D], of q's dtype, unit stride
+ *   epsilon                added to the mean square: >= 0; rounded to float32
+ *   intermediate_rounding  zero: everything between is float32 (float64 for float64) and a result rounds once;
+ *                          non-zero: bit for bit npu_rope_rms_norm (stash_type 1), then npu_rope_rope_qk */
+NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope(const npu_rope_tensor *q, const npu_rope_tensor *k,
+                                                    const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
+                                                    const npu_rope_tensor *positions,
+                                                    const npu_rope_tensor *freq_factors, const npu_rope_params *params,
+                                                    double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
+                                                    const npu_rope_tensor *q_out, const npu_rope_tensor *k_out);
+
+/* The same, the keys going into rows of a cache.
+ *
+ *   rows    as npu_rope_rope_set_rows'; of a token of row -1 only q is computed
+ *   cache   [R,Nk,D] of k's dtype, unit stride in D; shares no memory with anything else here */
+NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope_set_rows(
+    const npu_rope_tensor *q, const npu_rope_tensor *k, const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
+    const npu_rope_tensor *positions, const npu_rope_tensor *rows, const npu_rope_tensor *freq_factors,
+    const npu_rope_params *params, double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
+    const npu_rope_tensor *q_out, const npu_rope_tensor *cache);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,6 +3,7 @@
 from npu_rope import backends as _backends
 from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.rms_norm import rms_norm, rms_norm_backward
+from npu_rope.ops.rms_norm_rope import rms_norm_rope
 from npu_rope.ops.rope import rope, rope_
 from npu_rope.ops.rope_qk import rope_qk, rope_qk_
 from npu_rope.ops.rope_set_rows import rope_set_rows
@@ -24,6 +25,7 @@ __all__ = [
     "RopeParams",
     "rms_norm",
     "rms_norm_backward",
+    "rms_norm_rope",
     "rope",
     "rope_",
     "rope_qk",

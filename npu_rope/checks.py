@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,7 @@ class CallTensors(Generic[T]):
 
     @property
     def scatters(self) -> bool:
-        """What is written is rows of a cache."""
+        """The last of what is written is rows of a cache."""
         return "cache" in self.outs
 
     @property
@@ -89,8 +89,10 @@ class RopeTensors(CallTensors[T]):
         outs: what is written, by name, one for each of xs; empty where it is still to be made.
         rows: which rows of a cache, the only one of outs, are written; or None.
         in_place: the names of those of xs that are their own out.
+        narrower: what a cache may hold of a dtype besides it.
     """
 
+    narrower: ClassVar[Mapping[str, Sequence[str]]] = NARROWER
     op: str
     xs: Mapping[str, T]
     positions: T
@@ -159,11 +161,11 @@ def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: Angle) -> 
         check_rows(t.rows, first, op=t.op)
     if t.freq_factors is not None:
         check_freq_factors(t.freq_factors, params, op=t.op)
-    if t.scatters:
-        check_cache(t.outs["cache"], first, op=t.op)
-        return
     for (name, out), (x_name, x) in zip(t.outs.items(), t.xs.items(), strict=False):
-        check_out(out, x, op=t.op, name=name, x_name=x_name)
+        if name == "cache":
+            check_cache(out, x, op=t.op, x_name=x_name, narrower=t.narrower)
+        else:
+            check_out(out, x, op=t.op, name=name, x_name=x_name)
 
 
 def check_memory(t: CallTensors[StridedView]) -> None:
@@ -175,7 +177,7 @@ def check_memory(t: CallTensors[StridedView]) -> None:
             strides = [s // out.item_bytes for s in out.strides]
             raise bad_value(t.op, f"{name} must not overlap itself but got strides {strides}.")
         own = list(t.xs)[side]
-        others = {} if not t.scatters and is_same_view(out, t.xs[own]) else {own: t.xs[own]}
+        others = {} if name != "cache" and is_same_view(out, t.xs[own]) else {own: t.xs[own]}
         for other, (x_name, out_name) in enumerate(zip(t.xs, t.outs, strict=True)):
             if other != side:
                 others[x_name] = t.xs[x_name]
@@ -185,7 +187,7 @@ def check_memory(t: CallTensors[StridedView]) -> None:
 
 
 def _check_apart(t: CallTensors[StridedView], name: str, own: str, others: Mapping[str, StridedView]) -> None:
-    itself = "" if t.scatters else f"be {own} itself or "
+    itself = "" if name == "cache" else f"be {own} itself or "
     for other, view in others.items():
         if may_share_memory(t.outs[name], view):
             raise bad_value(
@@ -366,12 +368,19 @@ def check_rows(rows: TensorSpec, x: TensorSpec, *, op: str = "rope_set_rows") ->
         raise bad_value(op, f"rows must have shape {rule} but got {rows.text()}.")
 
 
-def check_cache(cache: TensorSpec, x: TensorSpec, *, op: str = "rope_set_rows") -> None:
+def check_cache(
+    cache: TensorSpec,
+    x: TensorSpec,
+    *,
+    op: str = "rope_set_rows",
+    x_name: str = "x",
+    narrower: Mapping[str, Sequence[str]] = NARROWER,
+) -> None:
     """``[R,N,D]`` of x's dtype, or of a narrower one for float32; unit last stride."""
-    narrower = NARROWER.get(x.dtype, ())
-    if cache.dtype not in (x.dtype, *narrower):
-        rule = " or ".join([", ".join([x.dtype, *narrower[:-1]]), *narrower[-1:]])
-        raise bad_type(op, f"cache must have x's dtype {rule} but got {cache.dtype}.")
+    others = narrower.get(x.dtype, ())
+    if cache.dtype not in (x.dtype, *others):
+        rule = " or ".join([", ".join([x.dtype, *others[:-1]]), *others[-1:]])
+        raise bad_type(op, f"cache must have {x_name}'s dtype {rule} but got {cache.dtype}.")
     heads, head = x.shape[-2:]
     if len(cache.shape) != 3 or cache.shape[1:] != (heads, head):
         rule = f"[R,N,D] = [R, {heads}, {head}]"

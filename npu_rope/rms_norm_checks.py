@@ -100,8 +100,31 @@ class RmsNormAttributes:
     @property
     def onnx_epsilon(self) -> np.float32:
         """Epsilon as ONNX keeps it."""
-        with np.errstate(over="ignore"):
-            return np.float32(self.epsilon)
+        return kept_epsilon(self.epsilon)
+
+
+def epsilon_of(op: str, epsilon: Any) -> float:
+    """Epsilon as a Python caller gave it.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    if isinstance(epsilon, (bool, np.bool_)) or not isinstance(epsilon, (int, float, np.number)):
+        raise bad_type(op, f"epsilon must be a number but got {epsilon!r}.")
+    return float(epsilon)
+
+
+def kept_epsilon(epsilon: float) -> np.float32:
+    """As ONNX keeps it."""
+    with np.errstate(over="ignore"):
+        return np.float32(epsilon)
+
+
+def check_epsilon(op: str, epsilon: float) -> None:
+    """It is >= 0 and finite, as a float32."""
+    kept = kept_epsilon(epsilon)
+    if not (kept >= 0 and np.isfinite(kept)):
+        raise bad_value(op, f"epsilon must be >= 0 and finite in float32 but got {epsilon:g}.")
 
 
 def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormAttributes:
@@ -110,11 +133,9 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
     Raises:
         TypeError: one is of the wrong type.
     """
-    if isinstance(epsilon, (bool, np.bool_)) or not isinstance(epsilon, (int, float, np.number)):
-        raise bad_type(op, f"epsilon must be a number but got {epsilon!r}.")
     return RmsNormAttributes(
         integer("axis", axis, op, bits=64),
-        float(epsilon),
+        epsilon_of(op, epsilon),
         integer("stash_type", stash_type, op, bits=64),
     )
 
@@ -148,9 +169,7 @@ def check_call(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> int:
 def _check_attributes(op: str, ndim: int, a: RmsNormAttributes) -> int:
     if not -ndim <= a.axis < ndim:
         raise bad_value(op, f"axis must be in [{-ndim}, {ndim - 1}] but got {a.axis}.")
-    epsilon = a.onnx_epsilon
-    if not (epsilon >= 0 and np.isfinite(epsilon)):
-        raise bad_value(op, f"epsilon must be >= 0 and finite in float32 but got {a.epsilon:g}.")
+    check_epsilon(op, a.epsilon)
     if a.stash_type not in STASH_DTYPES:
         rule = "1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16)"
         raise bad_value(op, f"stash_type must be {rule} but got {a.stash_type}.")

@@ -1,7 +1,6 @@
 #include "op_host/rms_norm_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 
 namespace npu_rope {
@@ -71,10 +70,8 @@ private:
             return bad_value(op_, "axis must be in [%d, %d] but got %lld.", -ndim, ndim - 1,
                              static_cast<Wide>(a_.axis));
         axis_ = static_cast<int>(a_.axis < 0 ? a_.axis + ndim : a_.axis);
-        float epsilon = static_cast<float>(a_.epsilon);
-        if (!(epsilon >= 0) || std::isinf(epsilon))
-            return bad_value(op_, "epsilon must be >= 0 and finite in float32 but got %s.", Number(a_.epsilon).text);
-        s_.epsilon = static_cast<double>(epsilon);
+        if (Check c = check_epsilon(a_.epsilon); !c.ok()) return c;
+        s_.epsilon = static_cast<double>(static_cast<float>(a_.epsilon));
         s_.stash_dtype = rms_norm_stash_dtype(a_.stash_type);
         if (s_.stash_dtype < 0)
             return bad_value(

@@ -66,7 +66,7 @@ public:
         if (t_.freq_factors)
             if (Check c = check_freq_factors(*t_.freq_factors); !c.ok()) return c;
         for (int k = 0; k < t_.sides; ++k)
-            if (Check c = t_.rows ? check_cache() : check_out(k); !c.ok()) return c;
+            if (Check c = t_.to_cache(k) ? check_cache(k) : check_out(k); !c.ok()) return c;
         return {};
     }
 
@@ -214,11 +214,7 @@ private:
             shared_with(t_, side, s_.side[side].in_place,
                         {{"positions", t_.positions}, {"rows", t_.rows}, {"freq_factors", t_.freq_factors}});
         if (!name) return {};
-        if (t_.rows)
-            return bad_value(op_, "%s must share no memory with %s but got memory that they share.", t_.out_name[side],
-                             name);
-        return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory that they share.",
-                         t_.out_name[side], t_.x_name[side], name);
+        return shares_memory(t_.out_name[side], t_.to_cache(side) ? nullptr : t_.x_name[side], name);
     }
 
     // A token's row in the cache, -1 for none. They are all seen here, and must differ.
@@ -240,23 +236,24 @@ private:
         return {};
     }
 
-    Check check_cache() {
-        const npu_rope_tensor &cache = *t_.out[0], &x = *t_.x[0];
-        bool narrows =
-            x.dtype == NPU_ROPE_FLOAT32 && (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
+    Check check_cache(int side) {
+        const npu_rope_tensor &cache = *t_.out[side], &x = *t_.x[side];
+        RopeSide& placed = s_.side[side];
+        bool may_narrow = t_.narrows && x.dtype == NPU_ROPE_FLOAT32;
+        bool narrows = may_narrow && (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
         if (cache.dtype != x.dtype && !narrows)
-            return bad_type(op_, "cache must have x's dtype %s%s but got %s.", dtype_name(x.dtype),
-                            x.dtype == NPU_ROPE_FLOAT32 ? ", float16 or bfloat16" : "", dtype_name(cache.dtype));
-        auto N = static_cast<long long>(s_.side[0].N), D = static_cast<long long>(s_.D);
+            return bad_type(op_, "cache must have %s's dtype %s%s but got %s.", t_.x_name[side], dtype_name(x.dtype),
+                            may_narrow ? ", float16 or bfloat16" : "", dtype_name(cache.dtype));
+        auto N = static_cast<long long>(placed.N), D = static_cast<long long>(s_.D);
         if (cache.ndim != 3 || cache.shape[1] != N || cache.shape[2] != D)
             return bad_value(op_, "cache must have shape [R,N,D] = [R, %lld, %lld] but got %s.", N, D,
                              got_shape(cache).c_str());
         if (Check c = check_written("cache", cache); !c.ok()) return c;
         s_.cache_rows = cache.shape[0];
-        s_.side[0].out_stride[0] = 0;
-        s_.side[0].out_stride[1] = stride_that_matters(cache, 0);
-        s_.side[0].out_stride[2] = stride_that_matters(cache, 1);
-        if (Check c = check_apart(0); !c.ok()) return c;
+        placed.out_stride[0] = 0;
+        placed.out_stride[1] = stride_that_matters(cache, 0);
+        placed.out_stride[2] = stride_that_matters(cache, 1);
+        if (Check c = check_apart(side); !c.ok()) return c;
         return check_row_values();
     }
 

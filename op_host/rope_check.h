@@ -43,9 +43,12 @@ struct RopeTensors {
     const npu_rope_tensor* out[2];
     const npu_rope_tensor* positions;
     const npu_rope_tensor* freq_factors;  // may be NULL
-    bool scatters;                        // out is a cache, rows say which of its rows
+    bool scatters;                        // the last out is a cache, rows say which of its rows
     const npu_rope_tensor* rows;
     Known known = Known::kValues;
+    bool narrows = true;  // a cache may be of a narrower type than float32 x
+    // Rows belong to the last side.
+    bool to_cache(int side) const { return scatters && side == sides - 1; }
 };
 
 RopeTensors rope_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,

@@ -162,6 +162,21 @@ public:
         return nullptr;
     }
 
+    // itself: the input that what is written may be; NULL: none.
+    Check shares_memory(const char* name, const char* itself, const char* other) {
+        if (!itself)
+            return bad_value(op_, "%s must share no memory with %s but got memory that they share.", name, other);
+        return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory that they share.", name,
+                         itself, other);
+    }
+
+    // Epsilon of a norm, which is a float32 wherever it is kept.
+    Check check_epsilon(double epsilon) {
+        const float kept = static_cast<float>(epsilon);
+        if (kept >= 0 && !std::isinf(kept)) return {};
+        return bad_value(op_, "epsilon must be >= 0 and finite in float32 but got %s.", Number(epsilon).text);
+    }
+
     // What is written where x is read.
     Check check_like(const char* name, const npu_rope_tensor& out, const char* x_name, const npu_rope_tensor& x) {
         if (out.dtype != x.dtype)

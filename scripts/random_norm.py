@@ -1,6 +1,6 @@
-"""Run random calls of rms_norm and rms_norm_backward and judge each; --help says how.
+"""Run random calls of rms_norm and rms_norm_backward, or of rms_norm_rope, and judge each; --help says how.
 
-What is drawn and judged: npu_rope/testing/random_norms.py.
+What is drawn and judged: npu_rope/testing/random_norms.py and random_norm_ropes.py.
 """
 
 from __future__ import annotations
@@ -10,27 +10,34 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 
-from npu_rope.testing.random_norms import DTYPES, draw, judge
+from npu_rope.testing import random_norm_ropes, random_norms
+from npu_rope.testing.random_norms import DTYPES
 
 HELP = """\
 Draw random calls of rms_norm and rms_norm_backward: any rank and axis, scales of any broadcast and type,
 strides, stash types, epsilons, rows of 1 to 1,000,003 elements and of every size their type has. Each result
 is judged against the specification in long double, through the specification's roundings.
+
+--op rms_norm_rope: calls of that one instead, in every mode and window, with caches and both roundings; with
+intermediate rounding a result must also have the bits of its parts one after another.
 """
 EXAMPLES = """\
 examples:
 
   random_norm.py                      ten thousand calls on cpu
   random_norm.py --only 29            one call again, in words
+  random_norm.py --op rms_norm_rope
   random_norm.py --backend reference --dtype float16 --count 500 --seed 7
 
 exit status: 0 every result within its bound; 1 not so; 2 bad usage.
 """
 MOST_SHOWN = 20
+OPS: dict[str, Any] = {"rms_norm": random_norms, "rms_norm_rope": random_norm_ropes}
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -42,6 +49,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         allow_abbrev=False,
     )
     add = parser.add_argument
+    add("--op", default="rms_norm", choices=OPS, help="which calls (rms_norm, and its backward)")
     add("--count", type=int, default=10_000, metavar="N", help="calls (10000)")
     add("--seed", type=int, default=0, metavar="N", help="another seed, other calls (0)")
     add("--dtype", action="append", choices=DTYPES, help="x of this type only; repeatable")
@@ -57,23 +65,23 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> int:
     options, console = arguments(given), Console(highlight=False, markup=False, soft_wrap=True)
-    dtypes = tuple(options.dtype or DTYPES)
+    dtypes, calls = tuple(options.dtype or DTYPES), OPS[options.op]
     if options.only is not None:
-        call = draw(options.seed, options.only, dtypes)
-        ratio = judge(call, options.backend)
+        call = calls.draw(options.seed, options.only, dtypes)
+        ratio = calls.judge(call, options.backend)
         console.print(f"{call.text}\n  {options.backend}: {ratio:.4g} of the bound")
         return 0 if ratio <= 1 else 1
     began, worst, seen = time.monotonic(), 0.0, Counter[str]()
     failures: list[str] = []
     quiet = not sys.stderr.isatty()
     for index in track(range(options.count), "calls", console=Console(stderr=True), disable=quiet):
-        call = draw(options.seed, index, dtypes)
+        call = calls.draw(options.seed, index, dtypes)
         try:
-            ratio = judge(call, options.backend)
+            ratio = calls.judge(call, options.backend)
         except (AssertionError, ValueError, TypeError, RuntimeError) as error:
             failures.append(f"--only {index}: {call.text}: {error}")
             continue
-        seen["backward" if call.backward else "forward"] += 1
+        seen["backward" if getattr(call, "backward", False) else "forward"] += 1
         worst = max(worst, ratio)
         if not ratio <= 1:
             failures.append(f"--only {index}: {call.text}: {ratio:.4g} of the bound")

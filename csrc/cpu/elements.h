@@ -1,6 +1,9 @@
 // The element types that vectors of floats are loaded from and stored to. Like vec.h for one instruction set.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
+
 #include "csrc/cpu/vec.h"
 
 namespace npu_rope {
@@ -35,6 +38,15 @@ struct Bf16 {
     }
     static float get(T v) { return bf16_to_float(v); }
     static T from_float(float v) { return float_to_bf16(v); }
+};
+
+// What is left of a row, fewer than W elements, as a whole vector's worth; the others are zero.
+template <typename T>
+struct Padded {
+    T elements[W] = {};
+    Padded() = default;
+    Padded(const T* from, int64_t count) { std::memcpy(elements, from, static_cast<size_t>(count) * sizeof(T)); }
+    void copy_to(T* to, int64_t count) const { std::memcpy(to, elements, static_cast<size_t>(count) * sizeof(T)); }
 };
 
 }  // namespace

@@ -30,9 +30,8 @@
 #include <vector>
 
 #include "csrc/cpu/parallel.h"
-#include "csrc/cpu/rms_norm_kernels.h"
+#include "csrc/cpu/rms_norm_row.h"
 #include "csrc/cpu/streaming.h"
-#include "op_host/dtype.h"
 
 namespace npu_rope {
 namespace {
@@ -40,40 +39,11 @@ namespace {
 // A checked call.
 struct Job {
     const RmsNormShape& shape;
-    const RmsNormKernels& kernels;
+    NormRow row;
     const char *x, *scale, *grad;
     char* out;
-    int32_t x_dtype, scale_dtype;
     bool stream;
-    int64_t x_bytes, scale_bytes;  // of an element
 };
-
-// Sums of blocks, added pairwise as they come: parts_[k] is the sum of 2^k blocks where bit k of their count is set.
-class PairwiseSum {
-public:
-    void add(double block) {
-        int k = 0;
-        for (; count_ >> k & 1; ++k) block += parts_[k];
-        parts_[k] = block;
-        ++count_;
-    }
-    double total() const {
-        double sum = 0;
-        for (int k = 0; k < 64; ++k)
-            if (count_ >> k & 1) sum += parts_[k];
-        return sum;
-    }
-
-private:
-    uint64_t count_ = 0;
-    double parts_[64];
-};
-
-// f(first, count) for each block of a row.
-template <int64_t kBlock = kSumBlock, typename F>
-void for_each_block(int64_t n, F f) {
-    for (int64_t at = 0; at < n; at += kBlock) f(at, std::min(kBlock, n - at));
-}
 
 // f(j, offset) for each element of a row, offset being that of its scale by these strides.
 template <typename F>
@@ -92,7 +62,7 @@ public:
     explicit ScaleRow(const Job& job) : job_(job) {}
 
     const char* at(int64_t offset) {
-        const char* from = job_.scale + offset * job_.scale_bytes;
+        const char* from = job_.scale + offset * job_.row.scale_bytes;
         if (job_.shape.scale_is_dense) return from;
         if (from != gathered_from_) gather(from);
         return gathered_.data();
@@ -100,10 +70,10 @@ public:
 
 private:
     void gather(const char* from) {
-        const size_t bytes = static_cast<size_t>(job_.scale_bytes);
+        const size_t bytes = static_cast<size_t>(job_.row.scale_bytes);
         gathered_.resize(static_cast<size_t>(job_.shape.n) * bytes);
         for_each_inner(job_.shape, job_.shape.scale_inner_stride, [&](int64_t j, int64_t offset) {
-            std::memcpy(gathered_.data() + static_cast<size_t>(j) * bytes, from + offset * job_.scale_bytes, bytes);
+            std::memcpy(gathered_.data() + static_cast<size_t>(j) * bytes, from + offset * job_.row.scale_bytes, bytes);
         });
         gathered_from_ = from;
     }
@@ -111,89 +81,6 @@ private:
     const Job& job_;
     std::vector<char> gathered_;
     const char* gathered_from_ = nullptr;
-};
-
-// ---- a row in double, block by block: every combination of types -----------------------------------------
-
-// Doubles rounded to a type, in place.
-void round_to(const RmsNormKernels& kernels, int32_t dtype, double* values, int64_t count) {
-    if (dtype == NPU_ROPE_FLOAT64) return;
-    float narrow[kSumBlock];
-    kernels.narrow[dtype](values, narrow, count);
-    kernels.widen[dtype](narrow, values, count);
-}
-
-// What Normalized is computed from: x times a power of two, and the inverse of those numbers' root mean square.
-struct RowScale {
-    double power = 1, inverse = 0;
-};
-
-class WideRow {
-public:
-    explicit WideRow(const Job& job) : job_(job), k_(job.kernels) {}
-
-    // XU, times the power of two.
-    void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
-        k_.widen[job_.x_dtype](x + at * job_.x_bytes, to, count);
-        round_to(k_, job_.shape.stash_dtype, to, count);
-        if (power != 1) k_.scale_by(to, power, count);
-    }
-
-    double mean_square(const char* x, double power) const {
-        PairwiseSum sum;
-        double block[kSumBlock];
-        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
-            read(x, power, at, count, block);
-            sum.add(k_.dot(block, block, count));
-        });
-        return sum.total() / static_cast<double>(job_.shape.n);
-    }
-
-    RowScale scale_of(const char* x) const {
-        const double epsilon = job_.shape.epsilon, mean = mean_square(x, 1);
-        // Squares that overflow, or that underflow and count: only float64 has such.
-        const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
-        if (job_.shape.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
-            const double peak = peak_of(x);
-            if (std::isfinite(peak) && peak > 0) {
-                // At most 2^1000, which is a number itself and enough: exponents begin at -1074.
-                const double power = std::ldexp(1.0, std::min(-std::ilogb(peak), 1000));
-                return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
-            }
-        }
-        return {1, 1 / std::sqrt(mean + epsilon)};
-    }
-
-    // A block of Normalized: rounded to the stash type, or exact as double has it.
-    void normalize(const char* x, const RowScale& s, int64_t at, int64_t count, bool rounded, double* to) const {
-        read(x, s.power, at, count, to);
-        k_.scale_by(to, s.inverse, count);
-        if (rounded) round_to(k_, job_.shape.stash_dtype, to, count);
-    }
-
-    void write(const char* x, const RowScale& s, const char* scale, char* y) const {
-        double block[kSumBlock], factors[kSumBlock], product[kSumBlock];
-        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
-            normalize(x, s, at, count, true, block);
-            round_to(k_, job_.x_dtype, block, count);
-            k_.widen[job_.scale_dtype](scale + at * job_.scale_bytes, factors, count);
-            k_.multiply(block, factors, product, count);
-            k_.narrow[job_.scale_dtype](product, y + at * job_.scale_bytes, count);
-        });
-    }
-
-private:
-    double peak_of(const char* x) const {
-        double block[kSumBlock], peak = 0;
-        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
-            read(x, 1, at, count, block);
-            for (int64_t i = 0; i < count; ++i) peak = std::max(peak, std::fabs(block[i]));
-        });
-        return peak;
-    }
-
-    const Job& job_;
-    const RmsNormKernels& k_;
 };
 
 // ---- forward -------------------------------------------------------------------------------------------
@@ -212,41 +99,17 @@ struct RowPlace {
     }
 };
 
-bool is_narrow(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
-
-// Everything is at most float32, and nothing but x's own rounding stands between x and its type.
-bool in_floats(const Job& job) {
-    return is_narrow(job.x_dtype) && is_narrow(job.scale_dtype) && job.shape.stash_dtype == NPU_ROPE_FLOAT32;
-}
-
-// mean(x^2) + epsilon of a row of floats; not a number the row can be normalized by where float32 cannot say it.
-double mean_square_in_floats(const Job& job, const char* x) {
-    PairwiseSum sum;
-    for_each_block<kSquaresBlock>(job.shape.n, [&](int64_t at, int64_t count) {
-        sum.add(job.kernels.sum_squares[job.x_dtype](x + at * job.x_bytes, count));
-    });
-    return sum.total() / static_cast<double>(job.shape.n) + job.shape.epsilon;
-}
-
-const char* x_of_row(const Job& job, int64_t row) { return job.x + RowPlace(job.shape, row).x * job.x_bytes; }
+const char* x_of_row(const Job& job, int64_t row) { return job.x + RowPlace(job.shape, row).x * job.row.x_bytes; }
 
 void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job*>(ctx);
-    const bool floats = in_floats(job);
-    const WideRow wide(job);
+    const RowNormalizer normalizer(job.row);
     ScaleRow scales(job);
     for (int64_t row = begin; row < end; ++row) {
         const RowPlace place(job.shape, row);
-        const char *x = job.x + place.x * job.x_bytes, *scale = scales.at(place.scale);
-        char* y = job.out + place.out * job.scale_bytes;
-        const double mean = floats ? mean_square_in_floats(job, x) : 0;
-        if (mean < kLeastMeanSquare || !(mean <= kMostMeanSquare)) {
-            wide.write(x, wide.scale_of(x), scale, y);
-            continue;
-        }
-        const auto inverse = static_cast<float>(1 / std::sqrt(mean));
-        const char* ahead = row + 1 < end ? x_of_row(job, row + 1) : x;
-        job.kernels.normalize[job.x_dtype][job.scale_dtype]({x, scale, y, job.shape.n, inverse, job.stream, ahead});
+        const char *x = job.x + place.x * job.row.x_bytes, *scale = scales.at(place.scale);
+        char* y = job.out + place.out * job.row.scale_bytes;
+        normalizer.write(x, scale, y, job.stream, row + 1 < end ? x_of_row(job, row + 1) : x);
     }
     // Stores past the caches are in no order of their own.
     if (job.stream) std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -255,30 +118,21 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
 bool should_stream(const Job& job) {
     const RmsNormShape& s = job.shape;
     const int64_t elements = s.rows * s.n;
-    if (job.out == job.x || elements * (job.x_bytes + job.scale_bytes) <= kStreamAbove) return false;
+    if (job.out == job.x || elements * (job.row.x_bytes + job.row.scale_bytes) <= kStreamAbove) return false;
     int64_t odd = static_cast<int64_t>(reinterpret_cast<uintptr_t>(job.out));
-    for (int64_t stride : s.out_stride) odd |= stride * job.scale_bytes;
+    for (int64_t stride : s.out_stride) odd |= stride * job.row.scale_bytes;
     return odd % kStreamAlign == 0;
-}
-
-// Epsilon is cast to the stash type like x.
-void round_epsilon(const RmsNormKernels& kernels, RmsNormShape* shape) {
-    round_to(kernels, shape->stash_dtype, &shape->epsilon, 1);
 }
 
 Job job_of(const RmsNormShape& shape, const npu_rope_tensor& x, const npu_rope_tensor& scale,
            const npu_rope_tensor* grad, const npu_rope_tensor& out) {
     return {shape,
-            active_rms_norm_kernels(),
+            norm_row(shape.n, x.dtype, scale.dtype, shape.stash_dtype, shape.epsilon),
             static_cast<const char*>(x.data),
             static_cast<const char*>(scale.data),
             grad ? static_cast<const char*>(grad->data) : nullptr,
             static_cast<char*>(out.data),
-            x.dtype,
-            scale.dtype,
-            false,
-            dtype_bytes(x.dtype),
-            dtype_bytes(scale.dtype)};
+            false};
 }
 
 // ---- backward ------------------------------------------------------------------------------------------
@@ -320,23 +174,23 @@ struct BackwardPlace {
 
 class BackwardRow {
 public:
-    explicit BackwardRow(const Job& job) : job_(job), k_(job.kernels), wide_(job), scales_(job) {}
+    explicit BackwardRow(const Job& job) : job_(job), k_(job.row.kernels), wide_(job.row), scales_(job) {}
 
     // Writes dx and adds to the sums of dscale, n of them.
     void run(const BackwardPlace& place, double* sums) {
-        x_ = job_.x + place.x * job_.x_bytes;
-        grad_ = job_.grad + place.grad * job_.scale_bytes;
+        x_ = job_.x + place.x * job_.row.x_bytes;
+        grad_ = job_.grad + place.grad * job_.row.scale_bytes;
         scale_ = scales_.at(place.scale);
         row_ = wide_.scale_of(x_);
         const double mean = mean_product();
-        char* dx = job_.out + place.dx * job_.x_bytes;
+        char* dx = job_.out + place.dx * job_.row.x_bytes;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             read(at, count);
             k_.project(g_, normalized_, mean, row_.inverse, dx_, count);
             if (row_.power != 1) k_.scale_by(dx_, row_.power, count);
-            k_.narrow[job_.x_dtype](dx_, dx + at * job_.x_bytes, count);
+            k_.narrow[job_.row.x_dtype](dx_, dx + at * job_.row.x_bytes, count);
             round_to(k_, job_.shape.stash_dtype, normalized_, count);
-            round_to(k_, job_.x_dtype, normalized_, count);
+            round_to(k_, job_.row.x_dtype, normalized_, count);
             k_.add_product(given_, normalized_, sums + at, count);
         });
     }
@@ -344,8 +198,8 @@ public:
 private:
     // A block of grad, of g and of N.
     void read(int64_t at, int64_t count) {
-        k_.widen[job_.scale_dtype](grad_ + at * job_.scale_bytes, given_, count);
-        k_.widen[job_.scale_dtype](scale_ + at * job_.scale_bytes, g_, count);
+        k_.widen[job_.row.scale_dtype](grad_ + at * job_.row.scale_bytes, given_, count);
+        k_.widen[job_.row.scale_dtype](scale_ + at * job_.row.scale_bytes, g_, count);
         k_.multiply(given_, g_, dx_, count);
         std::swap(g_, dx_);
         wide_.normalize(x_, row_, at, count, false, normalized_);
@@ -378,14 +232,14 @@ void write_dscale(const BackwardJob& b, int64_t scale_row, const double* sums) {
         stride[k] = s.scale_inner_is_shared[k] ? 0 : step;
         if (!s.scale_inner_is_shared[k]) step *= s.inner[k];
     }
-    char* to = b.dscale + scale_row * b.scale_elements * b.job.scale_bytes;
+    char* to = b.dscale + scale_row * b.scale_elements * b.job.row.scale_bytes;
     std::vector<double> added;
     if (b.scale_elements != s.n) {
         added.resize(static_cast<size_t>(b.scale_elements));
         for_each_inner(s, stride, [&](int64_t j, int64_t at) { added[static_cast<size_t>(at)] += sums[j]; });
         sums = added.data();
     }
-    b.job.kernels.narrow[b.job.scale_dtype](sums, to, b.scale_elements);
+    b.job.row.kernels.narrow[b.job.row.scale_dtype](sums, to, b.scale_elements);
 }
 
 void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
@@ -420,7 +274,6 @@ Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
     RmsNormShape shape;
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
     if (shape.rows * shape.n == 0) return {};
-    round_epsilon(active_rms_norm_kernels(), &shape);
     Job job = job_of(shape, *t.x, *t.scale, nullptr, *t.out);
     job.stream = should_stream(job);
     parallel_ranges(shape.rows, threads_for(shape.rows * shape.n), normalize_rows, &job);
@@ -430,7 +283,6 @@ Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
 Check run_rms_norm_backward_cpu(const RmsNormBackwardTensors& t, const RmsNormAttributes& a) {
     RmsNormShape shape;
     if (Check c = check_rms_norm_backward(t, a, &shape); !c.ok()) return c;
-    round_epsilon(active_rms_norm_kernels(), &shape);
     BackwardJob b{job_of(shape, *t.x, *t.scale, t.grad, *t.dx), static_cast<char*>(t.dscale->data), 1, 1, 1, 1, {}};
     for (int k = 0; k < kRmsNormOuter; ++k) (shape.scale_is_shared[k] ? b.sharers : b.scales) *= shape.outer[k];
     for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)

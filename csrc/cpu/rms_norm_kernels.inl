@@ -65,15 +65,6 @@ struct AsDoubles<F64> {
     static void store_d(T* p, VD low, VD high) { store(p, low), store(p + kHalf, high); }
 };
 
-// What is left of a row, fewer than W elements, as a whole vector's worth; the others are zero.
-template <typename T>
-struct Padded {
-    T elements[W] = {};
-    Padded() = default;
-    Padded(const T* from, int64_t count) { std::memcpy(elements, from, static_cast<size_t>(count) * sizeof(T)); }
-    void copy_to(T* to, int64_t count) const { std::memcpy(to, elements, static_cast<size_t>(count) * sizeof(T)); }
-};
-
 template <typename E>
 void widen(const void* from, double* to, int64_t count) {
     using T = typename AsDoubles<E>::T;

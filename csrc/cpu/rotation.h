@@ -19,7 +19,7 @@ namespace npu_rope {
 struct Rotation {
     const void* x[2];  // of each side
     void* out[2];      // with rows: the cache
-    const void* rows;  // NULL, or each token's row in the cache
+    const void* rows;  // NULL, or each token's row in the cache, which the last side goes to
     bool rows_are_int64;
     int32_t dtype;      // npu_rope_dtype of x
     int32_t out_dtype;  // the same, or with rows what float32 is rounded to
@@ -27,6 +27,7 @@ struct Rotation {
     int64_t offset;  // where the window begins in a head
     int64_t pairs;
     RopeShape shape;
+    bool to_cache(int side) const { return rows && side == shape.sides - 1; }
 };
 
 namespace rotation {
@@ -60,7 +61,7 @@ struct Job {
 inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
     const RopeShape& s = c.shape;
     int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
-    if (s.side[side].in_place || c.rows || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove) return false;
+    if (s.side[side].in_place || c.to_cache(side) || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove) return false;
     int64_t odd = reinterpret_cast<intptr_t>(c.out[side]) | (c.offset * item_bytes) | (c.pairs * item_bytes);
     for (int64_t stride : s.side[side].out_stride) odd |= stride * item_bytes;
     return odd % kStreamAlign == 0;
@@ -100,18 +101,27 @@ void rotate_heads(const Job<Tables>& job, const typename Tables::OfToken& table,
     rotate[c.pairing][c.dtype](h);
 }
 
+// How heads of a side become others by a token's table. An operator that does more to them specializes it.
+template <class Tables>
+struct Turn {
+    static void run(const Job<Tables>& job, const typename Tables::OfToken& table, int, const Heads& heads,
+                    bool in_place, bool stream) {
+        rotate_heads(job, table, heads, in_place, stream);
+    }
+};
+
 // Into the cache, by way of float32 rows that stay in the caches where the type changes.
 template <class Tables>
-void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table, Heads heads, int64_t row) {
+void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table, int side, Heads heads, int64_t row) {
     const Rotation& c = job.call;
-    heads.y += row * c.shape.side[0].out_stride[1] * job.out_bytes;
-    if (c.out_dtype == c.dtype) return rotate_heads(job, table, heads, false, false);
+    heads.y += row * c.shape.side[side].out_stride[1] * job.out_bytes;
+    if (c.out_dtype == c.dtype) return Turn<Tables>::run(job, table, side, heads, false, false);
     std::vector<float>& rows = row_scratch();
     int64_t D = c.shape.D;
     if (static_cast<int64_t>(rows.size()) < D) rows.resize(static_cast<size_t>(D));
     for (int64_t h = 0; h < heads.count; ++h) {
         Heads one{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(rows.data()), 1, D, D};
-        rotate_heads(job, table, one, false, false);
+        Turn<Tables>::run(job, table, side, one, false, false);
         job.kernels.narrow[c.out_dtype](rows.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
     }
 }
@@ -121,12 +131,12 @@ struct Token {
     int64_t b, s, row;
 };
 
-// Heads [first, last) of one side.
+// Heads [first, last) of one side; a token without a row in the cache has none there.
 template <class Tables>
 void rotate_side(const Job<Tables>& job, const typename Tables::OfToken& table, int side, const Token& token,
                  int64_t first, int64_t last) {
-    if (first >= last) return;
     const Rotation& c = job.call;
+    if (first >= last || (c.to_cache(side) && token.row < 0)) return;
     const RopeSide& sd = c.shape.side[side];
     Heads heads;
     heads.x = static_cast<const char*>(c.x[side]) +
@@ -135,9 +145,9 @@ void rotate_side(const Job<Tables>& job, const typename Tables::OfToken& table, 
     heads.count = last - first;
     heads.x_stride = sd.x_stride[2];
     heads.y_stride = sd.out_stride[2];
-    if (c.rows) return scatter_heads(job, table, heads, token.row);
+    if (c.to_cache(side)) return scatter_heads(job, table, side, heads, token.row);
     heads.y += (token.b * sd.out_stride[0] + token.s * sd.out_stride[1]) * job.out_bytes;
-    rotate_heads(job, table, heads, sd.in_place, job.stream[side]);
+    Turn<Tables>::run(job, table, side, heads, sd.in_place, job.stream[side]);
 }
 
 inline Token token_at(const Rotation& c, int64_t b, int64_t s) {
@@ -153,7 +163,7 @@ void rotate_token(const Job<Tables>& job, typename Tables::OfToken& table, int64
     int64_t first = all * group / job.head_groups, last = all * (group + 1) / job.head_groups;
     if (first == last) return;
     const Token token = token_at(c, b, s);
-    if (token.row < 0) return;
+    if (token.row < 0 && c.to_cache(0)) return;
     table.fill(b, s);
     rotate_side(job, table, 0, token, first, std::min(last, split));
     rotate_side(job, table, 1, token, std::max(first, split) - split, last - split);

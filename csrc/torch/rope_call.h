@@ -23,7 +23,7 @@ struct Attributes {
     bool forward;
     npu_rope_angle angle;
 };
-constexpr int kAttributes = 13;
+constexpr int kParams = 11, kAttributes = 13;
 
 inline void raise_on(npu_rope_status status) {
     if (status != NPU_ROPE_OK) throw std::runtime_error(npu_rope_last_error());
@@ -78,23 +78,30 @@ inline void read_sections(StableIValue v, int32_t* sections) {
     for (int i = 0; i < 4; ++i) sections[i] = narrow("sections", wide[i]);
 }
 
-inline Attributes read_attributes(StableIValue* s) {
+// From n_dims to n_offs.
+inline npu_rope_params read_params(StableIValue* s) {
     using torch::stable::detail::to;
-    Attributes a;
-    read_sections(s[9], a.params.sections);
-    a.params.n_dims = narrow("n_dims", to<int64_t>(s[0]));
-    a.params.mode = narrow("mode", to<int64_t>(s[1]));
-    a.params.n_ctx_orig = narrow("n_ctx_orig", to<int64_t>(s[2]));
-    a.params.freq_base = to<double>(s[3]);
-    a.params.freq_scale = to<double>(s[4]);
-    a.params.ext_factor = to<double>(s[5]);
-    a.params.attn_factor = to<double>(s[6]);
-    a.params.beta_fast = to<double>(s[7]);
-    a.params.beta_slow = to<double>(s[8]);
-    a.params.n_offs = narrow("n_offs", to<int64_t>(s[10]));
-    a.forward = to<bool>(s[11]);
-    a.angle = static_cast<npu_rope_angle>(narrow("angle", to<int64_t>(s[12])));
-    return a;
+    npu_rope_params p;
+    read_sections(s[9], p.sections);
+    p.n_dims = narrow("n_dims", to<int64_t>(s[0]));
+    p.mode = narrow("mode", to<int64_t>(s[1]));
+    p.n_ctx_orig = narrow("n_ctx_orig", to<int64_t>(s[2]));
+    p.freq_base = to<double>(s[3]);
+    p.freq_scale = to<double>(s[4]);
+    p.ext_factor = to<double>(s[5]);
+    p.attn_factor = to<double>(s[6]);
+    p.beta_fast = to<double>(s[7]);
+    p.beta_slow = to<double>(s[8]);
+    p.n_offs = narrow("n_offs", to<int64_t>(s[10]));
+    return p;
+}
+
+inline npu_rope_angle read_angle(StableIValue v) {
+    return static_cast<npu_rope_angle>(narrow("angle", torch::stable::detail::to<int64_t>(v)));
+}
+
+inline Attributes read_attributes(StableIValue* s) {
+    return {read_params(s), torch::stable::detail::to<bool>(s[kParams]), read_angle(s[kParams + 1])};
 }
 
 inline void* data_of(AtenTensorHandle h) {
@@ -103,12 +110,10 @@ inline void* data_of(AtenTensorHandle h) {
     return data;
 }
 
-// The attributes as npu_rope_params followed by forward and angle as int32, in a uint8 tensor.
-inline Attributes unpack(const char* op, AtenTensorHandle packed) {
-    struct {
-        npu_rope_params params;
-        int32_t forward, angle;
-    } p;
+// A struct of attributes, in a uint8 tensor.
+template <typename Packed>
+Packed unpack_as(const char* op, AtenTensorHandle packed) {
+    Packed p;
     int64_t ndim, *sizes, *strides;
     check(aoti_torch_get_dim(packed, &ndim));
     check(aoti_torch_get_sizes(packed, &sizes));
@@ -117,6 +122,16 @@ inline Attributes unpack(const char* op, AtenTensorHandle packed) {
         throw std::runtime_error("[" + std::string(op) + "] packed must be the " + std::to_string(sizeof p) +
                                  " contiguous bytes of packed_call but got another tensor.");
     std::memcpy(&p, data_of(packed), sizeof p);
+    return p;
+}
+
+// npu_rope_params followed by forward and angle as int32.
+inline Attributes unpack(const char* op, AtenTensorHandle packed) {
+    struct Packed {
+        npu_rope_params params;
+        int32_t forward, angle;
+    };
+    const auto p = unpack_as<Packed>(op, packed);
     return {p.params, p.forward != 0, static_cast<npu_rope_angle>(p.angle)};
 }
 

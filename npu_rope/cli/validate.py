@@ -97,8 +97,8 @@ def validate(
     float64.
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
-    ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK (norm),
-    ROTARY_POSITION_EMBEDDING (pmx).
+    ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK,
+    RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx).
 
     Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced
     back end absent.

@@ -15,6 +15,7 @@ from npu_rope.executors import TENSOR, sim
 from npu_rope.executors.tensors import (
     array_of,
     as_arrays,
+    assign,
     c_tensor,
     check_whole_elements,
     empty_like,
@@ -67,10 +68,7 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
         return round_to(both[0], t.x), round_to(both[1], t.scale)
     y = round_to(reference.rms_norm(arrays.x, arrays.scale, dtypes, axis, a), t.scale)
     for out in t.outs.values():
-        if is_tensor(out):
-            out.copy_(y)
-        else:
-            out[...] = y
+        assign(out, y)
         return (out,)
     return (y,)
 

@@ -108,12 +108,12 @@ def on_reference(t: Tensors, a: Attributes) -> Results:
     wide = REFERENCES[t.op](*read, a.params, arrays.freq_factors, forward=a.forward, angle=a.angle)
     if t.scatters:
         assert arrays.rows is not None
-        _write_rows(t.outs["cache"], arrays.rows, wide)
+        write_rows(t.outs["cache"], arrays.rows, wide)
         return tuple(t.outs.values())
     return rounded(t, wide if isinstance(wide, tuple) else (wide,))
 
 
-def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
+def write_rows(cache: Any, rows: Array, tokens: Array) -> None:
     """The tokens rounded, into the rows they name; no other row is touched."""
     kept = rows.ravel() >= 0
     named = rows.ravel()[kept].astype(np.int64)

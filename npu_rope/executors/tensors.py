@@ -209,14 +209,19 @@ def round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
     return torch.from_numpy(rounded) if is_tensor(like) else rounded
 
 
+def assign(out: Any, y: Any) -> None:
+    """y into given memory of its kind."""
+    if is_tensor(out):
+        out.copy_(y)
+    else:
+        out[...] = y
+
+
 def rounded(t: CallTensors[Any], wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:
     """The reference's results rounded to their tensors' dtypes: written where outs were given, or new."""
     results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
     for out, y in zip(t.outs.values(), results, strict=False):
-        if is_tensor(out):
-            out.copy_(y)
-        else:
-            out[...] = y
+        assign(out, y)
     return tuple(t.outs.values()) or results
 
 

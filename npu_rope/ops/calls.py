@@ -13,7 +13,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.checks import CallTensors, RopeTensors, check_cache, check_call, check_out
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import BackendUnavailable, bad_type, bad_value
 from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_dense, spec_of_tensor
 from npu_rope.ops.gradients import trace_write
@@ -108,11 +108,11 @@ def check_packed(t: RopeTensors[Any]) -> None:
     """What can be said of a call whose attributes are bytes in a tensor."""
     check_devices(t)
     specs = t.map(spec_of_tensor)
-    if t.scatters:
-        check_cache(specs.outs["cache"], specs.first[1], op=t.op)
-        return
     for (name, out), (x_name, x) in zip(specs.outs.items(), specs.xs.items(), strict=True):
-        check_out(out, x, op=t.op, name=name, x_name=x_name)
+        if name == "cache":
+            check_cache(out, x, op=t.op, x_name=x_name, narrower=t.narrower)
+        else:
+            check_out(out, x, op=t.op, name=name, x_name=x_name)
 
 
 def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) -> Exception:
@@ -133,6 +133,15 @@ def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) 
 
 
 # ---- registration ----------------------------------------------------------------------------------
+
+
+def no_kernel(op: str) -> Callable[..., None]:
+    """Stands for an operator's kernel of NPU tensors."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise BackendUnavailable("npu", f"{op} has no kernel yet", "Move the tensors to the CPU.")
+
+    return refuse
 
 
 @dataclass(frozen=True)
@@ -169,7 +178,7 @@ def register(operators: Sequence[Operator]) -> Any:
         if path is None:
             library.impl(name, operator.over_ctypes, "CPU")
         if "_packed_" in name:
-            library.impl(name, _refuses_devices(name), "PrivateUse1")
+            library.impl(name, refuses_devices(name), "PrivateUse1")
     if path is not None:
         torch.ops.load_library(path)
     if "torch_npu" in sys.modules:
@@ -198,7 +207,7 @@ def _loads_binding(name: str) -> Callable[..., Any]:
     return load_and_call
 
 
-def _refuses_devices(name: str) -> Callable[..., None]:
+def refuses_devices(name: str) -> Callable[..., None]:
     """For an operator of CPU tensors alone: without a kernel of its own here, torch_npu would copy an NPU's
     tensors to the host and write there."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.errors import bad_value
 from npu_rope.executors import rms_norm as executors
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of_tensor
 from npu_rope.ops import calls, gradients
@@ -255,13 +255,6 @@ def _over_ctypes(make: Callable[..., Call]) -> Callable[..., Any]:
     return kernel
 
 
-def _no_kernel(op: str) -> Callable[..., None]:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise BackendUnavailable("npu", f"{op} has no kernel yet", "Move the tensors to the CPU.")
-
-    return refuse
-
-
 def _out_over_autograd(*arguments: Any) -> None:
     rule = "{name} must not need a gradient in the raw operator but got one that does."
     gradients.write(_out_call(*arguments)[0], rule, lambda: _operators.rms_norm_out.default(*arguments))
@@ -293,7 +286,7 @@ def _register() -> Any:
         torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
         if not built:
             library.impl(name, _over_ctypes(make), "CPU")
-        library.impl(name, _no_kernel(name.removesuffix("_out")), "PrivateUse1")
+        library.impl(name, calls.no_kernel(name.removesuffix("_out")), "PrivateUse1")
     torch.library.register_autograd(
         "npu_rope::rms_norm", _backward, setup_context=_setup_context, lib=library
     )

@@ -74,10 +74,10 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
         rng.choice((1, 1, 1, *norm_spec.STASH)),
     )
     layout = rng.choice(("contiguous", "contiguous", "gaps", "non-unit", "reversed"))
-    x = _laid(_rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype), layout)
-    scale = _rounded(values.uniform(-2, 2, _scale_shape(rng, shape)), scale_dtype)
+    x = _laid(rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype), layout)
+    scale = rounded(values.uniform(-2, 2, _scale_shape(rng, shape)), scale_dtype)
     backward = rng.random() < 0.3
-    grad = _rounded(values.standard_normal(shape), scale_dtype) if backward else None
+    grad = rounded(values.standard_normal(shape), scale_dtype) if backward else None
     out, how = (None, "new") if backward else _out(rng, x, scale, axis)
     op = "rms_norm_backward" if backward else "rms_norm"
     text = f"{op} {x_dtype}{list(shape)} {layout}, scale {scale_dtype}{list(scale.shape)}, out {how}, {a}"
@@ -120,7 +120,7 @@ def _numbers(
     return np.asarray(x * 10.0 ** values.uniform(-2, 2, rows))
 
 
-def _rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
+def rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
     if dtype != "bfloat16":
         with np.errstate(over="ignore", under="ignore"):
             return values.astype(dtype)

@@ -10,7 +10,8 @@ from npu_rope.testing.cases import ggml_cases, model_cases
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import AnyCase, CaseResult
 from npu_rope.testing.judge import judge as judge_rope
-from npu_rope.testing.norms import judge_norms, norm_cases
+from npu_rope.testing.norm_ropes import NormRopeCase, judge_norm_ropes, norm_rope_cases
+from npu_rope.testing.norms import NormCase, judge_norms, norm_cases
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
 from npu_rope.testing.tables import judge_tables, onnx_cases, torch_npu_cases
 
@@ -30,12 +31,25 @@ class Suite:
     judge: Callable[[Any, list[str], GgmlProcess | None], CaseResult]
 
 
+def _norm_cases() -> Iterator[NormCase | NormRopeCase]:
+    yield from norm_cases()
+    yield from norm_rope_cases()
+
+
+def _judge_norm(
+    case: NormCase | NormRopeCase, backends: list[str], ggml: GgmlProcess | None = None
+) -> CaseResult:
+    if isinstance(case, NormRopeCase):
+        return judge_norm_ropes(case, backends, ggml)
+    return judge_norms(case, backends, ggml)
+
+
 SUITES: Mapping[str, Suite] = {
     "ggml": Suite("ggml's own matrix of rope", ggml_cases, judge_rope),
     "models": Suite("rope with real models' parameters", model_cases, judge_rope),
     "onnx": Suite("ONNX's RotaryEmbedding", onnx_cases, judge_tables),
     "torch_npu": Suite("torch_npu's rotary_mul", torch_npu_cases, judge_tables),
-    "norm": Suite("ONNX's RMSNormalization", norm_cases, judge_norms),
+    "norm": Suite("ONNX's RMSNormalization, and with rope", _norm_cases, _judge_norm),
     "pmx": Suite("PMX's rotary embedding", pmx_cases, judge_pmx),
 }
 

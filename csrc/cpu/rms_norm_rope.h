@@ -1,0 +1,14 @@
+// rms_norm_rope on the CPU.
+#pragma once
+
+#include <cstdint>
+
+#include "op_host/rms_norm_rope_check.h"
+
+namespace npu_rope {
+
+// Checks the call and computes it; nothing is written where a check fails.
+Check run_rms_norm_rope_cpu(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon,
+                            bool intermediate_rounding, int32_t angle);
+
+}  // namespace npu_rope

@@ -1,0 +1,179 @@
+// A row's normalization, as rms_norm and rms_norm_rope have it. The formula and its error: rms_norm.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "csrc/cpu/rms_norm_kernels.h"
+#include "op_host/dtype.h"
+
+namespace npu_rope {
+
+// What the rows of a call have in common.
+struct NormRow {
+    const RmsNormKernels& kernels;
+    int64_t n;
+    int32_t x_dtype, scale_dtype, stash_dtype;
+    double epsilon;                // rounded to the stash type
+    int64_t x_bytes, scale_bytes;  // of an element
+};
+
+// Sums of blocks, added pairwise as they come: parts_[k] is the sum of 2^k blocks where bit k of their count is set.
+class PairwiseSum {
+public:
+    void add(double block) {
+        int k = 0;
+        for (; count_ >> k & 1; ++k) block += parts_[k];
+        parts_[k] = block;
+        ++count_;
+    }
+    double total() const {
+        double sum = 0;
+        for (int k = 0; count_ >> k != 0; ++k)
+            if (count_ >> k & 1) sum += parts_[k];
+        return sum;
+    }
+
+private:
+    uint64_t count_ = 0;
+    double parts_[64];
+};
+
+// f(first, count) for each block of a row.
+template <int64_t kBlock = kSumBlock, typename F>
+void for_each_block(int64_t n, F f) {
+    for (int64_t at = 0; at < n; at += kBlock) f(at, std::min(kBlock, n - at));
+}
+
+// ---- a row in double, block by block: every combination of types -----------------------------------------
+
+// Doubles rounded to a type, in place.
+inline void round_to(const RmsNormKernels& kernels, int32_t dtype, double* values, int64_t count) {
+    if (dtype == NPU_ROPE_FLOAT64) return;
+    float narrow[kSumBlock];
+    kernels.narrow[dtype](values, narrow, count);
+    kernels.widen[dtype](narrow, values, count);
+}
+
+// epsilon is rounded to the stash type like x.
+inline NormRow norm_row(int64_t n, int32_t x_dtype, int32_t scale_dtype, int32_t stash_dtype, double epsilon) {
+    const RmsNormKernels& kernels = active_rms_norm_kernels();
+    round_to(kernels, stash_dtype, &epsilon, 1);
+    return {kernels, n, x_dtype, scale_dtype, stash_dtype, epsilon, dtype_bytes(x_dtype), dtype_bytes(scale_dtype)};
+}
+
+// What Normalized is computed from: x times a power of two, and the inverse of those numbers' root mean square.
+struct RowScale {
+    double power = 1, inverse = 0;
+};
+
+class WideRow {
+public:
+    explicit WideRow(const NormRow& row) : row_(row), k_(row.kernels) {}
+
+    // XU, times the power of two.
+    void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
+        k_.widen[row_.x_dtype](x + at * row_.x_bytes, to, count);
+        round_to(k_, row_.stash_dtype, to, count);
+        if (power != 1) k_.scale_by(to, power, count);
+    }
+
+    double mean_square(const char* x, double power) const {
+        PairwiseSum sum;
+        double block[kSumBlock];
+        for_each_block(row_.n, [&](int64_t at, int64_t count) {
+            read(x, power, at, count, block);
+            sum.add(k_.dot(block, block, count));
+        });
+        return sum.total() / static_cast<double>(row_.n);
+    }
+
+    RowScale scale_of(const char* x) const {
+        const double epsilon = row_.epsilon, mean = mean_square(x, 1);
+        // Squares that overflow, or that underflow and count: only float64 has such.
+        const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
+        if (row_.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
+            const double peak = peak_of(x);
+            if (std::isfinite(peak) && peak > 0) {
+                // At most 2^1000, which is a number itself and enough: exponents begin at -1074.
+                const double power = std::ldexp(1.0, std::min(-std::ilogb(peak), 1000));
+                return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
+            }
+        }
+        return {1, 1 / std::sqrt(mean + epsilon)};
+    }
+
+    // A block of Normalized: rounded to the stash type, or exact as double has it.
+    void normalize(const char* x, const RowScale& s, int64_t at, int64_t count, bool rounded, double* to) const {
+        read(x, s.power, at, count, to);
+        k_.scale_by(to, s.inverse, count);
+        if (rounded) round_to(k_, row_.stash_dtype, to, count);
+    }
+
+    void write(const char* x, const RowScale& s, const char* scale, char* y) const {
+        double block[kSumBlock], factors[kSumBlock], product[kSumBlock];
+        for_each_block(row_.n, [&](int64_t at, int64_t count) {
+            normalize(x, s, at, count, true, block);
+            round_to(k_, row_.x_dtype, block, count);
+            k_.widen[row_.scale_dtype](scale + at * row_.scale_bytes, factors, count);
+            k_.multiply(block, factors, product, count);
+            k_.narrow[row_.scale_dtype](product, y + at * row_.scale_bytes, count);
+        });
+    }
+
+private:
+    double peak_of(const char* x) const {
+        double block[kSumBlock], peak = 0;
+        for_each_block(row_.n, [&](int64_t at, int64_t count) {
+            read(x, 1, at, count, block);
+            for (int64_t i = 0; i < count; ++i) peak = std::max(peak, std::fabs(block[i]));
+        });
+        return peak;
+    }
+
+    const NormRow& row_;
+    const RmsNormKernels& k_;
+};
+
+// ---- a row in float32 -------------------------------------------------------------------------------------
+
+inline bool is_narrow(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
+
+// Everything is at most float32, and nothing but x's own rounding stands between x and its type.
+inline bool in_floats(const NormRow& row) {
+    return is_narrow(row.x_dtype) && is_narrow(row.scale_dtype) && row.stash_dtype == NPU_ROPE_FLOAT32;
+}
+
+// mean(x^2) + epsilon of a row of floats; not a number the row can be normalized by where float32 cannot say it.
+inline double mean_square_in_floats(const NormRow& row, const char* x) {
+    PairwiseSum sum;
+    for_each_block<kSquaresBlock>(row.n, [&](int64_t at, int64_t count) {
+        sum.add(row.kernels.sum_squares[row.x_dtype](x + at * row.x_bytes, count));
+    });
+    return sum.total() / static_cast<double>(row.n) + row.epsilon;
+}
+
+// Whether a row can be normalized in float32 by that.
+inline bool fits_floats(double mean) { return mean >= kLeastMeanSquare && mean <= kMostMeanSquare; }
+
+// One row after another.
+class RowNormalizer {
+public:
+    explicit RowNormalizer(const NormRow& row) : row_(row), wide_(row), floats_(in_floats(row)) {}
+
+    // ahead: what is read after this row (NormalizeJob).
+    void write(const char* x, const char* scale, char* y, bool stream, const char* ahead) const {
+        const double mean = floats_ ? mean_square_in_floats(row_, x) : 0;
+        if (!fits_floats(mean)) return wide_.write(x, wide_.scale_of(x), scale, y);
+        const auto inverse = static_cast<float>(1 / std::sqrt(mean));
+        row_.kernels.normalize[row_.x_dtype][row_.scale_dtype]({x, scale, y, row_.n, inverse, stream, ahead});
+    }
+
+private:
+    const NormRow& row_;
+    const WideRow wide_;
+    const bool floats_;
+};
+
+}  // namespace npu_rope

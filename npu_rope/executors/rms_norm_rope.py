@@ -1,0 +1,167 @@
+"""Who executes rms_norm_rope on arrays and tensors, by backend."""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from npu_rope import backends, native
+from npu_rope.checks import check_memory
+from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.executors import TENSOR, c_entry
+from npu_rope.executors.rope import write_rows
+from npu_rope.executors.tensors import (
+    array_of,
+    assign,
+    c_tensor,
+    empty_like,
+    is_tensor,
+    on_arrays,
+    readable_array,
+    readable_tensor,
+    round_to,
+    rounded,
+    spec_of,
+    taken,
+    view_of,
+)
+from npu_rope.optional_torch import torch
+from npu_rope.params import ANGLE_POLICIES
+from npu_rope.reference import rms_norm_rope as reference
+from npu_rope.rms_norm_rope_checks import OP, RmsNormRopeAttributes, RmsNormRopeTensors, check_call
+
+Tensors = RmsNormRopeTensors[Any]
+Attributes = RmsNormRopeAttributes
+Results = tuple[Any, ...]
+
+
+def check(t: Tensors, a: Attributes) -> None:
+    """Every rule that needs no element's value."""
+    check_call(t.map(spec_of), a)
+    if t.outs:
+        check_memory(t.map(view_of))
+
+
+def new_q_out(q: Any) -> Any:
+    """Where queries go while keys go to a cache; of what is no tensor itself, which the rules then refuse."""
+    return empty_like(q) if hasattr(q, "strides") or is_tensor(q) else q
+
+
+# ---- reference -----------------------------------------------------------------------------------------
+
+
+def on_reference(t: Tensors, a: Attributes) -> Results:
+    """NumPy in float64, rounded once, or where each step rounds."""
+    t = taken("reference", t)
+    check(t, a)
+    arrays = t.map(array_of)
+    q, k = reference.rms_norm_rope(arrays, spec_of(t.xs["q"]).dtype, a)
+    if arrays.rows is None:
+        return rounded(t, (q, k))
+    assign(t.outs["q_out"], round_to(q, t.xs["q"]))
+    write_rows(t.outs["cache"], arrays.rows, k.reshape(arrays.rows.size, *k.shape[-2:]))
+    return tuple(t.outs.values())
+
+
+# ---- the C library -------------------------------------------------------------------------------------
+
+
+@cache
+def _entry(scatters: bool) -> Callable[..., None]:
+    attributes = C.POINTER(native.CParams), C.c_double, C.c_int32, C.c_int32
+    name, read = (f"{OP}_set_rows", 7) if scatters else (OP, 6)
+    return c_entry(name, *[TENSOR] * read, *attributes, TENSOR, TENSOR)
+
+
+CAttributes = tuple[native.CParams, float, bool, int]
+
+
+def as_c(a: Attributes) -> CAttributes:
+    """As the C interface takes them."""
+    return native.c_params(a.params), a.epsilon, a.intermediate_rounding, ANGLE_POLICIES.index(a.angle)
+
+
+def launch(
+    t: Tensors, results: Results, given: CAttributes, see: Callable[[Any], native.CTensor] | None = None
+) -> None:
+    """The library's entry, on what it can read.
+
+    Args:
+        t, results, given: of the call.
+        see: arrays as the library shall see them, else as they are.
+    """
+    tensors = is_tensor(t.first[1])
+    read = readable_tensor if tensors else readable_array
+    see = see or (c_tensor if tensors else native.describe)
+    # Copies live until the call is over.
+    sources = [x if name in t.in_place else read(x) for name, x in t.xs.items()]
+    sources += [read(b, unit_stride=name in t.scales) for name, b in t.beside().items()]
+    inputs = [see(source) for source in sources] + ([] if t.freq_factors is not None else [None])
+    _entry(t.scatters)(*inputs, *given, *[see(result) for result in results])
+
+
+def on_cpu(t: Tensors, a: Attributes) -> Results:
+    """The C library on arrays."""
+    return on_arrays(t, lambda t, results: launch(t, results, as_c(a)), lambda t: check(t, a))
+
+
+def on_cpu_tensors(t: Tensors, a: Attributes) -> None:
+    """The C library on torch tensors, into outs, where the C++ registration was not built."""
+    launch(t, tuple(t.outs.values()), as_c(a))
+
+
+# ---- attributes in a tensor ------------------------------------------------------------------------------
+
+
+class PackedCall(C.Structure):
+    """What ``torch.ops.npu_rope.rms_norm_rope_packed_`` reads its attributes from."""
+
+    _fields_ = [
+        ("params", native.CParams),
+        ("epsilon", C.c_double),
+        ("intermediate_rounding", C.c_int32),
+        ("angle", C.c_int32),
+    ]
+
+
+def packed_call(a: Attributes) -> bytes:
+    """The attributes as the packed schema reads them."""
+    return bytes(PackedCall(*as_c(a)))
+
+
+def on_cpu_packed(t: Tensors, packed: Any) -> None:
+    """:func:`on_cpu_tensors` with such attributes."""
+    held, size = packed.numpy().tobytes(), C.sizeof(PackedCall)
+    if packed.dim() != 1 or len(held) != size:
+        text = f"packed must be the {size} contiguous bytes of packed_call but got another tensor."
+        raise bad_value(t.op, text)
+    call = PackedCall.from_buffer_copy(held)
+    given = call.params, call.epsilon, bool(call.intermediate_rounding), call.angle
+    launch(t, tuple(t.outs.values()), given)
+
+
+# ---- by backend ----------------------------------------------------------------------------------------
+
+EXECUTORS: Mapping[str, Callable[[Tensors, Attributes], Results]] = {
+    "reference": on_reference,
+    "cpu": on_cpu,
+}
+
+
+def run(backend: str, t: Tensors, a: Attributes) -> Results:
+    """A call on the backend of that name: what was written.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend is not here, or does not have this operator.
+    """
+    backends.find(backend, op=t.op).require()
+    if backend not in EXECUTORS:
+        raise BackendUnavailable(backend, f"{t.op} has no kernel yet", f"Use one of: {', '.join(EXECUTORS)}.")
+    for name, scale in t.scales.items():
+        if is_tensor(scale) and scale.requires_grad and torch.is_grad_enabled():
+            text = f"{name} must not need a gradient for backend {backend} but got requires_grad."
+            raise bad_value(t.op, text)
+    return EXECUTORS[backend](t, a)

@@ -1,0 +1,467 @@
+"""rms_norm_rope: torch schemas, fake tensors, gradient, and the Python entry.
+
+The norm of queries' and keys' heads that models with QK-norm have, and their rotation, in one call: what
+``rms_norm`` of each and ``rope_qk`` make, in one pass over memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.errors import bad_value
+from npu_rope.executors import rms_norm_rope as executors
+from npu_rope.executors import rope as rope_executors
+from npu_rope.executors.tensors import require_tensor_like, spec_of_tensor
+from npu_rope.ops import calls, gradients
+from npu_rope.optional_torch import torch
+from npu_rope.params import Angle, RopeParams
+from npu_rope.rms_norm_rope_checks import (
+    OP,
+    RmsNormRopeAttributes,
+    RmsNormRopeTensors,
+    attributes_of,
+    check_call,
+    rms_norm_rope_tensors,
+)
+
+Tensors = RmsNormRopeTensors[Any]
+_NO_GRADIENT = "{name} must not need a gradient where memory is given but got one that does."
+
+
+def rms_norm_rope(
+    q: Any,
+    k: Any,
+    q_scale: Any,
+    k_scale: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any = None,
+    *,
+    epsilon: float = 1e-5,
+    intermediate_rounding: bool = False,
+    rows: Any = None,
+    cache: Any = None,
+    out: Any = None,
+    backend: str | None = None,
+    angle: Angle = "exact",
+) -> tuple[Any, Any]:
+    """RMS normalization of each head of queries and keys, then rotary position embedding, in one pass: the
+    QK-norm of Qwen3, Gemma 3 and GLM-4.5::
+
+        y = rope(x / sqrt(mean(x^2) + epsilon) * scale)
+
+    Lanes outside the rotated window are normalized and scaled, and do not turn.
+
+    Args:
+        q: ``[B,S,Nq,D]`` or ``[S,Nq,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
+            float64. Any strides; a non-unit last stride costs a copy.
+        k: ``[B,S,Nk,D]`` or ``[S,Nk,D]``, of q's dtype.
+        q_scale, k_scale: ``[D]``, of q's dtype.
+        positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as of :func:`npu_rope.rope`.
+            A B of 1 serves all batches.
+        params: the rotation's attributes; ``params.n_offs + params.n_dims <= D``.
+        freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
+        epsilon: added to the mean square: >= 0. Rounded to float32.
+        intermediate_rounding: False: everything between is float32 (float64 for float64), and a result rounds
+            once. True: bit for bit :func:`npu_rope.rms_norm` of each, then :func:`npu_rope.rope_qk`, as
+            models' own code rounds.
+        rows: with ``cache``: ``[B,S]``, or ``[S]`` where B is 1; int32 or int64. Each is a row of the cache,
+            no two the same; or -1: that token's keys are skipped.
+        cache: ``[R,Nk,D]`` of k's dtype, where k's heads go instead of a new tensor; unit last stride, sharing
+            no memory with anything else here. The rows that are not named keep what they hold.
+        out: where to write: a pair like (q, k), each of unit last stride; each may be q or k itself (in
+            place), else shares no memory with anything else here. With a cache q's tensor alone.
+        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by q's device.
+        angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
+
+    Returns:
+        The pair of results, of q's and k's type, shapes and dtype, ``out``'s where given; with a cache (q's,
+        cache). Without ``out`` and ``cache`` gradients flow to q, k, q_scale and k_scale.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+
+    >>> import numpy as np
+    >>> q, k, one = np.full((2, 2, 4), 3.0), np.full((2, 1, 4), -0.5), np.ones(4)
+    >>> q, k = rms_norm_rope(q, k, one, one, np.array([0, 1]), RopeParams(2), epsilon=0)
+    >>> q[:, 0].round(3).tolist(), k[:, 0].round(3).tolist()
+    ([[1.0, 1.0, 1.0, 1.0], [-0.301, 1.382, 1.0, 1.0]], [[-1.0, -1.0, -1.0, -1.0], [0.301, -1.382, -1.0, -1.0]])
+    """
+    written = _written(rows, cache, out)
+    if isinstance(q, _Tensor):
+        chosen = backend or backends.default_backend
+        if chosen is None or chosen == q.device.type:
+            return _on_own_device(
+                (q, k, q_scale, k_scale, positions, freq_factors, written, rows),
+                (params, epsilon, intermediate_rounding, angle),
+            )
+        if chosen == "cpu":
+            raise bad_value(OP, f"q must be on device cpu for backend cpu but got {q.device}.")
+    else:
+        require_tensor_like(OP, "q", q)
+        chosen = backend or backends.default_backend or "cpu"
+    calls.require_params(OP, params)
+    a = attributes_of(params, epsilon, intermediate_rounding, angle)
+    if written is not None and written[0] is None:
+        written = executors.new_q_out(q), cache
+    return _run(chosen, rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows), a)
+
+
+def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
+    """What q and k are written to, as far as it is given: with a cache q's may be missing."""
+    if (rows is None) != (cache is None):
+        missing, other = ("rows", "cache") if rows is None else ("cache", "rows")
+        raise bad_value(OP, f"{missing} must be given where {other} is but got None.")
+    if cache is not None:
+        return out, cache
+    if out is not None:
+        calls.require_pair(OP, out)
+        return out[0], out[1]
+    return None
+
+
+def _run(backend: str, t: Tensors, a: RmsNormRopeAttributes) -> tuple[Any, Any]:
+    """On the backend of that name."""
+    if isinstance(t.first[1], _Tensor) and torch.compiler.is_compiling():
+        torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
+        q, k = _uncompiled(backend, t, a)
+        return q, k
+    q, k = executors.run(backend, t, a)
+    return q, k
+
+
+# ---- torch tensors on their own device -------------------------------------------------------------
+
+
+def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
+    """tensors: as rms_norm_rope_tensors takes them; given: params, epsilon, intermediate_rounding and angle."""
+    q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
+    try:
+        followed = torch.is_grad_enabled() and _needs_gradient((q, k, q_scale, k_scale, *(written or ())))
+        if not (followed or torch.compiler.is_compiling()) and calls.is_plain(q) and type(k) is _Tensor:
+            return _packed(tensors, given)
+        attributes = _schema_attributes(*given)
+        inputs = q, k, q_scale, k_scale, positions
+        if written is None:
+            return tuple(_operators.rms_norm_rope.default(*inputs, freq_factors, **attributes))
+        q_out, k_out = written
+        if rows is None:
+            outs = {"q_out": q_out, "k_out": k_out}
+            _operators.rms_norm_rope_out.default(*inputs, freq_factors, **attributes, **outs)
+        elif q_out is None:
+            operator = _operators.rms_norm_rope_set_rows.default
+            q_out = operator(*inputs, rows, k_out, freq_factors, **attributes)
+        else:
+            operator = _operators.rms_norm_rope_set_rows_out.default
+            operator(*inputs, rows, k_out, freq_factors, **attributes, q_out=q_out)
+        return q_out, k_out
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        raise _explained(error, tensors, given) from error.__cause__
+
+
+def _needs_gradient(tensors: tuple[Any, ...]) -> bool:
+    return any(t is not None and t.requires_grad for t in tensors)
+
+
+def _packed(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
+    q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
+    params, epsilon, rounding, angle = given
+    try:
+        packed = params.__dict__["_packed_norm"][given[1:]]
+        if type(epsilon) is not float or type(rounding) is not bool:  # 1 is no True, though equal
+            packed = _packed_of(params, epsilon, rounding, angle)
+    except (KeyError, AttributeError, TypeError):
+        packed = _packed_of(params, epsilon, rounding, angle)
+    q_out, k_out = written or (None, None)
+    kept = () if q_out is None else (q_out,)
+    if q_out is None:
+        q_out = torch.empty_like(q, memory_format=_contiguous)
+    if k_out is None:
+        k_out = torch.empty_like(k, memory_format=_contiguous)
+    else:
+        kept = (*kept, k_out)
+    read_q, read_k = None if q_out is q else q, None if k_out is k else k
+    if rows is None and freq_factors is None:
+        _call_packed(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed)
+    else:
+        _call_packed(
+            q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors
+        )
+    if kept:
+        # Who saved these tensors for a gradient must learn that they changed.
+        _increment_version(kept)
+    return q_out, k_out
+
+
+def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
+    """The attributes as one uint8 tensor, kept with params."""
+    calls.require_params(OP, params)
+    a = attributes_of(params, epsilon, rounding, angle)
+    kept = params.__dict__.setdefault("_packed_norm", {})
+    key = a.epsilon, a.intermediate_rounding, a.angle
+    if key not in kept:
+        kept[key] = torch.frombuffer(bytearray(executors.packed_call(a)), dtype=torch.uint8)
+    return kept[key]
+
+
+def _explained(error: Exception, tensors: tuple[Any, ...], given: tuple[Any, ...]) -> Exception:
+    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    *inputs, written, rows = tensors
+    if written is not None and written[0] is None:
+        q = inputs[0]
+        written = q.new_empty(q.shape), written[1]
+    try:
+        calls.require_params(OP, given[0])
+        _check(rms_norm_rope_tensors(*inputs, written, rows), attributes_of(*given))
+    except (ValueError, TypeError) as said:
+        return said
+    text = str(error)
+    if isinstance(error, NotImplementedError):
+        return error
+    for begin in (f"[{OP}] ", "[rope] "):  # what is wrong with params is said in rope's name
+        if begin in text:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            return kind(text[text.index(begin) :].split("\n")[0])
+    return error
+
+
+def _check(t: Tensors, a: RmsNormRopeAttributes) -> None:
+    """Every rule that needs neither an element's value nor an address, of tensors that may be fake."""
+    calls.check_devices(t)
+    check_call(t.map(spec_of_tensor), a)
+
+
+# ---- attributes ------------------------------------------------------------------------------------
+
+# Not ``mode``: that name collides with an argument of torch's own way to trace a write.
+_ATTRIBUTES = (
+    "*, int n_dims, int rope_mode, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
+    " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
+    " int[]? sections=None, int n_offs=0, float epsilon=1e-5, bool intermediate_rounding=False, int angle=0"
+)
+
+
+def _schema_attributes(params: Any, epsilon: Any, rounding: Any, angle: Any) -> dict[str, Any]:
+    """The attributes by their names in the schemas."""
+    calls.require_params(OP, params)
+    a = attributes_of(params, epsilon, rounding, angle)
+    named = rope_executors.Attributes(params, True, a.angle).as_schema()
+    del named["forward"]
+    named["rope_mode"] = named.pop("mode")
+    return {**named, "epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
+
+
+def _attributes(named: dict[str, Any]) -> RmsNormRopeAttributes:
+    """What :func:`_schema_attributes` was made from."""
+    named = dict(named)
+    epsilon, rounding = named.pop("epsilon", 1e-5), named.pop("intermediate_rounding", False)
+    angle, mode = named.pop("angle", 0), named.pop("rope_mode")
+    return attributes_of(RopeParams(mode=mode, **named), epsilon, rounding, angle)
+
+
+# ---- gradient --------------------------------------------------------------------------------------
+
+
+def _setup_context(
+    ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any
+) -> None:
+    ctx.save_for_backward(*inputs)
+    ctx.attributes = keyword_only_inputs
+
+
+def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
+    """Through rope_qk, then through rms_norm; the roundings count as the identity."""
+    q, k, q_scale, k_scale, positions, freq_factors = ctx.saved_tensors
+    a = _attributes(ctx.attributes)
+    named = rope_executors.Attributes(a.params, False, a.angle).as_schema()
+    turned = _operators.rope_qk.default(q_gradient, k_gradient, positions, freq_factors, **named)
+    needed = ctx.needs_input_grad
+    stash = a.norm_stash_type(spec_of_tensor(q).dtype)
+    gradients_of: list[Any] = [None] * 4
+    for side, (gradient, x, scale) in enumerate(zip(turned, (q, k), (q_scale, k_scale), strict=True)):
+        if needed[side] or needed[2 + side]:
+            both = _operators.rms_norm_backward.default(gradient, x, scale, -1, a.epsilon, stash)
+            gradients_of[side], gradients_of[2 + side] = both
+    return *gradients_of, None, None
+
+
+def _write_over_autograd(name: str, call_of: Callable[..., Tensors]) -> Callable[..., Any]:
+    """The Autograd kernel of a write, which no gradient can follow."""
+
+    def write(*arguments: Any, **named: Any) -> Any:
+        outs, _ = _split(named)
+        t = call_of(*arguments, **outs)
+        made = () if outs else ("q_out",)  # by the operator: not written, but returned
+        given = {n: tensor for n, tensor in t.outs.items() if n not in made}
+        for scale_name, scale in t.scales.items():
+            if gradients.differentiates(OP, scale_name, scale):
+                raise RuntimeError(f"[{OP}] {_NO_GRADIENT.format(name=scale_name)}")
+        results = []
+        operator = getattr(_operators, name).default
+        run = partial(operator, *arguments, **named)
+        gradients.write(replace(t, outs=given), _NO_GRADIENT, lambda: results.append(run()))
+        return results[0]
+
+    return write
+
+
+# ---- registration ----------------------------------------------------------------------------------
+
+
+def _new_call(
+    q: Any, k: Any, q_scale: Any, k_scale: Any, positions: Any, freq_factors: Any = None
+) -> Tensors:
+    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors)
+
+
+def _out_call(
+    q: Any,
+    k: Any,
+    q_scale: Any,
+    k_scale: Any,
+    positions: Any,
+    freq_factors: Any = None,
+    *,
+    q_out: Any,
+    k_out: Any,
+) -> Tensors:
+    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, (q_out, k_out))
+
+
+def _rows_call(
+    q: Any,
+    k: Any,
+    q_scale: Any,
+    k_scale: Any,
+    positions: Any,
+    rows: Any,
+    cache: Any,
+    freq_factors: Any = None,
+    *,
+    q_out: Any = None,
+) -> Tensors:
+    q_out = torch.empty_like(q, memory_format=_contiguous) if q_out is None else q_out
+    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, (q_out, cache), rows)
+
+
+def _packed_call(
+    q_out: Any,
+    k_out: Any,
+    q: Any,
+    k: Any,
+    q_scale: Any,
+    k_scale: Any,
+    positions: Any,
+    packed: Any,
+    rows: Any = None,
+    freq_factors: Any = None,
+) -> Tensors:
+    q, k = q_out if q is None else q, k_out if k is None else k
+    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, (q_out, k_out), rows)
+
+
+def _split(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of a schema's arguments by name: the tensors, and the attributes."""
+    outs = {name: value for name, value in named.items() if name.endswith("_out")}
+    return outs, {name: value for name, value in named.items() if name not in outs}
+
+
+def _fake(call_of: Callable[..., Tensors]) -> Callable[..., Any]:
+    def fake(*arguments: Any, **named: Any) -> Any:
+        outs, attributes = _split(named)
+        t = call_of(*arguments, **outs)
+        _check(t, _attributes(attributes))
+        return _results(t, outs, lambda x: x.new_empty(x.shape))
+
+    return fake
+
+
+def _results(t: Tensors, outs: dict[str, Any], new: Callable[[Any], Any]) -> Any:
+    """What a schema returns: what its caller did not give."""
+    if not t.outs:
+        return tuple(new(x) for x in t.xs.values())
+    return None if outs else t.outs["q_out"]
+
+
+def _over_ctypes(call_of: Callable[..., Tensors]) -> Callable[..., Any]:
+    """The CPU kernel where the C++ registration was not built: a slower call."""
+
+    def kernel(*arguments: Any, **named: Any) -> Any:
+        outs, attributes = _split(named)
+        t = call_of(*arguments, **outs)
+        made = tuple(x.new_empty(x.shape) for x in t.xs.values()) if not t.outs else ()
+        if made:
+            t = rms_norm_rope_tensors(*t.xs.values(), *t.scales.values(), t.positions, t.freq_factors, made)
+        executors.on_cpu_tensors(t, _attributes(attributes))
+        return made or (None if outs else t.outs["q_out"])
+
+    return kernel
+
+
+def _fake_packed(*arguments: Any) -> None:
+    # Reached by meta and fake tensors, a single one among real ones included.
+    calls.check_packed(_packed_call(*arguments))
+
+
+def _over_ctypes_packed(*arguments: Any) -> None:
+    executors.on_cpu_packed(_packed_call(*arguments), arguments[7])
+
+
+_INPUTS = "Tensor q, Tensor k, Tensor q_scale, Tensor k_scale, Tensor positions"
+_ROWS = "Tensor rows, Tensor(a!) cache, Tensor? freq_factors=None"
+# By name: schema, how a call is read.
+_SCHEMAS: dict[str, tuple[str, Callable[..., Tensors]]] = {
+    OP: (f"({_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}) -> (Tensor, Tensor)", _new_call),
+    f"{OP}_out": (
+        f"({_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()",
+        _out_call,
+    ),
+    f"{OP}_set_rows": (f"({_INPUTS}, {_ROWS}, {_ATTRIBUTES}) -> Tensor", _rows_call),
+    f"{OP}_set_rows_out": (f"({_INPUTS}, {_ROWS}, {_ATTRIBUTES}, Tensor(b!) q_out) -> ()", _rows_call),
+}
+# The hot path: attributes packed into one uint8 tensor. What is without q or k is turned in place; with rows k_out is
+# a cache. No gradient.
+_PACKED = f"{OP}_packed_"
+_PACKED_SCHEMA = (
+    "(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor q_scale, Tensor k_scale, Tensor positions,"
+    " Tensor packed, Tensor? rows=None, Tensor? freq_factors=None) -> ()"
+)
+
+
+def _register() -> Any:
+    """Define the operators and their kernels with torch; returns what must be kept alive."""
+    library = torch.library.Library("npu_rope", "FRAGMENT")
+    built = backends.torch_registration() is not None
+    kernels = {name: (schema, _fake(of), _over_ctypes(of)) for name, (schema, of) in _SCHEMAS.items()}
+    kernels[_PACKED] = (_PACKED_SCHEMA, _fake_packed, _over_ctypes_packed)
+    for name, (schema, fake, over_ctypes) in kernels.items():
+        library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+        torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
+        if not built:
+            library.impl(name, over_ctypes, "CPU")
+        refuses = calls.refuses_devices(name) if name == _PACKED else calls.no_kernel(OP)
+        library.impl(name, refuses, "PrivateUse1")
+    torch.library.register_autograd(f"npu_rope::{OP}", _backward, setup_context=_setup_context, lib=library)
+    for name, (_, call_of) in _SCHEMAS.items():
+        if name != OP:
+            library.impl(name, _write_over_autograd(name, call_of), "Autograd")
+    return library
+
+
+_Tensor: Any = ()  # an instance of nothing
+if torch is not None:
+    _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
+    _operators = torch.ops.npu_rope
+    _library = _register()
+    _call_packed = calls.callable_of(_operators.rms_norm_rope_packed_.default)
+    _increment_version = torch._C._increment_version
+    _uncompiled: Any = torch._disable_dynamo(executors.run)
+
+__all__ = ["rms_norm_rope"]

@@ -1,0 +1,68 @@
+"""rms_norm_rope in float64, formula first: RMS normalization of each head (``reference/rms_norm.py``), then rope of
+queries and keys (``reference/rope.py``).
+
+    Normalized = x / sqrt(mean(x^2) + epsilon), over a head
+    y          = rope(Normalized * scale)
+
+With intermediate rounding Normalized and its product with the scale are rounded to x's type, as rms_norm's are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.checks import RopeTensors
+from npu_rope.dtypes import rounded_to
+from npu_rope.reference import rms_norm
+from npu_rope.reference.rms_norm import NormDtypes
+from npu_rope.reference.rope import check_arrays, turned
+from npu_rope.rms_norm_checks import RmsNormAttributes
+from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, RmsNormRopeTensors
+
+Array = npt.NDArray[Any]
+Wide = npt.NDArray[np.float64]
+
+
+def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttributes) -> Wide:
+    """Normalized times scale.
+
+    Args:
+        x: ``[..., D]``, of that dtype (bfloat16's values may be held in another).
+        scale: ``[D]``.
+    """
+    norm = RmsNormAttributes(-1, a.epsilon, a.norm_stash_type(dtype))
+    if a.intermediate_rounding:
+        rounded = rms_norm.rms_norm(x, scale, NormDtypes(dtype, dtype), x.ndim - 1, norm)
+        return rounded_to(rounded, dtype)
+    if x.size == 0:
+        return np.zeros(x.shape)
+    exact, _, _ = rms_norm.normalized(x.astype(np.float64), x.ndim - 1, norm)
+    with np.errstate(all="ignore"):
+        product: Wide = exact * scale.astype(np.float64)
+    return product
+
+
+def rms_norm_rope(t: RmsNormRopeTensors[Array], dtype: str, a: RmsNormRopeAttributes) -> tuple[Wide, Wide]:
+    """Queries and keys before they are rounded; where keys go to rows of a cache, of every token.
+
+    Args:
+        t: the call's arrays.
+        dtype: of q and k (bfloat16's values may be held in another).
+        a: the attributes.
+
+    Raises:
+        ValueError, TypeError: a value breaks its rule.
+    """
+    check_arrays(t, a.params, a.angle)
+    q, k = (
+        _turned(normalized_heads(x, scale, dtype, a), t, a)
+        for x, scale in zip(t.xs.values(), t.scales.values(), strict=True)
+    )
+    return q, k
+
+
+def _turned(heads: Wide, t: RopeTensors[Array], a: RmsNormRopeAttributes) -> Wide:
+    return turned(heads, t, a.params, forward=True, angle=a.angle)

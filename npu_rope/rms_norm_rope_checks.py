@@ -1,0 +1,126 @@
+"""Rules of the tensors and attributes of rms_norm_rope for the Python paths, on top of rope_qk's (``checks.py``).
+
+The native paths state the same rules in ``op_host/rms_norm_rope_check.cpp``; a test compares the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
+
+from npu_rope import checks
+from npu_rope.checks import RopeTensors, TensorSpec
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy, flag
+from npu_rope.rms_norm_checks import check_epsilon, epsilon_of
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+OP = "rms_norm_rope"
+
+
+@dataclass(slots=True)
+class RmsNormRopeTensors(RopeTensors[T]):
+    """A call of rms_norm_rope.
+
+    Attributes:
+        scales: what q's and k's heads are multiplied with, ``q_scale`` and ``k_scale``.
+        outs: ``q_out`` and ``k_out``, or with rows ``q_out`` and ``cache``; empty where both are still to be made.
+    """
+
+    narrower: ClassVar[Mapping[str, Sequence[str]]] = {}
+    scales: Mapping[str, T] = field(default_factory=dict)
+
+    def beside(self) -> dict[str, T]:
+        """What is read besides xs, by name, in the C interface's order."""
+        return {**self.scales, **RopeTensors.beside(self)}
+
+    def with_beside(self, **named: T) -> RmsNormRopeTensors[T]:
+        """The same call with others read besides xs."""
+        rows, factors = named.get("rows"), named.get("freq_factors")
+        scales = {name: named[name] for name in self.scales}
+        return replace(self, scales=scales, positions=named["positions"], rows=rows, freq_factors=factors)
+
+    def map(self, see: Callable[[T], U]) -> RmsNormRopeTensors[U]:
+        """The same call with each tensor as ``see`` sees it."""
+        seen: RopeTensors[U] = RopeTensors.map(self, see)
+        return RmsNormRopeTensors(
+            seen.op,
+            seen.xs,
+            seen.positions,
+            seen.freq_factors,
+            seen.outs,
+            seen.rows,
+            seen.in_place,
+            {name: see(t) for name, t in self.scales.items()},
+        )
+
+
+def rms_norm_rope_tensors(
+    q: T,
+    k: T,
+    q_scale: T,
+    k_scale: T,
+    positions: T,
+    freq_factors: T | None = None,
+    out: tuple[T, T] | None = None,
+    rows: T | None = None,
+) -> RmsNormRopeTensors[T]:
+    """A call of rms_norm_rope; with rows the second of ``out`` is a cache."""
+    xs, outs = {"q": q, "k": k}, {}
+    if out is not None:
+        outs = {"q_out": out[0], "k_out" if rows is None else "cache": out[1]}
+    in_place = tuple(
+        x_name
+        for (x_name, x), (name, o) in zip(xs.items(), outs.items(), strict=False)
+        if o is x and name != "cache"
+    )
+    scales = {"q_scale": q_scale, "k_scale": k_scale}
+    return RmsNormRopeTensors(OP, xs, positions, freq_factors, outs, rows, in_place, scales)
+
+
+@dataclass(frozen=True, slots=True)
+class RmsNormRopeAttributes:
+    """What a call is given besides its tensors.
+
+    Attributes:
+        params: of the rotation.
+        epsilon: added to the mean square.
+        intermediate_rounding: each step rounds to the tensors' type.
+        angle: the angle policy.
+    """
+
+    params: RopeParams
+    epsilon: float = 1e-5
+    intermediate_rounding: bool = False
+    angle: AnglePolicy = "exact"
+
+    def norm_stash_type(self, dtype: str) -> int:
+        """Of rms_norm on heads of that dtype, by ONNX's number: float32, but float64 where data of it are rounded
+        once."""
+        return 11 if dtype == "float64" and not self.intermediate_rounding else 1
+
+
+def attributes_of(
+    params: RopeParams, epsilon: Any, intermediate_rounding: Any, angle: Angle
+) -> RmsNormRopeAttributes:
+    """The attributes as a Python caller gave them.
+
+    Raises:
+        ValueError, TypeError: one breaks its rule.
+    """
+    rounding = flag(OP, "intermediate_rounding", intermediate_rounding)
+    return RmsNormRopeAttributes(params, epsilon_of(OP, epsilon), rounding, angle_policy(OP, angle))
+
+
+def check_call(t: RmsNormRopeTensors[TensorSpec], a: RmsNormRopeAttributes) -> None:
+    """Every rule that needs neither an element's value nor an address."""
+    checks.check_call(t, a.params, a.angle)
+    check_epsilon(t.op, a.epsilon)
+    for (name, scale), (x_name, x) in zip(t.scales.items(), t.xs.items(), strict=True):
+        if scale.dtype != x.dtype:
+            raise bad_type(t.op, f"{name} must have {x_name}'s dtype {x.dtype} but got {scale.dtype}.")
+        if scale.shape != x.shape[-1:]:
+            raise bad_value(t.op, f"{name} must have shape [D] = [{x.shape[-1]}] but got {scale.text()}.")

@@ -1,0 +1,283 @@
+"""rms_norm_rope's cases of ``npu-rope validate --suite norm``, against its specification in long double
+(``norm_rope_spec.py``).
+
+Values come from a generator seeded by the case's name.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope import native
+from npu_rope.dtypes import bfloat16_bits, bfloat16_values
+from npu_rope.errors import BackendUnavailable
+from npu_rope.executors import rms_norm_rope as executors
+from npu_rope.params import RopeParams
+from npu_rope.reference import rms_norm_rope as reference
+from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, RmsNormRopeTensors, rms_norm_rope_tensors
+from npu_rope.testing import norm_rope_spec
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.cases import SHORT, rounded
+from npu_rope.testing.ggml import GgmlProcess
+from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Expectation, Judgement, Worst
+from npu_rope.testing.norm_spec import FORMATS
+
+Array = npt.NDArray[Any]
+DTYPES = ("float32", "float16", "bfloat16")
+SPARE_ROWS = 5  # of a cache, beyond the tokens
+
+
+@dataclass(frozen=True)
+class NormRopeCase:
+    """One call of rms_norm_rope.
+
+    Attributes:
+        name: unique within the suite.
+        shape: of q.
+        keys: k's heads.
+        start: the first token's position.
+        values: "heads" of different sizes, "zeros" (every other head), "large" or "small" (at the ends of the
+            type), "far" (heads with an infinity and a NaN).
+        set_rows: k goes to rows of a cache; every third token is skipped.
+    """
+
+    name: str
+    dtype: str
+    params: RopeParams
+    shape: tuple[int, ...] = (2, 9, 8, 128)
+    keys: int = 2
+    epsilon: float = 1e-6
+    intermediate_rounding: bool = False
+    freq_factors: bool = False
+    start: int = 0
+    values: str = "heads"
+    set_rows: bool = False
+    suite: str = "norm"
+
+    @property
+    def op(self) -> str:
+        """The operation."""
+        return "RMS_NORM_ROPE"
+
+    @property
+    def source(self) -> str:
+        """Where the formula comes from."""
+        return "specs/onnx_rms_normalization_23.txt, then specs/ggml_rope_acltensor.txt"
+
+    @property
+    def attributes(self) -> RmsNormRopeAttributes:
+        """As the operator takes them."""
+        return RmsNormRopeAttributes(self.params, self.epsilon, self.intermediate_rounding)
+
+
+# ---- the cases -----------------------------------------------------------------------------------------
+
+_NEOX = RopeParams(128, "neox")
+_YARN = RopeParams(128, "neox", n_ctx_orig=4096, freq_scale=0.25, ext_factor=1.0)
+# What a case is called, and what it differs in.
+_FORMS: dict[str, dict[str, Any]] = {
+    "qwen3": {"params": RopeParams(128, "neox", freq_base=1e6), "shape": (1, 7, 32, 128), "keys": 8},
+    "qwen3-decode": {"params": RopeParams(128, "neox", freq_base=1e6), "shape": (4, 1, 32, 128), "start": 40_000},
+    "gemma3": {
+        "params": RopeParams(256, "neox", freq_base=1e6, freq_scale=0.125),
+        "shape": (1, 5, 8, 256),
+        "keys": 4,
+    },
+    "glm-4.5": {"params": RopeParams(64, "neox", freq_base=1e6), "shape": (1, 3, 96, 128), "keys": 8},
+    "qwen3-vl": {
+        "params": RopeParams(128, "imrope", freq_base=5e6, sections=(24, 20, 20, 0)),
+        "shape": (1, 9, 32, 128),
+        "keys": 8,
+    },
+    "normal": {"params": RopeParams(128, "normal")},
+    "mrope": {"params": RopeParams(128, "mrope", sections=(16, 24, 24, 0))},
+    "vision": {"params": RopeParams(64, "vision", sections=(32, 32, 0, 0))},
+    "partial": {"params": RopeParams(32, "neox"), "shape": (2, 9, 3, 80)},
+    "normal-partial": {"params": RopeParams(48, "normal"), "shape": (2, 9, 3, 80)},
+    "offset": {"params": RopeParams(64, "neox", n_offs=64)},
+    "middle": {"params": RopeParams(30, "normal", n_offs=26), "shape": (2, 9, 3, 77)},
+    "odd-head": {"params": RopeParams(34, "neox"), "shape": (9, 3, 35)},
+    "yarn": {"params": _YARN},
+    "freq-factors": {"params": _NEOX, "freq_factors": True},
+    "no-batch": {"params": _NEOX, "shape": (9, 8, 128)},
+    "wide-head": {"params": RopeParams(64, "neox"), "shape": (1, 3, 2, 1024)},
+    "far-position": {"params": _NEOX, "start": 1_000_000},
+    "farthest-position": {"params": _NEOX, "start": 2**31 - 9},
+    "epsilon-0": {"params": _NEOX, "epsilon": 0.0},
+    "zeros": {"params": _NEOX, "values": "zeros"},
+    "large": {"params": _NEOX, "values": "large"},
+    "small": {"params": _NEOX, "values": "small"},
+    "small-epsilon-0": {"params": _NEOX, "values": "small", "epsilon": 0.0},
+    "far": {"params": _NEOX, "values": "far"},
+    "set-rows": {"params": _NEOX, "set_rows": True},
+    "set-rows-partial": {"params": RopeParams(48, "normal", n_offs=8), "shape": (9, 3, 80), "set_rows": True},
+}
+_DOUBLE = ("qwen3", "normal-partial", "large", "small-epsilon-0", "set-rows")
+
+
+def norm_rope_cases() -> Iterator[NormRopeCase]:
+    """Every form in every type, rounded once and between the steps."""
+    for rounding in (False, True):
+        for form, differs in _FORMS.items():
+            for dtype in (*DTYPES, *(("float64",) if form in _DOUBLE else ())):
+                shape = differs.get("shape", (2, 9, 8, 128))
+                sizes = str(list(shape)).replace(" ", "")
+                how = "rounded-between" if rounding else "rounded-once"
+                name = f"rms-norm-rope-{form}(type={SHORT.get(dtype, 'f64')},shape={sizes},{how})"
+                yield NormRopeCase(name, dtype, **differs, intermediate_rounding=rounding)
+
+
+# ---- data ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class NormRopeData:
+    """A case's arrays; of bfloat16 the float32 values."""
+
+    xs: list[Array]
+    scales: list[Array]
+    positions: Array
+    freq_factors: Array | None
+    rows: Array | None = None
+    cache: Array = field(default_factory=lambda: np.zeros(0))
+
+
+def make_data(case: NormRopeCase) -> NormRopeData:
+    """The case's values, rounded to its type."""
+    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    *lead, heads, head = case.shape
+    xs = [_heads(case, rng, (*lead, n, head)) for n in (heads, case.keys)]
+    scales = [rounded(rng.uniform(-2, 2, head), case.dtype) for _ in xs]
+    tokens = lead[-1]
+    positions = case.start + np.arange(tokens)
+    if case.params.rope_mode.has_sections:
+        positions = np.stack([positions, *rng.integers(0, 50, (3, tokens))])
+    factors = rng.uniform(0.5, 8, case.params.pairs).astype(np.float32) if case.freq_factors else None
+    data = NormRopeData(xs, scales, positions, factors)
+    if case.set_rows:
+        count = int(np.prod(lead))
+        data.rows = rng.permutation(count + SPARE_ROWS)[:count]
+        data.rows[::3] = -1
+        data.rows = data.rows.reshape(lead)
+        data.cache = rounded(rng.standard_normal((count + SPARE_ROWS, case.keys, head)), case.dtype)
+    return data
+
+
+def _heads(case: NormRopeCase, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    each = (*shape[:-1], 1)
+    bits, smallest, largest = FORMATS[case.dtype]
+    sizes: Array = 10.0 ** rng.uniform(-2, 2, each)
+    if case.values == "zeros":
+        sizes = rng.integers(0, 2, each).astype(np.float64)
+    if case.values == "large":
+        sizes = np.full(each, largest / 4)
+    if case.values == "small":
+        sizes = np.full(each, 2.0**smallest * 9)
+    x = np.clip(rng.standard_normal(shape) * sizes, -largest, largest)
+    if case.values == "far":
+        x.flat[0], x.flat[-1] = np.inf, np.nan
+    return rounded(x, case.dtype)
+
+
+def expectation(case: NormRopeCase, data: NormRopeData) -> list[Expectation]:
+    """What becomes of q and of k (or of the cache), and how far a result may lie from it."""
+    q, k = (
+        Expectation(
+            *norm_rope_spec.rms_norm_rope(
+                norm_rope_spec.NormRopeCall(
+                    x,
+                    scale,
+                    data.positions,
+                    case.params,
+                    case.dtype,
+                    data.freq_factors,
+                    case.epsilon,
+                    case.intermediate_rounding,
+                )
+            )
+        )
+        for x, scale in zip(data.xs, data.scales, strict=True)
+    )
+    return [q, k if data.rows is None else in_rows(k, data.rows, data.cache)]
+
+
+def in_rows(k: Expectation, rows: Array, cache: Array) -> Expectation:
+    """The same of a cache, whose other rows stay as they are."""
+    value, bound = cache.astype(np.float64), np.zeros(cache.shape)
+    kept, flat = rows.ravel() >= 0, (rows.size, *k.value.shape[-2:])
+    value[rows.ravel()[kept]] = k.value.reshape(flat)[kept]
+    bound[rows.ravel()[kept]] = k.bound.reshape(flat)[kept]
+    return Expectation(value, bound)
+
+
+# ---- judging -------------------------------------------------------------------------------------------
+
+
+def judge_norm_ropes(
+    case: NormRopeCase, backends: list[str], ggml: GgmlProcess | None = None
+) -> CaseResult:
+    """Run and judge one case; ggml has no such operator."""
+    data, result = make_data(case), CaseResult(case)
+    expected = expectation(case, data)
+    for backend in backends:
+        try:
+            got = _execute(case, data, backend)
+            result.judgements.append(_compare(backend, got, expected))
+        except BackendUnavailable as error:
+            result.judgements.append(Judgement(backend, UNSUPPORTED, message=error.missing))
+        except (ValueError, TypeError, AssertionError, RuntimeError) as error:
+            result.judgements.append(Judgement(backend, FAIL, message=str(error)))
+    return result
+
+
+def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array]:
+    """NumPy has no bfloat16 of its own: native code gets the bits, the reference values and their type."""
+    bits = case.dtype == "bfloat16" and backend != "reference"
+    held = bfloat16_bits if bits else np.copy
+    xs, scales = [held(x) for x in data.xs], [held(s) for s in data.scales]
+    cache = held(data.cache)
+    outs = np.empty_like(xs[0]), np.empty_like(xs[1]) if data.rows is None else cache
+    t = rms_norm_rope_tensors(*xs, *scales, data.positions, data.freq_factors, outs, data.rows)
+    if backend == "reference":
+        return _on_reference(case, t)
+    if backend != "cpu":
+        return list(executors.run(backend, t, case.attributes))
+    read = [*t.xs.values(), *t.beside().values()]
+    before = [a.tobytes() for a in read]
+    executors.launch(t, outs, executors.as_c(case.attributes), see=_see)
+    if before != [a.tobytes() for a in read]:
+        raise AssertionError("an input was written")
+    return [bfloat16_values(y) if bits else y for y in outs]
+
+
+def _see(a: Array) -> native.CTensor:
+    dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
+    return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
+
+
+def _on_reference(case: NormRopeCase, t: RmsNormRopeTensors[Array]) -> list[Array]:
+    q, k = (rounded(y, case.dtype) for y in reference.rms_norm_rope(t, case.dtype, case.attributes))
+    if t.rows is None:
+        return [q, k]
+    cache, rows = t.outs["cache"], t.rows.ravel()
+    cache[rows[rows >= 0]] = k.reshape(rows.size, *k.shape[-2:])[rows >= 0]
+    return [q, cache]
+
+
+def _compare(executor: str, got: list[Array], expected: list[Expectation]) -> Judgement:
+    ratio, error, worst = 0.0, 0.0, None
+    for name, y, e in zip("qk", got, expected, strict=True):
+        wide = y.astype(np.float64)
+        own, at = worst_ratio(wide, e.value, e.bound)
+        with np.errstate(invalid="ignore"):
+            error = max(error, float(np.nanmax(np.abs(wide - e.value), initial=0.0)))
+        if at and (worst is None or own > ratio):
+            worst = Worst(at, None, float("nan"), float(wide[at]), float(e.value[at]), names=f"{name}'s index")
+        ratio = max(ratio, own)
+    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)

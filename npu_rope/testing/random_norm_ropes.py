@@ -1,0 +1,190 @@
+"""Random calls of rms_norm_rope, judged against the specification in long double (``norm_rope_spec.py``): every
+mode and window, types, layouts, far positions, heads of every size their type has, caches, both roundings; and on each
+call with intermediate rounding that it has the bits of its parts one after another.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope import checks
+from npu_rope.executors import rms_norm as norm_executors
+from npu_rope.executors import rms_norm_rope as executors
+from npu_rope.executors import rope as rope_executors
+from npu_rope.params import RopeParams
+from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
+from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, RmsNormRopeTensors, rms_norm_rope_tensors
+from npu_rope.testing import norm_rope_spec
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.judge import Expectation
+from npu_rope.testing.norm_ropes import in_rows
+from npu_rope.testing.norm_spec import FORMATS
+from npu_rope.testing.random_norms import EPSILONS, rounded
+
+Array = npt.NDArray[Any]
+DTYPES = tuple(FORMATS)
+MODES = ("normal", "neox", "mrope", "imrope", "vision")
+HEADS = (2, 4, 6, 16, 30, 32, 34, 62, 64, 66, 80, 96, 128, 130, 192, 256)
+STARTS = (0, 1, -5, 1000, 131_072, 1_000_000, 2**31 - 100, -(2**31))
+
+
+@dataclass(frozen=True)
+class NormRopeDraw:
+    """A call with its arrays, which no other call shares."""
+
+    text: str
+    t: RmsNormRopeTensors[Array]
+    dtype: str
+    attributes: RmsNormRopeAttributes
+
+
+def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDraw:
+    """The call of that number."""
+    rng = random.Random(f"norm-rope/{seed}/{index}")
+    values = np.random.default_rng(rng.getrandbits(63))
+    dtype, mode, head = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEADS)
+    if mode == "vision":
+        head = max(4, head // 4 * 4)
+    params = _params(rng, mode, head)
+    batch, tokens = rng.choice((0, 1, 1, 2, 3)), rng.choice((0, 1, 2, 5, 70))
+    lead = (batch, tokens) if batch else (tokens,)
+    xs = [_heads(rng, values, (*lead, rng.choice((1, 2, 3, 9, 17)), head), dtype) for _ in range(2)]
+    scales = [rounded(values.uniform(-2, 2, head), dtype) for _ in xs]
+    a = RmsNormRopeAttributes(params, rng.choice(EPSILONS), rng.random() < 0.5)
+    positions = _positions(rng, values, params, lead)
+    factors = values.uniform(0.5, 4, params.pairs).astype(np.float32) if rng.random() < 0.2 else None
+    rows, outs, how = _outs(rng, values, xs, dtype, lead)
+    t = rms_norm_rope_tensors(*xs, *scales, positions, factors, outs, rows)
+    text = (
+        f"{dtype} q{list(xs[0].shape)} k{list(xs[1].shape)} strides {list(xs[0].strides)}, {how},"
+        f" positions {list(positions.shape)}, {'' if factors is None else 'factors, '}{a}"
+    )
+    return NormRopeDraw(text, t, dtype, a)
+
+
+def _params(rng: random.Random, mode: str, head: int) -> RopeParams:
+    width, offset = head // 2 * 2, 0
+    if mode == "vision":
+        width = head // 2
+    elif rng.random() < 0.5:
+        width = rng.randrange(2, width + 1, 2)
+        offset = rng.randrange(0, head - width + 1, 2)
+    pairs = width if mode == "vision" else width // 2
+    sections = None
+    if mode in ("mrope", "imrope", "vision"):
+        sections = [rng.randint(0, max(1, pairs // 3)) for _ in range(4)]
+        sections[rng.randrange(3)] = max(1, pairs // 3)
+    scaling: dict[str, Any] = {}
+    if rng.random() < 0.2:
+        scaling = {"n_ctx_orig": 4096, "freq_scale": 0.25, "ext_factor": rng.choice((1.0, 0.5))}
+    base = rng.choice((10_000.0, 1e6))
+    return RopeParams(width, mode, sections=sections or (0, 0, 0, 0), n_offs=offset, freq_base=base, **scaling)
+
+
+def _positions(
+    rng: random.Random, values: np.random.Generator, params: RopeParams, lead: tuple[int, ...]
+) -> Array:
+    tokens, start = lead[-1], rng.choice(STARTS)
+    shape = lead if rng.random() < 0.3 else (tokens,)
+    if params.rope_mode.has_sections:
+        shape = (rng.choice((3, 4)), *shape)
+    kind = rng.choice((np.int32, np.int64))
+    if rng.random() < 0.7:  # text: one after another
+        return np.broadcast_to(start + np.arange(tokens), shape).astype(kind)
+    return values.integers(-(2**31), 2**31, shape).astype(kind)
+
+
+def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Heads of sizes around 1; at times of any size the type has, or of zeros."""
+    each, kind = (*shape[:-1], 1), rng.random()
+    bits, smallest, largest = FORMATS[dtype]
+    x = values.standard_normal(shape)
+    if kind < 0.1:
+        x = x * values.integers(0, 2, each)
+    elif kind < 0.5:
+        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, each)
+        with np.errstate(over="ignore", under="ignore"):
+            x = np.clip(x * np.exp2(exponents), -largest, largest)
+    else:
+        x = x * 10.0 ** values.uniform(-2, 2, each)
+    made = rounded(x, dtype)
+    layout = rng.choice(("contiguous", "contiguous", "gaps", "heads-first", "non-unit"))
+    if layout == "gaps":
+        return np.concatenate((made, made[..., :3]), -1)[..., : shape[-1]]
+    if layout == "heads-first":
+        return made.swapaxes(-2, -3).copy().swapaxes(-2, -3)
+    if layout == "non-unit":
+        return np.repeat(made, 2, -1)[..., ::2]
+    return made
+
+
+def _outs(
+    rng: random.Random, values: np.random.Generator, xs: list[Array], dtype: str, lead: tuple[int, ...]
+) -> tuple[Array | None, tuple[Array, Array] | None, str]:
+    """Rows of a cache or None, what is written, and that in words."""
+    how = rng.choice(("new", "given", "in place", "cache", "cache"))
+    # In place a tensor lies well.
+    own = [x if how == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
+    if how != "cache":
+        return None, None if how == "new" else (own[0], own[1]), how
+    count = int(np.prod(lead))
+    rows = values.permutation(count + 3)[:count].reshape(lead)
+    rows[values.random(lead) < 0.2] = -1
+    cache = rounded(values.standard_normal((count + 3, *xs[1].shape[-2:])), dtype)
+    return rows, (own[0], cache), how
+
+
+def judge(call: NormRopeDraw, backend: str) -> float:
+    """The largest error over its bound; AssertionError where an input was written, or intermediate rounding does
+    not give the bits of the parts."""
+    t, a = call.t, call.attributes
+    expected = _expected(call)
+    parts = _parts(call, backend) if a.intermediate_rounding and not t.scatters else None
+    read = [x for name, x in t.xs.items() if name not in t.in_place] + list(t.beside().values())
+    before = [x.tobytes() for x in read]
+    results = executors.run(backend, t, a)
+    if before != [x.tobytes() for x in read]:
+        raise AssertionError("an input was written")
+    if parts is not None and [y.tobytes() for y in results] != [y.tobytes() for y in parts]:
+        raise AssertionError("not the bits of rms_norm, then rope_qk")
+    ratios = [worst_ratio(y, e.value, e.bound)[0] for y, e in zip(results, expected, strict=True)]
+    return max(ratios)
+
+
+def _expected(call: NormRopeDraw) -> list[Expectation]:
+    t, a = call.t, call.attributes
+    q, k = (
+        Expectation(
+            *norm_rope_spec.rms_norm_rope(
+                norm_rope_spec.NormRopeCall(
+                    x.astype(np.float64),
+                    scale.astype(np.float64),
+                    t.positions,
+                    a.params,
+                    call.dtype,
+                    t.freq_factors,
+                    a.epsilon,
+                    a.intermediate_rounding,
+                )
+            )
+        )
+        for x, scale in zip(t.xs.values(), t.scales.values(), strict=True)
+    )
+    return [q, k if t.rows is None else in_rows(k, t.rows, t.outs["cache"])]
+
+
+def _parts(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
+    """rms_norm of each, then rope_qk."""
+    t, a = call.t, call.attributes
+    norm = RmsNormAttributes(-1, a.epsilon, 1)
+    q, k = (
+        norm_executors.run(backend, rms_norm_tensors(x, scale), norm)[0]
+        for x, scale in zip(t.xs.values(), t.scales.values(), strict=True)
+    )
+    rope = checks.rope_qk_tensors(q, k, t.positions, t.freq_factors, None)
+    return rope_executors.run(backend, rope, a.params, True, a.angle)

@@ -1,0 +1,83 @@
+#include "op_host/rms_norm_rope_check.h"
+
+#include "op_host/tensor_rules.h"
+
+namespace npu_rope {
+namespace {
+
+constexpr const char* kScaleName[2] = {"q_scale", "k_scale"};
+
+// The rules that rope_qk has not: epsilon's and the scales'.
+class Rules : TensorRules {
+public:
+    Rules(const RmsNormRopeTensors& t, int64_t D) : TensorRules(t.rope.op, t.rope.known), t_(t), D_(D) {}
+
+    Check all(double epsilon) {
+        if (Check c = check_epsilon(epsilon); !c.ok()) return c;
+        for (int side = 0; side < t_.rope.sides; ++side)
+            if (Check c = check_scale(side); !c.ok()) return c;
+        return known_ == Known::kLayout ? Check{} : check_apart();
+    }
+
+private:
+    Check check_scale(int side) {
+        const npu_rope_tensor &scale = *t_.scale[side], &x = *t_.rope.x[side];
+        const char *name = kScaleName[side], *x_name = t_.rope.x_name[side];
+        if (scale.dtype != x.dtype)
+            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, x_name, dtype_name(x.dtype),
+                            dtype_name(scale.dtype));
+        if (!has_shape(scale, {D_}))
+            return bad_value(op_, "%s must have shape [D] = [%lld] but got %s.", name, static_cast<long long>(D_),
+                             got_shape(scale).c_str());
+        if (Check c = check_memory(name, scale); !c.ok()) return c;
+        return check_unit_stride(name, scale);
+    }
+
+    // Nothing is written where a scale is read.
+    Check check_apart() {
+        const RopeTensors& r = t_.rope;
+        for (int side = 0; side < r.sides; ++side)
+            for (int of = 0; of < r.sides; ++of)
+                if (may_share_memory(view_of(*r.out[side]), view_of(*t_.scale[of])))
+                    return shares_memory(r.out_name[side], r.to_cache(side) ? nullptr : r.x_name[side],
+                                         kScaleName[of]);
+        return {};
+    }
+
+    const RmsNormRopeTensors& t_;
+    const int64_t D_;
+};
+
+}  // namespace
+
+RmsNormRopeTensors rms_norm_rope_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k,
+                                         const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
+                                         const npu_rope_tensor* positions, const npu_rope_tensor* freq_factors,
+                                         const npu_rope_tensor* q_out, const npu_rope_tensor* k_out) {
+    RmsNormRopeTensors t{rope_qk_tensors(q, k, positions, freq_factors, q_out, k_out), {q_scale, k_scale}};
+    t.rope.op = "rms_norm_rope";
+    t.rope.narrows = false;
+    return t;
+}
+
+RmsNormRopeTensors rms_norm_rope_set_rows_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k,
+                                                  const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
+                                                  const npu_rope_tensor* positions, const npu_rope_tensor* rows,
+                                                  const npu_rope_tensor* freq_factors, const npu_rope_tensor* q_out,
+                                                  const npu_rope_tensor* cache) {
+    RmsNormRopeTensors t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, q_out, cache);
+    t.rope.out_name[1] = "cache";
+    t.rope.scatters = true;
+    t.rope.rows = rows;
+    return t;
+}
+
+Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon, int32_t angle,
+                          RopeShape* shape) {
+    for (int side = 0; side < t.rope.sides; ++side)
+        if (!t.scale[side]) return bad_value(t.rope.op, "%s must be a tensor but got NULL.", kScaleName[side]);
+    if (Check c = check_rope(t.rope, params, angle, shape); !c.ok()) return c;
+    return Rules(t, shape->D).all(epsilon);
+}
+
+}  // namespace npu_rope

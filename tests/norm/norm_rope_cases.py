@@ -1,0 +1,261 @@
+"""What the tests of rms_norm_rope share: a call as data, its arrays, and the judgement by the specification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from norm_cases import NUMPY_DTYPES, bytes_of, to_torch, values_of
+from rope_cases import Case as RopeCase
+from rope_cases import e_angle_of, factors_of, layout_strides, params_of, positions_of
+
+from npu_rope import BackendUnavailable, rms_norm, rms_norm_rope, rope_qk
+from npu_rope.testing import norm_rope_spec
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.norm_rope_spec import NormRopeCall
+from npu_rope.testing.norm_ropes import in_rows
+from npu_rope.testing.judge import Expectation
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of rms_norm_rope. The fields' defaults are the plain call; FACTORS lists the other values."""
+
+    dtype: str = "float32"
+    rounding: bool = False
+    mode: str = "neox"
+    framework: str = "numpy"
+    sizes: tuple[int, int, int, int] = (2, 5, 3, 64)  # B, S, Nq, D
+    keys: int = 2
+    rank: int = 4
+    window: str = "full"
+    freq_factors: str = "none"
+    scaling: str = "none"
+    positions: str = "ascending"
+    layout: str = "contiguous"
+    out: str = "new"
+    epsilon: float = 1e-6
+    numbers: str = "heads"
+    scale_layout: str = "contiguous"
+
+    def __str__(self):
+        said = [
+            f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default
+        ]
+        return ",".join(said).replace(" ", "") or "defaults"
+
+    @property
+    def rope(self):
+        """What it has in common with a call of rope."""
+        names = ("mode", "sizes", "rank", "window", "freq_factors", "scaling", "positions")
+        return RopeCase(**{name: getattr(self, name) for name in names})
+
+
+FACTORS = {
+    "dtype": ["float32", "float16", "bfloat16", "float64"],
+    "rounding": [False, True],
+    "mode": ["neox", "normal", "mrope", "imrope", "vision"],
+    "framework": ["numpy", "torch"],
+    "keys": [2, 1, 5],
+    "rank": [4, 3],
+    "window": ["full", "front", "middle", "back"],
+    "freq_factors": ["none", "given", "strided"],
+    "scaling": ["none", "linear", "yarn"],
+    "positions": ["ascending", "int64", "per-batch", "for-all", "negative", "extreme"],
+    "layout": ["contiguous", "bnsd", "fused-qkv", "gaps", "shared-batch", "non-unit", "reversed"],
+    "out": ["new", "given", "in-place", "gaps", "cache", "cache-given"],
+    "epsilon": [1e-6, 0.0, 1.0],
+    "numbers": ["heads", "zeros", "large", "small", "far"],
+    "scale_layout": ["contiguous", "gaps"],
+}
+
+
+def possible(call):
+    """False where two factors exclude each other by rule."""
+    if call.framework == "torch" and call.layout == "reversed":
+        return False
+    if call.out == "in-place" and call.layout in ("shared-batch", "non-unit"):
+        return False
+    return call.mode != "vision" or (call.window == "full" and call.sizes[3] % 4 == 0)
+
+
+@dataclass
+class Inputs:
+    params: object
+    xs: list
+    scales: list
+    positions: np.ndarray
+    factors: np.ndarray | None
+    rows: np.ndarray | None
+    outs: tuple | None
+
+
+def numbers_of(call, rng, shape):
+    x, each = rng.standard_normal(shape), (*shape[:-1], 1)
+    ends = np.finfo(NUMPY_DTYPES[call.dtype]) if call.dtype != "bfloat16" else None
+    largest, smallest = (3.3e38, 2.0**-133) if ends is None else (ends.max, ends.smallest_subnormal)
+    largest, smallest = float(largest), float(smallest)
+    made = {
+        "heads": lambda: x * 10.0 ** rng.uniform(-3, 3, each),
+        "zeros": lambda: x * rng.integers(0, 2, each),
+        "large": lambda: np.clip(x, -1, 1) * largest,
+        "small": lambda: x * 9 * smallest,
+        "far": lambda: x,
+    }[call.numbers]()
+    if call.numbers == "far" and made.size:
+        made.flat[0], made.flat[-1] = np.inf, np.nan
+    return made
+
+
+def filled(guarded, values, dtype, layout):
+    array = guarded.empty(values.shape, dtype, layout_strides(layout, values.shape))
+    with np.errstate(over="ignore", invalid="ignore"):
+        array[...] = values.astype(dtype)
+    return array
+
+
+def rows_of(call, rng):
+    B, S = call.sizes[:2] if call.rank == 4 else (1, call.sizes[1])
+    rows = rng.permutation(B * S + 3)[: B * S]
+    rows[::4] = -1
+    return rows.reshape((B, S) if call.rank == 4 else S)
+
+
+def make_inputs(call, guarded, seed=0):
+    rng, dtype = np.random.default_rng(seed), NUMPY_DTYPES[call.dtype]
+    params = params_of(call.rope)
+    B, S, N, D = call.sizes
+    lead = (B, S) if call.rank == 4 else (S,)
+    shapes = [(*lead, n, D) for n in (N, call.keys)]
+    xs = [filled(guarded, numbers_of(call, rng, shape), dtype, call.layout) for shape in shapes]
+    scales = [guarded.input(rng.uniform(-2, 2, D).astype(dtype)) for _ in xs]
+    if call.scale_layout == "gaps":
+        scales = [guarded.input(np.asarray(s), (3,)) for s in scales]
+    positions, factors = positions_of(call.rope, rng), factors_of(call.rope, params, rng)
+    rows, blank = None, lambda shape, layout: filled(guarded, np.full(shape, 3.0), dtype, layout)
+    outs = {
+        "new": lambda: None,
+        "given": lambda: tuple(blank(shape, "contiguous") for shape in shapes),
+        "gaps": lambda: tuple(blank(shape, "gaps") for shape in shapes),
+        "in-place": lambda: tuple(xs),
+    }.get(call.out)
+    if outs is None:
+        rows = rows_of(call, rng)
+        cache = filled(guarded, rng.standard_normal((rows.size + 3, call.keys, D)), dtype, "gaps")
+        return Inputs(
+            params,
+            xs,
+            scales,
+            positions,
+            factors,
+            rows,
+            (None if call.out == "cache" else blank(shapes[0], "gaps"), cache),
+        )
+    return Inputs(params, xs, scales, positions, factors, rows, outs())
+
+
+def expectations(call, inputs, backend, **changed):
+    """The specification's, for q and k or the cache."""
+    made = [
+        Expectation(
+            *norm_rope_spec.rms_norm_rope(
+                NormRopeCall(
+                    x.astype(np.float64),
+                    scale.astype(np.float64),
+                    inputs.positions,
+                    inputs.params,
+                    call.dtype,
+                    inputs.factors,
+                    call.epsilon,
+                    call.rounding,
+                    e_angle=e_angle_of(backend),
+                    **changed,
+                )
+            )
+        )
+        for x, scale in zip(inputs.xs, inputs.scales, strict=True)
+    ]
+    if inputs.rows is not None:
+        made[1] = in_rows(made[1], inputs.rows, inputs.outs[1])
+    return made
+
+
+def assert_within(y, expected, dtype):
+    assert str(y.dtype).removeprefix("torch.") == dtype
+    assert tuple(y.shape) == expected.value.shape
+    ratio, at = worst_ratio(values_of(y), expected.value, expected.bound)
+    assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}: {values_of(y)[at]!r}"
+
+
+def lacks_kernel(backend, run):
+    """True where the backend says that it does not have the operator yet; else what it gave."""
+    try:
+        return False, run()
+    except BackendUnavailable as error:
+        assert backend.startswith(("sim", "npu"))
+        assert error.missing == "rms_norm_rope has no kernel yet"
+        return True, None
+
+
+def run_call(call, inputs, backend, **more):
+    """On arrays or tensors as the call has them; each that stands in two places is one."""
+    known = {}
+
+    def held(a):
+        if a is None or call.framework == "numpy":
+            return a
+        return known.setdefault(id(a), to_torch(a))
+
+    xs, scales = [held(x) for x in inputs.xs], [held(s) for s in inputs.scales]
+    outs = None if inputs.outs is None else tuple(held(o) for o in inputs.outs)
+    where = {} if outs is None else {"out": outs}
+    if inputs.rows is not None:
+        where = {"rows": held(inputs.rows), "cache": outs[1], "out": outs[0]}
+    given = held(inputs.positions), inputs.params, held(inputs.factors)
+    how = {"epsilon": call.epsilon, "intermediate_rounding": call.rounding, "backend": backend, **more}
+    results = rms_norm_rope(*xs, *scales, *given, **where, **how)
+    for result, out in zip(results, outs or (), strict=False):
+        assert out is None or result is out
+    return results
+
+
+def run_and_judge(call, backend, guarded, seed=0):
+    """The results, within what the specification allows; nothing else written. None without a kernel."""
+    inputs = make_inputs(call, guarded, seed)
+    expected = expectations(call, inputs, backend)
+    before = [x.copy() for x in (*inputs.xs, *inputs.scales)]
+    lacks, results = lacks_kernel(backend, lambda: run_call(call, inputs, backend))
+    if lacks:
+        return None
+    guarded.check()
+    if call.out != "in-place":
+        after = [*inputs.xs, *inputs.scales]
+        assert [bytes_of(a) for a in after] == [bytes_of(b) for b in before]
+    for y, e in zip(results, expected, strict=True):
+        assert_within(y, e, call.dtype)
+    return results
+
+
+def parts_of(call, inputs, backend, **more):
+    """rms_norm of each, then rope_qk."""
+    q, k = (
+        rms_norm(x, scale, epsilon=call.epsilon, backend=backend)
+        for x, scale in zip(inputs.xs, inputs.scales, strict=True)
+    )
+    return rope_qk(q, k, inputs.positions, inputs.params, inputs.factors, backend=backend, **more)
+
+
+__all__ = [
+    "FACTORS",
+    "Call",
+    "Inputs",
+    "assert_within",
+    "expectations",
+    "lacks_kernel",
+    "make_inputs",
+    "parts_of",
+    "possible",
+    "replace",
+    "run_and_judge",
+    "run_call",
+]

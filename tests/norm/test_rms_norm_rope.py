@@ -1,0 +1,261 @@
+"""rms_norm_rope against its specification in long double: modes, windows, types, layouts, caches, both roundings;
+numbers at the ends of the types' ranges; and against rms_norm and rope_qk one after another, bit for bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from guarded_memory import GuardedMemory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from norm_cases import NUMPY_DTYPES, bytes_of, hosts
+from norm_rope_cases import (
+    FACTORS,
+    Call,
+    expectations,
+    make_inputs,
+    parts_of,
+    possible,
+    replace,
+    run_and_judge,
+    run_call,
+)
+from pairwise import pairwise
+
+from npu_rope import RopeParams, rms_norm, rms_norm_rope, rope_qk, rope_set_rows
+from npu_rope.reference import rope as rope_reference
+
+DTYPES = tuple(FACTORS["dtype"])
+ROUNDINGS = (False, True)
+
+
+def calls(listed):
+    return pytest.mark.parametrize("call", [c for c in dict.fromkeys(listed) if possible(c)], ids=str)
+
+
+BASES = [
+    Call(),
+    Call("bfloat16", mode="normal", framework="torch", window="middle"),
+    Call("float16", rounding=True, layout="gaps", out="cache"),
+]
+ONE_FACTOR = [
+    replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
+]
+
+
+@calls(ONE_FACTOR)
+def test_one_factor_changed_meets_the_bound(call, backend, guarded):
+    run_and_judge(call, backend, guarded)
+
+
+@calls([Call(**row) for row in pairwise(FACTORS)])
+def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
+    run_and_judge(call, backend, guarded)
+
+
+ANY_CALL = st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()})
+ANY_SIZES = st.tuples(st.integers(0, 2), st.integers(0, 70), st.integers(1, 19), st.integers(2, 140))
+
+
+@hosts
+@settings(max_examples=60)
+@given(call=ANY_CALL, sizes=ANY_SIZES, seed=st.integers(0, 2**16))
+def test_any_call_meets_the_bound(call, sizes, seed, backend):
+    call = replace(call, sizes=sizes)
+    run_and_judge(call if possible(call) else replace(call, mode="neox", layout="gaps", out="new"), backend,
+                  GuardedMemory(), seed)  # fmt: skip
+
+
+# ---- sizes ---------------------------------------------------------------------------------------------
+
+SIZES = (2, 6, 8, 14, 16, 30, 32, 34, 48, 62, 64, 66, 80, 96, 126, 128, 130, 192, 256, 514)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("mode", ["neox", "normal"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_instruction_set_meets_the_bound(isa, dtype, mode, rounding, library, guarded):
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    for head in SIZES:
+        for window in ("full", "middle"):
+            call = Call(dtype, rounding, mode, sizes=(1, 3, 2, head), window=window)
+            run_and_judge(call, "cpu", guarded)
+
+
+def test_heads_beyond_a_block_of_squares(guarded):
+    for dtype in DTYPES:
+        run_and_judge(Call(dtype, sizes=(1, 2, 2, 4500), window="front"), "cpu", guarded)
+
+
+@hosts
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(0, 5, 3, 8), (2, 0, 3, 8), (1, 1, 0, 8)])
+def test_nothing_comes_of_nothing(sizes, dtype, backend, guarded):
+    run_and_judge(Call(dtype, sizes=sizes, keys=0), backend, guarded)
+    run_and_judge(Call(dtype, sizes=sizes, out="cache"), backend, guarded)
+
+
+# ---- the parts one after another -----------------------------------------------------------------------
+
+
+@hosts
+@settings(max_examples=80)
+@given(call=ANY_CALL, sizes=ANY_SIZES, angle=st.sampled_from(["exact", "f32", "ggml"]), seed=st.integers(0, 2**16))
+def test_with_intermediate_rounding_it_has_the_bits_of_its_parts(call, sizes, angle, seed, backend):
+    call = replace(call, sizes=sizes, rounding=True, framework="numpy", out="new")
+    call = call if possible(call) else replace(call, mode="neox", layout="gaps")
+    inputs = make_inputs(call, GuardedMemory(), seed)
+    ours, parts = run_call(call, inputs, backend, angle=angle), parts_of(call, inputs, backend, angle=angle)
+    assert [bytes_of(y) for y in ours] == [bytes_of(y) for y in parts]
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_instruction_set_has_the_bits_of_the_parts(isa, dtype, library, guarded):
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    for mode in ("neox", "normal"):
+        for head in SIZES:
+            call = Call(dtype, True, mode, sizes=(1, 70, 2, head), positions="int64")
+            inputs = make_inputs(call, guarded)
+            ours, parts = run_call(call, inputs, "cpu"), parts_of(call, inputs, "cpu")
+            assert [bytes_of(y) for y in ours] == [bytes_of(y) for y in parts]
+
+
+@pytest.mark.parametrize("numbers", FACTORS["numbers"])
+def test_of_float32_both_settings_are_the_same(numbers, guarded):
+    call = Call(sizes=(2, 70, 3, 66), mode="normal", window="middle", numbers=numbers)
+    inputs = make_inputs(call, guarded)
+    once, between = (run_call(replace(call, rounding=r), inputs, "cpu") for r in ROUNDINGS)
+    assert [bytes_of(y) for y in once] == [bytes_of(y) for y in between]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_without_intermediate_rounding_16_bit_results_are_nearer(dtype, guarded):
+    call = Call(dtype, sizes=(2, 70, 3, 128))
+    inputs = make_inputs(call, guarded)
+    exact = expectations(replace(call, dtype="float64"), inputs, "cpu")[0].value
+    once, between = (
+        np.abs(run_call(replace(call, rounding=r), inputs, "cpu")[0].astype(np.float64) - exact).mean()
+        for r in ROUNDINGS
+    )
+    assert once < 0.8 * between
+
+
+@hosts
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_cache_gets_what_rope_set_rows_writes_of_normalized_keys(dtype, backend, guarded):
+    call = Call(dtype, True, sizes=(2, 9, 3, 64), out="cache-given", numbers="zeros")
+    inputs = make_inputs(call, guarded)
+    cache = inputs.outs[1].copy()
+    run_call(call, inputs, backend)
+    keys = rms_norm(inputs.xs[1], inputs.scales[1], epsilon=call.epsilon, backend=backend)
+    kept = inputs.rows >= 0
+    turned = rope_qk(keys, keys, inputs.positions, inputs.params, backend=backend)[1]
+    cache[inputs.rows[kept]] = turned[kept]
+    assert bytes_of(inputs.outs[1]) == bytes_of(cache)
+    assert np.any(~kept)
+    assert rope_set_rows(keys, inputs.positions, inputs.rows, cache.copy(), inputs.params, backend=backend).shape
+
+
+# ---- angles ----------------------------------------------------------------------------------------------
+
+
+@hosts
+@pytest.mark.parametrize("angle", ["f32", "ggml"])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_other_angle_policies(dtype, rounding, angle, backend, guarded):
+    """By the reference's table of that policy; ggml's cos and sin are the C library's, 2^-22 around it."""
+    call = Call(dtype, rounding, sizes=(1, 7, 3, 64))
+    inputs = make_inputs(call, guarded)
+    table = rope_reference.cos_sin(inputs.positions, inputs.params, policy=angle)
+    q, k = run_call(call, inputs, backend, angle=angle)
+    for y, e in zip((q, k), expectations(call, inputs, backend, table=table), strict=True):
+        assert np.all(np.abs(y.astype(np.float64) - e.value) <= 2 * e.bound)
+
+
+# ---- threads and large tensors ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_number_of_threads_changes_no_bit(dtype, rounding):
+    kind = getattr(torch, dtype)
+    q, k = torch.randn(1, 150, 32, 64).to(kind), torch.randn(1, 150, 3, 64).to(kind)
+    scale, positions, params = torch.randn(64).to(kind), torch.arange(150), RopeParams(64, "neox")
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            given = q, k, scale, scale, positions, params
+            results.append(rms_norm_rope(*given, intermediate_rounding=rounding))
+    finally:
+        torch.set_num_threads(threads)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize(("dtype", "tokens"), [("float32", 1100), ("float16", 2200), ("bfloat16", 2200)])
+def test_large_results_are_written_past_the_caches(dtype, tokens, rounding, guarded):
+    """The same bits as of a chunk of tokens at a time, which stay in the caches."""
+    rng = np.random.default_rng(0)
+    shape = (tokens, 31, 128)
+    q = rng.standard_normal(shape, np.float32).astype(NUMPY_DTYPES[dtype])
+    scale, params = rng.standard_normal(128).astype(q.dtype), RopeParams(64, "neox", n_offs=32)
+    positions = np.arange(tokens)
+
+    def run(part, out=None):
+        given = q[part], q[part, :1], scale, scale, positions[part], params
+        return rms_norm_rope(*given, intermediate_rounding=rounding, out=out)[0]
+
+    expected = np.concatenate([run(slice(at, at + 64)) for at in range(0, tokens, 64)])
+    outs = guarded.empty(shape, q.dtype), guarded.empty((tokens, 1, 128), q.dtype)
+    assert bytes_of(run(slice(None), outs)) == bytes_of(expected)
+
+
+# ---- numbers -------------------------------------------------------------------------------------------
+
+
+@hosts
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_heads_whose_squares_leave_float32_are_normalized(dtype, rounding, backend):
+    """As rms_norm's: by the formula, whose value is 1 in every lane here."""
+    largest = {"float16": 65504.0, "float64": 1e38}.get(dtype, 3e38)
+    smallest = {"float16": 2.0**-24, "float64": 1e-40}.get(dtype, 2.0**-133)
+    q = np.array([largest, smallest, 1e-19 if dtype != "float16" else 1e-7])[:, None, None]
+    q = np.broadcast_to(q, (3, 2, 64)).astype(NUMPY_DTYPES[dtype])
+    one = np.ones(64, q.dtype)
+    given = q, q, one, one, np.zeros(3, np.int64), RopeParams(64)
+    y, _ = rms_norm_rope(*given, epsilon=0, intermediate_rounding=rounding, backend=backend)
+    assert np.all(np.abs(y.astype(np.float64) - 1) < 1e-6)
+
+
+@hosts
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_infinities_and_nans_stay_in_their_heads(dtype, rounding, backend, guarded):
+    """A head with a NaN is all NaN; an infinity makes its pair NaN, and the rest 0."""
+    call = Call(dtype, rounding, numbers="far", mode="normal", sizes=(1, 3, 2, 8))
+    q, k = (np.asarray(y).astype(np.float64) for y in run_and_judge(call, backend, guarded))
+    assert np.isnan(q[0, 0, 0, :2]).all()
+    assert (q[0, 0, 0, 2:] == 0).all()
+    assert np.isnan(q[0, 2, 1]).all()
+    assert np.isfinite(q[0, 1]).all()
+    assert np.isnan(k[0, 2, 1]).all()
+
+
+@hosts
+def test_far_positions_are_turned_exactly(backend, guarded):
+    run_and_judge(Call(positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)
+    run_and_judge(Call("bfloat16", positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)
