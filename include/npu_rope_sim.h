@@ -57,10 +57,24 @@ NPU_ROPE_API npu_rope_status npu_rope_sim_rotary_embedding(const npu_rope_tensor
                                                            int32_t forward, const npu_rope_tensor *Y,
                                                            const npu_rope_sim_options *options);
 
-/* As npu_rope_rms_norm(). */
+/* As npu_rope_rms_norm(), npu_rope_add_rms_norm() and npu_rope_rms_norm_rope(): one launch each. */
 NPU_ROPE_API npu_rope_status npu_rope_sim_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *scale, int64_t axis,
                                                    double epsilon, int64_t stash_type, const npu_rope_tensor *out,
                                                    const npu_rope_sim_options *options);
+NPU_ROPE_API npu_rope_status npu_rope_sim_add_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *residual,
+                                                       const npu_rope_tensor *scale, int64_t axis, double epsilon,
+                                                       int64_t stash_type, const npu_rope_tensor *out,
+                                                       const npu_rope_tensor *sum, const npu_rope_sim_options *options);
+NPU_ROPE_API npu_rope_status npu_rope_sim_rms_norm_rope(
+    const npu_rope_tensor *q, const npu_rope_tensor *k, const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
+    const npu_rope_tensor *positions, const npu_rope_tensor *freq_factors, const npu_rope_params *params,
+    double epsilon, int32_t intermediate_rounding, npu_rope_angle angle, const npu_rope_tensor *q_out,
+    const npu_rope_tensor *k_out, const npu_rope_sim_options *options);
+NPU_ROPE_API npu_rope_status npu_rope_sim_rms_norm_rope_set_rows(
+    const npu_rope_tensor *q, const npu_rope_tensor *k, const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
+    const npu_rope_tensor *positions, const npu_rope_tensor *rows, const npu_rope_tensor *freq_factors,
+    const npu_rope_params *params, double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
+    const npu_rope_tensor *q_out, const npu_rope_tensor *cache, const npu_rope_sim_options *options);
 
 /* The last error of this thread. */
 NPU_ROPE_API const char *npu_rope_sim_last_error(void);

@@ -44,6 +44,27 @@ public:
         return check_apart("dscale", *t.dscale, "", {{"dx", t.dx}});
     }
 
+    Check add(const AddRmsNormTensors& t) {
+        if (Check c = check_inputs(*t.x, *t.scale); !c.ok()) return c;
+        if (Check c = check_like("residual", *t.residual, "x", *t.x); !c.ok()) return c;
+        if (Check c = check_memory("residual", *t.residual); !c.ok()) return c;
+        if (Check c = check_rows("residual", *t.residual); !c.ok()) return c;
+        fill_outer(*t.residual, s_.residual_stride);
+        if (Check c = check_result("out", *t.out, "scale", t.scale->dtype, *t.x); !c.ok()) return c;
+        fill_outer(*t.out, s_.out_stride);
+        if (Check c = check_result("sum", *t.sum, "x", t.x->dtype, *t.x); !c.ok()) return c;
+        fill_outer(*t.sum, s_.sum_stride);
+        if (known_ == Known::kLayout) return {};
+        constexpr const char* itself = "be x or residual itself or ";
+        for (const NamedTensor& out : {NamedTensor{"out", t.out}, NamedTensor{"sum", t.sum}}) {
+            for (const NamedTensor& in : {NamedTensor{"x", t.x}, NamedTensor{"residual", t.residual}})
+                if (!is_same_view(view_of(*out.tensor), view_of(*in.tensor)))
+                    if (Check c = check_apart(out.name, *out.tensor, itself, {in}); !c.ok()) return c;
+            if (Check c = check_apart(out.name, *out.tensor, itself, {{"scale", t.scale}}); !c.ok()) return c;
+        }
+        return check_apart("out", *t.out, "", {{"sum", t.sum}});
+    }
+
 private:
     Check check_inputs(const npu_rope_tensor& x, const npu_rope_tensor& scale) {
         for (const NamedTensor& t : {NamedTensor{"x", &x}, NamedTensor{"scale", &scale}})
@@ -216,6 +237,16 @@ Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttr
         return c;
     *shape = RmsNormShape{};
     return Rules(op, t.known, a, shape).backward(t);
+}
+
+Check check_add_rms_norm(const AddRmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
+    constexpr const char* op = "add_rms_norm";
+    if (Check c =
+            missing(op, {{"x", t.x}, {"residual", t.residual}, {"scale", t.scale}, {"out", t.out}, {"sum", t.sum}});
+        !c.ok())
+        return c;
+    *shape = RmsNormShape{};
+    return Rules(op, t.known, a, shape).add(t);
 }
 
 }  // namespace npu_rope

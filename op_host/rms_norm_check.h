@@ -1,4 +1,4 @@
-// Every rule of the arguments of rms_norm and rms_norm_backward, for all native paths.
+// Every rule of the arguments of rms_norm, rms_norm_backward and add_rms_norm, for all native paths.
 // npu_rope/rms_norm_checks.py states the same rules with the same words for the Python paths; a test
 // compares the two.
 #pragma once
@@ -27,6 +27,16 @@ struct RmsNormBackwardTensors {
     Known known = Known::kValues;
 };
 
+// sum = x + residual, out = rms_norm of sum.
+struct AddRmsNormTensors {
+    const npu_rope_tensor* x;
+    const npu_rope_tensor* residual;
+    const npu_rope_tensor* scale;
+    const npu_rope_tensor* out;
+    const npu_rope_tensor* sum;
+    Known known = Known::kValues;
+};
+
 struct RmsNormAttributes {
     int64_t axis;
     double epsilon;
@@ -43,9 +53,9 @@ struct RmsNormShape {
     int64_t outer[kRmsNormOuter];
     // By those dimensions, in elements.
     int64_t x_stride[kRmsNormOuter], scale_stride[kRmsNormOuter], out_stride[kRmsNormOuter];
-    int64_t grad_stride[kRmsNormOuter];   // of the backward, whose out is dx
+    int64_t grad_stride[kRmsNormOuter];                                 // of the backward, whose out is dx
     int64_t residual_stride[kRmsNormOuter], sum_stride[kRmsNormOuter];  // of add_rms_norm
-    bool scale_is_shared[kRmsNormOuter];  // one scale for all of this dimension
+    bool scale_is_shared[kRmsNormOuter];                                // one scale for all of this dimension
     int64_t inner[NPU_ROPE_MAX_NDIM], scale_inner_stride[NPU_ROPE_MAX_NDIM];
     bool scale_inner_is_shared[NPU_ROPE_MAX_NDIM];
     bool scale_is_dense;  // its n elements of a row lie together, too
@@ -60,5 +70,6 @@ int32_t rms_norm_stash_dtype(int64_t stash_type);
 // stash type, which is the computation's.
 Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
+Check check_add_rms_norm(const AddRmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 
 }  // namespace npu_rope

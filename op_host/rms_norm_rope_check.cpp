@@ -39,8 +39,7 @@ private:
         for (int side = 0; side < r.sides; ++side)
             for (int of = 0; of < r.sides; ++of)
                 if (may_share_memory(view_of(*r.out[side]), view_of(*t_.scale[of])))
-                    return shares_memory(r.out_name[side], r.to_cache(side) ? nullptr : r.x_name[side],
-                                         kScaleName[of]);
+                    return shares_memory(r.out_name[side], r.to_cache(side) ? nullptr : r.x_name[side], kScaleName[of]);
         return {};
     }
 

@@ -170,8 +170,8 @@ private:
     void split(bool in_one) {
         head_.row_parts = head_.head_parts = 1;
         if (in_one) return;  // the scalar cache's lines must have one owner
-        double bytes = static_cast<double>(head_.rows) * static_cast<double>(heads()) *
-                       static_cast<double>(n_ * x_bytes_);
+        double bytes =
+            static_cast<double>(head_.rows) * static_cast<double>(heads()) * static_cast<double>(n_ * x_bytes_);
         int64_t parts = worthwhile_cores(bytes, platform_.cores);
         WorkSplit split = split_work(head_.rows, 1, heads(), parts, std::min(parts, heads()), 0);
         head_.row_parts = i32(split.row_parts);
@@ -262,8 +262,7 @@ private:
         head_.queue_bytes = i32(chunk * std::max(x_bytes_, out_bytes_) + kUbBlock);
         d_.sum_queue_bytes = in_.adds ? i32(chunk * x_bytes_ + kUbBlock) : 0;
         constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
-        head_.work_bytes =
-            i32(4 * (2 * chunk + (d_.levels + 1) * int64_t{kRowNormSlots} + kLargest + kOffsets));
+        head_.work_bytes = i32(4 * (2 * chunk + (d_.levels + 1) * int64_t{kRowNormSlots} + kLargest + kOffsets));
         d_.row_bytes = i32(4 * (row_stays ? all : chunk));
         d_.stats_bytes = 4 * kRowNormStats * kRowNormSlots;
         d_.scale_bytes = i32(4 * (scale_stays ? all : chunk));

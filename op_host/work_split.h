@@ -6,12 +6,12 @@
 
 namespace npu_rope {
 
-constexpr int64_t kUbBlock = 32;              // bytes a DMA and a vector operand are aligned to
-constexpr int64_t kUbBankGroups = 512;        // bytes after which UB's bank groups come again
-constexpr int64_t kTileBytes = 16 * 1024;     // a burst that uses the memory's bandwidth
+constexpr int64_t kUbBlock = 32;               // bytes a DMA and a vector operand are aligned to
+constexpr int64_t kUbBankGroups = 512;         // bytes after which UB's bank groups come again
+constexpr int64_t kTileBytes = 16 * 1024;      // a burst that uses the memory's bandwidth
 constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller ones only where nothing else fits
-constexpr int64_t kLeastCoreBytes = 1024;     // of x: less is not worth a core
-constexpr int64_t kTilesPerCore = 4;          // so that copies and vectors overlap in short calls, too
+constexpr int64_t kLeastCoreBytes = 1024;      // of x: less is not worth a core
+constexpr int64_t kTilesPerCore = 4;           // so that copies and vectors overlap in short calls, too
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }

@@ -24,7 +24,7 @@ constexpr int32_t kScaleScattered = 2;
 // How rows are divided by their root mean square.
 struct RowNormTiling {
     float epsilon;
-    float inverse_n;          // 1 / elements of a row
+    float inverse_n;           // 1 / elements of a row
     int32_t epsilon_exponent;  // of sqrt(epsilon), as float32 keeps it
     int32_t checks;            // 1: squares may leave float32's range, so look
 };

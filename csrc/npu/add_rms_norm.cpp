@@ -17,16 +17,16 @@ void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const a
                                    {"scale", &given_scale},
                                    {"out", &given_out},
                                    {"sum", &given_sum}});
-    const NormCall call(given_x, a);
-    const at::Tensor x = call.read(given_x), residual = call.read(given_residual), scale = call.scale(given_scale);
-    const at::Tensor out = call.written(given_out), sum = call.written(given_sum);
+    const NormCall norm(given_x, a);
+    const at::Tensor x = norm.read(given_x), residual = norm.read(given_residual), scale = norm.scale(given_scale);
+    const at::Tensor out = norm.written(given_out), sum = norm.written(given_sum);
     const npu_rope_tensor of_x = view_for_launch(x, false, 0), of_residual = view_for_launch(residual, false, 1);
     const npu_rope_tensor of_scale = view_for_launch(scale, false, 2), of_out = view_for_launch(out, false, 3);
     const npu_rope_tensor of_sum = view_for_launch(sum, false, 4);
     RmsNormTilingInput in;
     in.op = "add_rms_norm";
     in.adds = true;
-    raise_on(check_add_rms_norm({&of_x, &of_residual, &of_scale, &of_out, &of_sum, Known::kAddresses}, call.attributes,
+    raise_on(check_add_rms_norm({&of_x, &of_residual, &of_scale, &of_out, &of_sum, Known::kAddresses}, norm.attributes,
                                 &in.shape));
     in.dtype = of_x.dtype;
     in.scale_dtype = of_scale.dtype;
@@ -34,8 +34,8 @@ void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const a
     const std::vector<int64_t> all_strides =
         strides_of({{"x", &x}, {"residual", &residual}, {"scale", &scale}, {"out", &out}, {"sum", &sum}});
     at::IntArrayRef strides(all_strides);
-    int64_t axis = call.attributes.axis, stash_type = call.attributes.stash_type;
-    double epsilon = call.attributes.epsilon;
+    int64_t axis = norm.attributes.axis, stash_type = norm.attributes.stash_type;
+    double epsilon = norm.attributes.epsilon;
     EXEC_NPU_CMD_EXT(aclnnNpuAddRmsNorm, x, residual, scale, axis, epsilon, stash_type, strides, out, sum);
 }
 

@@ -64,20 +64,20 @@ void launch(const at::Tensor& given, const at::Tensor& given_scale, const RmsNor
             const at::Tensor& given_out) {
     const c10::OptionalDeviceGuard guard(given.device());
     check_devices("rms_norm", {{"x", &given}, {"scale", &given_scale}, {"out", &given_out}});
-    const NormCall call(given, a);
-    const at::Tensor out = call.written(given_out);
-    const at::Tensor x = given.is_same(given_out) ? out : call.read(given), scale = call.scale(given_scale);
+    const NormCall norm(given, a);
+    const at::Tensor out = norm.written(given_out);
+    const at::Tensor x = given.is_same(given_out) ? out : norm.read(given), scale = norm.scale(given_scale);
     const npu_rope_tensor of_x = view_for_launch(x, false, 0), of_scale = view_for_launch(scale, false, 1);
     const npu_rope_tensor of_out = view_for_launch(out, false, 2);
     RmsNormTilingInput in;
-    raise_on(check_rms_norm({&of_x, &of_scale, &of_out, Known::kAddresses}, call.attributes, &in.shape));
+    raise_on(check_rms_norm({&of_x, &of_scale, &of_out, Known::kAddresses}, norm.attributes, &in.shape));
     in.dtype = of_x.dtype;
     in.scale_dtype = of_scale.dtype;
     if (!accepts_rms_norm(in)) return;
     const std::vector<int64_t> all_strides = strides_of({{"x", &x}, {"scale", &scale}, {"out", &out}});
     at::IntArrayRef strides(all_strides);
-    int64_t axis = call.attributes.axis, stash_type = call.attributes.stash_type;
-    double epsilon = call.attributes.epsilon;
+    int64_t axis = norm.attributes.axis, stash_type = norm.attributes.stash_type;
+    double epsilon = norm.attributes.epsilon;
     EXEC_NPU_CMD_EXT(aclnnNpuRmsNorm, x, scale, axis, epsilon, stash_type, strides, out);
 }
 

@@ -23,7 +23,7 @@ struct Call {
 // Raises ValueError or TypeError for what breaks a rule; false where there is nothing to launch. Sources are judged
 // as readable() and contiguous() will make them. rows: NULL, or where keys go in k_out, a cache.
 bool accepts(const Sides& s, const at::Tensor& positions, const at::Tensor* rows, const OptionalTensor& factors,
-             const Call& call, const at::Tensor& q_out, const at::Tensor& k_out) {
+             const Call& asked, const at::Tensor& q_out, const at::Tensor& k_out) {
     constexpr const char* op = "rms_norm_rope";
     std::vector<LaunchTensor> tensors = {{"q", &s.q},
                                          {"k", &s.k},
@@ -49,10 +49,10 @@ bool accepts(const Sides& s, const at::Tensor& positions, const at::Tensor* rows
         rows ? rms_norm_rope_set_rows_tensors(v, v + 1, v + 2, v + 3, v + 4, v + 7, of_factors, v + 5, v + 6)
              : rms_norm_rope_tensors(v, v + 1, v + 2, v + 3, v + 4, of_factors, v + 5, v + 6);
     t.rope.known = Known::kAddresses;
-    const npu_rope_params params = params_of(call.attributes);
-    const auto angle = static_cast<int32_t>(call.attributes.angle);
+    const npu_rope_params params = params_of(asked.attributes);
+    const auto angle = static_cast<int32_t>(asked.attributes.angle);
     RopeShape shape;
-    raise_on(check_rms_norm_rope(t, &params, call.epsilon, angle, &shape));
+    raise_on(check_rms_norm_rope(t, &params, asked.epsilon, angle, &shape));
     const Platform& chip = platform(op);
     raise_on(check_rope_on_chip(t.rope, angle, "npu", chip, chip.soc));
     raise_on(check_rope_frequencies(rope_frequencies(params, nullptr, 1)));
@@ -62,15 +62,15 @@ bool accepts(const Sides& s, const at::Tensor& positions, const at::Tensor* rows
         raise_on(bad_value(op, "q and k must have elements on an NPU but got one without."));
     RmsNormRopeTilingData data;
     RopeLaunch launch;
-    const HeadNorm norm{call.epsilon, call.intermediate_rounding};
+    const HeadNorm norm{asked.epsilon, asked.intermediate_rounding};
     raise_on(rms_norm_rope_tiling(rms_norm_rope_tiling_input(t, shape, params, norm), chip, &data, &launch));
     return true;
 }
 
 void launch(const Sides& given, const at::Tensor& positions, const at::Tensor* given_rows,
-            const OptionalTensor& given_factors, const Call& call, const at::Tensor& q_out, const at::Tensor& k_out) {
+            const OptionalTensor& given_factors, const Call& asked, const at::Tensor& q_out, const at::Tensor& k_out) {
     const c10::OptionalDeviceGuard guard(given.q.device());
-    if (!accepts(given, positions, given_rows, given_factors, call, q_out, k_out)) return;
+    if (!accepts(given, positions, given_rows, given_factors, asked, q_out, k_out)) return;
     const at::Tensor q = readable(given.q, q_out), k = readable(given.k, k_out);
     const at::Tensor q_scale = given.q_scale.contiguous(), k_scale = given.k_scale.contiguous();
     const OptionalTensor factors = contiguous(given_factors);
@@ -86,23 +86,23 @@ void launch(const Sides& given, const at::Tensor& positions, const at::Tensor* g
     tensors.push_back({"q_out", &q_out});
     tensors.push_back({"k_out", &k_out});
     const std::vector<int64_t> all_strides = strides_of(tensors);
-    const Attributes& a = call.attributes;
+    const Attributes& a = asked.attributes;
     at::IntArrayRef sections(a.sections), strides(all_strides);
-    double epsilon = call.epsilon;
-    bool rounds = call.intermediate_rounding;
+    double epsilon = asked.epsilon;
+    bool rounds = asked.intermediate_rounding;
     EXEC_NPU_CMD_EXT(aclnnNpuRmsNormRope, q, k, q_scale, k_scale, positions, rows, factors, cache,
                      NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), epsilon, rounds, q_out, k_out);
 }
 
-#define NPU_ROPE_CALL_PARAMETERS                                                                                       \
-    int64_t n_dims, int64_t mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor,          \
-        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,      \
+#define NPU_ROPE_CALL_PARAMETERS                                                                                  \
+    int64_t n_dims, int64_t mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor,     \
+        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs, \
         double epsilon, bool intermediate_rounding, int64_t angle
-#define NPU_ROPE_CALL                                                                                                  \
-    Call {                                                                                                             \
-        {n_dims,      mode,      n_ctx_orig, freq_base,        freq_scale, ext_factor, attn_factor,                    \
-         beta_fast,   beta_slow, listed(sections), n_offs, true, angle},                                               \
-            epsilon, intermediate_rounding                                                                             \
+#define NPU_ROPE_CALL                                                                            \
+    Call {                                                                                       \
+        {n_dims,    mode,      n_ctx_orig,       freq_base, freq_scale, ext_factor, attn_factor, \
+         beta_fast, beta_slow, listed(sections), n_offs,    true,       angle},                  \
+            epsilon, intermediate_rounding                                                       \
     }
 
 std::tuple<at::Tensor, at::Tensor> rms_norm_rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_scale,

@@ -22,8 +22,8 @@ Check run_rms_norm_rope_on_sim(const RmsNormRopeTensors& t, const npu_rope_param
     if (Check c = accept_rope_on_sim(rope, shape, *params, angle, options, &call); !c.ok() || shape.empty()) return c;
     RmsNormRopeTilingData tiling;
     RopeLaunch launch;
-    if (Check c = rms_norm_rope_tiling(rms_norm_rope_tiling_input(t, shape, *params, norm), call.platform, &tiling,
-                                       &launch);
+    if (Check c =
+            rms_norm_rope_tiling(rms_norm_rope_tiling_input(t, shape, *params, norm), call.platform, &tiling, &launch);
         !c.ok())
         return c;
     SimLaunch sim;
@@ -55,10 +55,9 @@ extern "C" {
 npu_rope_status npu_rope_sim_rms_norm_rope(const npu_rope_tensor* q, const npu_rope_tensor* k,
                                            const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                            const npu_rope_tensor* positions, const npu_rope_tensor* freq_factors,
-                                           const npu_rope_params* params, double epsilon,
-                                           int32_t intermediate_rounding, npu_rope_angle angle,
-                                           const npu_rope_tensor* q_out, const npu_rope_tensor* k_out,
-                                           const npu_rope_sim_options* options) {
+                                           const npu_rope_params* params, double epsilon, int32_t intermediate_rounding,
+                                           npu_rope_angle angle, const npu_rope_tensor* q_out,
+                                           const npu_rope_tensor* k_out, const npu_rope_sim_options* options) {
     using namespace npu_rope;
     return reported("rms_norm_rope", [&] {
         return run_rms_norm_rope_on_sim(
@@ -67,11 +66,13 @@ npu_rope_status npu_rope_sim_rms_norm_rope(const npu_rope_tensor* q, const npu_r
     });
 }
 
-npu_rope_status npu_rope_sim_rms_norm_rope_set_rows(
-    const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
-    const npu_rope_tensor* positions, const npu_rope_tensor* rows, const npu_rope_tensor* freq_factors,
-    const npu_rope_params* params, double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
-    const npu_rope_tensor* q_out, const npu_rope_tensor* cache, const npu_rope_sim_options* options) {
+npu_rope_status npu_rope_sim_rms_norm_rope_set_rows(const npu_rope_tensor* q, const npu_rope_tensor* k,
+                                                    const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
+                                                    const npu_rope_tensor* positions, const npu_rope_tensor* rows,
+                                                    const npu_rope_tensor* freq_factors, const npu_rope_params* params,
+                                                    double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
+                                                    const npu_rope_tensor* q_out, const npu_rope_tensor* cache,
+                                                    const npu_rope_sim_options* options) {
     using namespace npu_rope;
     return reported("rms_norm_rope", [&] {
         return run_rms_norm_rope_on_sim(

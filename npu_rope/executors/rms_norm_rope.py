@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from npu_rope import backends, native
+from npu_rope import backends, native, native_sim
 from npu_rope.checks import check_memory
 from npu_rope.errors import BackendUnavailable, bad_value
-from npu_rope.executors import TENSOR, c_entry
-from npu_rope.executors.rope import write_rows
+from npu_rope.executors import TENSOR, npu, rope, sim
+from npu_rope.executors.rope import check_values, write_rows
 from npu_rope.executors.tensors import (
     array_of,
     assign,
@@ -69,10 +69,15 @@ def on_reference(t: Tensors, a: Attributes) -> Results:
 
 
 @cache
-def _entry(scatters: bool) -> Callable[..., None]:
+def _entry(scatters: bool, simulated: bool) -> Callable[..., None]:
+    """``npu_rope_rms_norm_rope``, or ``npu_rope_sim_...``, which takes options too."""
     attributes = C.POINTER(native.CParams), C.c_double, C.c_int32, C.c_int32
     name, read = (f"{OP}_set_rows", 7) if scatters else (OP, 6)
-    return c_entry(name, *[TENSOR] * read, *attributes, TENSOR, TENSOR)
+    types = [*[TENSOR] * read, *attributes, TENSOR, TENSOR]
+    if simulated:
+        options = C.POINTER(native_sim.CSimOptions)
+        return native_sim.load().checked_entry(f"npu_rope_sim_{name}", *types, options)
+    return native.load().checked_entry(f"npu_rope_{name}", *types)
 
 
 CAttributes = tuple[native.CParams, float, bool, int]
@@ -83,14 +88,27 @@ def as_c(a: Attributes) -> CAttributes:
     return native.c_params(a.params), a.epsilon, a.intermediate_rounding, ANGLE_POLICIES.index(a.angle)
 
 
+def as_schema(a: Attributes) -> dict[str, Any]:
+    """By their names in torch's schemas."""
+    named = rope.Attributes(a.params, True, a.angle).as_schema()
+    del named["forward"]
+    named["rope_mode"] = named.pop("mode")
+    return {**named, "epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
+
+
 def launch(
-    t: Tensors, results: Results, given: CAttributes, see: Callable[[Any], native.CTensor] | None = None
+    t: Tensors,
+    results: Results,
+    given: CAttributes,
+    see: Callable[[Any], native.CTensor] | None = None,
+    options: native_sim.SimOptions | None = None,
 ) -> None:
     """The library's entry, on what it can read.
 
     Args:
         t, results, given: of the call.
         see: arrays as the library shall see them, else as they are.
+        options: of the simulator, which runs it then.
     """
     tensors = is_tensor(t.first[1])
     read = readable_tensor if tensors else readable_array
@@ -99,7 +117,9 @@ def launch(
     sources = [x if name in t.in_place else read(x) for name, x in t.xs.items()]
     sources += [read(b, unit_stride=name in t.scales) for name, b in t.beside().items()]
     inputs = [see(source) for source in sources] + ([] if t.freq_factors is not None else [None])
-    _entry(t.scatters)(*inputs, *given, *[see(result) for result in results])
+    more = () if options is None else (options.as_c(),)
+    entry = _entry(t.scatters, options is not None)
+    entry(*inputs, *given, *[see(result) for result in results], *more)
 
 
 def on_cpu(t: Tensors, a: Attributes) -> Results:
@@ -142,11 +162,42 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
     launch(t, tuple(t.outs.values()), given)
 
 
+# ---- the kernel --------------------------------------------------------------------------------------------
+
+
+def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results:
+    """The AscendC kernel on the simulated core: arrays, or torch tensors of the CPU without gradient."""
+    return sim.run(
+        options,
+        t,
+        lambda t: check(t, a),
+        lambda _, t, results: launch(t, results, as_c(a), options=options),
+    )
+
+
+def on_npu(t: Tensors, a: Attributes) -> Results:
+    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+
+    def check_all(t: Tensors) -> None:
+        check(t, a)
+        check_values(t, a)
+
+    def run_operator(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
+        named = dict(zip(t.outs or ("q_out", "k_out"), written, strict=True))
+        operators = torch.ops.npu_rope
+        operator = operators.rms_norm_rope_set_rows_out if t.scatters else operators.rms_norm_rope_out
+        operator.default(**xs, **beside, **named, **as_schema(a))
+
+    return npu.run(t, check_all, run_operator, written_whole=not t.scatters)
+
+
 # ---- by backend ----------------------------------------------------------------------------------------
 
 EXECUTORS: Mapping[str, Callable[[Tensors, Attributes], Results]] = {
     "reference": on_reference,
     "cpu": on_cpu,
+    "npu": on_npu,
+    **sim.by_soc(on_sim),
 }
 
 
@@ -159,7 +210,7 @@ def run(backend: str, t: Tensors, a: Attributes) -> Results:
     """
     backends.find(backend, op=t.op).require()
     if backend not in EXECUTORS:
-        raise BackendUnavailable(backend, f"{t.op} has no kernel yet", f"Use one of: {', '.join(EXECUTORS)}.")
+        raise BackendUnavailable(backend, f"it does not have {t.op}", f"Use one of: {', '.join(EXECUTORS)}.")
     for name, scale in t.scales.items():
         if is_tensor(scale) and scale.requires_grad and torch.is_grad_enabled():
             text = f"{name} must not need a gradient for backend {backend} but got requires_grad."

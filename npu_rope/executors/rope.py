@@ -177,7 +177,7 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results
 DEVICE_POSITIONS = 2**22
 
 
-def _check_values(t: Tensors, a: Attributes) -> None:
+def check_values(t: Any, a: Any) -> None:
     """What the binding cannot see of NPU tensors and the host can of its own."""
     arrays = t.map(array_of)
     check_position_values(arrays.positions, op=t.op)
@@ -202,7 +202,7 @@ def on_npu(t: Tensors, a: Attributes) -> Results:
 
     def check(t: Tensors) -> None:
         _check(t, a)
-        _check_values(t, a)
+        check_values(t, a)
 
     def launch(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
         named = dict(zip(t.outs or NEW_OUTS[t.op], written, strict=True))

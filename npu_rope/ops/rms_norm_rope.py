@@ -251,11 +251,7 @@ _ATTRIBUTES = (
 def _schema_attributes(params: Any, epsilon: Any, rounding: Any, angle: Any) -> dict[str, Any]:
     """The attributes by their names in the schemas."""
     calls.require_params(OP, params)
-    a = attributes_of(params, epsilon, rounding, angle)
-    named = rope_executors.Attributes(params, True, a.angle).as_schema()
-    del named["forward"]
-    named["rope_mode"] = named.pop("mode")
-    return {**named, "epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
+    return executors.as_schema(attributes_of(params, epsilon, rounding, angle))
 
 
 def _attributes(named: dict[str, Any]) -> RmsNormRopeAttributes:

@@ -34,8 +34,7 @@ public:
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
         auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
-        AscendC::DataCopyPad(dst, source, run,
-                             AscendC::DataCopyPadExtParams<T>(true, 0, fill, static_cast<T>(0.0f)));
+        AscendC::DataCopyPad(dst, source, run, AscendC::DataCopyPadExtParams<T>(true, 0, fill, static_cast<T>(0.0f)));
 #endif
     }
 

@@ -91,7 +91,8 @@ private:
 
     // Per core, before the first tile.
     __aicore__ inline void Prepare() {
-        norm_.Init(&td_->norm, stats_.template Get<float>(), td_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
+        norm_.Init(&td_->norm, stats_.template Get<float>(),
+                   td_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
             LaneIndex index;
@@ -287,8 +288,8 @@ private:
         for (int32_t row = 0; row < row_count_; ++row) {
             int32_t token = head_->tokens_inner != 0 ? row % inner : row / inner;
             int32_t head = head_->tokens_inner != 0 ? row / inner : row % inner;
-            int64_t offset = TileOffset(tile, td_->scale_stride) + token * td_->scale_stride[1] +
-                             head * td_->scale_stride[2];
+            int64_t offset =
+                TileOffset(tile, td_->scale_stride) + token * td_->scale_stride[1] + head * td_->scale_stride[2];
             scale_rows_.Load(arguments_.scale, offset, 0, head_->head_size, row * td_->scale_pitch);
         }
         for (int32_t row = 0; row < row_count_; ++row) {

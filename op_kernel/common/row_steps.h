@@ -134,8 +134,8 @@ __aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTe
     }
     for (int32_t row = 0; row < rows; row += kMostRepeats) {
         int32_t repeats = Least(rows - row, kMostRepeats);
-        AscendC::UnaryRepeatParams step(
-            1, 1, static_cast<uint8_t>(repeats == 1 ? 0 : dst_pitch / kBlockItems), RepeatStep(src_pitch, repeats));
+        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(repeats == 1 ? 0 : dst_pitch / kBlockItems),
+                                        RepeatStep(src_pitch, repeats));
         for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
             uint64_t mask[2] = {MaskOf(Lanes{0, width}, chunk), 0};
             AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<U>(), mask,

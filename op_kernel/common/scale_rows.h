@@ -47,7 +47,8 @@ public:
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t i = whole; i < padded; ++i) {
             int64_t element = i < count ? i : count - 1;  // padding: anything finite
-            dst.SetValue(static_cast<uint32_t>(i), source.GetValue(static_cast<uint64_t>(layout_.OffsetOf(first + element))));
+            dst.SetValue(static_cast<uint32_t>(i),
+                         source.GetValue(static_cast<uint64_t>(layout_.OffsetOf(first + element))));
         }
         HandOver<AscendC::HardEvent::S_V>();
     }
@@ -56,7 +57,8 @@ public:
     __aicore__ inline void Widen(int32_t to, int32_t from, int32_t count) {
         HandOver<AscendC::HardEvent::MTE2_V>();
         if constexpr (sizeof(S) != sizeof(float)) {
-            AscendC::Cast(wide_[to], raw_[from], AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(RoundUp(count, kBlock)));
+            AscendC::Cast(wide_[to], raw_[from], AscendC::RoundMode::CAST_NONE,
+                          static_cast<uint32_t>(RoundUp(count, kBlock)));
             OrderV();
         }
     }
