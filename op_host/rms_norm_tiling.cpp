@@ -187,7 +187,7 @@ private:
             of_heads = std::min(rows, heads_most);
             tokens = std::min(tokens_most, rows / of_heads);
         }
-        head_.tile_tokens = head_.block_tokens = i32(tokens);
+        head_.tile_tokens = head_.second_tokens = head_.block_tokens = i32(tokens);
         head_.tile_heads = i32(of_heads);
         set_buffers(tokens * of_heads);
         return ub_bytes() <= ub_budget_bytes(platform_);
@@ -231,7 +231,7 @@ private:
         head_.io = kRopeIoBurst;
         head_.tokens_inner = 0;
         head_.head_size = 0;
-        head_.block_tokens = head_.tile_tokens = head_.tile_heads = 1;
+        head_.block_tokens = head_.tile_tokens = head_.second_tokens = head_.tile_heads = 1;
         head_.index_bytes = head_.index_rows = head_.setup_lanes = head_.temp_offset_bytes = 0;
         split(false);
         struct Kept {

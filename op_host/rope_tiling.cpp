@@ -307,6 +307,12 @@ private:
         d_.tile_heads = i32(heads);
         int64_t block = round_up(even_share(tokens_most_, std::max(block_tokens, tokens)), tokens);
         d_.block_tokens = i32(std::min(block, kMostTokens / tokens * tokens));
+        d_.second_tokens = d_.tile_tokens;
+        if (shape_.sides == 2) {
+            // As many of the second side's tokens as fill the same buffer, in even parts of a block.
+            int64_t most = tokens * heads / std::clamp<int64_t>(shape_.side[1].N, 1, heads);
+            d_.second_tokens = i32(ceil_div(d_.block_tokens, ceil_div(d_.block_tokens, most)));
+        }
         d_.token_slots = i32(round_up(d_.block_tokens, 32));
         set_buffers(tokens * heads);
         return ub_bytes() <= ub_budget_bytes(platform_);

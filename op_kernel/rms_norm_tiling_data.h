@@ -11,6 +11,11 @@ constexpr int32_t kRmsNormLong = 2;  // rows one by one, chunk by chunk
 constexpr int32_t kRowNormStats = 12;  // floats of its own that a normalized row needs in UB
 constexpr int32_t kRowNormSlots = 64;  // rows are counted in whole repeats there
 
+// Where squares of a row's elements may go.
+constexpr int32_t kSquaresStay = 0;      // in float32's range
+constexpr int32_t kSquaresOverflow = 1;  // beyond its largest number
+constexpr int32_t kSquaresVanish = 2;    // or below its smallest, with no epsilon that outweighs them
+
 // The type that x and Normalized are rounded to.
 constexpr int32_t kStashFloat32 = 0;
 constexpr int32_t kStashFloat16 = 1;
@@ -23,10 +28,10 @@ constexpr int32_t kScaleScattered = 2;
 
 // How rows are divided by their root mean square.
 struct RowNormTiling {
-    float epsilon;
-    float inverse_n;           // 1 / elements of a row
+    float added;               // to a row's sum of squares: epsilon times its elements
+    float root_n;              // of their number
     int32_t epsilon_exponent;  // of sqrt(epsilon), as float32 keeps it
-    int32_t checks;            // 1: squares may leave float32's range, so look
+    int32_t checks;            // what squares may do: kSquaresStay, ...
 };
 
 struct RmsNormTilingData {

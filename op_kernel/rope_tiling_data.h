@@ -70,8 +70,9 @@ struct RopeTilingHead {
 
     // A unit's rows go block by block (one table each), a block tile by tile.
     int32_t block_tokens;
-    int32_t token_slots;  // block_tokens, rounded up to 32
-    int32_t tile_tokens;
+    int32_t token_slots;    // block_tokens, rounded up to 32
+    int32_t tile_tokens;    // of side 0's tiles
+    int32_t second_tokens;  // of side 1's
     int32_t tile_heads;
     int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head
     int32_t io;
@@ -88,6 +89,7 @@ struct RopeTilingHead {
     int32_t lane_bytes;         // the frequencies, or where to find a given table's entries, lane by lane
     int32_t source_bytes;       // what a block's table is made of: positions, or rows of given tables
     int32_t index_bytes;        // 0 without Gather
+    int32_t unused[7];          // to whole blocks of 32 bytes
 };
 
 // What the kernel takes from GM by itself, at this struct's address there.

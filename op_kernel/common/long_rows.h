@@ -145,7 +145,7 @@ private:
         row_is_here_ = false;
         factor_ = 1.0f;
         WalkRow(Walk::kSum);
-        if (norm_.FindInverse(Total(), td_->norm.epsilon)) {
+        if (norm_.FindInverse(Total(), td_->norm.added)) {
             // Squares that float32 does not hold: once more, of the row times a power of two.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
             OrderV();
@@ -155,7 +155,7 @@ private:
             HandOver<AscendC::HardEvent::S_V>();
             factor_ = scale.factor;
             WalkRow(Walk::kSum);
-            norm_.FindInverse(Total(), scale.epsilon);
+            norm_.FindInverse(Total(), scale.added);
         }
         WalkRow(Walk::kWrite);
         scale_is_here_ = td_->scale_stays != 0;

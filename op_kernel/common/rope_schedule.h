@@ -42,30 +42,28 @@ public:
         td_ = td;
         unit_ = first_unit - unit_step;
         unit_step_ = unit_step;
-        rows_last_ = block_row_ = block_tokens_ = tile_token_ = 0;
-        head_ = heads_last_ = 0;
+        rows_last_ = block_row_ = block_tokens_ = tile_token_ = tile_tokens_ = 0;
+        heads_first_ = heads_last_ = head_ = side_first_ = side_last_ = 0;
+        side_ = 0;
     }
 
+    // Of a block first all tokens of one side, then those of the other: a tile has one side's heads.
     __aicore__ inline bool Next(Tile* tile) {
         bool opens = false;
-        if (head_ >= heads_last_) {
-            head_ = heads_first_;
-            tile_token_ += td_->tile_tokens;
-            if (tile_token_ >= block_tokens_) {
+        if (head_ >= side_last_) {
+            head_ = side_first_;
+            tile_token_ += tile_tokens_;
+            if (tile_token_ >= block_tokens_ && !NextSide()) {
                 if (!NextBlock()) return false;
                 opens = true;
             }
         }
-        // Heads count through both sides; a tile ends with its side.
-        int32_t side = head_ >= td_->first_heads ? 1 : 0;
-        int64_t side_first = side != 0 ? td_->first_heads : 0;
-        int64_t side_last = side != 0 || heads_last_ < td_->first_heads ? heads_last_ : td_->first_heads;
-        int64_t tokens = block_tokens_ - tile_token_, heads = side_last - head_;
+        int64_t tokens = block_tokens_ - tile_token_, heads = side_last_ - head_;
         tile->batch = block_row_ / td_->seq;
         tile->token = block_row_ % td_->seq + tile_token_;
-        tile->tokens = static_cast<int32_t>(tokens < td_->tile_tokens ? tokens : td_->tile_tokens);
-        tile->side = side;
-        tile->head = static_cast<int32_t>(head_ - side_first);
+        tile->tokens = static_cast<int32_t>(tokens < tile_tokens_ ? tokens : tile_tokens_);
+        tile->side = side_;
+        tile->head = static_cast<int32_t>(head_ - (side_ != 0 ? td_->first_heads : 0));
         tile->heads = static_cast<int32_t>(heads < td_->tile_heads ? heads : td_->tile_heads);
         tile->table_row = static_cast<int32_t>(tile_token_);
         tile->opens_block = opens ? 1 : 0;
@@ -82,9 +80,25 @@ private:
         int64_t left = rows_last_ - block_row_, in_batch = td_->seq - block_row_ % td_->seq;
         block_tokens_ = left < in_batch ? left : in_batch;
         if (block_tokens_ > td_->block_tokens) block_tokens_ = td_->block_tokens;
-        tile_token_ = 0;
-        head_ = heads_first_;
+        Enter(heads_first_ < td_->first_heads ? 0 : 1);
         return true;
+    }
+
+    // Heads count through both sides.
+    __aicore__ inline bool NextSide() {
+        if (side_ != 0 || heads_last_ <= td_->first_heads) return false;
+        Enter(1);
+        return true;
+    }
+
+    __aicore__ inline void Enter(int32_t side) {
+        side_ = side;
+        bool ends_within = side == 0 && heads_last_ > td_->first_heads;
+        side_first_ = side != 0 && heads_first_ < td_->first_heads ? td_->first_heads : heads_first_;
+        side_last_ = ends_within ? td_->first_heads : heads_last_;
+        tile_tokens_ = side != 0 ? td_->second_tokens : td_->tile_tokens;
+        tile_token_ = 0;
+        head_ = side_first_;
     }
 
     __aicore__ inline bool NextUnit() {
@@ -102,7 +116,9 @@ private:
     const RopeTilingHead* td_ = nullptr;
     int64_t unit_ = 0, unit_step_ = 1;
     int64_t rows_last_ = 0, heads_first_ = 0, heads_last_ = 0;
-    int64_t block_row_ = 0, block_tokens_ = 0, tile_token_ = 0, head_ = 0;
+    int64_t block_row_ = 0, block_tokens_ = 0, tile_token_ = 0, tile_tokens_ = 0;
+    int64_t head_ = 0, side_first_ = 0, side_last_ = 0;
+    int32_t side_ = 0;
 };
 
 // A tile's rows in GM, in the order they have in UB: `loops` x `blocks` runs of `run` elements.

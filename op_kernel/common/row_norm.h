@@ -1,12 +1,12 @@
 // Rows of float32 in UB divided by the root of their mean square.
 //
-// The error. With u = 2^-24: a square rounds once; n of them are added in a tree, each addition rounding once, in
-// ceil(log2 n) levels: nothing in the sum is negative, so it is within (1 + ceil(log2 n)) u, relatively. 1/n, the
-// product with it and the sum with epsilon round once each: 3 u. The root halves that and rounds, and so do the
-// inverse and the product with x: (1 + log2 n + 1 + 3) u / 2 + 3 u, less than (5.6 + log2(n) / 2) u. (Long rows add
-// chunks' sums in the same way: at most two more levels, 1 u.) This holds while squares neither overflow nor get
-// lost. Where they might, which the inverse shows (kLeast, kMost), the rows are multiplied by powers of two first:
-// exact, and the same formula.
+// x / sqrt(mean(x^2) + epsilon) is taken as x (sqrt(n) / sqrt(sum(x^2) + n epsilon)). The error: with u = 2^-24, a
+// square rounds once; n of them are added in a tree, each addition rounding once, in ceil(log2 n) levels (two more
+// of long rows, whose chunks are added in such a tree, too): nothing in the sum is negative, so it is within
+// (3 + log2 n + 1) u, relatively. n epsilon and the sum with it round once each; the root halves all that and rounds,
+// and so do sqrt(n), the quotient and the product with x: (6 + log2 n) u / 2 + 4 u = (7 + log2(n) / 2) u. This holds
+// while squares neither overflow nor vanish. Where they might (kMost, kLeast), rows are multiplied by powers of two
+// first: exact, and the same formula.
 //
 // npu_rope/testing/bounds.py judges by this. Included after row_steps.h.
 #pragma once
@@ -26,10 +26,10 @@ __aicore__ inline float FloatOf(uint32_t bits) {
     return both.value;
 }
 
-// A factor that brings a row's largest element near 1, and epsilon with it.
+// A factor that brings a row's largest element near 1, and what is added to the squares then.
 struct RowScale {
     float factor;
-    float epsilon;
+    float added;
 };
 
 class RowNorm {
@@ -38,13 +38,13 @@ public:
     __aicore__ inline void Init(const RowNormTiling* td, LocalTensor<float> stats, int32_t slots) {
         td_ = td;
         Floats parts(stats);
-        mean_ = parts.Take(slots);
+        sum_ = parts.Take(slots);
         inverse_ = parts.Take(slots);
-        ones_ = parts.Take(slots);
-        clamped_ = parts.Take(slots);
+        root_n_ = parts.Take(slots);
+        temp_ = parts.Take(slots);
         spread_ = parts.Take(slots * kBlockFloats);
         // Whole instructions go beyond the last row: let there be numbers.
-        AscendC::Duplicate(stats, 1.0f, slots * kRowNormStats);
+        AscendC::Duplicate(stats, td->root_n, slots * kRowNormStats);
         OrderV();
     }
 
@@ -53,13 +53,9 @@ public:
     __aicore__ inline void FindInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                         int32_t count) {
         SumSquares(rows, squares, pitch, count);
-        AscendC::Muls(mean_, mean_, td_->inverse_n, count);
+        AscendC::Adds(sum_, sum_, td_->added, count);
         OrderV();
-        AscendC::Adds(mean_, mean_, td_->epsilon, count);
-        OrderV();
-        Invert(count);
-        if (td_->checks != 0 && LeavesRange(count)) FindScaledInverses(rows, squares, pitch, count);
-        Spread(count);
+        if (Invert(count)) FindScaledInverses(rows, squares, pitch, count);
     }
 
     // rows / RMS.
@@ -72,15 +68,11 @@ public:
     // ---- the same of one row in pieces: each piece's 64 sums, then their sum, then the inverse
 
     // sums: 64 floats. Returns whether squares have left float32's range.
-    __aicore__ inline bool FindInverse(LocalTensor<float> sums, float epsilon) {
+    __aicore__ inline bool FindInverse(LocalTensor<float> sums, float added) {
         SumLanes(sums, kRepeatFloats, kRepeatFloats, 1);
-        AscendC::Muls(mean_, mean_, td_->inverse_n, 1);
+        AscendC::Adds(sum_, sum_, added, 1);
         OrderV();
-        AscendC::Adds(mean_, mean_, epsilon, 1);
-        OrderV();
-        Invert(1);
-        Spread(1);
-        return td_->checks != 0 && LeavesRange(1);
+        return Invert(1);
     }
 
     // dst may be src.
@@ -102,16 +94,16 @@ public:
         if (exponent < -kMostExponent) exponent = -kMostExponent;
         if (exponent > kMostExponent) exponent = kMostExponent;
         float factor = FloatOf(static_cast<uint32_t>(kBias - exponent) << kMantissaBits);
-        return RowScale{factor, td_->epsilon * factor * factor};
+        return RowScale{factor, td_->added * factor * factor};
     }
 
 private:
     static constexpr int32_t kMantissaBits = 23, kBias = 127, kMostExponent = 126;
-    // 1 / RMS of what float32 squares without loss: mean squares between 2^-100 and 2^126.
-    static constexpr float kLeast = 1.0f / 9223372036854775808.0f;  // 2^-63
-    static constexpr float kMost = 1125899906842624.0f;             // 2^50
+    // Sums of squares that float32 holds without loss.
+    static constexpr uint32_t kLeast = static_cast<uint32_t>(kBias - 100) << kMantissaBits;  // 2^-100
+    static constexpr uint32_t kMost = static_cast<uint32_t>(kBias + 126) << kMantissaBits;   // 2^126
 
-    // Into mean_, the sum of each row's squares.
+    // Into sum_, the sum of each row's squares.
     __aicore__ inline void SumSquares(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                       int32_t count) {
         AscendC::Mul(squares, rows, rows, count * pitch);
@@ -119,7 +111,7 @@ private:
         SumLanes(squares, pitch, FoldRows<RowOp::kAdd>(squares, pitch, count, pitch, kRepeatFloats), count);
     }
 
-    // Into mean_, the sum of the first `width` lanes of each row, at most 64.
+    // Into sum_, the sum of the first `width` lanes of each row, at most 64.
     __aicore__ inline void SumLanes(LocalTensor<float> rows, int32_t pitch, int32_t width, int32_t count) {
         int32_t blocks = pitch / kBlockFloats;
         bool whole = width == kRepeatFloats;
@@ -129,47 +121,49 @@ private:
                 AscendC::BlockReduceSum(spread_[row * kBlockFloats], rows[row * pitch], repeats, kRepeatFloats, 1, 1,
                                         blocks);
             } else {
-                AscendC::WholeReduceSum(mean_[row], rows[row * pitch], width, repeats, 1, 1, blocks);
+                AscendC::WholeReduceSum(sum_[row], rows[row * pitch], width, repeats, 1, 1, blocks);
             }
         }
         OrderV();
         if (!whole) return;
-        AscendC::BlockReduceSum(mean_, spread_, (count + kBlockFloats - 1) / kBlockFloats, kRepeatFloats, 1, 1,
+        AscendC::BlockReduceSum(sum_, spread_, (count + kBlockFloats - 1) / kBlockFloats, kRepeatFloats, 1, 1,
                                 kRepeatFloats / kBlockFloats);
         OrderV();
     }
 
-    // By root and division: the instructions for both at once are approximations.
-    __aicore__ inline void Invert(int32_t count) {
-        AscendC::Sqrt(inverse_, mean_, count);
+    // The inverses of sum_, spread; by root and division, since the instructions for both at once are
+    // approximations. Returns whether a sum has left the range, which the scalar unit looks up meanwhile.
+    __aicore__ inline bool Invert(int32_t count) {
+        int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
+        int32_t checked = FreeEvent<AscendC::HardEvent::V_S>();
+        if (td_->checks != kSquaresStay) {
+            // Of whole repeats: slots behind the last row hold an earlier row's, which at worst scales rows that
+            // need not be.
+            AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
+            AscendC::SetFlag<AscendC::HardEvent::V_S>(checked);
+        }
+        AscendC::Sqrt(inverse_, sum_, count);
         OrderV();
-        AscendC::Div(inverse_, ones_, inverse_, count);
+        AscendC::Div(inverse_, root_n_, inverse_, count);
         OrderV();
-    }
-
-    __aicore__ inline void Spread(int32_t count) {
         AscendC::Brcb(spread_, inverse_, static_cast<uint8_t>((count + kBlockFloats - 1) / kBlockFloats),
                       AscendC::BrcbRepeatParams(1, kBlockFloats));
         OrderV();
-    }
-
-    // Whether any inverse is not between kLeast and kMost. Slots behind the last row hold an earlier row's, which
-    // at worst scales rows that need not be.
-    __aicore__ inline bool LeavesRange(int32_t count) {
-        int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats, slots = repeats * kRepeatFloats;
-        AscendC::Maxs(clamped_, inverse_, kLeast, slots);
-        OrderV();
-        AscendC::Mins(clamped_, clamped_, kMost, slots);
-        OrderV();
-        AscendC::Sub(clamped_, inverse_, clamped_, slots);
-        OrderV();
-        AscendC::WholeReduceSum(mean_, clamped_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
-        HandOver<AscendC::HardEvent::V_S>();
-        bool leaves = false;
-        for (int32_t i = 0; i < repeats; ++i)
-            if (mean_.GetValue(static_cast<uint32_t>(i)) != 0.0f) leaves = true;
+        if (td_->checks == kSquaresStay) return false;
+        AscendC::WaitFlag<AscendC::HardEvent::V_S>(checked);
+        bool leaves = LeaveRange(count, repeats);
         HandOver<AscendC::HardEvent::S_V>();
         return leaves;
+    }
+
+    // Sums are not negative, so that their bits have their order; a NaN's are beyond.
+    __aicore__ inline bool LeaveRange(int32_t count, int32_t repeats) const {
+        LocalTensor<uint32_t> all = temp_.ReinterpretCast<uint32_t>(), each = sum_.ReinterpretCast<uint32_t>();
+        for (int32_t i = 0; i < repeats; ++i)
+            if (all.GetValue(static_cast<uint32_t>(i)) >= kMost) return true;
+        for (int32_t i = 0; i < count && td_->checks == kSquaresVanish; ++i)
+            if (each.GetValue(static_cast<uint32_t>(i)) < kLeast) return true;
+        return false;
     }
 
     __aicore__ inline void FindScaledInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
@@ -180,21 +174,19 @@ private:
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < count; ++row) {
             RowScale scale = ScaleOf(squares[row * pitch]);
-            clamped_.SetValue(static_cast<uint32_t>(row), scale.epsilon);
+            temp_.SetValue(static_cast<uint32_t>(row), scale.added);
             AscendC::Muls(rows[row * pitch], rows[row * pitch], scale.factor, pitch);
         }
         HandOver<AscendC::HardEvent::S_V>();
         OrderV();
         SumSquares(rows, squares, pitch, count);
-        AscendC::Muls(mean_, mean_, td_->inverse_n, count);
-        OrderV();
-        AscendC::Add(mean_, mean_, clamped_, count);
+        AscendC::Add(sum_, sum_, temp_, count);
         OrderV();
         Invert(count);
     }
 
     const RowNormTiling* td_ = nullptr;
-    LocalTensor<float> mean_, inverse_, ones_, clamped_, spread_;
+    LocalTensor<float> sum_, inverse_, root_n_, temp_, spread_;
 };
 
 }  // namespace rope_device

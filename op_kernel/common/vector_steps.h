@@ -36,14 +36,20 @@ __aicore__ inline int32_t Least(int32_t a, int32_t b) { return a < b ? a : b; }
 // its results ordered for whatever follows.
 __aicore__ inline void OrderV() { AscendC::PipeBarrier<PIPE_V>(); }
 
+// An event id that is free now.
+template <AscendC::HardEvent event>
+__aicore__ inline int32_t FreeEvent() {
+    using namespace AscendC;
+    return static_cast<int32_t>(GetTPipePtr()->FetchEventID(event));
+}
+
 // What was issued before on the event's first pipe is done before what is issued after it on the
 // second.
 template <AscendC::HardEvent event>
 __aicore__ inline void HandOver() {
-    using namespace AscendC;
-    auto id = static_cast<int32_t>(GetTPipePtr()->FetchEventID(event));
-    SetFlag<event>(id);
-    WaitFlag<event>(id);
+    int32_t id = FreeEvent<event>();
+    AscendC::SetFlag<event>(id);
+    AscendC::WaitFlag<event>(id);
 }
 
 // To the nearest integer. Through int32, because only that way is there on every SoC.

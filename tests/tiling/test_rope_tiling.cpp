@@ -427,7 +427,9 @@ void check_cover(const Case& c, int64_t cores) {
         Tile tile;
         int64_t block_left = 0;
         while (tiles.Next(&tile)) {
-            CHECK(c, tile.tokens >= 1 && tile.tokens <= d.tile_tokens && tile.heads >= 1 && tile.heads <= d.tile_heads);
+            CHECK(c, tile.tokens >= 1 && tile.tokens <= (tile.side ? d.second_tokens : d.tile_tokens));
+            CHECK(c, tile.heads >= 1 && tile.heads <= d.tile_heads);
+            CHECK(c, tile.tokens * tile.heads <= d.tile_tokens * d.tile_heads);
             CHECK(c, tile.block_tokens <= d.block_tokens && tile.table_row + tile.tokens <= tile.block_tokens);
             CHECK(c, tile.token + tile.tokens <= d.seq);
             CHECK(c, tile.opens_block || block_left > 0);
