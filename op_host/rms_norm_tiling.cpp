@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMostRows = 512;  // of a tile: each has its own root
 constexpr int64_t kMostChunk = 4096;
 constexpr int64_t kLeastChunk = 512;
-constexpr int64_t kChunkGranule = 64;
+constexpr int64_t kChunkGranule = 16;  // whole blocks of every type
 constexpr int64_t kIndexLanes = 2048;  // that one Gather moves at most, but for a longer row
 
 using Strides = int64_t (&)[kRmsNormOuter];

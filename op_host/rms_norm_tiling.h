@@ -15,7 +15,7 @@ namespace npu_rope {
 // A call that check_rms_norm or check_add_rms_norm has accepted; no size is 0.
 struct RmsNormTilingInput {
     const char* op = "rms_norm";
-    RmsNormShape shape;
+    RmsNormShape shape = {};
     int32_t dtype = NPU_ROPE_FLOAT16;        // x's
     int32_t scale_dtype = NPU_ROPE_FLOAT16;  // and out's
     bool adds = false;

@@ -104,7 +104,9 @@ void check_tiling(const Node& node, const char* chip, const Data& data, const La
     CHECK(node.workspaces[0] == static_cast<size_t>(launch.workspace_bytes) + (is_310p ? 2 : 16) * 1024 * 1024);
 }
 
-// Of the tables' operators: test_table_definitions.cpp. How many tests there were.
+// Of the tables' operators: test_table_definitions.cpp; of the norms': test_norm_definitions.cpp. How many tests
+// there were.
 size_t test_table_definitions();
+size_t test_norm_definitions();
 
 }  // namespace npu_rope

@@ -304,7 +304,7 @@ int main() {
                          test_no_room_for_the_tiling_data_is_said,
                          test_an_unknown_chip_is_refused};
     for (void (*test)() : tests) test();
-    size_t count = sizeof tests / sizeof *tests + test_table_definitions();
+    size_t count = sizeof tests / sizeof *tests + test_table_definitions() + test_norm_definitions();
     std::printf("%zu tests, %d failure(s)\n", count, g_failures);
     return g_failures != 0;
 }

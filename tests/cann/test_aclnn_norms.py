@@ -1,0 +1,118 @@
+"""NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope through aclnn's two phases, on the simulated operator package:
+results as the simulator's own, bit for bit; views without a copy; rows that are none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from aclnn import Refused, strides_of
+from test_aclnn_tables import CHIPS, viewed
+
+from npu_rope import RopeParams, rms_norm, rms_norm_rope
+from npu_rope.executors.rope import Attributes
+
+NORM = {"axis": -1, "epsilon": float(np.float32(1e-5)), "stash_type": 1}
+
+
+def types_of(backend: str) -> list[Any]:
+    return [np.float32, np.float16, *([np.dtype(ml_dtypes.bfloat16)] if backend == "sim" else [])]
+
+
+def with_strides(given: dict[str, Any], *views: np.ndarray) -> dict[str, Any]:
+    """The call, with the strides of all of these where one is a view."""
+    if all(v.flags.c_contiguous for v in views):
+        return given
+    return {**given, "strides": strides_of(*views)}
+
+
+def bits(a: np.ndarray) -> bytes:
+    return np.ascontiguousarray(a).tobytes()
+
+
+@pytest.mark.parametrize("backend", CHIPS)
+def test_random_norms_equal_the_simulators_bit_for_bit(device, backend):
+    device.set_soc(CHIPS[backend])
+    rng, types = np.random.default_rng(6), types_of(backend)
+    for _ in range(60):
+        dtype, scale_dtype = (types[rng.integers(len(types))] for _ in range(2))
+        shape = (*(int(n) for n in rng.integers(1, 7, rng.integers(0, 3))), int(rng.choice([1, 3, 40, 128, 5000])))
+        axis = int(rng.integers(-len(shape), len(shape)))
+        x = viewed(rng, shape, dtype) if axis % len(shape) == len(shape) - 1 else rng.random(shape).astype(dtype)
+        scale = rng.standard_normal(shape[axis:] if rng.random() < 0.7 else shape[-1:]).astype(scale_dtype)
+        out = np.empty(shape, scale_dtype)
+        how = {"axis": axis, "epsilon": float(np.float32(1e-6)), "stash_type": int(rng.choice([1, 1, 10]))}
+        launches = device.double.double_launches()
+        device.call("NpuRmsNorm", with_strides({"x": x, "scale": scale, "out": out, **how}, x, scale, out))
+        assert device.double.double_launches() == launches + 1
+        assert bits(out) == bits(rms_norm(x, scale, **how, backend=backend)), (shape, axis, scale.shape)
+
+
+@pytest.mark.parametrize("backend", CHIPS)
+def test_random_sums_are_normalized(device, backend):
+    device.set_soc(CHIPS[backend])
+    rng, types = np.random.default_rng(7), types_of(backend)
+    for _ in range(40):
+        dtype, scale_dtype = (types[rng.integers(len(types))] for _ in range(2))
+        shape = (int(rng.integers(1, 7)), int(rng.choice([1, 3, 40, 128, 5000])))
+        x, residual = (viewed(rng, shape, dtype) for _ in range(2))
+        scale = rng.standard_normal(shape[-1:]).astype(scale_dtype)
+        out, total = np.empty(shape, scale_dtype), np.empty(shape, dtype)
+        given = {"x": x, "residual": residual, "scale": scale, "out_out": out, "sum_out": total, **NORM}
+        device.call("NpuAddRmsNorm", with_strides(given, x, residual, scale, out, total))
+        assert bits(total) == bits((x.astype(np.float32) + residual.astype(np.float32)).astype(dtype))
+        assert bits(out) == bits(rms_norm(total, scale, backend=backend)), shape
+
+
+@pytest.mark.parametrize("backend", CHIPS)
+def test_random_normed_rotations_equal_the_simulators_bit_for_bit(device, backend):
+    device.set_soc(CHIPS[backend])
+    rng, types = np.random.default_rng(8), types_of(backend)
+    for _ in range(40):
+        dtype = types[rng.integers(len(types))]
+        b, s, n, d = (int(rng.integers(1, most)) for most in (4, 30, 9, 70))
+        d *= 2
+        width = d if rng.random() < 0.5 else 2 * int(rng.integers(1, d // 2 + 1))
+        params = RopeParams(width, "neox" if rng.random() < 0.5 else "normal")
+        q, k = viewed(rng, (b, s, n, d), dtype), viewed(rng, (b, s, 2, d), dtype)
+        scales = [rng.standard_normal(d).astype(dtype) for _ in range(2)]
+        positions = rng.integers(0, 5000, (b, s)).astype(np.int32)
+        rounds, cached = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
+        how = {"intermediate_rounding": rounds, "backend": backend}
+        q_out, k_out = np.empty((b, s, n, d), dtype), np.empty((b, s, 2, d), dtype)
+        given = {"q": q, "k": k, "q_scale": scales[0], "k_scale": scales[1], "positions": positions}
+        given |= {"rows": None, "freq_factors": None, "cache": None}
+        given |= {**Attributes(params, True, "exact").as_schema(), "intermediate_rounding": rounds}
+        given["epsilon"] = NORM["epsilon"]
+        views = [q, k, positions, q_out, k_out]
+        if cached:
+            k_out = rng.random((b * s + 2, 2, d)).astype(dtype)
+            rows = rng.permutation(b * s + 2)[: b * s].reshape(b, s)
+            rows.flat[0] = rng.choice([rows.flat[0], -1])
+            expected = rms_norm_rope(q, k, *scales, positions, params, rows=rows, cache=k_out.copy(), **how)
+            given |= {"rows": rows, "cache": k_out}
+            views = [q, k, positions, rows, k_out, q_out, k_out]
+        else:
+            expected = rms_norm_rope(q, k, *scales, positions, params, **how)
+        launches = device.double.double_launches()
+        device.call("NpuRmsNormRope", with_strides({**given, "q_out_out": q_out, "k_out_out": k_out}, *views))
+        assert device.double.double_launches() == launches + 1
+        for y, e in zip((q_out, k_out), expected, strict=True):
+            assert bits(y) == bits(e), (q.shape, width, rounds, cached)
+
+
+def test_bad_calls_are_refused_in_the_operators_words_and_write_nothing(device):
+    x, scale, out = np.ones((2, 8), np.float32), np.ones(8, np.float32), np.full((2, 8), 7, np.float32)
+    for changed, text in (
+        ({"scale": scale[:5].copy()}, "[rms_norm] scale must be broadcastable to x's shape [2, 8] but got [5]."),
+        ({"axis": 2}, "[rms_norm] axis must be in [-2, 1] but got 2."),
+        ({"epsilon": -1.0}, "[rms_norm] epsilon must be >= 0 and finite in float32 but got -1."),
+        ({"stash_type": 11}, "[rms_norm] stash_type must be 1 (float32), 10 (float16) or 16 (bfloat16)"),
+    ):
+        with pytest.raises(Refused) as caught:
+            device.call("NpuRmsNorm", {"x": x, "scale": scale, "out": out, **NORM, **changed})
+        assert text in str(caught.value)
+        assert np.all(out == 7)

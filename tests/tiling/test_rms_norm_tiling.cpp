@@ -1,0 +1,203 @@
+// rms_norm's tiling, replayed on the host: thousands of random calls are cut by op_host/rms_norm_tiling.cpp and
+// walked through with the schedule that the kernel itself runs (op_kernel/common/rope_schedule.h).
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "op_host/dtype.h"
+#include "op_host/rms_norm_tiling.h"
+
+#define __aicore__
+#include "op_kernel/common/rope_schedule.h"
+
+using namespace npu_rope;
+using rope_device::Tile;
+using rope_device::TileOffset;
+using rope_device::Tiles;
+
+namespace {
+
+int g_failures = 0;
+
+struct Case {
+    RmsNormTilingInput in;
+    Platform platform{};
+    RmsNormTilingData d{};
+    RopeLaunch launch;
+};
+
+void describe(const Case& c) {
+    const RmsNormShape& s = c.in.shape;
+    std::fprintf(stderr,
+                 "  arch %d [%" PRId64 ",%" PRId64 ",%" PRId64 "] x %" PRId64
+                 " %s to %s adds %d shared %d\n  key %d io %d parts %d x %d tile %d x %d inner %d chunk %d\n",
+                 c.platform.arch, s.outer[0], s.outer[1], s.outer[2], s.n, dtype_name(c.in.dtype),
+                 dtype_name(c.in.scale_dtype), c.in.adds, c.d.scale_shared, static_cast<int>(c.launch.tiling_key),
+                 c.d.head.io, c.d.head.row_parts, c.d.head.head_parts, c.d.head.tile_tokens, c.d.head.tile_heads,
+                 c.d.head.tokens_inner, c.d.chunk);
+}
+
+#define CHECK(c, condition)                                                      \
+    do {                                                                         \
+        if (!(condition)) {                                                      \
+            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            describe(c);                                                         \
+            if (++g_failures > 10) std::exit(1);                                 \
+        }                                                                        \
+    } while (0)
+
+Case cut(const RmsNormTilingInput& in, const char* soc) {
+    Case c;
+    c.in = in;
+    c.platform = *find_platform(soc);
+    Check check = rms_norm_tiling(in, c.platform, &c.d, &c.launch);
+    if (!check.ok()) {
+        std::fprintf(stderr, "%s\n", check.message.c_str());
+        describe(c);
+        std::exit(1);
+    }
+    return c;
+}
+
+// Rows [a,b,c,n] that lie one after another, in that order of dimensions or with the last two exchanged.
+RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtype, int32_t scale_dtype, bool exchanged,
+                        int64_t gap) {
+    RmsNormTilingInput in{};
+    RmsNormShape& s = in.shape;
+    const int64_t outer[] = {a, b, c};
+    std::copy(outer, outer + 3, s.outer);
+    s.rows = a * b * c;
+    s.n = n;
+    s.x_stride[exchanged ? 1 : 2] = n + gap;
+    s.x_stride[exchanged ? 2 : 1] = (n + gap) * (exchanged ? b : c);
+    s.x_stride[0] = (n + gap) * b * c;
+    const int64_t dense[] = {b * c * n, c * n, n};
+    for (int64_t* stride : {s.out_stride, s.residual_stride, s.sum_stride}) std::copy(dense, dense + 3, stride);
+    for (int64_t& size : s.inner) size = 1;
+    s.inner[3] = n;
+    s.scale_inner_stride[3] = 1;
+    s.scale_is_dense = true;
+    s.stash_dtype = NPU_ROPE_FLOAT32;
+    s.epsilon = 1e-5;
+    in.dtype = dtype;
+    in.scale_dtype = scale_dtype;
+    return in;
+}
+
+// Each row of x is read once and each of out written once, at the places of the same row.
+void every_row_is_somebodys(const Case& c) {
+    const RmsNormShape& s = c.in.shape;
+    const RopeTilingHead& head = c.d.head;
+    std::set<std::pair<int64_t, int64_t>> expected, seen;
+    for (int64_t i = 0; i < s.outer[0]; ++i)
+        for (int64_t j = 0; j < s.outer[1]; ++j)
+            for (int64_t k = 0; k < s.outer[2]; ++k)
+                expected.insert({i * s.x_stride[0] + j * s.x_stride[1] + k * s.x_stride[2],
+                                 i * s.out_stride[0] + j * s.out_stride[1] + k * s.out_stride[2]});
+    for (uint32_t block = 0; block < c.launch.block_dim; ++block) {
+        Tiles tiles;
+        tiles.Init(&head, block, c.launch.block_dim);
+        bool worked = false;
+        for (Tile tile; tiles.Next(&tile); worked = true) {
+            CHECK(c, tile.side == 0 && tile.tokens <= head.tile_tokens && tile.heads <= head.tile_heads);
+            for (int32_t t = 0; t < tile.tokens; ++t)
+                for (int32_t h = 0; h < tile.heads; ++h) {
+                    Tile one = tile;
+                    one.token += t;
+                    one.head += h;
+                    bool is_new =
+                        seen.insert({TileOffset(one, head.side[0].x_stride), TileOffset(one, head.side[0].out_stride)})
+                            .second;
+                    CHECK(c, is_new);
+                }
+        }
+        CHECK(c, worked);
+    }
+    CHECK(c, seen == expected);
+}
+
+// Everything that the kernels take of UB, as they take it.
+void ub_is_enough(const Case& c) {
+    const RopeTilingHead& h = c.d.head;
+    int64_t bytes = int64_t{4} * h.queue_bytes + int64_t{4} * c.d.sum_queue_bytes + h.work_bytes + c.d.stats_bytes +
+                    c.d.scale_bytes + c.d.scale_raw_bytes;
+    const int64_t x = dtype_bytes(c.in.dtype), out = dtype_bytes(c.in.scale_dtype), n = c.in.shape.n;
+    if (c.launch.tiling_key == kRmsNormRows) {
+        const int64_t rows = int64_t{h.tile_tokens} * h.tile_heads, lanes = rows * h.row_pitch;
+        bytes += h.index_bytes;
+        CHECK(c, h.row_pitch >= n && h.out_pitch >= n && h.row_pitch * x % 32 == 0 && h.out_pitch * out % 32 == 0);
+        CHECK(c, rows >= 1 && rows <= 512 && h.queue_bytes >= lanes * x && h.queue_bytes >= rows * h.out_pitch * out);
+        CHECK(c, h.work_bytes >= h.temp_offset_bytes + 4 * lanes && h.temp_offset_bytes % 32 == 0);
+        CHECK(c, x == 4 || h.temp_offset_bytes >= 4 * lanes);
+        CHECK(c, c.d.stats_bytes >= 48 * rows && c.d.stats_bytes % (48 * 64) == 0);
+        CHECK(c, c.d.scale_bytes >= 4 * n * (c.d.scale_shared ? 1 : rows));
+    } else {
+        bytes += c.d.row_bytes;
+        const int64_t chunks = (n + c.d.chunk - 1) / c.d.chunk, last = n - (chunks - 1) * c.d.chunk;
+        CHECK(c, c.d.chunk % 16 == 0 && (last * x) >= 32 && last * out >= 32);
+        CHECK(c, h.queue_bytes >= c.d.chunk * std::max(x, out) + 32);
+        CHECK(c, c.d.row_bytes >= 4 * (c.d.row_stays ? n : c.d.chunk));
+        CHECK(c, c.d.scale_bytes >= 4 * (c.d.scale_stays ? n : c.d.chunk));
+        CHECK(c, chunks < int64_t{1} << c.d.levels);
+    }
+    CHECK(c, bytes <= ub_budget_bytes(c.platform));
+}
+
+void random_calls() {
+    std::mt19937 engine(1);
+    auto in = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine); };
+    const char* socs[] = {"Ascend910B1", "Ascend910B4", "Ascend310P3"};
+    int in_rows = 0, in_chunks = 0, kept = 0, inner = 0, packed = 0, alone = 0;
+    for (int i = 0; i < 6000; ++i) {
+        const char* soc = socs[in(0, 2)];
+        const bool is_310p = soc[6] == '3';
+        const int32_t types[] = {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16};
+        const int64_t kind = in(0, 9);
+        int64_t n = kind < 4 ? in(1, 70) : kind < 8 ? in(1, 600) * in(1, 8) : in(5000, 200000);
+        if (in(0, 1)) n = std::max<int64_t>(64, n / 64 * 64);
+        const int64_t most = n > 4000 ? 3 : 9;
+        RmsNormTilingInput made = call(in(1, most), in(1, most), in(1, most), n, types[in(0, is_310p ? 1 : 2)],
+                                       types[in(0, is_310p ? 1 : 2)], in(0, 1), in(0, 2) ? 0 : in(1, 40));
+        made.adds = in(0, 2) == 0;
+        if (in(0, 3) == 0) made.shape.scale_stride[2] = n;
+        const Case c = cut(made, soc);
+        every_row_is_somebodys(c);
+        ub_is_enough(c);
+        const bool rows = c.launch.tiling_key == kRmsNormRows;
+        (rows ? in_rows : in_chunks)++;
+        kept += !rows && c.d.row_stays;
+        inner += c.d.head.tokens_inner;
+        packed += rows && c.d.head.io == kRopeIoPacked;
+        alone += c.d.head.io == kRopeIoScalar;
+    }
+    std::printf("%d in rows (%d packed, %d by the scalar unit), %d in chunks (%d kept), %d tokens inner\n", in_rows,
+                packed, alone, in_chunks, kept, inner);
+    if (!(in_rows > 3000 && in_chunks > 500 && kept > 100 && packed > 200 && alone > 50 && inner > 100)) ++g_failures;
+}
+
+void models_shapes() {
+    // Whole rows of a model's width, several at a time, on all cores.
+    Case c = cut(call(1, 1, 2048, 4096, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
+    CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.d.head.tile_tokens >= 2);
+    // Heads of queries: full bursts.
+    c = cut(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
+    CHECK(c, int64_t{c.d.head.tile_tokens} * c.d.head.tile_heads * 128 * 2 >= 16 * 1024);
+    // A row of 16,384 stays in UB between its two walks, a row of a million does not.
+    c = cut(call(1, 1, 64, 16384, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
+    CHECK(c, c.launch.tiling_key == kRmsNormLong && c.d.row_stays && c.d.scale_stays);
+    c = cut(call(1, 1, 1, 1000003, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
+    CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.d.row_stays && c.launch.block_dim == 1);
+}
+
+}  // namespace
+
+int main() {
+    random_calls();
+    models_shapes();
+    std::printf("%d failure(s)\n", g_failures);
+    return g_failures != 0;
+}
