@@ -140,14 +140,14 @@ def rope(
 
       npu-rope trace rope --plot rope.png
     """
-    sizes = _sizes(shape)
+    sizes = sizes_of_text(shape)
 
     def launch(options: native_sim.SimOptions) -> dict[str, Any]:
-        params = _params(sizes[3], mode, n_dims, n_offs, sections)
-        own = dtype or _default_dtype(soc)
+        params = params_of(sizes[3], mode, n_dims, n_offs, sections)
+        own = dtype or default_dtype(soc)
         return _run_rope(sizes, own, params, layout, not backward, freq_factors, in_place, options)
 
-    _trace(launch, soc, output, cores, most_cores, plot, json_)
+    run_command(launch, soc, output, cores, most_cores, plot, json_)
 
 
 @app.command("rotary_mul")
@@ -189,17 +189,17 @@ def rotary_mul(
 
       npu-rope trace rotary_mul --rows 8192 --width pair --layout bnsd
     """
-    sizes = _sizes(shape)
+    sizes = sizes_of_text(shape)
 
     def launch(options: native_sim.SimOptions) -> dict[str, Any]:
         tables = _GivenTables(table_dtype, width, rows)
         attributes = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
-        return _run_rotary(sizes, dtype or _default_dtype(soc), tables, attributes, layout, in_place, options)
+        return _run_rotary(sizes, dtype or default_dtype(soc), tables, attributes, layout, in_place, options)
 
-    _trace(launch, soc, output, cores, most_cores, plot, json_)
+    run_command(launch, soc, output, cores, most_cores, plot, json_)
 
 
-def _trace(
+def run_command(
     launch: Callable[[native_sim.SimOptions], dict[str, Any]],
     soc: str,
     output: Path | None,
@@ -211,11 +211,11 @@ def _trace(
     """A command's launch, and all that is shown and written of it."""
     for name, target in (("output", output), ("plot", plot)):
         if target is not None and (must := unwritable(target)):
-            raise _usage_error(f"[trace] {name} {must}")
+            raise usage_error(f"[trace] {name} {must}")
     if output is not None and output == plot:
-        raise _usage_error(f"[trace] plot must differ from output but got {plot}.")
+        raise usage_error(f"[trace] plot must differ from output but got {plot}.")
     if plot is not None and (must := trace_plot.refusal(plot)):
-        raise _usage_error(f"[trace] plot {must}")
+        raise usage_error(f"[trace] plot {must}")
     try:
         with tempfile.TemporaryDirectory() as folder:
             spans = Path(folder) / "trace.json"
@@ -232,7 +232,7 @@ def _trace(
                 with replacing(plot, "wb") as stream:
                     trace_plot.draw(spans, run, stream, plot.suffix[1:])
     except (ValueError, TypeError, BackendUnavailable) as error:
-        raise _usage_error(str(error)) from None
+        raise usage_error(str(error)) from None
     except RuntimeError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(RULE_BROKEN) from None
@@ -242,23 +242,23 @@ def _trace(
         trace_report.show(run, output, plot)
 
 
-def _usage_error(text: str) -> typer.Exit:
+def usage_error(text: str) -> typer.Exit:
     print(text, file=sys.stderr)
     return typer.Exit(USAGE_ERROR)
 
 
-def _sizes(text: str) -> tuple[int, int, int, int]:
+def sizes_of_text(text: str) -> tuple[int, int, int, int]:
     try:
         sizes = tuple(int(part) for part in text.split(","))
     except ValueError:
         sizes = ()
     if len(sizes) != 4 or min(sizes) < 1:
-        raise _usage_error(f"[trace] shape must be four positive numbers B,S,N,D but got {text}.")
+        raise usage_error(f"[trace] shape must be four positive numbers B,S,N,D but got {text}.")
     b, s, n, d = sizes
     return b, s, n, d
 
 
-def _params(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: str | None) -> RopeParams:
+def params_of(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: str | None) -> RopeParams:
     """n_dims is all of the head, halved in mode vision, whose pairs are n_dims apart."""
     if n_dims is None:
         n_dims = head // 2 if mode is Mode.VISION else head
@@ -277,14 +277,14 @@ def _params(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: st
     return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=axes)
 
 
-def _default_dtype(soc: str) -> Dtype:
+def default_dtype(soc: str) -> Dtype:
     """bfloat16, where the chip has it."""
     chips = native_sim.load().profiles()
     lacking = {name.lower() for p in chips if p["arch"] == 200 for name in (p["soc"], p["name"])}
     return Dtype.F16 if soc.lower() in lacking else Dtype.BF16
 
 
-def _values(sizes: tuple[int, ...]) -> Any:
+def values_of(sizes: tuple[int, ...]) -> Any:
     try:
         return np.random.default_rng(0).standard_normal(sizes, dtype=np.float32)
     except (ValueError, MemoryError):
@@ -292,14 +292,14 @@ def _values(sizes: tuple[int, ...]) -> Any:
         raise bad_value("trace", f"shape must fit into memory but got {text}.") from None
 
 
-def _as(values: Any, dtype: Dtype) -> Any:
+def rounded_to(values: Any, dtype: Dtype) -> Any:
     """Rounded; of bfloat16 the bits."""
     if dtype is Dtype.F32:
         return values
     return values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
 
 
-def _view(a: Any, dtype: Dtype, layout: Layout = Layout.BSND) -> native.CTensor:
+def view_of(a: Any, dtype: Dtype, layout: Layout = Layout.BSND) -> native.CTensor:
     view = a.transpose(0, 2, 1, 3) if layout is Layout.BNSD else a
     strides = tuple(step // _ITEM[dtype] for step in view.strides)
     return native.c_tensor(a.ctypes.data, _NAMES[dtype], view.shape, strides)
@@ -307,11 +307,11 @@ def _view(a: Any, dtype: Dtype, layout: Layout = Layout.BSND) -> native.CTensor:
 
 def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: bool) -> tuple[Any, Any]:
     b, s, n, d = sizes
-    x = _as(_values((b, n, s, d) if layout is Layout.BNSD else sizes), dtype)
+    x = rounded_to(values_of((b, n, s, d) if layout is Layout.BNSD else sizes), dtype)
     return x, x if in_place else np.empty_like(x)
 
 
-def _summary(call: str, least: int, about: dict[str, Any]) -> dict[str, Any]:
+def summary_of(call: str, least: int, about: dict[str, Any]) -> dict[str, Any]:
     """Of the last launch. least: the bytes that any kernel must move; about: what the call was."""
     summary: dict[str, Any] = native_sim.load().report()["summary"]
     roofline = least / summary["gm_bytes_per_cycle"]
@@ -342,13 +342,13 @@ def _run_rope(
         positions = np.tile(positions, (4, 1))
     factors = np.linspace(1, 8, params.pairs, dtype=np.float32) if with_factors else None
     native_sim.load().rope(
-        _view(x, dtype, layout),
+        view_of(x, dtype, layout),
         native.describe(positions),
         None if factors is None else native.describe(factors),
         native.c_params(params),
         forward,
         "exact",
-        _view(out, dtype, layout),
+        view_of(out, dtype, layout),
         options,
     )
     about: dict[str, Any] = {
@@ -367,9 +367,9 @@ def _run_rope(
     said = [] if params.n_dims == sizes[3] else [f"n_dims {params.n_dims} from {params.n_offs}"]
     said += [f"sections {about['sections']}"] if any(params.sections) else []
     said += _said_of_any(about) + (["freq_factors"] if with_factors else [])
-    call = _call_text(about, about["mode"], said)
+    call = call_text(about, about["mode"], said)
     least = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
-    return _summary(call, least, about)
+    return summary_of(call, least, about)
 
 
 def _said_of_any(about: dict[str, Any]) -> list[str]:
@@ -379,7 +379,7 @@ def _said_of_any(about: dict[str, Any]) -> list[str]:
     return said + (["in_place"] if about["in_place"] else [])
 
 
-def _call_text(about: dict[str, Any], kind: str, said: list[str]) -> str:
+def call_text(about: dict[str, Any], kind: str, said: list[str]) -> str:
     shape = ",".join(str(size) for size in about["shape"])
     return ", ".join([f"{about['op']} [{shape}] {about['dtype']} {kind}", *said])
 
@@ -405,8 +405,8 @@ def _run_rotary(
     table_dtype = Dtype.F32 if tables.dtype is TableDtype.F32 else dtype
     lanes = a.rotary_dim or d
     entries = lanes if tables.width is Width.LANE else lanes // 2
-    cos, sin = (_as(_values((tables.rows or s, entries)), table_dtype) for _ in range(2))
-    views = [_view(t, table_dtype) for t in (cos, sin)]
+    cos, sin = (rounded_to(values_of((tables.rows or s, entries)), table_dtype) for _ in range(2))
+    views = [view_of(t, table_dtype) for t in (cos, sin)]
     read, about_tables = 2 * cos.nbytes, {"table_dtype": table_dtype.value, "width": tables.width.value}
     sim = native_sim.load()
     if tables.rows:
@@ -427,7 +427,7 @@ def _run_rotary(
         )
         read = 2 * b * s * cos[0].nbytes  # the scalar unit's reads, of ids, are in neither sum
     else:
-        xs = [_view(t, dtype, layout) for t in (x, out)]
+        xs = [view_of(t, dtype, layout) for t in (x, out)]
         sizes_of = (a.rotary_dim, a.offset)
         sim.rotary("rotary_mul", [xs[0], *views], a.interleaved, sizes_of, a.forward, xs[1:], options)
     about = {
@@ -446,8 +446,8 @@ def _run_rotary(
     said = [f"{table_dtype.value} tables, an entry a {tables.width.value}"]
     said += [] if lanes == d else [f"rotary_dim {lanes} from {a.offset}"]
     said += [f"{tables.rows} rows"] if tables.rows else []
-    call = _call_text(about, "interleaved" if a.interleaved else "half", said + _said_of_any(about))
-    return _summary(call, 2 * x.nbytes + read, about)
+    call = call_text(about, "interleaved" if a.interleaved else "half", said + _said_of_any(about))
+    return summary_of(call, 2 * x.nbytes + read, about)
 
 
 def _check_rows(tables: _GivenTables, a: RotaryAttributes) -> None:
@@ -459,4 +459,4 @@ def _check_rows(tables: _GivenTables, a: RotaryAttributes) -> None:
 
 def _onnx_view(a: Any, dtype: Dtype, flat: bool) -> native.CTensor:
     """``[B,S,N*D]`` of ``[B,S,N,D]``, or ``[B,N,S,D]`` as it is."""
-    return _view(a.reshape(*a.shape[:2], -1) if flat else a, dtype)
+    return view_of(a.reshape(*a.shape[:2], -1) if flat else a, dtype)

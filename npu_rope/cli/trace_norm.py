@@ -1,0 +1,156 @@
+"""``npu-rope trace`` of the norms' kernels."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from npu_rope import native, native_sim
+from npu_rope.cli import trace
+from npu_rope.cli.trace import (
+    CoresOption,
+    Dtype,
+    DtypeOption,
+    JsonOption,
+    Mode,
+    MostCoresOption,
+    OutputOption,
+    PlotOption,
+    SocOption,
+)
+from npu_rope.errors import bad_value
+from npu_rope.executors import rms_norm as norms
+from npu_rope.executors import rms_norm_rope as fused
+from npu_rope.params import RopeParams
+from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
+from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, rms_norm_rope_tensors
+
+
+def _see(dtype: Dtype, a: Any) -> native.CTensor:
+    return native.describe(a) if a.dtype.kind == "i" else trace.view_of(a, dtype)
+
+
+app = trace.app  # with the norms' commands beside the rotations'
+
+
+@app.command("rms_norm")
+def rms_norm(
+    shape: Annotated[str, typer.Option(help="Rows and their elements: R,N.")] = "2048,4096",
+    dtype: DtypeOption = None,
+    soc: SocOption = "ascend910b",
+    output: OutputOption = None,
+    cores: CoresOption = 4,
+    most_cores: MostCoresOption = 0,
+    plot: PlotOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Run rms_norm's kernel once and say where its cycles go.
+
+    Rows that fit go many at a time, longer ones chunk by chunk, and what does
+    not stay on the core between its two walks is read twice. Otherwise as
+    npu-rope trace rope.
+
+    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+
+    Examples:
+
+      npu-rope trace rms_norm
+
+      npu-rope trace rms_norm --shape 131072,128
+
+      npu-rope trace rms_norm --shape 48,1000003 --dtype f32
+    """
+    sizes = _rows(shape)
+
+    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+        own = dtype or trace.default_dtype(soc)
+        x = trace.rounded_to(trace.values_of(sizes), own)
+        scale = trace.rounded_to(trace.values_of(sizes[1:]), own)
+        t, out = rms_norm_tensors(x, scale), np.empty_like(x)
+        norms.launch(t, (out,), RmsNormAttributes(), 1, partial(_see, own), options)
+        about = {"op": "rms_norm", "shape": list(sizes), "dtype": own.value}
+        text = f"rms_norm [{shape}] {own.value}"
+        return trace.summary_of(text, 2 * x.nbytes + scale.nbytes, about)
+
+    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+
+
+@app.command("rms_norm_rope")
+def rms_norm_rope(
+    shape: trace.ShapeOption = "1,4096,32,128",
+    keys: Annotated[int, typer.Option(min=1, help="Heads of k; N in --shape is q's.")] = 8,
+    dtype: DtypeOption = None,
+    mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
+    n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
+    intermediate_rounding: Annotated[
+        bool, typer.Option("--intermediate-rounding", help="Round as rms_norm and rope one after the other.")
+    ] = False,
+    cache: Annotated[bool, typer.Option("--cache", help="k goes to rows of a cache.")] = False,
+    soc: SocOption = "ascend910b",
+    output: OutputOption = None,
+    cores: CoresOption = 4,
+    most_cores: MostCoresOption = 0,
+    plot: PlotOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Run rms_norm_rope's kernel once and say where its cycles go.
+
+    Queries and keys are normalized head by head, scaled and rotated in one
+    launch. Otherwise as npu-rope trace rope.
+
+    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+
+    Examples:
+
+      npu-rope trace rms_norm_rope
+
+      npu-rope trace rms_norm_rope --shape 1,1,32,128 --cache
+
+      npu-rope trace rms_norm_rope --intermediate-rounding --mode normal
+    """
+    b, s, n, d = trace.sizes_of_text(shape)
+
+    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+        own = dtype or trace.default_dtype(soc)
+        params: RopeParams = trace.params_of(d, mode, n_dims, 0, None)
+        if params.rope_mode.has_sections:
+            raise bad_value("trace", f"mode must be neox or normal here but got {mode.value}.")
+        q, k = (trace.rounded_to(trace.values_of((b, s, heads, d)), own) for heads in (n, keys))
+        scales = [trace.rounded_to(trace.values_of((d,)), own) for _ in range(2)]
+        positions, rows = np.arange(s, dtype=np.int32), np.arange(b * s, dtype=np.int64).reshape(b, s)
+        outs = np.empty_like(q), np.empty_like(k).reshape(b * s, keys, d) if cache else np.empty_like(k)
+        t = rms_norm_rope_tensors(q, k, *scales, positions, None, outs, rows if cache else None)
+        a = RmsNormRopeAttributes(params, intermediate_rounding=intermediate_rounding)
+        fused.launch(t, outs, fused.as_c(a), partial(_see, own), options)
+        about = {
+            "op": "rms_norm_rope",
+            "shape": [b, s, n, d],
+            "keys": keys,
+            "dtype": own.value,
+            "mode": mode.value,
+            "n_dims": params.n_dims,
+            "intermediate_rounding": intermediate_rounding,
+            "cache": cache,
+        }
+        said = [f"{keys} heads of keys"]
+        said += [] if params.n_dims == d else [f"n_dims {params.n_dims}"]
+        said += ["intermediate rounding"] if intermediate_rounding else []
+        said += ["keys to a cache"] if cache else []
+        # The scalar unit's reads, of rows, are not among the bytes.
+        least = 2 * (q.nbytes + k.nbytes) + 2 * scales[0].nbytes + positions.nbytes
+        return trace.summary_of(trace.call_text(about, mode.value, said), least, about)
+
+    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+
+
+def _rows(text: str) -> tuple[int, int]:
+    try:
+        rows, n = (int(part) for part in text.split(","))
+    except ValueError:
+        rows = n = 0
+    if rows < 1 or n < 1:
+        raise trace.usage_error(f"[trace] shape must be two positive numbers R,N but got {text}.")
+    return rows, n

@@ -1,0 +1,131 @@
+"""What the norms' kernels cost on the simulated core, and what only a device has: refusals, overflow, splits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from npu_rope import RopeParams, add_rms_norm, native_sim, rms_norm, rms_norm_rope, rope_qk
+from npu_rope.executors import rms_norm as executors
+from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
+
+DEVICES = pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+D = 128
+
+
+def timeline(run, least=0):
+    """Of the one launch that run makes: cycles, bytes beside the least, and the share of the memory's time."""
+    library = native_sim.load()
+    before = library.launches()
+    run()
+    assert library.launches() == before + 1
+    found = library.report()["summary"]
+    moved = found["bytes_read"] + found["bytes_written"]
+    return found["cycles"], moved / max(least, 1), least / found["gm_bytes_per_cycle"] / found["cycles"]
+
+
+def heads(tokens, dtype, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn((1, tokens, n, D), generator=generator).to(dtype) for n in (32, 8))
+    scales = [torch.rand(D, generator=generator).to(dtype) for _ in range(2)]
+    return q, k, scales, torch.arange(tokens, dtype=torch.int32)
+
+
+@pytest.mark.parametrize("mode", ["neox", "normal"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_the_fused_launch_moves_the_least_and_takes_little_over_half_the_time(dtype, mode):
+    q, k, scales, positions = heads(1024, dtype)
+    params = RopeParams(D, mode)
+    least = 2 * (q.nbytes + k.nbytes) + positions.nbytes + 2 * scales[0].nbytes
+    fused, moved, _ = timeline(
+        lambda: rms_norm_rope(q, k, *scales, positions, params, backend="sim"), least
+    )
+    parts = [
+        timeline(run)[0]
+        for run in (
+            lambda: rms_norm(q, scales[0], backend="sim"),
+            lambda: rms_norm(k, scales[1], backend="sim"),
+            lambda: rope_qk(q, k, positions, params, backend="sim"),
+        )
+    ]
+    assert moved <= 1.01
+    assert fused <= (0.6 if mode == "neox" else 1.0) * sum(parts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "share"),
+    [
+        ((2048, 4096), torch.bfloat16, 0.9),
+        ((2048, 4096), torch.float16, 0.9),
+        ((2048, 4096), torch.float32, 0.9),
+        ((1024 * 32, 128), torch.bfloat16, 0.9),
+        ((200, 16384), torch.float32, 0.6),
+    ],
+)
+def test_rows_are_read_and_written_once(shape, dtype, share):
+    x, scale = torch.ones(shape, dtype=dtype), torch.ones(shape[1], dtype=dtype)
+    least = 2 * x.nbytes + scale.nbytes
+    _, moved, memory = timeline(lambda: rms_norm(x, scale, backend="sim"), least)
+    assert moved <= 1.03  # each core reads the scale
+    assert memory >= share
+
+
+def test_rows_that_do_not_fit_are_read_twice_and_no_more():
+    x, scale = torch.ones((48, 200_000)), torch.ones(200_000)
+    _, moved, _ = timeline(lambda: rms_norm(x, scale, backend="sim"), 3 * x.nbytes + 48 * scale.nbytes)
+    assert moved <= 1.01
+
+
+def test_the_sum_costs_its_own_bytes():
+    x, scale = torch.ones((2048, 4096), dtype=torch.bfloat16), torch.ones(4096, dtype=torch.bfloat16)
+    least = 4 * x.nbytes + scale.nbytes
+    _, moved, memory = timeline(lambda: add_rms_norm(x, x.clone(), scale, backend="sim"), least)
+    assert moved <= 1.03
+    assert memory >= 0.9
+
+
+# ---- values ------------------------------------------------------------------------------------------
+
+
+@DEVICES
+@pytest.mark.parametrize("saturate", [False, True])
+def test_no_float16_overflow_makes_a_nan(device, saturate):
+    soc = "ascend310p" if device.endswith("310p") else "ascend910b"
+    x = np.full((5, 4096), 65504, np.float16)
+    t = rms_norm_tensors(x, np.ones(4096, np.float16))
+    (y,) = executors.on_sim(native_sim.SimOptions(soc, saturate=saturate), t, RmsNormAttributes())
+    assert np.all(y == 1)
+
+
+@DEVICES
+@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize("shape", [(37, 48), (5, 6, 7, 40), (3, 20_000)])
+def test_the_split_among_cores_changes_no_bit(device, cores, shape):
+    soc = "ascend310p" if device.endswith("310p") else "ascend910b"
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    t, a = rms_norm_tensors(x, np.ones(shape[-1], np.float32)), RmsNormAttributes()
+    (few,) = executors.on_sim(native_sim.SimOptions(soc, most_cores=cores), t, a)
+    (all_of_them,) = executors.on_sim(native_sim.SimOptions(soc), t, a)
+    assert few.tobytes() == all_of_them.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("device", "stash_type", "text"),
+    [
+        ("sim", 11, "1 (float32), 10 (float16) or 16 (bfloat16) on ascend910b but got 11 (float64)"),
+        ("sim:ascend310p", 16, "1 (float32) or 10 (float16) on ascend310p but got 16 (bfloat16)"),
+    ],
+)
+def test_stash_types_that_a_chip_lacks_are_refused(device, stash_type, text):
+    x = np.ones((2, 8), np.float32)
+    with pytest.raises(ValueError, match="stash_type") as caught:
+        rms_norm(x, x[0], stash_type=stash_type, backend=device)
+    assert str(caught.value) == f"[rms_norm] stash_type must be {text}."
+
+
+@DEVICES
+def test_float64_is_refused(device):
+    x = np.ones((2, 8))
+    with pytest.raises(TypeError, match=r"\[rms_norm\] x must be float32.* but got float64"):
+        rms_norm(x, x[0], backend=device)
