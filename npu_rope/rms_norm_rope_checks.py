@@ -1,4 +1,5 @@
-"""Rules of the tensors and attributes of rms_norm_rope for the Python paths, on top of rope_qk's (``checks.py``).
+"""Rules of the tensors and attributes of rms_norm_rope for the Python paths, on top of rope_qk's
+(``checks.py``).
 
 The native paths state the same rules in ``op_host/rms_norm_rope_check.cpp``; a test compares the words.
 """
@@ -27,7 +28,8 @@ class RmsNormRopeTensors(RopeTensors[T]):
 
     Attributes:
         scales: what q's and k's heads are multiplied with, ``q_scale`` and ``k_scale``.
-        outs: ``q_out`` and ``k_out``, or with rows ``q_out`` and ``cache``; empty where both are still to be made.
+        outs: ``q_out`` and ``k_out``, or with rows ``q_out`` and ``cache``; empty where both are still to be
+            made.
     """
 
     narrower: ClassVar[Mapping[str, Sequence[str]]] = {}
@@ -98,8 +100,8 @@ class RmsNormRopeAttributes:
     angle: AnglePolicy = "exact"
 
     def norm_stash_type(self, dtype: str) -> int:
-        """Of rms_norm on heads of that dtype, by ONNX's number: float32, but float64 where data of it are rounded
-        once."""
+        """Of rms_norm on heads of that dtype, by ONNX's number: float32, but float64 where data of it are
+        rounded once."""
         return 11 if dtype == "float64" and not self.intermediate_rounding else 1
 
 

@@ -109,7 +109,8 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
         const RowPlace place(job.shape, row);
         const char *x = job.x + place.x * job.row.x_bytes, *scale = scales.at(place.scale);
         char* y = job.out + place.out * job.row.scale_bytes;
-        normalizer.write(x, scale, y, job.stream, row + 1 < end ? x_of_row(job, row + 1) : x);
+        normalizer.write(x, normalizer.mean_square(x), scale, y, job.stream,
+                         row + 1 < end ? x_of_row(job, row + 1) : x);
     }
     // Stores past the caches are in no order of their own.
     if (job.stream) std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -98,13 +98,24 @@ void narrow(const double* from, void* to, int64_t count) {
 
 // ---- sums --------------------------------------------------------------------------------------------
 
+// The upper half added to the lower, until one is left.
+template <int kLanes>
+struct Doubles {
+    typedef double V __attribute__((vector_size(8 * kLanes)));
+};
+template <int kLanes>
+inline double sum_lanes(typename Doubles<kLanes>::V v) {
+    if constexpr (kLanes == 2) {
+        return v[0] + v[1];
+    } else {
+        typename Doubles<kLanes / 2>::V halves[2];
+        std::memcpy(halves, &v, sizeof v);
+        return sum_lanes<kLanes / 2>(halves[0] + halves[1]);
+    }
+}
+
 inline double sum_of(const VD (&sums)[4], double tail) {
-    VD all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    double lanes[kHalf];
-    std::memcpy(lanes, &all, sizeof all);
-    for (int step = kHalf / 2; step > 0; step /= 2)
-        for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
-    return lanes[0] + tail;
+    return sum_lanes<kHalf>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
 }
 
 // Floats are squared and added in float32 in groups of vectors, four accumulators each, and the groups in
@@ -135,24 +146,28 @@ int64_t sum_groups(const typename E::T* p, int64_t count, GroupSums* sums) {
 }
 
 // bfloat16: two of them a 32-bit lane.
+template <int kVectors>
+inline void add_pairs(const uint16_t* p, GroupSums* sums) {
+    VF s[4] = {};
+    for (int k = 0; k < kVectors; ++k) {
+        VU v = load<VU>(p + k * 2 * W);
+#if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
+        // Takes subnormals for zero: no loss that a sum this large would notice (kLeastMeanSquare).
+        s[k % 4] = (VF)_mm512_dpbf16_ps((__m512)s[k % 4], (__m512bh)v, (__m512bh)v);
+#else
+        VF even = as_float(v << 16), odd = as_float(v & 0xffff0000u);
+        s[k % 4] += even * even;
+        s[k % 4] += odd * odd;
+#endif
+    }
+    sums->add(s);
+}
+
 template <>
 int64_t sum_groups<Bf16>(const uint16_t* p, int64_t count, GroupSums* sums) {
     int64_t i = 0;
-    for (; i + 16 * W <= count; i += 16 * W) {
-        VF s[4] = {};
-        for (int k = 0; k < 8; ++k) {
-            VU v = load<VU>(p + i + k * 2 * W);
-#if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
-            // Takes subnormals for zero: no loss that a sum this large would notice (kLeastMeanSquare).
-            s[k % 4] = (VF)_mm512_dpbf16_ps((__m512)s[k % 4], (__m512bh)v, (__m512bh)v);
-#else
-            VF even = as_float(v << 16), odd = as_float(v & 0xffff0000u);
-            s[k % 4] += even * even;
-            s[k % 4] += odd * odd;
-#endif
-        }
-        sums->add(s);
-    }
+    for (; i + 16 * W <= count; i += 16 * W) add_pairs<8>(p + i, sums);
+    for (; i + 8 * W <= count; i += 8 * W) add_pairs<4>(p + i, sums);  // a head of 128
     return i;
 }
 

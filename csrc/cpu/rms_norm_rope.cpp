@@ -10,14 +10,15 @@
 #include <cmath>
 #include <vector>
 
-#include "csrc/cpu/rms_norm_row.h"
 #include "csrc/cpu/rms_norm_rope_kernels.h"
+#include "csrc/cpu/rms_norm_row.h"
 #include "csrc/cpu/rope_table.h"
 
 namespace npu_rope {
 namespace {
 
-// Heads that are normalized before they turn; of 128 floats they take an eighth of a first cache.
+// Heads whose squares are summed, and which are normalized, before they turn: no sum waits for another's root. Of 128
+// floats they take an eighth of a first cache.
 constexpr int64_t kHeadsPerBlock = 8;
 
 // What normalizes and turns the heads of a checked call.
@@ -45,15 +46,24 @@ char* block_of_heads(int64_t bytes) {
     return reinterpret_cast<char*>(kept.data());
 }
 
+// Heads that come a block later, which need not be there: a token's first follow its last in most layouts.
+void fetch(const char* x, int64_t bytes) {
+    constexpr int64_t kLine = 64;
+    for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(x + at);
+}
+
 void turn_by_blocks(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads, bool stream) {
     const Normalized& n = job.tables;
     const int64_t D = n.rms.n, step = heads.x_stride * job.item_bytes;
     char* block = block_of_heads(kHeadsPerBlock * D * job.item_bytes);
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t count = std::min(kHeadsPerBlock, heads.count - first);
+        const char* x = heads.x + first * step;
+        double mean[kHeadsPerBlock];
+        for (int64_t h = 0; h < count; ++h) mean[h] = n.normalizer.mean_square(x + h * step);
         for (int64_t h = 0; h < count; ++h) {
-            const char* x = heads.x + (first + h) * step;
-            n.normalizer.write(x, n.scale[side], block + h * D * job.item_bytes, false, x);
+            fetch(x + (h + kHeadsPerBlock) * step, D * job.item_bytes);
+            n.normalizer.write(x + h * step, mean[h], n.scale[side], block + h * D * job.item_bytes, false, x);
         }
         const Heads made{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
         rotation::rotate_heads(job, table, made, false, stream);
@@ -90,14 +100,20 @@ void turn_in_floats(const Job& job, const rope_table::TokenTable& table, int sid
     head.sin_table = static_cast<const float*>(table.sin_table());
     head.stream = stream;
     const auto turn = n.kernels.turn[c.pairing][c.dtype];
-    for (int64_t h = 0; h < heads.count; ++h) {
-        const char* x = heads.x + h * heads.x_stride * item;
-        const double mean = mean_square_in_floats(n.rms, x);
-        const bool fits = fits_floats(mean);
-        head.inverse = fits ? static_cast<float>(1 / std::sqrt(mean)) : rescale(n.rms, n.wide, x, rescaled);
-        head.x = (fits ? x : rescaled) + offset;
-        head.y = heads.y + h * heads.y_stride * item + offset;
-        turn(head);
+    for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
+        const int64_t end = std::min(first + kHeadsPerBlock, heads.count);
+        double mean[kHeadsPerBlock];
+        auto x_of = [&](int64_t h) { return heads.x + h * heads.x_stride * item; };
+        for (int64_t h = first; h < end; ++h) mean[h - first] = mean_square_in_floats(n.rms, x_of(h));
+        for (int64_t h = first; h < end; ++h) {
+            fetch(x_of(h + kHeadsPerBlock), n.rms.n * item);
+            const bool fits = fits_floats(mean[h - first]);
+            head.inverse =
+                fits ? static_cast<float>(1 / std::sqrt(mean[h - first])) : rescale(n.rms, n.wide, x_of(h), rescaled);
+            head.x = (fits ? x_of(h) : rescaled) + offset;
+            head.y = heads.y + h * heads.y_stride * item + offset;
+            turn(head);
+        }
     }
 }
 

@@ -147,24 +147,27 @@ inline bool in_floats(const NormRow& row) {
 
 // mean(x^2) + epsilon of a row of floats; not a number the row can be normalized by where float32 cannot say it.
 inline double mean_square_in_floats(const NormRow& row, const char* x) {
+    const auto sum_squares = row.kernels.sum_squares[row.x_dtype];
+    const auto n = static_cast<double>(row.n);
+    if (row.n <= kSquaresBlock) return sum_squares(x, row.n) / n + row.epsilon;
     PairwiseSum sum;
-    for_each_block<kSquaresBlock>(row.n, [&](int64_t at, int64_t count) {
-        sum.add(row.kernels.sum_squares[row.x_dtype](x + at * row.x_bytes, count));
-    });
-    return sum.total() / static_cast<double>(row.n) + row.epsilon;
+    for_each_block<kSquaresBlock>(
+        row.n, [&](int64_t at, int64_t count) { sum.add(sum_squares(x + at * row.x_bytes, count)); });
+    return sum.total() / n + row.epsilon;
 }
 
 // Whether a row can be normalized in float32 by that.
 inline bool fits_floats(double mean) { return mean >= kLeastMeanSquare && mean <= kMostMeanSquare; }
 
-// One row after another.
+// One row after another. Whoever has several asks for their means first, none of which waits for another.
 class RowNormalizer {
 public:
     explicit RowNormalizer(const NormRow& row) : row_(row), wide_(row), floats_(in_floats(row)) {}
 
-    // ahead: what is read after this row (NormalizeJob).
-    void write(const char* x, const char* scale, char* y, bool stream, const char* ahead) const {
-        const double mean = floats_ ? mean_square_in_floats(row_, x) : 0;
+    double mean_square(const char* x) const { return floats_ ? mean_square_in_floats(row_, x) : 0; }
+
+    // mean: mean_square(x). ahead: what is read after this row (NormalizeJob).
+    void write(const char* x, double mean, const char* scale, char* y, bool stream, const char* ahead) const {
         if (!fits_floats(mean)) return wide_.write(x, wide_.scale_of(x), scale, y);
         const auto inverse = static_cast<float>(1 / std::sqrt(mean));
         row_.kernels.normalize[row_.x_dtype][row_.scale_dtype]({x, scale, y, row_.n, inverse, stream, ahead});

@@ -190,8 +190,7 @@ inline Check describe(const RopeTensors& t, const npu_rope_params& params, int32
                       Angles* made_of, Rotation* call) {
     const npu_rope_tensor* f = t.freq_factors;
     const float* factors = f ? static_cast<const float*>(f->data) : nullptr;
-    if (Check c = cached_rope_angles(params, factors, f ? f->stride[0] : 0, angle, &made_of->angles); !c.ok())
-        return c;
+    if (Check c = cached_rope_angles(params, factors, f ? f->stride[0] : 0, angle, &made_of->angles); !c.ok()) return c;
     for (int k = 0; k < t.sides; ++k) {
         call->x[k] = t.x[k]->data;
         call->out[k] = t.out[k]->data;

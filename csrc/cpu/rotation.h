@@ -61,7 +61,8 @@ struct Job {
 inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
     const RopeShape& s = c.shape;
     int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
-    if (s.side[side].in_place || c.to_cache(side) || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove) return false;
+    if (s.side[side].in_place || c.to_cache(side) || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove)
+        return false;
     int64_t odd = reinterpret_cast<intptr_t>(c.out[side]) | (c.offset * item_bytes) | (c.pairs * item_bytes);
     for (int64_t stride : s.side[side].out_stride) odd |= stride * item_bytes;
     return odd % kStreamAlign == 0;

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from npu_rope.bench import form_rows, machine, norm_rows
+from npu_rope.bench import form_rows, machine, norm_rope_rows, norm_rows
 from npu_rope.bench.rope_rows import DTYPES, MODES, Row, rows
 
 SCHEMA = 1
@@ -42,6 +42,7 @@ class Options:
         """The rows of one process."""
         forms: list[Row] = [form_rows.row(dtype, threads) for dtype in self.dtypes]
         forms += [norm_rows.row(dtype, threads) for dtype in self.dtypes]
+        forms += [norm_rope_rows.row(dtype, threads) for dtype in self.dtypes]
         chosen = rows(self.dtypes, self.modes, threads, self.rows)
         return chosen + [row for row in forms if self.rows is None or re.search(self.rows, row.name)]
 

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from npu_rope.bench import form_rows, norm_rows
+from npu_rope.bench import form_rows, norm_rope_rows, norm_rows
 from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
 
 FLOOR_TARGETS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
 FORM_LIMIT = 1.3
 NORM_LIMIT = 1.3
+FUSION_GAIN = 1.3
 DISTURBED_CORES = 0.1
 Figures = Sequence[dict[str, Any]]
 
@@ -32,10 +33,11 @@ class Verdict:
 
 def verdicts(figures: Figures) -> list[Verdict]:
     """Every target, judged."""
-    others = (form_rows.GROUP, norm_rows.GROUP)
+    others = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP)
     modes = dict.fromkeys(f["mode"] for f in figures if f["group"] not in others)
     decode = [_decode_calls(figures, mode) for mode in modes]
-    return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures), _norm(figures)]
+    norms = [_norm(figures), _norm_rope(figures)]
+    return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures), *norms]
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
@@ -117,6 +119,22 @@ def _norm(figures: Figures) -> Verdict:
             met = met and mine["ratio"] <= NORM_LIMIT
             met = met and (theirs is None or mine["median_us"] <= theirs["median_us"])
     target = f"rms_norm f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead"
+    return _judged(target, met, details, seen)
+
+
+def _norm_rope(figures: Figures) -> Verdict:
+    """rms_norm_rope's gain over its parts, both as multiples of the floor of the same rounds; float16 is
+    reported, not judged."""
+    details, seen, met = [], [], True
+    for row in by_row(figures).values():
+        whole, parts = (fastest(row, names=(name,)) for name in (norm_rope_rows.OUT, norm_rope_rows.PARTS))
+        if whole is None or parts is None or "ratio" not in whole or "ratio" not in parts:
+            continue
+        gain = parts["ratio"] / whole["ratio"]
+        details.append(f"{whole['dtype']} {whole['threads']}T {gain:.2f} ({whole['ratio']:.2f} x the floor)")
+        seen += [whole, parts]
+        met = met and (whole["dtype"] == "f16" or gain >= FUSION_GAIN)
+    target = f"rms_norm_rope f32 and bf16: at least {FUSION_GAIN} x as fast as rms_norm and rope_qk"
     return _judged(target, met, details, seen)
 
 

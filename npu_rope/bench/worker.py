@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-from npu_rope.bench import form_rows, norm_rows, peers, rope_rows
+from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, peers, rope_rows
 from npu_rope.bench.harness import Contestant, Figure, measure_row, wait_for_quiet
 from npu_rope.bench.run import Options
 from npu_rope.optional_torch import torch
@@ -22,6 +22,8 @@ def contestants(row: rope_rows.Row, options: Options) -> list[Contestant]:
         return list(form_rows.contestants(row))
     if row.group == norm_rows.GROUP:
         return list(norm_rows.contestants(row, options.peers, options.ggml_lib))
+    if row.group == norm_rope_rows.GROUP:
+        return list(norm_rope_rows.contestants(row, options.peers))
     inputs = rope_rows.Inputs(row)
     everyone = [rope_rows.floor(inputs)]
     if row.is_decode:

@@ -72,8 +72,8 @@ def rms_norm_rope(
             models' own code rounds.
         rows: with ``cache``: ``[B,S]``, or ``[S]`` where B is 1; int32 or int64. Each is a row of the cache,
             no two the same; or -1: that token's keys are skipped.
-        cache: ``[R,Nk,D]`` of k's dtype, where k's heads go instead of a new tensor; unit last stride, sharing
-            no memory with anything else here. The rows that are not named keep what they hold.
+        cache: ``[R,Nk,D]`` of k's dtype, where k's heads go instead of a new tensor; unit last stride,
+            sharing no memory with anything else here. The rows that are not named keep what they hold.
         out: where to write: a pair like (q, k), each of unit last stride; each may be q or k itself (in
             place), else shares no memory with anything else here. With a cache q's tensor alone.
         backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by q's device.
@@ -90,8 +90,10 @@ def rms_norm_rope(
     >>> import numpy as np
     >>> q, k, one = np.full((2, 2, 4), 3.0), np.full((2, 1, 4), -0.5), np.ones(4)
     >>> q, k = rms_norm_rope(q, k, one, one, np.array([0, 1]), RopeParams(2), epsilon=0)
-    >>> q[:, 0].round(3).tolist(), k[:, 0].round(3).tolist()
-    ([[1.0, 1.0, 1.0, 1.0], [-0.301, 1.382, 1.0, 1.0]], [[-1.0, -1.0, -1.0, -1.0], [0.301, -1.382, -1.0, -1.0]])
+    >>> q[:, 0].round(3).tolist()
+    [[1.0, 1.0, 1.0, 1.0], [-0.301, 1.382, 1.0, 1.0]]
+    >>> k[:, 0].round(3).tolist()
+    [[-1.0, -1.0, -1.0, -1.0], [0.301, -1.382, -1.0, -1.0]]
     """
     written = _written(rows, cache, out)
     if isinstance(q, _Tensor):
@@ -110,7 +112,9 @@ def rms_norm_rope(
     a = attributes_of(params, epsilon, intermediate_rounding, angle)
     if written is not None and written[0] is None:
         written = executors.new_q_out(q), cache
-    return _run(chosen, rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows), a)
+    return _run(
+        chosen, rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows), a
+    )
 
 
 def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
@@ -140,7 +144,7 @@ def _run(backend: str, t: Tensors, a: RmsNormRopeAttributes) -> tuple[Any, Any]:
 
 
 def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
-    """tensors: as rms_norm_rope_tensors takes them; given: params, epsilon, intermediate_rounding and angle."""
+    """tensors: as rms_norm_rope_tensors takes them; given: params, epsilon, intermediate_rounding, angle."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     try:
         followed = torch.is_grad_enabled() and _needs_gradient((q, k, q_scale, k_scale, *(written or ())))
@@ -191,9 +195,7 @@ def _packed(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]
     if rows is None and freq_factors is None:
         _call_packed(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed)
     else:
-        _call_packed(
-            q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors
-        )
+        _call_packed(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors)
     if kept:
         # Who saved these tensors for a gradient must learn that they changed.
         _increment_version(kept)
@@ -213,13 +215,13 @@ def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
 
 def _explained(error: Exception, tensors: tuple[Any, ...], given: tuple[Any, ...]) -> Exception:
     """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
-    *inputs, written, rows = tensors
+    q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     if written is not None and written[0] is None:
-        q = inputs[0]
         written = q.new_empty(q.shape), written[1]
     try:
         calls.require_params(OP, given[0])
-        _check(rms_norm_rope_tensors(*inputs, written, rows), attributes_of(*given))
+        t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
+        _check(t, attributes_of(*given))
     except (ValueError, TypeError) as said:
         return said
     text = str(error)
@@ -392,9 +394,9 @@ def _over_ctypes(call_of: Callable[..., Tensors]) -> Callable[..., Any]:
     def kernel(*arguments: Any, **named: Any) -> Any:
         outs, attributes = _split(named)
         t = call_of(*arguments, **outs)
-        made = tuple(x.new_empty(x.shape) for x in t.xs.values()) if not t.outs else ()
+        made = () if t.outs else tuple(x.new_empty(x.shape) for x in t.xs.values())
         if made:
-            t = rms_norm_rope_tensors(*t.xs.values(), *t.scales.values(), t.positions, t.freq_factors, made)
+            t = replace(t, outs=dict(zip(("q_out", "k_out"), made, strict=True)))
         executors.on_cpu_tensors(t, _attributes(attributes))
         return made or (None if outs else t.outs["q_out"])
 
@@ -422,12 +424,12 @@ _SCHEMAS: dict[str, tuple[str, Callable[..., Tensors]]] = {
     f"{OP}_set_rows": (f"({_INPUTS}, {_ROWS}, {_ATTRIBUTES}) -> Tensor", _rows_call),
     f"{OP}_set_rows_out": (f"({_INPUTS}, {_ROWS}, {_ATTRIBUTES}, Tensor(b!) q_out) -> ()", _rows_call),
 }
-# The hot path: attributes packed into one uint8 tensor. What is without q or k is turned in place; with rows k_out is
-# a cache. No gradient.
+# The hot path: attributes packed into one uint8 tensor. What is without q or k is turned in place; with rows
+# k_out is a cache. No gradient.
 _PACKED = f"{OP}_packed_"
 _PACKED_SCHEMA = (
-    "(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor q_scale, Tensor k_scale, Tensor positions,"
-    " Tensor packed, Tensor? rows=None, Tensor? freq_factors=None) -> ()"
+    "(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor q_scale, Tensor k_scale,"
+    " Tensor positions, Tensor packed, Tensor? rows=None, Tensor? freq_factors=None) -> ()"
 )
 
 

@@ -1,10 +1,11 @@
-"""rms_norm_rope in float64, formula first: RMS normalization of each head (``reference/rms_norm.py``), then rope of
-queries and keys (``reference/rope.py``).
+"""rms_norm_rope in float64, formula first: RMS normalization of each head (``reference/rms_norm.py``), then
+rope of queries and keys (``reference/rope.py``).
 
     Normalized = x / sqrt(mean(x^2) + epsilon), over a head
     y          = rope(Normalized * scale)
 
-With intermediate rounding Normalized and its product with the scale are rounded to x's type, as rms_norm's are.
+With intermediate rounding Normalized and its product with the scale are rounded to x's type, as rms_norm's
+are.
 """
 
 from __future__ import annotations

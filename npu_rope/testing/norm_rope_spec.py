@@ -1,18 +1,19 @@
 """rms_norm_rope in long double: RMSNormalization's specification (``norm_spec.py``), then the rotation of
 ``specs/ggml_rope_acltensor.txt``, and how far a result may lie from it. Shares no code with what it judges.
 
-How far. Of a head of n = D elements let a = N * scale, with N = x / RMS exact, and u the unit roundoff of what is
-computed in (2^-24 for float32, 2^-53 for float64).
+How far. Of a head of n = D elements let a = N * scale, with N = x / RMS exact, and u the unit roundoff of
+what is computed in (2^-24 for float32, 2^-53 for float64).
 
-Without intermediate rounding N is within e_N (:func:`npu_rope.testing.bounds.normalized_error`) of the exact one,
-relatively, and its product with the scale rounds once: a is within ``(e_N + u) |a|``, up to squares of these
-(2^-44, which a factor of 1 + 2^-20 on all of it covers), or the smallest subnormal. A lane that does not turn is rounded
-to the result's type, once: for float32 and float64 that is the product's own rounding. A pair is rotated by
-``y = a1 c - a2 s``: what a1 and a2 are off by is multiplied with c and s, and then as of any rotation
-(``bounds.py``): ``2 u (|a1 c| + |a2 s|) + e_angle (|a1| + |a2|) + u_out |y| + tiny``.
+Without intermediate rounding N is within e_N (:func:`npu_rope.testing.bounds.normalized_error`) of the exact
+one, relatively, and its product with the scale rounds once: a is within ``(e_N + u) |a|``, up to squares of
+these (2^-44, which a factor of 1 + 2^-20 on all of it covers), or the smallest subnormal. A lane that does
+not turn is rounded to the result's type, once: for float32 and float64 that is the product's own rounding. A
+pair is rotated by ``y = a1 c - a2 s``: what a1 and a2 are off by is multiplied with c and s, and then as of
+any rotation (``bounds.py``): ``2 u (|a1 c| + |a2 s|) + e_angle (|a1| + |a2|) + u_out |y| + tiny``.
 
-With it a is a number of the tensors' type, known but where a rounding is near its edge; ``norm_spec.rms_norm`` says
-which and by how much (d), and a result may be further off by ``|d1 c| + |d2 s|``. A lane that does not turn is a.
+With it a is a number of the tensors' type, known but where a rounding is near its edge;
+``norm_spec.rms_norm`` says which and by how much (d), and a result may be further off by
+``|d1 c| + |d2 s|``. A lane that does not turn is a.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def frequencies(p: RopeParams, factors: Array | None) -> tuple[Long, float]:
     one = np.longdouble(1)
     count = len(pair_lanes(p)[0])
     powers = np.array([axis_and_power(p, i)[1] for i in range(count)], np.longdouble)
-    own = np.longdouble(p.freq_base) ** (-2 * powers / p.n_dims)
+    own: Long = np.power(np.longdouble(p.freq_base), -2 * powers / p.n_dims)
     if factors is not None:
         own = own / factors[:count].astype(np.longdouble)
     if p.ext_factor == 0:
@@ -142,9 +143,7 @@ def rms_norm_rope(call: NormRopeCall) -> tuple[Array, Array]:
             carried = d1 * p + d2 * q
             rounded = 2 * UNIT_ROUNDOFF[call.wide] * products + e_angle * (ends[0] + ends[1]) + carried
             whole = np.abs(value[..., lanes]) + rounded
-            bound[..., lanes] = (
-                rounded + UNIT_ROUNDOFF[call.dtype] * whole + SMALLEST_SUBNORMAL[call.dtype]
-            )
+            bound[..., lanes] = rounded + UNIT_ROUNDOFF[call.dtype] * whole + SMALLEST_SUBNORMAL[call.dtype]
         if not call.intermediate_rounding:
             bound *= 1 + 2.0**-20
         beyond = np.isinf(norm_spec.cast(value, call.dtype)) & ~np.isinf(value)

@@ -1,6 +1,6 @@
-"""Random calls of rms_norm_rope, judged against the specification in long double (``norm_rope_spec.py``): every
-mode and window, types, layouts, far positions, heads of every size their type has, caches, both roundings; and on each
-call with intermediate rounding that it has the bits of its parts one after another.
+"""Random calls of rms_norm_rope, judged against the specification in long double (``norm_rope_spec.py``):
+every mode and window, types, layouts, far positions, heads of every size their type has, caches, both
+roundings; and of each call with intermediate rounding that it has the bits of its parts one after another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from npu_rope.testing.random_norms import EPSILONS, rounded
 
 Array = npt.NDArray[Any]
 DTYPES = tuple(FORMATS)
-MODES = ("normal", "neox", "mrope", "imrope", "vision")
+SECTIONED = ("mrope", "imrope", "vision")
+MODES = ("normal", "neox", *SECTIONED)
 HEADS = (2, 4, 6, 16, 30, 32, 34, 62, 64, 66, 80, 96, 128, 130, 192, 256)
 STARTS = (0, 1, -5, 1000, 131_072, 1_000_000, 2**31 - 100, -(2**31))
 
@@ -48,7 +49,7 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     rng = random.Random(f"norm-rope/{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
     dtype, mode, head = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEADS)
-    if mode == "vision":
+    if mode in SECTIONED:  # sections have room in the smallest head
         head = max(4, head // 4 * 4)
     params = _params(rng, mode, head)
     batch, tokens = rng.choice((0, 1, 1, 2, 3)), rng.choice((0, 1, 2, 5, 70))
@@ -59,7 +60,7 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     positions = _positions(rng, values, params, lead)
     factors = values.uniform(0.5, 4, params.pairs).astype(np.float32) if rng.random() < 0.2 else None
     rows, outs, how = _outs(rng, values, xs, dtype, lead)
-    t = rms_norm_rope_tensors(*xs, *scales, positions, factors, outs, rows)
+    t = rms_norm_rope_tensors(xs[0], xs[1], scales[0], scales[1], positions, factors, outs, rows)
     text = (
         f"{dtype} q{list(xs[0].shape)} k{list(xs[1].shape)} strides {list(xs[0].strides)}, {how},"
         f" positions {list(positions.shape)}, {'' if factors is None else 'factors, '}{a}"
@@ -76,14 +77,16 @@ def _params(rng: random.Random, mode: str, head: int) -> RopeParams:
         offset = rng.randrange(0, head - width + 1, 2)
     pairs = width if mode == "vision" else width // 2
     sections = None
-    if mode in ("mrope", "imrope", "vision"):
+    if mode in SECTIONED:
         sections = [rng.randint(0, max(1, pairs // 3)) for _ in range(4)]
         sections[rng.randrange(3)] = max(1, pairs // 3)
     scaling: dict[str, Any] = {}
     if rng.random() < 0.2:
         scaling = {"n_ctx_orig": 4096, "freq_scale": 0.25, "ext_factor": rng.choice((1.0, 0.5))}
     base = rng.choice((10_000.0, 1e6))
-    return RopeParams(width, mode, sections=sections or (0, 0, 0, 0), n_offs=offset, freq_base=base, **scaling)
+    return RopeParams(
+        width, mode, sections=sections or (0, 0, 0, 0), n_offs=offset, freq_base=base, **scaling
+    )
 
 
 def _positions(
@@ -140,8 +143,8 @@ def _outs(
 
 
 def judge(call: NormRopeDraw, backend: str) -> float:
-    """The largest error over its bound; AssertionError where an input was written, or intermediate rounding does
-    not give the bits of the parts."""
+    """The largest error over its bound; AssertionError where an input was written, or intermediate rounding
+    does not give the bits of the parts."""
     t, a = call.t, call.attributes
     expected = _expected(call)
     parts = _parts(call, backend) if a.intermediate_rounding and not t.scatters else None

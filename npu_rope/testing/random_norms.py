@@ -121,6 +121,7 @@ def _numbers(
 
 
 def rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
+    """An array of that type, ml_dtypes' bfloat16 included."""
     if dtype != "bfloat16":
         with np.errstate(over="ignore", under="ignore"):
             return values.astype(dtype)

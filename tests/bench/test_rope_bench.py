@@ -13,7 +13,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from npu_rope.bench import norm_rows, report  # noqa: E402
+from npu_rope.bench import norm_rope_rows, norm_rows, report  # noqa: E402
 from npu_rope.bench.harness import NotInstalled, Unsupported  # noqa: E402
 from npu_rope.bench.peers import peers  # noqa: E402
 from npu_rope.bench.rope_rows import OUT, PACKED, Inputs, Row, ours, rows  # noqa: E402
@@ -58,7 +58,7 @@ def outcomes(*figures):
 
 def test_every_shape_dtype_and_mode_is_a_row():
     found = Options().chosen_rows(2)
-    assert len(found) == 5 * 3 * 2 + 3 + 3 == len({row.name for row in found})
+    assert len(found) == 5 * 3 * 2 + 3 + 3 + 3 == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
 
@@ -120,9 +120,7 @@ def test_verdicts_pass_and_miss_at_the_limit():
         "NOT MEASURED",
         "PASS",
         "PASS",
-        "NOT MEASURED",
-        "NOT MEASURED",
-        "NOT MEASURED",
+        *["NOT MEASURED"] * 4,
     ]
     ahead = figure("peer", "peer", dtype="bf16", median=1.9)
     assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
@@ -130,17 +128,15 @@ def test_verdicts_pass_and_miss_at_the_limit():
         "NOT MEASURED",
         "MISS",
         "MISS",
-        "NOT MEASURED",
-        "NOT MEASURED",
-        "NOT MEASURED",
+        *["NOT MEASURED"] * 4,
     ]
 
 
 def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
     mine = figure(PACKED, row="decode", median=3.0)
     slow, fast = (figure(f"peer {t}", "peer", row="decode", median=t) for t in (9.0, 2.0))
-    assert outcomes(mine, slow)[-3] == "PASS"
-    assert outcomes(mine, slow, fast)[-3] == "MISS"
+    assert outcomes(mine, slow)[-4] == "PASS"
+    assert outcomes(mine, slow, fast)[-4] == "MISS"
 
 
 def test_no_form_may_cost_much_more_than_neox():
@@ -148,8 +144,8 @@ def test_no_form_may_cost_much_more_than_neox():
         return figure(name, row="forms", ratio=ratio)
 
     neox = form("neox", 1.1)
-    assert outcomes(neox, form("mrope, image", 1.42))[-2] == "PASS"
-    assert outcomes(neox, form("mrope, image", 1.1), form("vision, image", 1.45))[-2] == "MISS"
+    assert outcomes(neox, form("mrope, image", 1.42))[-3] == "PASS"
+    assert outcomes(neox, form("mrope, image", 1.1), form("vision, image", 1.45))[-3] == "MISS"
 
 
 def test_the_norm_verdict_looks_at_the_floor_and_the_peers():
@@ -157,9 +153,40 @@ def test_the_norm_verdict_looks_at_the_floor_and_the_peers():
         return figure(name, kind, row="norm", **how)
 
     mine, slow, fast = norm(norm_rows.OUT, ratio=1.3, median=2.0), 2.1, 1.9
-    assert outcomes(mine, norm("torch", "peer", median=slow))[-1] == "PASS"
-    assert outcomes(mine, norm("torch", "peer", median=fast))[-1] == "MISS"
-    assert outcomes(norm(norm_rows.OUT, ratio=1.31, median=2.0))[-1] == "MISS"
+    assert outcomes(mine, norm("torch", "peer", median=slow))[-2] == "PASS"
+    assert outcomes(mine, norm("torch", "peer", median=fast))[-2] == "MISS"
+    assert outcomes(norm(norm_rows.OUT, ratio=1.31, median=2.0))[-2] == "MISS"
+
+
+def test_the_norm_rope_verdict_compares_with_the_parts():
+    def norm_rope(name, ratio, dtype="f32"):
+        return figure(name, row="norm-rope", ratio=ratio, dtype=dtype)
+
+    parts = norm_rope(norm_rope_rows.PARTS, 2.6)
+    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.0), parts)[-1] == "PASS"
+    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.01), parts)[-1] == "MISS"
+    assert outcomes(parts)[-1] == "NOT MEASURED"
+    halves = [norm_rope(norm_rope_rows.OUT, 2.0, "f16"), norm_rope(norm_rope_rows.PARTS, 2.1, "f16")]
+    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.0), parts, *halves)[-1] == "PASS"
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_every_contestant_of_a_norm_rope_row_is_right(dtype, monkeypatch):
+    monkeypatch.setattr(norm_rope_rows, "TOKENS", 64)
+    monkeypatch.setattr(norm_rope_rows, "CHECKED", slice(None, None, 4))
+    names = set()
+    for contestant in norm_rope_rows.contestants(norm_rope_rows.row(dtype, 1), None):
+        ready = contestant.prepare()
+        names.add(contestant.name)
+        if contestant.kind == "floor":
+            continue
+        result = ready.result()
+        assert contestant.check(result) is None, contestant.name
+        wrong = [y.clone() for y in result]
+        wrong[1][0, 4] *= 1.2
+        assert contestant.check(wrong) is not None, contestant.name
+    assert {norm_rope_rows.OUT, norm_rope_rows.PARTS, norm_rope_rows.TRANSFORMERS} < names
 
 
 @pytest.mark.peer

@@ -1,5 +1,6 @@
-"""rms_norm_rope against its specification in long double: modes, windows, types, layouts, caches, both roundings;
-numbers at the ends of the types' ranges; and against rms_norm and rope_qk one after another, bit for bit.
+"""rms_norm_rope against its specification in long double: modes, windows, types, layouts, caches, both
+roundings; numbers at the ends of the types' ranges; and against rms_norm and rope_qk one after another, bit
+for bit.
 """
 
 from __future__ import annotations
@@ -106,7 +107,12 @@ def test_nothing_comes_of_nothing(sizes, dtype, backend, guarded):
 
 @hosts
 @settings(max_examples=80)
-@given(call=ANY_CALL, sizes=ANY_SIZES, angle=st.sampled_from(["exact", "f32", "ggml"]), seed=st.integers(0, 2**16))
+@given(
+    call=ANY_CALL,
+    sizes=ANY_SIZES,
+    angle=st.sampled_from(["exact", "f32", "ggml"]),
+    seed=st.integers(0, 2**16),
+)
 def test_with_intermediate_rounding_it_has_the_bits_of_its_parts(call, sizes, angle, seed, backend):
     call = replace(call, sizes=sizes, rounding=True, framework="numpy", out="new")
     call = call if possible(call) else replace(call, mode="neox", layout="gaps")
@@ -163,7 +169,9 @@ def test_a_cache_gets_what_rope_set_rows_writes_of_normalized_keys(dtype, backen
     cache[inputs.rows[kept]] = turned[kept]
     assert bytes_of(inputs.outs[1]) == bytes_of(cache)
     assert np.any(~kept)
-    assert rope_set_rows(keys, inputs.positions, inputs.rows, cache.copy(), inputs.params, backend=backend).shape
+    assert rope_set_rows(
+        keys, inputs.positions, inputs.rows, cache.copy(), inputs.params, backend=backend
+    ).shape
 
 
 # ---- angles ----------------------------------------------------------------------------------------------

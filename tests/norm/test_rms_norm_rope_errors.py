@@ -78,7 +78,9 @@ def outs(q=None, k=None):
 BAD = [
     bad("q-int", f"q {TYPES} int32.", TypeError, q=ones(B, S, N, D, dtype=np.int32)),
     bad("q-rank", "q must have shape [B,S,N,D] or [S,N,D] but got [6, 8].", q=ones(6, D)),
-    bad("k-dtype", "k must have q's dtype float32 but got float16.", TypeError, k=ones(B, S, K, D, dtype=half)),
+    bad(
+        "k-dtype", "k must have q's dtype float32 but got float16.", TypeError, k=ones(B, S, K, D, dtype=half)
+    ),
     bad(
         "k-shape",
         "k must have q's shape [2, 3, 4, 8] except for the heads but got [2, 4, 2, 8].",
@@ -90,8 +92,12 @@ BAD = [
         TypeError,
         q_scale=ones(D, dtype=half),
     ),
-    bad("k-scale-int", "k_scale must have k's dtype float32 but got int64.", TypeError,
-        k_scale=ones(D, dtype=np.int64)),  # fmt: skip
+    bad(
+        "k-scale-int",
+        "k_scale must have k's dtype float32 but got int64.",
+        TypeError,
+        k_scale=ones(D, dtype=np.int64),
+    ),
     bad("q-scale-size", "q_scale must have shape [D] = [8] but got [7].", q_scale=ones(7)),
     bad("k-scale-rank", "k_scale must have shape [D] = [8] but got [1, 8].", k_scale=ones(1, D)),
     bad("k-scale-0d", "k_scale must have shape [D] = [8] but got [].", k_scale=ones()),
@@ -113,7 +119,11 @@ BAD = [
         positions=np.array([0, 2**31, 0]),
     ),
     bad("window", "n_dims must be at most the head size 8 but got 10.", params=RopeParams(10)),
-    bad("offset", "n_offs + n_dims must be at most the head size 8 but got 10.", params=RopeParams(8, n_offs=2)),
+    bad(
+        "offset",
+        "n_offs + n_dims must be at most the head size 8 but got 10.",
+        params=RopeParams(8, n_offs=2),
+    ),
     bad(
         "factor-0",
         "freq_factors must be positive and finite but got 0 at index 1.",
@@ -137,7 +147,13 @@ BAD = [
     bad("q-text", "q must be a torch tensor or a NumPy array but got str.", TypeError, "python", q="q"),
     bad("rows-alone", "cache must be given where rows is but got None.", only="python", rows=np.arange(S)),
     bad("cache-alone", "rows must be given where cache is but got None.", only="python", cache=ones(R, K, D)),
-    bad("out-one", "out must be a pair (q_out, k_out) but got ndarray.", TypeError, "numpy", out=ones(B, S, N, D)),
+    bad(
+        "out-one",
+        "out must be a pair (q_out, k_out) but got ndarray.",
+        TypeError,
+        "numpy",
+        out=ones(B, S, N, D),
+    ),
     bad("out-three", "out must be a pair (q_out, k_out) but got 3 elements.", only="python", out=(1, 2, 3)),
     bad(
         "q-out-dtype",
@@ -186,11 +202,18 @@ BAD = [
     ),
     on_cache("shape", "cache must have shape [R,N,D] = [R, 2, 8] but got [9, 4, 8].", cache=ones(R, N, D)),
     on_cache(
-        "gaps", "cache must have unit stride in its last dimension but got 2.", cache=ones(R, K, 2 * D)[..., ::2]
+        "gaps",
+        "cache must have unit stride in its last dimension but got 2.",
+        cache=ones(R, K, 2 * D)[..., ::2],
     ),
-    on_cache("on-k", f"cache must share no memory with k {SHARED}", k=part(0, B, S, K, D), cache=part(0, R, K, D)),
     on_cache(
-        "on-scale", f"cache must share no memory with k_scale {SHARED}", k_scale=part(8, D), cache=part(0, R, K, D)
+        "on-k", f"cache must share no memory with k {SHARED}", k=part(0, B, S, K, D), cache=part(0, R, K, D)
+    ),
+    on_cache(
+        "on-scale",
+        f"cache must share no memory with k_scale {SHARED}",
+        k_scale=part(8, D),
+        cache=part(0, R, K, D),
     ),
     on_cache(
         "on-q-out",
@@ -206,9 +229,13 @@ BAD = [
         rows=np.array([[0, 1, 2], [3, 4, 9]]),
     ),
     on_cache(
-        "rows-twice", "rows must differ from each other but got 4 twice.", rows=np.array([[0, 1, 2], [3, 4, 4]])
+        "rows-twice",
+        "rows must differ from each other but got 4 twice.",
+        rows=np.array([[0, 1, 2], [3, 4, 4]]),
     ),
-    on_cache("q-out-shape", "q_out must have q's shape [2, 3, 4, 8] but got [2, 3, 2, 8].", out=ones(B, S, K, D)),
+    on_cache(
+        "q-out-shape", "q_out must have q's shape [2, 3, 4, 8] but got [2, 3, 2, 8].", out=ones(B, S, K, D)
+    ),
 ]
 
 
@@ -323,7 +350,9 @@ def test_tensors_of_another_framework():
         with pytest.raises(TypeError) as caught:
             rms_norm_rope(**{**named, name: correct()[name]})
         assert str(caught.value) == f"[rms_norm_rope] {like} must be a torch tensor like q but got ndarray."
-    with pytest.raises(TypeError, match=r"^\[rms_norm_rope\] k must be a NumPy array like q but got Tensor\.$"):
+    with pytest.raises(
+        TypeError, match=r"^\[rms_norm_rope\] k must be a NumPy array like q but got Tensor\.$"
+    ):
         rms_norm_rope(**{**correct(), "k": named["k"]})
 
 
@@ -335,5 +364,7 @@ def test_no_gradient_flows_through_a_named_backend_or_into_given_memory(name):
         rms_norm_rope(**named, backend="reference")
     given = tuple(torch.empty_like(named[n]) for n in "qk")
     for where in ({"out": given}, in_torch(with_cache()), {**in_torch(with_cache()), "out": given[0]}):
-        with pytest.raises(ValueError, match=rf"^\[rms_norm_rope\] {name} must not need a gradient where memory"):
+        with pytest.raises(
+            ValueError, match=rf"^\[rms_norm_rope\] {name} must not need a gradient where memory"
+        ):
             rms_norm_rope(**named, **where)

@@ -16,7 +16,13 @@ from npu_rope import RopeParams, native, rms_norm, rms_norm_rope, rope_qk
 OPS = torch.ops.npu_rope
 PARAMS = RopeParams(16, "neox", n_offs=4)
 ATTRIBUTES = {"n_dims": 16, "rope_mode": 2, "n_offs": 4, "epsilon": 1e-6}
-SECTIONED = {"n_dims": 24, "rope_mode": 40, "sections": [4, 4, 4, 0], "intermediate_rounding": True, "angle": 1}
+SECTIONED = {
+    "n_dims": 24,
+    "rope_mode": 40,
+    "sections": [4, 4, 4, 0],
+    "intermediate_rounding": True,
+    "angle": 1,
+}
 NAMES = ("q", "k", "q_scale", "k_scale")
 
 
@@ -173,7 +179,7 @@ def test_freq_factors_and_sections_reach_the_gradient():
     grads = []
     for run in (in_parts, rms_norm_rope):
         given = leaves(needs_grad=True)
-        q, k = run(*given, planes, params, factors)
+        q, _ = run(*given, planes, params, factors)
         (q.pow(2) * torch.arange(24)).sum().backward()
         grads.append([t.grad for t in given[:1]])
     assert same(*grads)
@@ -183,7 +189,9 @@ def test_freq_factors_and_sections_reach_the_gradient():
 
 
 def test_meta_tensors_give_shapes_and_types():
-    q, k = rms_norm_rope(*(t.to("meta") for t in leaves(torch.float16)), torch.arange(5, device="meta"), PARAMS)
+    q, k = rms_norm_rope(
+        *(t.to("meta") for t in leaves(torch.float16)), torch.arange(5, device="meta"), PARAMS
+    )
     assert (q.device.type, q.shape, q.dtype) == ("meta", (2, 5, 3, 24), torch.float16)
     assert k.shape == (2, 5, 2, 24)
 

@@ -1,0 +1,130 @@
+"""rms_norm_rope beside a copy of the same bytes, its parts one after another, and transformers' Qwen3.
+
+One row per dtype: the queries and keys of a prefill of 2048 tokens. Ours write into kept buffers;
+transformers' code makes new tensors, with cos and sin given, as its models run it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import npu_rope
+from npu_rope.bench.harness import Contestant, Ready
+from npu_rope.bench.peers import require
+from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, in_turn
+from npu_rope.bench.verify import as_float64
+from npu_rope.optional_torch import torch
+from npu_rope.params import RopeParams
+from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, UNIT_ROUNDOFF, worst_ratio
+from npu_rope.testing.norm_rope_spec import NormRopeCall, rms_norm_rope
+
+GROUP, MODE = "norm-rope", "rms_norm_rope"
+TOKENS, EPSILON, BASE = 2048, 1e-6, 1e6
+OUT, BETWEEN = "npu_rope.rms_norm_rope(out=)", "npu_rope.rms_norm_rope(out=, intermediate_rounding=True)"
+PARTS = "npu_rope.rms_norm twice, then rope_qk (out=)"
+TRANSFORMERS = "transformers Qwen3 q_norm, k_norm, apply_rotary_pos_emb"
+CHECKED = slice(None, None, 128)  # tokens that are judged
+PEER_ROUNDINGS = 8  # of the tensors' type, on the way of a peer's result
+
+
+def row(dtype: str, threads: int) -> Row:
+    """The row of one dtype."""
+    return Row(GROUP, ((1, TOKENS, 32), (1, TOKENS, 8)), dtype, MODE, threads)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What everybody normalizes and turns."""
+
+    xs: tuple[Any, Any]
+    scales: tuple[Any, Any]
+    positions: Any
+    dtype: str
+
+    params = RopeParams(HEAD_DIM, "neox", freq_base=BASE)
+
+    @cached_property
+    def outs(self) -> tuple[Any, Any]:
+        """Kept buffers."""
+        return torch.empty_like(self.xs[0]), torch.empty_like(self.xs[1])
+
+    def check(self, roundings: int, rounding: bool) -> Callable[[Any], str | None]:
+        """Some tokens against the specification: ours within its bound, a peer within its arithmetic's."""
+
+        def check(results: Any) -> str | None:
+            for x, scale, result in zip(self.xs, self.scales, results, strict=True):
+                given = as_float64(x[:, CHECKED]), as_float64(scale), self.positions[CHECKED].numpy()
+                call = NormRopeCall(
+                    *given, self.params, self.dtype, epsilon=EPSILON, intermediate_rounding=rounding
+                )
+                value, bound = rms_norm_rope(call)
+                if roundings:
+                    relative = PEER_FLOAT32_TABLE[0] + roundings * UNIT_ROUNDOFF[self.dtype]
+                    bound = bound + relative * abs(value).max(-1, keepdims=True)
+                ratio, at = worst_ratio(as_float64(result[:, CHECKED]), value, bound)
+                if ratio > 1:
+                    return f"{ratio:.3g} times its bound at {list(at)}"
+            return None
+
+        return check
+
+
+def contestants(own: Row, pattern: str | None) -> Iterator[Contestant]:
+    """The floor, ours, and the peers whose name the pattern finds."""
+    generator = torch.Generator().manual_seed(23)
+    kind = getattr(torch, DTYPES[own.dtype])
+    shapes = [*((b, s, n, HEAD_DIM) for b, s, n in own.heads), (HEAD_DIM,), (HEAD_DIM,)]
+    q, k, *scales = (torch.randn(shape, generator=generator).to(kind) for shape in shapes)
+    inputs = Inputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[own.dtype])
+    copies = [partial(torch.empty_like(x).copy_, x) for x in inputs.xs]
+    yield Contestant("memory floor: torch copy_", "floor", lambda: Ready(in_turn(copies), lambda: None))
+    given = q, k, *scales, inputs.positions, inputs.params
+    for name, rounding in ((OUT, False), (BETWEEN, True)):
+        call = partial(npu_rope.rms_norm_rope, *given, epsilon=EPSILON, intermediate_rounding=rounding)
+        ready = partial(_into, inputs, partial(call, out=inputs.outs))
+        yield Contestant(name, "ours", ready, inputs.check(0, rounding))
+    yield Contestant(PARTS, "ours", partial(_parts, inputs), inputs.check(0, True))
+    if pattern is None or (pattern != "none" and re.search(pattern, TRANSFORMERS, re.IGNORECASE)):
+        check = inputs.check(PEER_ROUNDINGS, False)
+        yield Contestant(TRANSFORMERS, "peer", partial(_transformers, inputs), check)
+
+
+def _into(inputs: Inputs, call: Callable[[], object]) -> Ready:
+    def once() -> Any:
+        call()
+        return inputs.outs
+
+    return Ready(call, once)
+
+
+def _parts(inputs: Inputs) -> Ready:
+    normalized = [torch.empty_like(x) for x in inputs.xs]
+    norms = [
+        partial(npu_rope.rms_norm, x, scale, epsilon=EPSILON, out=y)
+        for x, scale, y in zip(inputs.xs, inputs.scales, normalized, strict=True)
+    ]
+    q, k = normalized
+    turn = partial(npu_rope.rope_qk, q, k, inputs.positions, inputs.params, out=inputs.outs)
+    return _into(inputs, in_turn([in_turn(norms), turn]))
+
+
+def _transformers(inputs: Inputs) -> Ready:
+    require("transformers")
+    model: Any = importlib.import_module("transformers.models.qwen3.modeling_qwen3")
+    norms = [model.Qwen3RMSNorm(HEAD_DIM, eps=EPSILON) for _ in inputs.xs]
+    for norm, scale in zip(norms, inputs.scales, strict=True):
+        norm.weight.data = scale
+    frequency = 1.0 / (BASE ** (torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM))
+    angle = torch.cat([inputs.positions[:, None].float() * frequency] * 2, -1)[None]
+    table = [t.to(inputs.xs[0].dtype) for t in (angle.cos(), angle.sin())]
+
+    def call() -> Any:
+        q, k = (norm(x).transpose(1, 2) for norm, x in zip(norms, inputs.xs, strict=True))
+        return model.apply_rotary_pos_emb(q, k, *table)
+
+    return Ready(call, lambda: [y.transpose(1, 2) for y in call()])

@@ -1,0 +1,168 @@
+"""rms_norm_rope beside the code of models that have QK-norm: transformers' q_norm, k_norm and
+apply_rotary_pos_emb, and OLMo 2's norm of all heads at once, which is rms_norm and then rope.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+from norm_cases import values_of
+
+from npu_rope import RopeParams, rms_norm, rms_norm_rope, rope_qk
+from npu_rope.testing import norm_rope_spec
+from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, PEER_HALF_FORMULA, UNIT_ROUNDOFF, worst_ratio
+from npu_rope.testing.norm_rope_spec import NormRopeCall
+
+pytestmark = pytest.mark.peer
+TOKENS, HEAD, EPSILON = 40, 64, 1e-6
+
+
+def heads(dtype, seed=0, first=0):
+    """q, k ([B,S,N,D]), their scales, positions."""
+    generator = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn(2, TOKENS, n, HEAD, generator=generator).to(dtype) for n in (6, 2))
+    scales = [(torch.rand(HEAD, generator=generator) + 0.5).to(dtype) for _ in range(2)]
+    return q, k, *scales, torch.arange(first, first + TOKENS)
+
+
+def table(positions, width, base, dtype):
+    """transformers' default: float32 frequencies and angles, then the model's type; ``[1,S,width]``."""
+    frequency = 1.0 / (base ** (torch.arange(0, width, 2).float() / width))
+    angle = torch.cat([positions[:, None].float() * frequency] * 2, -1)[None]
+    return angle.cos().to(dtype), angle.sin().to(dtype)
+
+
+def with_theirs(module, name, q, k, scales, positions, width, base):
+    """What the model's attention does between its projections and the product."""
+    model = importlib.import_module(f"transformers.models.{module}")
+    norms = []
+    for scale in scales:
+        norm = getattr(model, f"{name}RMSNorm")(HEAD, eps=EPSILON)
+        norm.weight.data = scale - 1 if name == "Gemma3" else scale
+        norms.append(norm)
+    with torch.no_grad():
+        normalized = [norm(x).transpose(1, 2) for norm, x in zip(norms, (q, k), strict=True)]
+        turned = model.apply_rotary_pos_emb(*normalized, *table(positions, width, base, q.dtype))
+    return [y.transpose(1, 2) for y in turned]
+
+
+MODELS = {
+    "qwen3": ("qwen3.modeling_qwen3", "Qwen3", HEAD),
+    "glm4_moe": ("glm4_moe.modeling_glm4_moe", "Glm4Moe", HEAD // 2),
+    "gemma3": ("gemma3.modeling_gemma3", "Gemma3", HEAD),
+}
+
+
+@pytest.mark.parametrize("rounding", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("model", MODELS)
+def test_transformers_attention(model, dtype, rounding):
+    """Theirs within what its roundings allow of the exact result; ours within our own bound of it."""
+    module, name, width = MODELS[model]
+    q, k, *scales, positions = heads(dtype)
+    params = RopeParams(width, "neox", freq_base=1e6)
+    ours = rms_norm_rope(q, k, *scales, positions, params, epsilon=EPSILON, intermediate_rounding=rounding)
+    theirs = with_theirs(module, name, q, k, scales, positions, width, 1e6)
+    type_name = str(dtype).removeprefix("torch.")
+    for x, scale, a, b in zip((q, k), scales, ours, theirs, strict=True):
+        call = NormRopeCall(
+            values_of(x),
+            values_of(scale),
+            positions.numpy(),
+            params,
+            type_name,
+            epsilon=EPSILON,
+            intermediate_rounding=rounding,
+        )
+        value, bound = norm_rope_spec.rms_norm_rope(call)
+        assert worst_ratio(values_of(a), value, bound)[0] <= 1
+        # Normalized, product, table entries, two products and a sum round to the type, beside the table.
+        e_angle = (PEER_FLOAT32_TABLE if dtype == torch.float32 else PEER_HALF_FORMULA)[0]
+        magnitude = np.abs(value).max(-1, keepdims=True)
+        far = (e_angle + 8 * UNIT_ROUNDOFF[type_name]) * magnitude
+        assert worst_ratio(values_of(b), value, far + bound)[0] <= 1
+        share = np.mean(np.abs(values_of(a) - values_of(b)) <= 4 * UNIT_ROUNDOFF[type_name] * magnitude)
+        assert share > 0.95
+
+
+def test_qwen3_s_first_position_has_its_bits():
+    """No angle and no table's rounding: the norm's roundings alone, which intermediate_rounding has."""
+    q, k, *scales, _ = heads(torch.bfloat16)
+    positions = torch.zeros(TOKENS, dtype=torch.int64)
+    given = q, k, *scales, positions, RopeParams(HEAD, "neox")
+    theirs = with_theirs(*MODELS["qwen3"][:2], q, k, scales, positions, HEAD, 1e4)
+    between = rms_norm_rope(*given, epsilon=EPSILON, intermediate_rounding=True)
+    once = rms_norm_rope(*given, epsilon=EPSILON)
+    for a, b, c in zip(between, theirs, once, strict=True):
+        assert (a == b).float().mean() > 0.999
+        assert (c == b).float().mean() < 0.9
+
+
+def test_olmo_2_normalizes_all_heads_at_once():
+    """Which is rms_norm, then rope_qk; docs/ops/rms_norm_rope.md says so."""
+    from transformers.models.olmo2.modeling_olmo2 import Olmo2RMSNorm, apply_rotary_pos_emb
+
+    q, k, *_, positions = heads(torch.float32)
+    norms = [Olmo2RMSNorm(x.shape[2] * HEAD, eps=EPSILON) for x in (q, k)]
+    for norm in norms:
+        norm.weight.data.uniform_(0.5, 1.5)
+    with torch.no_grad():
+        flat = [norm(x.flatten(2)).view(x.shape) for norm, x in zip(norms, (q, k), strict=True)]
+        cos_sin = table(positions, HEAD, 1e4, torch.float32)
+        theirs = apply_rotary_pos_emb(*(x.transpose(1, 2) for x in flat), *cos_sin)
+        mine = [
+            rms_norm(x.flatten(2), norm.weight, epsilon=EPSILON).view(x.shape)
+            for norm, x in zip(norms, (q, k), strict=True)
+        ]
+    ours = rope_qk(*mine, positions, RopeParams(HEAD, "neox"))
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.allclose(a, b.transpose(1, 2), rtol=1e-4, atol=1e-4)
+
+
+def test_a_qwen3_model_computes_the_same_with_it(monkeypatch):
+    """A whole small model, its attention's norms and rotation replaced by the one call."""
+    from transformers import Qwen3Config
+    from transformers.models.qwen3 import modeling_qwen3 as qwen3
+
+    config = Qwen3Config(
+        vocab_size=97,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    model = qwen3.Qwen3ForCausalLM(config).eval()
+    for layer in model.model.layers:
+        for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
+            norm.weight.data.uniform_(0.5, 1.5)
+    tokens = torch.randint(0, 97, (2, 23))
+    with torch.no_grad():
+        wanted = model(tokens).logits
+    base = config.rope_parameters["rope_theta"]
+    params, calls = RopeParams(32, "neox", freq_base=base), []
+
+    def fused(q, k, cos, sin):
+        layer = model.model.layers[len(calls)].self_attn
+        scales = layer.q_norm.kept, layer.k_norm.kept
+        calls.append(q.shape)
+        given = q.transpose(1, 2), k.transpose(1, 2), *scales, torch.arange(23), params
+        ours = rms_norm_rope(*given, epsilon=config.rms_norm_eps)
+        return [y.transpose(1, 2) for y in ours]
+
+    for layer in model.model.layers:
+        for name in ("q_norm", "k_norm"):
+            passed = torch.nn.Identity()
+            passed.kept = getattr(layer.self_attn, name).weight.data
+            setattr(layer.self_attn, name, passed)
+    monkeypatch.setattr(qwen3, "apply_rotary_pos_emb", fused)
+    with torch.no_grad():
+        logits = model(tokens).logits
+    assert len(calls) == 2
+    assert torch.allclose(logits, wanted, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,188 @@
+"""What judges rms_norm_rope rejects what is slightly wrong; its cases and random calls are what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_rope import RopeParams
+from npu_rope.dtypes import rounded_to
+from npu_rope.testing import norm_rope_spec, norm_ropes, random_norm_ropes, spec
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.norm_rope_spec import NormRopeCall
+from npu_rope.testing.suites import SUITES, judge
+
+ROOT = Path(__file__).resolve().parents[2]
+RNG = np.random.default_rng(0)
+X, SCALE, POSITIONS = RNG.standard_normal((12, 4, 64)), RNG.uniform(1, 2, 64), np.arange(90, 102)
+PARAMS = RopeParams(48, "neox", n_offs=8)
+
+
+def call_of(dtype, rounding):
+    return NormRopeCall(
+        rounded_to(X, dtype),
+        rounded_to(SCALE, dtype),
+        POSITIONS,
+        PARAMS,
+        dtype,
+        intermediate_rounding=rounding,
+    )
+
+
+def by_hand(call, *, epsilon=1e-5, shift=0, sign=1, rounds=None, scale=None, offset=8, mean=np.mean):
+    """The formula in float64, spoiled in one place or not at all; rounds: whether it rounds on the way."""
+    rounds = call.intermediate_rounding if rounds is None else rounds
+    cast = (lambda v: rounded_to(v, call.dtype)) if rounds else (lambda v: v)
+    square = mean(np.square(call.x), axis=-1, keepdims=True)
+    y = cast(
+        cast(call.x / np.sqrt(square + float(np.float32(epsilon)))) * (call.scale if scale is None else scale)
+    )
+    angle = (POSITIONS + shift)[:, None, None] * 10000.0 ** (-2 * np.arange(24) / 48)
+    c, s = np.cos(angle), sign * np.sin(angle)
+    first, second = y[..., offset : offset + 24], y[..., offset + 24 : offset + 48]
+    turned = y.copy()
+    turned[..., offset : offset + 24] = first * c - second * s
+    turned[..., offset + 24 : offset + 48] = first * s + second * c
+    return rounded_to(turned, call.dtype)
+
+
+def ratio_of(y, call):
+    return worst_ratio(y, *norm_rope_spec.rms_norm_rope(call))[0]
+
+
+WRONG = {
+    "another epsilon": {"epsilon": 1e-2},
+    "one position off": {"shift": 1},
+    "sign of sin": {"sign": -1},
+    "no scale": {"scale": 1.0},
+    "window moved": {"offset": 6},
+    "a lane left out of the mean": {"mean": lambda s, **k: np.mean(s[..., 1:], **k)},
+}
+
+
+@pytest.mark.parametrize("rounding", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_the_judge_takes_the_formula_and_nothing_else(dtype, rounding):
+    call = call_of(dtype, rounding and dtype != "float64")
+    right = by_hand(call)
+    assert ratio_of(right, call) <= 1
+    for how in WRONG.values():
+        assert ratio_of(by_hand(call, **how), call) > 1
+    assert ratio_of(np.roll(right, 1, 0), call) > 1
+    assert ratio_of(right * (1 + 2.0**-4), call) > 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_either_rounding_is_told_from_the_other(dtype):
+    once, between = (call_of(dtype, rounding) for rounding in (False, True))
+    assert ratio_of(by_hand(once), once) <= 1 < ratio_of(by_hand(between), once)
+    assert ratio_of(by_hand(between), between) <= 1 < ratio_of(by_hand(once), between)
+
+
+def test_lanes_beside_the_window_are_rounded_once_and_no_more():
+    """A neighbour of the result is too far but where the exact value lies between two, as good as halfway."""
+    call = call_of("float16", False)
+    value, bound = norm_rope_spec.rms_norm_rope(call)
+    nearest = value.astype(np.float16)
+    neighbour = np.nextafter(nearest, np.float16(np.inf)).astype(np.float64)
+    beside = np.r_[0:8, 56:64]
+    too_far = np.abs(neighbour - value) > bound
+    assert np.mean(too_far[..., beside]) > 0.45
+    assert np.all(np.abs(nearest - value) <= bound)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        RopeParams(32, "normal", n_offs=4),
+        RopeParams(32, "neox", freq_base=1e6, freq_scale=0.25, ext_factor=1.0, n_ctx_orig=4096),
+        RopeParams(32, "mrope", sections=(4, 5, 6, 1)),
+        RopeParams(32, "imrope", sections=(6, 5, 5, 0)),
+        RopeParams(20, "vision", sections=(7, 5, 0, 8)),
+    ],
+    ids=str,
+)
+def test_its_table_is_that_of_the_scalar_formula(params):
+    """spec.py's, which judges the reference of rope."""
+    axes = 4 if params.rope_mode.has_sections else 1
+    positions = RNG.integers(-5000, 5000, (axes, 3))
+    factors = RNG.uniform(1, 3, params.pairs).astype(np.float32)
+    c, s = norm_rope_spec.exact_table(positions if axes == 4 else positions[0], params, factors)
+    for token in range(3):
+        for pair in range(params.pairs):
+            axis, power = spec.axis_and_power(params, pair)
+            at = int(positions[axis, token])
+            angle, scale = spec.theta(params, at, pair, power, float(factors[pair]))
+            assert abs(float(c[token, pair]) - math.cos(angle) * scale) < 1e-11
+            assert abs(float(s[token, pair]) - math.sin(angle) * scale) < 1e-11
+
+
+def test_names_are_unique_and_every_form_is_there():
+    cases = [case for case in SUITES["norm"].cases() if case.op == "RMS_NORM_ROPE"]
+    assert len({case.name for case in cases}) == len(cases) == 172
+    assert {case.params.rope_mode.name for case in cases} == {"NORMAL", "NEOX", "MROPE", "IMROPE", "VISION"}
+    assert sum(case.set_rows for case in cases) == 14
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in norm_ropes.norm_rope_cases() if "qwen3(" in c.name or "set-rows(" in c.name],
+    ids=lambda c: c.name,
+)
+def test_a_wrong_result_fails_its_case(case, monkeypatch):
+    run = norm_ropes._execute
+    result = judge(case, ["reference", "cpu"], None)
+    assert [j.verdict for j in result.judgements] == ["ok", "ok"]
+
+    def wrong(case, data, backend):
+        ys = run(case, data, backend)
+        ys[1].flat[7] = ys[1].flat[7] * 1.1 + 1e-3
+        return ys
+
+    monkeypatch.setattr(norm_ropes, "_execute", wrong)
+    judged = norm_ropes.judge_norm_ropes(case, ["cpu"]).judgements[0]
+    assert judged.verdict == "FAIL"
+    assert judged.worst.names == "k's index"
+
+
+def test_random_calls_are_drawn_again_from_their_number():
+    first, again = random_norm_ropes.draw(3, 7), random_norm_ropes.draw(3, 7)
+    assert first.text == again.text
+    assert first.t.xs["q"].tobytes() == again.t.xs["q"].tobytes()
+
+
+def test_random_calls_meet_the_bound():
+    script = importlib.util.spec_from_file_location("random_norm", ROOT / "scripts" / "random_norm.py")
+    module = importlib.util.module_from_spec(script)
+    script.loader.exec_module(module)
+    given = ["--op", "rms_norm_rope"]
+    assert module.main([*given, "--count", "150", "--seed", "5"]) == 0
+    assert module.main([*given, "--only", "3", "--backend", "reference"]) == 0
+
+
+@pytest.mark.parametrize("spoiled", ["epsilon", "position", "rounding"])
+def test_a_wrong_operator_is_found_by_random_calls(spoiled, monkeypatch):
+    run = random_norm_ropes.executors.run
+
+    def wrong(backend, t, a):
+        params, epsilon, rounding = a.params, a.epsilon, a.intermediate_rounding
+        if spoiled == "epsilon":
+            epsilon = 0.5
+        if spoiled == "rounding":
+            rounding = not rounding
+        if spoiled == "position":
+            t.positions = t.positions ^ 1
+        return run(backend, t, type(a)(params, epsilon, rounding))
+
+    monkeypatch.setattr(random_norm_ropes.executors, "run", wrong)
+    found = 0
+    for k in range(40):
+        try:
+            found += random_norm_ropes.judge(random_norm_ropes.draw(0, k), "cpu") > 1
+        except AssertionError:
+            found += 1
+    assert found > 8
