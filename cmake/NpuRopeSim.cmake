@@ -12,7 +12,7 @@ find_package(Threads REQUIRED)
 file(GLOB sim_sources CONFIGURE_DEPENDS simulator/src/*.cpp)
 add_library(npu_rope_sim SHARED ${sim_sources} csrc/sim/common.cpp op_host/strided.cpp)
 target_include_directories(npu_rope_sim PRIVATE simulator/include)
-target_compile_options(npu_rope_sim PRIVATE -O3 -ffp-contract=off -fno-math-errno)
+target_compile_options(npu_rope_sim PRIVATE $<IF:$<CONFIG:Debug>,-O1,-O3> -ffp-contract=off -fno-math-errno)
 target_link_libraries(npu_rope_sim PRIVATE npu_rope_options Threads::Threads ${CMAKE_DL_LIBS})
 
 # __CCE_AICORE__ of each SoC, as CANN's compiler defines it.

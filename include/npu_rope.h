@@ -257,6 +257,19 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope_set_rows(
     const npu_rope_params *params, double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
     const npu_rope_tensor *q_out, const npu_rope_tensor *cache);
 
+/* A residual connection and the norm behind it in one pass: sum = x + residual, out = rms_norm(sum), bit for bit
+ * what the two give one after the other.
+ *
+ *   residual  x's shape and dtype, contiguous like x
+ *   out       x's shape, scale's dtype; contiguous like x; does not overlap itself
+ *   sum       x's shape and dtype, likewise: x + residual, rounded once (float16 and bfloat16 are added in float32)
+ * out and sum may each be x or residual itself; else they are apart from both. They are apart from scale and from
+ * each other. The rest as npu_rope_rms_norm's. */
+NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *residual,
+                                                   const npu_rope_tensor *scale, int64_t axis, double epsilon,
+                                                   int64_t stash_type, const npu_rope_tensor *out,
+                                                   const npu_rope_tensor *sum);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 
 from npu_rope import backends as _backends
 from npu_rope.errors import BackendUnavailable
+from npu_rope.ops.add_rms_norm import add_rms_norm
 from npu_rope.ops.rms_norm import rms_norm, rms_norm_backward
 from npu_rope.ops.rms_norm_rope import rms_norm_rope
 from npu_rope.ops.rope import rope, rope_
@@ -23,6 +24,7 @@ __all__ = [
     "BackendUnavailable",
     "RopeMode",
     "RopeParams",
+    "add_rms_norm",
     "rms_norm",
     "rms_norm_backward",
     "rms_norm_rope",

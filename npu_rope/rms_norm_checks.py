@@ -1,4 +1,4 @@
-"""Rules of the tensors and attributes of rms_norm and rms_norm_backward for the Python paths.
+"""Rules of the tensors and attributes of rms_norm, its backward and add_rms_norm for the Python paths.
 
 The native paths state the same rules in ``op_host/rms_norm_check.cpp``; a test compares the words.
 """
@@ -21,20 +21,20 @@ U = TypeVar("U")
 
 # ONNX's numbers (TensorProto.DataType) of the types that stash_type may be.
 STASH_DTYPES: Mapping[int, str] = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
-FORWARD, BACKWARD = "rms_norm", "rms_norm_backward"
+FORWARD, BACKWARD, ADD = "rms_norm", "rms_norm_backward", "add_rms_norm"
 MAX_NATIVE_NDIM = 4  # NPU_ROPE_MAX_NDIM
 
 
 @dataclass(slots=True)
 class RmsNormTensors(CallTensors[T]):
-    """A call of rms_norm, or of rms_norm_backward.
+    """A call of rms_norm, of rms_norm_backward or of add_rms_norm.
 
     Attributes:
         op: the operator's name.
-        xs: x, and the backward's grad.
+        xs: x, and the backward's grad, or add_rms_norm's residual.
         scale: what rows are multiplied with.
-        outs: ``out``, where it was given.
-        in_place: ``("x",)`` where x is its own out.
+        outs: ``out``, and add_rms_norm's ``sum``, where they were given.
+        in_place: the names of those of xs that are one of outs.
     """
 
     op: str
@@ -76,6 +76,13 @@ def rms_norm_tensors(x: T, scale: T, out: T | None = None) -> RmsNormTensors[T]:
 def rms_norm_backward_tensors(grad: T, x: T, scale: T) -> RmsNormTensors[T]:
     """A call of rms_norm_backward."""
     return RmsNormTensors(BACKWARD, {"x": x, "grad": grad}, scale)
+
+
+def add_rms_norm_tensors(x: T, residual: T, scale: T, outs: tuple[T, ...] = ()) -> RmsNormTensors[T]:
+    """A call of add_rms_norm; outs: out and sum, or nothing."""
+    xs = {"x": x, "residual": residual}
+    in_place = tuple(name for name, value in xs.items() if any(out is value for out in outs))
+    return RmsNormTensors(ADD, xs, scale, dict(zip(("out", "sum"), outs, strict=False)), in_place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +165,12 @@ def check_call(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> int:
             t.op, f"scale must be broadcastable to x's shape {t.x.text()} but got {t.scale.text()}."
         )
     if "grad" in t.xs:
-        _check_typed(t, "grad", t.xs["grad"])
-    if "out" in t.outs:
-        out = t.outs["out"]
-        _check_typed(t, "out", out)
-        check_rows(t.op, "out", out, axis)
+        _check_typed(t, "grad", t.xs["grad"], "scale")
+    if "residual" in t.xs:
+        _check_typed(t, "residual", t.xs["residual"], "x")
+    for name, out in t.outs.items():
+        _check_typed(t, name, out, "x" if name == "sum" else "scale")
+        check_rows(t.op, name, out, axis)
     return axis
 
 
@@ -183,10 +191,11 @@ def broadcasts(scale: tuple[int, ...], x: tuple[int, ...]) -> bool:
     )
 
 
-def _check_typed(t: RmsNormTensors[TensorSpec], name: str, tensor: TensorSpec) -> None:
-    """Y and its gradient: scale's dtype, x's shape."""
-    if tensor.dtype != t.scale.dtype:
-        raise bad_type(t.op, f"{name} must have scale's dtype {t.scale.dtype} but got {tensor.dtype}.")
+def _check_typed(t: RmsNormTensors[TensorSpec], name: str, tensor: TensorSpec, like: str) -> None:
+    """x's shape, and the dtype of x or of scale."""
+    wanted = t.x.dtype if like == "x" else t.scale.dtype
+    if tensor.dtype != wanted:
+        raise bad_type(t.op, f"{name} must have {like}'s dtype {wanted} but got {tensor.dtype}.")
     if tensor.shape != t.x.shape:
         raise bad_value(t.op, f"{name} must have x's shape {t.x.text()} but got {tensor.text()}.")
 
@@ -210,16 +219,27 @@ def check_rows(op: str, name: str, t: TensorSpec, axis: int) -> None:
 
 
 def check_memory(t: RmsNormTensors[StridedView]) -> None:
-    """out does not overlap itself, and is x itself or apart from it, and apart from scale."""
-    out = t.outs["out"]
-    if not is_injective(out):
-        strides = [s // out.item_bytes for s in out.strides]
-        raise bad_value(t.op, f"out must not overlap itself but got strides {strides}.")
-    for name, other in (("x", t.x), ("scale", t.scale)):
-        itself = name == "x" and is_same_view(out, other)
-        if not itself and may_share_memory(out, other):
-            rule = f"be x itself or share no memory with {name}"
-            raise bad_value(t.op, f"out must {rule} but got memory that they share.")
+    """What is written does not overlap itself; it is one of xs itself or apart from them, and apart from
+    scale and from what else is written."""
+    for name, out in t.outs.items():
+        if not is_injective(out):
+            strides = [s // out.item_bytes for s in out.strides]
+            raise bad_value(t.op, f"{name} must not overlap itself but got strides {strides}.")
+    itself = f"be {' or '.join(t.xs)} itself or "
+    for name, out in t.outs.items():
+        for read, other in (*t.xs.items(), ("scale", t.scale)):
+            if read == "scale" or not is_same_view(out, other):
+                _check_apart(t.op, name, out, itself, read, other)
+    if "sum" in t.outs:
+        _check_apart(t.op, "out", t.outs["out"], "", "sum", t.outs["sum"])
+
+
+def _check_apart(
+    op: str, name: str, out: StridedView, itself: str, other_name: str, other: StridedView
+) -> None:
+    if may_share_memory(out, other):
+        rule = f"{itself}share no memory with {other_name}"
+        raise bad_value(op, f"{name} must {rule} but got memory that they share.")
 
 
 # ---- more dimensions than the C interface has ------------------------------------------------------------

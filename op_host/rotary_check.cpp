@@ -218,9 +218,7 @@ private:
         const char* name =
             shared_with(t_, side, r_.side[side].in_place,
                         {{t_.cos_name, t_.cos}, {t_.sin_name, t_.sin}, {"position_ids", t_.position_ids}});
-        if (!name) return {};
-        return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory that they share.",
-                         t_.out_name[side], t_.x_name[side], name);
+        return name ? shares_memory(t_.out_name[side], t_.x_name[side], name) : Check{};
     }
 
     const RotaryTensors& t_;

@@ -1,4 +1,4 @@
-"""Run random calls of rms_norm and rms_norm_backward, or of rms_norm_rope, and judge each; --help says how.
+"""Run random calls of the norms, or of rms_norm_rope, and judge each; --help says how.
 
 What is drawn and judged: npu_rope/testing/random_norms.py and random_norm_ropes.py.
 """
@@ -19,9 +19,9 @@ from npu_rope.testing import random_norm_ropes, random_norms
 from npu_rope.testing.random_norms import DTYPES
 
 HELP = """\
-Draw random calls of rms_norm and rms_norm_backward: any rank and axis, scales of any broadcast and type,
-strides, stash types, epsilons, rows of 1 to 1,000,003 elements and of every size their type has. Each result
-is judged against the specification in long double, through the specification's roundings.
+Draw random calls of rms_norm, rms_norm_backward and add_rms_norm: any rank and axis, scales of any broadcast
+and type, strides, stash types, epsilons, rows of 1 to 1,000,003 elements and of every size their type has.
+Each result is judged against the specification in long double, through the specification's roundings.
 
 --op rms_norm_rope: calls of that one instead, in every mode and window, with caches and both roundings; with
 intermediate rounding a result must also have the bits of its parts one after another.
@@ -81,7 +81,7 @@ def main(given: Sequence[str] | None = None) -> int:
         except (AssertionError, ValueError, TypeError, RuntimeError) as error:
             failures.append(f"--only {index}: {call.text}: {error}")
             continue
-        seen["backward" if getattr(call, "backward", False) else "forward"] += 1
+        seen[getattr(call, "kind", "forward")] += 1
         worst = max(worst, ratio)
         if not ratio <= 1:
             failures.append(f"--only {index}: {call.text}: {ratio:.4g} of the bound")

@@ -43,6 +43,9 @@ struct Job {
     const char *x, *scale, *grad;
     char* out;
     bool stream;
+    const char* residual = nullptr;  // of add_rms_norm, which normalizes what it writes to sum
+    char* sum = nullptr;
+    bool stream_sum = false;
 };
 
 // f(j, offset) for each element of a row, offset being that of its scale by these strides.
@@ -85,9 +88,9 @@ private:
 
 // ---- forward -------------------------------------------------------------------------------------------
 
-// Where a row's x, scale and out begin, in elements.
+// Where a row of each tensor begins, in elements.
 struct RowPlace {
-    int64_t x = 0, scale = 0, out = 0;
+    int64_t x = 0, scale = 0, out = 0, residual = 0, sum = 0;
     RowPlace(const RmsNormShape& s, int64_t row) {
         for (int k = kRmsNormOuter - 1; k >= 0; --k) {
             const int64_t i = row % s.outer[k];
@@ -95,34 +98,71 @@ struct RowPlace {
             x += i * s.x_stride[k];
             scale += i * s.scale_stride[k];
             out += i * s.out_stride[k];
+            residual += i * s.residual_stride[k];
+            sum += i * s.sum_stride[k];
         }
     }
 };
 
-const char* x_of_row(const Job& job, int64_t row) { return job.x + RowPlace(job.shape, row).x * job.row.x_bytes; }
+// The row to be normalized: x's, or its sum with the residual's, which is written here.
+class RowToNormalize {
+public:
+    explicit RowToNormalize(const Job& job)
+        : job_(job), kept_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.row.x_bytes) : 0) {}
+
+    const char* at(const RowPlace& place) {
+        const int64_t bytes = job_.row.x_bytes;
+        const char* x = job_.x + place.x * bytes;
+        if (!job_.residual) return x;
+        char *sum = job_.sum + place.sum * bytes, *past = nullptr;
+        if (job_.stream_sum) past = sum, sum = kept_.data();
+        job_.row.kernels.add[job_.row.x_dtype]({x, job_.residual + place.residual * bytes, sum, job_.shape.n, past});
+        return sum;
+    }
+
+private:
+    const Job& job_;
+    std::vector<char> kept_;  // of a sum that is stored past the caches
+};
 
 void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job*>(ctx);
     const RowNormalizer normalizer(job.row);
     ScaleRow scales(job);
+    RowToNormalize rows(job);
     for (int64_t row = begin; row < end; ++row) {
-        const RowPlace place(job.shape, row);
-        const char *x = job.x + place.x * job.row.x_bytes, *scale = scales.at(place.scale);
+        const RowPlace place(job.shape, row), next(job.shape, std::min(row + 1, end - 1));
+        const char *x = rows.at(place), *scale = scales.at(place.scale);
+        const char* ahead = job.x + next.x * job.row.x_bytes;
+        const char* beside = job.residual ? job.residual + next.residual * job.row.x_bytes : ahead;
         char* y = job.out + place.out * job.row.scale_bytes;
-        normalizer.write(x, normalizer.mean_square(x), scale, y, job.stream,
-                         row + 1 < end ? x_of_row(job, row + 1) : x);
+        normalizer.write(x, normalizer.mean_square(x), scale, y, job.stream, {ahead, beside});
     }
     // Stores past the caches are in no order of their own.
-    if (job.stream) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (job.stream || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-bool should_stream(const Job& job) {
+// Not what was just read: that is in the caches.
+bool should_stream(const Job& job, const char* to, const int64_t* strides, int64_t bytes) {
     const RmsNormShape& s = job.shape;
-    const int64_t elements = s.rows * s.n;
-    if (job.out == job.x || elements * (job.row.x_bytes + job.row.scale_bytes) <= kStreamAbove) return false;
-    int64_t odd = static_cast<int64_t>(reinterpret_cast<uintptr_t>(job.out));
-    for (int64_t stride : s.out_stride) odd |= stride * job.row.scale_bytes;
+    const int64_t like_x = job.residual ? 3 : 1;
+    if (to == job.x || to == job.residual) return false;
+    if (s.rows * s.n * (like_x * job.row.x_bytes + job.row.scale_bytes) <= kStreamAbove) return false;
+    int64_t odd = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
+    for (int k = 0; k < kRmsNormOuter; ++k) odd |= strides[k] * bytes;
     return odd % kStreamAlign == 0;
+}
+
+// A row of a sum that is stored past the caches is kept in them, too, and must fit.
+constexpr int64_t kMostKeptBytes = int64_t{256} << 10;
+
+void run_forward(Job& job) {
+    const RmsNormShape& s = job.shape;
+    job.stream = should_stream(job, job.out, s.out_stride, job.row.scale_bytes);
+    // Of float32 two streams past the caches at once were measured slower than one.
+    job.stream_sum = job.residual && job.row.x_bytes == 2 && s.n * job.row.x_bytes <= kMostKeptBytes &&
+                     should_stream(job, job.sum, s.sum_stride, job.row.x_bytes);
+    parallel_ranges(s.rows, threads_for(s.rows * s.n), normalize_rows, &job);
 }
 
 Job job_of(const RmsNormShape& shape, const npu_rope_tensor& x, const npu_rope_tensor& scale,
@@ -276,8 +316,18 @@ Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
     if (shape.rows * shape.n == 0) return {};
     Job job = job_of(shape, *t.x, *t.scale, nullptr, *t.out);
-    job.stream = should_stream(job);
-    parallel_ranges(shape.rows, threads_for(shape.rows * shape.n), normalize_rows, &job);
+    run_forward(job);
+    return {};
+}
+
+Check run_add_rms_norm_cpu(const AddRmsNormTensors& t, const RmsNormAttributes& a) {
+    RmsNormShape shape;
+    if (Check c = check_add_rms_norm(t, a, &shape); !c.ok()) return c;
+    if (shape.rows * shape.n == 0) return {};
+    Job job = job_of(shape, *t.x, *t.scale, nullptr, *t.out);
+    job.residual = static_cast<const char*>(t.residual->data);
+    job.sum = static_cast<char*>(t.sum->data);
+    run_forward(job);
     return {};
 }
 

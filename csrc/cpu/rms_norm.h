@@ -1,4 +1,4 @@
-// rms_norm and rms_norm_backward on the CPU.
+// rms_norm, rms_norm_backward and add_rms_norm on the CPU.
 #pragma once
 
 #include "op_host/rms_norm_check.h"
@@ -8,5 +8,6 @@ namespace npu_rope {
 // Check the call and compute it; nothing is written where a check fails.
 Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a);
 Check run_rms_norm_backward_cpu(const RmsNormBackwardTensors& t, const RmsNormAttributes& a);
+Check run_add_rms_norm_cpu(const AddRmsNormTensors& t, const RmsNormAttributes& a);
 
 }  // namespace npu_rope

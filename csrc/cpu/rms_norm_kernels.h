@@ -17,7 +17,17 @@ struct NormalizeJob {
     // Store past the caches; y is then a multiple of kStreamAlign, and the caller orders these stores before
     // it lets another thread read them.
     bool stream;
-    const void* ahead;  // what is read after this row, fetched early where it is stored past the caches
+    const void* ahead[2];  // what is read after this row, fetched early where it is stored past the caches
+};
+
+// sum = a + b, rounded once; sum may be a or b itself.
+struct AddJob {
+    const void* a;
+    const void* b;
+    void* sum;
+    int64_t count;
+    // NULL, or for 16 bits where the sum is stored past the caches as well, as by NormalizeJob::stream.
+    void* past;
 };
 
 // Sums of doubles are over blocks of at most so many elements, whose sums the caller adds pairwise.
@@ -41,6 +51,7 @@ constexpr double kLeastMeanSquare = 0x1p-100, kMostMeanSquare = 0x1p128;
 struct RmsNormKernels {
     double (*sum_squares[3])(const void* x, int64_t count);  // infinite or NaN where float32 overflows
     void (*normalize[3][3])(const NormalizeJob&);            // x's type, scale's
+    void (*add[4])(const AddJob&);
     // Elements as doubles, and doubles rounded once.
     void (*widen[4])(const void* from, double* to, int64_t count);
     void (*narrow[4])(const double* from, void* to, int64_t count);

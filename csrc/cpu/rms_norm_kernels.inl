@@ -96,6 +96,68 @@ void narrow(const double* from, void* to, int64_t count) {
     made.copy_to(p + i, count - i);
 }
 
+// ---- the residual --------------------------------------------------------------------------------------
+
+template <typename E, bool kPast>
+void add_row(const AddJob& j) {
+    using T = typename E::T;
+    auto *a = static_cast<const T*>(j.a), *b = static_cast<const T*>(j.b);
+    auto *sum = static_cast<T*>(j.sum), *past = static_cast<T*>(j.past);
+    int64_t i = 0;
+    for (; i + W <= j.count; i += W) {
+        const VF v = E::load_v(a + i) + E::load_v(b + i);
+        E::template store_v<false>(sum + i, v);
+        if (kPast) E::template store_v<true>(past + i, v);
+    }
+    if (i == j.count) return;
+    Padded<T> rest(a + i, j.count - i);
+    const Padded<T> other(b + i, j.count - i);
+    E::template store_v<false>(rest.elements, E::load_v(rest.elements) + E::load_v(other.elements));
+    rest.copy_to(sum + i, j.count - i);
+    if (kPast) rest.copy_to(past + i, j.count - i);
+}
+
+// bfloat16: two of them a 32-bit lane.
+inline VU add_bf16(const uint16_t* a, const uint16_t* b) {
+    const VU u = load<VU>(a), v = load<VU>(b);
+    return pack_bf16(as_float(u << 16) + as_float(v << 16), as_float(u & 0xffff0000u) + as_float(v & 0xffff0000u));
+}
+template <bool kPast>
+void add_row_bf16(const AddJob& j) {
+    auto *a = static_cast<const uint16_t*>(j.a), *b = static_cast<const uint16_t*>(j.b);
+    auto *sum = static_cast<uint16_t*>(j.sum), *past = static_cast<uint16_t*>(j.past);
+    int64_t i = 0;
+    for (; i + 2 * W <= j.count; i += 2 * W) {
+        const VU v = add_bf16(a + i, b + i);
+        store(sum + i, v);
+        if (kPast) put<true>(past + i, v);
+    }
+    if (i == j.count) return;
+    uint16_t rest[2 * W] = {}, other[2 * W] = {};
+    const size_t bytes = static_cast<size_t>(j.count - i) * sizeof *rest;
+    std::memcpy(rest, a + i, bytes);
+    std::memcpy(other, b + i, bytes);
+    store(rest, add_bf16(rest, other));
+    std::memcpy(sum + i, rest, bytes);
+    if (kPast) std::memcpy(past + i, rest, bytes);
+}
+
+template <typename E>
+void add(const AddJob& j) {
+    if constexpr (std::is_same<E, Bf16>::value)
+        j.past ? add_row_bf16<true>(j) : add_row_bf16<false>(j);
+    else if constexpr (std::is_same<E, F16>::value)
+        j.past ? add_row<E, true>(j) : add_row<E, false>(j);
+    else
+        add_row<E, false>(j);
+}
+
+void add_doubles(const AddJob& j) {
+    auto *a = static_cast<const double*>(j.a), *b = static_cast<const double*>(j.b);
+    auto* sum = static_cast<double*>(j.sum);
+    for (int64_t i = 0; i < j.count; ++i) sum[i] = a[i] + b[i];
+}
+
 // ---- sums --------------------------------------------------------------------------------------------
 
 // The upper half added to the lower, until one is left.
@@ -238,10 +300,11 @@ void normalize_row(const NormalizeJob& j) {
     auto* x = static_cast<const typename X::T*>(j.x);
     auto* scale = static_cast<const typename S::T*>(j.scale);
     auto* y = static_cast<typename S::T*>(j.y);
-    auto* ahead = static_cast<const typename X::T*>(j.ahead);
+    auto *ahead = static_cast<const typename X::T*>(j.ahead[0]),
+         *beside = static_cast<const typename X::T*>(j.ahead[1]);
     int64_t i = 0;
     for (; i + W <= j.count; i += W) {
-        if (kStream) __builtin_prefetch(ahead + i);
+        if (kStream) __builtin_prefetch(ahead + i), __builtin_prefetch(beside + i);
         put_product<X, S, kStream>(y + i, X::load_v(x + i) * j.inverse, S::load_v(scale + i));
     }
     normalize_tail<X, S>(j, i);
@@ -253,10 +316,10 @@ void normalize_row_bf16(const NormalizeJob& j) {
     auto* x = static_cast<const uint16_t*>(j.x);
     auto* scale = static_cast<const uint16_t*>(j.scale);
     auto* y = static_cast<uint16_t*>(j.y);
-    auto* ahead = static_cast<const uint16_t*>(j.ahead);
+    auto *ahead = static_cast<const uint16_t*>(j.ahead[0]), *beside = static_cast<const uint16_t*>(j.ahead[1]);
     int64_t i = 0;
     for (; i + 2 * W <= j.count; i += 2 * W) {
-        if (kStream) __builtin_prefetch(ahead + i);
+        if (kStream) __builtin_prefetch(ahead + i), __builtin_prefetch(beside + i);
         VU a = load<VU>(x + i), s = load<VU>(scale + i);
         VF even = rounded<Bf16>(as_float(a << 16) * j.inverse);
         VF odd = rounded<Bf16>(as_float(a & 0xffff0000u) * j.inverse);
@@ -301,6 +364,7 @@ const RmsNormKernels& NPU_ROPE_KERNELS() {
         {{normalize<F32, F32>, normalize<F32, F16>, normalize<F32, Bf16>},
          {normalize<F16, F32>, normalize<F16, F16>, normalize<F16, Bf16>},
          {normalize<Bf16, F32>, normalize<Bf16, F16>, normalize<Bf16, Bf16>}},
+        {add<F32>, add<F16>, add<Bf16>, add_doubles},
         {widen<F32>, widen<F16>, widen<Bf16>, widen<F64>},
         {narrow<F32>, narrow<F16>, narrow<Bf16>, narrow<F64>},
         dot,

@@ -1,192 +1,14 @@
 // rms_norm for CPU tensors, through torch's stable ABI. Schemas, fakes and gradients are in
 // npu_rope/ops/rms_norm.py; these are the kernels.
-#include <array>
-#include <vector>
-
-#include "csrc/torch/rope_call.h"
+#include "csrc/torch/rms_norm_call.h"
 
 namespace {
 
 using namespace npu_rope;
-using torch::stable::Tensor;
-
-// "int axis, float epsilon, int stash_type", which come last in the schemas.
-struct NormAttributes {
-    int64_t axis;
-    double epsilon;
-    int64_t stash_type;
-    explicit NormAttributes(const StableIValue* s)
-        : axis(torch::stable::detail::to<int64_t>(s[0])),
-          epsilon(torch::stable::detail::to<double>(s[1])),
-          stash_type(torch::stable::detail::to<int64_t>(s[2])) {}
-};
-
-struct Sizes {
-    int64_t ndim, *size, *stride;
-    explicit Sizes(AtenTensorHandle h) {
-        check(aoti_torch_get_dim(h, &ndim));
-        check(aoti_torch_get_sizes(h, &size));
-        check(aoti_torch_get_strides(h, &stride));
-    }
-};
-
-Tensor borrowed(AtenTensorHandle h) {
-    AtenTensorHandle same;
-    check(aoti_torch_new_tensor_handle(h, &same));
-    return Tensor(same);
-}
-
-Tensor as_doubles(const Tensor& t) { return torch::stable::to(t, torch::headeronly::ScalarType::Double); }
-
-// ---- more dimensions than the C interface has ------------------------------------------------------------
-//
-// Neighbouring dimensions count as one where both are normalized or neither is, and the scale has both or
-// shares both. Four such runs are enough but for scales that lack every other dimension: those are expanded.
-
-struct Runs {
-    int64_t axis = 0;
-    std::vector<int64_t> x, scale;
-};
-
-bool has_runs(const Sizes& x, const Sizes& scale, int64_t axis) {
-    if (x.ndim <= NPU_ROPE_MAX_NDIM || axis < -x.ndim || axis >= x.ndim || scale.ndim > x.ndim) return false;
-    for (int64_t k = 0; k < scale.ndim; ++k)
-        if (scale.size[k] != 1 && scale.size[k] != x.size[x.ndim - scale.ndim + k]) return false;
-    return true;
-}
-
-Runs runs_of(const Sizes& x, const Sizes& scale, int64_t axis) {
-    if (axis < 0) axis += x.ndim;
-    Runs runs;
-    bool begins = true, last_own = false;
-    auto begin = [&] { runs.x.push_back(1), runs.scale.push_back(1); };
-    for (int64_t k = 0; k < x.ndim; ++k) {
-        if (k == axis) runs.axis = static_cast<int64_t>(runs.x.size()), begins = true;
-        if (x.size[k] == 1) continue;
-        const int64_t at = k - (x.ndim - scale.ndim);
-        const bool own = at >= 0 && scale.size[at] != 1;
-        if (begins || own != last_own) begin();
-        runs.x.back() *= x.size[k];
-        if (own) runs.scale.back() *= x.size[k];
-        begins = false;
-        last_own = own;
-    }
-    if (static_cast<int64_t>(runs.x.size()) == runs.axis) begin();
-    return runs;
-}
-
-// A contiguous tensor's memory with other sizes.
-npu_rope_tensor viewed_as(const std::vector<int64_t>& sizes, npu_rope_tensor t) {
-    t.ndim = static_cast<int32_t>(sizes.size());
-    int64_t step = 1;
-    for (int32_t k = t.ndim - 1; k >= 0; --k) {
-        t.shape[k] = sizes[static_cast<size_t>(k)];
-        t.stride[k] = step;
-        step *= t.shape[k];
-    }
-    return t;
-}
-
-// ---- a call's tensors as the C interface reads them -------------------------------------------------------
-
-class NormCall {
-public:
-    NormCall(AtenTensorHandle x, AtenTensorHandle scale, int64_t axis) : axis_(axis), scale_(borrowed(scale)) {
-        const Sizes of_x(x), of_scale(scale);
-        joined_ = has_runs(of_x, of_scale, axis);
-        if (!joined_) return;
-        runs_ = runs_of(of_x, of_scale, axis);
-        if (runs_.x.size() > NPU_ROPE_MAX_NDIM) {
-            is_expanded_ = true;
-            expand_scale(of_x);
-            runs_ = runs_of(of_x, Sizes(scale_.get()), axis);
-        }
-        scale_ = torch::stable::contiguous(scale_);
-        axis_ = runs_.axis;
-    }
-
-    int64_t axis() const { return axis_; }
-    // The scale has x's sizes here: its gradient must still be added up, for which all is in double.
-    bool is_expanded() const { return is_expanded_; }
-    Tensor as_read(AtenTensorHandle h) const { return is_expanded_ ? as_doubles(borrowed(h)) : borrowed(h); }
-    void widen_scale() {
-        if (is_expanded_) scale_ = as_doubles(scale_);
-    }
-    // Its gradient has this one's sizes.
-    const Tensor& scale_tensor() const { return scale_; }
-    npu_rope_tensor scale() const { return of_scale(scale_.get()); }
-    npu_rope_tensor of_scale(AtenTensorHandle h) const {
-        return joined_ ? viewed_as(runs_.scale, view_of(h)) : view_of(h);
-    }
-
-    // What is read, in a copy where its rows do not lie together; the copy is kept.
-    npu_rope_tensor read(AtenTensorHandle h) {
-        if (!lies_well(h)) {
-            copies_.push_back(torch::stable::contiguous(borrowed(h)));
-            h = copies_.back().get();
-        }
-        return joined_ ? viewed_as(runs_.x, view_of(h)) : view_of(h);
-    }
-
-    // What is written, which cannot be a copy: the C interface says what it needs.
-    npu_rope_tensor written(AtenTensorHandle h) const {
-        if (!joined_) return view_of(h);
-        if (!lies_well(h))
-            throw std::runtime_error("[rms_norm] out must be contiguous where x has more than 4 dimensions.");
-        return viewed_as(runs_.x, view_of(h));
-    }
-
-private:
-    // Dense from axis on, or altogether where dimensions are joined.
-    bool lies_well(AtenTensorHandle h) const {
-        const Sizes s(h);
-        const int64_t from = joined_ ? 0 : (axis_ < 0 ? axis_ + s.ndim : axis_);
-        int64_t expected = 1;
-        for (int64_t k = 0; k < s.ndim; ++k)
-            if (s.size[k] == 0) return true;
-        for (int64_t k = s.ndim - 1; k >= from && k >= 0; --k) {
-            if (s.size[k] > 1 && s.stride[k] != expected) return false;
-            expected *= s.size[k];
-        }
-        return true;
-    }
-
-    void expand_scale(const Sizes& x) {
-        using torch::stable::detail::from;
-        const torch::headeronly::IntHeaderOnlyArrayRef sizes(x.size, static_cast<size_t>(x.ndim));
-        std::array<StableIValue, 3> stack{from(scale_), from(sizes), from(false)};
-        check(torch_call_dispatcher("aten::expand", "", stack.data(), TORCH_ABI_VERSION));
-        scale_ = torch::stable::detail::to<Tensor>(stack[0]);
-    }
-
-    int64_t axis_;
-    Tensor scale_;
-    bool joined_ = false, is_expanded_ = false;
-    Runs runs_;
-    std::vector<Tensor> copies_;
-};
-
-// A new tensor of one's sizes and another's type.
-Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
-    const Sizes s(shaped);
-    std::vector<int64_t> strides(static_cast<size_t>(s.ndim));
-    int64_t step = 1;
-    for (int64_t k = s.ndim - 1; k >= 0; --k) {
-        strides[static_cast<size_t>(k)] = step;
-        step *= s.size[k] > 1 ? s.size[k] : 1;
-    }
-    int32_t dtype, device, index;
-    check(aoti_torch_get_dtype(typed, &dtype));
-    check(aoti_torch_get_device_type(shaped, &device));
-    check(aoti_torch_get_device_index(shaped, &index));
-    AtenTensorHandle out;
-    check(aoti_torch_empty_strided(s.ndim, s.size, strides.data(), dtype, device, index, &out));
-    return Owned(out);
-}
 
 void run(AtenTensorHandle x, AtenTensorHandle scale, const NormAttributes& a, AtenTensorHandle out) {
-    NormCall call(x, scale, a.axis);
-    const npu_rope_tensor to = call.written(out), from = call.read(x), factors = call.scale();
+    NormCall call("rms_norm", x, scale, a.axis);
+    const npu_rope_tensor to = call.written("out", out), from = call.read("x", x), factors = call.scale();
     raise_on(npu_rope_rms_norm(&from, &factors, call.axis(), a.epsilon, a.stash_type, &to));
 }
 
@@ -217,13 +39,14 @@ Tensor summed_to(const Tensor& t, const Sizes& sizes) {
 void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
     Owned grad(stack[0]), x(stack[1]), scale(stack[2]);
     const NormAttributes a(stack + 3);
-    NormCall call(x.get(), scale.get(), a.axis);
+    NormCall call("rms_norm_backward", x.get(), scale.get(), a.axis);
     call.widen_scale();
     const Tensor given = call.as_read(grad.get());
     const AtenTensorHandle used = call.scale_tensor().get();
     Owned dx = empty_of(x.get(), x.get()), dscale = empty_of(call.is_expanded() ? used : scale.get(), used);
-    const npu_rope_tensor from_grad = call.read(given.get()), from_x = call.read(x.get()), factors = call.scale();
-    const npu_rope_tensor to_x = call.written(dx.get()), to_scale = call.of_scale(dscale.get());
+    const npu_rope_tensor from_grad = call.read("grad", given.get()), from_x = call.read("x", x.get());
+    const npu_rope_tensor factors = call.scale();
+    const npu_rope_tensor to_x = call.written("dx", dx.get()), to_scale = call.of_scale(dscale.get());
     raise_on(npu_rope_rms_norm_backward(&from_grad, &from_x, &factors, call.axis(), a.epsilon, a.stash_type, &to_x,
                                         &to_scale));
     stack[0] = torch::stable::detail::from(dx.release());

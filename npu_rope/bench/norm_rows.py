@@ -1,119 +1,220 @@
-"""rms_norm beside a copy of the same bytes, torch's, ONNX Runtime's and ggml's.
+"""rms_norm and add_rms_norm beside a copy of the same bytes and beside other libraries.
 
-One row per dtype: 2048 rows of 4096 with a scale of their type, all that prefill gives a norm. Our own, ONNX
-Runtime and ggml write into kept buffers; torch makes a new tensor, as its function does.
+Rows of 4096 with a scale of their type: 2048 of them as prefill gives a norm, and one and 32 as decoding
+does. Our own, ONNX Runtime and ggml write into kept buffers; torch and transformers make new tensors, as
+their functions do. Those that have no add_rms_norm add the residual first.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
+
+import numpy as np
 
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready, Unsupported
 from npu_rope.bench.peers import require, session_call
 from npu_rope.bench.peers_ggml import GgmlGraph, ggml_library
-from npu_rope.bench.rope_rows import DTYPES, Row
+from npu_rope.bench.rope_rows import DTYPES, Row, in_turn
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.testing.bounds import peer_norm_bound, worst_ratio
 from npu_rope.testing.ggml_worker import GGML_TYPES
-from npu_rope.testing.norm_spec import NormCall, rms_norm
+from npu_rope.testing.norm_spec import NormCall, add, rms_norm
 
-GROUP, MODE = "norm", "rms_norm"
-ROWS, WIDTH, EPSILON = 2048, 4096, 1e-5
-OUT, NEW = "npu_rope.rms_norm(out=)", "npu_rope.rms_norm, new tensor"
-TORCH, ORT = "torch.nn.functional.rms_norm", "ONNX Runtime RMSNormalization-23"
-GGML = "ggml CPU rms_norm and mul"
-CHECKED = slice(None, None, 64)  # rows that are judged
+GROUP, MODES = "norm", ("rms_norm", "add_rms_norm")
+ROWS, WIDTH, EPSILON = (2048, 32, 1), 4096, 1e-5
+# By mode: ours into kept buffers, which the targets are about.
+OUT = {mode: f"npu_rope.{mode}(out=)" for mode in MODES}
+APART = "torch.add(out=), npu_rope.rms_norm(out=)"
+TORCH, HF = "torch.nn.functional.rms_norm", "transformers LlamaRMSNorm, eager"
+ORT, GGML = "ONNX Runtime RMSNormalization-23", "ggml CPU rms_norm and mul"
+MOST_CHECKED = 32  # rows that are judged
 
 
 @dataclass(frozen=True)
 class NormRow(Row):
-    """A line-up of rms_norm."""
+    """A line-up of rms_norm or of add_rms_norm."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.heads[0][1]
 
     @property
     def shape(self) -> str:
         """Rows and their width."""
-        return f"[{ROWS},{WIDTH}]"
+        return f"[{self.rows},{WIDTH}]"
 
 
-def row(dtype: str, threads: int) -> NormRow:
-    """The row of one dtype."""
-    return NormRow(GROUP, ((1, ROWS, WIDTH // 128),), dtype, MODE, threads)
+def row(dtype: str, threads: int, rows: int = ROWS[0], mode: str = MODES[0]) -> NormRow:
+    """The row of one dtype, size and operator."""
+    return NormRow(GROUP, ((1, rows, WIDTH // 128),), dtype, mode, threads)
 
 
-@dataclass(frozen=True)
+def rows(dtypes: Sequence[str], threads: int) -> list[NormRow]:
+    """Every row for one number of threads."""
+    return [row(dtype, threads, count, mode) for mode in MODES for count in ROWS for dtype in dtypes]
+
+
 class Inputs:
-    """What everybody normalizes."""
+    """What everybody normalizes; contestants share what they only read."""
 
-    x: Any
-    scale: Any
-    dtype: str
-    threads: int
+    def __init__(self, own: NormRow) -> None:
+        generator = torch.Generator().manual_seed(22)
+        self.row, self.dtype, self.threads = own, DTYPES[own.dtype], own.threads
+        kind = getattr(torch, self.dtype)
+        sizes = (own.rows, WIDTH), (own.rows, WIDTH), (WIDTH,)
+        self.x, residual, self.scale = (torch.randn(s, generator=generator).to(kind) for s in sizes)
+        self.residual = residual if own.mode == "add_rms_norm" else None
+        self.checked = slice(None, None, max(1, own.rows // MOST_CHECKED))
+
+    @property
+    def read(self) -> list[Any]:
+        """x, and the residual where there is one."""
+        return [self.x] if self.residual is None else [self.x, self.residual]
+
+    def outs(self) -> list[Any]:
+        """New memory for the result, and for the sum where there is one."""
+        return [torch.empty_like(t) for t in self.read]
+
+    @cached_property
+    def _expected(self) -> tuple[Any, Any]:
+        """What is normalized, and the call, of the rows that are judged."""
+        read = [as_float64(t[self.checked]) for t in self.read]
+        x = read[0] if self.residual is None else add(read[0], read[1], self.dtype)
+        return x, NormCall(x, as_float64(self.scale), self.dtype, self.dtype, epsilon=EPSILON)
 
     def check(self, ours: bool) -> Callable[[Any], str | None]:
-        """Some rows against the specification: ours within its bound, a peer within its own arithmetic's."""
+        """Some rows against the specification: ours within its bound, a peer within its own arithmetic's. Of
+        (result, sum) the sum must be right to the last bit."""
 
-        def check(result: Any) -> str | None:
-            x, scale = as_float64(self.x[CHECKED]), as_float64(self.scale)
-            value, bound = rms_norm(NormCall(x, scale, self.dtype, self.dtype, epsilon=EPSILON))
+        def check(results: Any) -> str | None:
+            x, call = self._expected
+            result, *sums = results if isinstance(results, (tuple, list)) else (results,)
+            value, bound = rms_norm(call)
             bound = bound if ours else peer_norm_bound(value, self.dtype)
-            ratio, at = worst_ratio(as_float64(result[CHECKED]), value, bound)
-            return None if ratio <= 1 else f"{ratio:.3g} times its bound at {list(at)}"
+            ratio, at = worst_ratio(as_float64(result[self.checked]), value, bound)
+            if ratio > 1:
+                return f"{ratio:.3g} times its bound at {list(at)}"
+            wrong = [s for s in sums if not np.array_equal(as_float64(s[self.checked]), x)]
+            return "its sum is another" if wrong else None
 
         return check
 
 
 def contestants(own: Row, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
     """The floor, ours, and the peers whose name the pattern finds."""
-    generator = torch.Generator().manual_seed(22)
-    kind = getattr(torch, DTYPES[own.dtype])
-    x, scale = (torch.randn(s, generator=generator).to(kind) for s in ((ROWS, WIDTH), (WIDTH,)))
-    inputs, out = Inputs(x, scale, DTYPES[own.dtype], own.threads), torch.empty_like(x)
-    copied = torch.empty_like(x)
-    yield Contestant(
-        "memory floor: torch copy_", "floor", lambda: Ready(partial(copied.copy_, x), lambda: None)
+    assert isinstance(own, NormRow)
+    inputs = Inputs(own)
+    copies = [partial(out.copy_, t) for out, t in zip(inputs.outs(), inputs.read, strict=True)]
+    yield Contestant("memory floor: torch copy_", "floor", lambda: Ready(in_turn(copies), lambda: None))
+    for name, prepare in _ours(inputs):
+        yield Contestant(name, "ours", prepare, inputs.check(ours=True))
+    peers = (
+        (TORCH, _torch),
+        (HF, _transformers),
+        (ORT, _onnxruntime),
+        (GGML, partial(_ggml, given=ggml_lib)),
     )
-    for name, call in (
-        (OUT, partial(npu_rope.rms_norm, x, scale, epsilon=EPSILON, out=out)),
-        (NEW, partial(npu_rope.rms_norm, x, scale, epsilon=EPSILON)),
-    ):
-        yield Contestant(name, "ours", partial(Ready, call, call), inputs.check(ours=True))
-    for name, prepare in ((TORCH, _torch), (ORT, _onnxruntime), (GGML, partial(_ggml, given=ggml_lib))):
+    for name, prepare_peer in peers:
         if pattern is None or (pattern != "none" and re.search(pattern, name, re.IGNORECASE)):
-            yield Contestant(name, "peer", partial(prepare, inputs), inputs.check(ours=False))
+            yield Contestant(name, "peer", partial(prepare_peer, inputs), inputs.check(ours=False))
+
+
+def _ours(inputs: Inputs) -> Iterator[tuple[str, Callable[[], Ready]]]:
+    mode, scale = inputs.row.mode, inputs.scale
+    operator = partial(getattr(npu_rope, mode), *inputs.read, scale, epsilon=EPSILON)
+    outs = inputs.outs()
+    out = outs[0] if inputs.residual is None else tuple(outs)
+    call = partial(operator, out=out)
+    yield OUT[mode], partial(Ready, call, call)
+    yield f"npu_rope.{mode}, new tensors", partial(Ready, operator, operator)
+    if inputs.residual is not None:
+        yield APART, partial(_one_after_the_other, inputs)
+
+
+def _one_after_the_other(inputs: Inputs) -> Ready:
+    y, total = inputs.outs()
+    call = in_turn(
+        [
+            partial(torch.add, *inputs.read, out=total),
+            partial(npu_rope.rms_norm, total, inputs.scale, epsilon=EPSILON, out=y),
+        ]
+    )
+
+    def result() -> Any:
+        call()
+        return y, total
+
+    return Ready(call, result)
+
+
+# ---- peers -----------------------------------------------------------------------------------------------
+
+
+def _behind_residual(inputs: Inputs, norm: Callable[[Any], Any]) -> Ready:
+    """A norm of x, or of the sum with the residual."""
+
+    def both() -> Any:
+        total = inputs.x + inputs.residual
+        return norm(total), total
+
+    call = partial(norm, inputs.x) if inputs.residual is None else both
+    return Ready(call, call)
 
 
 def _torch(inputs: Inputs) -> Ready:
-    call = partial(torch.nn.functional.rms_norm, inputs.x, (WIDTH,), inputs.scale, EPSILON)
-    return Ready(call, call)
+    norm = torch.nn.functional.rms_norm
+    return _behind_residual(inputs, lambda x: norm(x, (WIDTH,), inputs.scale, EPSILON))
+
+
+def _transformers(inputs: Inputs) -> Ready:
+    require("transformers")
+    modeling: Any = importlib.import_module("transformers.models.llama.modeling_llama")
+    norm = modeling.LlamaRMSNorm(WIDTH, eps=EPSILON)
+    norm.weight.data = inputs.scale
+    return _behind_residual(inputs, norm)
 
 
 def _onnxruntime(inputs: Inputs) -> Ready:
     if inputs.dtype == "bfloat16":
         raise Unsupported("its CPU provider has no bfloat16 kernel")
     require("onnx", "onnxruntime")
-    helper: Any = importlib.import_module("onnx.helper")
-    kind = {"float32": 1, "float16": 10}[inputs.dtype]  # onnx.TensorProto.DataType
-    info = helper.make_tensor_value_info
-    node = helper.make_node("RMSNormalization", ["x", "scale"], ["y"], epsilon=EPSILON)
-    given = [info("x", kind, (ROWS, WIDTH)), info("scale", kind, (WIDTH,))]
-    graph = helper.make_graph([node], "norm", given, [info("y", kind, (ROWS, WIDTH))])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    y = torch.empty_like(inputs.x).numpy()
     feeds = {"x": inputs.x.numpy(), "scale": inputs.scale.numpy()}
-    call = session_call(model.SerializeToString(), feeds, {"y": y}, inputs.threads)
+    outs = {"y": inputs.outs()[0].numpy()}
+    if inputs.residual is not None:
+        feeds["residual"], outs["sum"] = inputs.residual.numpy(), inputs.outs()[1].numpy()
+    call = session_call(_onnx_model(inputs.dtype, feeds, outs), feeds, outs, inputs.threads)
 
     def result() -> Any:
         call()
-        return torch.from_numpy(y)
+        return [torch.from_numpy(out) for out in outs.values()]
 
     return Ready(call, result)
+
+
+def _onnx_model(dtype: str, feeds: dict[str, Any], outs: dict[str, Any]) -> bytes:
+    """RMSNormalization, behind an Add where there is a residual."""
+    helper: Any = importlib.import_module("onnx.helper")
+    kind = {"float32": 1, "float16": 10}[dtype]  # onnx.TensorProto.DataType
+    infos = [
+        [helper.make_tensor_value_info(name, kind, array.shape) for name, array in named.items()]
+        for named in (feeds, outs)
+    ]
+    normalized = "sum" if "sum" in outs else "x"
+    nodes = [helper.make_node("RMSNormalization", [normalized, "scale"], ["y"], epsilon=EPSILON)]
+    if "sum" in outs:
+        nodes.insert(0, helper.make_node("Add", ["x", "residual"], ["sum"]))
+    graph = helper.make_graph(nodes, "norm", *infos)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    serialized: bytes = model.SerializeToString()
+    return serialized
 
 
 def _ggml(inputs: Inputs, *, given: str | None) -> Ready:
@@ -123,10 +224,14 @@ def _ggml(inputs: Inputs, *, given: str | None) -> Ready:
 
     def build(graph: GgmlGraph) -> None:
         base, kind = library.base, GGML_TYPES["float32"]
-        x = graph.source(inputs.x, base.ggml_new_tensor_4d(graph.context, kind, WIDTH, ROWS, 1, 1))
+        shape = WIDTH, inputs.row.rows, 1, 1
+        read = [graph.source(t, base.ggml_new_tensor_4d(graph.context, kind, *shape)) for t in inputs.read]
         scale = graph.source(inputs.scale, base.ggml_new_tensor_1d(graph.context, kind, WIDTH))
+        x = read[0] if inputs.residual is None else base.ggml_add(graph.context, *read)
         normalized = base.ggml_rms_norm(graph.context, x, EPSILON)
         graph.add_result(base.ggml_mul(graph.context, normalized, scale), inputs.x)
+        if inputs.residual is not None:
+            graph.add_result(x, inputs.x)
 
     graph = GgmlGraph(library, inputs.threads, build)
-    return Ready(graph.call, lambda: graph.result()[0], graph.around, graph.close)
+    return Ready(graph.call, graph.result, graph.around, graph.close)

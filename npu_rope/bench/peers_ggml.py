@@ -55,6 +55,7 @@ class Library:
             (base, "ggml_graph_overhead", size),
             (base, "ggml_rms_norm", pointer, pointer, pointer, number),
             (base, "ggml_mul", pointer, pointer, pointer, pointer),
+            (base, "ggml_add", pointer, pointer, pointer, pointer),
             (base, "ggml_rope_ext", pointer, pointer, pointer, pointer, pointer, *numbers),
             (base, "ggml_backend_free", None, pointer),
             (base, "ggml_backend_buffer_free", None, pointer),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,10 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from npu_rope.bench import norm_rows
 from npu_rope.bench.run import SCHEMA, Results
 from npu_rope.bench.targets import Figures, disturbed, microseconds, verdicts
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+NORMS_BEGIN, NORMS_END = "<!-- measured norms: begin -->", "<!-- measured norms: end -->"
 LEGEND = (
     "us: median microseconds per call. spread: interquartile range / least sample. x floor: median over"
     " rounds of this time / the memory floor's time in the same round. *: others used 10 % of a core or"
@@ -189,9 +191,11 @@ def write_csv(results: Results, stream: TextIO) -> None:
 
 
 def markdown(results: Results) -> str:
-    """The generated part of ``docs/benchmarks.md``."""
+    """A generated part of ``docs/benchmarks.md``: of norms, or of all else."""
     lines = [*head(results), "", "| target | | measured |", "|---|---|---|"]
-    lines += [f"| {v.target} | {v.outcome} | {v.detail} |" for v in verdicts(results.figures)]
+    of_norms = bool(results.figures) and all(f["group"] == norm_rows.GROUP for f in results.figures)
+    judged = [v for v in verdicts(results.figures) if v.outcome != "NOT MEASURED" or not of_norms]
+    lines += [f"| {v.target} | {v.outcome} | {v.detail} |" for v in judged]
     lines += ["", LEGEND.replace("*:", "\\*:")]
     for block in blocks(results.figures):
         lines += ["", f"### {block.title}", "", _markdown_line(block.header)]
@@ -208,8 +212,20 @@ def _markdown_line(cells: list[str]) -> str:
 
 
 def into_page(results: Results, page: str) -> str:
-    """The page with the generated part between its marks; where there are none, it is all of it."""
-    generated = f"{BEGIN}\n\n{markdown(results)}\n{END}"
+    """The page with the generated part between its marks; where there are none, it is all of it. Where norms
+    have marks of their own in it, they stand there, and a run of nothing else leaves the rest as it is."""
+    norms = [figure for figure in results.figures if figure["group"] == norm_rows.GROUP]
+    if norms and NORMS_BEGIN in page and NORMS_END in page:
+        page = _between(page, NORMS_BEGIN, NORMS_END, replace(results, figures=norms))
+        others = [figure for figure in results.figures if figure["group"] != norm_rows.GROUP]
+        if not others:
+            return page
+        results = replace(results, figures=others)
     if BEGIN in page and END in page:
-        return page[: page.index(BEGIN)] + generated + page[page.index(END) + len(END) :]
-    return generated + "\n"
+        return _between(page, BEGIN, END, results)
+    return f"{BEGIN}\n\n{markdown(results)}\n{END}\n"
+
+
+def _between(page: str, begin: str, end: str, results: Results) -> str:
+    generated = f"{begin}\n\n{markdown(results)}\n{end}"
+    return page[: page.index(begin)] + generated + page[page.index(end) + len(end) :]

@@ -41,7 +41,7 @@ class Options:
     def chosen_rows(self, threads: int) -> list[Row]:
         """The rows of one process."""
         forms: list[Row] = [form_rows.row(dtype, threads) for dtype in self.dtypes]
-        forms += [norm_rows.row(dtype, threads) for dtype in self.dtypes]
+        forms += norm_rows.rows(self.dtypes, threads)
         forms += [norm_rope_rows.row(dtype, threads) for dtype in self.dtypes]
         chosen = rows(self.dtypes, self.modes, threads, self.rows)
         return chosen + [row for row in forms if self.rows is None or re.search(self.rows, row.name)]

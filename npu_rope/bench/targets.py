@@ -36,7 +36,7 @@ def verdicts(figures: Figures) -> list[Verdict]:
     others = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP)
     modes = dict.fromkeys(f["mode"] for f in figures if f["group"] not in others)
     decode = [_decode_calls(figures, mode) for mode in modes]
-    norms = [_norm(figures), _norm_rope(figures)]
+    norms = [*(_norm(figures, mode) for mode in norm_rows.MODES), _norm_rope(figures)]
     return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures), *norms]
 
 
@@ -105,11 +105,14 @@ def _forms(figures: Figures) -> Verdict:
     return _judged(f"every mode and form: at most {FORM_LIMIT} x NeoX of the same bytes", met, details, seen)
 
 
-def _norm(figures: Figures) -> Verdict:
-    """rms_norm over the floor, and beside the best peer; float16 is reported, not judged."""
+def _norm(figures: Figures, mode: str) -> Verdict:
+    """A norm of prefill's rows over the floor, and beside the best peer; float16 is reported, not judged."""
     details, seen, met = [], [], True
+    shape = norm_rows.row("f32", 1).shape
     for row in by_row(figures).values():
-        mine, theirs = fastest(row, names=(norm_rows.OUT,)), fastest(row, kind="peer")
+        if (row[0]["group"], row[0]["mode"], row[0]["shape"]) != (norm_rows.GROUP, mode, shape):
+            continue
+        mine, theirs = fastest(row, names=(norm_rows.OUT[mode],)), fastest(row, kind="peer")
         if mine is None or "ratio" not in mine:
             continue
         times = f", best peer {theirs['median_us'] / mine['median_us']:.1f} x ours" if theirs else ""
@@ -118,7 +121,7 @@ def _norm(figures: Figures) -> Verdict:
         if mine["dtype"] != "f16":
             met = met and mine["ratio"] <= NORM_LIMIT
             met = met and (theirs is None or mine["median_us"] <= theirs["median_us"])
-    target = f"rms_norm f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead"
+    target = f"{mode} {shape} f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead"
     return _judged(target, met, details, seen)
 
 

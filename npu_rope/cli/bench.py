@@ -72,8 +72,8 @@ def bench(
 
     Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128], and q + k pairs of both, in modes
     neox and normal; forms: mrope, imrope, vision and partly rotated heads beside NeoX of the same bytes;
-    norm: rms_norm [2048,4096] beside torch, ONNX Runtime and ggml; norm-rope: rms_norm_rope beside its parts
-    and transformers' Qwen3;
+    norm: rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096] beside torch, transformers, ONNX
+    Runtime and ggml; norm-rope: rms_norm_rope beside its parts and transformers' Qwen3;
     f32, f16, bf16; 1 and 2 threads. All of it takes 10 to 30 minutes; run it on an otherwise idle machine:
     rows with a * were disturbed.
 

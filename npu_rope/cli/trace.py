@@ -243,11 +243,13 @@ def run_command(
 
 
 def usage_error(text: str) -> typer.Exit:
+    """Says what is wrong with a command, which is to end with it."""
     print(text, file=sys.stderr)
     return typer.Exit(USAGE_ERROR)
 
 
 def sizes_of_text(text: str) -> tuple[int, int, int, int]:
+    """B, S, N and D of --shape."""
     try:
         sizes = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -285,6 +287,7 @@ def default_dtype(soc: str) -> Dtype:
 
 
 def values_of(sizes: tuple[int, ...]) -> Any:
+    """Random float32 of these sizes."""
     try:
         return np.random.default_rng(0).standard_normal(sizes, dtype=np.float32)
     except (ValueError, MemoryError):
@@ -300,6 +303,7 @@ def rounded_to(values: Any, dtype: Dtype) -> Any:
 
 
 def view_of(a: Any, dtype: Dtype, layout: Layout = Layout.BSND) -> native.CTensor:
+    """An array of that type's values, or bits, as the library takes it."""
     view = a.transpose(0, 2, 1, 3) if layout is Layout.BNSD else a
     strides = tuple(step // _ITEM[dtype] for step in view.strides)
     return native.c_tensor(a.ctypes.data, _NAMES[dtype], view.shape, strides)
@@ -380,6 +384,7 @@ def _said_of_any(about: dict[str, Any]) -> list[str]:
 
 
 def call_text(about: dict[str, Any], kind: str, said: list[str]) -> str:
+    """A call in a line: operator, shape and type, then what else there is to say."""
     shape = ",".join(str(size) for size in about["shape"])
     return ", ".join([f"{about['op']} [{shape}] {about['dtype']} {kind}", *said])
 

@@ -122,7 +122,7 @@ def rms_norm_rope(
         scales = [trace.rounded_to(trace.values_of((d,)), own) for _ in range(2)]
         positions, rows = np.arange(s, dtype=np.int32), np.arange(b * s, dtype=np.int64).reshape(b, s)
         outs = np.empty_like(q), np.empty_like(k).reshape(b * s, keys, d) if cache else np.empty_like(k)
-        t = rms_norm_rope_tensors(q, k, *scales, positions, None, outs, rows if cache else None)
+        t = rms_norm_rope_tensors(q, k, scales[0], scales[1], positions, None, outs, rows if cache else None)
         a = RmsNormRopeAttributes(params, intermediate_rounding=intermediate_rounding)
         fused.launch(t, outs, fused.as_c(a), partial(_see, own), options)
         about = {

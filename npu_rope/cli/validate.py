@@ -98,7 +98,7 @@ def validate(
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
     ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK,
-    RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx).
+    ADD_RMS_NORM, RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx).
 
     Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced
     back end absent.

@@ -1,4 +1,4 @@
-"""torch_npu's rotary functions by their names, argument orders and results, on npu_rope's operators.
+"""torch_npu's rotary functions and RMS norms by their names, argument orders and results.
 
 A port changes one import:
 
@@ -7,19 +7,23 @@ A port changes one import:
     query = torch_npu.npu_rotary_mul(query, cos, sin)
 
 Their documented limits do not hold here: any even head size, any number of heads, gradients, tables in
-float32 beside 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode. Formulas: the
-documentation of torch_npu and of aclnnRotaryPositionEmbedding, aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope
-and aclnnRopeWithSinCosCache.
+float32 beside 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode; norms of any number of
+dimensions. Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding,
+aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and
+aclnnAddRmsNorm.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors.tensors import require_dense
 from npu_rope.ops import calls
+from npu_rope.ops.add_rms_norm import add_rms_norm
+from npu_rope.ops.rms_norm import rms_norm
 from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_, rotary_mul_qk
 from npu_rope.optional_torch import torch
 from npu_rope.params import integer
@@ -165,6 +169,94 @@ def npu_mrope(
     return y.flatten(-2), z.flatten(-2)
 
 
+# ---- norms ---------------------------------------------------------------------------------------------
+
+
+def npu_rms_norm(input: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Any, Any]:
+    """``y = input * rstd * gamma``, where ``rstd = 1 / sqrt(mean(input^2) + epsilon)``.
+
+    Args:
+        input: floating point; ``input * rstd`` is rounded to its dtype, then the product with gamma.
+        gamma: input's last dimensions, over which the mean is taken; input's dtype, or float32.
+        epsilon: added to the mean square.
+
+    Returns:
+        y, of input's shape and dtype, and rstd, float32, of input's shape with 1 for each of gamma's
+        dimensions. Gradients flow from y to input and gamma; torch_npu's rstd has none either.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    axis = _check_gamma("npu_rms_norm", gamma, "input", input)
+    y = rms_norm(input, gamma, axis=axis, epsilon=epsilon, stash_type=_stash_type(input.dtype))
+    return y.to(input.dtype), _rstd(input, axis, epsilon)
+
+
+def npu_gemma_rms_norm(input: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Any, Any]:
+    """``y = input * rstd * (1 + gamma)``, as Gemma has it: in float32, rounded once.
+
+    Args:
+        input, gamma, epsilon: as in :func:`npu_rms_norm`.
+
+    Returns:
+        y and rstd as there.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    axis = _check_gamma("npu_gemma_rms_norm", gamma, "input", input)
+    wide = torch.float64 if input.dtype == torch.float64 else torch.float32
+    factor = 1 + gamma.to(wide)
+    y = rms_norm(input.to(wide), factor, axis=axis, epsilon=epsilon, stash_type=_stash_type(wide))
+    return y.to(input.dtype), _rstd(input, axis, epsilon)
+
+
+def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Any, Any, Any]:
+    """:func:`npu_rms_norm` of ``x = x1 + x2``, rounded to their dtype.
+
+    Args:
+        x1, x2: of one shape and dtype.
+        gamma, epsilon: as in :func:`npu_rms_norm`.
+
+    Returns:
+        y and rstd as there, and x. Gradients flow from y and x to x1, x2 and gamma.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    op = "npu_add_rms_norm"
+    axis = _check_gamma(op, gamma, "x1", x1)
+    _require_tensors(op, x2=x2)
+    if x2.shape != x1.shape or x2.dtype != x1.dtype:
+        wanted, got = (f"{list(t.shape)} of {str(t.dtype)[6:]}" for t in (x1, x2))
+        raise bad_value(op, f"x2 must be {wanted} like x1 but got {got}.")
+    y, x = add_rms_norm(x1, x2, gamma, axis=axis, epsilon=epsilon, stash_type=_stash_type(x1.dtype))
+    return y.to(x1.dtype), _rstd(x, axis, epsilon), x
+
+
+def _check_gamma(op: str, gamma: Any, name: str, x: Any) -> int:
+    """The axis that gamma begins at."""
+    _require_tensors(op, **{name: x, "gamma": gamma})
+    if not 1 <= gamma.dim() <= x.dim() or gamma.shape != x.shape[x.dim() - gamma.dim() :]:
+        rule = f"{name}'s last dimensions, of {list(x.shape)},"
+        raise bad_value(op, f"gamma must have {rule} but got {list(gamma.shape)}.")
+    if gamma.dtype not in (x.dtype, torch.float32):
+        rule = " or ".join(dict.fromkeys((str(x.dtype)[6:], "float32")))
+        raise bad_type(op, f"gamma must be {rule} but got {str(gamma.dtype)[6:]}.")
+    return -int(gamma.dim())
+
+
+def _stash_type(dtype: Any) -> int:
+    return 11 if dtype == torch.float64 else 1
+
+
+def _rstd(x: Any, axis: int, epsilon: float) -> Any:
+    """By the norm, whose squares are added in double without a copy of x in it."""
+    axes, count = tuple(range(axis, 0)), math.prod(x.shape[axis:])
+    norm = torch.linalg.vector_norm(x.detach(), dim=axes, keepdim=True, dtype=torch.float64)
+    return (norm.square() / count + epsilon).rsqrt().float()
+
+
 # ---- what they share -----------------------------------------------------------------------------------
 
 
@@ -279,4 +371,12 @@ def _check_mrope(
             raise bad_value(op, f"positions must be rows of the cache's {cache.shape[0]} but got {wrong}.")
 
 
-__all__ = ["npu_apply_rotary_pos_emb", "npu_interleave_rope", "npu_mrope", "npu_rotary_mul"]
+__all__ = [
+    "npu_add_rms_norm",
+    "npu_apply_rotary_pos_emb",
+    "npu_gemma_rms_norm",
+    "npu_interleave_rope",
+    "npu_mrope",
+    "npu_rms_norm",
+    "npu_rotary_mul",
+]

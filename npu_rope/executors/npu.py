@@ -30,13 +30,15 @@ def run(
     launch: Callable[[dict[str, Any], dict[str, Any], list[Any]], None],
     *,
     written_whole: bool = True,
+    new_results: Callable[[C], tuple[Any, ...]] | None = None,
 ) -> tuple[Any, ...]:
     """Arrays, or torch tensors of the CPU without gradient, to the NPU and back.
 
     Args:
         check: every rule, of values, too: what the binding cannot see of NPU tensors and the host can.
         launch: the operator on the NPU's xs and what is read beside them, by name, into the list.
-        written_whole: the results are like xs; else like outs, which keep what is not written.
+        written_whole: the results are written whole; else outs keep what is not written.
+        new_results: memory for them where the call names none; like xs if this is not given.
     """
     load_torch_npu()
     tensors = is_tensor(t.first[1])
@@ -46,16 +48,14 @@ def run(
         t = as_arrays(t)
         check_whole_elements(t)
     check(t)
-    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    make = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
+    results = tuple(t.outs.values()) or make(t)
     sources = {name: to_device(x) for name, x in t.xs.items()}
     beside = {name: to_device(b) for name, b in t.beside().items()}
-    if not t.outs:
-        written = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in sources.values()]
-    elif not written_whole:
-        written = [to_device(out) for out in t.outs.values()]
-    else:
-        pairs = zip(t.xs, t.outs.values(), strict=True)
-        written = [sources[name] if name in t.in_place else to_device(out) for name, out in pairs]
+    # What is written in place is one tensor there, too.
+    twins = {id(x): sources[name] for name, x in t.xs.items() if written_whole}
+    written = [twins.get(id(result), None) for result in results]
+    written = [to_device(r) if w is None else w for r, w in zip(results, written, strict=True)]
     launch(sources, beside, written)
     for result, device in zip(results, written, strict=True):
         copy_back(device, result)

@@ -1,4 +1,4 @@
-"""Who executes rms_norm and rms_norm_backward on arrays and tensors, by backend."""
+"""Who executes rms_norm, its backward and add_rms_norm on arrays and tensors, by backend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from npu_rope import backends, native, native_sim
 from npu_rope.errors import BackendUnavailable
-from npu_rope.executors import TENSOR, sim
+from npu_rope.executors import TENSOR, npu, sim
 from npu_rope.executors.tensors import (
     array_of,
     as_arrays,
@@ -28,10 +28,11 @@ from npu_rope.executors.tensors import (
 )
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rms_norm as reference
+from npu_rope.reference.add_rms_norm import add_rms_norm
 from npu_rope.reference.rms_norm import NormDtypes, summed_to
 from npu_rope.rms_norm_checks import (
+    ADD,
     BACKWARD,
-    FORWARD,
     MAX_NATIVE_NDIM,
     RmsNormAttributes,
     RmsNormTensors,
@@ -66,11 +67,15 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
     if t.op == BACKWARD:
         both = reference.rms_norm_backward(arrays.xs["grad"], arrays.x, arrays.scale, dtypes, axis, a)
         return round_to(both[0], t.x), round_to(both[1], t.scale)
-    y = round_to(reference.rms_norm(arrays.x, arrays.scale, dtypes, axis, a), t.scale)
-    for out in t.outs.values():
+    results: Results
+    if t.op == ADD:
+        y, total = add_rms_norm(arrays.x, arrays.xs["residual"], arrays.scale, dtypes, axis, a)
+        results = round_to(y, t.scale), round_to(total, t.x)
+    else:
+        results = (round_to(reference.rms_norm(arrays.x, arrays.scale, dtypes, axis, a), t.scale),)
+    for out, y in zip(t.outs.values(), results, strict=False):
         assign(out, y)
-        return (out,)
-    return (y,)
+    return tuple(t.outs.values()) or results
 
 
 # ---- the C library -------------------------------------------------------------------------------------
@@ -79,7 +84,7 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
 @cache
 def _entry(op: str, simulated: bool = False) -> Callable[..., None]:
     """``npu_rope_<op>``, or ``npu_rope_sim_<op>``, which takes options too."""
-    read, written = (3, 2) if op == BACKWARD else (2, 1)
+    read, written = (3, 2) if op in (BACKWARD, ADD) else (2, 1)
     types = [*[TENSOR] * read, C.c_int64, C.c_double, C.c_int64, *[TENSOR] * written]
     if simulated:
         options = C.POINTER(native_sim.CSimOptions)
@@ -104,7 +109,7 @@ def in_few_runs(t: Tensors, axis: int) -> Tensors:
     if len(shape) <= MAX_NATIVE_NDIM or len(runs_of(shape, tuple(t.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM:
         return t
     scale: Any = t.scale.expand(shape) if is_tensor(t.scale) else np.broadcast_to(t.scale, shape)
-    if t.op == FORWARD:
+    if t.op != BACKWARD:
         return RmsNormTensors(t.op, t.xs, scale, t.outs, t.in_place)
     scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, t.xs["grad"]))
     return rms_norm_backward_tensors(grad, t.x, scale)
@@ -130,7 +135,7 @@ def launch(
         options: of the simulator, which runs it then.
     """
     see = see or (c_tensor if is_tensor(t.x) else native.describe)
-    rows = [t.xs["grad"], t.x] if t.op == BACKWARD else [t.x]
+    rows = [t.xs["grad"], t.x] if t.op == BACKWARD else list(t.xs.values())
     if len(t.x.shape) <= MAX_NATIVE_NDIM:
         # Copies live until the call is over.
         sources = [_readable(v, axis) for v in rows] + [_readable(t.scale, t.scale.ndim)]
@@ -139,7 +144,7 @@ def launch(
         runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(t.scale.shape), axis)
         sources = [_readable(v, 0).reshape(runs) for v in rows]
         sources.append(_readable(t.scale, 0).reshape(of_scale))
-        shapes = (runs, of_scale) if t.op == BACKWARD else (runs,)
+        shapes = (runs, of_scale) if t.op == BACKWARD else (runs,) * len(results)
         views = [r.reshape(s) for r, s in zip(results, shapes, strict=True)]
         structs, axis = [see(v) for v in (*sources, *views)], first
     read = len(sources)
@@ -151,9 +156,10 @@ def launch(
 def _new_results(t: Tensors) -> Results:
     if t.op == BACKWARD:
         return empty_like(t.x), empty_like(t.scale)
+    of_sum = (empty_like(t.x),) if t.op == ADD else ()
     if is_tensor(t.x):
-        return (t.x.new_empty(t.x.shape, dtype=t.scale.dtype),)
-    return (np.empty(t.x.shape, t.scale.dtype.newbyteorder("=")),)
+        return t.x.new_empty(t.x.shape, dtype=t.scale.dtype), *of_sum
+    return np.empty(t.x.shape, t.scale.dtype.newbyteorder("=")), *of_sum
 
 
 def on_cpu(t: Tensors, a: RmsNormAttributes) -> Results:
@@ -169,7 +175,7 @@ def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
     few = in_few_runs(t, axis)
     results = tuple(t.outs.values()) or _new_results(few)
     launch(few, results, a, axis)
-    if t.op == FORWARD or few is t:
+    if t.op != BACKWARD or few is t:
         return results
     if is_tensor(t.x):
         return results[0], torch.Tensor.sum_to_size(results[1], t.scale.shape).to(t.scale.dtype)
@@ -178,7 +184,7 @@ def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> Results:
     """The AscendC kernel on the simulated core."""
-    if t.op != FORWARD:
+    if t.op == BACKWARD:
         raise BackendUnavailable("sim", f"{t.op} has no kernel yet", "Use one of: reference, cpu.")
 
     def run(_: native_sim.NativeSim, t: Tensors, results: Results) -> None:
@@ -188,6 +194,18 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> 
     return sim.run(options, t, lambda t: _ignored(check(t, a)), run, _new_results)
 
 
+def on_npu(t: Tensors, a: RmsNormAttributes) -> Results:
+    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+    if t.op == BACKWARD:
+        raise BackendUnavailable("npu", f"{t.op} has no kernel yet", "Use one of: reference, cpu.")
+
+    def run(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
+        operator = getattr(torch.ops.npu_rope, f"{t.op}_out").default
+        operator(*xs.values(), *beside.values(), a.axis, a.epsilon, a.stash_type, *written)
+
+    return npu.run(t, lambda t: _ignored(check(t, a)), run, new_results=_new_results)
+
+
 def _ignored(_: object) -> None:
     """For what wants nothing back."""
 
@@ -195,6 +213,7 @@ def _ignored(_: object) -> None:
 EXECUTORS: Mapping[str, Callable[[Tensors, RmsNormAttributes], Results]] = {
     "reference": on_reference,
     "cpu": on_cpu,
+    "npu": on_npu,
     **sim.by_soc(on_sim),
 }
 

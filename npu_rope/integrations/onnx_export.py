@@ -1,7 +1,8 @@
 """Export to ONNX: what ``torch.onnx.export(dynamo=True)`` makes of npu_rope's operators.
 
 Each becomes a standard RotaryEmbedding node (opset 23), its tables an initialiser, an input or a small
-subgraph of the positions, so that any runtime runs it. Needs ``pip install 'npu-rope[onnx]'``.
+subgraph of the positions, or a standard RMSNormalization node, so that any runtime runs it. Needs
+``pip install 'npu-rope[onnx]'``.
 
     from npu_rope.integrations import onnx_export
 
@@ -27,7 +28,9 @@ from onnx import numpy_helper
 from onnxscript import DOUBLE, FLOAT, INT64, opset23
 
 import npu_rope  # noqa: F401  # defines the operators
+from npu_rope.dtypes import rounded_to
 from npu_rope.params import RopeMode, RopeParams
+from npu_rope.rms_norm_checks import RmsNormAttributes
 
 op: Any = opset23  # whose annotations know arrays, not the values of a graph
 OPSET = 23
@@ -68,6 +71,8 @@ def translations() -> dict[Any, Callable[..., Any]]:
         ours.rotary_mul.default: _rotary_mul,
         ours.rotary_mul_qk.default: _rotary_mul_qk,
         ours.rotary_embedding.default: _rotary_embedding,
+        ours.rms_norm.default: _rms_norm,
+        ours.add_rms_norm.default: _add_rms_norm,
     }
 
 
@@ -305,3 +310,54 @@ def _rotary_embedding(
     sizes = True, num_heads if flat else _static("the number of heads", X.shape[1]), head
     y = _turned(x, X.dtype, sizes, *tables, interleaved=interleaved, width=2 * half, offset=0)
     return op.Reshape(y, _ints([0, 0, num_heads * head])) if flat else op.Transpose(y, perm=[0, 2, 1, 3])
+
+
+# ---- norms ---------------------------------------------------------------------------------------------
+
+
+def _rms_norm(x: Any, scale: Any, axis: int, epsilon: float, stash_type: int) -> Any:
+    return _normalized(x, x, scale, RmsNormAttributes(axis, epsilon, stash_type))
+
+
+def _add_rms_norm(
+    x: Any, residual: Any, scale: Any, axis: int, epsilon: float, stash_type: int
+) -> tuple[Any, Any]:
+    wide = _wide(x.dtype)
+    total = _cast(op.Add(_cast(x, x.dtype, wide), _cast(residual, x.dtype, wide)), wide, x.dtype)
+    return _normalized(total, x, scale, RmsNormAttributes(axis, epsilon, stash_type)), total
+
+
+def _normalized(x: Any, like: Any, scale: Any, a: RmsNormAttributes) -> Any:
+    """RMSNormalization of x, whose dtype and sizes are like's.
+
+    The node alone where all is of one wide type. Else the specification's casts stand around it by name:
+    runtimes leave them out, ignore ``stash_type``, or have no kernel for 16 bits.
+    """
+    wide, dtype = _wide(a.stash_type), like.dtype
+    axis = a.axis % _rank(like)
+    how = {
+        "axis": axis,
+        "epsilon": float(rounded_to(np.asarray(a.onnx_epsilon, np.float64), a.stash_dtype)),
+        "stash_type": int(wide),
+    }
+    if dtype == scale.dtype == wide == a.stash_type and tuple(scale.shape) == tuple(like.shape[axis:]):
+        return op.RMSNormalization(x, scale, **how)
+    stashed = _cast(_cast(x, dtype, a.stash_type), a.stash_type, wide)
+    ones = np.ones([_static("a normalized size", n) for n in like.shape[axis:]])
+    held = op.Constant(value=_tensor(ones.astype(np.float64 if wide == _DOUBLE else np.float32)))
+    normalized = _cast(
+        _cast(op.RMSNormalization(stashed, held, **how), wide, a.stash_type), a.stash_type, dtype
+    )
+    product = max(_wide(dtype), _wide(scale.dtype))
+    return _cast(
+        op.Mul(_cast(normalized, dtype, product), _cast(scale, scale.dtype, product)), product, scale.dtype
+    )
+
+
+def _wide(dtype: int) -> int:
+    """The type that it is computed in."""
+    return _DOUBLE if dtype == _DOUBLE else _FLOAT
+
+
+def _cast(x: Any, dtype: int, to: int) -> Any:
+    return x if dtype == to else op.Cast(x, to=int(to))

@@ -181,16 +181,21 @@ def register(operators: Sequence[Operator]) -> Any:
             library.impl(name, refuses_devices(name), "PrivateUse1")
     if path is not None:
         torch.ops.load_library(path)
+    names = [operator.schema.partition("(")[0] for operator in operators]
+    expect_npu_kernels([name for name in names if "_packed_" not in name])
+    return library
+
+
+def expect_npu_kernels(names: Sequence[str]) -> None:
+    """The binding has kernels of these operators for NPU tensors; it is loaded with torch_npu."""
     if "torch_npu" in sys.modules:
         load_npu_binding()
-    if not _binding_is_loaded:
-        until_loaded = torch.library.Library("npu_rope", "IMPL")
-        for operator in operators:
-            name = operator.schema.partition("(")[0]
-            if "_packed_" not in name:
-                until_loaded.impl(name, _loads_binding(name), "PrivateUse1")
-        _until_loaded.append(until_loaded)
-    return library
+    if _binding_is_loaded:
+        return
+    until_loaded = torch.library.Library("npu_rope", "IMPL")
+    for name in names:
+        until_loaded.impl(name, _loads_binding(name), "PrivateUse1")
+    _until_loaded.append(until_loaded)
 
 
 # What stands for the binding's kernels until it is loaded: whoever imports npu_rope first and torch_npu later
@@ -258,9 +263,9 @@ if torch is not None:
     _forward_ad = torch.autograd.forward_ad
 
 
-def require_pair(op: str, out: Any) -> None:
-    """Errors for what is not two things to write queries and keys to."""
+def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
+    """Errors for what is not two things to write to."""
     if not isinstance(out, (tuple, list)):
-        raise bad_type(op, f"out must be a pair (q_out, k_out) but got {type(out).__name__}.")
+        raise bad_type(op, f"out must be a pair {names} but got {type(out).__name__}.")
     if len(out) != 2:
-        raise bad_value(op, f"out must be a pair (q_out, k_out) but got {len(out)} elements.")
+        raise bad_value(op, f"out must be a pair {names} but got {len(out)} elements.")

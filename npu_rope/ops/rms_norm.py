@@ -1,4 +1,6 @@
-"""rms_norm and rms_norm_backward: ONNX's RMSNormalization; torch schemas, fake tensors and gradients."""
+"""rms_norm and rms_norm_backward: ONNX's RMSNormalization; torch schemas, fake tensors and gradients. Who
+runs a call, and how operators are registered, ``add_rms_norm.py`` has from here.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def rms_norm(
             return y if out is None else out
     require_tensor_like(FORWARD, "x", x)
     attributes = attributes_of(FORWARD, axis, epsilon, stash_type)
-    return _run(backend, rms_norm_tensors(x, scale, out), attributes)[0]
+    return run(backend, rms_norm_tensors(x, scale, out), attributes)[0]
 
 
 def rms_norm_backward(
@@ -109,14 +111,14 @@ def rms_norm_backward(
     for name, value in (("grad", grad), ("x", x)):
         require_tensor_like(BACKWARD, name, value)
     attributes = attributes_of(BACKWARD, axis, epsilon, stash_type)
-    dx, dscale = _run(backend, rms_norm_backward_tensors(grad, x, scale), attributes)
+    dx, dscale = run(backend, rms_norm_backward_tensors(grad, x, scale), attributes)
     return dx, dscale
 
 
 # ---- who runs a call -----------------------------------------------------------------------------------
 
 
-def _run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
+def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
     """A call on the backend of that name, or where its tensors are."""
     chosen = backend or backends.default_backend
     if not is_tensor(t.x):
@@ -138,26 +140,32 @@ def _run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ..
 def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
     """Through torch's operator; where results go to given memory, into it."""
     given = a.axis, a.epsilon, a.stash_type
-    if t.op == BACKWARD:
-        both: tuple[Any, ...] = _operators.rms_norm_backward.default(t.xs["grad"], t.x, t.scale, *given)
-        return both
-    if not t.outs:
-        return (_operators.rms_norm.default(t.x, t.scale, *given),)
-    out = t.outs["out"]
-    if not (torch.is_grad_enabled() and (t.x.requires_grad or t.scale.requires_grad)):
-        _operators.rms_norm_out.default(t.x, t.scale, *given, out)
-        return (out,)
-    if not torch.compiler.is_compiling():  # else the operator's fake and the copy say what is wrong
-        _check(t, a)
-        gradients.refuse_in_place(out)
+    read = (t.xs["grad"], t.x) if t.op == BACKWARD else tuple(t.xs.values())
+    outs = tuple(t.outs.values())
+    if not outs:
+        return _as_tuple(getattr(_operators, t.op).default(*read, t.scale, *given))
+    if not (torch.is_grad_enabled() and any(v.requires_grad for v in (*read, t.scale))):
+        getattr(_operators, f"{t.op}_out").default(*read, t.scale, *given, *outs)
+        return outs
+    if not torch.compiler.is_compiling():  # else the operator's fake and the copies say what is wrong
+        check(t, a)
+        for out in outs:
+            gradients.refuse_in_place(out)
         if calls.is_plain(t.x):
             executors.check(t, a)
-    x = t.x.clone() if t.in_place else t.x  # the gradient needs it as it was
-    out.copy_(_operators.rms_norm.default(x, t.scale, *given))
-    return (out,)
+    if t.in_place and t.op == FORWARD:
+        read = (t.x.clone(),)  # the gradient needs it as it was
+    results = _as_tuple(getattr(_operators, t.op).default(*read, t.scale, *given))
+    for out, y in zip(outs, results, strict=True):
+        out.copy_(y)
+    return outs
 
 
-def _check(t: Tensors, a: RmsNormAttributes) -> None:
+def _as_tuple(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def check(t: Tensors, a: RmsNormAttributes) -> None:
     """Every rule that needs neither an element's value nor an address, of tensors that may be fake."""
     calls.check_devices(t)
     check_call(t.map(spec_of_tensor), a)
@@ -166,7 +174,7 @@ def _check(t: Tensors, a: RmsNormAttributes) -> None:
 def _explained(error: Exception, t: Tensors, a: RmsNormAttributes) -> Exception:
     """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
     try:
-        _check(t, a)
+        check(t, a)
     except (ValueError, TypeError) as said:
         return said
     text, begin = str(error), f"[{t.op}] "
@@ -192,7 +200,7 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
 def _backward_over_autograd(grad: Any, x: Any, scale: Any, *given: Any) -> tuple[Any, Any]:
     """The kernel; where the gradients themselves need one, torch's operations."""
     if torch.is_grad_enabled() and (grad.requires_grad or x.requires_grad or scale.requires_grad):
-        _check(rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given))
+        check(rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given))
         return differentiable_backward(grad, x, scale, RmsNormAttributes(*given))
     with torch._C._AutoDispatchBelowAutograd():
         both: tuple[Any, Any] = _operators.rms_norm_backward.default(grad, x, scale, *given)
@@ -232,17 +240,17 @@ def _backward_call(grad: Any, x: Any, scale: Any, *given: Any) -> Call:
 
 def _fake(*arguments: Any) -> Any:
     t, a = _forward_call(*arguments)
-    _check(t, a)
+    check(t, a)
     return t.x.new_empty(t.x.shape, dtype=t.scale.dtype)
 
 
 def _fake_out(*arguments: Any) -> None:
-    _check(*_out_call(*arguments))
+    check(*_out_call(*arguments))
 
 
 def _fake_backward(*arguments: Any) -> tuple[Any, Any]:
     t, a = _backward_call(*arguments)
-    _check(t, a)
+    check(t, a)
     return t.x.new_empty(t.x.shape), t.scale.new_empty(t.scale.shape)
 
 
@@ -256,48 +264,55 @@ def _over_ctypes(make: Callable[..., Call]) -> Callable[..., Any]:
 
 
 def _out_over_autograd(*arguments: Any) -> None:
-    rule = "{name} must not need a gradient in the raw operator but got one that does."
-    gradients.write(_out_call(*arguments)[0], rule, lambda: _operators.rms_norm_out.default(*arguments))
+    write_over_autograd(_out_call(*arguments)[0], lambda: _operators.rms_norm_out.default(*arguments))
 
 
-_ATTRIBUTES = "int axis, float epsilon, int stash_type"
+def write_over_autograd(t: Tensors, kernel: Callable[[], None]) -> None:
+    """The Autograd kernel of an operator that writes."""
+    gradients.write(t, "{name} must not need a gradient in the raw operator but got one that does.", kernel)
+
+
+ATTRIBUTES = "int axis, float epsilon, int stash_type"
 # By name: schema, fake, how a call is read.
-_SCHEMAS: dict[str, tuple[str, Callable[..., Any], Callable[..., Call]]] = {
-    "rms_norm": (f"(Tensor x, Tensor scale, {_ATTRIBUTES}) -> Tensor", _fake, _forward_call),
+Schemas = dict[str, tuple[str, Callable[..., Any], Callable[..., Call]]]
+_SCHEMAS: Schemas = {
+    "rms_norm": (f"(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor", _fake, _forward_call),
     "rms_norm_out": (
-        f"(Tensor x, Tensor scale, {_ATTRIBUTES}, Tensor(a!) out) -> ()",
+        f"(Tensor x, Tensor scale, {ATTRIBUTES}, Tensor(a!) out) -> ()",
         _fake_out,
         _out_call,
     ),
     "rms_norm_backward": (
-        f"(Tensor grad, Tensor x, Tensor scale, {_ATTRIBUTES}) -> (Tensor, Tensor)",
+        f"(Tensor grad, Tensor x, Tensor scale, {ATTRIBUTES}) -> (Tensor, Tensor)",
         _fake_backward,
         _backward_call,
     ),
 }
 
 
-def _register() -> Any:
+def register(schemas: Schemas) -> Any:
     """Define the operators and their kernels with torch; returns what must be kept alive."""
     library = torch.library.Library("npu_rope", "FRAGMENT")
     built = backends.torch_registration() is not None
-    for name, (schema, fake, make) in _SCHEMAS.items():
+    for name, (schema, fake, make) in schemas.items():
         library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
         torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
         if not built:
             library.impl(name, _over_ctypes(make), "CPU")
-        library.impl(name, calls.no_kernel(name.removesuffix("_out")), "PrivateUse1")
-    torch.library.register_autograd(
-        "npu_rope::rms_norm", _backward, setup_context=_setup_context, lib=library
-    )
-    library.impl("rms_norm_out", _out_over_autograd, "Autograd")
-    library.impl("rms_norm_backward", _backward_over_autograd, "Autograd")
+        if name == BACKWARD:
+            library.impl(name, calls.no_kernel(name), "PrivateUse1")
+    calls.expect_npu_kernels([name for name in schemas if name != BACKWARD])
     return library
 
 
 if torch is not None:
     _operators = torch.ops.npu_rope
-    _library = _register()
+    _library = register(_SCHEMAS)
+    torch.library.register_autograd(
+        "npu_rope::rms_norm", _backward, setup_context=_setup_context, lib=_library
+    )
+    _library.impl("rms_norm_out", _out_over_autograd, "Autograd")
+    _library.impl("rms_norm_backward", _backward_over_autograd, "Autograd")
     _uncompiled: Any = torch._disable_dynamo(executors.run)
 
 __all__ = ["rms_norm", "rms_norm_backward"]

@@ -444,12 +444,12 @@ def _register() -> Any:
         torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
         if not built:
             library.impl(name, over_ctypes, "CPU")
-        refuses = calls.refuses_devices(name) if name == _PACKED else calls.no_kernel(OP)
-        library.impl(name, refuses, "PrivateUse1")
     torch.library.register_autograd(f"npu_rope::{OP}", _backward, setup_context=_setup_context, lib=library)
     for name, (_, call_of) in _SCHEMAS.items():
         if name != OP:
             library.impl(name, _write_over_autograd(name, call_of), "Autograd")
+    library.impl(_PACKED, calls.refuses_devices(_PACKED), "PrivateUse1")
+    calls.expect_npu_kernels(list(_SCHEMAS))
     return library
 
 

@@ -121,6 +121,34 @@ def normalized_error(n: int, precision: str) -> float:
     return 5.1 * 2.0**-24 + digits * 2.0**-53
 
 
+def device_normalized_error(n: int) -> float:
+    """The same of the device's kernels, which add in float32: derived in ``op_kernel/common/row_norm.h``."""
+    return (7 + float(np.log2(max(n, 1))) / 2) * 2.0**-24
+
+
+def normalized_error_on(backend: str, n: int) -> float | None:
+    """What :func:`npu_rope.testing.norm_spec.rms_norm` takes as its error; None for the host's backends."""
+    return device_normalized_error(n) if is_device(backend) else None
+
+
+def is_device(backend: str) -> bool:
+    """The AscendC kernels run: ``sim``, ``sim:<soc>`` or ``npu``."""
+    return backend.partition(":")[0] in ("sim", "npu")
+
+
+def peer_normalized_error(n: int, precision: str) -> float:
+    """The same of another library that adds the squares in that precision, in whatever order: a square rounds
+    once and goes through at most ``n - 1`` additions, 1/n, the mean and the sum with epsilon round; the root
+    halves that. The root, its inverse and the product with x round once each: ``(n + 3) / 2 + 3`` units, and
+    half a one for what errors make of errors (up to n = 4096 in float32).
+
+    Args:
+        n: elements of a row.
+        precision: what it computes in, float32 or float64.
+    """
+    return ((n + 4) / 2 + 3) * UNIT_ROUNDOFF[precision]
+
+
 def peer_norm_bound(expected: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:
     """The same of another library's result, which may round each step to the tensor's dtype and sum squares
     in float32 in whatever order: enough to reject a missing scale or a wrong row."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes as C
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from npu_rope.params import RopeMode, RopeParams
 from npu_rope.testing.ggml import (
     GgmlFailed,
     GgmlInfo,
+    GgmlNorm,
     GgmlRefused,
     GgmlRope,
     GgmlUnavailable,
@@ -74,6 +75,11 @@ _ROPES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_rope_multi_back": _MULTI,
     "ggml_rope_set_offset": (_P, [_P, _I]),
     "ggml_set_rows": (_P, [_P, _P, _P, _P]),
+}
+_NORMS: dict[str, tuple[Any, list[Any]]] = {
+    "ggml_add": (_P, [_P, _P, _P]),
+    "ggml_mul": (_P, [_P, _P, _P]),
+    "ggml_rms_norm": (_P, [_P, _P, _F]),
 }
 _DEVICES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_backend_load_all_from_path": (None, [C.c_char_p]),
@@ -165,6 +171,7 @@ class Ggml:
         self.library = open_base(folder)
         self.base = _declare(_BASE, self.library)
         self.ropes = _declare(_ROPES, self.library)
+        self.norms = _declare(_NORMS, self.library)
         self.device, self.description = device, ""
         if device:
             self.devices = self.open_devices(folder)
@@ -196,9 +203,19 @@ class Ggml:
         version, commit = text("ggml_version"), text("ggml_commit")
         return GgmlInfo(version, commit, self.file, missing, self.device, self.description)
 
+    def norm(self, call: GgmlNorm) -> npt.NDArray[Any]:
+        """Run one call and read its result back."""
+        graph = NormGraph(self, call)
+        try:
+            if refused := graph.refused():
+                raise GgmlRefused(f"{self.device or 'ggml'} refuses {refused}")
+            return graph.run()
+        finally:
+            graph.close()
+
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
         """Run one call and read its result back."""
-        graph = Graph(self, call)
+        graph = RopeGraph(self, call)
         try:
             if refused := graph.refused():
                 raise GgmlRefused(self._why(call, refused))
@@ -210,7 +227,7 @@ class Ggml:
         """What is refused, and which single change of the call would be taken."""
         taken = []
         for change, other in _changes(call):
-            graph = Graph(self, other)
+            graph = RopeGraph(self, other)
             if not graph.refused():
                 taken.append(change)
             graph.close()
@@ -248,17 +265,14 @@ def _neox(p: RopeParams, head: int) -> RopeParams:
 
 
 class Graph:
-    """One call as ggml's graph: rope, and with a cache the view that joins the heads, and set_rows."""
+    """One call as ggml's graph, whose operations stand in ``nodes``."""
 
-    def __init__(self, ggml: Ggml, call: GgmlRope) -> None:
-        self.ggml, self.base, self.call = ggml, ggml.base, call
+    def __init__(self, ggml: Ggml) -> None:
+        self.ggml, self.base = ggml, ggml.base
         self.context = self.base["ggml_init"](InitParams(CONTEXT_BYTES, None, True))
         self.buffer: Any = None
         self.inputs: list[tuple[Any, npt.NDArray[Any]]] = []
-        self.parent, x = self._input()
-        self.nodes = [self._rope(x)]
-        if call.cache is not None:
-            self.nodes += self._set_rows(self.nodes[0])
+        self.nodes: list[Any] = []
 
     def close(self) -> None:
         """Free everything ggml holds."""
@@ -273,9 +287,9 @@ class Graph:
                 return str(self.base["ggml_op_desc"](node).decode())
         return ""
 
-    def run(self) -> npt.NDArray[Any]:
-        """Compute, and read back the result, or the cache where there is one."""
-        base, call = self.base, self.call
+    def compute(self) -> None:
+        """Copy the inputs in, and run."""
+        base = self.base
         graph = base["ggml_new_graph"](self.context)
         base["ggml_build_forward_expand"](graph, self.nodes[-1])
         self.buffer = base["ggml_backend_alloc_ctx_tensors"](self.context, self.ggml.backend)
@@ -285,24 +299,11 @@ class Graph:
             base["ggml_backend_tensor_set"](tensor, values.ctypes.data, 0, values.nbytes)
         if status := base["ggml_backend_graph_compute"](self.ggml.backend, graph):
             raise GgmlFailed(f"ggml_backend_graph_compute returned {status}")
-        if call.cache is not None:
-            return self._read(self.cache, call.cache)
-        if call.inplace:
-            return self._inside(self._read(self.parent, call.parent))
-        return self._read(self.nodes[-1], np.empty(call.shape, call.parent.dtype))
 
     def _read(self, tensor: Any, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
         values = np.empty(like.shape, like.dtype)
         self.base["ggml_backend_tensor_get"](tensor, values.ctypes.data, 0, values.nbytes)
         return values
-
-    def _inside(self, parent: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The call's view of its buffer, whose other elements must be as they were."""
-        result = _view(parent, self.call).copy()
-        _view(parent, self.call)[...] = _view(np.ascontiguousarray(self.call.parent), self.call)
-        if not np.array_equal(parent, self.call.parent):
-            raise GgmlFailed("memory outside the tensor was written")
-        return result
 
     def _tensor(self, values: npt.NDArray[Any]) -> Any:
         """A tensor ``[B,S,N,D]`` or a vector that gets these values."""
@@ -313,6 +314,56 @@ class Graph:
             tensor = self.base["ggml_new_tensor_4d"](self.context, kind, *reversed(values.shape))
         self.inputs.append((tensor, values))
         return tensor
+
+
+class NormGraph(Graph):
+    """rms_norm and its scale, behind a residual where there is one."""
+
+    def __init__(self, ggml: Ggml, call: GgmlNorm) -> None:
+        super().__init__(ggml)
+        self.call, norms = call, ggml.norms
+        x = self._tensor(call.x)
+        if call.residual is not None:
+            x = norms["ggml_add"](self.context, x, self._tensor(call.residual))
+            self.nodes.append(x)
+        normalized = norms["ggml_rms_norm"](self.context, x, call.epsilon)
+        scaled = norms["ggml_mul"](self.context, normalized, self._tensor(call.scale))
+        self.nodes += [normalized, scaled]
+
+    def run(self) -> npt.NDArray[Any]:
+        """Compute, and read back the result."""
+        self.compute()
+        return self._read(self.nodes[-1], self.call.x)
+
+
+class RopeGraph(Graph):
+    """rope, and with a cache the view that joins the heads, and set_rows."""
+
+    def __init__(self, ggml: Ggml, call: GgmlRope) -> None:
+        super().__init__(ggml)
+        self.call = call
+        self.parent, x = self._input()
+        self.nodes = [self._rope(x)]
+        if call.cache is not None:
+            self.nodes += self._set_rows(self.nodes[0])
+
+    def run(self) -> npt.NDArray[Any]:
+        """Compute, and read back the result, or the cache where there is one."""
+        self.compute()
+        call = self.call
+        if call.cache is not None:
+            return self._read(self.cache, call.cache)
+        if call.inplace:
+            return self._inside(self._read(self.parent, call.parent))
+        return self._read(self.nodes[-1], np.empty(call.shape, call.parent.dtype))
+
+    def _inside(self, parent: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The call's view of its buffer, whose other elements must be as they were."""
+        result = _view(parent, self.call).copy()
+        _view(parent, self.call)[...] = _view(np.ascontiguousarray(self.call.parent), self.call)
+        if not np.array_equal(parent, self.call.parent):
+            raise GgmlFailed("memory outside the tensor was written")
+        return result
 
     def _input(self) -> tuple[Any, Any]:
         call, parent = self.call, np.ascontiguousarray(self.call.parent)
@@ -365,7 +416,9 @@ def _view(parent: npt.NDArray[Any], call: GgmlRope) -> npt.NDArray[Any]:
 def answer(ggml: Ggml, request: tuple[Any, ...]) -> tuple[str, Any]:
     """The status and the body of one answer."""
     try:
-        return "ok", ggml.info() if request[0] == "info" else ggml.rope(request[1])
+        kind, *rest = request
+        answers: dict[str, Callable[..., Any]] = {"info": ggml.info, "rope": ggml.rope, "norm": ggml.norm}
+        return "ok", answers[kind](*rest)
     except GgmlRefused as refused:
         return "refused", str(refused)
     except GgmlFailed as failed:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ from npu_rope.testing.bounds import (
     E_ANGLE_HOST,
     E_ANGLE_NONE,
     float32_angle_error,
+    is_device,
     rotation_bound,
     within_one_ulp,
     worst_ratio,
@@ -281,11 +282,6 @@ def rotated_rows(case: RopeCase, data: CaseData, cache: Array) -> Array:
     return rows
 
 
-def is_device(backend: str) -> bool:
-    """The AscendC kernels run: ``sim``, ``sim:<soc>`` or ``npu``."""
-    return backend.partition(":")[0] in ("sim", "npu")
-
-
 def soc_of(backend: str) -> str:
     """The SoC, or chip, that a device backend runs on."""
     if backend == "npu":
@@ -296,6 +292,25 @@ def soc_of(backend: str) -> str:
 def has_bfloat16(backend: str) -> bool:
     """Whether the chip has it; every other backend does."""
     return not soc_of(backend).lower().startswith("ascend310p")
+
+
+def lacks_type(backend: str, dtypes: Iterable[str]) -> str:
+    """What the device of a backend does not have of these types, in words; empty where there is nothing."""
+    lacks = (chip_lacks(d, backend) for d in dtypes) if is_device(backend) else ()
+    return next(filter(None, lacks), "")
+
+
+def tensor_of_bits(a: Array) -> Any:
+    """A torch tensor on an array's memory, uint16 being bfloat16's bits."""
+    if a.dtype == np.uint16:
+        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(a)
+
+
+def see_bits(a: Array) -> native.CTensor:
+    """The same for the C library."""
+    dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
+    return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
 
 
 def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:

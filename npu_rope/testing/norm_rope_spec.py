@@ -42,6 +42,7 @@ class NormRopeCall:
         x: ``[B,S,N,D]`` or ``[S,N,D]``.
         scale: ``[D]``.
         positions: as the operator takes them.
+        error: how far Normalized may be from x / RMS, relatively; None: as far as the host's.
         table: cos and sin of a token's pairs, ``[S,pairs]`` or ``[B,S,pairs]``; None: the exact ones.
     """
 
@@ -55,6 +56,7 @@ class NormRopeCall:
     intermediate_rounding: bool = False
     table: Table | None = None
     e_angle: float = E_ANGLE_HOST
+    error: float | None = None
 
     @property
     def wide(self) -> str:
@@ -111,13 +113,14 @@ def heads(call: NormRopeCall) -> tuple[Long, Long, Long]:
         call.x, call.scale, call.dtype, call.dtype, epsilon=call.epsilon, stash_type=stash
     )
     if call.intermediate_rounding:
-        value, bound = (v.astype(np.longdouble) for v in norm_spec.rms_norm(norm))
+        value, bound = (v.astype(np.longdouble) for v in norm_spec.rms_norm(norm, call.error))
         return value, bound, bound
     with np.errstate(all="ignore"):
         value = norm.normalized(call.wide)[0] * scale
         u, subnormal = UNIT_ROUNDOFF[call.wide], SMALLEST_SUBNORMAL[call.wide]
         tiny = subnormal * (1 + np.abs(scale))
-        off = np.abs(value) * np.longdouble(normalized_error(norm.n, call.wide) + u) + tiny
+        error = normalized_error(norm.n, call.wide) if call.error is None else call.error
+        off = np.abs(value) * np.longdouble(error + u) + tiny
         rounds_again = 0.0 if call.wide == call.dtype else UNIT_ROUNDOFF[call.dtype]
         alone = off + rounds_again * (np.abs(value) + off) + SMALLEST_SUBNORMAL[call.dtype]
     return value, off, alone

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope import native
+from npu_rope import native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rms_norm_rope as executors
@@ -22,10 +22,28 @@ from npu_rope.params import RopeParams
 from npu_rope.reference import rms_norm_rope as reference
 from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, RmsNormRopeTensors, rms_norm_rope_tensors
 from npu_rope.testing import norm_rope_spec
-from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.bounds import (
+    E_ANGLE_DEVICE,
+    E_ANGLE_HOST,
+    is_device,
+    normalized_error_on,
+    worst_ratio,
+)
 from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Expectation, Judgement, Worst
+from npu_rope.testing.judge import (
+    FAIL,
+    OK,
+    UNSUPPORTED,
+    CaseResult,
+    Expectation,
+    Judgement,
+    Worst,
+    lacks_type,
+    see_bits,
+    soc_of,
+    tensor_of_bits,
+)
 from npu_rope.testing.norm_spec import FORMATS
 
 Array = npt.NDArray[Any]
@@ -190,8 +208,9 @@ def _heads(case: NormRopeCase, rng: np.random.Generator, shape: tuple[int, ...])
     return rounded(x, case.dtype)
 
 
-def expectation(case: NormRopeCase, data: NormRopeData) -> list[Expectation]:
-    """What becomes of q and of k (or of the cache), and how far a result may lie from it."""
+def expectation(case: NormRopeCase, data: NormRopeData, backend: str = "cpu") -> list[Expectation]:
+    """What becomes of q and of k (or of the cache), and how far the backend's may lie from it."""
+    e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
     q, k = (
         Expectation(
             *norm_rope_spec.rms_norm_rope(
@@ -204,6 +223,8 @@ def expectation(case: NormRopeCase, data: NormRopeData) -> list[Expectation]:
                     data.freq_factors,
                     case.epsilon,
                     case.intermediate_rounding,
+                    e_angle=e_angle,
+                    error=normalized_error_on(backend, x.shape[-1]),
                 )
             )
         )
@@ -227,11 +248,13 @@ def in_rows(k: Expectation, rows: Array, cache: Array) -> Expectation:
 def judge_norm_ropes(case: NormRopeCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml has no such operator."""
     data, result = make_data(case), CaseResult(case)
-    expected = expectation(case, data)
     for backend in backends:
+        if lacks := lacks_type(backend, (case.dtype,)):
+            result.judgements.append(Judgement(backend, UNSUPPORTED, message=lacks))
+            continue
         try:
             got = _execute(case, data, backend)
-            result.judgements.append(_compare(backend, got, expected))
+            result.judgements.append(_compare(backend, got, expectation(case, data, backend)))
         except BackendUnavailable as error:
             result.judgements.append(Judgement(backend, UNSUPPORTED, message=error.missing))
         except (ValueError, TypeError, AssertionError, RuntimeError) as error:
@@ -251,19 +274,16 @@ def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array
     )
     if backend == "reference":
         return _on_reference(case, t)
-    if backend != "cpu":
-        return list(executors.run(backend, t, case.attributes))
     read = [*t.xs.values(), *t.beside().values()]
     before = [a.tobytes() for a in read]
-    executors.launch(t, outs, executors.as_c(case.attributes), see=_see)
+    if backend == "npu":
+        executors.run(backend, t.map(tensor_of_bits), case.attributes)
+    else:
+        options = native_sim.SimOptions(soc_of(backend)) if is_device(backend) else None
+        executors.launch(t, outs, executors.as_c(case.attributes), see_bits, options)
     if before != [a.tobytes() for a in read]:
         raise AssertionError("an input was written")
     return [bfloat16_values(y) if bits else y for y in outs]
-
-
-def _see(a: Array) -> native.CTensor:
-    dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
-    return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
 
 
 def _on_reference(case: NormRopeCase, t: RmsNormRopeTensors[Array]) -> list[Array]:

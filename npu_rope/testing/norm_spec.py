@@ -1,5 +1,6 @@
-"""RMSNormalization as ``specs/onnx_rms_normalization_23.txt`` and ONNX's function for it say it, operation by
-operation, in long double, and how far a result may lie from it. Shares no code with what it judges.
+"""RMSNormalization, and add_rms_norm before it, as ``specs/onnx_rms_normalization_23.txt`` and ONNX's
+function for it say it, operation by operation, in long double, and how far a result may lie from it. Shares
+no code with what it judges.
 
 The specification rounds in four places: x to the stash type, Normalized to the stash type and then to x's
 type, the product to scale's type. A result is judged through these roundings: what is allowed is what they
@@ -78,12 +79,14 @@ class NormCall:
             root: Long = np.sqrt(mean + epsilon)
         return root
 
-    def normalized(self, precision: str) -> tuple[Long, Long, Long]:
-        """XU / RMS, and the least and largest that it may be taken for where it is computed in that type."""
+    def normalized(self, precision: str, error: float | None = None) -> tuple[Long, Long, Long]:
+        """XU / RMS, and the least and largest that it may be taken for where it is computed in that type, by
+        us or with a relative error of another's."""
+        error = normalized_error(self.n, precision) if error is None else error
         x = cast(self.x.astype(np.longdouble), self.stash)
         with np.errstate(all="ignore"):
             value = x / self.rms(x)
-            slack = np.abs(value) * np.longdouble(normalized_error(self.n, precision))
+            slack = np.abs(value) * np.longdouble(error)
             slack += np.where(value != 0, np.longdouble(SMALLEST_SUBNORMAL[precision]), 0)
         return value, value - slack, value + slack
 
@@ -92,8 +95,22 @@ class NormCall:
         return cast(cast(normalized, self.stash), self.x_dtype)
 
 
-def rms_norm(call: NormCall) -> tuple[Array, Array]:
-    """The result, and how far another may lie from it; in float64, of scale's type."""
+def add(x: Array, residual: Array, dtype: str) -> Array:
+    """x + residual in their type, in which there is one right result: 16 bits are added in float32."""
+    with np.errstate(all="ignore"):
+        if dtype == "float64":
+            return np.asarray(x.astype(np.float64) + residual.astype(np.float64))
+        total = cast(x.astype(np.longdouble) + residual.astype(np.longdouble), "float32")
+    return cast(total, dtype).astype(np.float64)
+
+
+def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
+    """The result, and how far another may lie from it; in float64, of scale's type.
+
+    Args:
+        call: what is computed.
+        error: how far Normalized may be from XU / RMS, relatively; None: as far as ours.
+    """
     if call.x.size == 0:
         return np.zeros(call.x.shape), np.zeros(call.x.shape)
     scale = call.scale.astype(np.longdouble)
@@ -101,7 +118,7 @@ def rms_norm(call: NormCall) -> tuple[Array, Array]:
     wide = call.scale_dtype in ("float32", "float64")
     product_error = np.longdouble(2.0**-62 if wide else UNIT_ROUNDOFF["float32"])
     precision = "float64" if call.stash == "float64" else "float32"
-    made = [call.cast_to_x(v) for v in call.normalized(precision)]
+    made = [call.cast_to_x(v) for v in call.normalized(precision, error)]
     with np.errstate(all="ignore"):
         value = cast(made[0] * scale, call.scale_dtype)
         ends = [

@@ -1,5 +1,5 @@
-"""Suite ``norm`` of ``npu-rope validate``: rms_norm and rms_norm_backward against RMSNormalization's
-specification in long double (``norm_spec.py``).
+"""Suite ``norm`` of ``npu-rope validate``: rms_norm, rms_norm_backward and add_rms_norm against
+RMSNormalization's specification in long double (``norm_spec.py``).
 
 Values come from a generator seeded by the case's name.
 """
@@ -8,23 +8,42 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope import native
+from npu_rope import native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rms_norm as executors
 from npu_rope.reference import rms_norm as reference
-from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_backward_tensors, rms_norm_tensors
+from npu_rope.reference.add_rms_norm import add_rms_norm
+from npu_rope.rms_norm_checks import (
+    RmsNormAttributes,
+    RmsNormTensors,
+    add_rms_norm_tensors,
+    rms_norm_backward_tensors,
+    rms_norm_tensors,
+)
 from npu_rope.testing import norm_spec
-from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.bounds import is_device, normalized_error_on, worst_ratio
 from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Expectation, Judgement, Worst
+from npu_rope.testing.judge import (
+    FAIL,
+    OK,
+    UNSUPPORTED,
+    CaseResult,
+    Expectation,
+    Judgement,
+    Worst,
+    lacks_type,
+    see_bits,
+    soc_of,
+    tensor_of_bits,
+)
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16")
@@ -32,7 +51,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class NormCase:
-    """One call of rms_norm, or of rms_norm_backward.
+    """One call of rms_norm, of rms_norm_backward or of add_rms_norm.
 
     Attributes:
         name: unique within the suite.
@@ -41,6 +60,7 @@ class NormCase:
         values: "rows" of different sizes, "zeros" (every other row), "large" or "small" (at the ends of x's
             type), "far" (rows with an infinity and a NaN).
         backward: the gradients.
+        add: of x and a residual of its size, and their sum.
     """
 
     name: str
@@ -53,12 +73,13 @@ class NormCase:
     stash_type: int = 1
     values: str = "rows"
     backward: bool = False
+    add: bool = False
     suite: str = "norm"
 
     @property
     def op(self) -> str:
         """The operation."""
-        return "RMS_NORM_BACK" if self.backward else "RMS_NORM"
+        return "RMS_NORM_BACK" if self.backward else "ADD_RMS_NORM" if self.add else "RMS_NORM"
 
     @property
     def source(self) -> str:
@@ -112,22 +133,20 @@ _GRADIENTS = (
 )  # fmt: skip
 
 
+_KINDS: dict[str, dict[str, Any]] = {"": {}, "backward-": {"backward": True}, "add-": {"add": True}}
+
+
 def norm_cases() -> Iterator[NormCase]:
-    """Every form in every type, then gradients."""
-    for backward in (False, True):
+    """Every form in every type, then gradients of some, then every form behind a residual."""
+    for kind, what in _KINDS.items():
         for form, differs in _FORMS.items():
-            if backward and form not in _GRADIENTS:
+            if "backward" in what and form not in _GRADIENTS:
                 continue
             for dtype in (*DTYPES, *(("float64",) if form.startswith(("stash", "odd")) else ())):
                 shape = differs.get("shape", (2, 9, 1024))
                 sizes = str(list(shape)).replace(" ", "")
                 name = f"{form}(type={SHORT.get(dtype, 'f64')},shape={sizes})"
-                yield NormCase(
-                    f"{'backward-' if backward else ''}{name}",
-                    dtype,
-                    **{"shape": shape, **differs},
-                    backward=backward,
-                )
+                yield NormCase(f"{kind}{name}", dtype, **{"shape": shape, **differs}, **what)
 
 
 # ---- data ----------------------------------------------------------------------------------------------
@@ -140,6 +159,7 @@ class NormData:
     x: Array
     scale: Array
     grad: Array
+    residual: Array
 
 
 def make_data(case: NormCase) -> NormData:
@@ -153,8 +173,10 @@ def make_data(case: NormCase) -> NormData:
     scale = rng.uniform(-2, 2, case.shape[-1:] if case.scale is None else case.scale)
     grad = rng.standard_normal(case.shape)
     of_scale = [rounded(a, case.scale_type) for a in (scale, grad)]
+    residual = rng.standard_normal(case.shape) * _sizes(case, rng, rows)
     with np.errstate(over="ignore"):
-        return NormData(rounded(np.clip(x, *_ends(case.dtype)), case.dtype), *of_scale)
+        of_x = [rounded(np.clip(a, *_ends(case.dtype)), case.dtype) for a in (x, residual)]
+    return NormData(of_x[0], of_scale[0], of_scale[1], of_x[1])
 
 
 def _ends(dtype: str) -> tuple[float, float]:
@@ -173,14 +195,16 @@ def _sizes(case: NormCase, rng: np.random.Generator, rows: tuple[int, ...]) -> A
     return sizes
 
 
-def expectation(case: NormCase, data: NormData) -> list[Expectation]:
-    """The specification's results, and how far a result may lie from each."""
+def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Expectation]:
+    """The specification's results, and how far the backend's may lie from each."""
+    x = norm_spec.add(data.x, data.residual, case.dtype) if case.add else data.x
     call = norm_spec.NormCall(
-        data.x, data.scale, case.dtype, case.scale_type, case.axis, case.epsilon, case.stash_type
+        x, data.scale, case.dtype, case.scale_type, case.axis, case.epsilon, case.stash_type
     )
     if case.backward:
         return [Expectation(*both) for both in norm_spec.rms_norm_backward(call, data.grad)]
-    return [Expectation(*norm_spec.rms_norm(call))]
+    expected = [Expectation(*norm_spec.rms_norm(call, normalized_error_on(backend, call.n)))]
+    return [*expected, Expectation(x, np.zeros(x.shape))] if case.add else expected
 
 
 # ---- judging -------------------------------------------------------------------------------------------
@@ -189,11 +213,14 @@ def expectation(case: NormCase, data: NormData) -> list[Expectation]:
 def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml's rms_norm has neither a scale nor another type than float32."""
     data, result = make_data(case), CaseResult(case)
-    expected = expectation(case, data)
+    stash = norm_spec.STASH[case.stash_type]
     for backend in backends:
+        if lacks := lacks_type(backend, (case.dtype, case.scale_type, stash)):
+            result.judgements.append(Judgement(backend, UNSUPPORTED, message=lacks))
+            continue
         try:
             got = _execute(case, data, backend)
-            result.judgements.append(_compare(backend, got, expected))
+            result.judgements.append(_compare(backend, got, expectation(case, data, backend)))
         except BackendUnavailable as error:
             result.judgements.append(Judgement(backend, UNSUPPORTED, message=error.missing))
         except (ValueError, TypeError, AssertionError, RuntimeError) as error:
@@ -205,24 +232,30 @@ def _execute(case: NormCase, data: NormData, backend: str) -> list[Array]:
     """NumPy has no bfloat16 of its own: native code gets the bits, the reference values and their types."""
     if backend == "reference":
         return _on_reference(case, data)
-    types = (case.dtype, case.scale_type, case.scale_type)
+    types = (case.dtype, case.scale_type, case.scale_type, case.dtype)
     held = [
         bfloat16_bits(a) if t == "bfloat16" else a.copy()
-        for a, t in zip((data.x, data.scale, data.grad), types, strict=True)
+        for a, t in zip((data.x, data.scale, data.grad, data.residual), types, strict=True)
     ]
-    if backend != "cpu":
-        t = rms_norm_backward_tensors(held[2], *held[:2]) if case.backward else rms_norm_tensors(*held[:2])
-        return list(executors.run(backend, t, case.attributes))
     before = [a.tobytes() for a in held]
-    results = _on_bits(case, *held)
+    results = _on_bits(case, backend, *held)
     if before != [a.tobytes() for a in held]:
         raise AssertionError("an input was written")
     return [bfloat16_values(y) if y.dtype == np.uint16 else y for y in results]
 
 
+def _tensors(case: NormCase, x: Array, scale: Array, grad: Array, residual: Array) -> RmsNormTensors[Array]:
+    if case.add:
+        return add_rms_norm_tensors(x, residual, scale)
+    return rms_norm_backward_tensors(grad, x, scale) if case.backward else rms_norm_tensors(x, scale)
+
+
 def _on_reference(case: NormCase, data: NormData) -> list[Array]:
     dtypes = reference.NormDtypes(case.dtype, case.scale_type)
     axis, a = case.axis % len(case.shape), case.attributes
+    if case.add:
+        y, total = add_rms_norm(data.x, data.residual, data.scale, dtypes, axis, a)
+        return [rounded(y, case.scale_type), rounded(total, case.dtype)]
     if not case.backward:
         return [rounded(reference.rms_norm(data.x, data.scale, dtypes, axis, a), case.scale_type)]
     dx, dscale = reference.rms_norm_backward(data.grad, data.x, data.scale, dtypes, axis, a)
@@ -232,18 +265,24 @@ def _on_reference(case: NormCase, data: NormData) -> list[Array]:
     ]
 
 
-def _on_bits(case: NormCase, x: Array, scale: Array, grad: Array) -> list[Array]:
-    """The C library on arrays of bfloat16's bits, rank by rank as the executors call it."""
-
-    def see(a: Array) -> native.CTensor:
-        dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
-        return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
-
+def _on_bits(
+    case: NormCase, backend: str, x: Array, scale: Array, grad: Array, residual: Array
+) -> list[Array]:
+    """The C library, the simulator or an NPU on arrays of bfloat16's bits, as the executors call them."""
     results: tuple[Array, ...] = (np.empty(x.shape, scale.dtype),)
-    t = rms_norm_tensors(x, scale)
     if case.backward:
-        t, results = rms_norm_backward_tensors(grad, x, scale), (np.empty_like(x), np.empty_like(scale))
-    executors.launch(t, results, case.attributes, case.axis % x.ndim, see=see)
+        results = np.empty_like(x), np.empty_like(scale)
+    if case.add:
+        results += (np.empty_like(x),)
+    t = _tensors(case, x, scale, grad, residual)
+    if case.backward and is_device(backend):
+        executors.run(backend, t.map(tensor_of_bits), case.attributes)
+    if backend == "npu":
+        outs = dict(zip(("out", "sum"), results, strict=False))
+        executors.run(backend, replace(t, outs=outs).map(tensor_of_bits), case.attributes)
+    else:
+        options = native_sim.SimOptions(soc_of(backend)) if is_device(backend) else None
+        executors.launch(t, results, case.attributes, case.axis % x.ndim, see_bits, options)
     return list(results)
 
 

@@ -23,13 +23,14 @@ from npu_rope.testing.bounds import (
     E_ANGLE_DEVICE,
     E_ANGLE_HOST,
     int8_expectation,
+    is_device,
     rotation_bound,
     within_one_ulp,
     worst_ratio,
 )
 from npu_rope.testing.cases import SHORT
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import FAIL, OK, CaseResult, Expectation, Judgement, Worst, is_device
+from npu_rope.testing.judge import FAIL, OK, CaseResult, Expectation, Judgement, Worst
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "int8")

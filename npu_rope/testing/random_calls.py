@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from npu_rope.params import AnglePolicy, RopeMode, RopeParams
-from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST
-from npu_rope.testing.judge import has_bfloat16, is_device
+from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST, is_device
+from npu_rope.testing.judge import has_bfloat16
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 OPERATORS = ("rope", "rope_qk", "rope_set_rows")

@@ -1,6 +1,6 @@
-"""Random calls of rms_norm and rms_norm_backward, judged against the specification in long double
-(``norm_spec.py``): ranks, axes, broadcasts of the scale, strides, types, stash types, epsilons, and rows of
-every size their type has.
+"""Random calls of rms_norm, rms_norm_backward and add_rms_norm, judged against the specification in long
+double (``norm_spec.py``): ranks, axes, broadcasts of the scale, strides, types, stash types, epsilons, and
+rows of every size their type has.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ import numpy.typing as npt
 
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.executors import rms_norm as executors
-from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_backward_tensors, rms_norm_tensors
+from npu_rope.rms_norm_checks import (
+    RmsNormAttributes,
+    add_rms_norm_tensors,
+    rms_norm_backward_tensors,
+    rms_norm_tensors,
+)
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import worst_ratio
 
@@ -26,6 +31,7 @@ LARGE, HUGE = (4096, 4097, 16384), 1_000_003
 HUGE_EVERY = 20_000
 EPSILONS = (1e-5, 1e-6, 1e-12, 0.0, 1.0)
 OUTS = ("new", "given", "gaps", "in place")
+SUMS = ("apart", "x", "residual")
 
 
 @dataclass(frozen=True)
@@ -36,21 +42,28 @@ class NormDraw:
     x: Array
     scale: Array
     grad: Array | None
-    out: Array | None
+    residual: Array | None
+    outs: tuple[Array, ...]
     x_dtype: str
     scale_dtype: str
     attributes: RmsNormAttributes
 
     @property
-    def backward(self) -> bool:
-        """It is rms_norm_backward's."""
-        return self.grad is not None
+    def kind(self) -> str:
+        """Forward, backward or add."""
+        return "backward" if self.grad is not None else "forward" if self.residual is None else "add"
+
+    def normalized(self) -> npt.NDArray[np.float64]:
+        """What the specification normalizes: x, or its sum with the residual."""
+        if self.residual is None:
+            return self.x.astype(np.float64)
+        return norm_spec.add(self.x, self.residual, self.x_dtype)
 
     def spec(self) -> norm_spec.NormCall:
         """As the specification is asked."""
         a = self.attributes
         return norm_spec.NormCall(
-            self.x.astype(np.float64),
+            self.normalized(),
             self.scale.astype(np.float64),
             self.x_dtype,
             self.scale_dtype,
@@ -76,12 +89,21 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
     layout = rng.choice(("contiguous", "contiguous", "gaps", "non-unit", "reversed"))
     x = _laid(rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype), layout)
     scale = rounded(values.uniform(-2, 2, _scale_shape(rng, shape)), scale_dtype)
-    backward = rng.random() < 0.3
-    grad = rounded(values.standard_normal(shape), scale_dtype) if backward else None
-    out, how = (None, "new") if backward else _out(rng, x, scale, axis)
-    op = "rms_norm_backward" if backward else "rms_norm"
+    op = rng.choices(("rms_norm", "rms_norm_backward", "add_rms_norm"), (4, 3, 3))[0]
+    grad = residual = None
+    outs: tuple[Array, ...] = ()
+    how = "new"
+    if op == "rms_norm_backward":
+        grad = rounded(values.standard_normal(shape), scale_dtype)
+    else:
+        outs, how = _outs(rng, x, scale, axis)
+    if op == "add_rms_norm":
+        residual = rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype)
+        if outs:
+            total, beside = _sum(rng, x, residual, outs[0])
+            outs, how = (*outs, total), f"{how}, sum {beside}"
     text = f"{op} {x_dtype}{list(shape)} {layout}, scale {scale_dtype}{list(scale.shape)}, out {how}, {a}"
-    return NormDraw(text, x, scale, grad, out, x_dtype, scale_dtype, a)
+    return NormDraw(text, x, scale, grad, residual, outs, x_dtype, scale_dtype, a)
 
 
 def _shape(rng: random.Random, *, huge: bool) -> tuple[int, ...]:
@@ -141,31 +163,43 @@ def _laid(a: Array, layout: str) -> Array:
     return a
 
 
-def _out(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[Array | None, str]:
+def _outs(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[tuple[Array, ...], str]:
     how = rng.choice(OUTS)
     last = axis == x.ndim - 1 and x.ndim <= 4
     if how == "in place" and x.dtype == scale.dtype and x.flags.c_contiguous:
-        return x, how
+        return (x,), how
     if how == "gaps" and last and x.ndim > 1:
-        return _laid(np.zeros(x.shape, scale.dtype), "gaps"), how
+        return (_laid(np.zeros(x.shape, scale.dtype), "gaps"),), how
     if how == "given":
-        return np.zeros(x.shape, scale.dtype), how
-    return None, "new"
+        return (np.zeros(x.shape, scale.dtype),), how
+    return (), "new"
+
+
+def _sum(rng: random.Random, x: Array, residual: Array, out: Array) -> tuple[Array, str]:
+    """add_rms_norm's sum, which may be what it reads, but not out."""
+    how = rng.choice(SUMS)
+    if how == "x" and x.flags.c_contiguous and out is not x:
+        return x, how
+    return (residual, how) if how == "residual" else (np.zeros(x.shape, x.dtype), "apart")
 
 
 def judge(call: NormDraw, backend: str) -> float:
     """The largest error over its bound; AssertionError where an input was written."""
-    spec, inputs = call.spec(), [a for a in (call.x, call.scale, call.grad) if a is not None]
+    spec, read = call.spec(), (call.x, call.scale, call.grad, call.residual)
+    inputs = [a for a in read if a is not None and not any(a is out for out in call.outs)]
     expected: tuple[tuple[Array, Array], ...]
     if call.grad is not None:
         expected = norm_spec.rms_norm_backward(spec, call.grad.astype(np.float64))
         t = rms_norm_backward_tensors(call.grad, call.x, call.scale)
+    elif call.residual is not None:
+        expected = norm_spec.rms_norm(spec), (spec.x, np.zeros(spec.x.shape))
+        t = add_rms_norm_tensors(call.x, call.residual, call.scale, call.outs)
     else:
         expected = (norm_spec.rms_norm(spec),)
-        t = rms_norm_tensors(call.x, call.scale, call.out)
-    before = [a.tobytes() for a in inputs if a is not call.out]
+        t = rms_norm_tensors(call.x, call.scale, *call.outs)
+    before = [a.tobytes() for a in inputs]
     results = executors.run(backend, t, call.attributes)
-    if before != [a.tobytes() for a in inputs if a is not call.out]:
+    if before != [a.tobytes() for a in inputs]:
         raise AssertionError("an input was written")
     ratios = [
         worst_ratio(np.atleast_1d(y).astype(np.float64), np.atleast_1d(value), np.atleast_1d(bound))[0]

@@ -19,7 +19,6 @@ from npu_rope import native, native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rotary as executors
-from npu_rope.optional_torch import torch
 from npu_rope.rotary_checks import (
     RotaryAttributes,
     RotaryTensors,
@@ -28,7 +27,7 @@ from npu_rope.rotary_checks import (
     rotary_mul_tensors,
 )
 from npu_rope.testing import rotary_spec
-from npu_rope.testing.bounds import table_bound, worst_ratio
+from npu_rope.testing.bounds import is_device, table_bound, worst_ratio
 from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import (
@@ -41,8 +40,9 @@ from npu_rope.testing.judge import (
     Worst,
     chip_lacks,
     hold_near_cpu,
-    is_device,
+    see_bits,
     soc_of,
+    tensor_of_bits,
 )
 
 Array = npt.NDArray[Any]
@@ -288,7 +288,7 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
     if not bits:
         executors.run(backend, t, case.attributes)
     elif backend == "npu":
-        executors.run(backend, t.map(_tensor_of_bits), case.attributes)
+        executors.run(backend, t.map(tensor_of_bits), case.attributes)
     else:
         _on_bits(case, t, backend)
     if not case.in_place and not all(np.array_equal(x, held(y)) for x, y in zip(xs, data.xs, strict=True)):
@@ -301,21 +301,10 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
     return results
 
 
-def _tensor_of_bits(a: Array) -> Any:
-    """On the same memory."""
-    if a.dtype == np.uint16:
-        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(a)
-
-
 def _on_bits(case: TableCase, t: RotaryTensors[Array], backend: str) -> None:
     """The C library, or the simulator, on arrays of bfloat16's bits."""
 
-    def see(a: Array) -> native.CTensor:
-        dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
-        return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
-
-    read: list[native.CTensor | None] = [see(a) for a in (*t.xs.values(), *t.beside().values())]
+    read: list[native.CTensor | None] = [see_bits(a) for a in (*t.xs.values(), *t.beside().values())]
     if t.onnx and t.position_ids is None:
         read.append(None)
     a = case.attributes
@@ -323,7 +312,7 @@ def _on_bits(case: TableCase, t: RotaryTensors[Array], backend: str) -> None:
     device = is_device(backend)
     library: native.Library = native_sim.load() if device else native.load()
     more = (native_sim.SimOptions(soc_of(backend)),) if device else ()
-    written = [see(y) for y in t.outs.values()]
+    written = [see_bits(y) for y in t.outs.values()]
     library.rotary(t.op, read, a.interleaved, sizes, True, written, *more)
 
 

@@ -58,7 +58,7 @@ def outcomes(*figures):
 
 def test_every_shape_dtype_and_mode_is_a_row():
     found = Options().chosen_rows(2)
-    assert len(found) == 5 * 3 * 2 + 3 + 3 + 3 == len({row.name for row in found})
+    assert len(found) == 5 * 3 * 2 + 3 + 2 * 3 * 3 + 3 == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
 
@@ -148,14 +148,17 @@ def test_no_form_may_cost_much_more_than_neox():
     assert outcomes(neox, form("mrope, image", 1.1), form("vision, image", 1.45))[-3] == "MISS"
 
 
-def test_the_norm_verdict_looks_at_the_floor_and_the_peers():
-    def norm(name, kind="ours", **how):
-        return figure(name, kind, row="norm", **how)
+@pytest.mark.parametrize(("mode", "place"), [("rms_norm", -2), ("add_rms_norm", -1)])
+def test_the_norm_verdict_looks_at_the_floor_and_the_peers(mode, place):
+    def norm(name, kind="ours", *, shape="[2048,4096]", **how):
+        return figure(name, kind, row="norm", **how) | {"mode": mode, "shape": shape}
 
-    mine, slow, fast = norm(norm_rows.OUT, ratio=1.3, median=2.0), 2.1, 1.9
-    assert outcomes(mine, norm("torch", "peer", median=slow))[-2] == "PASS"
-    assert outcomes(mine, norm("torch", "peer", median=fast))[-2] == "MISS"
-    assert outcomes(norm(norm_rows.OUT, ratio=1.31, median=2.0))[-2] == "MISS"
+    name, slow, fast = norm_rows.OUT[mode], 2.1, 1.9
+    mine = norm(name, ratio=1.3, median=2.0)
+    assert outcomes(mine, norm("torch", "peer", median=slow))[place] == "PASS"
+    assert outcomes(mine, norm("torch", "peer", median=fast))[place] == "MISS"
+    assert outcomes(norm(name, ratio=1.31, median=2.0))[place] == "MISS"
+    assert outcomes(norm(name, shape="[1,4096]"))[place] == "NOT MEASURED"
 
 
 def test_the_norm_rope_verdict_compares_with_the_parts():
@@ -190,24 +193,31 @@ def test_every_contestant_of_a_norm_rope_row_is_right(dtype, monkeypatch):
 
 
 @pytest.mark.peer
+@pytest.mark.parametrize("mode", norm_rows.MODES)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-def test_every_contestant_of_a_norm_row_is_right(dtype, monkeypatch):
-    monkeypatch.setattr(norm_rows, "ROWS", 64)
-    refused = []
-    for contestant in norm_rows.contestants(norm_rows.row(dtype, 1), None, None):
+def test_every_contestant_of_a_norm_row_is_right(dtype, mode):
+    refused, seen = [], []
+    for contestant in norm_rows.contestants(norm_rows.row(dtype, 1, 64, mode), None, None):
         try:
             ready = contestant.prepare()
         except (Unsupported, NotInstalled):
             refused.append(contestant.name)
             continue
         result = ready.result()
-        assert contestant.check(result) is None, contestant.name
         if contestant.kind != "floor":
-            wrong = result.clone()
-            wrong[0, 5] *= 1.05
-            assert contestant.check(wrong) is not None, contestant.name
+            seen.append(contestant.name)
+            assert contestant.check(result) is None, contestant.name
+            results = result if isinstance(result, (tuple, list)) else [result]
+            assert len(results) == (2 if mode == "add_rms_norm" else 1)
+            for k in range(len(results)):
+                wrong = [t.clone() for t in results]
+                wrong[k][0, 5] *= 1.05
+                assert contestant.check(wrong) is not None, contestant.name
         ready.close()
-    assert norm_rows.TORCH not in refused
+    expected = {norm_rows.TORCH, norm_rows.HF, norm_rows.OUT[mode]}
+    assert expected | ({norm_rows.APART} if mode == "add_rms_norm" else set()) <= set(seen)
+    if dtype == "f32":
+        assert not refused
 
 
 def test_a_verdict_on_disturbed_figures_is_in_doubt():
@@ -236,6 +246,22 @@ def test_markdown_replaces_only_what_stands_between_the_marks():
     assert text.endswith("\nafter\n")
     assert "old" not in text
     assert f"**{OUT}**" in text
+
+
+def test_norms_have_marks_of_their_own():
+    norm = figure(norm_rows.OUT["rms_norm"], row="norm") | {"mode": "rms_norm", "shape": "[2048,4096]"}
+    marks = f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{report.NORMS_BEGIN}\nolder\n{report.NORMS_END}\n"
+    alone = report.into_page(results(norm), marks)
+    assert alone.startswith(f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{report.NORMS_BEGIN}\n")
+    assert "older" not in alone
+    assert "### norm [2048,4096] f32 rms_norm" in alone
+    assert "NOT MEASURED" not in alone
+    both = report.into_page(results(figure(), norm), marks)
+    of_rope, _, of_norms = both.partition("## Norms")
+    assert "old" not in of_rope
+    assert "rms_norm(out=)" not in of_rope
+    assert f"**{OUT}**" not in of_norms
+    assert f"**{norm_rows.OUT['rms_norm']}**" in of_norms
 
 
 def test_json_can_be_read_back(tmp_path):

@@ -39,9 +39,16 @@ def test_random_norms_equal_the_simulators_bit_for_bit(device, backend):
     rng, types = np.random.default_rng(6), types_of(backend)
     for _ in range(60):
         dtype, scale_dtype = (types[rng.integers(len(types))] for _ in range(2))
-        shape = (*(int(n) for n in rng.integers(1, 7, rng.integers(0, 3))), int(rng.choice([1, 3, 40, 128, 5000])))
+        shape = (
+            *(int(n) for n in rng.integers(1, 7, rng.integers(0, 3))),
+            int(rng.choice([1, 3, 40, 128, 5000])),
+        )
         axis = int(rng.integers(-len(shape), len(shape)))
-        x = viewed(rng, shape, dtype) if axis % len(shape) == len(shape) - 1 else rng.random(shape).astype(dtype)
+        x = (
+            viewed(rng, shape, dtype)
+            if axis % len(shape) == len(shape) - 1
+            else rng.random(shape).astype(dtype)
+        )
         scale = rng.standard_normal(shape[axis:] if rng.random() < 0.7 else shape[-1:]).astype(scale_dtype)
         out = np.empty(shape, scale_dtype)
         how = {"axis": axis, "epsilon": float(np.float32(1e-6)), "stash_type": int(rng.choice([1, 1, 10]))}
@@ -107,7 +114,10 @@ def test_random_normed_rotations_equal_the_simulators_bit_for_bit(device, backen
 def test_bad_calls_are_refused_in_the_operators_words_and_write_nothing(device):
     x, scale, out = np.ones((2, 8), np.float32), np.ones(8, np.float32), np.full((2, 8), 7, np.float32)
     for changed, text in (
-        ({"scale": scale[:5].copy()}, "[rms_norm] scale must be broadcastable to x's shape [2, 8] but got [5]."),
+        (
+            {"scale": scale[:5].copy()},
+            "[rms_norm] scale must be broadcastable to x's shape [2, 8] but got [5].",
+        ),
         ({"axis": 2}, "[rms_norm] axis must be in [-2, 1] but got 2."),
         ({"epsilon": -1.0}, "[rms_norm] epsilon must be >= 0 and finite in float32 but got -1."),
         ({"stash_type": 11}, "[rms_norm] stash_type must be 1 (float32), 10 (float16) or 16 (bfloat16)"),

@@ -1,5 +1,5 @@
-/* rms_norm and rms_norm_backward as a C program sees them: right values, errors, nothing written on error or
- * beside the results. */
+/* rms_norm, rms_norm_backward and add_rms_norm as a C program sees them: right values, errors, nothing written on error
+ * or beside the results. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -121,11 +121,73 @@ static void test_errors(void) {
     CHECK(untouched(c.dscale_data, 2 * GUARD + N), "written on error");
 }
 
+/* The gradient's tensors serve as the residual, and the sum's memory lies beside out's. */
+typedef struct {
+    call_t c;
+    float sum_data[GUARD + COUNT + GUARD];
+    npu_rope_tensor sum;
+} add_t;
+
+static void correct_add(add_t* a) {
+    const int64_t shape[2] = {ROWS, N};
+    correct(&a->c);
+    for (int i = 0; i < 2 * GUARD + COUNT; ++i) a->sum_data[i] = kSentinel;
+    a->sum = view(a->sum_data + GUARD, NPU_ROPE_FLOAT32, 2, shape);
+}
+
+static npu_rope_status run_add(const add_t* a, const npu_rope_tensor* out, const npu_rope_tensor* sum) {
+    return npu_rope_add_rms_norm(&a->c.x, &a->c.grad, &a->c.scale, -1, 0.5, 1, out, sum);
+}
+
+static void test_add(void) {
+    add_t a, both;
+    correct_add(&a);
+    CHECK(run_add(&a, &a.c.out, &a.sum) == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    correct_add(&both);
+    for (int i = 0; i < COUNT; ++i) {
+        both.c.x_data[i] += both.c.grad_data[i];
+        CHECK(a.sum_data[GUARD + i] == both.c.x_data[i], "sum %d: %g", i, a.sum_data[GUARD + i]);
+    }
+    CHECK(npu_rope_rms_norm(&both.c.x, &both.c.scale, -1, 0.5, 1, &both.c.out) == NPU_ROPE_OK, "the norm alone");
+    CHECK(!memcmp(a.c.out_data, both.c.out_data, sizeof a.c.out_data), "not what the norm gives of the sum");
+    CHECK(guards_stand(&a.c), "written beside the result");
+    CHECK(untouched(a.sum_data, GUARD) && untouched(a.sum_data + GUARD + COUNT, GUARD), "written beside the sum");
+
+    add_t in_place;
+    correct_add(&in_place);
+    CHECK(run_add(&in_place, &in_place.c.x, &in_place.c.grad) == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    CHECK(!memcmp(in_place.c.x_data, a.c.out_data + GUARD, sizeof a.c.x_data), "in place is another result");
+    CHECK(!memcmp(in_place.c.grad_data, a.sum_data + GUARD, sizeof a.c.x_data), "in place is another sum");
+}
+
+static void test_add_errors(void) {
+    add_t a;
+    correct_add(&a);
+    CHECK(run_add(&a, &a.c.x, &a.c.x) == NPU_ROPE_INVALID_VALUE, "one memory for both");
+    CHECK(run_add(&a, &a.c.out, NULL) == NPU_ROPE_INVALID_VALUE, "no sum");
+    a.sum.data = a.c.x_data + 1;
+    CHECK(run_add(&a, &a.c.out, &a.sum) == NPU_ROPE_INVALID_VALUE, "a sum across x");
+    CHECK(!strcmp(npu_rope_last_error(),
+                  "[add_rms_norm] sum must be x or residual itself or share no memory with x but got memory that they "
+                  "share."),
+          "%s", npu_rope_last_error());
+    correct_add(&a);
+    a.c.grad.shape[0] = ROWS - 1;
+    CHECK(run_add(&a, &a.c.out, &a.sum) == NPU_ROPE_INVALID_VALUE, "a residual's shape");
+    a.c.grad.shape[0] = ROWS;
+    a.c.grad.dtype = NPU_ROPE_FLOAT64;
+    CHECK(run_add(&a, &a.c.out, &a.sum) == NPU_ROPE_INVALID_TYPE, "a residual's type");
+    CHECK(untouched(a.c.out_data, 2 * GUARD + COUNT), "written on error");
+    CHECK(untouched(a.sum_data, 2 * GUARD + COUNT), "written on error");
+}
+
 int main(void) {
     test_values();
     test_gradients();
     test_in_place();
     test_errors();
+    test_add();
+    test_add_errors();
     if (failures) fprintf(stderr, "%d checks failed\n", failures);
     return failures != 0;
 }

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 import pytest
 import torch
 
 from npu_rope import (
     RopeParams,
+    add_rms_norm,
+    rms_norm,
     rope,
     rope_,
     rope_qk,
@@ -24,7 +27,8 @@ from npu_rope import (
     rotary_position_embedding,
 )
 from npu_rope.integrations import onnx_backend, onnx_export
-from npu_rope.testing.bounds import UNIT_ROUNDOFF
+from npu_rope.testing import norm_spec
+from npu_rope.testing.bounds import UNIT_ROUNDOFF, peer_normalized_error, worst_ratio
 
 pytestmark = pytest.mark.peer
 
@@ -264,3 +268,145 @@ def test_what_has_no_such_node_is_refused(run, given, text):
 def test_options_that_cannot_be_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         onnx_export.export(Model(roped(NEOX)), (X, FAR), **options)
+
+
+# ---- norms ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class NormCase:
+    """A call of rms_norm, or with a residual of add_rms_norm; a model of its results in float32 or double."""
+
+    name: str
+    nodes: tuple[str, ...]
+    dtype: str = "float32"
+    scale_dtype: str = ""
+    shape: tuple[int, ...] = (2, 3, 40)
+    scale: tuple[int, ...] = (40,)
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+    residual: bool = False
+
+    def __str__(self):
+        return self.name
+
+    @property
+    def attributes(self):
+        return {"axis": self.axis, "epsilon": self.epsilon, "stash_type": self.stash_type}
+
+    def inputs(self):
+        """Float32 or double: what numpy has; the model casts them."""
+        types = [self.dtype] * (2 if self.residual else 1) + [self.scale_dtype or self.dtype]
+        shapes = [self.shape] * (len(types) - 1) + [self.scale]
+        made = (
+            torch.randn(s, generator=torch.Generator().manual_seed(k)).to(getattr(torch, t))
+            for k, (s, t) in enumerate(zip(shapes, types, strict=True))
+        )
+        return tuple(t if t.dtype == torch.float64 else t.float() for t in made)
+
+    def run(self, *given):
+        *read, scale = given
+        read = [t.to(getattr(torch, self.dtype)) for t in read]
+        scale = scale.to(getattr(torch, self.scale_dtype or self.dtype))
+        operator = add_rms_norm if self.residual else rms_norm
+        return operator(*read, scale, **self.attributes)
+
+    def expected(self, *given):
+        """The specification's results and bounds of a runtime that adds squares in any order."""
+        *read, scale = (t.double().numpy() for t in given)
+        total = norm_spec.add(*read, self.dtype) if self.residual else read[0]
+        call = norm_spec.NormCall(total, scale, self.dtype, self.scale_dtype or self.dtype, **self.attributes)
+        precision = "float64" if call.stash == "float64" else "float32"
+        y = norm_spec.rms_norm(call, peer_normalized_error(call.n, precision))
+        return (y, (total, np.zeros(total.shape))) if self.residual else (y,)
+
+
+ONE = ("RMSNormalization",)
+CAST = ("Cast", "RMSNormalization", "Mul")
+NORMS = [
+    NormCase("float32", ONE),
+    NormCase("axis", ONE, axis=1, scale=(3, 40), epsilon=0.25),
+    NormCase("axis-0", ONE, axis=-3, scale=(2, 3, 40)),
+    NormCase("float64", ONE, "float64", stash_type=11),
+    NormCase("float64-stash-float32", CAST, "float64"),
+    NormCase("float16", CAST, "float16"),
+    NormCase("bfloat16", CAST, "bfloat16"),
+    NormCase("float16-scale-float32", CAST, "float16", "float32"),
+    NormCase("float32-scale-bfloat16", CAST, "float32", "bfloat16"),
+    NormCase("stash-float16", CAST, stash_type=10),
+    NormCase("stash-bfloat16", CAST, "float16", stash_type=16, epsilon=1e-3),
+    NormCase("stash-float64", CAST, stash_type=11),
+    NormCase("scale-of-each-token", ("RMSNormalization", "Mul"), scale=(3, 1)),
+    NormCase("one-scale", ("RMSNormalization", "Mul"), scale=()),
+    NormCase("residual", ("Add", "RMSNormalization"), residual=True),
+    NormCase("residual-float64", ("Add", "RMSNormalization"), "float64", stash_type=11, residual=True),
+    NormCase("residual-float16", ("Add", *CAST), "float16", residual=True),
+    NormCase("residual-bfloat16", ("Add", *CAST), "bfloat16", "float32", residual=True),
+    NormCase("residual-axis", ("Add", *ONE), axis=1, scale=(3, 40), residual=True),
+]
+QUICK_NORMS = ("float32", "float16", "bfloat16", "residual", "residual-bfloat16")
+
+
+def by_reference_evaluator(model, given):
+    names = [i.name for i in model.graph.input]
+    evaluator = onnx.reference.ReferenceEvaluator(model)
+    return evaluator.run(None, {n: t.numpy() for n, t in zip(names, given, strict=True)})
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=() if c.name in QUICK_NORMS else pytest.mark.slow) for c in NORMS], ids=str
+)
+def test_norms_give_the_specification_s_results_in_every_runtime(case):
+    """Also where a runtime would leave a cast out: the model has them by name."""
+    given = case.inputs()
+    model = exported(case.run, given)
+    kinds = [kind for kind in op_types(model) if kind != "Constant"]
+    assert {k for k in kinds if k != "Cast"} | ({"Cast"} & set(case.nodes)) == set(case.nodes)
+    assert kinds.count("RMSNormalization") == 1
+    assert {node.domain for node in model.graph.node} <= {"", "ai.onnx"}
+    expected = case.expected(*given)
+    ours = case.run(*given)
+    ours = ours if isinstance(ours, tuple) else (ours,)
+    results = {
+        "onnxruntime": by_onnxruntime(model, given),
+        "npu_rope": [t.double().numpy() for t in ours],
+    }
+    if case.stash_type == 11:
+        with pytest.raises(NotImplementedError, match="stash_type=11"):
+            by_reference_evaluator(model, given)
+    else:
+        results["ReferenceEvaluator"] = by_reference_evaluator(model, given)
+    for runtime, ys in results.items():
+        for y, (value, bound) in zip(ys, expected, strict=True):
+            assert y.shape == value.shape
+            ratio, at = worst_ratio(y, value, bound)
+            assert ratio <= 1, f"{runtime}: {ratio:.3g} of its bound at {at}"
+
+
+def test_a_large_float16_is_normalized_by_a_runtime_that_ignores_stash_type():
+    """onnx's ReferenceEvaluator computes in the input's type, in which 300 squared is infinite."""
+    given = (torch.full((1, 8), 300.0), torch.ones(8))
+    model = exported(lambda x, s: rms_norm(x.half(), s.half()), given)
+    for y in (*by_onnxruntime(model, given), *by_reference_evaluator(model, given)):
+        assert np.all(y == 1)
+
+
+def test_sizes_before_the_norm_s_axis_stay_free():
+    for case in (NormCase("", ONE), NormCase("", CAST, "float16", residual=True)):
+        given = case.inputs()
+        free = tuple({0: "B", 1: "S"} for _ in given[:-1])
+        model = exported(case.run, given, dynamic_shapes=((*free, None),))
+        for shape in ((1, 1, 40), (3, 7, 40)):
+            other = [x(*shape, seed=k) for k in range(len(free))] + [given[-1]]
+            other = [t.half().float() if case.dtype == "float16" else t for t in other]
+            for y, (value, bound) in zip(by_onnxruntime(model, other), case.expected(*other), strict=True):
+                assert worst_ratio(y, value, bound)[0] <= 1
+
+
+def test_a_model_of_one_norm_runs_on_npu_rope_s_own_backend():
+    given = x(2, 3, 40), x(40, seed=1)
+    model = exported(rms_norm, given)
+    assert op_types(model) == ["RMSNormalization"]
+    [got] = onnx_backend.run_model(model, [t.numpy() for t in given])
+    assert np.array_equal(got, rms_norm(*given).numpy())

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from norm_cases import NUMPY_DTYPES, bytes_of, to_torch, values_of
 from rope_cases import Case as RopeCase
-from rope_cases import e_angle_of, factors_of, layout_strides, params_of, positions_of
+from rope_cases import e_angle_of, factors_of, layout_strides, params_of, positions_of, refusal
 
-from npu_rope import BackendUnavailable, rms_norm, rms_norm_rope, rope_qk
+from npu_rope import rms_norm, rms_norm_rope, rope_qk
 from npu_rope.testing import norm_rope_spec
-from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.bounds import normalized_error_on, worst_ratio
 from npu_rope.testing.judge import Expectation
 from npu_rope.testing.norm_rope_spec import NormRopeCall
 from npu_rope.testing.norm_ropes import in_rows
@@ -170,6 +170,7 @@ def expectations(call, inputs, backend, **changed):
                     call.epsilon,
                     call.rounding,
                     e_angle=e_angle_of(backend),
+                    error=normalized_error_on(backend, x.shape[-1]),
                     **changed,
                 )
             )
@@ -186,15 +187,6 @@ def assert_within(y, expected, dtype):
     assert tuple(y.shape) == expected.value.shape
     ratio, at = worst_ratio(values_of(y), expected.value, expected.bound)
     assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}: {values_of(y)[at]!r}"
-
-
-def lacks_kernel(backend, run):
-    """True where the backend says that it does not have the operator yet; else what it gave."""
-    if not backend.startswith(("sim", "npu")):
-        return False, run()
-    with pytest.raises(BackendUnavailable, match="rms_norm_rope has no kernel yet"):
-        run()
-    return True, None
 
 
 def run_call(call, inputs, backend, **more):
@@ -220,13 +212,19 @@ def run_call(call, inputs, backend, **more):
 
 
 def run_and_judge(call, backend, guarded, seed=0):
-    """The results, within what the specification allows; nothing else written. None without a kernel."""
+    """The results, within what the specification allows; nothing else written. None where it is refused."""
     inputs = make_inputs(call, guarded, seed)
     expected = expectations(call, inputs, backend)
     before = [x.copy() for x in (*inputs.xs, *inputs.scales)]
-    lacks, results = lacks_kernel(backend, lambda: run_call(call, inputs, backend))
-    if lacks:
+    size = inputs.xs[0].size + inputs.xs[1].size
+    refused = refusal(backend, call.dtype, positions=inputs.positions, size=size, named="[rms_norm_rope] q")
+    if refused:
+        with pytest.raises(refused[0]) as caught:
+            run_call(call, inputs, backend)
+        assert str(caught.value) == refused[1].replace("[rope]", "[rms_norm_rope]")
+        guarded.check()
         return None
+    results = run_call(call, inputs, backend)
     guarded.check()
     if call.out != "in-place":
         after = [*inputs.xs, *inputs.scales]
@@ -251,7 +249,6 @@ __all__ = [
     "Inputs",
     "assert_within",
     "expectations",
-    "lacks_kernel",
     "make_inputs",
     "parts_of",
     "possible",

@@ -1,4 +1,4 @@
-"""What the norms' kernels cost on the simulated core, and what only a device has: refusals, overflow, splits."""
+"""What the norms' kernels cost on the simulated core, and what only a device has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ D = 128
 
 
 def timeline(run, least=0):
-    """Of the one launch that run makes: cycles, bytes beside the least, and the share of the memory's time."""
+    """Of the one launch that run makes: cycles, bytes beside the least, the share of the memory's time."""
     library = native_sim.load()
     before = library.launches()
     run()
@@ -38,9 +38,7 @@ def test_the_fused_launch_moves_the_least_and_takes_little_over_half_the_time(dt
     q, k, scales, positions = heads(1024, dtype)
     params = RopeParams(D, mode)
     least = 2 * (q.nbytes + k.nbytes) + positions.nbytes + 2 * scales[0].nbytes
-    fused, moved, _ = timeline(
-        lambda: rms_norm_rope(q, k, *scales, positions, params, backend="sim"), least
-    )
+    fused, moved, _ = timeline(lambda: rms_norm_rope(q, k, *scales, positions, params, backend="sim"), least)
     parts = [
         timeline(run)[0]
         for run in (

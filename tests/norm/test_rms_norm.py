@@ -12,7 +12,17 @@ import torch
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from norm_cases import NUMPY_DTYPES, Call, bytes_of, hosts, possible, run_and_judge, strides_of, to_torch
+from norm_cases import (
+    NUMPY_DTYPES,
+    Call,
+    bytes_of,
+    hosts,
+    possible,
+    run_and_judge,
+    strides_of,
+    to_torch,
+    unless_refused,
+)
 from pairwise import pairwise
 
 from npu_rope import rms_norm
@@ -62,19 +72,16 @@ ONE_FACTOR = [
 ]
 
 
-@hosts
 @calls(dict.fromkeys(ONE_FACTOR))
 def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@hosts
 @calls([Call(**row) for row in pairwise(FACTORS)])
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@hosts
 @settings(max_examples=30)
 @given(
     call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
@@ -91,7 +98,6 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
     )
 
 
-@hosts
 @pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
 @pytest.mark.parametrize("scale_dtype", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -125,7 +131,6 @@ def test_a_row_of_a_million(dtype, stash_type, guarded):
     run_and_judge(Call(dtype, shape=(1, 1_000_003), stash_type=stash_type), "cpu", guarded)
 
 
-@hosts
 def test_many_rows_are_shared_out_among_threads(backend, guarded):
     run_and_judge(Call("float16", shape=(7, 300, 96), out="in-place"), backend, guarded)
     run_and_judge(Call(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
@@ -168,7 +173,6 @@ def smallest(dtype):
     return {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}[dtype]
 
 
-@hosts
 @pytest.mark.parametrize("stash_type", [1, 11])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("epsilon", [0.0, 1e-5])
@@ -187,12 +191,14 @@ def test_rows_of_the_largest_and_smallest_numbers(dtype, stash_type, epsilon, ba
         * rng.choice([-1, 1], (6, 70))
     )
     call = Call(dtype, shape=(6, 70), stash_type=stash_type, epsilon=epsilon)
-    y = np.asarray(run_and_judge(call, backend, guarded, x=x)).astype(np.float64)
+    y = run_and_judge(call, backend, guarded, x=x)
+    if y is None:
+        return
+    y = np.asarray(y).astype(np.float64)
     assert np.all(np.isfinite(y[:2]))
     assert np.all(np.abs(y[:2]).max(-1) > 0.1)
 
 
-@hosts
 def test_float32_rows_whose_squares_overflow_float32_are_normalized(backend):
     """By the specification's formula, which is finite; in float32 their squares are infinite, and
     operations in float32, such as torch's, give zeros."""
@@ -201,13 +207,11 @@ def test_float32_rows_whose_squares_overflow_float32_are_normalized(backend):
     assert np.array_equal(y, np.sign(x))
 
 
-@hosts
 def test_float16_squares_never_overflow(backend):
     x = np.full((1, 5000), 65504, np.float16)
     assert np.all(rms_norm(x, np.float16(1), backend=backend) == 1)
 
 
-@hosts
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 40, 1000])
 def test_rows_of_zeros(dtype, n, backend, guarded):
@@ -215,18 +219,21 @@ def test_rows_of_zeros(dtype, n, backend, guarded):
     x = np.zeros((3, n))
     x[1] = 2
     y = run_and_judge(Call(dtype, shape=(3, n)), backend, guarded, x=x)
+    if y is None:
+        return
     assert np.all(y[[0, 2]] == 0)
     y = run_and_judge(Call(dtype, shape=(3, n), epsilon=0.0), backend, guarded, x=x)
     assert np.all(np.isnan(y[[0, 2]].astype(np.float64)))
 
 
-@hosts
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
 def test_infinities_and_nans_stay_in_their_rows(dtype, stash_type, backend, guarded):
     x = np.random.default_rng(0).standard_normal((4, 37))
     x[1, 3], x[2, 5] = np.inf, np.nan
     y = run_and_judge(Call(dtype, shape=(4, 37), stash_type=stash_type), backend, guarded, x=x)
+    if y is None:
+        return
     y = y.astype(np.float64)
     assert np.isnan(y[1, 3])
     assert np.all(np.delete(y[1], 3) == 0)
@@ -243,13 +250,13 @@ def test_what_is_cast_beyond_the_stash_type_is_infinite(backend):
         assert y[0, 1] == 0
 
 
-@hosts
 def test_nan_payloads_do_not_become_numbers(backend):
     """Rounding a NaN whose lower bits are set to bfloat16 must not carry into its sign."""
     x = np.array([[1, 2], [1, 2]], np.float32)
     x.view(np.uint32)[1, 1] = 0x7FFFFFFF
-    y = rms_norm(x, np.ones(2, NUMPY_DTYPES["bfloat16"]), backend=backend)
-    assert np.all(np.isnan(y[1].astype(np.float32)))
+    scale = np.ones(2, NUMPY_DTYPES["bfloat16"])
+    y = unless_refused(backend, ["bfloat16"], lambda: rms_norm(x, scale, backend=backend))
+    assert y is None or np.all(np.isnan(y[1].astype(np.float32)))
 
 
 @hosts
@@ -260,7 +267,6 @@ def test_epsilon_is_a_float32_as_onnx_keeps_it(backend):
     assert abs(y[0, 0] * np.sqrt(1e-18 + 1e-5) / 1e-9 - 1) > 1e-9
 
 
-@hosts
 def test_normalized_is_cast_to_the_type_of_x(backend):
     """Two roundings, of which the first cannot be left out: seen where scale's type is wider."""
     x = np.random.default_rng(0).standard_normal((1, 999)).astype(np.float16)
@@ -268,7 +274,6 @@ def test_normalized_is_cast_to_the_type_of_x(backend):
     assert np.array_equal(y, y.astype(np.float16))
 
 
-@hosts
 def test_scale_may_be_any_sequence_beside_an_array(backend):
     assert rms_norm(np.float32([[2, 2]]), [1.0, 3.0], epsilon=0, backend=backend).tolist() == [[1, 3]]
 

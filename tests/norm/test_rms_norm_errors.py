@@ -1,8 +1,9 @@
-"""Bad calls of rms_norm and rms_norm_backward: the same words on every path, and nothing written."""
+"""Bad calls of rms_norm, its backward and add_rms_norm: the same words on every path, and nothing written."""
 
 from __future__ import annotations
 
 import ctypes as C
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import torch
 from norm_cases import hosts, to_torch
 
-from npu_rope import BackendUnavailable, native, rms_norm, rms_norm_backward
+from npu_rope import BackendUnavailable, add_rms_norm, native, rms_norm, rms_norm_backward
 from npu_rope.native import c_tensor
 
 A, B, N = 2, 3, 8
@@ -34,13 +35,14 @@ class Op:
     written: tuple[str, ...]
 
     def correct(self):
-        named = {"grad": ones(A, B, N), "x": ones(A, B, N), "scale": ones(N)}
+        named = {name: ones(A, B, N) for name in ("grad", "x", "residual")} | {"scale": ones(N)}
         return {name: named[name] for name in self.read}
 
 
 OPS = {
     "rms_norm": Op("rms_norm", rms_norm, ("x", "scale"), ("out",)),
     "rms_norm_backward": Op("rms_norm_backward", rms_norm_backward, ("grad", "x", "scale"), ("dx", "dscale")),
+    "add_rms_norm": Op("add_rms_norm", add_rms_norm, ("x", "residual", "scale"), ("out", "sum")),
 }
 
 
@@ -63,7 +65,7 @@ def bad(op, name, text, kind=ValueError, only="", **changed):
     return Bad(op, name, text, changed, kind, only)
 
 
-forward, backward = (partial(bad, op) for op in OPS)
+forward, backward, add = (partial(bad, op) for op in OPS)
 TYPES = "must be float32, float16, bfloat16 or float64 but got"
 BROADCAST = "scale must be broadcastable to x's shape [2, 3, 8] but got"
 STASH = "stash_type must be 1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16) but got"
@@ -75,37 +77,37 @@ WHOLE = BUFFER[: A * B * N].reshape(A, B, N)
 half = np.float16
 
 
-def of_both(name, text, kind=ValueError, only="", **changed):
+def of_all(name, text, kind=ValueError, only="", **changed):
     return [bad(op, name, text, kind, only, **changed) for op in OPS]
 
 
 BAD = [
-    *of_both("x-int", f"x {TYPES} int32.", TypeError, x=ones(A, B, N, dtype=np.int32)),
-    *of_both("x-bool", f"x {TYPES} bool.", TypeError, "python", x=ones(A, B, N, dtype=bool)),
-    *of_both("scale-int", f"scale {TYPES} int64.", TypeError, scale=ones(N, dtype=np.int64)),
-    *of_both("x-0d", "x must have at least one dimension but got [].", x=ones()),
-    *of_both("axis-beyond", "axis must be in [-3, 2] but got 3.", axis=3),
-    *of_both("axis-below", "axis must be in [-3, 2] but got -4.", axis=-4),
-    *of_both("axis-huge", f"axis must be in [-3, 2] but got {-(2**63)}.", axis=-(2**63)),
-    *of_both("epsilon-negative", f"{EPSILON} -1e-05.", epsilon=-1e-5),
-    *of_both("epsilon-nan", f"{EPSILON} nan.", epsilon=float("nan")),
-    *of_both("epsilon-infinite", f"{EPSILON} inf.", epsilon=float("inf")),
-    *of_both("epsilon-too-large", f"{EPSILON} 1e+39.", epsilon=1e39),
-    *of_both("stash-0", f"{STASH} 0.", stash_type=0),
-    *of_both("stash-int64", f"{STASH} 7.", stash_type=7),
-    *of_both("stash-huge", f"{STASH} {2**32 + 1}.", stash_type=2**32 + 1),
-    *of_both("scale-size", f"{BROADCAST} [7].", scale=ones(7)),
-    *of_both("scale-middle", f"{BROADCAST} [2, 8].", scale=ones(A, N)),
-    *of_both("scale-rank", f"{BROADCAST} [1, 2, 3, 8].", scale=ones(1, A, B, N)),
-    *of_both("axis-float", "axis must be an integer but got 1.0.", TypeError, "python", axis=1.0),
-    *of_both("axis-bool", "axis must be an integer but got True.", TypeError, "python", axis=True),
-    *of_both("epsilon-text", "epsilon must be a number but got '1'.", TypeError, "python", epsilon="1"),
-    *of_both("epsilon-none", "epsilon must be a number but got None.", TypeError, "python", epsilon=None),
-    *of_both("stash-text", "stash_type must be an integer but got 'f'.", TypeError, "python", stash_type="f"),
-    *of_both("x-text", "x must be a torch tensor or a NumPy array but got str.", TypeError, "python", x="x"),
-    *of_both("x-gaps", f"x {ROWS} [48, 16, 2].", only="c", x=ones(A, B, 2 * N)[..., ::2]),
-    *of_both("x-expanded", f"x {ROWS} [24, 8, 0].", only="c", x=strided(WHOLE, 24, 8, 0)),
-    *of_both("x-transposed", f"x {ROWS} [24, 1, 3].", only="c", axis=1, x=ones(A, N, B).swapaxes(1, 2)),
+    *of_all("x-int", f"x {TYPES} int32.", TypeError, x=ones(A, B, N, dtype=np.int32)),
+    *of_all("x-bool", f"x {TYPES} bool.", TypeError, "python", x=ones(A, B, N, dtype=bool)),
+    *of_all("scale-int", f"scale {TYPES} int64.", TypeError, scale=ones(N, dtype=np.int64)),
+    *of_all("x-0d", "x must have at least one dimension but got [].", x=ones()),
+    *of_all("axis-beyond", "axis must be in [-3, 2] but got 3.", axis=3),
+    *of_all("axis-below", "axis must be in [-3, 2] but got -4.", axis=-4),
+    *of_all("axis-huge", f"axis must be in [-3, 2] but got {-(2**63)}.", axis=-(2**63)),
+    *of_all("epsilon-negative", f"{EPSILON} -1e-05.", epsilon=-1e-5),
+    *of_all("epsilon-nan", f"{EPSILON} nan.", epsilon=float("nan")),
+    *of_all("epsilon-infinite", f"{EPSILON} inf.", epsilon=float("inf")),
+    *of_all("epsilon-too-large", f"{EPSILON} 1e+39.", epsilon=1e39),
+    *of_all("stash-0", f"{STASH} 0.", stash_type=0),
+    *of_all("stash-int64", f"{STASH} 7.", stash_type=7),
+    *of_all("stash-huge", f"{STASH} {2**32 + 1}.", stash_type=2**32 + 1),
+    *of_all("scale-size", f"{BROADCAST} [7].", scale=ones(7)),
+    *of_all("scale-middle", f"{BROADCAST} [2, 8].", scale=ones(A, N)),
+    *of_all("scale-rank", f"{BROADCAST} [1, 2, 3, 8].", scale=ones(1, A, B, N)),
+    *of_all("axis-float", "axis must be an integer but got 1.0.", TypeError, "python", axis=1.0),
+    *of_all("axis-bool", "axis must be an integer but got True.", TypeError, "python", axis=True),
+    *of_all("epsilon-text", "epsilon must be a number but got '1'.", TypeError, "python", epsilon="1"),
+    *of_all("epsilon-none", "epsilon must be a number but got None.", TypeError, "python", epsilon=None),
+    *of_all("stash-text", "stash_type must be an integer but got 'f'.", TypeError, "python", stash_type="f"),
+    *of_all("x-text", "x must be a torch tensor or a NumPy array but got str.", TypeError, "python", x="x"),
+    *of_all("x-gaps", f"x {ROWS} [48, 16, 2].", only="c", x=ones(A, B, 2 * N)[..., ::2]),
+    *of_all("x-expanded", f"x {ROWS} [24, 8, 0].", only="c", x=strided(WHOLE, 24, 8, 0)),
+    *of_all("x-transposed", f"x {ROWS} [24, 1, 3].", only="c", axis=1, x=ones(A, N, B).swapaxes(1, 2)),
     forward(
         "out-dtype",
         "out must have scale's dtype float32 but got float16.",
@@ -186,6 +188,92 @@ BAD = [
     backward(
         "dscale-on-dx", f"dscale must share no memory with dx {SHARED}", only="c", dx=WHOLE, dscale=BUFFER[:N]
     ),
+    add(
+        "residual-dtype",
+        "residual must have x's dtype float32 but got float16.",
+        TypeError,
+        residual=ones(A, B, N, dtype=half),
+    ),
+    add(
+        "residual-shape", "residual must have x's shape [2, 3, 8] but got [2, 3, 7].", residual=ones(A, B, 7)
+    ),
+    add("residual-broadcast", "residual must have x's shape [2, 3, 8] but got [8].", residual=ones(N)),
+    add(
+        "residual-text",
+        "residual must be a torch tensor or a NumPy array but got str.",
+        TypeError,
+        "python",
+        residual="r",
+    ),
+    add("residual-gaps", f"residual {ROWS} [48, 16, 2].", only="c", residual=ones(A, B, 2 * N)[..., ::2]),
+    add(
+        "y-dtype",
+        "out must have scale's dtype float16 but got float32.",
+        TypeError,
+        scale=ones(N, dtype=half),
+        out=ones(A, B, N),
+    ),
+    add("y-shape", "out must have x's shape [2, 3, 8] but got [6, 8].", out=ones(6, N)),
+    add("y-gaps", f"out {ROWS} [48, 16, 2].", out=ones(A, B, 2 * N)[..., ::2]),
+    add(
+        "sum-dtype",
+        "sum must have x's dtype float32 but got float16.",
+        TypeError,
+        sum=ones(A, B, N, dtype=half),
+    ),
+    add("sum-shape", "sum must have x's shape [2, 3, 8] but got [2, 3, 7].", sum=ones(A, B, 7)),
+    add("sum-gaps", f"sum {ROWS} [48, 16, 2].", sum=ones(A, B, 2 * N)[..., ::2]),
+    add(
+        "sum-itself",
+        "sum must not overlap itself but got strides [0, 8, 1].",
+        sum=strided(ones(A, B, N), 0, 8, 1),
+    ),
+    add("y-is-sum", f"out must share no memory with sum {SHARED}", out=WHOLE, sum=WHOLE),
+    add("y-and-sum-are-x", f"out must share no memory with sum {SHARED}", x=WHOLE, out=WHOLE, sum=WHOLE),
+    add(
+        "y-on-sum",
+        f"out must share no memory with sum {SHARED}",
+        out=WHOLE,
+        sum=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+    ),
+    add(
+        "sum-on-x",
+        f"sum must be x or residual itself or share no memory with x {SHARED}",
+        x=WHOLE,
+        sum=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+    ),
+    add(
+        "sum-on-residual",
+        f"sum must be x or residual itself or share no memory with residual {SHARED}",
+        residual=WHOLE,
+        sum=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+    ),
+    add(
+        "y-is-x-on-residual",
+        f"out must be x or residual itself or share no memory with residual {SHARED}",
+        x=WHOLE,
+        out=WHOLE,
+        residual=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+    ),
+    add(
+        "sum-on-scale",
+        f"sum must be x or residual itself or share no memory with scale {SHARED}",
+        sum=WHOLE,
+        scale=BUFFER[:N],
+    ),
+    add(
+        "y-on-scale",
+        f"out must be x or residual itself or share no memory with scale {SHARED}",
+        out=WHOLE,
+        scale=BUFFER[:N],
+    ),
+    add("out-alone", "out must be a pair (y, sum) but got str.", TypeError, "python", pair="both"),
+    add(
+        "out-of-three",
+        "out must be a pair (y, sum) but got 3 elements.",
+        only="python",
+        pair=[ones(A, B, N)] * 3,
+    ),
 ]
 
 
@@ -194,6 +282,24 @@ def arguments_of(case):
     op = OPS[case.op]
     named = {**op.correct(), **case.changed}
     return op, named, [named.pop(name, None) for name in op.written]
+
+
+def given_outs(op, named, outs):
+    """As Python takes them; of a pair the other one is made."""
+    if "pair" in named:
+        return {"out": named.pop("pair")}
+    if all(out is None for out in outs):
+        return {}
+    if len(op.written) == 1 or op.name != "add_rms_norm":
+        return {"out": outs[0]}
+    make = torch.ones if any(isinstance(out, torch.Tensor) for out in outs) else np.ones
+    dtypes = named["scale"].dtype, named["x"].dtype
+    return {
+        "out": tuple(
+            make(named["x"].shape, dtype=dtype) if out is None else out
+            for out, dtype in zip(outs, dtypes, strict=True)
+        )
+    }
 
 
 @hosts
@@ -207,7 +313,7 @@ def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
         known = {}
         convert = lambda a: known.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
         named, outs = {n: convert(a) for n, a in named.items()}, [convert(o) for o in outs]
-    given = {} if outs[0] is None else {"out": outs[0]}
+    given = given_outs(op, named, outs)
     with pytest.raises(case.kind) as caught:
         op.call(**named, **given, backend=backend)
     assert type(caught.value) is case.kind
@@ -222,7 +328,7 @@ def seen(a):
 @pytest.mark.parametrize("case", [c for c in BAD if c.only != "python"], ids=str)
 def test_the_c_entry_says_the_same(case):
     op, named, outs = arguments_of(case)
-    likes = {"out": "x", "dx": "x", "dscale": "scale"}
+    likes = {"out": "x", "sum": "x", "dx": "x", "dscale": "scale"}
     fresh = [
         np.full(named[likes[n]].shape, 7, named["scale" if n == "out" else likes[n]].dtype)
         for n in op.written
@@ -296,3 +402,27 @@ def test_a_gradient_does_not_flow_through_a_named_backend():
     x, scale = torch.ones(B, N, requires_grad=True), torch.ones(N)
     with pytest.raises(ValueError, match="x must not need a gradient for backend reference"):
         rms_norm(x, scale, backend="reference")
+    with pytest.raises(ValueError, match="residual must not need a gradient for backend reference"):
+        add_rms_norm(x.detach(), x, scale, backend="reference")
+
+
+@pytest.mark.parametrize("which", ["x", "residual", "out", "sum", "grad"])
+def test_more_than_four_dimensions_are_compared_before_they_are_joined(which):
+    """What is joined to four looks to the C library as if it had x's sizes."""
+    shape, other = (2, 1, 3, 2, 8), (2, 1, 3, 1, 8)
+    named = {
+        name: torch.full(other if name == which else shape, 5.0)
+        for name in ("x", "residual", "out", "sum", "grad")
+    }
+    scale, text = torch.ones(8), f"{which} must have x's shape [2, 1, 3, 2, 8] but got [2, 1, 3, 1, 8]."
+    if which == "x":
+        text = "residual must have x's shape [2, 1, 3, 1, 8] but got [2, 1, 3, 2, 8]."
+    x, residual, outs = named["x"], named["residual"], (named["out"], named["sum"])
+    calls = {
+        "grad": [lambda: rms_norm_backward(named["grad"], x, scale)],
+        "out": [lambda: add_rms_norm(x, residual, scale, out=outs), lambda: rms_norm(x, scale, out=outs[0])],
+    }
+    for run in calls.get(which, [lambda: add_rms_norm(x, residual, scale, out=outs)]):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            run()
+    assert all(torch.all(t == 5) for t in named.values())

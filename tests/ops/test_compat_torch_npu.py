@@ -209,6 +209,9 @@ def test_mrope(sections, cache_mode, mode, dtype, backend):
 
 def test_argument_names_are_torch_npu_s():
     names = {
+        "npu_rms_norm": ["input", "gamma", "epsilon"],
+        "npu_gemma_rms_norm": ["input", "gamma", "epsilon"],
+        "npu_add_rms_norm": ["x1", "x2", "gamma", "epsilon"],
         "npu_rotary_mul": ["input", "r1", "r2", "rotary_mode", "rotate"],
         "npu_apply_rotary_pos_emb": ["query", "key", "cos", "sin", "layout", "rotary_mode"],
         "npu_interleave_rope": ["x", "cos", "sin"],

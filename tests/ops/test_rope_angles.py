@@ -18,7 +18,7 @@ from rope_cases import DEVICE_REACH, try_rope
 from npu_rope import RopeParams, rope
 from npu_rope.params import MAX_FREQUENCY
 from npu_rope.reference import rope as reference
-from npu_rope.testing.judge import is_device
+from npu_rope.testing.bounds import is_device
 
 # |cos error|, |sin error| allowed under policy exact for float32 (numerics.md): on the host at every
 # int32 position, on the device below 2^22.

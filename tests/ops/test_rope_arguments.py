@@ -12,7 +12,7 @@ from npu_rope.params import ANGLE_POLICIES
 from npu_rope.reference import rope as rope_reference
 from npu_rope.reference import rope_qk as rope_qk_reference
 from npu_rope.reference import rope_set_rows as rope_set_rows_reference
-from npu_rope.testing.judge import is_device
+from npu_rope.testing.bounds import is_device
 
 SHAPE = (1, 3, 2, 8)
 POSITIONS, ROWS = np.arange(3), np.array([2, 0, 1])

@@ -27,7 +27,7 @@ from rope_cases import (
 )
 
 from npu_rope import RopeParams, native, native_sim, rope, rope_qk, rope_qk_
-from npu_rope.testing.judge import is_device
+from npu_rope.testing.bounds import is_device
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from rope_cases import DEVICE_REACH, NUMPY_DTYPES, bytes_of, e_angle_of, layout_
 
 import npu_rope
 from npu_rope import RopeParams, rope, rotary_position_embedding
-from npu_rope.testing.bounds import worst_ratio
-from npu_rope.testing.judge import has_bfloat16, is_device, soc_of
+from npu_rope.testing.bounds import is_device, worst_ratio
+from npu_rope.testing.judge import has_bfloat16, soc_of
 from npu_rope.testing.pmx import PmxCase, angles_of, expectation
 
 OPS = torch.ops.npu_rope

@@ -20,11 +20,11 @@ from npu_rope.testing.bounds import (
     UNIT_ROUNDOFF,
     float32_angle_error,
     int8_expectation,
+    is_device,
     rotation_bound,
     within_one_ulp,
     worst_ratio,
 )
-from npu_rope.testing.judge import is_device
 
 DTYPES = {
     "float32": np.dtype(np.float32),

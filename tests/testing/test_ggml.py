@@ -253,10 +253,10 @@ def test_what_is_written_outside_a_view_in_place_is_seen():
     graph = SimpleNamespace(call=call)
     after = parent.copy()
     after[..., :1, :8] = 1
-    assert (ggml_worker.Graph._inside(graph, after.copy()) == 1).all()
+    assert (ggml_worker.RopeGraph._inside(graph, after.copy()) == 1).all()
     after[0, 2, 1, 15] = 1
     with pytest.raises(GgmlFailed, match="memory outside the tensor was written"):
-        ggml_worker.Graph._inside(graph, after)
+        ggml_worker.RopeGraph._inside(graph, after)
 
 
 # ---- an older ggml ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from npu_rope.dtypes import rounded_to
 from npu_rope.testing import norm_spec, norms, random_norms
-from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.bounds import peer_normalized_error, worst_ratio
 from npu_rope.testing.norm_spec import NormCall
 from npu_rope.testing.suites import SUITES
 
@@ -77,11 +77,31 @@ def test_casts_are_those_of_numpy_and_ml_dtypes():
         assert np.array_equal(made, narrow.astype(ml_dtypes.bfloat16).astype(np.float64))
 
 
+def test_sums_are_those_of_numpy_and_torch():
+    torch = pytest.importorskip("torch")
+    x, residual = RNG.standard_normal((2, 5000)) * 10.0 ** RNG.uniform(-6, 4.5, (2, 5000))
+    for dtype in norm_spec.FORMATS:
+        a, b = (torch.from_numpy(v).to(getattr(torch, dtype)) for v in (x, residual))
+        total = norm_spec.add(a.double().numpy(), b.double().numpy(), dtype)
+        assert np.array_equal(total, (a + b).double().numpy())
+
+
+def test_a_peer_s_error_is_larger_than_ours_and_rejects_what_is_wrong():
+    call = NormCall(rounded_to(X, "float16"), np.ones(100), "float16", "float16")
+    ours, theirs = (norm_spec.rms_norm(call, e)[1] for e in (None, peer_normalized_error(100, "float32")))
+    assert np.all(ours <= theirs)
+    assert np.mean(theirs == 0) > 0.8
+    y = by_hand(call)
+    assert np.any(np.abs(by_hand(call, epsilon=1e-3) - y) > theirs)
+    neighbour = np.nextafter(y.astype(np.float16), np.float16(np.inf)).astype(np.float64)
+    assert np.mean(np.abs(neighbour - y) > theirs) > 0.8
+
+
 def test_names_are_unique_and_every_form_is_there():
     cases = list(SUITES["norm"].cases())
     counts = Counter(case.op for case in cases)
     assert len({case.name for case in cases}) == len(cases)
-    assert counts == {"RMS_NORM": 79, "RMS_NORM_BACK": 32, "RMS_NORM_ROPE": 172}
+    assert counts == {"RMS_NORM": 79, "RMS_NORM_BACK": 32, "ADD_RMS_NORM": 79, "RMS_NORM_ROPE": 172}
 
 
 @pytest.mark.parametrize("case", [c for c in norms.norm_cases() if "model" in c.name], ids=lambda c: c.name)

@@ -1,0 +1,37 @@
+// add_rms_norm for CPU tensors, through torch's stable ABI. Schemas, fakes and gradients are in
+// npu_rope/ops/add_rms_norm.py; these are the kernels.
+#include "csrc/torch/rms_norm_call.h"
+
+namespace {
+
+using namespace npu_rope;
+
+void run(AtenTensorHandle x, AtenTensorHandle residual, AtenTensorHandle scale, const NormAttributes& a,
+         AtenTensorHandle out, AtenTensorHandle sum) {
+    NormCall call("add_rms_norm", x, scale, a.axis);
+    const npu_rope_tensor to = call.written("out", out), to_sum = call.written("sum", sum);
+    const npu_rope_tensor from = call.read("x", x), other = call.read("residual", residual), factors = call.scale();
+    raise_on(npu_rope_add_rms_norm(&from, &other, &factors, call.axis(), a.epsilon, a.stash_type, &to, &to_sum));
+}
+
+// add_rms_norm(x, residual, scale, attributes) -> (Tensor, Tensor)
+void add_rms_norm(StableIValue* stack, uint64_t, uint64_t) {
+    Owned x(stack[0]), residual(stack[1]), scale(stack[2]);
+    Owned out = empty_of(x.get(), scale.get()), sum = empty_of(x.get(), x.get());
+    run(x.get(), residual.get(), scale.get(), NormAttributes(stack + 3), out.get(), sum.get());
+    stack[0] = torch::stable::detail::from(out.release());
+    stack[1] = torch::stable::detail::from(sum.release());
+}
+
+// add_rms_norm_out(x, residual, scale, attributes, Tensor(a!) out, Tensor(b!) sum) -> ()
+void add_rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
+    Owned x(stack[0]), residual(stack[1]), scale(stack[2]), out(stack[6]), sum(stack[7]);
+    run(x.get(), residual.get(), scale.get(), NormAttributes(stack + 3), out.get(), sum.get());
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
+    m.impl("add_rms_norm", &add_rms_norm);
+    m.impl("add_rms_norm_out", &add_rms_norm_out);
+}

@@ -1,0 +1,127 @@
+"""add_rms_norm: a residual connection and the norm behind it; torch schemas, fake tensors and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npu_rope.executors.tensors import require_tensor_like
+from npu_rope.ops import rms_norm as norm
+from npu_rope.ops.calls import require_pair
+from npu_rope.ops.rotary import straight
+from npu_rope.optional_torch import torch
+from npu_rope.rms_norm_checks import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
+
+
+def add_rms_norm(
+    x: Any,
+    residual: Any,
+    scale: Any,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    out: tuple[Any, Any] | None = None,
+    backend: str | None = None,
+) -> tuple[Any, Any]:
+    """A residual connection and the norm behind it in one pass over memory::
+
+        sum = x + residual
+        y = rms_norm(sum, scale, axis=axis, epsilon=epsilon, stash_type=stash_type)
+
+    bit for bit what the two give one after the other.
+
+    Args:
+        x: as :func:`npu_rope.rms_norm` takes it.
+        residual: x's shape and dtype, any strides. float16 and bfloat16 are added in float32; the sum is
+            rounded once, to x's dtype.
+        scale, axis, epsilon, stash_type: as rms_norm takes them.
+        out: where to write y and sum: x's shape, their rows contiguous; y has scale's dtype, sum has x's.
+            Each may be x or residual itself, but not both the same.
+        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by x's device.
+
+    Returns:
+        y and sum: x's type and shape, the dtypes of scale and of x; ``out`` where it was given. Gradients
+        flow to x, residual and scale.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+
+    >>> import numpy as np
+    >>> x, residual = np.float32([[1, 4, -1, 0]]), np.float32([[2, 0, 1, 0]])
+    >>> y, total = add_rms_norm(x, residual, np.float32([1, 10, 1, 1]), epsilon=0)
+    >>> y.tolist(), total.tolist()
+    ([[1.2000000476837158, 16.0, 0.0, 0.0]], [[3.0, 4.0, 0.0, 0.0]])
+    """
+    if out is not None:
+        require_pair(ADD, out, "(y, sum)")
+    outs = tuple(out or ())
+    if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
+        op = f"{ADD}_out" if outs else ADD
+        results = straight(op, (x, residual, scale), (axis, epsilon, stash_type), outs)
+        if results is not NotImplemented:
+            return outs or results
+    for name, value in (("x", x), ("residual", residual)):
+        require_tensor_like(ADD, name, value)
+    attributes = attributes_of(ADD, axis, epsilon, stash_type)
+    y, total = norm.run(backend, add_rms_norm_tensors(x, residual, scale, outs), attributes)
+    return y, total
+
+
+# ---- gradients -----------------------------------------------------------------------------------------
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _, _, scale, *ctx.attributes = inputs
+    ctx.save_for_backward(output[1], scale)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad: Any, of_sum: Any) -> tuple[Any, ...]:
+    dx, dscale = of_sum, None
+    if grad is not None:
+        dx, dscale = _operators.rms_norm_backward.default(grad, *ctx.saved_tensors, *ctx.attributes)
+        dx = dx if of_sum is None else dx + of_sum
+    return dx, dx, dscale, None, None, None
+
+
+# ---- registration --------------------------------------------------------------------------------------
+
+
+def _call(x: Any, residual: Any, scale: Any, *given: Any) -> norm.Call:
+    return add_rms_norm_tensors(x, residual, scale), RmsNormAttributes(*given)
+
+
+def _out_call(x: Any, residual: Any, scale: Any, *given: Any) -> norm.Call:
+    return add_rms_norm_tensors(x, residual, scale, given[-2:]), RmsNormAttributes(*given[:-2])
+
+
+def _fake(*arguments: Any) -> tuple[Any, Any]:
+    t, a = _call(*arguments)
+    norm.check(t, a)
+    return t.x.new_empty(t.x.shape, dtype=t.scale.dtype), t.x.new_empty(t.x.shape)
+
+
+def _fake_out(*arguments: Any) -> None:
+    norm.check(*_out_call(*arguments))
+
+
+def _out_over_autograd(*arguments: Any) -> None:
+    norm.write_over_autograd(
+        _out_call(*arguments)[0], lambda: _operators.add_rms_norm_out.default(*arguments)
+    )
+
+
+_TENSORS = f"Tensor x, Tensor residual, Tensor scale, {norm.ATTRIBUTES}"
+_SCHEMAS: norm.Schemas = {
+    ADD: (f"({_TENSORS}) -> (Tensor, Tensor)", _fake, _call),
+    f"{ADD}_out": (f"({_TENSORS}, Tensor(a!) out, Tensor(b!) sum) -> ()", _fake_out, _out_call),
+}
+
+if torch is not None:
+    _operators = torch.ops.npu_rope
+    _library = norm.register(_SCHEMAS)
+    torch.library.register_autograd(f"npu_rope::{ADD}", _backward, setup_context=_setup_context, lib=_library)
+    _library.impl(f"{ADD}_out", _out_over_autograd, "Autograd")
+
+__all__ = ["add_rms_norm"]

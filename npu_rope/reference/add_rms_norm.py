@@ -1,0 +1,30 @@
+"""add_rms_norm in float64, formula first.
+
+    Sum = X + residual, rounded to X's type
+    Y   = rms_norm of Sum (``rms_norm.py``)
+
+Sums of float32 and narrower numbers rounded from float64 are those of float32 arithmetic rounded to X's type:
+both hold two bits more than twice a narrower type's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_rope.dtypes import rounded_to
+from npu_rope.reference.rms_norm import Array, NormDtypes, Wide, rms_norm
+from npu_rope.rms_norm_checks import RmsNormAttributes
+
+
+def add_rms_norm(
+    x: Array, residual: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes
+) -> tuple[Wide, Wide]:
+    """Y before it is rounded to scale's type, and Sum.
+
+    Args:
+        x, residual: any shape.
+        scale, dtypes, axis, a: as :func:`npu_rope.reference.rms_norm.rms_norm` has them.
+    """
+    with np.errstate(all="ignore"):  # infinities
+        total = rounded_to(x.astype(np.float64) + residual.astype(np.float64), dtypes.x)
+    return rms_norm(total, scale, dtypes, axis, a), total

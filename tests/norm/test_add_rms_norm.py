@@ -1,0 +1,331 @@
+"""add_rms_norm: its sum is the one right result, y meets the specification, and both are to the last bit what
+an addition and rms_norm give; every type, rank, broadcast and layout, and whatever may be written in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from guarded_memory import GuardedMemory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from norm_cases import (
+    NUMPY_DTYPES,
+    Call,
+    assert_within,
+    bytes_of,
+    converted,
+    filled,
+    lies_well,
+    make_inputs,
+    spec_call,
+    strides_of,
+    to_torch,
+    unless_refused,
+    values_of,
+)
+from pairwise import pairwise
+
+from npu_rope import add_rms_norm, rms_norm
+from npu_rope.testing import norm_spec
+from npu_rope.testing.bounds import normalized_error_on
+
+DTYPES = tuple(NUMPY_DTYPES)
+# What y and sum are written to.
+OUTS = (
+    "new",
+    "given",
+    "gaps",
+    "sum-x",
+    "sum-residual",
+    "y-x",
+    "y-residual",
+    "y-x-sum-residual",
+    "y-residual-sum-x",
+)
+FACTORS = {
+    "dtype": DTYPES,
+    "scale_dtype": ("own", *DTYPES),
+    "framework": ("numpy", "torch"),
+    "shape": (
+        (3, 5, 40),
+        (33,),
+        (2, 130),
+        (2, 3, 4, 17),
+        (2, 3, 2, 2, 9),
+        (2, 1, 3, 2, 2, 5),
+        (3, 0, 4),
+        (4, 0),
+    ),
+    "axis": (-1, -2, 0),
+    "scale": ("normalized", "last", "one", "own", "tokens", "inner-one"),
+    "epsilon": (1e-5, 0.0),
+    "stash_type": (1, 10, 11, 16),
+    "layout": ("contiguous", "gaps", "non-unit", "reversed", "transposed"),
+    "out": OUTS,
+}
+
+
+def is_call(call):
+    rank = len(call.shape)
+    if not -rank <= call.axis < rank or (call.framework == "torch" and call.layout == "reversed"):
+        return False
+    rows_are_last = call.axis % rank == rank - 1
+    if call.out == "gaps":
+        return rows_are_last and rank <= 4
+    if "y-" in call.out and call.scale_type != call.dtype:
+        return False
+    in_place = call.out not in ("new", "given")
+    return not in_place or call.layout == "contiguous" or (lies_well(call) and rank <= 4)
+
+
+def calls(listed):
+    return pytest.mark.parametrize("call", [c for c in listed if is_call(c)], ids=str)
+
+
+def outs_of(call, x, residual, guarded):
+    """None, or the arrays for y and sum."""
+    if call.out == "new":
+        return None
+    layout = "gaps" if call.out == "gaps" else "contiguous"
+    dtypes = {"y": NUMPY_DTYPES[call.scale_type], "sum": x.dtype}
+    held = {"x": x, "residual": residual}
+    words = call.out.split("-")
+    named = dict(zip(words[::2], words[1::2], strict=False))
+    return tuple(
+        held[named[name]] if name in named else filled(guarded, call.shape, dtype, layout, 3)
+        for name, dtype in dtypes.items()
+    )
+
+
+def run_and_judge(call, backend, guarded, seed=0, x=None, residual=None):
+    """The results, within what the specification allows; nothing else written. None where it is refused."""
+    inputs = make_inputs(replace(call, out="new"), guarded, seed, x)
+    if residual is None:
+        residual = np.random.default_rng(seed + 1).standard_normal(call.shape)
+    residual = filled(guarded, call.shape, inputs.x.dtype, call.layout, residual)
+    total = norm_spec.add(inputs.x, residual, call.dtype)
+    spec = replace(spec_call(call, inputs), x=total)
+    normalized = norm_spec.rms_norm(spec, normalized_error_on(backend, spec.n))
+    expected = normalized, (total, np.zeros(call.shape))
+    outs = outs_of(call, inputs.x, residual, guarded)
+    read = [a for a in (inputs.x, residual) if not any(a is out for out in outs or ())]
+    before = [bytes_of(a) for a in read]
+    known = {id(a): converted(call, a) for a in (inputs.x, residual, *(outs or ()))}
+    given_outs = None if outs is None else tuple(known[id(out)] for out in outs)
+    given = known[id(inputs.x)], known[id(residual)], converted(call, inputs.scale)
+    results = unless_refused(
+        backend,
+        (call.dtype, call.scale_type, spec.stash),
+        lambda: add_rms_norm(*given, **call.attributes, out=given_outs, backend=backend),
+    )
+    if results is None:
+        guarded.check()
+        assert before == [bytes_of(a) for a in read]
+        return None
+    assert outs is None or all(y is out for y, out in zip(results, given_outs, strict=True))
+    guarded.check()
+    assert before == [bytes_of(a) for a in read]
+    for y, one, dtype in zip(results, expected, (call.scale_type, call.dtype), strict=True):
+        assert_within(y, one, dtype)
+    return results
+
+
+BASES = [
+    Call(),
+    Call("float16", framework="torch", shape=(2, 3, 4, 17), axis=1),
+    Call("bfloat16", "float32", framework="torch", shape=(2, 130)),
+    Call("float64", stash_type=11, scale="tokens"),
+]
+ONE_FACTOR = [
+    replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
+]
+
+
+@calls(dict.fromkeys(ONE_FACTOR))
+def test_one_factor_changed_meets_the_bound(call, backend, guarded):
+    run_and_judge(call, backend, guarded)
+
+
+@calls([Call(**row) for row in pairwise(FACTORS)])
+def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
+    run_and_judge(call, backend, guarded)
+
+
+@settings(max_examples=30)
+@given(
+    call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
+    n=st.integers(1, 200),
+    seed=st.integers(0, 2**16),
+)
+def test_any_call_meets_the_bound(call, n, seed, backend):
+    call = replace(call, shape=(*call.shape[:-1], n))
+    if not is_call(call):
+        call = replace(call, axis=-1, out="new", layout="gaps")
+    run_and_judge(call, backend, GuardedMemory(), seed)
+
+
+# ---- the two operators one after the other ---------------------------------------------------------------
+
+SIZES = (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 257, 513, 4097, 16384)
+
+
+def pair(dtype, shape, seed=0):
+    rng = np.random.default_rng(seed)
+    sizes = 10.0 ** rng.uniform(-2, 2, (*shape[:-1], 1))
+    return [to_torch((rng.standard_normal(shape) * sizes).astype(NUMPY_DTYPES[dtype])) for _ in range(2)]
+
+
+def assert_the_same(x, residual, scale, **how):
+    """To the last bit; torch's addition adds 16 bits in float32, too."""
+    y, total = add_rms_norm(x, residual, scale, **how)
+    assert bytes_of(total) == bytes_of(x + residual)
+    assert bytes_of(y) == bytes_of(rms_norm(total, scale, **how))
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("scale_dtype", ["own", "float32"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bit_for_bit_the_two_operators_one_after_the_other(isa, dtype, scale_dtype, library):
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    for n in SIZES:
+        x, residual = pair(dtype, (3, n), n)
+        scale = torch.linspace(-2, 2, n).to(x.dtype if scale_dtype == "own" else torch.float32)
+        assert_the_same(x, residual, scale)
+
+
+@pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
+@pytest.mark.parametrize("scale_dtype", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_combination_of_types_is_bit_for_bit_the_same(dtype, scale_dtype, stash_type):
+    x, residual = pair(dtype, (2, 3, 700))
+    for scale in (torch.linspace(-2, 2, 700), torch.linspace(-2, 2, 6).view(2, 3, 1)):
+        assert_the_same(
+            x, residual, scale.to(getattr(torch, scale_dtype)), stash_type=stash_type, epsilon=1e-6
+        )
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [("float32", 700), ("float16", 1400), ("bfloat16", 1400)])
+def test_large_results_are_the_same_and_in_place_too(dtype, rows):
+    """Beyond the caches y is written past them."""
+    x, residual = pair(dtype, (rows, 4096))
+    scale = torch.linspace(-2, 2, 4096).to(x.dtype)
+    assert_the_same(x, residual, scale)
+    y, total = add_rms_norm(x, residual, scale)
+    for y_in_place in (False, True):
+        x, residual = pair(dtype, (rows, 4096))
+        out = x if y_in_place else torch.empty_like(x)
+        add_rms_norm(x, residual, scale, out=(out, residual))
+        assert torch.equal(out, y)
+        assert torch.equal(residual, total)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    x, residual = pair("float32", (500, 1001))
+    scale = torch.linspace(-2, 2, 1001)
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            results.append(add_rms_norm(x, residual, scale))
+    finally:
+        torch.set_num_threads(threads)
+    for more in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], more, strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_sum_of_16_bits_is_rounded_once(dtype, backend):
+    """All numbers of the type, each beside some others: ties and subnormals among them."""
+    every = np.arange(2**16, dtype=np.uint16)
+    kind = NUMPY_DTYPES[dtype]
+    x = np.repeat(every.view(kind)[None], 3, 0)
+    residual = np.random.default_rng(0).permuted(x, axis=1)
+    given = x, residual, np.ones(1, kind)
+    results = unless_refused(backend, [dtype], lambda: add_rms_norm(*given, backend=backend))
+    if results is None:
+        return
+    total = results[1]
+    with np.errstate(all="ignore"):
+        expected = norm_spec.add(x, residual, dtype)
+        wide = total.astype(np.float64)
+    assert np.array_equal(np.isnan(wide), np.isnan(expected))
+    finite = ~np.isnan(expected)
+    assert np.array_equal(wide[finite], expected[finite])
+    assert np.array_equal(np.signbit(wide[finite]), np.signbit(expected[finite]))
+
+
+# ---- numbers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_of_any_size(dtype, backend, guarded):
+    """Rows of zeros, that cancel, that overflow their type, of infinities and of NaN; each in its own row."""
+    largest = norm_spec.FORMATS[dtype][2]
+    x, residual = np.random.default_rng(0).standard_normal((2, 6, 37))
+    x[0] = residual[0] = 0
+    residual[1] = -x[1]
+    x[2] = residual[2] = largest / 4
+    x[3, 5] = residual[3, 5] = largest
+    x[4, 0], residual[4, 0] = np.inf, -np.inf
+    residual[5, 1] = np.nan
+    call = Call(dtype, shape=(6, 37), stash_type=11 if dtype == "float64" else 1)
+    results = run_and_judge(call, backend, guarded, x=x, residual=residual)
+    if results is None:
+        return
+    y, total = (values_of(r) for r in results)
+    assert np.all(y[:2] == 0)
+    assert np.all(np.isfinite(y[2]))
+    assert np.isinf(total[3, 5])
+    assert np.isnan(y[3, 5])
+    assert np.all(np.isnan(y[4:]))
+
+
+def test_float32_rows_whose_squares_overflow_are_normalized(backend):
+    x = np.full((1, 8), 1e30, np.float32)
+    y, _ = add_rms_norm(x, x, np.float32(1), backend=backend)
+    assert np.array_equal(y, np.ones((1, 8)))
+
+
+def test_a_tensor_may_be_its_own_residual(backend, guarded):
+    x = guarded.empty((3, 40), np.float32)
+    x[...] = np.random.default_rng(0).standard_normal(x.shape)
+    scale = np.linspace(-2, 2, 40, dtype=np.float32)
+    expected = rms_norm(2 * x, scale, backend=backend)
+    doubled = 2 * x
+    y, total = add_rms_norm(x, x, scale, out=(np.empty_like(x), x), backend=backend)
+    assert np.array_equal(total, doubled)
+    assert np.array_equal(y, expected)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_x_and_residual_may_lie_differently(framework, guarded):
+    rng = np.random.default_rng(0)
+    for of_x, of_residual in (("non-unit", "gaps"), ("transposed", "contiguous"), ("gaps", "transposed")):
+        shape = (3, 4, 10)
+        x, residual = (
+            filled(guarded, shape, np.dtype(np.float32), layout, rng.standard_normal(shape))
+            for layout in (of_x, of_residual)
+        )
+        scale = np.ones(10, np.float32)
+        given = [to_torch(a) if framework == "torch" else a for a in (x, residual, scale)]
+        y, total = add_rms_norm(*given)
+        assert np.array_equal(values_of(total), x + residual)
+        assert np.array_equal(values_of(y), rms_norm(x + residual, scale))
+        guarded.check()
+
+
+def test_given_memory_may_have_gaps_between_rows(guarded):
+    rng = np.random.default_rng(0)
+    shape = (5, 7, 12)
+    x, residual = rng.standard_normal((2, *shape)).astype(np.float32)
+    outs = [guarded.empty(shape, np.float32, strides_of(layout, shape)) for layout in ("gaps", "transposed")]
+    expected = add_rms_norm(x, residual, np.ones(12, np.float32))
+    add_rms_norm(x, residual, np.ones(12, np.float32), out=tuple(outs))
+    assert all(np.array_equal(a, b) for a, b in zip(outs, expected, strict=True))
