@@ -201,13 +201,13 @@ private:
     // Chunk k as float32, with the residual's added and the sum rounded; lanes behind its last are 0. The next one is
     // on its way.
     __aicore__ inline void Arrive(LocalTensor<float> chunk, int64_t k, int32_t count) {
-        LocalTensor<T> x = in_.template DeQue<T>();
+        LocalTensor<T> x = in_.template DeQue<T>(), residual;
+        if constexpr (adds) residual = residual_.template DeQue<T>();
         if (k + 1 < chunks_) Fetch(k + 1);
         Widen(chunk, x, count);
         in_.FreeTensor(x);
         if constexpr (adds) {
             int32_t padded = RoundUp(count, kPadding);
-            LocalTensor<T> residual = residual_.template DeQue<T>();
             Widen(piece_, residual, count);
             residual_.FreeTensor(residual);
             AscendC::Add(chunk, chunk, piece_, padded);

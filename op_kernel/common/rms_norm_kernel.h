@@ -39,6 +39,7 @@ public:
         Tile stored{}, next{};
         for (bool first = true, more = true; more; first = false) {
             LocalTensor<T> x = in_.template DeQue<T>();
+            if constexpr (adds) other_ = residual_.template DeQue<T>();
             more = tiles_.Next(&next);
             if (more) LoadTile(next);
             if (!first) StoreTile(stored);
@@ -188,14 +189,13 @@ private:
         Widen(rows, x, tile);
         if (!InPlace()) in_.FreeTensor(x);
         if constexpr (adds) {
-            LocalTensor<T> residual = residual_.template DeQue<T>();
             LocalTensor<float> other = temp_;
             if constexpr (kIsFloat)
-                if (InPlace()) other = residual;
-            Widen(other, residual, Beside(tile));
+                if (InPlace()) other = other_;
+            Widen(other, other_, Beside(tile));
             AscendC::Add(rows, rows, other, count_);
             OrderV();
-            residual_.FreeTensor(residual);
+            residual_.FreeTensor(other_);
             EmitSum(rows, Beside(tile));
         }
         return rows;
@@ -328,6 +328,7 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, scale_, offsets_;
     LocalTensor<float> rows_, temp_;
+    LocalTensor<T> other_;               // the tile's residual
     int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and elements with their padding
 };
 

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
         if case.name.startswith(("test_rotary_embedding", "test_rms_normalization"))
         and not case.name.endswith("_expanded")
     ]
-# Backends that have RMSNormalization.
+# Those with float64.
 on_hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
@@ -53,7 +53,6 @@ def test_onnx_s_node_test_of_rotary_embedding(case, backend, record_property):
 
 
 @pytest.mark.peer
-@on_hosts
 @node_tests("test_rms_normalization")
 def test_onnx_s_node_test_of_rms_normalization(case, backend, record_property):
     run_node_test(case, backend)

@@ -63,9 +63,9 @@ def test_the_fused_launch_moves_the_least_and_takes_little_over_half_the_time(dt
 )
 def test_rows_are_read_and_written_once(shape, dtype, share):
     x, scale = torch.ones(shape, dtype=dtype), torch.ones(shape[1], dtype=dtype)
-    least = 2 * x.nbytes + scale.nbytes
+    least = 2 * x.nbytes + 48 * scale.nbytes  # each core reads the scale
     _, moved, memory = timeline(lambda: rms_norm(x, scale, backend="sim"), least)
-    assert moved <= 1.03  # each core reads the scale
+    assert moved <= 1.001
     assert memory >= share
 
 
@@ -77,9 +77,9 @@ def test_rows_that_do_not_fit_are_read_twice_and_no_more():
 
 def test_the_sum_costs_its_own_bytes():
     x, scale = torch.ones((2048, 4096), dtype=torch.bfloat16), torch.ones(4096, dtype=torch.bfloat16)
-    least = 4 * x.nbytes + scale.nbytes
+    least = 4 * x.nbytes + 48 * scale.nbytes
     _, moved, memory = timeline(lambda: add_rms_norm(x, x.clone(), scale, backend="sim"), least)
-    assert moved <= 1.03
+    assert moved <= 1.001
     assert memory >= 0.9
 
 

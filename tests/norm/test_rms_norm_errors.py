@@ -375,9 +375,8 @@ def test_the_c_entry_has_four_dimensions():
 
 
 @pytest.mark.parametrize("backend", ["sim", "sim:ascend310p"])
-@pytest.mark.parametrize("op", OPS)
-def test_a_backend_without_a_kernel_says_so(op, backend):
-    op = OPS[op]
+def test_a_backend_without_a_kernel_says_so(backend):
+    op = OPS["rms_norm_backward"]
     with pytest.raises(BackendUnavailable, match=f"{op.name} has no kernel yet"):
         op.call(**op.correct(), backend=backend)
 

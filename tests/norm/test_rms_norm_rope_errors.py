@@ -11,7 +11,7 @@ import pytest
 import torch
 from norm_cases import hosts, to_torch
 
-from npu_rope import BackendUnavailable, RopeParams, native, rms_norm_rope
+from npu_rope import RopeParams, native, rms_norm_rope
 from npu_rope.native import CParams, c_params, c_tensor
 
 B, S, N, K, D, R = 2, 3, 4, 2, 8, 9
@@ -334,14 +334,6 @@ def test_parameters_are_checked_before_they_are_used():
     assert c_entry(False)(*{**arguments, "params": C.byref(params)}.values()) == 1
     said = native.load().lib.npu_rope_last_error().decode()
     assert said == "[rope] freq_base must be positive and finite but got -1."
-
-
-@pytest.mark.parametrize("framework", ["numpy", "torch"])
-@pytest.mark.parametrize("other", ["sim", "sim:ascend310p"])
-def test_a_backend_without_a_kernel_says_so(other, framework):
-    named = correct() if framework == "numpy" else in_torch(correct())
-    with pytest.raises(BackendUnavailable, match="rms_norm_rope has no kernel yet"):
-        rms_norm_rope(**named, backend=other)
 
 
 def test_tensors_of_another_framework():
