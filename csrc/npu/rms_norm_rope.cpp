@@ -57,9 +57,6 @@ bool accepts(const Sides& s, const at::Tensor& positions, const at::Tensor* rows
     raise_on(check_rope_on_chip(t.rope, angle, "npu", chip, chip.soc));
     raise_on(check_rope_frequencies(rope_frequencies(params, nullptr, 1)));
     if (shape.empty()) return false;
-    // aclnn takes no tensor without elements.
-    if (s.q.numel() == 0 || s.k.numel() == 0)
-        raise_on(bad_value(op, "q and k must have elements on an NPU but got one without."));
     RmsNormRopeTilingData data;
     RopeLaunch launch;
     const HeadNorm norm{asked.epsilon, asked.intermediate_rounding};
@@ -71,6 +68,15 @@ void launch(const Sides& given, const at::Tensor& positions, const at::Tensor* g
             const OptionalTensor& given_factors, const Call& asked, const at::Tensor& q_out, const at::Tensor& k_out) {
     const c10::OptionalDeviceGuard guard(given.q.device());
     if (!accepts(given, positions, given_rows, given_factors, asked, q_out, k_out)) return;
+    // aclnn takes no tensor without elements: the other side stands for it, into memory that nobody reads.
+    if (given.q.numel() == 0) {
+        const Sides keys{given.k, given.k, given.k_scale, given.k_scale};
+        return launch(keys, positions, given_rows, given_factors, asked, at::empty_like(given.k), k_out);
+    }
+    if (given.k.numel() == 0) {
+        const Sides queries{given.q, given.q, given.q_scale, given.q_scale};
+        return launch(queries, positions, nullptr, given_factors, asked, q_out, at::empty_like(given.q));
+    }
     const at::Tensor q = readable(given.q, q_out), k = readable(given.k, k_out);
     const at::Tensor q_scale = given.q_scale.contiguous(), k_scale = given.k_scale.contiguous();
     const OptionalTensor factors = contiguous(given_factors);
