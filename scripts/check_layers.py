@@ -40,7 +40,7 @@ CPP_LAYERS = (
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint", "*_tiling_data.h")),
     Layer(
         ("op_kernel/*",),
-        # The last five are pieces beside each other in common/.
+        # The last six are pieces beside each other in common/.
         (
             "kernel_operator.h",
             "*_tiling_data.h",
@@ -49,6 +49,7 @@ CPP_LAYERS = (
             "ro*_*.h",
             "*_rows.h",
             "*_table.h",
+            "head_norm.h",
             "lane_index.h",
             "vector_steps.h",
         ),

@@ -9,7 +9,8 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from rich.console import Console
@@ -63,6 +64,14 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def taken(calls: Any, seed: int, dtypes: tuple[str, ...], backend: str) -> Iterator[tuple[int, Any]]:
+    """Calls and their numbers, without those that the backend's device refuses."""
+    for index in count():
+        call = calls.draw(seed, index, dtypes)
+        if not calls.refused(call, backend):
+            yield index, call
+
+
 def main(given: Sequence[str] | None = None) -> int:
     options, console = arguments(given), Console(highlight=False, markup=False, soft_wrap=True)
     dtypes, calls = tuple(options.dtype or DTYPES), OPS[options.op]
@@ -74,8 +83,9 @@ def main(given: Sequence[str] | None = None) -> int:
     began, worst, seen = time.monotonic(), 0.0, Counter[str]()
     failures: list[str] = []
     quiet = not sys.stderr.isatty()
-    for index in track(range(options.count), "calls", console=Console(stderr=True), disable=quiet):
-        call = calls.draw(options.seed, index, dtypes)
+    drawn = taken(calls, options.seed, dtypes, options.backend)
+    progress = track(range(options.count), "calls", console=Console(stderr=True), disable=quiet)
+    for _, (index, call) in zip(progress, drawn, strict=False):
         try:
             ratio = calls.judge(call, options.backend)
         except (AssertionError, ValueError, TypeError, RuntimeError) as error:
@@ -89,7 +99,7 @@ def main(given: Sequence[str] | None = None) -> int:
         console.print(line)
     if len(failures) > MOST_SHOWN:
         console.print(f"... and {len(failures) - MOST_SHOWN} more")
-    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(seen.items()))
+    counts = ", ".join(f"{number} {kind}" for kind, number in sorted(seen.items()))
     console.print(
         f"{'FAIL' if failures else 'OK'}: {options.count} calls on {options.backend} ({counts}) in"
         f" {time.monotonic() - began:.0f} s, seed {options.seed}: {len(failures)} violations,"

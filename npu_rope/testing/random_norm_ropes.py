@@ -16,12 +16,19 @@ from npu_rope import checks
 from npu_rope.executors import rms_norm as norm_executors
 from npu_rope.executors import rms_norm_rope as executors
 from npu_rope.executors import rope as rope_executors
+from npu_rope.executors.rope import DEVICE_POSITIONS
 from npu_rope.params import RopeParams
 from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
 from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, RmsNormRopeTensors, rms_norm_rope_tensors
 from npu_rope.testing import norm_rope_spec
-from npu_rope.testing.bounds import worst_ratio
-from npu_rope.testing.judge import Expectation
+from npu_rope.testing.bounds import (
+    E_ANGLE_DEVICE,
+    E_ANGLE_HOST,
+    is_device,
+    normalized_error_on,
+    worst_ratio,
+)
+from npu_rope.testing.judge import Expectation, lacks_type
 from npu_rope.testing.norm_ropes import in_rows
 from npu_rope.testing.norm_spec import FORMATS
 from npu_rope.testing.random_norms import EPSILONS, rounded
@@ -142,11 +149,19 @@ def _outs(
     return rows, (own[0], cache), how
 
 
+def refused(call: NormRopeDraw, backend: str) -> bool:
+    """Whether the call has what the backend's device lacks: another one is to be drawn."""
+    if not is_device(backend):
+        return False
+    far = np.abs(call.t.positions.astype(np.int64)).max(initial=0) >= DEVICE_POSITIONS
+    return bool(lacks_type(backend, (call.dtype,))) or bool(far)
+
+
 def judge(call: NormRopeDraw, backend: str) -> float:
     """The largest error over its bound; AssertionError where an input was written, or intermediate rounding
     does not give the bits of the parts."""
     t, a = call.t, call.attributes
-    expected = _expected(call)
+    expected = _expected(call, backend)
     parts = _parts(call, backend) if a.intermediate_rounding and not t.scatters else None
     read = [x for name, x in t.xs.items() if name not in t.in_place] + list(t.beside().values())
     before = [x.tobytes() for x in read]
@@ -159,8 +174,9 @@ def judge(call: NormRopeDraw, backend: str) -> float:
     return max(ratios)
 
 
-def _expected(call: NormRopeDraw) -> list[Expectation]:
+def _expected(call: NormRopeDraw, backend: str) -> list[Expectation]:
     t, a = call.t, call.attributes
+    e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
     q, k = (
         Expectation(
             *norm_rope_spec.rms_norm_rope(
@@ -173,6 +189,8 @@ def _expected(call: NormRopeDraw) -> list[Expectation]:
                     t.freq_factors,
                     a.epsilon,
                     a.intermediate_rounding,
+                    e_angle=e_angle,
+                    error=normalized_error_on(backend, x.shape[-1]),
                 )
             )
         )
