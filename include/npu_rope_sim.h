@@ -65,6 +65,13 @@ NPU_ROPE_API npu_rope_status npu_rope_sim_add_rms_norm(const npu_rope_tensor *x,
                                                        const npu_rope_tensor *scale, int64_t axis, double epsilon,
                                                        int64_t stash_type, const npu_rope_tensor *out,
                                                        const npu_rope_tensor *sum, const npu_rope_sim_options *options);
+/* As npu_rope_rms_norm_backward(), but of scales that are one contiguous row of elements for all rows, and dscale is
+ * float32: what it holds, zeros, the sums are added to. */
+NPU_ROPE_API npu_rope_status npu_rope_sim_rms_norm_backward(const npu_rope_tensor *grad, const npu_rope_tensor *x,
+                                                            const npu_rope_tensor *scale, int64_t axis, double epsilon,
+                                                            int64_t stash_type, const npu_rope_tensor *dx,
+                                                            const npu_rope_tensor *dscale,
+                                                            const npu_rope_sim_options *options);
 NPU_ROPE_API npu_rope_status npu_rope_sim_rms_norm_rope(
     const npu_rope_tensor *q, const npu_rope_tensor *k, const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
     const npu_rope_tensor *positions, const npu_rope_tensor *freq_factors, const npu_rope_params *params,

@@ -107,7 +107,17 @@ class InOut:
     role = 2
 
 
-Argument = In | Out | InOut | None
+@dataclass(frozen=True)
+class Sum:
+    """The same; what atomic copies of floats add up there may depend on the order of the cores."""
+
+    array: Array
+    name: str = ""
+    role = 3
+
+
+Given = In | Out | InOut | Sum
+Argument = Given | None
 
 
 class _Memory(C.Structure):
@@ -135,7 +145,7 @@ class _Launch(C.Structure):
     ]
 
 
-_Placed = tuple[In | Out | InOut, int]  # and the memory it is in
+_Placed = tuple[Given, int]  # and the memory it is in
 
 
 class Kernel:
@@ -228,9 +238,11 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[_Memory], list[_Ar
         if argument is None:
             args.append(_Arg(-1, 0))
             continue
-        if not isinstance(argument, (In, Out, InOut)):
+        if not isinstance(argument, Given):
             got = type(argument).__name__
-            raise bad_type("simulator", f"argument {index} must be In, Out, InOut or None but got {got}.")
+            raise bad_type(
+                "simulator", f"argument {index} must be In, Out, InOut, Sum or None but got {got}."
+            )
         array = argument.array
         if not isinstance(array, np.ndarray):
             raise bad_type(
@@ -252,14 +264,14 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[_Memory], list[_Ar
     return memories, args
 
 
-def _shared_memory(argument: In | Out | InOut, index: int, seen: list[_Placed]) -> int | None:
+def _shared_memory(argument: Given, index: int, seen: list[_Placed]) -> int | None:
     """The memory of an earlier argument that is the very same; one that overlaps is refused."""
     array = argument.array
     for other, memory in seen:
         if not (argument.role or other.role) or not np.may_share_memory(array, other.array):
             continue
         same = (array.ctypes.data, array.nbytes) == (other.array.ctypes.data, other.array.nbytes)
-        if same and argument.role == other.role == InOut.role:
+        if same and argument.role == other.role and isinstance(argument, InOut | Sum):
             return memory
         raise bad_value(
             "simulator",
@@ -489,6 +501,7 @@ __all__ = [
     "KernelBroken",
     "Out",
     "Report",
+    "Sum",
     "build",
     "compile",
     "conversions",

@@ -1,4 +1,4 @@
-// What the definitions of rms_norm and add_rms_norm in CANN share.
+// What the definitions of rms_norm, add_rms_norm and rms_norm_backward in CANN share.
 #pragma once
 
 #include "op_host/cann.h"

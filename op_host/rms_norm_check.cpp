@@ -23,7 +23,7 @@ public:
         return check_apart("out", out, "be x itself or ", {{"scale", &scale}});
     }
 
-    Check backward(const RmsNormBackwardTensors& t) {
+    Check backward(const RmsNormBackwardTensors& t, bool sums) {
         if (Check c = check_inputs(*t.x, *t.scale); !c.ok()) return c;
         if (Check c = check_typed("grad", *t.grad, "scale", t.scale->dtype, *t.x); !c.ok()) return c;
         if (Check c = check_memory("grad", *t.grad); !c.ok()) return c;
@@ -31,7 +31,11 @@ public:
         fill_outer(*t.grad, s_.grad_stride);
         if (Check c = check_result("dx", *t.dx, "x", t.x->dtype, *t.x); !c.ok()) return c;
         fill_outer(*t.dx, s_.out_stride);
-        if (Check c = check_like("dscale", *t.dscale, "scale", *t.scale); !c.ok()) return c;
+        npu_rope_tensor dscale = *t.dscale;
+        if (sums && dscale.dtype != NPU_ROPE_FLOAT32)
+            return bad_type(op_, "dscale must be float32 but got %s.", dtype_name(dscale.dtype));
+        if (sums) dscale.dtype = t.scale->dtype;
+        if (Check c = check_like("dscale", dscale, "scale", *t.scale); !c.ok()) return c;
         if (Check c = check_memory("dscale", *t.dscale); !c.ok()) return c;
         if (!is_dense_from(0, *t.dscale))
             return bad_value(op_, "dscale must be contiguous but got strides %s.",
@@ -206,6 +210,15 @@ Check missing(const char* op, std::initializer_list<NamedTensor> tensors) {
     return {};
 }
 
+Check check_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, bool sums, RmsNormShape* shape) {
+    constexpr const char* op = "rms_norm_backward";
+    if (Check c = missing(op, {{"grad", t.grad}, {"x", t.x}, {"scale", t.scale}, {"dx", t.dx}, {"dscale", t.dscale}});
+        !c.ok())
+        return c;
+    *shape = RmsNormShape{};
+    return Rules(op, t.known, a, shape).backward(t, sums);
+}
+
 }  // namespace
 
 int32_t rms_norm_stash_dtype(int64_t stash_type) {
@@ -231,12 +244,11 @@ Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNor
 }
 
 Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
-    constexpr const char* op = "rms_norm_backward";
-    if (Check c = missing(op, {{"grad", t.grad}, {"x", t.x}, {"scale", t.scale}, {"dx", t.dx}, {"dscale", t.dscale}});
-        !c.ok())
-        return c;
-    *shape = RmsNormShape{};
-    return Rules(op, t.known, a, shape).backward(t);
+    return check_backward(t, a, false, shape);
+}
+
+Check check_rms_norm_backward_sums(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
+    return check_backward(t, a, true, shape);
 }
 
 Check check_add_rms_norm(const AddRmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {

@@ -70,6 +70,8 @@ int32_t rms_norm_stash_dtype(int64_t stash_type);
 // stash type, which is the computation's.
 Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
+// The same of a kernel that adds up the scale's gradient in float32: dscale is that.
+Check check_rms_norm_backward_sums(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 Check check_add_rms_norm(const AddRmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 
 }  // namespace npu_rope

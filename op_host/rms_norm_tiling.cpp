@@ -28,6 +28,7 @@ public:
             tracks_.push_back({shape_.residual_stride, head.side[1].x_stride});
             tracks_.push_back({shape_.sum_stride, head.side[1].out_stride});
         }
+        if (in.backward) tracks_.push_back({shape_.grad_stride, head.side[1].x_stride});
         d->scale_shared = is_shared();
         if (!d->scale_shared) tracks_.push_back({shape_.scale_stride, d->scale_stride});
     }
@@ -124,6 +125,7 @@ private:
         d_.stash = s.stash_dtype == NPU_ROPE_FLOAT16    ? kStashFloat16
                    : s.stash_dtype == NPU_ROPE_BFLOAT16 ? kStashBfloat16
                                                         : kStashFloat32;
+        d_.inverse_n = static_cast<float>(1.0 / static_cast<double>(n_));
         d_.norm = row_norm_tiling(n_, s.epsilon, d_.stash, in_.dtype != NPU_ROPE_FLOAT16);
         head_.row_granule = head_.row_parts = head_.head_parts = 1;
         head_.index_words = 1;
@@ -194,6 +196,7 @@ private:
     }
 
     void set_buffers(int64_t rows) {
+        if (in_.backward) return set_gradient_buffers(rows);
         bool packed = head_.io == kRopeIoPacked;
         int64_t lanes = rows * head_.row_pitch, sides = packed ? rows * kUbBlock : 0;
         int64_t plain = std::max(lanes * x_bytes_, rows * head_.out_pitch * out_bytes_);
@@ -208,9 +211,35 @@ private:
         int64_t setup = int64_t{4} * kRopeSetupLaneTemps * head_.setup_lanes;
         head_.work_bytes = i32(std::max(head_.temp_offset_bytes + temp, setup));
         d_.stats_bytes = i32(4 * kRowNormStats * round_up(rows, kRowNormSlots));
-        int64_t scales = (d_.scale_shared ? 1 : rows) * int64_t{d_.scale_pitch};
-        d_.scale_bytes = i32(4 * scales);
-        d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * scales);
+        set_scale((d_.scale_shared ? 1 : rows) * int64_t{d_.scale_pitch});
+    }
+
+    void set_scale(int64_t elements) {
+        d_.scale_bytes = i32(4 * elements);
+        d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * elements);
+    }
+
+    void set_gradient_buffers(int64_t rows) {
+        bool packed = head_.io == kRopeIoPacked;
+        int64_t lanes = rows * head_.row_pitch, grad_lanes = rows * head_.out_pitch;
+        int64_t x_queue = lanes * x_bytes_, grad_queue = grad_lanes * out_bytes_;
+        if (packed) {
+            head_.side_offset_bytes = i32(std::max(x_queue, grad_queue));
+            x_queue = grad_queue = head_.side_offset_bytes + rows * kUbBlock;
+        }
+        head_.queue_bytes = i32(x_queue);
+        d_.grad_queue_bytes = i32(grad_queue);
+        // Rows, g and what is computed of the two are half a turn of the bank groups apart, one from the next.
+        auto behind = [](int64_t bytes) { return round_up(bytes, kUbBankGroups) + kUbBankGroups / 2; };
+        bool in_place = is_float() && !packed, gathers_narrow = packed && std::min(x_bytes_, out_bytes_) < 4;
+        d_.g_offset_bytes = in_place ? 0 : i32(behind(lanes * 4));
+        head_.temp_offset_bytes = i32(behind(d_.g_offset_bytes + grad_lanes * 4));
+        set_index(rows, packed);
+        int64_t setup = int64_t{4} * kRopeSetupLaneTemps * head_.setup_lanes;
+        head_.work_bytes = i32(std::max(head_.temp_offset_bytes + lanes * 4 + (gathers_narrow ? lanes * 2 : 0), setup));
+        d_.stats_bytes = i32(4 * (kRowNormStats + kGradientStats) * round_up(rows, kRowNormSlots));
+        set_scale(d_.scale_pitch);
+        d_.dscale_bytes = i32(4 * (int64_t{head_.row_pitch} + kDscaleMore));
     }
 
     void set_index(int64_t rows, bool packed) {
@@ -221,8 +250,9 @@ private:
     }
 
     int64_t ub_bytes() const {
-        return int64_t{4} * head_.queue_bytes + int64_t{4} * d_.sum_queue_bytes + head_.work_bytes + d_.stats_bytes +
-               d_.scale_bytes + d_.scale_raw_bytes + head_.index_bytes + d_.row_bytes;
+        return int64_t{4} * head_.queue_bytes + int64_t{4} * d_.sum_queue_bytes + int64_t{2} * d_.grad_queue_bytes +
+               head_.work_bytes + d_.stats_bytes + d_.scale_bytes + d_.scale_raw_bytes + head_.index_bytes +
+               d_.row_bytes + d_.dscale_bytes;
     }
 
     // ---- rows in chunks
@@ -234,6 +264,7 @@ private:
         head_.block_tokens = head_.tile_tokens = head_.second_tokens = head_.tile_heads = 1;
         head_.index_bytes = head_.index_rows = head_.setup_lanes = head_.temp_offset_bytes = 0;
         split(false);
+        if (in_.backward) return set_long_gradients();
         struct Kept {
             bool row, scale;
         };
@@ -251,14 +282,20 @@ private:
         return chunk;
     }
 
-    bool fits_long(int64_t chunk, bool row_stays, bool scale_stays) {
+    // Returns the elements of all chunks, or 0 where they are too many to stay in UB at all.
+    int64_t set_chunk(int64_t chunk) {
         d_.chunk = i32(chunk);
-        d_.row_stays = row_stays;
-        d_.scale_stays = scale_stays;
         int64_t chunks = ceil_div(n_, chunk), all = chunks * chunk;
-        if (all > INT32_MAX / 8 && (row_stays || scale_stays)) return false;
         d_.levels = 1;
         while (chunks >> d_.levels != 0) ++d_.levels;
+        return all > INT32_MAX / 8 ? 0 : all;
+    }
+
+    bool fits_long(int64_t chunk, bool row_stays, bool scale_stays) {
+        d_.row_stays = row_stays;
+        d_.scale_stays = scale_stays;
+        int64_t all = set_chunk(chunk);
+        if (all == 0 && (row_stays || scale_stays)) return false;
         head_.queue_bytes = i32(chunk * std::max(x_bytes_, out_bytes_) + kUbBlock);
         d_.sum_queue_bytes = in_.adds ? i32(chunk * x_bytes_ + kUbBlock) : 0;
         constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
@@ -270,6 +307,32 @@ private:
         return ub_bytes() <= ub_budget_bytes(platform_);
     }
 
+    bool set_long_gradients() {
+        struct Kept {
+            bool dscale, scale;
+        };
+        for (Kept kept : {Kept{true, true}, Kept{true, false}, Kept{false, false}})
+            for (int64_t chunk = kMostChunk; chunk >= kLeastChunk; chunk /= 2)
+                if (fits_long_gradients(with_whole_end(chunk), kept.dscale, kept.scale)) return true;
+        return false;
+    }
+
+    bool fits_long_gradients(int64_t chunk, bool dscale_stays, bool scale_stays) {
+        d_.dscale_stays = dscale_stays;
+        d_.scale_stays = scale_stays;
+        int64_t all = set_chunk(chunk);
+        if (all == 0 && (dscale_stays || scale_stays)) return false;
+        head_.queue_bytes = i32(chunk * x_bytes_ + kUbBlock);
+        d_.grad_queue_bytes = i32(chunk * out_bytes_ + kUbBlock);
+        constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
+        head_.work_bytes = i32(4 * (3 * chunk + (2 * d_.levels + 1) * int64_t{kRowNormSlots} + kLargest + kOffsets));
+        d_.stats_bytes = 4 * (kRowNormStats + kGradientStats) * kRowNormSlots;
+        d_.scale_bytes = i32(4 * (scale_stays ? all : chunk));
+        d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * chunk);
+        d_.dscale_bytes = i32(4 * ((dscale_stays ? all : chunk) + kDscaleMore));
+        return ub_bytes() <= ub_budget_bytes(platform_);
+    }
+
     const RmsNormTilingInput& in_;
     const Platform& platform_;
     RmsNormTilingData& d_;
@@ -277,9 +340,28 @@ private:
     int64_t n_, x_bytes_, out_bytes_;
 };
 
+// One element for each of a row, the same for all rows.
+bool scale_is_of_each_row(const RmsNormShape& s) {
+    for (int k = 0; k < kRmsNormOuter; ++k)
+        if (s.outer[k] > 1 && !s.scale_is_shared[k]) return false;
+    return s.scale_is_dense;
+}
+
+Check scale_of_each_row(const RmsNormTilingInput& in, const char* soc) {
+    if (in.shape.rows == 0 || in.shape.n == 0 || scale_is_of_each_row(in.shape)) return {};
+    int first = 0;
+    while (first < NPU_ROPE_MAX_NDIM - 1 && in.shape.inner[first] == 1) ++first;
+    return bad_value(in.op,
+                     "scale must have the elements of one row, %s, for all rows and be contiguous on %s but got one "
+                     "that lacks some, is another one for other rows or has gaps.",
+                     shape_text(in.shape.inner + first, NPU_ROPE_MAX_NDIM - first).c_str(), soc);
+}
+
 }  // namespace
 
 Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform, const char* soc) {
+    if (in.backward)
+        if (Check c = scale_of_each_row(in, soc); !c.ok()) return c;
     if (Check c = check_dtype_on_chip(in.op, "x", in.dtype, platform, soc); !c.ok()) return c;
     if (Check c = check_dtype_on_chip(in.op, "scale", in.scale_dtype, platform, soc); !c.ok()) return c;
     const int32_t stash = in.shape.stash_dtype;

@@ -1,15 +1,17 @@
-// What the tilings of rms_norm, add_rms_norm and rms_norm_rope hand to their kernels: plain structs, the same
-// bytes on both sides. rope_tiling_data.h has what they share with rope's.
+// What the tilings of rms_norm, add_rms_norm, rms_norm_backward and rms_norm_rope hand to their kernels: plain structs,
+// the same bytes on both sides. rope_tiling_data.h has what they share with rope's.
 #pragma once
 
 #include "rope_tiling_data.h"
 
-// Tiling keys of rms_norm and add_rms_norm, literals in the kernels.
+// Tiling keys of rms_norm, add_rms_norm and rms_norm_backward, literals in the kernels.
 constexpr int32_t kRmsNormRows = 1;  // whole rows in UB, many at a time
 constexpr int32_t kRmsNormLong = 2;  // rows one by one, chunk by chunk
 
-constexpr int32_t kRowNormStats = 12;  // floats of its own that a normalized row needs in UB
-constexpr int32_t kRowNormSlots = 64;  // rows are counted in whole repeats there
+constexpr int32_t kRowNormStats = 12;   // floats of its own that a normalized row needs in UB
+constexpr int32_t kRowNormSlots = 64;   // rows are counted in whole repeats there
+constexpr int32_t kGradientStats = 10;  // floats beside those that a differentiated row needs
+constexpr int32_t kDscaleMore = 16;     // floats behind the sums of dscale: a DMA's last block, and its offsets
 
 // Where squares of a row's elements may go.
 constexpr int32_t kSquaresStay = 0;      // in float32's range
@@ -36,6 +38,7 @@ struct RowNormTiling {
 
 struct RmsNormTilingData {
     // Rows as [batch, token, head]; side 0 is x and out, side 1 the residual and the sum. Without positions.
+    // rms_norm_backward: side 0 is x and dx, side 1 grad, whose elements from a row to the next are out_pitch.
     RopeTilingHead head;
     RowNormTiling norm;
 
@@ -61,4 +64,11 @@ struct RmsNormTilingData {
     int32_t stats_bytes;
     int32_t sum_queue_bytes;  // add_rms_norm: one of the two residual buffers, and of the two sum buffers
     int32_t row_bytes;        // kRmsNormLong: a row that stays, as float32
+
+    // rms_norm_backward
+    float inverse_n;       // of a row's elements
+    int32_t dscale_stays;  // kRmsNormLong: 1: a core's sums of all elements stay in UB
+    int32_t grad_queue_bytes;
+    int32_t g_offset_bytes;  // in the work buffer: grad * scale
+    int32_t dscale_bytes;    // a core's sums
 };

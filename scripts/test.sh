@@ -26,8 +26,8 @@ TEXT
 }
 
 # The operator tests on backend npu. What tests the library itself needs no second time.
-NPU_TESTS=(tests/ops tests/norm/test_rms_norm.py tests/norm/test_add_rms_norm.py tests/norm/test_rms_norm_rope.py
-  tests/integrations/test_onnx_backend.py --ignore=tests/ops/test_rope_kernels.py)
+NPU_TESTS=(tests/ops tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py tests/norm/test_add_rms_norm.py
+  tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py --ignore=tests/ops/test_rope_kernels.py)
 
 run_default() { "$VENV/bin/python" -m pytest -n 2 -m "not slow and not npu" "$@"; }
 

@@ -1,5 +1,7 @@
-// rms_norm for NPU tensors, through torch_npu and aclnn, and what add_rms_norm shares with it. The schemas, fakes
-// and gradients are in npu_rope/ops/rms_norm.py; these are the kernel's callers.
+// rms_norm for NPU tensors, through torch_npu and aclnn, and what add_rms_norm and rms_norm_backward share with it. The
+// schemas, fakes and gradients are in npu_rope/ops/rms_norm.py; these are the kernel's callers.
+#include <algorithm>
+
 #include "csrc/npu/rms_norm_call.h"
 #include "op_plugin/include/npu_cpp_extension.h"
 
@@ -42,6 +44,29 @@ at::Tensor NormCall::scale(const at::Tensor& scale) const {
     const at::IntArrayRef sizes = at::IntArrayRef(sizes_).slice(shared ? size_t(first_) : 0);
     at::Tensor whole = scale.expand(sizes).contiguous();
     return shared ? whole.flatten() : whole.flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
+}
+
+// It lacks all dimensions before the row's, or has 1 there, and can be expanded inside the row.
+bool NormCall::is_of_each_row(const at::Tensor& scale) const {
+    const int64_t lacks = int64_t(sizes_.size()) - scale.dim();
+    if (lacks < 0) return false;
+    for (int64_t k = 0; k < scale.dim(); ++k)
+        if (scale.size(k) != 1 && (lacks + k < first_ || scale.size(k) != sizes_[size_t(lacks + k)])) return false;
+    return true;
+}
+
+at::Tensor NormCall::scale_of_row(const at::Tensor& given) const {
+    if (!is_of_each_row(given)) return scale(given);
+    const int64_t before = std::max<int64_t>(given.dim() - int64_t(row_sizes().size()), 0);
+    at::Tensor whole = given.reshape(given.sizes().slice(size_t(before))).expand(row_sizes()).contiguous();
+    return is_joined() ? whole.flatten() : whole;
+}
+
+at::Tensor NormCall::summed_as(const at::Tensor& scale, const at::Tensor& sums) const {
+    if (sums.numel() == scale.numel()) return sums.reshape(scale.sizes()).to(scale.scalar_type());
+    const int64_t before = std::max<int64_t>(scale.dim() - int64_t(row_sizes().size()), 0);
+    const at::Tensor summed = sums.reshape(row_sizes()).sum_to_size(scale.sizes().slice(size_t(before)));
+    return summed.reshape(scale.sizes()).to(scale.scalar_type());
 }
 
 bool accepts_rms_norm(const RmsNormTilingInput& in) {

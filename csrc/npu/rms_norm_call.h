@@ -1,4 +1,4 @@
-// What the launches of rms_norm and add_rms_norm on NPU tensors share.
+// What the launches of rms_norm, add_rms_norm and rms_norm_backward on NPU tensors share.
 #pragma once
 
 #include <vector>
@@ -20,8 +20,15 @@ struct NormCall {
     // What is written of it, which cannot be a copy.
     at::Tensor written(const at::Tensor& t) const;
     at::Tensor scale(const at::Tensor& scale) const;
+    // The backward's, whose kernel takes one element for each of a row: expanded inside the row. One that the rules or
+    // the kernel refuse comes as it is.
+    at::Tensor scale_of_row(const at::Tensor& scale) const;
+    // The gradient of a scale, in its type, from that of its scale_of_row().
+    at::Tensor summed_as(const at::Tensor& scale, const at::Tensor& sums) const;
 
 private:
+    at::IntArrayRef row_sizes() const { return at::IntArrayRef(sizes_).slice(size_t(first_)); }
+    bool is_of_each_row(const at::Tensor& scale) const;
     bool is_joined() const { return sizes_.size() > NPU_ROPE_MAX_NDIM; }
 
     std::vector<int64_t> sizes_;  // x's own

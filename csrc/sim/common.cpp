@@ -54,7 +54,8 @@ void SimLaunch::add(const char* name, const npu_rope_tensor* t, npu_sim_role rol
 }
 
 void SimLaunch::add_again(int32_t earlier) {
-    memories_[size_t(args_[size_t(earlier)].memory)].role = NPU_SIM_INOUT;
+    int32_t& role = memories_[size_t(args_[size_t(earlier)].memory)].role;
+    role = std::max<int32_t>(role, NPU_SIM_INOUT);
     args_.push_back(args_[size_t(earlier)]);
 }
 

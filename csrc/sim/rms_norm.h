@@ -1,4 +1,5 @@
-// rms_norm and add_rms_norm on the simulator: the checks of every native path, the real tiling, the real kernel.
+// rms_norm, add_rms_norm and rms_norm_backward on the simulator: the checks of every native path, the real tiling, the
+// real kernel.
 #pragma once
 
 #include <initializer_list>

@@ -36,7 +36,8 @@ def run(
 
     Args:
         check: every rule, of values, too: what the binding cannot see of NPU tensors and the host can.
-        launch: the operator on the NPU's xs and what is read beside them, by name, into the list.
+        launch: the operator on the NPU's xs and what is read beside them, by name, into the list, or what it
+            returns in the list's place.
         written_whole: the results are written whole; else outs keep what is not written.
         new_results: memory for them where the call names none; like xs if this is not given.
     """

@@ -184,22 +184,35 @@ def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> Results:
     """The AscendC kernel on the simulated core."""
-    if t.op == BACKWARD:
-        raise BackendUnavailable("sim", f"{t.op} has no kernel yet", "Use one of: reference, cpu.")
 
     def run(_: native_sim.NativeSim, t: Tensors, results: Results) -> None:
         axis = check(t, a)
         launch(in_few_runs(t, axis), results, a, axis, options=options)
 
-    return sim.run(options, t, lambda t: _ignored(check(t, a)), run, _new_results)
+    make = _new_sums if t.op == BACKWARD else _new_results
+    results = sim.run(options, t, lambda t: _ignored(check(t, a)), run, make)
+    return results if t.op != BACKWARD else (results[0], _rounded_sums(results[1], t.scale))
+
+
+def _new_sums(t: Tensors) -> Results:
+    """The backward's results as the kernel writes them: it adds up the scale's gradient in float32."""
+    if is_tensor(t.x):
+        return empty_like(t.x), t.scale.new_zeros(t.scale.shape, dtype=torch.float32)
+    return empty_like(t.x), np.zeros(t.scale.shape, np.float32)
+
+
+def _rounded_sums(sums: Any, scale: Any) -> Any:
+    return sums.to(scale.dtype) if is_tensor(sums) else round_to(sums.astype(np.float64), np.asarray(scale))
 
 
 def on_npu(t: Tensors, a: RmsNormAttributes) -> Results:
     """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
-    if t.op == BACKWARD:
-        raise BackendUnavailable("npu", f"{t.op} has no kernel yet", "Use one of: reference, cpu.")
 
     def run(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
+        if t.op == BACKWARD:
+            given = xs["grad"], xs["x"], beside["scale"], a.axis, a.epsilon, a.stash_type
+            written[:] = torch.ops.npu_rope.rms_norm_backward.default(*given)
+            return
         operator = getattr(torch.ops.npu_rope, f"{t.op}_out").default
         operator(*xs.values(), *beside.values(), a.axis, a.epsilon, a.stash_type, *written)
 

@@ -54,7 +54,8 @@ def rms_norm(
         stash_type: what x is rounded to before the division, and the division's precision, by ONNX's number:
             1 float32, 10 float16, 11 float64, 16 bfloat16. Squares are summed in float64 whatever it is.
         out: where to write: x's shape, scale's dtype, its rows contiguous; may be x itself (in place).
-        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by x's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
         x's type and shape, scale's dtype; ``out`` where it was given. Gradients flow to x and scale.
@@ -96,7 +97,8 @@ def rms_norm_backward(
 
     Returns:
         Gradients of the shapes and dtypes of x and scale. The latter is summed in float64 over the rows that
-        share it, in an order that the shapes alone decide.
+        share it, in an order that the shapes alone decide; on a device in float32, in any order, and there
+        the kernel takes scales alone that have one element for each of a row, the same for all rows.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -198,13 +200,21 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
 
 
 def _backward_over_autograd(grad: Any, x: Any, scale: Any, *given: Any) -> tuple[Any, Any]:
-    """The kernel; where the gradients themselves need one, torch's operations."""
-    if torch.is_grad_enabled() and (grad.requires_grad or x.requires_grad or scale.requires_grad):
+    """The kernel; torch's operations where gradients need gradients, or on an NPU rows have scales of their
+    own."""
+    needs = torch.is_grad_enabled() and (grad.requires_grad or x.requires_grad or scale.requires_grad)
+    if needs or (x.device.type == "npu" and _scale_varies(x, scale, given[0])):
         check(rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given))
         return differentiable_backward(grad, x, scale, RmsNormAttributes(*given))
     with torch._C._AutoDispatchBelowAutograd():
         both: tuple[Any, Any] = _operators.rms_norm_backward.default(grad, x, scale, *given)
         return both
+
+
+def _scale_varies(x: Any, scale: Any, axis: int) -> bool:
+    """Other rows have other scales. Of a call that may break the rules."""
+    inner = x.dim() - axis % max(x.dim(), 1)
+    return any(size != 1 for size in scale.shape[: max(scale.dim() - inner, 0)])
 
 
 def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes) -> tuple[Any, Any]:
@@ -299,9 +309,7 @@ def register(schemas: Schemas) -> Any:
         torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
         if not built:
             library.impl(name, _over_ctypes(make), "CPU")
-        if name == BACKWARD:
-            library.impl(name, calls.no_kernel(name), "PrivateUse1")
-    calls.expect_npu_kernels([name for name in schemas if name != BACKWARD])
+    calls.expect_npu_kernels(list(schemas))
     return library
 
 

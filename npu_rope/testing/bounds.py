@@ -136,6 +136,12 @@ def is_device(backend: str) -> bool:
     return backend.partition(":")[0] in ("sim", "npu")
 
 
+def device_gradient_error(n: int) -> float:
+    """How far the device's gradient of x may be from the exact one, relative to ``(|g| + |N| mean|g N|) /
+    RMS``, N being Normalized and g the product of grad and scale (``op_kernel/common/gradient_rows.h``)."""
+    return (32 + 2.5 * float(np.log2(max(n, 1)))) * 2.0**-24
+
+
 def peer_normalized_error(n: int, precision: str) -> float:
     """The same of another library that adds the squares in that precision, in whatever order: a square rounds
     once and goes through at most ``n - 1`` additions, 1/n, the mean and the sum with epsilon round; the root

@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.testing.bounds import SMALLEST_SUBNORMAL, UNIT_ROUNDOFF, normalized_error
+from npu_rope.testing.bounds import (
+    SMALLEST_SUBNORMAL,
+    UNIT_ROUNDOFF,
+    device_gradient_error,
+    device_normalized_error,
+    normalized_error,
+)
 
 Array = npt.NDArray[Any]
 Long = npt.NDArray[np.longdouble]
@@ -70,6 +76,13 @@ class NormCall:
     def n(self) -> int:
         """Elements of a row."""
         return int(np.prod([self.x.shape[k] for k in self.axes], dtype=np.int64))
+
+    @property
+    def scale_is_of_each_row(self) -> bool:
+        """It has one element for each of a row, the same for all rows: what the device's backward takes."""
+        axis = self.axis % self.x.ndim
+        sizes = (1,) * (self.x.ndim - self.scale.ndim) + self.scale.shape
+        return sizes[axis:] == self.x.shape[axis:] and all(size == 1 for size in sizes[:axis])
 
     def rms(self, x: Long) -> Long:
         """Of the rows, with epsilon."""
@@ -130,18 +143,25 @@ def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
     return value.astype(np.float64), np.asarray(bound, np.float64)
 
 
-def rms_norm_backward(call: NormCall, grad: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+def rms_norm_backward(
+    call: NormCall, grad: Array, *, on_device: bool = False
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """The gradients of x and scale, each with how far another may lie from it.
 
-    Between, everything is double: dx is a difference whose parts are off by a few times
+    On the CPU everything between is double: dx is a difference whose parts are off by a few times
     :func:`normalized_error` and the error of the mean of products, together less than ``(200 + 4 log2 n)
     2^-53``. In dscale a Normalized may be rounded to the other side, and the rows' products are added in
     double, each addition rounding once.
+
+    On the device it is float32: :func:`device_gradient_error`, and of R rows R roundings of dscale's terms;
+    what lies below float32's numbers is lost.
     """
     if call.x.size == 0:
         zeros = np.zeros(call.x.shape), np.zeros(call.scale.shape)
         return (zeros[0], zeros[0]), (zeros[1], zeros[1])
-    w = np.longdouble(2.0**-53)
+    precision = "float32" if on_device else "float64"
+    u, smallest = (np.longdouble(t[precision]) for t in (UNIT_ROUNDOFF, SMALLEST_SUBNORMAL))
+    sharers = call.x.size // max(call.scale.size, 1)
     x = cast(call.x.astype(np.longdouble), call.stash)
     given, rms = grad.astype(np.longdouble), call.rms(x)
     with np.errstate(all="ignore"):
@@ -150,15 +170,18 @@ def rms_norm_backward(call: NormCall, grad: Array) -> tuple[tuple[Array, Array],
         dx = (g - normalized * mean) / rms
         magnitude = np.mean(np.abs(g * normalized), axis=call.axes, keepdims=True)
         parts = (np.abs(g) + np.abs(normalized) * magnitude) / rms
-        dx_bound = (200 + 4 * np.log2(call.n)) * w * parts
-        value, low, high = (call.cast_to_x(v) for v in call.normalized("float64"))
+        error = device_gradient_error(call.n) if on_device else (200 + 4 * np.log2(call.n)) * u
+        dx_bound = error * parts
+        off = device_normalized_error(call.n) if on_device else None
+        if on_device:
+            dx_bound += smallest * (4 + np.abs(normalized)) * (4 + magnitude) / rms
+        value, low, high = (call.cast_to_x(v) for v in call.normalized(precision, off))
         dscale = _summed(given * value, call.scale.shape)
         flips = _summed(np.abs(given) * np.maximum(high - value, value - low), call.scale.shape)
-        added = (
-            _summed(np.abs(given * value), call.scale.shape)
-            * w
-            * (call.x.size // max(call.scale.size, 1) + 16)
-        )
+        roundings = sharers * u if on_device else (sharers + 16) * u
+        added = _summed(np.abs(given * value), call.scale.shape) * roundings
+        if on_device:
+            added += smallest * sharers
     return (
         _rounded_expectation(dx, dx_bound, call.x_dtype),
         _rounded_expectation(dscale, flips + added, call.scale_dtype),

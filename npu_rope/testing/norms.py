@@ -195,16 +195,22 @@ def _sizes(case: NormCase, rng: np.random.Generator, rows: tuple[int, ...]) -> A
     return sizes
 
 
-def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Expectation]:
-    """The specification's results, and how far the backend's may lie from each."""
+def spec_call(case: NormCase, data: NormData) -> norm_spec.NormCall:
+    """As the specification is asked; of add_rms_norm the sum."""
     x = norm_spec.add(data.x, data.residual, case.dtype) if case.add else data.x
-    call = norm_spec.NormCall(
+    return norm_spec.NormCall(
         x, data.scale, case.dtype, case.scale_type, case.axis, case.epsilon, case.stash_type
     )
+
+
+def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Expectation]:
+    """The specification's results, and how far the backend's may lie from each."""
+    call = spec_call(case, data)
     if case.backward:
-        return [Expectation(*both) for both in norm_spec.rms_norm_backward(call, data.grad)]
+        both = norm_spec.rms_norm_backward(call, data.grad, on_device=is_device(backend))
+        return [Expectation(*one) for one in both]
     expected = [Expectation(*norm_spec.rms_norm(call, normalized_error_on(backend, call.n)))]
-    return [*expected, Expectation(x, np.zeros(x.shape))] if case.add else expected
+    return [*expected, Expectation(call.x, np.zeros(call.x.shape))] if case.add else expected
 
 
 # ---- judging -------------------------------------------------------------------------------------------
@@ -215,7 +221,10 @@ def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = 
     data, result = make_data(case), CaseResult(case)
     stash = norm_spec.STASH[case.stash_type]
     for backend in backends:
-        if lacks := lacks_type(backend, (case.dtype, case.scale_type, stash)):
+        lacks = lacks_type(backend, (case.dtype, case.scale_type, stash))
+        if case.backward and is_device(backend) and not spec_call(case, data).scale_is_of_each_row:
+            lacks = lacks or "a scale that rows have in part, or that is another one for other rows"
+        if lacks:
             result.judgements.append(Judgement(backend, UNSUPPORTED, message=lacks))
             continue
         try:
@@ -276,8 +285,11 @@ def _on_bits(
         results += (np.empty_like(x),)
     t = _tensors(case, x, scale, grad, residual)
     if case.backward and is_device(backend):
-        executors.run(backend, t.map(tensor_of_bits), case.attributes)
-    if backend == "npu":
+        for result, y in zip(
+            results, executors.run(backend, t.map(tensor_of_bits), case.attributes), strict=True
+        ):
+            tensor_of_bits(result).copy_(y)
+    elif backend == "npu":
         outs = dict(zip(("out", "sum"), results, strict=False))
         executors.run(backend, replace(t, outs=outs).map(tensor_of_bits), case.attributes)
     else:

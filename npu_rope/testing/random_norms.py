@@ -188,7 +188,8 @@ def refused(call: NormDraw, backend: str) -> bool:
     """Whether the call has what the backend's device lacks: another one is to be drawn."""
     stash = norm_spec.STASH[call.attributes.stash_type]
     lacks = lacks_type(backend, (call.x_dtype, call.scale_dtype, stash))
-    return bool(lacks) or (is_device(backend) and call.kind == "backward")
+    varies = is_device(backend) and call.kind == "backward" and not call.spec().scale_is_of_each_row
+    return bool(lacks) or varies
 
 
 def judge(call: NormDraw, backend: str) -> float:
@@ -198,7 +199,8 @@ def judge(call: NormDraw, backend: str) -> float:
     error = normalized_error_on(backend, spec.n)
     expected: tuple[tuple[Array, Array], ...]
     if call.grad is not None:
-        expected = norm_spec.rms_norm_backward(spec, call.grad.astype(np.float64))
+        grad = call.grad.astype(np.float64)
+        expected = norm_spec.rms_norm_backward(spec, grad, on_device=is_device(backend))
         t = rms_norm_backward_tensors(call.grad, call.x, call.scale)
     elif call.residual is not None:
         expected = norm_spec.rms_norm(spec, error), (spec.x, np.zeros(spec.x.shape))

@@ -80,6 +80,43 @@ private:
     uint32_t side_ = 0;
 };
 
+// A row's sum chunk by chunk, each by then 64 numbers: 2^level chunks are added where bit `level` of their number is
+// set, so that every number goes through log2 n additions.
+class ChunkSums {
+public:
+    // levels: 64 floats for each.
+    __aicore__ inline void Init(LocalTensor<float> levels) { levels_ = levels; }
+
+    // Chunk k's numbers, of which the first `width` are there; the rest is room. They are lost.
+    __aicore__ inline void Add(LocalTensor<float> numbers, int64_t k, int32_t width) {
+        if (width < kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);
+        OrderV();
+        FoldRows<RowOp::kAdd>(numbers, 0, 1, width, kRepeatFloats);
+        int32_t level = 0;
+        for (int64_t done = k; done % 2 != 0; done /= 2, ++level) {
+            AscendC::Add(numbers, numbers, levels_[level * kRepeatFloats], kRepeatFloats);
+            OrderV();
+        }
+        AscendC::DataCopy(levels_[level * kRepeatFloats], numbers, static_cast<uint32_t>(kRepeatFloats));
+        OrderV();
+    }
+
+    // sums: the 64 sums of all chunks.
+    __aicore__ inline void Total(LocalTensor<float> sums, int64_t chunks) {
+        AscendC::Duplicate(sums, 0.0f, kRepeatFloats);
+        OrderV();
+        int32_t level = 0;
+        for (int64_t done = chunks; done > 0; done /= 2, ++level) {
+            if (done % 2 == 0) continue;
+            AscendC::Add(sums, sums, levels_[level * kRepeatFloats], kRepeatFloats);
+            OrderV();
+        }
+    }
+
+private:
+    LocalTensor<float> levels_;
+};
+
 // T: x's type, the residual's and the sum's; S: scale's and out's.
 template <typename T, typename S, bool adds>
 class LongRmsNormKernel {
@@ -119,7 +156,7 @@ private:
         Floats work(work_.template Get<float>());
         piece_ = work.Take(td->chunk);
         temp_ = work.Take(td->chunk);
-        levels_ = work.Take(td->levels * kRepeatFloats);
+        squares_.Init(work.Take(td->levels * kRepeatFloats));
         sums_ = work.Take(kRepeatFloats);
         largest_ = work.Take(kBlockFloats);
         pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
@@ -241,32 +278,14 @@ private:
 
     // ---- the sum of squares
 
-    // Of chunk k, into the sum of the chunks that it completes: 2^level of them where bit `level` of their number is
-    // set, so that every square goes through log2 n additions.
     __aicore__ inline void AddSquares(LocalTensor<float> chunk, int64_t k, int32_t padded) {
         LocalTensor<float> values = Prepared(chunk, padded);
         AscendC::Mul(temp_, values, values, padded);
-        if (padded < kRepeatFloats) AscendC::Duplicate(temp_[padded], 0.0f, kRepeatFloats - padded);
-        OrderV();
-        FoldRows<RowOp::kAdd>(temp_, 0, 1, padded, kRepeatFloats);
-        int32_t level = 0;
-        for (int64_t done = k; done % 2 != 0; done /= 2, ++level) {
-            AscendC::Add(temp_, temp_, levels_[level * kRepeatFloats], kRepeatFloats);
-            OrderV();
-        }
-        AscendC::DataCopy(levels_[level * kRepeatFloats], temp_, static_cast<uint32_t>(kRepeatFloats));
-        OrderV();
+        squares_.Add(temp_, k, padded);
     }
 
     __aicore__ inline LocalTensor<float> Total() {
-        AscendC::Duplicate(sums_, 0.0f, kRepeatFloats);
-        OrderV();
-        int32_t level = 0;
-        for (int64_t done = chunks_; done > 0; done /= 2, ++level) {
-            if (done % 2 == 0) continue;
-            AscendC::Add(sums_, sums_, levels_[level * kRepeatFloats], kRepeatFloats);
-            OrderV();
-        }
+        squares_.Total(sums_, chunks_);
         return sums_;
     }
 
@@ -354,13 +373,14 @@ private:
     Tiles tiles_;
     RowNorm norm_;
     StashRows stash_;
+    ChunkSums squares_;
     ScaleRows<S> scale_rows_;
     LongPieces<T> pieces_;
     LongPieces<S> out_pieces_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, residual_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> row_buffer_, work_, stats_, scale_;
-    LocalTensor<float> row_, piece_, temp_, levels_, sums_, largest_;
+    LocalTensor<float> row_, piece_, temp_, sums_, largest_;
     int64_t chunks_ = 0;
     int64_t x_at_ = 0, out_at_ = 0, residual_at_ = 0, sum_at_ = 0, scale_at_ = 0;
     float factor_ = 1.0f;

@@ -48,20 +48,32 @@ public:
         OrderV();
     }
 
+    // A float for each slot, to hold the factors of rows that are multiplied by a power of two.
+    __aicore__ inline void KeepFactors(LocalTensor<float> factors) {
+        factors_ = factors;
+        keeps_factors_ = true;
+    }
+
     // Of each row [pitch], lanes from n on being 0: 1 / RMS. The rows themselves are multiplied by a power of two
-    // where they must. squares: as many floats as the rows.
-    __aicore__ inline void FindInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
+    // where they must; returns whether they were: the inverses are the multiplied rows' then. squares: as many
+    // floats as the rows.
+    __aicore__ inline bool FindInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                         int32_t count) {
         SumSquares(rows, squares, pitch, count);
         AscendC::Adds(sum_, sum_, td_->added, count);
         OrderV();
-        if (Invert(count)) FindScaledInverses(rows, squares, pitch, count);
+        bool leaves = Invert(count);
+        if (leaves) FindScaledInverses(rows, squares, pitch, count);
+        return leaves;
     }
+
+    // The inverses, each in a block of its own.
+    __aicore__ inline EvenRows Inverses() const { return EvenRows{spread_, kBlockFloats, true}; }
 
     // rows / RMS.
     __aicore__ inline void Normalize(LocalTensor<float> rows, int32_t pitch, int32_t count) {
         EvenRows all{rows, pitch, false};
-        EachRow<RowOp::kMul>(all, all, EvenRows{spread_, kBlockFloats, true}, count, pitch);
+        EachRow<RowOp::kMul>(all, all, Inverses(), count, pitch);
         OrderV();
     }
 
@@ -69,7 +81,7 @@ public:
 
     // sums: 64 floats. Returns whether squares have left float32's range.
     __aicore__ inline bool FindInverse(LocalTensor<float> sums, float added) {
-        SumLanes(sums, kRepeatFloats, kRepeatFloats, 1);
+        SumRows(sum_, spread_, sums, kRepeatFloats, kRepeatFloats, 1);
         AscendC::Adds(sum_, sum_, added, 1);
         OrderV();
         return Invert(1);
@@ -108,27 +120,8 @@ private:
                                       int32_t count) {
         AscendC::Mul(squares, rows, rows, count * pitch);
         OrderV();
-        SumLanes(squares, pitch, FoldRows<RowOp::kAdd>(squares, pitch, count, pitch, kRepeatFloats), count);
-    }
-
-    // Into sum_, the sum of the first `width` lanes of each row, at most 64.
-    __aicore__ inline void SumLanes(LocalTensor<float> rows, int32_t pitch, int32_t width, int32_t count) {
-        int32_t blocks = pitch / kBlockFloats;
-        bool whole = width == kRepeatFloats;
-        for (int32_t row = 0; row < count; row += kMostRepeats) {
-            int32_t repeats = Least(count - row, kMostRepeats);
-            if (whole) {
-                AscendC::BlockReduceSum(spread_[row * kBlockFloats], rows[row * pitch], repeats, kRepeatFloats, 1, 1,
-                                        blocks);
-            } else {
-                AscendC::WholeReduceSum(sum_[row], rows[row * pitch], width, repeats, 1, 1, blocks);
-            }
-        }
-        OrderV();
-        if (!whole) return;
-        AscendC::BlockReduceSum(sum_, spread_, (count + kBlockFloats - 1) / kBlockFloats, kRepeatFloats, 1, 1,
-                                kRepeatFloats / kBlockFloats);
-        OrderV();
+        int32_t width = FoldRows<RowOp::kAdd>(squares, pitch, count, pitch, kRepeatFloats);
+        SumRows(sum_, spread_, squares, pitch, width, count);
     }
 
     // The inverses of sum_, spread; by root and division, since the instructions for both at once are
@@ -146,9 +139,7 @@ private:
         OrderV();
         AscendC::Div(inverse_, root_n_, inverse_, count);
         OrderV();
-        AscendC::Brcb(spread_, inverse_, static_cast<uint8_t>((count + kBlockFloats - 1) / kBlockFloats),
-                      AscendC::BrcbRepeatParams(1, kBlockFloats));
-        OrderV();
+        SpreadRows(spread_, inverse_, count);
         if (td_->checks == kSquaresStay) return false;
         AscendC::WaitFlag<AscendC::HardEvent::V_S>(checked);
         bool leaves = LeaveRange(count, repeats);
@@ -175,6 +166,7 @@ private:
         for (int32_t row = 0; row < count; ++row) {
             RowScale scale = ScaleOf(squares[row * pitch]);
             temp_.SetValue(static_cast<uint32_t>(row), scale.added);
+            if (keeps_factors_) factors_.SetValue(static_cast<uint32_t>(row), scale.factor);
             AscendC::Muls(rows[row * pitch], rows[row * pitch], scale.factor, pitch);
         }
         HandOver<AscendC::HardEvent::S_V>();
@@ -186,7 +178,8 @@ private:
     }
 
     const RowNormTiling* td_ = nullptr;
-    LocalTensor<float> sum_, inverse_, root_n_, temp_, spread_;
+    LocalTensor<float> sum_, inverse_, root_n_, temp_, spread_, factors_;
+    bool keeps_factors_ = false;
 };
 
 }  // namespace rope_device

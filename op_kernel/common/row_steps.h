@@ -99,6 +99,34 @@ __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32
     return width;
 }
 
+// sums[row] = the sum of the row's first `width` lanes, at most 64; of whole 64 by way of blocks, 8 floats a row, which
+// hold numbers up to a multiple of 8 rows.
+__aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> blocks, LocalTensor<float> rows,
+                               int32_t pitch, int32_t width, int32_t count) {
+    int32_t step = pitch / kBlockFloats;
+    bool whole = width == kRepeatFloats;
+    for (int32_t row = 0; row < count; row += kMostRepeats) {
+        int32_t repeats = Least(count - row, kMostRepeats);
+        if (whole) {
+            AscendC::BlockReduceSum(blocks[row * kBlockFloats], rows[row * pitch], repeats, kRepeatFloats, 1, 1, step);
+        } else {
+            AscendC::WholeReduceSum(sums[row], rows[row * pitch], width, repeats, 1, 1, step);
+        }
+    }
+    OrderV();
+    if (!whole) return;
+    AscendC::BlockReduceSum(sums, blocks, (count + kBlockFloats - 1) / kBlockFloats, kRepeatFloats, 1, 1,
+                            kRepeatFloats / kBlockFloats);
+    OrderV();
+}
+
+// Each row's number in all lanes of a block of its own.
+__aicore__ inline void SpreadRows(LocalTensor<float> blocks, LocalTensor<float> numbers, int32_t count) {
+    AscendC::Brcb(blocks, numbers, static_cast<uint8_t>((count + kBlockFloats - 1) / kBlockFloats),
+                  AscendC::BrcbRepeatParams(1, kBlockFloats));
+    OrderV();
+}
+
 // Zeros in those lanes of every row; they are within one stretch of 64.
 __aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const Lanes& lanes) {
     int32_t chunk = lanes.first / kRepeatFloats * kRepeatFloats;

@@ -20,7 +20,12 @@ typedef enum npu_sim_status {
     NPU_SIM_BAD_CALL = 2     /* no such SoC, too many arguments */
 } npu_sim_status;
 
-typedef enum npu_sim_role { NPU_SIM_IN = 0, NPU_SIM_OUT = 1, NPU_SIM_INOUT = 2 } npu_sim_role;
+typedef enum npu_sim_role {
+    NPU_SIM_IN = 0,
+    NPU_SIM_OUT = 1,
+    NPU_SIM_INOUT = 2,
+    NPU_SIM_SUM = 3 /* as INOUT; what atomic copies add up there may depend on the order of the cores */
+} npu_sim_role;
 
 typedef struct npu_sim_memory {
     const char* name;

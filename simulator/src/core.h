@@ -147,6 +147,7 @@ struct GmAccess {
     int64_t core;
     const char* api;
     Site site;
+    bool adds = false;  // an atomic copy
 };
 
 // The access of that number, which was noted; nullptr for 0. They ascend.

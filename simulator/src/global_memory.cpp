@@ -60,7 +60,7 @@ const GmAccess& access_of(uint32_t number) { return *find_access(machine().gm_ac
 void note_access() {
     Machine& m = machine();
     if (m.gm_accesses.empty() || m.gm_accesses.back().number != m.number)
-        m.gm_accesses.push_back({m.number, m.core, m.current.api, m.current.site});
+        m.gm_accesses.push_back({m.number, m.core, m.current.api, m.current.site, false});
 }
 std::string who(uint32_t number, const char* verb) {
     const GmAccess& a = access_of(number);
@@ -196,7 +196,7 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
     check_line_owner(address, bytes);
     const bool adds = m.atomic != Atomic::None && m.current.pipe == Pipe::MTE3;
     const bool starts_empty = t->role != Role::InOut;
-    m.records.back().adds = adds;
+    m.records.back().adds = m.gm_accesses.back().adds = adds;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
         const uint64_t at = page * kPageBytes;
         uint32_t* writer = page_of(t->writer, page);

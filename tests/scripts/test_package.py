@@ -104,7 +104,7 @@ def test_an_install_has_every_kernel():
 def test_wheel_holds_the_simulated_operator_package(unpacked):
     names = {n.removeprefix("npu_rope/lib/simcann_opp/") for n in files(unpacked) if "simcann_opp" in n}
     rotations = ("rope", "rope_qk", "rope_set_rows", "rotary_mul", "rotary_mul_qk")
-    ops = (*rotations, "rms_norm", "add_rms_norm", "rms_norm_rope")
+    ops = (*rotations, "rms_norm", "rms_norm_backward", "add_rms_norm", "rms_norm_rope")
     headers = {f"op_api/include/aclnn_npu_{op}.h" for op in ops}
     config = "op_impl/ai_core/tbe/config"
     described = {f"{config}/{s}/aic-{s}-ops-info.json" for s in ("ascend310p", "ascend910_93", "ascend910b")}
@@ -155,6 +155,7 @@ def every_kernel(soc):
             kernels |= {f"npu_rotary_mul_qk__{soc}__{x}_{x}_{table}_{table}_{x}_{x}.so"}
     for x, scale in itertools.product(floats, floats):
         kernels |= {f"npu_rms_norm__{soc}__{x}_{scale}_{scale}.so"}
+        kernels |= {f"npu_rms_norm_backward__{soc}__{scale}_{x}_{scale}_float_{x}.so"}
         kernels |= {f"npu_add_rms_norm__{soc}__{x}_{x}_{scale}_{scale}_{x}.so"}
     for x, p in itertools.product(floats, ("int32_t", "int64_t")):
         kernels |= {f"npu_rms_norm_rope__{soc}__{x}_{x}_{x}_{x}_{p}_int64_t_float_{x}_{x}_{x}.so"}

@@ -11,7 +11,7 @@ from mini_kernels import claims
 from test_rules import launch
 
 from npu_rope import native_sim
-from npu_rope.simulator import In, InOut, KernelBroken, Out
+from npu_rope.simulator import In, InOut, KernelBroken, Out, Sum
 
 HAZARDS = [c for c in claims() if c.breaks and c.stem == "hazards" and c.rule.startswith("SIM-HAZARD")]
 
@@ -43,6 +43,14 @@ def test_one_order_does_not_see_that_the_result_depends_on_it(compiled):
         kernel.run(In(floats()), InOut(y), block_dim=3)
 
 
+def test_a_sum_may_depend_on_the_order_and_a_copy_may_not(compiled):
+    y = floats()
+    compiled("cores", "float_sum_of_three_cores").run(In(floats()), Sum(y), block_dim=3)
+    assert (y[:9] == [1] * 8 + [0]).all()  # as in ascending order
+    with pytest.raises(KernelBroken, match="SIM-CORE-01"):
+        compiled("cores", "cores_write_over_each_other").run(In(floats()), Sum(y), block_dim=2)
+
+
 def test_launches_do_not_see_each_other(compiled):
     kernel = compiled("initialised", "memory_of_the_tensor_before")
     for _ in range(2):
@@ -68,7 +76,7 @@ def test_threads_launch_side_by_side_and_each_gets_its_own_report(compiled):
 # ---- outputs ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("role", [Out, InOut])
+@pytest.mark.parametrize("role", [Out, InOut, Sum])
 def test_a_broken_rule_leaves_outputs_as_they_were(compiled, role):
     y = floats(7)
     with pytest.raises(KernelBroken, match="SIM-EVENT-05"):

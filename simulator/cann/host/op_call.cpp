@@ -368,6 +368,8 @@ void OpCall::Parts::add_arguments(OpLaunch* launch) const {
     size_t given = def.inputs.size();
     for (size_t o = 0; o < def.outputs.size(); ++o) {
         int same = def.input_of_output(o);
+        // Of an input that is written the definition does not tell whether cores add to it.
+        const npu_sim_role role = same < 0 ? NPU_SIM_INOUT : NPU_SIM_SUM;
         size_t tensor = same < 0 ? given++ : static_cast<size_t>(same);
         for (size_t i = 0; i < def.inputs.size() && same < 0; ++i)
             if (tensors[i] && all[tensor].same_as(all[i])) same = static_cast<int>(i);
@@ -375,7 +377,7 @@ void OpCall::Parts::add_arguments(OpLaunch* launch) const {
             add(tensor, NPU_SIM_OUT);
         } else {
             place[tensor] = place[static_cast<size_t>(same)];
-            launch->memories[static_cast<size_t>(place[tensor])].role = NPU_SIM_INOUT;
+            launch->memories[static_cast<size_t>(place[tensor])].role = role;
         }
         launch->arguments.push_back(place[tensor]);
     }

@@ -1,0 +1,97 @@
+// The gradient of a scale that all rows share: a core adds up its rows in UB, and its sums to those of other cores in
+// GM, by DMAs that add. Included after row_steps.h and long_rows.h.
+#pragma once
+
+#include "../rms_norm_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace rope_device {
+
+struct RmsNormBackwardArguments {
+    GM_ADDR grad;
+    GM_ADDR x;
+    GM_ADDR scale;
+    GM_ADDR dx;
+    GM_ADDR dscale;
+};
+
+class DscaleRows {
+public:
+    // buffer: width + kDscaleMore floats, width a multiple of 8.
+    __aicore__ inline void Init(LocalTensor<float> buffer, int32_t width) {
+        Floats parts(buffer);
+        sums_ = parts.Take(width);
+        last_ = parts.Take(kBlockFloats);
+        width_ = width;
+        pieces_.Init(parts.Take(kBlockFloats).ReinterpretCast<uint32_t>(), width);
+    }
+
+    // Per core, before the first row.
+    __aicore__ inline void Prepare() {
+#if __CCE_AICORE__ == 200
+        pieces_.BuildOffsets(last_);
+#endif
+        AscendC::Duplicate(sums_, 0.0f, width_);
+        OrderV();
+    }
+
+    // One for each element.
+    __aicore__ inline LocalTensor<float> Sums() const { return sums_; }
+
+    // Rows [width] that follow each other, first added to each other: halves upon halves. They are lost.
+    __aicore__ inline void AddRows(LocalTensor<float> rows, int32_t count) {
+        while (count > 1) {
+            int32_t half = 1;
+            while (2 * half < count) half *= 2;
+            AscendC::Add(rows, rows, rows[half * width_], (count - half) * width_);
+            OrderV();
+            count = half;
+        }
+        AscendC::Add(sums_, sums_, rows, width_);
+        OrderV();
+    }
+
+    // The first `count` sums to elements [first, first + count) in GM, whatever other cores add there meanwhile.
+    __aicore__ inline void Flush(GM_ADDR dscale, int64_t first, int32_t count) {
+#if __CCE_AICORE__ == 200
+        if (count < kBlockFloats) {
+            FlushFew(TensorAt<float>(dscale, first), count);
+            return;
+        }
+        SetLastAside(count);
+#endif
+        HandOver<AscendC::HardEvent::V_MTE3>();
+        AscendC::SetAtomicAdd<float>();
+        pieces_.Store(dscale, sums_, first, count);
+        AscendC::SetAtomicNone();
+        HandOver<AscendC::HardEvent::MTE3_V>();
+    }
+
+private:
+#if __CCE_AICORE__ == 200
+    // The last block overlaps the one before: what that adds is 0 here.
+    __aicore__ inline void SetLastAside(int32_t count) {
+        pieces_.SetAside(sums_, count);
+        OrderV();
+        if (count % kBlockFloats == 0) return;
+        AscendC::Duplicate(last_, 0.0f, kBlockFloats - count % kBlockFloats);
+        OrderV();
+    }
+
+    // Fewer than a DMA's 32 bytes, by the scalar unit: rows this short are all one core's.
+    __aicore__ inline void FlushFew(AscendC::GlobalTensor<float> target, int32_t count) {
+        HandOver<AscendC::HardEvent::V_S>();
+        for (int32_t i = 0; i < count; ++i) {
+            auto at = static_cast<uint32_t>(i);
+            target.SetValue(at, target.GetValue(at) + sums_.GetValue(at));
+        }
+        AscendC::DataCacheCleanAndInvalid<float, AscendC::CacheLine::ENTIRE_DATA_CACHE>(target);
+    }
+#endif
+
+    LocalTensor<float> sums_, last_;
+    LongPieces<float> pieces_;
+    int32_t width_ = 0;
+};
+
+}  // namespace rope_device

@@ -1,0 +1,24 @@
+// The gradients of rms_norm: dx, and what the rows of x add to dscale, which its caller has set to 0.
+#include "kernel_operator.h"
+#include "rms_norm_tiling_data.h"
+// clang-format off: the first include decides what the others see
+#include "common/rms_norm_backward_kernel.h"
+// clang-format on
+
+extern "C" __global__ __aicore__ void npu_rms_norm_backward(GM_ADDR grad, GM_ADDR x, GM_ADDR scale, GM_ADDR dscale,
+                                                            GM_ADDR dx, GM_ADDR dscale_out, GM_ADDR workspace,
+                                                            GM_ADDR tiling) {
+    REGISTER_TILING_DEFAULT(RmsNormTilingData);
+    GET_TILING_DATA(td, tiling);
+#if __CCE_AICORE__ == 220
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+#endif
+    using namespace rope_device;
+    // dscale is an input that is written: its memory comes as both.
+    RmsNormBackwardArguments arguments{grad, x, scale, dx, dscale_out};
+    if (TILING_KEY_IS(1)) {
+        RunRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&td, arguments);
+    } else if (TILING_KEY_IS(2)) {
+        RunLongRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&td, arguments);
+    }
+}
