@@ -13,7 +13,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.checks import CallTensors, RopeTensors, check_cache, check_call, check_out
-from npu_rope.errors import BackendUnavailable, bad_type, bad_value
+from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_dense, spec_of_tensor
 from npu_rope.ops.gradients import trace_write
@@ -133,15 +133,6 @@ def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) 
 
 
 # ---- registration ----------------------------------------------------------------------------------
-
-
-def no_kernel(op: str) -> Callable[..., None]:
-    """Stands for an operator's kernel of NPU tensors."""
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise BackendUnavailable("npu", f"{op} has no kernel yet", "Move the tensors to the CPU.")
-
-    return refuse
 
 
 @dataclass(frozen=True)
