@@ -5,7 +5,7 @@ compiled for each column of element types and run on a list of calls; it is caug
 simulator breaks, a result leaves its bound, or the prefill timeline becomes slower. What is not caught
 must be explained in EQUIVALENT: a mutant that computes the same.
 
-usage: mutate_kernels.py [--op rope] [--jobs N] [--only REGEX] [--list] [--json FILE]
+usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--json FILE]
 """
 
 from __future__ import annotations
@@ -107,12 +107,13 @@ def first_of_list(text: str, begin: int, end: int) -> int:
 # ---- what is changed --------------------------------------------------------------------------------
 
 REMOVED = (
-    r"\b(EnQue|FreeTensor|SetFlag|WaitFlag|PipeBarrier|DataCacheCleanAndInvalid|OrderV|ReleaseEventID)\b"
+    r"\b(EnQue|FreeTensor|SetFlag|WaitFlag|PipeBarrier|DataCacheCleanAndInvalid|OrderV|ReleaseEventID|"
+    r"HandOver|SetAtomicAdd|SetAtomicNone)\b"
 )
 STATEMENT = re.compile(r"[^;{}]*?" + REMOVED + r"(?:<[^;{}()]*>)?\([^;{}]*;")
 VECTOR_CALL = re.compile(
     r"\b(?:AscendC::)?(Add|Sub|Mul|Div|Adds|Muls|Maxs|Mins|Axpy|MulAddDst|FusedMulAdd|And|Or|ShiftLeft|ShiftRight|"
-    r"Cast|Gather|GatherMask|Brcb|Duplicate|CreateVecIndex|DataCopy|DataCopyPad|Copy)(?:<[^;(){}]*>)?\("
+    r"Cast|Abs|Max|Sqrt|WholeReduceSum|BlockReduceSum|Gather|GatherMask|Brcb|Duplicate|CreateVecIndex|DataCopy|DataCopyPad|Copy)(?:<[^;(){}]*>)?\("
 )
 OTHER_COMPARISON = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > "}
 OTHER_COMPARISON |= {" == ": " != ", " != ": " == "}
@@ -299,13 +300,14 @@ def report(outcomes: list[Outcome], wanted: float) -> int:
 
 
 def main() -> int:
+    import mutation_norm
     import mutation_rope
 
-    kernels = {"rope": mutation_rope}
+    kernels = {"rope": mutation_rope, "norm": mutation_norm}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--op", default="rope", choices=kernels, help="which kernel")
+    parser.add_argument("--op", default="rope", choices=kernels, help="whose kernels (rope)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
     parser.add_argument("--only", default="", help="mutants whose label matches this")
     parser.add_argument("--list", action="store_true", help="print them and stop")

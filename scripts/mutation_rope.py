@@ -55,6 +55,22 @@ def _rotary_mul_qk(soc: str, x: str, table: str) -> Column:
     return Column("rotary_mul_qk", soc, {"Q": x, "K": x, "COS": table, "SIN": table, "Q_OUT": x, "K_OUT": x})
 
 
+# The files of op_kernel/common that only the norms' kernels use, and the operators that look at what is in each.
+FORWARD, BACKWARD, HEADS = ("rms_norm", "add_rms_norm"), ("rms_norm_backward",), ("rms_norm_rope",)
+NORMS_OWN: dict[str, tuple[str, ...]] = {
+    "rms_norm_kernel.h": FORWARD,
+    "long_rows.h": (*FORWARD, *BACKWARD),
+    "stash_rows.h": (*FORWARD, *BACKWARD),
+    "scale_rows.h": (*FORWARD, *BACKWARD, *HEADS),
+    "row_norm.h": (*FORWARD, *BACKWARD, *HEADS),
+    "row_steps.h": (*FORWARD, *BACKWARD, *HEADS),
+    "rms_norm_backward_kernel.h": BACKWARD,
+    "dscale_rows.h": BACKWARD,
+    "gradient_rows.h": BACKWARD,
+    "long_gradient_rows.h": BACKWARD,
+    "head_norm.h": HEADS,
+}
+
 columns = (
     _rope("ascend910b", "bfloat16_t", "int32_t"),
     _rope("ascend910b", "half", "int64_t"),
@@ -100,7 +116,8 @@ def columns_for(file: str) -> list[Column]:
 
 def sources() -> list[Path]:
     """The kernel, its entries and what it shares."""
-    skipped = ("rope_polynomials.h",)  # numbers that a script makes and a test compares
+    # Numbers that a script makes and a test compares; and what mutation_norm.py has.
+    skipped = ("rope_polynomials.h", *NORMS_OWN)
     kernel = ROOT / "op_kernel" / "common" / "rope_kernel.h"
     entries = sorted((ROOT / "op_kernel").glob("npu_ro*.cpp"))
     common = sorted((ROOT / "op_kernel" / "common").glob("*.h"))
