@@ -24,7 +24,10 @@ def ones(*shape, dtype=np.float32):
 
 
 def strided(a, *strides):
-    return np.lib.stride_tricks.as_strided(a, strides=[s * a.itemsize for s in strides])
+    """Ones of a's shape and type with these strides, in memory that holds them all."""
+    last = sum((n - 1) * s for n, s in zip(a.shape, strides, strict=True))
+    memory = np.ones(last + 1, a.dtype)
+    return np.lib.stride_tricks.as_strided(memory, a.shape, [s * a.itemsize for s in strides])
 
 
 @dataclass(frozen=True)
