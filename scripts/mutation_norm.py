@@ -79,4 +79,8 @@ def sources() -> list[Path]:
 EQUIVALENT: dict[str, str] = {
     "rms_norm_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECIN, {1}> in_, residual_;": "the queue never holds more than one tensor between EnQue and DeQue",
     "rms_norm_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECOUT, {1}> out_, sum_;": "the queue never holds more than one tensor between EnQue and DeQue",
+    "row_norm.h | a number + 1 | static constexpr uint32_t kLeast = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "a threshold with room on both sides: one bit of a float32 more or less",
+    "row_norm.h | a number - 1 | static constexpr uint32_t kLeast = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "a threshold with room on both sides: one bit of a float32 more or less",
+    "row_norm.h | a number + 1 | static constexpr uint32_t kMost = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "a threshold with room on both sides: one bit of a float32 more or less",
+    "row_norm.h | a number - 1 | static constexpr uint32_t kMost = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "a threshold with room on both sides: one bit of a float32 more or less",
 }
