@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from npu_rope import native, native_sim
 from npu_rope.errors import BackendUnavailable, bad_value
 from npu_rope.params import ANGLE_POLICIES, Angle, RopeParams, angle_policy, flag
+
+E = TypeVar("E")
 
 # The explicit default, read once: a look at the environment costs as much as a decode-sized call.
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
@@ -193,6 +196,19 @@ def find(name: str, *, op: str = "rope") -> Backend:
         return BACKENDS[name]
     except (KeyError, TypeError):
         raise bad_value(op, f"backend must be one of {', '.join(BACKENDS)} but got {name}.") from None
+
+
+def executor_of(op: str, executors: Mapping[str, E], name: str) -> E:
+    """An operator's executor on the backend of that name.
+
+    Raises:
+        ValueError: there is no such backend.
+        BackendUnavailable: the backend is not here, or does not have this operator.
+    """
+    find(name, op=op).require()
+    if name not in executors:
+        raise BackendUnavailable(name, f"it does not have {op}", f"Use one of: {', '.join(executors)}.")
+    return executors[name]
 
 
 def available() -> list[str]:

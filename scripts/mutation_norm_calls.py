@@ -224,7 +224,6 @@ def heads_draw(call: Heads) -> random_norm_ropes.NormRopeDraw:
         cache = rounded(rng.standard_normal((count + 3, call.heads[1], lanes)), call.dtype)
         outs = (np.zeros(xs[0].shape, xs[0].dtype), cache)
     t = rms_norm_rope_tensors(xs[0], xs[1], scales[0], scales[1], positions, factors, outs, rows)
-    # Of the two roundings the parts' bits, which other kernels make, are the tests' to compare.
     a = RmsNormRopeAttributes(call.params, 1e-6, call.intermediate)
     return random_norm_ropes.NormRopeDraw(str(call), t, call.dtype, a)
 

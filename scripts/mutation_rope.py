@@ -61,6 +61,7 @@ NORMS_OWN: dict[str, tuple[str, ...]] = {
     "rms_norm_kernel.h": FORWARD,
     "long_rows.h": (*FORWARD, *BACKWARD),
     "stash_rows.h": (*FORWARD, *BACKWARD),
+    "tile_rows.h": (*FORWARD, *BACKWARD),
     "scale_rows.h": (*FORWARD, *BACKWARD, *HEADS),
     "row_norm.h": (*FORWARD, *BACKWARD, *HEADS),
     "row_steps.h": (*FORWARD, *BACKWARD, *HEADS),

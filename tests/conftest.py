@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 
 import changed_kernel as changed
@@ -53,6 +55,23 @@ def guarded():
     memory = guarded_memory.GuardedMemory()
     yield memory
     memory.check()
+
+
+@pytest.fixture
+def run_without_registration(tmp_path):
+    """Runs a script where the libraries are the installed ones but for torch's; gives what it printed."""
+    for file in native.load().path.parent.iterdir():
+        if "torch" not in file.name:
+            (tmp_path / file.name).symlink_to(file)
+
+    def run(script):
+        environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture

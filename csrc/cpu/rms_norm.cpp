@@ -147,7 +147,7 @@ bool should_stream(const Job& job, const char* to, const int64_t* strides, int64
     const RmsNormShape& s = job.shape;
     const int64_t like_x = job.residual ? 3 : 1;
     if (to == job.x || to == job.residual) return false;
-    if (s.rows * s.n * (like_x * job.row.x_bytes + job.row.scale_bytes) <= kStreamAbove) return false;
+    if (s.rows * s.n * (like_x * job.row.x_bytes + job.row.scale_bytes) < kStreamAbove) return false;
     int64_t odd = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kRmsNormOuter; ++k) odd |= strides[k] * bytes;
     return odd % kStreamAlign == 0;

@@ -295,17 +295,32 @@ inline void normalize_tail(const NormalizeJob& j, int64_t from) {
     y.copy_to(static_cast<typename S::T*>(j.y) + from, count);
 }
 
+// What is read after the row, early.
+class Ahead {
+public:
+    explicit Ahead(const NormalizeJob& j)
+        : one_(static_cast<const char*>(j.ahead[0])), other_(static_cast<const char*>(j.ahead[1])) {}
+    void fetch(size_t byte) const {
+        __builtin_prefetch(one_ + byte);
+        if (other_ != one_) __builtin_prefetch(other_ + byte);
+    }
+
+private:
+    const char *one_, *other_;
+};
+
 template <typename X, typename S, bool kStream>
 void normalize_row(const NormalizeJob& j) {
     auto* x = static_cast<const typename X::T*>(j.x);
     auto* scale = static_cast<const typename S::T*>(j.scale);
     auto* y = static_cast<typename S::T*>(j.y);
-    auto *ahead = static_cast<const typename X::T*>(j.ahead[0]),
-         *beside = static_cast<const typename X::T*>(j.ahead[1]);
+    const Ahead ahead(j);
+    const int64_t count = j.count;
+    const VF inverse = VF{} + j.inverse;
     int64_t i = 0;
-    for (; i + W <= j.count; i += W) {
-        if (kStream) __builtin_prefetch(ahead + i), __builtin_prefetch(beside + i);
-        put_product<X, S, kStream>(y + i, X::load_v(x + i) * j.inverse, S::load_v(scale + i));
+    for (; i + W <= count; i += W) {
+        if (kStream) ahead.fetch(i * sizeof *x);
+        put_product<X, S, kStream>(y + i, X::load_v(x + i) * inverse, S::load_v(scale + i));
     }
     normalize_tail<X, S>(j, i);
 }
@@ -316,13 +331,15 @@ void normalize_row_bf16(const NormalizeJob& j) {
     auto* x = static_cast<const uint16_t*>(j.x);
     auto* scale = static_cast<const uint16_t*>(j.scale);
     auto* y = static_cast<uint16_t*>(j.y);
-    auto *ahead = static_cast<const uint16_t*>(j.ahead[0]), *beside = static_cast<const uint16_t*>(j.ahead[1]);
+    const Ahead ahead(j);
+    const int64_t count = j.count;
+    const VF inverse = VF{} + j.inverse;
     int64_t i = 0;
-    for (; i + 2 * W <= j.count; i += 2 * W) {
-        if (kStream) __builtin_prefetch(ahead + i), __builtin_prefetch(beside + i);
+    for (; i + 2 * W <= count; i += 2 * W) {
+        if (kStream) ahead.fetch(i * sizeof *x);
         VU a = load<VU>(x + i), s = load<VU>(scale + i);
-        VF even = rounded<Bf16>(as_float(a << 16) * j.inverse);
-        VF odd = rounded<Bf16>(as_float(a & 0xffff0000u) * j.inverse);
+        VF even = rounded<Bf16>(as_float(a << 16) * inverse);
+        VF odd = rounded<Bf16>(as_float(a & 0xffff0000u) * inverse);
         put<kStream>(y + i, pack_bf16(even * as_float(s << 16), odd * as_float(s & 0xffff0000u)));
     }
     if (j.count - i >= W) {

@@ -227,16 +227,15 @@ inline VU round_bf16(VF v) {
 inline VU pack_bf16_any(VF even, VF odd) { return (round_bf16(even) >> 16) | (round_bf16(odd) & 0xffff0000u); }
 
 #if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
-// The instruction rounds to nearest even as well, in a third of the work, but takes subnormals for
-// zero; where there are any, the other way is taken.
+// The instruction rounds to nearest even as well, in a third of the work, but takes subnormals for zero; where there
+// are zeros, which may have been subnormals, the other way is taken.
 inline VU pack_bf16(VF even, VF odd) {
-    constexpr int kSubnormal = 0x20;
-    __mmask16 subnormal =
-        _mm512_fpclass_ps_mask((__m512)even, kSubnormal) | _mm512_fpclass_ps_mask((__m512)odd, kSubnormal);
-    if (__builtin_expect(subnormal != 0, 0)) return pack_bf16_any(even, odd);
     const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    return (VU)_mm512_permutexvar_epi16(interleave, (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even));
+    const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+    const __mmask32 zeros = _mm512_testn_epi16_mask(halves, _mm512_set1_epi16(0x7fff));
+    if (__builtin_expect(zeros != 0, 0)) return pack_bf16_any(even, odd);
+    return (VU)_mm512_permutexvar_epi16(interleave, halves);
 }
 #else
 inline VU pack_bf16(VF even, VF odd) { return pack_bf16_any(even, odd); }

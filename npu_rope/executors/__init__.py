@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from npu_rope import backends, native
-from npu_rope.errors import BackendUnavailable, bad_type, bad_value
+from npu_rope.errors import bad_type, bad_value
 from npu_rope.optional_torch import torch
 
 # ``const npu_rope_tensor *``
@@ -32,13 +32,11 @@ def run(op: str, executors: Mapping[str, Callable[..., Any]], backend: str, x: A
         TypeError: x is neither an array nor a tensor.
         BackendUnavailable: the backend is not here, or does not have this operator.
     """
-    backends.find(backend, op=op).require()
-    if backend not in executors:
-        raise BackendUnavailable(backend, f"it does not have {op}", f"Use one of: {', '.join(executors)}.")
+    executor = backends.executor_of(op, executors, backend)
     if torch is not None and isinstance(x, torch.Tensor):
         if x.device.type != "cpu":
             raise bad_value(op, f"x must be on device cpu for backend {backend} but got {x.device}.")
-        return torch.from_numpy(executors[backend](x.detach().numpy(), *rest))
+        return torch.from_numpy(executor(x.detach().numpy(), *rest))
     if not isinstance(x, np.ndarray):
         raise bad_type(op, f"x must be a torch tensor or a NumPy array but got {type(x).__name__}.")
-    return executors[backend](x, *rest)
+    return executor(x, *rest)

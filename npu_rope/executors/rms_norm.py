@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from npu_rope import backends, native, native_sim
-from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import TENSOR, npu, sim
 from npu_rope.executors.tensors import (
     array_of,
@@ -238,7 +237,5 @@ def run(backend: str, t: Tensors, a: RmsNormAttributes) -> Results:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
         BackendUnavailable: the backend is not here, or does not have this operator.
     """
-    backends.find(backend, op=t.op).require()
-    if backend not in EXECUTORS:
-        raise BackendUnavailable(backend, f"{t.op} has no kernel yet", f"Use one of: {', '.join(EXECUTORS)}.")
-    return EXECUTORS[backend](t, a)
+    executor = backends.executor_of(t.op, EXECUTORS, backend)
+    return executor(t, a)

@@ -9,7 +9,7 @@ from typing import Any
 
 from npu_rope import backends, native, native_sim
 from npu_rope.checks import check_memory
-from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.errors import bad_value
 from npu_rope.executors import TENSOR, npu, rope, sim
 from npu_rope.executors.rope import check_values, write_rows
 from npu_rope.executors.tensors import (
@@ -208,11 +208,9 @@ def run(backend: str, t: Tensors, a: Attributes) -> Results:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
         BackendUnavailable: the backend is not here, or does not have this operator.
     """
-    backends.find(backend, op=t.op).require()
-    if backend not in EXECUTORS:
-        raise BackendUnavailable(backend, f"it does not have {t.op}", f"Use one of: {', '.join(EXECUTORS)}.")
+    executor = backends.executor_of(t.op, EXECUTORS, backend)
     for name, scale in t.scales.items():
         if is_tensor(scale) and scale.requires_grad and torch.is_grad_enabled():
             text = f"{name} must not need a gradient for backend {backend} but got requires_grad."
             raise bad_value(t.op, text)
-    return EXECUTORS[backend](t, a)
+    return executor(t, a)

@@ -20,7 +20,7 @@ from npu_rope.checks import (
     check_position_values,
     check_row_values,
 )
-from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.errors import bad_value
 from npu_rope.executors import npu, sim
 from npu_rope.executors.tensors import (
     Array,
@@ -229,7 +229,5 @@ def run(backend: str, t: Tensors, params: RopeParams, forward: bool, angle: Angl
         ValueError, TypeError: an argument breaks its rule; nothing was written.
         BackendUnavailable: the backend is not here, or does not have this operator.
     """
-    backends.find(backend, op=t.op).require()
-    if backend not in EXECUTORS:
-        raise BackendUnavailable(backend, f"it does not have {t.op}", f"Use one of: {', '.join(EXECUTORS)}.")
-    return EXECUTORS[backend](t, Attributes(params, forward, angle_policy(t.op, angle)))
+    executor = backends.executor_of(t.op, EXECUTORS, backend)
+    return executor(t, Attributes(params, forward, angle_policy(t.op, angle)))

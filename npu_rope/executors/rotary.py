@@ -7,7 +7,6 @@ from typing import Any
 
 from npu_rope import backends, native, native_sim
 from npu_rope.checks import check_memory
-from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import npu, sim
 from npu_rope.executors.tensors import (
     array_of,
@@ -120,10 +119,8 @@ def run(backend: str, t: Tensors, a: RotaryAttributes) -> Results:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
         BackendUnavailable: the backend is not here, or does not have this operator.
     """
-    backends.find(backend, op=t.op).require()
-    if backend not in EXECUTORS:
-        raise BackendUnavailable(backend, f"it does not have {t.op}", f"Use one of: {', '.join(EXECUTORS)}.")
-    return EXECUTORS[backend](t, a)
+    executor = backends.executor_of(t.op, EXECUTORS, backend)
+    return executor(t, a)
 
 
 def table_gradients(t: Tensors, grads: Results, a: RotaryAttributes) -> tuple[Any, Any]:

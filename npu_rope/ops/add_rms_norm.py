@@ -37,7 +37,8 @@ def add_rms_norm(
         scale, axis, epsilon, stash_type: as rms_norm takes them.
         out: where to write y and sum: x's shape, their rows contiguous; y has scale's dtype, sum has x's.
             Each may be x or residual itself, but not both the same.
-        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by x's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
         y and sum: x's type and shape, the dtypes of scale and of x; ``out`` where it was given. Gradients

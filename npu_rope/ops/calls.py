@@ -122,10 +122,15 @@ def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) 
         check_tensors(t, params, angle)
     except (ValueError, TypeError) as said:
         return said
+    return in_own_words(error, t.op)
+
+
+def in_own_words(error: Exception, op: str) -> Exception:
+    """What the C++ checks of an operator said, as the class it had there."""
     text = str(error)
     if isinstance(error, NotImplementedError):
         return error
-    for begin in (f"[{t.op}] ", "[rope] "):  # what is wrong with params is said in rope's name
+    for begin in (f"[{op}] ", "[rope] "):  # what is wrong with params is said in rope's name
         if begin in text:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             return kind(text[text.index(begin) :].split("\n")[0])

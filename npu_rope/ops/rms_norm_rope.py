@@ -76,7 +76,8 @@ def rms_norm_rope(
             sharing no memory with anything else here. The rows that are not named keep what they hold.
         out: where to write: a pair like (q, k), each of unit last stride; each may be q or k itself (in
             place), else shares no memory with anything else here. With a cache q's tensor alone.
-        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by q's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by q's device.
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
@@ -224,14 +225,7 @@ def _explained(error: Exception, tensors: tuple[Any, ...], given: tuple[Any, ...
         _check(t, attributes_of(*given))
     except (ValueError, TypeError) as said:
         return said
-    text = str(error)
-    if isinstance(error, NotImplementedError):
-        return error
-    for begin in (f"[{OP}] ", "[rope] "):  # what is wrong with params is said in rope's name
-        if begin in text:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            return kind(text[text.index(begin) :].split("\n")[0])
-    return error
+    return calls.in_own_words(error, OP)
 
 
 def _check(t: Tensors, a: RmsNormRopeAttributes) -> None:

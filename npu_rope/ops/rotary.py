@@ -162,11 +162,7 @@ def _explained(error: Exception, t: Tensors, a: RotaryAttributes) -> Exception:
         _check(t, a)
     except (ValueError, TypeError) as said:
         return said
-    text, begin = str(error), f"[{t.op}] "
-    if isinstance(error, NotImplementedError) or begin not in text:
-        return error
-    kind = TypeError if isinstance(error, TypeError) else ValueError
-    return kind(text[text.index(begin) :].split("\n")[0])
+    return calls.in_own_words(error, t.op)
 
 
 # ---- gradients -----------------------------------------------------------------------------------------

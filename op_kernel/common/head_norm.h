@@ -35,10 +35,7 @@ public:
         source_ = source;
         const HeadNormTiling* own = source.tiling;
         pipe->InitBuffer(stats_, static_cast<uint32_t>(own->stats_bytes));
-        pipe->InitBuffer(scale_, static_cast<uint32_t>(own->scale_bytes + own->scale_raw_bytes));
-        int32_t raw = own->scale_raw_bytes > 0 ? own->scale_bytes / static_cast<int32_t>(sizeof(T)) : 0;
-        scales_.Init(scale_.template Get<T>()[static_cast<uint32_t>(raw)], scale_.template Get<float>(),
-                     ScaleLayout{kScaleDense, nullptr, nullptr});
+        scales_.Init(pipe, own->scale_bytes, own->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
     }
 
     // Per core, before the first tile.
@@ -78,7 +75,7 @@ private:
     Source source_{};
     RowNorm norm_;
     ScaleRows<T> scales_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> stats_, scale_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> stats_;
 };
 
 }  // namespace rope_device

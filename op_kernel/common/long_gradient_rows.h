@@ -38,7 +38,6 @@ private:
         pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->head.queue_bytes));
         pipe->InitBuffer(work_, static_cast<uint32_t>(td->head.work_bytes));
         pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
-        pipe->InitBuffer(scale_, static_cast<uint32_t>(td->scale_bytes + td->scale_raw_bytes));
         pipe->InitBuffer(dscale_buffer_, static_cast<uint32_t>(td->dscale_bytes));
         Floats work(work_.template Get<float>());
         rows_ = work.Take(td->chunk);
@@ -54,10 +53,7 @@ private:
         pieces_.BuildOffsets(temp_);
         grad_pieces_.BuildOffsets(temp_);
 #endif
-        LocalTensor<float> wide = scale_.template Get<float>();
-        LocalTensor<S> raw = scale_.template Get<S>()[static_cast<uint32_t>(
-            (td->scale_raw_bytes > 0 ? td->scale_bytes : 0) / static_cast<int32_t>(sizeof(S)))];
-        scale_rows_.Init(raw, wide, ScaleLayout{kScaleDense, nullptr, nullptr});
+        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
         stash_.Init(td->stash);
         LocalTensor<float> stats = stats_.template Get<float>();
         norm_.Init(&td->norm, stats, kRowNormSlots);
@@ -254,7 +250,7 @@ private:
     LongPieces<S> grad_pieces_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, grad_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, scale_, dscale_buffer_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
     LocalTensor<float> rows_, g_, temp_, sums_, largest_;
     int64_t chunks_ = 0;
     int64_t x_at_ = 0, dx_at_ = 0, grad_at_ = 0;

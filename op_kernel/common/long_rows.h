@@ -151,7 +151,6 @@ private:
         pipe->InitBuffer(row_buffer_, static_cast<uint32_t>(td->row_bytes));
         pipe->InitBuffer(work_, static_cast<uint32_t>(td->head.work_bytes));
         pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
-        pipe->InitBuffer(scale_, static_cast<uint32_t>(td->scale_bytes + td->scale_raw_bytes));
         row_ = row_buffer_.template Get<float>();
         Floats work(work_.template Get<float>());
         piece_ = work.Take(td->chunk);
@@ -165,10 +164,8 @@ private:
         pieces_.BuildOffsets(temp_);
         out_pieces_.BuildOffsets(temp_);
 #endif
-        LocalTensor<float> wide = scale_.template Get<float>();
-        LocalTensor<S> raw = scale_.template Get<S>()[static_cast<uint32_t>(
-            (td->scale_raw_bytes > 0 ? td->scale_bytes : 0) / static_cast<int32_t>(sizeof(S)))];
-        scale_rows_.Init(raw, wide, ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
+        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes,
+                         ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
         stash_.Init(td->stash);
         norm_.Init(&td->norm, stats_.template Get<float>(), kRowNormSlots);
     }
@@ -379,7 +376,7 @@ private:
     LongPieces<S> out_pieces_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, residual_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> row_buffer_, work_, stats_, scale_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> row_buffer_, work_, stats_;
     LocalTensor<float> row_, piece_, temp_, sums_, largest_;
     int64_t chunks_ = 0;
     int64_t x_at_ = 0, out_at_ = 0, residual_at_ = 0, sum_at_ = 0, scale_at_ = 0;

@@ -16,6 +16,7 @@
 #include "row_bursts.h"
 #include "packed_rows.h"
 #include "scalar_rows.h"
+#include "tile_rows.h"
 #include "row_steps.h"
 #include "row_norm.h"
 #include "scale_rows.h"
@@ -53,9 +54,7 @@ public:
             tile = next;
         }
         StoreTile(stored);
-#if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoScalar) scalars_.Finish(arguments_.dx);
-#endif
+        x_rows_.Finish(arguments_.dx);
         dscale_.Flush(arguments_.dscale, 0, head_->head_size);
     }
 
@@ -74,28 +73,17 @@ private:
         pipe->InitBuffer(out_, 2, static_cast<uint32_t>(head_->queue_bytes));
         pipe->InitBuffer(work_, static_cast<uint32_t>(head_->work_bytes));
         pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
-        pipe->InitBuffer(scale_, static_cast<uint32_t>(td->scale_bytes + td->scale_raw_bytes));
         pipe->InitBuffer(dscale_buffer_, static_cast<uint32_t>(td->dscale_bytes));
         rows_ = work_.template Get<float>();
         g_ = rows_[static_cast<uint32_t>(td->g_offset_bytes) / sizeof(float)];
         temp_ = rows_[static_cast<uint32_t>(head_->temp_offset_bytes) / sizeof(float)];
-        LocalTensor<float> wide = scale_.template Get<float>();
-        LocalTensor<S> raw = scale_.template Get<S>()[static_cast<uint32_t>(
-            (td->scale_raw_bytes > 0 ? td->scale_bytes : 0) / static_cast<int32_t>(sizeof(S)))];
-        scale_rows_.Init(raw, wide, ScaleLayout{kScaleDense, nullptr, nullptr});
+        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
         stash_.Init(td->stash);
         dscale_.Init(dscale_buffer_.template Get<float>(), head_->row_pitch);
-        bursts_.Init(head_, head_->head_size, head_->row_pitch);
-        grad_bursts_.Init(head_, head_->head_size, head_->out_pitch);
+        x_rows_.Init(head_, head_->row_pitch);
+        grad_rows_.Init(head_, head_->out_pitch);
 #if __CCE_AICORE__ == 200
-        scalars_.Init(head_, head_->row_pitch);
-        grad_scalars_.Init(head_, head_->out_pitch);
-        if (head_->io == kRopeIoPacked) {
-            pipe->InitBuffer(offsets_, static_cast<uint32_t>(head_->index_bytes));
-            LocalTensor<uint32_t> offsets = offsets_.template Get<uint32_t>();
-            packed_.Init(head_, offsets);
-            grad_packed_.Init(head_, offsets[static_cast<uint32_t>(head_->index_bytes / 8)]);
-        }
+        offsets_.Init(pipe, head_, &x_rows_, &grad_rows_);
 #endif
     }
 
@@ -108,13 +96,7 @@ private:
         gradient_.Init(&norm_, td_->inverse_n, stats[slots * kRowNormStats], slots);
         dscale_.Prepare();
 #if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) {
-            LaneIndex index;
-            index.Init(head_, rows_);
-            index.CountLanes();
-            packed_.BuildOffsets(index);
-            grad_packed_.BuildOffsets(index);
-        }
+        offsets_.Build(rows_, &x_rows_, &grad_rows_);
 #endif
         scale_rows_.Load(arguments_.scale, 0, 0, head_->head_size, 0);
         scale_rows_.Widen(0, 0, head_->head_size);
@@ -125,41 +107,15 @@ private:
     __aicore__ inline void LoadTile(const Tile& tile) {
         LocalTensor<T> x = in_.template AllocTensor<T>();
         LocalTensor<S> grad = grad_.template AllocTensor<S>();
-        Tile beside = Beside(tile);
-#if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) {
-            packed_.Load(x, arguments_.x, tile);
-            grad_packed_.Load(grad, arguments_.grad, beside);
-        }
-        if (head_->io == kRopeIoScalar) {
-            scalars_.Load(x, arguments_.x, tile);
-            grad_scalars_.Load(grad, arguments_.grad, beside);
-        }
-        if (head_->io == kRopeIoBurst)
-#endif
-        {
-            bursts_.Load(x, arguments_.x, tile);
-            grad_bursts_.Load(grad, arguments_.grad, beside);
-        }
+        x_rows_.Load(x, arguments_.x, tile);
+        grad_rows_.Load(grad, arguments_.grad, Beside(tile));
         in_.EnQue(x);
         grad_.EnQue(grad);
     }
 
-    // The same tile of grad.
-    __aicore__ inline Tile Beside(const Tile& tile) const {
-        Tile beside = tile;
-        beside.side = 1;
-        return beside;
-    }
-
     __aicore__ inline void StoreTile(const Tile& tile) {
         LocalTensor<T> dx = out_.template DeQue<T>();
-#if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) packed_.Store(arguments_.dx, dx, tile);
-        if (head_->io == kRopeIoScalar) scalars_.Store(arguments_.dx, dx, tile);
-        if (head_->io == kRopeIoBurst)
-#endif
-            bursts_.Store(arguments_.dx, dx, tile);
+        x_rows_.Store(arguments_.dx, dx, tile);
         out_.FreeTensor(dx);
     }
 
@@ -196,7 +152,7 @@ private:
             if (InPlace()) return x;
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
-            Unpack(packed_, rows_, x, tile);
+            Unpack(x_rows_.Packed(), rows_, x, tile);
             in_.FreeTensor(x);
             return rows_;
         }
@@ -215,7 +171,7 @@ private:
             if (GradInPlace()) return grad;
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
-            Unpack(grad_packed_, g_, grad, beside);
+            Unpack(grad_rows_.Packed(), g_, grad, beside);
             return g_;
         }
 #endif
@@ -273,12 +229,12 @@ private:
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
             if constexpr (kIsFloat) {
-                packed_.Pack(dx, temp_, tile);
+                x_rows_.Packed().Pack(dx, temp_, tile);
             } else {
                 LocalTensor<T> narrow = g_.template ReinterpretCast<T>();
                 NarrowRows(narrow, head_->row_pitch, temp_, head_->row_pitch, row_count_, lanes_);
                 OrderV();
-                packed_.Pack(dx, narrow, tile);
+                x_rows_.Packed().Pack(dx, narrow, tile);
             }
             return;
         }
@@ -313,17 +269,14 @@ private:
     DscaleRows dscale_;
     StashRows stash_;
     ScaleRows<S> scale_rows_;
-    RowBursts<T> bursts_;
-    RowBursts<S> grad_bursts_;
+    TileRows<T> x_rows_;  // and dx's
+    TileRows<S> grad_rows_;
 #if __CCE_AICORE__ == 200
-    PackedRows<T> packed_;
-    PackedRows<S> grad_packed_;
-    ScalarRows<T> scalars_;
-    ScalarRows<S> grad_scalars_;
+    PackedOffsets offsets_;
 #endif
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, grad_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, scale_, offsets_, dscale_buffer_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
     LocalTensor<float> rows_, g_, temp_;
     int32_t lanes_ = 0;                  // of a row that are computed with
     int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and x's elements with their padding

@@ -15,6 +15,7 @@
 #include "row_bursts.h"
 #include "packed_rows.h"
 #include "scalar_rows.h"
+#include "tile_rows.h"
 #include "row_steps.h"
 #include "row_norm.h"
 #include "scale_rows.h"
@@ -48,9 +49,7 @@ public:
             tile = next;
         }
         StoreTile(stored);
-#if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoScalar) out_scalars_.Finish(arguments_.out);
-#endif
+        out_rows_.Finish(arguments_.out);
     }
 
 private:
@@ -68,25 +67,15 @@ private:
         }
         pipe->InitBuffer(work_, static_cast<uint32_t>(head_->work_bytes));
         pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
-        pipe->InitBuffer(scale_, static_cast<uint32_t>(td->scale_bytes + td->scale_raw_bytes));
         rows_ = work_.template Get<float>();
         temp_ = rows_[static_cast<uint32_t>(head_->temp_offset_bytes) / sizeof(float)];
-        LocalTensor<float> wide = scale_.template Get<float>();
-        LocalTensor<S> raw = scale_.template Get<S>()[static_cast<uint32_t>(
-            (td->scale_raw_bytes > 0 ? td->scale_bytes : 0) / static_cast<int32_t>(sizeof(S)))];
-        scale_rows_.Init(raw, wide, ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
+        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes,
+                         ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
         stash_.Init(td->stash);
-        bursts_.Init(head_, head_->head_size, head_->row_pitch);
-        out_bursts_.Init(head_, head_->head_size, head_->out_pitch);
+        x_rows_.Init(head_, head_->row_pitch);
+        out_rows_.Init(head_, head_->out_pitch);
 #if __CCE_AICORE__ == 200
-        scalars_.Init(head_, head_->row_pitch);
-        out_scalars_.Init(head_, head_->out_pitch);
-        if (head_->io == kRopeIoPacked) {
-            pipe->InitBuffer(offsets_, static_cast<uint32_t>(head_->index_bytes));
-            LocalTensor<uint32_t> offsets = offsets_.template Get<uint32_t>();
-            packed_.Init(head_, offsets);
-            out_packed_.Init(head_, offsets[static_cast<uint32_t>(head_->index_bytes / 8)]);
-        }
+        offsets_.Init(pipe, head_, &x_rows_, &out_rows_);
 #endif
     }
 
@@ -95,13 +84,7 @@ private:
         norm_.Init(&td_->norm, stats_.template Get<float>(),
                    td_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
 #if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) {
-            LaneIndex index;
-            index.Init(head_, rows_);
-            index.CountLanes();
-            packed_.BuildOffsets(index);
-            out_packed_.BuildOffsets(index);
-        }
+        offsets_.Build(rows_, &x_rows_, &out_rows_);
 #endif
         if (td_->scale_shared == 0) return;
         scale_rows_.Load(arguments_.scale, 0, 0, head_->head_size, 0);
@@ -112,52 +95,24 @@ private:
 
     __aicore__ inline void LoadTile(const Tile& tile) {
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        Load(x, arguments_.x, tile);
+        x_rows_.Load(x, arguments_.x, tile);
         in_.EnQue(x);
         if constexpr (adds) {
             LocalTensor<T> residual = residual_.template AllocTensor<T>();
-            Load(residual, arguments_.residual, Beside(tile));
+            x_rows_.Load(residual, arguments_.residual, Beside(tile));
             residual_.EnQue(residual);
         }
     }
 
-    // The same tile of the other pair of tensors.
-    __aicore__ inline Tile Beside(const Tile& tile) const {
-        Tile beside = tile;
-        beside.side = 1;
-        return beside;
-    }
-
-    __aicore__ inline void Load(LocalTensor<T> x, GM_ADDR memory, const Tile& tile) {
-#if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) packed_.Load(x, memory, tile);
-        if (head_->io == kRopeIoScalar) scalars_.Load(x, memory, tile);
-        if (head_->io == kRopeIoBurst)
-#endif
-            bursts_.Load(x, memory, tile);
-    }
-
     __aicore__ inline void StoreTile(const Tile& tile) {
         LocalTensor<S> y = out_.template DeQue<S>();
-#if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) out_packed_.Store(arguments_.out, y, tile);
-        if (head_->io == kRopeIoScalar) out_scalars_.Store(arguments_.out, y, tile);
-        if (head_->io == kRopeIoBurst)
-#endif
-            out_bursts_.Store(arguments_.out, y, tile);
+        out_rows_.Store(arguments_.out, y, tile);
         out_.FreeTensor(y);
-        if constexpr (adds) StoreSum(Beside(tile));
-    }
-
-    __aicore__ inline void StoreSum(const Tile& tile) {
-        LocalTensor<T> sum = sum_.template DeQue<T>();
-#if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) packed_.Store(arguments_.sum, sum, tile);
-        if (head_->io == kRopeIoScalar) scalars_.Store(arguments_.sum, sum, tile);
-        if (head_->io == kRopeIoBurst)
-#endif
-            bursts_.Store(arguments_.sum, sum, tile);
-        sum_.FreeTensor(sum);
+        if constexpr (adds) {
+            LocalTensor<T> sum = sum_.template DeQue<T>();
+            x_rows_.Store(arguments_.sum, sum, Beside(tile));
+            sum_.FreeTensor(sum);
+        }
     }
 
     // ---- in UB
@@ -205,7 +160,7 @@ private:
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
             LocalTensor<T> narrow = Narrow(rows);
-            packed_.Unpack(narrow, x, tile);
+            x_rows_.Packed().Unpack(narrow, x, tile);
             WidenFrom(rows, narrow);
             // A gathered row's padding is its last element once more.
             ClearLanes(rows, head_->row_pitch, row_count_, Lanes{head_->head_size, head_->row_pitch});
@@ -234,7 +189,7 @@ private:
                 AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
                 OrderV();
             }
-            packed_.Pack(sum, narrow, tile);
+            x_rows_.Packed().Pack(sum, narrow, tile);
             sum_.EnQue(sum);
             return;
         }
@@ -260,7 +215,7 @@ private:
             if (head_->io == kRopeIoPacked) {
                 EachRow<RowOp::kMul>(from, from, by, row_count_, lanes);
                 OrderV();
-                out_packed_.Pack(y, rows, tile);
+                out_rows_.Packed().Pack(y, rows, tile);
                 return;
             }
 #endif
@@ -273,7 +228,7 @@ private:
                 LocalTensor<S> narrow = temp_.template ReinterpretCast<S>();
                 NarrowRows(narrow, head_->row_pitch, rows, head_->row_pitch, row_count_, head_->row_pitch);
                 OrderV();
-                out_packed_.Pack(y, narrow, tile);
+                out_rows_.Packed().Pack(y, narrow, tile);
                 return;
             }
 #endif
@@ -316,17 +271,14 @@ private:
     RowNorm norm_;
     StashRows stash_;
     ScaleRows<S> scale_rows_;
-    RowBursts<T> bursts_;
-    RowBursts<S> out_bursts_;
+    TileRows<T> x_rows_;  // and the residual's and the sum's
+    TileRows<S> out_rows_;
 #if __CCE_AICORE__ == 200
-    PackedRows<T> packed_;
-    PackedRows<S> out_packed_;
-    ScalarRows<T> scalars_;
-    ScalarRows<S> out_scalars_;
+    PackedOffsets offsets_;
 #endif
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, residual_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
-    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, scale_, offsets_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_;
     LocalTensor<float> rows_, temp_;
     LocalTensor<T> other_;               // the tile's residual
     int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and elements with their padding

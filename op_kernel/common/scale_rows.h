@@ -28,10 +28,13 @@ struct ScaleLayout {
 template <typename S>
 class ScaleRows {
 public:
-    // raw: room for as many S as wide has floats; where S is float, wide itself.
-    __aicore__ inline void Init(LocalTensor<S> raw, LocalTensor<float> wide, const ScaleLayout& layout) {
-        raw_ = raw;
-        wide_ = wide;
+    // wide_bytes: room for float32, raw_bytes: for as many S; 0 where S is float, which needs no copy.
+    __aicore__ inline void Init(AscendC::TPipe* pipe, int32_t wide_bytes, int32_t raw_bytes,
+                                const ScaleLayout& layout) {
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(wide_bytes + raw_bytes));
+        int32_t raw = raw_bytes > 0 ? wide_bytes / static_cast<int32_t>(sizeof(S)) : 0;
+        raw_ = buffer_.template Get<S>()[static_cast<uint32_t>(raw)];
+        wide_ = buffer_.template Get<float>();
         layout_ = layout;
     }
 
@@ -85,6 +88,7 @@ private:
 #endif
     }
 
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     LocalTensor<S> raw_;
     LocalTensor<float> wide_;
     ScaleLayout layout_{};

@@ -79,7 +79,7 @@ def is_call(call):
     if "y-" in call.out and call.scale_type != call.dtype:
         return False
     in_place = call.out not in ("new", "given")
-    return not in_place or call.layout == "contiguous" or (lies_well(call) and rank <= 4)
+    return not in_place or call.layout == "contiguous" or lies_well(call)
 
 
 def calls(listed):
