@@ -2,7 +2,7 @@
 
 Every mutant is the kernel with one statement removed or one number, operand or mode changed. It is
 compiled for each column of element types and run on a list of calls; it is caught where a rule of the
-simulator breaks, a result leaves its bound, or the prefill timeline becomes slower. What is not caught
+simulator breaks, a result leaves its bound, or the timeline becomes slower. What is not caught
 must be explained in EQUIVALENT: a mutant that computes the same.
 
 usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--json FILE]
@@ -233,13 +233,15 @@ def change(mutant: Mutant | None, folder: Path) -> None:
     path.write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
 
 
-def try_column(kernel, column, folder: Path) -> tuple[str, str]:
-    """(state, by what) of one column of element types: compiled, then run on its calls."""
+def try_column(kernel, column, folder: Path, cycles: Path) -> tuple[str, str]:
+    """(state, by what) of one column of element types: compiled, then run on its calls. cycles: the folder
+    with what they take on the unchanged kernel, which goes first."""
     try:
         library = kernel.build(column, folder)
     except CompileFailed as refused:
         return STILLBORN, str(refused).splitlines()[0][:160]
     environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
+    environment["NPU_ROPE_MUTATION_CYCLES"] = str(cycles / f"{column.symbol}.json")
     judge = str(Path(__file__).resolve().parent / kernel.judge_of(column))
     command = [sys.executable, judge, column.op, column.soc, column.name]
     try:
@@ -254,16 +256,30 @@ def try_column(kernel, column, folder: Path) -> tuple[str, str]:
     return CAUGHT, said[-1][:200] if said else f"exit {done.returncode}"
 
 
-def judge(kernel, mutant: Mutant, equivalent: dict[str, str]) -> Outcome:
+def judge(kernel, mutant: Mutant, cycles: Path) -> Outcome:
     """Column after column until something is noticed."""
     with tempfile.TemporaryDirectory() as name:
         change(mutant, Path(name))
         for column in kernel.columns_for(mutant.file):
-            state, by = try_column(kernel, column, Path(name))
+            state, by = try_column(kernel, column, Path(name), cycles)
             if state != SURVIVED:  # what one column refuses to compile cannot be shipped either
                 return Outcome(mutant.label(), mutant.kind, state, by)
-    why = equivalent.get(key_of(mutant))
+    why = kernel.EQUIVALENT.get(key_of(mutant))
     return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
+
+
+def unchanged_is_clean(kernel, cycles: Path, pool: ThreadPoolExecutor) -> bool:
+    """Whether every column of the kernels as they are passes; writes its cycles."""
+
+    def passes(column) -> bool:
+        with tempfile.TemporaryDirectory() as name:
+            change(None, Path(name))
+            state, by = try_column(kernel, column, Path(name), cycles)
+        if state != SURVIVED:
+            print(f"the unchanged kernel is not clean ({column.symbol}): {by}", file=sys.stderr)
+        return state == SURVIVED
+
+    return all(list(pool.map(passes, kernel.columns)))
 
 
 def key_of(mutant: Mutant) -> str:
@@ -318,16 +334,12 @@ def main() -> int:
     if options.list:
         print("\n".join(m.label() for m in mutants))
         return 0
-    with tempfile.TemporaryDirectory() as name:
-        change(None, Path(name))
-        for column in kernel.columns:
-            state, by = try_column(kernel, column, Path(name))
-            if state != SURVIVED:
-                print(f"the unchanged kernel is not clean ({column.symbol}): {by}", file=sys.stderr)
-                return 2
-    begin, outcomes = time.monotonic(), []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for outcome in pool.map(lambda m: judge(kernel, m, kernel.EQUIVALENT), mutants):
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.jobs) as pool:
+        cycles = Path(name)
+        if not unchanged_is_clean(kernel, cycles, pool):
+            return 2
+        begin, outcomes = time.monotonic(), []
+        for outcome in pool.map(lambda m: judge(kernel, m, cycles), mutants):
             outcomes.append(outcome)
             left = (time.monotonic() - begin) / len(outcomes) * (len(mutants) - len(outcomes))
             place = f"[{len(outcomes)}/{len(mutants)}, {left / 60:.0f} min left]"
