@@ -230,18 +230,25 @@ def change(mutant: Mutant | None, folder: Path) -> None:
     path = folder / mutant.file
     text = path.read_text()
     assert text[mutant.begin : mutant.end] == mutant.old
-    path.write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
+    lines = "\n" * mutant.old.count("\n")  # what is behind stays in its line
+    path.write_text(text[: mutant.begin] + mutant.new + lines + text[mutant.end :])
 
 
-def try_column(kernel, column, folder: Path, cycles: Path) -> tuple[str, str]:
-    """(state, by what) of one column of element types: compiled, then run on its calls. cycles: the folder
-    with what they take on the unchanged kernel, which goes first."""
+def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]:
+    """(state, by what) of one column of element types: compiled, then run on its calls. unchanged: the folder
+    with the unchanged kernel's library and how long its calls take, which goes first; where the mutant's
+    library is the same to the byte, the column does not have what was changed."""
     try:
         library = kernel.build(column, folder)
     except CompileFailed as refused:
         return STILLBORN, str(refused).splitlines()[0][:160]
+    original = unchanged / f"{column.symbol}.so"
+    if not original.exists():
+        shutil.copy(library, original)
+    elif library.read_bytes() == original.read_bytes():
+        return SURVIVED, ""
     environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
-    environment["NPU_ROPE_MUTATION_CYCLES"] = str(cycles / f"{column.symbol}.json")
+    environment["NPU_ROPE_MUTATION_CYCLES"] = str(unchanged / f"{column.symbol}.json")
     judge = str(Path(__file__).resolve().parent / kernel.judge_of(column))
     command = [sys.executable, judge, column.op, column.soc, column.name]
     try:
@@ -256,25 +263,25 @@ def try_column(kernel, column, folder: Path, cycles: Path) -> tuple[str, str]:
     return CAUGHT, said[-1][:200] if said else f"exit {done.returncode}"
 
 
-def judge(kernel, mutant: Mutant, cycles: Path) -> Outcome:
+def judge(kernel, mutant: Mutant, unchanged: Path) -> Outcome:
     """Column after column until something is noticed."""
     with tempfile.TemporaryDirectory() as name:
         change(mutant, Path(name))
         for column in kernel.columns_for(mutant.file):
-            state, by = try_column(kernel, column, Path(name), cycles)
+            state, by = try_column(kernel, column, Path(name), unchanged)
             if state != SURVIVED:  # what one column refuses to compile cannot be shipped either
                 return Outcome(mutant.label(), mutant.kind, state, by)
     why = kernel.EQUIVALENT.get(key_of(mutant))
     return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
 
 
-def unchanged_is_clean(kernel, cycles: Path, pool: ThreadPoolExecutor) -> bool:
-    """Whether every column of the kernels as they are passes; writes its cycles."""
+def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> bool:
+    """Whether every column of the kernels as they are passes; writes its library and its cycles."""
 
     def passes(column) -> bool:
         with tempfile.TemporaryDirectory() as name:
             change(None, Path(name))
-            state, by = try_column(kernel, column, Path(name), cycles)
+            state, by = try_column(kernel, column, Path(name), unchanged)
         if state != SURVIVED:
             print(f"the unchanged kernel is not clean ({column.symbol}): {by}", file=sys.stderr)
         return state == SURVIVED
@@ -335,11 +342,11 @@ def main() -> int:
         print("\n".join(m.label() for m in mutants))
         return 0
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.jobs) as pool:
-        cycles = Path(name)
-        if not unchanged_is_clean(kernel, cycles, pool):
+        unchanged = Path(name)
+        if not unchanged_is_clean(kernel, unchanged, pool):
             return 2
         begin, outcomes = time.monotonic(), []
-        for outcome in pool.map(lambda m: judge(kernel, m, cycles), mutants):
+        for outcome in pool.map(lambda m: judge(kernel, m, unchanged), mutants):
             outcomes.append(outcome)
             left = (time.monotonic() - begin) / len(outcomes) * (len(mutants) - len(outcomes))
             place = f"[{len(outcomes)}/{len(mutants)}, {left / 60:.0f} min left]"

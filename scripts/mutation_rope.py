@@ -131,7 +131,8 @@ def build(column: Column, folder: Path) -> Path:
         folder / "op_kernel" / f"npu_{column.op}.cpp",
         soc=column.soc,
         defines=simulator.operator_defines(column.op, column.soc, column.types),
-        flags=("-O0", "-w", "-include", str(folder / "mutant.h")),
+        # Without the folder's name in it: what is the same compiles to the same.
+        flags=("-O0", "-w", f"-fmacro-prefix-map={folder}=.", "-include", str(folder / "mutant.h")),
         folder=folder,
     )
 
