@@ -17,11 +17,12 @@ from npu_rope.ops.rotary_mul import (
     rotary_mul_qk_,
 )
 from npu_rope.ops.rotary_position_embedding import rotary_position_embedding
-from npu_rope.params import RopeMode, RopeParams
+from npu_rope.params import ModelRope, RopeMode, RopeParams
 
 __version__ = "0.1.0"
 __all__ = [
     "BackendUnavailable",
+    "ModelRope",
     "RopeMode",
     "RopeParams",
     "add_rms_norm",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -295,6 +295,35 @@ class RopeParams:
             return cls(width, RopeMode.NORMAL, freq_base=stretched)
         return cls(width, RopeMode.NORMAL, freq_base=theta)
 
+    @classmethod
+    def from_hf(cls, config: Any, layer_type: str | None = None, seq_len: int | None = None) -> ModelRope:
+        """The rope of a transformers configuration.
+
+        Every rope_type of transformers 5.23 (default, linear, dynamic, yarn, longrope, llama3, proportional),
+        in ``rope_parameters``, flat or by type of layer, or in the older ``rope_scaling`` and ``rope_theta``.
+        What ggml's parameters say natively comes as such; llama3, longrope, proportional, and yarn with
+        ``truncate=False``, which ggml does not have, come as frequency factors.
+
+        Args:
+            config: the configuration object, a dict, or the path of a config.json or of its folder. Of a
+                model with several parts the language model's is taken.
+            layer_type: whose entries, where types of layers rotate differently (``"full_attention"``).
+            seq_len: how many tokens there will be: dynamic stretches theta by it, longrope has other factors
+                beyond its original context. None: up to that context.
+
+        Returns:
+            ``(params, freq_factors)``, which an operator takes as they are: ``rope(x, positions, *it)``.
+
+        Raises:
+            ValueError, TypeError: the configuration lacks something, or says something that cannot be.
+
+        >>> RopeParams.from_hf({"head_dim": 128, "rope_theta": 500000.0}).params
+        RopeParams(n_dims=128, mode=neox, freq_base=500000)
+        """
+        from npu_rope.hf_params import from_hf
+
+        return from_hf(config, layer_type, seq_len)
+
     @property
     def rope_mode(self) -> RopeMode:
         """``mode`` as a :class:`RopeMode`."""
@@ -455,3 +484,16 @@ class RopeParams:
                     f"{field.name}={value:g}" if isinstance(value, float) else f"{field.name}={value}"
                 )
         return f"RopeParams({', '.join(said)})"
+
+
+class ModelRope(NamedTuple):
+    """A model's rope, as its own files say it: ``rope(x, positions, *it)``."""
+
+    params: RopeParams
+    """The attributes."""
+    freq_factors: npt.NDArray[np.float32] | None = None
+    """``[pairs]``: each pair's frequency is divided by its factor. None: by nothing."""
+
+    def frequencies(self, policy: Angle = "exact") -> npt.NDArray[Any]:
+        """:meth:`RopeParams.frequencies` with the factors."""
+        return self.params.frequencies(policy, self.freq_factors)

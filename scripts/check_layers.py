@@ -130,6 +130,7 @@ PURE = (
     "npu_rope.params",
     "npu_rope.checks",
     "npu_rope.*_checks",
+    "npu_rope.*_params",
     "npu_rope.strided",
     "npu_rope.dtypes",
     "npu_rope.errors",
@@ -138,8 +139,9 @@ PURE = (
 PYTHON_LAYERS = (
     Layer(("npu_rope/reference/*",), (PY_STD, "numpy", "npu_rope.reference", *PURE), ("ctypes",)),
     Layer(
-        ("npu_rope/params.py", "npu_rope/checks.py", "npu_rope/*_checks.py"),
+        ("npu_rope/params.py", "npu_rope/*_params.py", "npu_rope/checks.py", "npu_rope/*_checks.py"),
         (PY_STD, "numpy", "npu_rope.reference", *PURE),
+        functions_may_import=("gguf",),  # of the gguf extra
     ),
     Layer(("npu_rope/errors.py", "npu_rope/dtypes.py", "npu_rope/strided.py"), (PY_STD, "numpy")),
     Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch", "torch_npu", "npu_rope.errors")),

@@ -1,0 +1,438 @@
+"""A transformers configuration's rope: an object, a dict, or a config.json, without transformers.
+
+What the numbers mean is transformers' ``modeling_rope_utils`` (5.23); how they are said in ggml's
+parameters is ours: natively where those can (default, linear, dynamic, yarn), else as frequency factors.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.params import ModelRope, RopeMode, RopeParams
+
+OP = "rope"  # in whose name errors speak, as RopeParams' own
+
+# Models whose pairs are neighbours; those of all others are halves. tests/integrations/test_hf_params.py
+# holds the list against what the functions of the installed transformers do.
+INTERLEAVED = frozenset(
+    """
+    axk1 axk2 bailing_hybrid blt codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32
+    deepseek_v4 ernie4_5 ernie4_5_moe glm glm4 glm4_moe_lite glm_moe_dsa gptj helium llama4 llama4_text
+    longcat_flash mistral4 mistral_large4 moonshine moonshine_streaming openai_privacy_filter youtu
+    """.split()  # noqa: SIM905
+)
+# Whose pairs are neighbours and whose frequencies are shared out among several positions: no mode is both.
+INTERLEAVED_SECTIONS = frozenset(
+    {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "glm4v", "glm4v_text", "glm_ocr", "glm_ocr_text"}
+)
+# Who turn a head's last dimensions.
+TAIL = ("deepseek_v4",)
+# Whose sections alternate from pair to pair (imrope) whether or not the configuration says mrope_interleaved.
+ALTERNATING = ("qwen3_vl", "qwen3_5", "qwen3_omni_moe", "qwen4_exp", "cosmos3", "cohere_compass")
+
+ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+OLD_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # of older files
+DOES_NOT_TURN = np.float32(1e30)  # a frequency divided by this is none
+
+TEXT_CONFIGS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
+
+
+def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = None) -> ModelRope:
+    """See :meth:`npu_rope.RopeParams.from_hf`, which this is."""
+    if seq_len is not None and (
+        isinstance(seq_len, bool) or not isinstance(seq_len, (int, np.integer)) or seq_len <= 0
+    ):
+        raise bad_value(OP, f"seq_len must be a positive number of tokens but got {seq_len!r}.")
+    given = _Config(_text_config(_read(config)), layer_type)
+    rope = given.rope()
+    head = given.head_size()
+    return _WAYS[rope.kind](rope, given, head, seq_len)
+
+
+# ---- the configuration -----------------------------------------------------------------------------
+
+
+def _read(config: Any) -> Any:
+    """An object or a dict: what was given, or a file's."""
+    if not isinstance(config, (str, PathLike)):
+        return config
+    path = Path(config)
+    path = path / "config.json" if path.is_dir() else path
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise bad_value(OP, f"config must be a readable file but got {path} ({error.strerror}).") from None
+    except ValueError as error:
+        raise bad_value(OP, f"config must be a JSON file but got {path} ({error}).") from None
+    if not isinstance(read, dict):
+        raise bad_value(OP, f"config must hold a JSON object but got {path} with a {type(read).__name__}.")
+    return read
+
+
+def _text_config(config: Any) -> Any:
+    """The language model's part of a model that has several."""
+    if isinstance(config, Mapping):
+        for name in TEXT_CONFIGS:
+            if isinstance(config.get(name), Mapping):
+                return _text_config(config[name])
+        return config
+    if config is None or isinstance(config, (bool, int, float, list, tuple)):
+        raise bad_type(
+            OP, f"config must be a configuration, a dict or a path but got {type(config).__name__}."
+        )
+    thinker = getattr(config, "thinker_config", None)
+    if thinker is not None:
+        return _text_config(thinker)
+    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+
+
+class _Config:
+    """A configuration, for one type of layer."""
+
+    def __init__(self, config: Any, layer_type: str | None) -> None:
+        self.config, self.layer_type = config, layer_type
+        self.own = self._of_layer()
+
+    def _of_layer(self) -> Any:
+        """What may say otherwise for this type of layer."""
+        kept = None if isinstance(self.config, Mapping) else getattr(self.config, "per_layer_config", None)
+        if self.layer_type is None or kept is None:
+            return self.config
+        try:
+            return kept[self.layer_type]
+        except (KeyError, ValueError, TypeError, IndexError):
+            return self.config
+
+    def get(self, name: str, default: Any = None) -> Any:
+        for source in (self.own, self.config):
+            value = source.get(name) if isinstance(source, Mapping) else _attribute(source, name)
+            if value is not None:
+                return value
+        return default
+
+    @property
+    def model_type(self) -> str:
+        return str(self.get("model_type", ""))
+
+    def head_size(self) -> int:
+        """How many dimensions of a head rotate at most."""
+        size = self.get("head_dim")
+        if isinstance(self.config, Mapping):  # a class of transformers puts these into head_dim
+            size = self.get("qk_rope_head_dim", size)
+            if self.layer_type == "full_attention":
+                size = self.get("global_head_dim", size)
+        if size is None:
+            hidden, heads = (
+                self.get("hidden_size", self.get("n_embd")),
+                self.get("num_attention_heads", self.get("n_head")),
+            )
+            if not (_is_count(hidden) and _is_count(heads)):
+                raise bad_value(
+                    OP,
+                    "config must have head_dim, or hidden_size and num_attention_heads, but got"
+                    f" {hidden!r} and {heads!r}.",
+                )
+            size = hidden // heads
+        if not _is_count(size):
+            raise bad_value(OP, f"head_dim must be a positive integer but got {size!r}.")
+        return int(size)
+
+    def rope(self) -> _Rope:
+        """The entries of rope_parameters, or of what was called otherwise, for this type of layer."""
+        given = self.get("rope_parameters")
+        if given is None:
+            given = self.get("rope_scaling")
+        given = {} if given is None else given
+        if not isinstance(given, Mapping):
+            raise bad_type(OP, f"rope_parameters must be a dict but got {type(given).__name__}.")
+        nested = self._nested(given)
+        if not nested:
+            return _Rope(self._with_defaults(dict(given)), given, nested=False)
+        types = ", ".join(nested)
+        chosen = self.layer_type
+        if chosen is None:
+            if len(nested) > 1:
+                raise bad_value(OP, f"layer_type must be one of {types} for this config but got None.")
+            (chosen,) = nested
+        if chosen not in nested:
+            raise bad_value(OP, f"layer_type must be one of {types} for this config but got {chosen}.")
+        entries = nested[chosen]
+        if entries is None:
+            raise bad_value(OP, f"layer_type must be one whose heads rotate but got {chosen}.")
+        return _Rope(self._with_defaults(dict(entries)), given, nested=True)
+
+    def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Entries by type of layer, where there are several sorts."""
+        labels = self.get("_rope_type_labels") or self.get("layer_types") or ()
+        found = {k: v for k, v in given.items() if isinstance(v, Mapping) or (v is None and k in labels)}
+        if found:
+            return found
+        # Before rope_parameters: a base of its own for the layers that look at a window.
+        local = self.get("rope_local_base_freq", self.get("local_rope_theta"))
+        if local is None or isinstance(self.get("rope_parameters"), Mapping):
+            return {}
+        theirs = {"rope_type": "default", "rope_theta": local}
+        return {"sliding_attention": theirs, "full_attention": dict(given)}
+
+    def _with_defaults(self, entries: dict[str, Any]) -> dict[str, Any]:
+        def first(*names: str) -> Any:
+            return next((v for name in names if (v := self.get(name)) is not None), None)
+
+        entries = {name: value for name, value in entries.items() if value is not None}
+        if "rope_theta" not in entries:
+            theta = first("rope_theta", "global_rope_theta", "rotary_emb_base", "default_theta")
+            entries["rope_theta"] = 10000.0 if theta is None else theta
+        if "partial_rotary_factor" not in entries:
+            partial = first("partial_rotary_factor", "rotary_pct")
+            if partial is None and first("rotary_dim") is not None:
+                partial = first("rotary_dim") / self.head_size()
+            entries["partial_rotary_factor"] = 1.0 if partial is None else partial
+        return entries
+
+
+def _attribute(config: Any, name: str) -> Any:
+    try:
+        return getattr(config, name, None)
+    except Exception:  # of a config whose layers differ: it refuses to say one number for all
+        return None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value > 0)
+
+
+class _Rope:
+    """The entries of one rope, each looked at when it is asked for."""
+
+    def __init__(self, entries: dict[str, Any], all_entries: Mapping[str, Any], nested: bool) -> None:
+        self.entries, self.nested = entries, nested
+        # Where there are several ropes transformers looks for truncate beside them.
+        self.truncate = bool(all_entries.get("truncate", True))
+        kind = str(entries.get("rope_type", entries.get("type", "default")))
+        self.kind = OLD_TYPES.get(kind, kind)
+        if self.kind not in ROPE_TYPES:
+            raise bad_value(OP, f"rope_type must be one of {', '.join(ROPE_TYPES)} but got {kind}.")
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A positive number; without a default one that must be there."""
+        value = self.entries.get(name, default)
+        if value is None:
+            raise bad_value(
+                OP,
+                f"rope_parameters must have {name} for rope_type {self.kind} but got"
+                f" {', '.join(sorted(self.entries))}.",
+            )
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+            raise bad_type(OP, f"{name} must be a number but got {value!r}.")
+        if not (math.isfinite(value) and value > 0):
+            raise bad_value(OP, f"{name} must be positive and finite but got {value:g}.")
+        return float(value)
+
+    def factors(self, name: str, count: int) -> npt.NDArray[np.float32]:
+        """A positive number for each pair."""
+        value = self.entries.get(name)
+        if value is None:
+            raise bad_value(OP, f"rope_parameters must have {name} for rope_type {self.kind} but got none.")
+        try:
+            made = np.asarray(value, np.float32)
+        except (TypeError, ValueError):
+            raise bad_type(OP, f"{name} must be a list of numbers but got {type(value).__name__}.") from None
+        if made.shape != (count,):
+            raise bad_value(OP, f"{name} must have a number for each of {count} pairs but got {made.shape}.")
+        if not (np.isfinite(made).all() and (made > 0).all()):
+            raise bad_value(OP, f"{name} must be positive and finite numbers but got others.")
+        return made
+
+
+# ---- how it turns -----------------------------------------------------------------------------------
+
+
+def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any]:
+    """Which pairs, and which of several positions turn them."""
+    model = config.model_type
+    sections = rope.entries.get("mrope_section")
+    if not sections:
+        mode = RopeMode.NORMAL if _is_interleaved(config) else RopeMode.NEOX
+        return {"n_dims": width, "mode": mode, "n_offs": head - width if model in TAIL else 0}
+    if model in INTERLEAVED_SECTIONS:
+        raise bad_value(
+            OP,
+            f"model_type must pair halves where it has mrope_section but got {model}.\n"
+            "Turn its heads by the tables that the model makes: rotary_mul(x, cos, sin, interleaved=True).",
+        )
+    if not isinstance(sections, (list, tuple)) or not 1 <= len(sections) <= 4:
+        raise bad_value(OP, f"mrope_section must be up to four numbers but got {sections!r}.")
+    alternates = rope.entries.get("mrope_interleaved") or model.startswith(ALTERNATING)
+    mode = RopeMode.IMROPE if alternates else RopeMode.MROPE
+    return {"n_dims": width, "mode": mode, "sections": [*sections, 0, 0, 0][:4]}
+
+
+def _is_interleaved(config: _Config) -> bool:
+    said = config.get("rope_interleave", config.get("rope_interleaved"))
+    return config.model_type in INTERLEAVED if said is None else bool(said)
+
+
+def _width(rope: _Rope, head: int) -> int:
+    return int(head * rope.number("partial_rotary_factor"))
+
+
+def _original(rope: _Rope, config: _Config) -> int:
+    """The context length that scaling starts from."""
+    said = None if rope.nested else config.get("original_max_position_embeddings")
+    said = rope.entries.get("original_max_position_embeddings") if said is None else said
+    said = config.get("max_position_embeddings") if said is None else said
+    if not _is_count(said):
+        raise bad_value(OP, f"original_max_position_embeddings must be a positive integer but got {said!r}.")
+    return int(said)
+
+
+def _longest(config: _Config) -> int:
+    said = config.get("max_position_embeddings")
+    if not _is_count(said):
+        raise bad_value(OP, f"max_position_embeddings must be a positive integer but got {said!r}.")
+    return int(said)
+
+
+def _default(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+    shape = _shape(rope, config, head, _width(rope, head))
+    return ModelRope(RopeParams(**shape, freq_base=rope.number("rope_theta")))
+
+
+def _linear(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+    shape = _shape(rope, config, head, _width(rope, head))
+    scale = 1 / rope.number("factor")
+    return ModelRope(RopeParams(**shape, freq_base=rope.number("rope_theta"), freq_scale=scale))
+
+
+def _dynamic(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> ModelRope:
+    width, factor, trained = _width(rope, head), rope.number("factor"), _longest(config)
+    if width <= 2:
+        raise bad_value(OP, f"rope_type dynamic must rotate more than 2 dimensions but got {width}.")
+    length = max(seq_len or trained, trained)
+    stretched = factor * length / trained - (factor - 1)
+    base = rope.number("rope_theta") * stretched ** (width / (width - 2))
+    return ModelRope(RopeParams(**_shape(rope, config, head, width), freq_base=base))
+
+
+def _own(width: int, theta: float) -> npt.NDArray[np.float64]:
+    made: npt.NDArray[np.float64] = theta ** (-2.0 * np.arange(width // 2) / width)
+    return made
+
+
+def _by_factors(
+    shape: dict[str, Any], theta: float, frequencies: npt.NDArray[np.float64], attention: float
+) -> ModelRope:
+    """Any frequencies: each pair's own divided by a factor."""
+    width = shape["n_dims"]
+    with np.errstate(divide="ignore"):
+        factors = np.where(frequencies == 0, DOES_NOT_TURN, _own(width, theta) / frequencies)
+    params = RopeParams(**shape, freq_base=theta, attn_factor=attention)
+    return ModelRope(params, factors.astype(np.float32))
+
+
+def _yarn(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+    width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
+    if theta == 1:
+        raise bad_value(OP, "rope_theta must differ from 1 for rope_type yarn but got 1.")
+    factor = rope.number("factor", _longest(config) / trained if "factor" not in rope.entries else None)
+    fast, slow = rope.number("beta_fast", 32.0), rope.number("beta_slow", 1.0)
+    attention = _yarn_attention(rope, factor)
+    shape = _shape(rope, config, head, width)
+
+    def pair(rotations: float) -> float:
+        return width * math.log(trained / (rotations * 2 * math.pi)) / (2 * math.log(theta))
+
+    low, high = pair(fast), pair(slow)
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, width - 1)
+    yarn = 1 + 0.1 * math.log(factor)  # which ggml multiplies by on its own
+    if rope.truncate and high >= low and yarn > 0:
+        params = RopeParams(
+            **shape,
+            freq_base=theta,
+            freq_scale=1 / factor,
+            beta_fast=fast,
+            beta_slow=slow,
+            n_ctx_orig=trained,
+            ext_factor=1.0,
+            attn_factor=attention / yarn,
+        )
+        return ModelRope(params)
+    high = high + 0.001 if high == low else high
+    ramp = np.clip((np.arange(width // 2) - low) / (high - low), 0, 1)
+    own = _own(width, theta)
+    return _by_factors(shape, theta, own / factor * ramp + own * (1 - ramp), attention)
+
+
+def _yarn_attention(rope: _Rope, factor: float) -> float:
+    def mscale(by: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
+
+    if "attention_factor" in rope.entries:
+        return rope.number("attention_factor")
+    one, other = rope.entries.get("mscale"), rope.entries.get("mscale_all_dim")
+    if one and other:
+        return mscale(rope.number("mscale")) / mscale(rope.number("mscale_all_dim"))
+    return mscale(1.0)
+
+
+def _longrope(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> ModelRope:
+    width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
+    factor = rope.number("factor", _longest(config) / trained if "factor" not in rope.entries else None)
+    if "attention_factor" in rope.entries:
+        attention = rope.number("attention_factor")
+    else:
+        attention = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
+    name = "long_factor" if seq_len is not None and seq_len > trained else "short_factor"
+    shape = _shape(rope, config, head, width)
+    params = RopeParams(**shape, freq_base=theta, attn_factor=attention)
+    return ModelRope(params, rope.factors(name, width // 2))
+
+
+def _llama3(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+    width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
+    factor, low, high = (rope.number(n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
+    own = _own(width, theta)
+    turns = trained * own / (2 * math.pi)  # over the context that the model was trained with
+    smooth = np.where(turns < low, 0.0, 1.0) if low == high else (turns - low) / (high - low)
+    medium = own * ((1 - smooth) / factor + smooth)
+    frequencies = np.where(turns < low, own / factor, np.where(turns > high, own, medium))
+    return _by_factors(_shape(rope, config, head, width), theta, frequencies, 1.0)
+
+
+def _proportional(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+    """The whole head's frequencies, of which the first share turns."""
+    theta, factor = rope.number("rope_theta"), rope.number("factor", 1.0)
+    turning = int(rope.number("partial_rotary_factor") * head // 2)
+    frequencies = _own(head, theta) / factor
+    frequencies[turning:] = 0
+    return _by_factors(_shape(rope, config, head, head), theta, frequencies, 1.0)
+
+
+_WAYS = {
+    "default": _default,
+    "linear": _linear,
+    "dynamic": _dynamic,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "llama3": _llama3,
+    "proportional": _proportional,
+}
+
+
+def layer_types(config: Any) -> Iterator[str | None]:
+    """The types of layers whose heads rotate each in their own way; one None where all do the same."""
+    given = _Config(_text_config(_read(config)), None)
+    entries = given.get("rope_parameters", given.get("rope_scaling", {}))
+    nested = given._nested(entries) if isinstance(entries, Mapping) else {}
+    yield from (name for name, value in nested.items() if value is not None) if nested else (None,)

@@ -1,0 +1,280 @@
+"""RopeParams.from_hf against the installed transformers: its inverse frequencies and attention factors."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import modeling_rope_utils
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from npu_rope import RopeMode, RopeParams, rope
+from npu_rope.hf_params import ROPE_TYPES
+
+pytestmark = pytest.mark.peer
+
+CONFIGURATIONS = 500
+
+
+def drawn(kind: str, rng: random.Random):
+    """A configuration of that rope_type, and for how many tokens."""
+    head = rng.choice([32, 64, 80, 96, 128, 256])
+    trained = rng.choice([512, 2048, 4096, 8192, 32768])
+    entries = {"rope_type": kind, "rope_theta": rng.choice([10000.0, 500000.0, 1e6, 10 ** rng.uniform(2, 8)])}
+    if rng.random() < 0.4:
+        entries["partial_rotary_factor"] = rng.choice([0.25, 0.5, 0.75, 1.0])
+    width = head if kind == "proportional" else int(head * entries.get("partial_rotary_factor", 1.0))
+    if kind != "default":
+        entries["factor"] = rng.choice([1.0, 2.0, 4.0, 8.0, 32.0, rng.uniform(1, 40)])
+    if kind in ("yarn", "longrope", "llama3"):
+        entries["original_max_position_embeddings"] = trained
+    if kind == "yarn":
+        if rng.random() < 0.5:
+            entries["beta_fast"], entries["beta_slow"] = rng.uniform(8, 64), rng.uniform(0.5, 4)
+        choice = rng.randrange(4)
+        if choice == 1:
+            entries["attention_factor"] = rng.uniform(0.5, 2)
+        elif choice == 2:
+            entries["mscale"], entries["mscale_all_dim"] = rng.uniform(0.5, 2), rng.uniform(0.5, 2)
+        if rng.random() < 0.5:
+            entries["truncate"] = rng.random() < 0.5
+    if kind == "longrope":
+        entries["short_factor"] = [rng.uniform(1, 2) for _ in range(width // 2)]
+        entries["long_factor"] = [rng.uniform(1, 64) for _ in range(width // 2)]
+        if rng.random() < 0.3:
+            entries["attention_factor"] = rng.uniform(0.5, 2)
+        if rng.random() < 0.3:
+            del entries["factor"]
+    if kind == "llama3":
+        low_and_high = rng.choice([(1.0, 4.0), (0.5, 8.0), (2.0, 3.0)])
+        entries["low_freq_factor"], entries["high_freq_factor"] = low_and_high
+    longest = int(trained * rng.choice([1, 2, 16]))
+    config = transformers.LlamaConfig(
+        hidden_size=head * 2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=head,
+        max_position_embeddings=longest,
+        rope_parameters=entries,
+    )
+    return config, rng.choice([None, 1, trained, trained + 1, 3 * longest])
+
+
+def theirs(config, seq_len):
+    """transformers' own inverse frequencies and attention factor."""
+    kind = config.rope_parameters["rope_type"]
+    if kind == "default":
+        # A class of its own for each model; this one takes partial heads.
+        of_model = transformers.models.glm4.modeling_glm4.Glm4RotaryEmbedding.compute_default_rope_parameters
+        return of_model(config)
+    return ROPE_INIT_FUNCTIONS[kind](config, seq_len=seq_len)
+
+
+class InDoubles:
+    """torch, to whom floats are doubles: transformers' own functions without their roundings."""
+
+    float = float32 = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+def theirs_unrounded(config, seq_len, monkeypatch):
+    kind = config.rope_parameters["rope_type"]
+    of_models = modeling_rope_utils if kind != "default" else transformers.models.glm4.modeling_glm4
+    with monkeypatch.context() as patched:
+        patched.setattr(of_models, "torch", InDoubles())
+        return theirs(config, seq_len)
+
+
+def worst_error(got, inverse) -> float:
+    """The relative error of frequencies; of those that are to be 0, what a position of 2**31 would turn."""
+    expected = np.asarray(inverse, np.float64)
+    assert got.shape == expected.shape
+    turning = expected != 0
+    still = np.abs(got[~turning]) * 2.0**31
+    return max((np.abs(got[turning] / expected[turning] - 1)).max(), still.max(initial=0))
+
+
+@pytest.mark.parametrize("kind", ROPE_TYPES)
+def test_frequencies_are_transformers_s(kind, monkeypatch):
+    rng = random.Random(f"from_hf {kind}")
+    native = 0
+    for drawn_before in range(CONFIGURATIONS):
+        config, seq_len = drawn(kind, rng)
+        ours = RopeParams.from_hf(config, seq_len=seq_len)
+        exact, _ = theirs_unrounded(config, seq_len, monkeypatch)
+        assert exact.dtype == torch.float64
+        # (longrope's exponents are float32 all the same.)
+        of_factors = 1.2e-7 if kind != "longrope" else 1e-6
+        assert worst_error(ours.frequencies(), exact) <= of_factors, (config.rope_parameters, seq_len, ours)
+        # What transformers gives is rounded at every step: up to 4e-6 in all where a ramp begins.
+        inverse, attention = theirs(config, seq_len)
+        rounding = worst_error(inverse.double().numpy(), exact)
+        bound = max(1e-6, rounding + of_factors)
+        assert worst_error(ours.frequencies(), inverse) <= bound, config.rope_parameters
+        assert ours.params.mscale() == pytest.approx(attention, rel=1e-6), config.rope_parameters
+        native += ours.freq_factors is None
+        if drawn_before % 10:
+            continue
+        # The very same from what it writes to a file.
+        again = RopeParams.from_hf(json.loads(json.dumps(config.to_dict())), seq_len=seq_len)
+        assert again.params == ours.params
+        assert np.array_equal(again.frequencies(), ours.frequencies())
+    in_ggml_s_own = {"default": 1.0, "linear": 1.0, "dynamic": 1.0, "yarn": 0.5}
+    assert native >= in_ggml_s_own.get(kind, 0) * CONFIGURATIONS
+
+
+def test_older_files_say_the_same():
+    new = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0}
+    new |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    old = {name: value for name, value in new.items() if name != "rope_theta"}
+    size = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 131072}
+    expected = RopeParams.from_hf({**size, "rope_parameters": new})
+    for scaling in (old, {**old, "type": "llama3"}):
+        got = RopeParams.from_hf({**size, "rope_theta": 500000.0, "rope_scaling": scaling})
+        assert got.params == expected.params
+        assert np.array_equal(got.freq_factors, expected.freq_factors)
+    spelled = {**size, "rope_scaling": {"type": "linear", "factor": 4.0}}
+    assert RopeParams.from_hf(spelled).params == RopeParams(128, "neox", freq_scale=0.25)
+    assert RopeParams.from_hf({**size, "rope_scaling": None}).params == RopeParams(128, "neox")
+
+
+def test_layers_of_several_types():
+    config = transformers.Gemma3TextConfig()
+    sliding = RopeParams.from_hf(config, "sliding_attention")
+    full = RopeParams.from_hf(config, "full_attention")
+    assert (sliding.params.freq_base, full.params.freq_base) == (10000, 1e6)
+    with pytest.raises(
+        ValueError, match="layer_type must be one of sliding_attention, full_attention"
+    ) as said:
+        RopeParams.from_hf(config)
+    assert str(said.value).startswith("[rope] ")
+    old = {"head_dim": 256, "rope_theta": 1e6, "rope_local_base_freq": 10000}
+    old["rope_scaling"] = {"rope_type": "linear", "factor": 8.0}
+    assert RopeParams.from_hf(old, "sliding_attention").params == RopeParams(256, "neox")
+    assert RopeParams.from_hf(old, "full_attention").params == RopeParams(
+        256, "neox", freq_base=1e6, freq_scale=1 / 8
+    )
+    without = {"head_dim": 64, "layer_types": ["full_attention", "sliding_attention"]}
+    without["rope_parameters"] = {"full_attention": None, "sliding_attention": {"rope_theta": 1e4}}
+    with pytest.raises(ValueError, match="layer_type must be one whose heads rotate but got full_attention"):
+        RopeParams.from_hf(without, "full_attention")
+
+
+def test_a_model_whose_layers_have_heads_of_several_sizes():
+    config = transformers.Gemma4TextConfig()
+    for kind in ("sliding_attention", "full_attention"):
+        own = config.per_layer_config[kind]
+        ours = RopeParams.from_hf(config, kind)
+        assert ours.params.n_dims == own.head_dim
+    inverse, _ = ROPE_INIT_FUNCTIONS["proportional"](config, layer_type="full_attention")
+    assert worst_error(RopeParams.from_hf(config, "full_attention").frequencies(), inverse) <= 1e-6
+
+
+def mode_of(config, *layer_type):
+    return RopeParams.from_hf(config, *layer_type).params.rope_mode
+
+
+def test_pairs_and_sections():
+    assert mode_of(transformers.LlamaConfig()) is RopeMode.NEOX
+    assert mode_of(transformers.CohereConfig()) is RopeMode.NORMAL
+    glm = RopeParams.from_hf(transformers.Glm4Config())
+    assert (glm.params.rope_mode, glm.params.n_dims) == (RopeMode.NORMAL, 64)
+    neox = RopeParams.from_hf(transformers.GPTNeoXConfig())
+    assert neox.params.n_dims == int(6144 // 64 * 0.25)
+    deepseek = RopeParams.from_hf(transformers.DeepseekV3Config())
+    assert (deepseek.params.rope_mode, deepseek.params.n_dims) == (RopeMode.NORMAL, 64)
+    sections = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
+    vl = transformers.Qwen2VLTextConfig(head_dim=128, rope_parameters=dict(sections))
+    assert RopeParams.from_hf(vl).params == RopeParams(128, "mrope", freq_base=1e6, sections=(16, 24, 24, 0))
+    alternating = {**sections, "mrope_section": [24, 20, 20], "mrope_interleaved": True}
+    vl = transformers.Qwen3VLConfig(text_config={"head_dim": 128, "rope_parameters": alternating})
+    assert RopeParams.from_hf(vl).params.rope_mode is RopeMode.IMROPE
+    with pytest.raises(ValueError, match="model_type must pair halves where it has mrope_section but got"):
+        RopeParams.from_hf({"model_type": "glm4v_text", "head_dim": 128, "rope_parameters": sections})
+
+
+def test_a_file_and_its_folder(tmp_path):
+    config = transformers.LlamaConfig(rope_parameters={"rope_type": "default", "rope_theta": 7e5})
+    config.save_pretrained(tmp_path)
+    expected = RopeParams(128, "neox", freq_base=7e5)
+    for path in (tmp_path, tmp_path / "config.json", str(tmp_path)):
+        assert RopeParams.from_hf(path).params == expected
+
+
+def test_what_it_gives_is_taken_by_the_operators():
+    config = transformers.LlamaConfig(
+        hidden_size=256,
+        num_attention_heads=4,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 500000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    )
+    x = torch.randn(1, 9, 4, 64)
+    embedding = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
+    cos, sin = embedding(x, torch.arange(9)[None])
+    expected, _ = transformers.models.llama.modeling_llama.apply_rotary_pos_emb(
+        x, x, cos, sin, unsqueeze_dim=2
+    )
+    model = RopeParams.from_hf(config)
+    got = rope(x, torch.arange(9), model.params, torch.from_numpy(model.freq_factors))
+    assert (got - expected).abs().max() <= 2e-6
+
+
+BAD = {
+    "rope_type must be one of default, linear, dynamic, yarn, longrope, llama3, proportional but got xyz.": {
+        "rope_parameters": {"rope_type": "xyz"}
+    },
+    "rope_parameters must have factor for rope_type linear but got": {
+        "rope_parameters": {"rope_type": "linear"}
+    },
+    "factor must be positive and finite but got -2.": {
+        "rope_parameters": {"rope_type": "linear", "factor": -2.0}
+    },
+    "factor must be a number but got '4'.": {"rope_parameters": {"rope_type": "linear", "factor": "4"}},
+    "rope_theta must be positive and finite but got nan.": {"rope_theta": math.nan},
+    "rope_parameters must be a dict but got list.": {"rope_parameters": []},
+    "head_dim must be a positive integer but got -1.": {"head_dim": -1},
+    "n_dims must be a positive even number but got 63.": {"head_dim": 63},
+    "max_position_embeddings must be a positive integer but got None.": {
+        "rope_parameters": {"rope_type": "dynamic", "factor": 2.0}
+    },
+    "short_factor must have a number for each of 32 pairs but got (3,).": {
+        "max_position_embeddings": 99,
+        "rope_parameters": {"rope_type": "longrope", "short_factor": [1.0, 1, 1], "factor": 2.0},
+    },
+    "mrope_section must be up to four numbers but got 7.": {"rope_parameters": {"mrope_section": 7}},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_bad_configuration_says_what_is_wrong(message):
+    with pytest.raises((ValueError, TypeError)) as said:
+        RopeParams.from_hf({"head_dim": 64, **BAD[message]})
+    assert str(said.value).startswith(f"[rope] {message}")
+
+
+def test_bad_arguments(tmp_path):
+    with pytest.raises(TypeError, match=r"^\[rope\] config must be a configuration, a dict or a path"):
+        RopeParams.from_hf(None)
+    with pytest.raises(ValueError, match=r"^\[rope\] config must be a readable file but got .*No such file"):
+        RopeParams.from_hf(tmp_path / "none.json")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"^\[rope\] config must be a JSON file but got"):
+        RopeParams.from_hf(tmp_path)
+    with pytest.raises(ValueError, match=r"^\[rope\] config must have head_dim, or hidden_size and"):
+        RopeParams.from_hf({})
+    for seq_len in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match=r"^\[rope\] seq_len must be a positive number of tokens"):
+            RopeParams.from_hf({"head_dim": 64}, seq_len=seq_len)
