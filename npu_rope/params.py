@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from os import PathLike
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -323,6 +324,32 @@ class RopeParams:
         from npu_rope.hf_params import from_hf
 
         return from_hf(config, layer_type, seq_len)
+
+    @classmethod
+    def from_gguf(
+        cls, path: str | PathLike[str], layer: int | None = None, n_ctx: int | None = None
+    ) -> ModelRope:
+        """The rope of a GGUF file, as llama.cpp reads it. Needs the ``gguf`` package.
+
+        The mode is the architecture's, for the weights as they lie in the file: a converter permutes Llama's
+        queries and keys, so that the same model is ``normal`` here and ``neox`` in transformers.
+
+        Args:
+            path: the file; of one in several parts the first.
+            layer: its number, where layers that look at a window turn otherwise. None: one that sees all.
+            n_ctx: how many tokens the session has, by which llama.cpp chooses between long and short factors.
+                None: the model's own context length.
+
+        Returns:
+            ``(params, freq_factors)``, which an operator takes as they are: ``rope(x, positions, *it)``.
+
+        Raises:
+            ValueError, TypeError: the file is damaged or cut off, lacks something, or its model has no rope.
+            ImportError: gguf is not installed.
+        """
+        from npu_rope.gguf_params import from_gguf
+
+        return from_gguf(path, layer, n_ctx)
 
     @property
     def rope_mode(self) -> RopeMode:

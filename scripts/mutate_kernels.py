@@ -5,12 +5,16 @@ compiled for each column of element types and run on a list of calls; it is caug
 simulator breaks, a result leaves its bound, or the timeline becomes slower. What is not caught
 must be explained in EQUIVALENT: a mutant that computes the same.
 
-usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--json FILE]
+A run takes hours. What --json names is written after every mutant; with --resume those that it has as
+caught are not tried again, as long as the kernels are the same.
+
+usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--json FILE [--resume]]
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -299,6 +303,29 @@ def key_of(mutant: Mutant) -> str:
     return f"{Path(mutant.file).name} | {mutant.kind} | {' '.join(marked.split())}"
 
 
+def sources_hash() -> str:
+    """Of the kernels that the mutants are made of."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "op_kernel").rglob("*.*")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def caught_before(path: Path) -> dict[str, Outcome]:
+    """What an earlier run of the same kernels has as caught, or as nothing that compiles."""
+    kept = json.loads(path.read_text()) if path.is_file() else {}
+    if kept.get("sources") != sources_hash():
+        return {}
+    outcomes = [Outcome(**o) for o in kept["outcomes"]]
+    return {o.label: o for o in outcomes if o.state in (CAUGHT, STILLBORN)}
+
+
+def keep(path: Path, outcomes: list[Outcome]) -> None:
+    text = json.dumps({"sources": sources_hash(), "outcomes": [asdict(o) for o in outcomes]}, indent=1)
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+
+
 def report(outcomes: list[Outcome], wanted: float) -> int:
     """The exit status: 1 for a mutant that survived unexplained, and for a share below the wanted one."""
     alive = [o for o in outcomes if o.state != STILLBORN]
@@ -335,7 +362,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="mutants whose label matches this")
     parser.add_argument("--list", action="store_true", help="print them and stop")
     parser.add_argument("--json", type=Path, help="write every outcome here")
+    parser.add_argument("--resume", action="store_true", help="with what --json has as caught")
     options = parser.parse_args()
+    if options.resume and not options.json:
+        parser.error("--resume must have --json")
     kernel = kernels[options.op]
     mutants = [m for path in kernel.sources() for m in mutants_of(path) if re.search(options.only, m.label())]
     if options.list:
@@ -345,15 +375,18 @@ def main() -> int:
         unchanged = Path(name)
         if not unchanged_is_clean(kernel, unchanged, pool):
             return 2
-        begin, outcomes = time.monotonic(), []
-        for outcome in pool.map(lambda m: judge(kernel, m, unchanged), mutants):
+        before = caught_before(options.json) if options.resume else {}
+        outcomes = [before[m.label()] for m in mutants if m.label() in before]
+        mutants = [m for m in mutants if m.label() not in before]
+        begin = time.monotonic()
+        for done, outcome in enumerate(pool.map(lambda m: judge(kernel, m, unchanged), mutants), 1):
             outcomes.append(outcome)
-            left = (time.monotonic() - begin) / len(outcomes) * (len(mutants) - len(outcomes))
-            place = f"[{len(outcomes)}/{len(mutants)}, {left / 60:.0f} min left]"
+            left = (time.monotonic() - begin) / done * (len(mutants) - done)
+            place = f"[{done}/{len(mutants)}, {left / 60:.0f} min left]"
             print(f"{place} {outcome.state:16} {outcome.label} | {outcome.by}")
             sys.stdout.flush()
-    if options.json:
-        options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
+            if options.json:
+                keep(options.json, outcomes)
     return report(outcomes, 0.0 if options.only else WANTED)  # a selection's share says nothing
 
 

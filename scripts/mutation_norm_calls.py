@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from mutation_rope_calls import judge_all, reported
 # After the module above, which keeps torch out of the way.
 import numpy as np  # isort: skip
 
+from npu_rope import native_sim  # isort: skip
+from npu_rope.executors import rms_norm, rms_norm_rope  # isort: skip
 from npu_rope.params import RopeParams  # isort: skip
 from npu_rope.rms_norm_checks import RmsNormAttributes  # isort: skip
 from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, rms_norm_rope_tensors  # isort: skip
@@ -46,7 +49,7 @@ class Norm:
     """A call of rms_norm, add_rms_norm or rms_norm_backward; ``dtype`` is its first tensor's.
 
     ``pad``: elements behind each row; ``sizes``: x's rows in turn are multiplied by 2 to these powers;
-    ``scale``: its shape, where it is not a row's."""
+    ``scale``: its shape, where it is not a row's; ``cores``: how many it may use, 0 for all."""
 
     op: str
     soc: str
@@ -59,6 +62,7 @@ class Norm:
     epsilon: float = 1e-5
     stash: int = 1
     in_place: bool = False
+    cores: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ class Heads:
     sizes: tuple[int, ...] = (0,)
     factors: bool = False
     far: int = 1000
+    cores: int = 0
     op: str = "rms_norm_rope"
 
 
@@ -122,8 +127,8 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
         one((1, 100_001), sizes=far[2:]),
         one((1, 17_000), stash=10, epsilon=1e-3),
         # Many tiles a core, where what is not done at once shows in the time; many chunks.
-        one((6000 if soc == A else 1200, 256)),
-        one((96 if soc == A else 16, 20_000)),
+        one((300, 256), cores=2),
+        one((5, 20_000), cores=1),
     ]
     if soc == A:
         made.append(one((40, 130), stash=16, epsilon=1e-3))
@@ -163,7 +168,7 @@ def _heads(soc: str, dtype: str) -> list[Norm | Heads]:
         one((1, 40, 64), RopeParams(64, "neox"), sizes=far),
         one((1, 40, 64), RopeParams(64, "neox"), sizes=far, intermediate=True),
         # Many tiles a core, where what is not done at once shows in the time.
-        one((1, 1024 if soc == A else 160, 128), neox, (8, 2)),
+        one((1, 50, 128), neox, (8, 2), cores=2),
     ]
 
 
@@ -234,6 +239,9 @@ def heads_draw(call: Heads) -> random_norm_ropes.NormRopeDraw:
 def check(call: Norm | Heads) -> str:
     """What was noticed; empty where all is well."""
     backend = BACKENDS[call.soc]
+    of_operator = rms_norm_rope if isinstance(call, Heads) else rms_norm
+    options = native_sim.SimOptions(call.soc, most_cores=call.cores)
+    of_operator.EXECUTORS = {backend: partial(of_operator.on_sim, options)}
     if isinstance(call, Heads):
         ratio = random_norm_ropes.judge(heads_draw(call), backend, parts=False)
     else:

@@ -1,0 +1,382 @@
+"""A GGUF file's rope, as llama.cpp reads it, with the gguf package.
+
+Sources: the keys are ``gguf.Keys``; what they mean, their defaults, which architecture has which mode and the
+rules of the factors at call time are llama.cpp's loaders and its context (ggml 0.25 of 2026).
+"""
+
+from __future__ import annotations
+
+import math
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.params import ModelRope, RopeMode, RopeParams
+
+OP = "rope"
+
+# ---- which architecture turns which pairs ------------------------------------------------------------
+#
+# A file does not say. What holds for its weights need not hold for the same model in transformers: a
+# converter permutes the rows of Llama's queries and keys, so that halves there are neighbours here.
+
+NORMAL = frozenset(
+    """
+    llama llama4 deci baichuan starcoder internlm2 minicpm xverse command-r cohere2 cohere2moe olmo
+    arctic deepseek deepseek2 deepseek2-ocr deepseek32 deepseek4 plm chatglm granite granitemoe
+    granitehybrid chameleon bailingmoe neo-bert smollm3 arcee ernie4_5 ernie4_5-moe mistral3 mistral4
+    llama-embed maincoder glm-dsa eagle3 nanbeige llada
+    """.split()  # noqa: SIM905
+)
+NEOX = frozenset(
+    """
+    falcon falcon-h1 grok dbrx bert jina-bert-v3 modern-bert nomic-bert nomic-bert-moe eurobert
+    stablelm bitnet qwen qwen2 dream qwen2moe qwen3 qwen3moe llada-moe rnd1 olmo2 olmoe phi2 phi3
+    phimoe plamo plamo2 plamo3 gemma gemma2 gemma3 gemma3n gemma4 gemma-embedding starcoder2 openelm
+    gptneox codeshell orion nemotron exaone exaone4 exaone-moe minicpm3 bailingmoe2 dots1 hunyuan-moe
+    jais2 gpt-oss hunyuan-dense lfm2 lfm2moe smallthinker seed_oss grovemoe apertus minimax-m2 cogvlm
+    pangu-embedded afmoe qwen3next mimo2 step35
+    """.split()  # noqa: SIM905
+)
+MROPE = frozenset({"qwen2vl", "paddleocr"})
+IMROPE = frozenset({"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3tts"})
+# With sections mrope, without them this.
+PERHAPS_MROPE = {"glm4": RopeMode.NORMAL, "glm4moe": RopeMode.NEOX, "hunyuan_vl": RopeMode.NEOX}
+NONE = frozenset(
+    """
+    clip gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6 rwkv6qwen2
+    rwkv7 arwkv7 wavtokenizer-dec nemotron_h nemotron_h_moe kimi-linear
+    """.split()  # noqa: SIM905
+)
+
+# Which layers look at a window: all but every n-th, counted from the last of n or from the first.
+PERIODS = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "gpt-oss": 2}
+PERIODS |= {
+    "cohere2": 4,
+    "cohere2moe": 4,
+    "llama4": 4,
+    "olmo2": 4,
+    "exaone4": 4,
+    "afmoe": 4,
+    "modern-bert": 3,
+}
+FIRST_IS_DENSE = frozenset({"cohere2moe", "modern-bert"})
+# In whose windows theta is 10000 and nothing is scaled, where the file does not say otherwise.
+BASE_OF_WINDOWS = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
+PLAIN_IN_WINDOWS = frozenset({"olmo2"})  # theta as elsewhere, nothing scaled
+STRETCHED_BY_ALPHA = frozenset({"hunyuan-dense", "hunyuan_vl"})
+# Whose converter writes a tenth of the multiplier.
+TENTH_OF_LOG = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
+
+FACTORS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
+
+
+def from_gguf(path: str | PathLike[str], layer: int | None = None, n_ctx: int | None = None) -> ModelRope:
+    """See :meth:`npu_rope.RopeParams.from_gguf`, which this is."""
+    for name, value, least in (("layer", layer, 0), ("n_ctx", n_ctx, 1)):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise bad_value(OP, f"{name} must be None or an integer from {least} on but got {value!r}.")
+    return GgufFile(path).rope(layer, n_ctx)
+
+
+class GgufFile:
+    """What a file says of its model's rope."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        if not isinstance(path, (str, PathLike)):
+            raise bad_type(OP, f"path must be a file's name but got {type(path).__name__}.")
+        self.path = Path(fspath(path))
+        self.values, self.tensors = _read(self.path)
+        self.architecture = str(self._required("general.architecture", str))
+
+    # ---- its values
+
+    def _required(self, key: str, kind: type) -> Any:
+        value = self.values.get(key)
+        if not isinstance(value, kind):
+            got = "none" if value is None else repr(value)
+            raise bad_value(OP, f"{key} must be a {kind.__name__} in {self.path} but got {got}.")
+        return value
+
+    def value(self, key: str) -> Any:
+        """Of the architecture's own key."""
+        return self.values.get(f"{self.architecture}.{key}")
+
+    def number(self, key: str, default: float) -> float:
+        """A finite one."""
+        value = self.value(key)
+        if value is None:
+            return default
+        if isinstance(value, (bool, str, list)) or not math.isfinite(value):
+            told = f"{self.architecture}.{key}"
+            raise bad_value(OP, f"{told} must be a finite number in {self.path} but got {value!r}.")
+        return float(value)
+
+    def count(self, key: str, layer: int | None = None) -> int | None:
+        """A positive integer; of a list that of the layer, or its largest."""
+        value = self.value(key)
+        if isinstance(value, list) and value:
+            if layer is not None and layer >= len(value):
+                raise bad_value(OP, f"layer must be one of {len(value)} but got {layer}.")
+            value = max(value) if layer is None else value[layer]
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+            told = f"{self.architecture}.{key}"
+            raise bad_value(OP, f"{told} must be a positive integer in {self.path} but got {value!r}.")
+        return value
+
+    # ---- its rope
+
+    def mode(self) -> RopeMode:
+        """Which pairs turn.
+
+        Raises:
+            ValueError: none do, or it is not known.
+        """
+        name = self.architecture
+        if name in PERHAPS_MROPE:
+            return RopeMode.MROPE if any(self.sections()) else PERHAPS_MROPE[name]
+        for names, mode in (
+            (NORMAL, RopeMode.NORMAL),
+            (NEOX, RopeMode.NEOX),
+            (MROPE, RopeMode.MROPE),
+            (IMROPE, RopeMode.IMROPE),
+        ):
+            if name in names:
+                return mode
+        if name in NONE:
+            raise bad_value(OP, f"general.architecture must be one with rope but got {name}.")
+        raise bad_value(
+            OP,
+            f"general.architecture must be one whose pairs are known but got {name}.\n"
+            "Make RopeParams of the keys that `npu-rope inspect` lists and the mode that your model has.",
+        )
+
+    def sections(self) -> tuple[int, int, int, int]:
+        """How many pairs each kind of position turns."""
+        value = self.value("rope.dimension_sections")
+        if value is None:
+            return (0, 0, 0, 0)
+        if not (isinstance(value, list) and len(value) <= 4 and all(isinstance(n, int) for n in value)):
+            raise bad_value(OP, f"rope.dimension_sections must be up to four integers but got {value!r}.")
+        a, b, c, d = [*value, 0, 0, 0, 0][:4]
+        return (a, b, c, d)
+
+    def looks_at_a_window(self, layer: int | None) -> bool:
+        """Whether the layer sees a window of the tokens only. None: one that sees all."""
+        layers = self.count("block_count")
+        if layer is not None and layers is not None and layer >= layers:
+            raise bad_value(OP, f"layer must be one of {layers} but got {layer}.")
+        if layer is None or self.value("attention.sliding_window") in (None, 0):
+            return False
+        pattern = self.value("attention.sliding_window_pattern")
+        if isinstance(pattern, list):
+            if layer >= len(pattern):
+                raise bad_value(OP, f"layer must be one of {len(pattern)} but got {layer}.")
+            return bool(pattern[layer])
+        period = self.count("attention.sliding_window_pattern") or PERIODS.get(self.architecture)
+        if period is None:
+            return False
+        if self.architecture in FIRST_IS_DENSE:
+            return layer % period != 0
+        return layer % period < period - 1
+
+    def width(self, window: bool, layer: int | None) -> int:
+        """How many dimensions of a head turn."""
+        suffix = "_swa" if window else ""
+        for key in (f"rope.dimension_count{suffix}", f"attention.key_length{suffix}", "rope.dimension_count"):
+            if (found := self.count(key, layer)) is not None:
+                return found
+        if (found := self.count("attention.key_length", layer)) is not None:
+            return found
+        embedding, heads = self.count("embedding_length"), self.count("attention.head_count", layer)
+        if embedding is None or heads is None:
+            raise bad_value(
+                OP,
+                f"{self.path} must have rope.dimension_count, or embedding_length and attention.head_count,"
+                " but got neither.",
+            )
+        return embedding // heads
+
+    @property
+    def trained(self) -> int:
+        """The context that scaling starts from; 0 where the file does not say."""
+        return self.count("rope.scaling.original_context_length") or self.count("context_length") or 0
+
+    def rope(self, layer: int | None, n_ctx: int | None) -> ModelRope:
+        """The parameters of a layer for a session of so many tokens."""
+        mode, window = self.mode(), self.looks_at_a_window(layer)
+        width = self.width(window, layer)
+        shape: dict[str, Any] = {"n_dims": width, "mode": mode, "n_ctx_orig": self.trained}
+        if mode.has_sections:
+            shape["sections"] = self.sections()
+        base = self._base(width)
+        factors = self._factors(width // 2, n_ctx)
+        if window:
+            own = self.value("rope.freq_base_swa")
+            if own is not None or self.architecture in BASE_OF_WINDOWS:
+                base = self.number("rope.freq_base_swa", BASE_OF_WINDOWS.get(self.architecture, base))
+                return ModelRope(RopeParams(**shape, freq_base=base))
+            if self.architecture in PLAIN_IN_WINDOWS:
+                return ModelRope(RopeParams(**shape, freq_base=base))
+        return ModelRope(RopeParams(**shape, freq_base=base, **self._scaling()), factors)
+
+    def _base(self, width: int) -> float:
+        base, alpha = self.number("rope.freq_base", 10000.0), self.number("rope.scaling.alpha", 0.0)
+        if alpha > 0 and self.architecture in STRETCHED_BY_ALPHA and width > 2:
+            base *= alpha ** (width / (width - 2))
+        return base
+
+    def _scaling(self) -> dict[str, Any]:
+        """ggml's factors, as llama.cpp makes them of the file's."""
+        kind = self.value("rope.scaling.type")
+        if kind not in (None, "none", "linear", "yarn", "longrope"):
+            raise bad_value(OP, f"rope.scaling.type must be none, linear, yarn or longrope but got {kind!r}.")
+        factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 0.0))
+        if factor < 0:
+            raise bad_value(OP, f"rope.scaling.factor must not be negative but got {factor:g}.")
+        scale = 1.0 if factor == 0 or kind == "none" else 1 / factor
+        extrapolated = self.number("rope.scaling.yarn_ext_factor", -1.0)
+        if extrapolated < 0:
+            extrapolated = 1.0 if kind == "yarn" else 0.0
+        attention = self.number("rope.scaling.yarn_attn_factor", 1.0)
+        if extrapolated != 0:  # which puts the file's own factor aside
+            attention = self._yarn_attention(1 / scale)
+        return {
+            "freq_scale": scale,
+            "ext_factor": extrapolated,
+            "attn_factor": attention * self.number("rope.scaling.attn_factor", 1.0),
+            "beta_fast": self.number("rope.scaling.yarn_beta_fast", 32.0),
+            "beta_slow": self.number("rope.scaling.yarn_beta_slow", 1.0),
+        }
+
+    def _yarn_attention(self, factor: float) -> float:
+        """Without what ggml multiplies by on its own."""
+
+        def mscale(by: float) -> float:
+            return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
+
+        log = self.number("rope.scaling.yarn_log_multiplier", 0.0)
+        if self.architecture in TENTH_OF_LOG:
+            log = float(np.float32(log) / np.float32(0.1))
+        attention = mscale(1.0)
+        if log != 0:
+            attention = mscale(log if self.architecture == "deepseek2" else 1.0) / mscale(log)
+        return attention / (1 + 0.1 * math.log(factor))
+
+    def _factors(self, pairs: int, n_ctx: int | None) -> npt.NDArray[np.float32] | None:
+        """rope_freqs, or of the long and the short factors those of the session."""
+        name = FACTORS
+        if FACTORS not in self.tensors and (LONG in self.tensors or SHORT in self.tensors):
+            session = n_ctx or self.count("context_length") or 0
+            name = LONG if session > self.trained else SHORT
+            if name not in self.tensors:
+                raise bad_value(OP, f"{self.path} must have {name} for a context of {session} but got none.")
+        factors = self.tensors.get(name)
+        if factors is None:
+            return None
+        if factors.ndim != 1 or len(factors) < pairs:
+            raise bad_value(
+                OP, f"{name} must have a factor for each of {pairs} pairs but got {factors.shape}."
+            )
+        factors = factors[:pairs]
+        if not (np.isfinite(factors).all() and (factors > 0).all()):
+            raise bad_value(OP, f"{name} must be positive and finite numbers but got others.")
+        return factors
+
+
+# ---- reading ---------------------------------------------------------------------------------------
+
+# Longer lists, of tokens and merges, are passed over: nothing here needs them.
+LONGEST_LIST = 4096
+MOST_ENTRIES = 1 << 20  # keys, or tensors: more than any model has
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]]]:
+    """The file's values by key, and rope's tensors by name."""
+    try:
+        import gguf
+    except ImportError:
+        text = "gguf must be installed to read a GGUF file but it is not.\nInstall it with: pip install gguf"
+        raise ImportError(f"[{OP}] {text}") from None
+    try:
+        if not path.is_file():
+            raise ValueError("it is no file" if path.exists() else "there is none")
+        reader = _bounded(gguf)(path)
+        values = {name: field.contents() for name, field in reader.fields.items() if field.data}
+        tensors = {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
+    except OSError as error:
+        raise bad_value(OP, f"path must be a readable GGUF file but got {path} ({error.strerror}).") from None
+    except (ValueError, KeyError, IndexError, OverflowError) as error:
+        why = str(error.args[0] if error.args else error)
+        raise bad_value(OP, f"path must be a whole GGUF file but got {path} ({why}).") from None
+    return values, tensors
+
+
+def _bounded(gguf: Any) -> Any:
+    """gguf's reader, which believes every length it reads, held to the file's end; of lists it keeps short
+    ones, of tensors rope's."""
+
+    class Reader(gguf.GGUFReader):  # type: ignore[misc]
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            end = int(offset) + np.dtype(dtype).itemsize * int(count)
+            if end > len(self.data):
+                raise ValueError(f"it ends after {len(self.data)} bytes, before byte {end}")
+            return super()._get(int(offset), dtype, int(count), override_order)
+
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+            if raw_type != gguf.GGUFValueType.ARRAY:
+                return super()._get_field_parts(orig_offs, raw_type)
+            item = gguf.GGUFValueType(int(self._get(orig_offs, np.uint32)[0]))
+            count = int(self._get(orig_offs + 4, np.uint64)[0])
+            if item == gguf.GGUFValueType.ARRAY:
+                raise ValueError("it has a list of lists")
+            if count <= LONGEST_LIST:
+                return super()._get_field_parts(orig_offs, raw_type)
+            return (
+                self._end_of_list(orig_offs + 12, item, count) - orig_offs,
+                [],
+                [],
+                [gguf.GGUFValueType.ARRAY],
+            )
+
+        def _end_of_list(self, at: int, item: Any, count: int) -> int:
+            if item != gguf.GGUFValueType.STRING:
+                numbers = self._get(at, self.gguf_scalar_to_np[item], count)
+                return at + int(numbers.nbytes)
+            for _ in range(count):
+                at += 8 + int(self._get(at, np.uint64)[0])
+            return at
+
+        def _build_fields(self, offs: int, count: int) -> int:
+            if count > MOST_ENTRIES:
+                raise ValueError(f"it has {count} keys")
+            return int(super()._build_fields(offs, count))
+
+        def _build_tensor_info(self, offs: int, count: int) -> Any:
+            if count > MOST_ENTRIES:
+                raise ValueError(f"it has {count} tensors")
+            return super()._build_tensor_info(offs, count)
+
+        def _build_tensors(self, start_offs: int, fields: list[Any]) -> None:
+            wanted = []
+            for field in fields:
+                _, name, _, dims, raw_type, offset = field.parts
+                kind = gguf.GGMLQuantizationType(int(raw_type[0]))
+                block, size = gguf.GGML_QUANT_SIZES[kind]
+                elements = math.prod(int(n) for n in dims)
+                self._get(start_offs + int(offset[0]), np.uint8, elements // block * size)
+                if bytes(name).decode() in (FACTORS, LONG, SHORT):
+                    if kind != gguf.GGMLQuantizationType.F32:
+                        raise ValueError(f"its {bytes(name).decode()} is {kind.name} and not F32")
+                    wanted.append(field)
+            super()._build_tensors(start_offs, wanted)
+
+    return Reader

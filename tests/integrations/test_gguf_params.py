@@ -1,0 +1,307 @@
+"""RopeParams.from_gguf: files that the gguf package wrote, with the metadata that models have."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import resource
+import struct
+
+import gguf
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from npu_rope import RopeMode, RopeParams, rope
+from npu_rope.gguf_params import IMROPE, LONGEST_LIST, MROPE, NEOX, NONE, NORMAL, PERHAPS_MROPE
+
+LLAMA = {
+    "context_length": 131072,
+    "embedding_length": 4096,
+    "block_count": 32,
+    "attention.head_count": 32,
+    "rope.dimension_count": 128,
+    "rope.freq_base": 500000.0,
+}
+
+
+def write(path, architecture, values, tensors=None, tokens=10):
+    """A file as a converter makes it, but for the weights."""
+    writer = gguf.GGUFWriter(str(path), architecture)
+    for name, value in values.items():
+        key = f"{architecture}.{name}"
+        if isinstance(value, bool):
+            writer.add_bool(key, value)
+        elif isinstance(value, int):
+            writer.add_uint32(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
+        elif isinstance(value, str):
+            writer.add_string(key, value)
+        else:
+            writer.add_array(key, value)
+    writer.add_token_list([f"token {i}" for i in range(tokens)])
+    writer.add_tensor("token_embd.weight", np.zeros((4, 8), np.float16))
+    for name, value in (tensors or {}).items():
+        writer.add_tensor(name, value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    return lambda *a, **k: write(tmp_path / "model.gguf", *a, **k)
+
+
+def test_llama_3_1(file):
+    """Its factors as the converter computes them; then turned by ggml's mode for permuted weights."""
+    config = transformers.LlamaConfig(
+        hidden_size=4096,
+        num_attention_heads=32,
+        max_position_embeddings=131072,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 500000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    )
+    inverse, _ = ROPE_INIT_FUNCTIONS["llama3"](config)
+    factors = (500000.0 ** (-np.arange(64) / 64) / inverse.double().numpy()).astype(np.float32)
+    model = RopeParams.from_gguf(file("llama", LLAMA, {"rope_freqs.weight": factors}))
+    assert model.params == RopeParams(128, "normal", n_ctx_orig=131072, freq_base=500000.0)
+    assert np.array_equal(model.freq_factors, factors)
+    from_config = RopeParams.from_hf(config)
+    assert np.abs(model.frequencies() / from_config.frequencies() - 1).max() <= 1e-6
+    assert from_config.params.rope_mode is RopeMode.NEOX  # of weights that are not permuted
+    rope(torch.randn(1, 3, 2, 128), torch.arange(3), model.params, torch.from_numpy(model.freq_factors))
+
+
+def test_yarn_attends_as_transformers_does(file):
+    """Qwen's: ggml multiplies by 1 + 0.1 ln(factor) on its own, which is what transformers' factor is."""
+    values = {**LLAMA, "rope.freq_base": 1e6, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+    values["rope.scaling.original_context_length"] = 32768
+    model = RopeParams.from_gguf(file("qwen2", values))
+    entries = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0}
+    entries["original_max_position_embeddings"] = 32768
+    config = {"head_dim": 128, "max_position_embeddings": 131072, "rope_parameters": entries}
+    expected = RopeParams.from_hf(config)
+    assert model.freq_factors is None
+    assert np.allclose(model.frequencies(), expected.frequencies(), rtol=1e-6)
+    assert model.params.mscale() == pytest.approx(0.1 * math.log(4) + 1, rel=1e-6)
+    assert model.params.rope_mode is RopeMode.NEOX
+
+
+def test_deepseek_s_multipliers_cancel(file):
+    """mscale and mscale_all_dim are equal there: cos and sin are scaled by 1."""
+    values = {
+        **LLAMA,
+        "rope.dimension_count": 64,
+        "rope.freq_base": 10000.0,
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 40.0,
+        "rope.scaling.original_context_length": 4096,
+        "rope.scaling.yarn_log_multiplier": 0.0707,
+    }
+    assert RopeParams.from_gguf(file("deepseek2", values)).params.mscale() == pytest.approx(1, rel=1e-6)
+    # Whoever has another architecture is taken to have an mscale of 1.
+    log = 0.1 * math.log(40)
+    with_own = RopeParams.from_gguf(file("mistral3", values)).params.mscale()
+    assert with_own == pytest.approx((1 + log) / (1 + 0.0707 * log), rel=1e-6)
+
+
+def test_phi_3_chooses_its_factors_by_the_session(file):
+    short, long = np.linspace(1, 2, 48, dtype=np.float32), np.linspace(1, 60, 48, dtype=np.float32)
+    values = {
+        **LLAMA,
+        "rope.dimension_count": 96,
+        "rope.freq_base": 10000.0,
+        "rope.scaling.attn_factor": 1.19,
+    }
+    values["rope.scaling.original_context_length"] = 4096
+    path = file("phi3", values, {"rope_factors_long.weight": long, "rope_factors_short.weight": short})
+    for n_ctx, expected in ((4096, short), (4097, long), (None, long), (1, short)):
+        model = RopeParams.from_gguf(path, n_ctx=n_ctx)
+        assert np.array_equal(model.freq_factors, expected)
+        assert model.params.mscale() == pytest.approx(1.19, rel=1e-6)
+    entries = {"rope_type": "longrope", "short_factor": short.tolist(), "long_factor": long.tolist()}
+    config = {
+        "head_dim": 96,
+        "max_position_embeddings": 131072,
+        "original_max_position_embeddings": 4096,
+        "rope_scaling": entries,
+    }
+    theirs = RopeParams.from_hf(config, seq_len=5000)
+    assert np.allclose(RopeParams.from_gguf(path).frequencies(), theirs.frequencies(), rtol=1e-6)
+    assert theirs.params.mscale() == pytest.approx(math.sqrt(1 + math.log(32) / math.log(4096)), rel=1e-6)
+
+
+def test_gemma_3_looks_at_windows_with_another_base(file):
+    values = {
+        **LLAMA,
+        "rope.dimension_count": 256,
+        "rope.freq_base": 1e6,
+        "rope.scaling.type": "linear",
+        "rope.scaling.factor": 8.0,
+        "attention.sliding_window": 1024,
+    }
+    path = file("gemma3", values)
+    full = RopeParams(256, "neox", n_ctx_orig=131072, freq_base=1e6, freq_scale=1 / 8)
+    window = RopeParams(256, "neox", n_ctx_orig=131072)
+    for layer in range(32):
+        expected = full if layer % 6 == 5 else window
+        assert RopeParams.from_gguf(path, layer=layer).params == expected
+    assert RopeParams.from_gguf(path).params == full
+    # What the file says goes before what its architecture is known for.
+    pattern = [layer % 4 != 0 for layer in range(32)]
+    said = {**values, "rope.freq_base_swa": 5000.0, "attention.sliding_window_pattern": pattern}
+    path = file("gemma3", said)
+    assert RopeParams.from_gguf(path, layer=0).params == full
+    assert RopeParams.from_gguf(path, layer=3).params.freq_base == 5000
+    with pytest.raises(ValueError, match=r"^\[rope\] layer must be one of 32 but got 32\."):
+        RopeParams.from_gguf(path, layer=32)
+
+
+def test_sections(file):
+    values = {**LLAMA, "rope.dimension_sections": [16, 24, 24, 0]}
+    assert RopeParams.from_gguf(file("qwen2vl", values)).params.rope_mode is RopeMode.MROPE
+    for architecture, mode in (("qwen3vl", RopeMode.IMROPE), ("glm4", RopeMode.MROPE)):
+        params = RopeParams.from_gguf(file(architecture, values)).params
+        assert (params.rope_mode, params.sections) == (mode, (16, 24, 24, 0))
+    assert RopeParams.from_gguf(file("glm4", LLAMA)).params.rope_mode is RopeMode.NORMAL
+
+
+def test_every_architecture_has_one_mode(file):
+    groups = [NORMAL, NEOX, MROPE, IMROPE, frozenset(PERHAPS_MROPE), NONE]
+    assert sum(map(len, groups)) == len(frozenset().union(*groups))
+    known = set(gguf.MODEL_ARCH_NAMES.values())
+    placed = frozenset().union(*groups)
+    # What gguf can name has its place here, but for what llama.cpp gives none yet, or encoders of pictures.
+    assert len(known - placed) <= 20, sorted(known - placed)
+    for name in ("bloom", "mamba"):
+        with pytest.raises(ValueError, match=f"general.architecture must be one with rope but got {name}"):
+            RopeParams.from_gguf(file(name, LLAMA))
+    with pytest.raises(ValueError, match=r"architecture must be one whose pairs are known but got new"):
+        RopeParams.from_gguf(file("new", LLAMA))
+
+
+def test_older_and_shorter_files(file):
+    """rope.scale_linear; a head's size from the embedding's."""
+    values = {name: value for name, value in LLAMA.items() if not name.startswith("rope.")}
+    params = RopeParams.from_gguf(file("llama", {**values, "rope.scale_linear": 4.0})).params
+    assert params == RopeParams(128, "normal", n_ctx_orig=131072, freq_scale=0.25)
+    with pytest.raises(ValueError, match=r"must have rope.dimension_count, or embedding_length and"):
+        RopeParams.from_gguf(file("llama", {}))
+    named = {**LLAMA, "rope.scaling.type": "none", "rope.scaling.factor": 4.0}
+    assert RopeParams.from_gguf(file("llama", named)).params.freq_scale == 1
+
+
+BAD = {
+    "llama.rope.freq_base must be a finite number": {"rope.freq_base": math.nan},
+    "rope.scaling.type must be none, linear, yarn or longrope but got 'x'.": {"rope.scaling.type": "x"},
+    "rope.scaling.factor must not be negative but got -2.": {"rope.scaling.factor": -2.0},
+    "freq_base must be positive and finite but got -1.": {"rope.freq_base": -1.0},
+    "n_dims must be a positive even number but got 7.": {"rope.dimension_count": 7},
+    "llama.rope.dimension_count must be a positive integer": {"rope.dimension_count": "x"},
+    "rope.dimension_sections must be up to four integers": {"rope.dimension_sections": [1, 2, 3, 4, 5]},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_bad_value_says_which(file, message):
+    architecture = "qwen2vl" if "sections" in message else "llama"
+    with pytest.raises(ValueError, match=r"^\[rope\] ") as said:
+        RopeParams.from_gguf(file(architecture, {**LLAMA, **BAD[message]}))
+    assert str(said.value).startswith(f"[rope] {message}")
+
+
+def test_bad_factors(file):
+    for factors, message in (
+        (np.ones(3, np.float32), "rope_freqs.weight must have a factor for each of 64 pairs but got (3,)."),
+        (
+            np.full(64, -1, np.float32),
+            "rope_freqs.weight must be positive and finite numbers but got others.",
+        ),
+        (np.ones(64, np.float16), "path must be a whole GGUF file but got"),
+    ):
+        with pytest.raises(ValueError, match=r"^\[rope\] ") as said:
+            RopeParams.from_gguf(file("llama", LLAMA, {"rope_freqs.weight": factors}))
+        assert str(said.value).startswith(f"[rope] {message}")
+
+
+def test_bad_arguments(tmp_path, file):
+    path = file("llama", LLAMA)
+    for named in ({"layer": -1}, {"layer": 1.5}, {"n_ctx": 0}, {"n_ctx": True}):
+        with pytest.raises(ValueError, match=r"^\[rope\] (layer|n_ctx) must be None or an integer from"):
+            RopeParams.from_gguf(path, **named)
+    with pytest.raises(TypeError, match=r"^\[rope\] path must be a file's name but got NoneType"):
+        RopeParams.from_gguf(None)
+    for bad, why in ((tmp_path / "none", "there is none"), (tmp_path, "it is no file")):
+        with pytest.raises(ValueError, match=rf"^\[rope\] path must be a whole GGUF file .*{why}"):
+            RopeParams.from_gguf(bad)
+
+
+# ---- damage ------------------------------------------------------------------------------------------
+
+
+def test_a_file_cut_off_anywhere_says_so(tmp_path, file):
+    whole = file("llama", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
+    assert RopeParams.from_gguf(tmp_path / "model.gguf").freq_factors is not None
+    cut = tmp_path / "cut.gguf"
+    for length in range(len(whole) - 31):  # the last bytes are padding
+        cut.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got"):
+            RopeParams.from_gguf(cut)
+
+
+def test_damage_is_an_error_or_another_number(tmp_path, file):
+    """A thousand files with a few wrong bytes: nothing but ValueError or TypeError."""
+    whole = file("qwen2vl", {**LLAMA, "rope.dimension_sections": [16, 24, 24, 0]}).read_bytes()
+    rng, refused = random.Random(0), []
+    for _ in range(1000):
+        damaged = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            at, width = rng.randrange(len(whole)), rng.choice([1, 4, 8])
+            damaged[at : at + width] = rng.choice([os.urandom(width), b"\xff" * width, b"\0" * width])
+        (tmp_path / "damaged.gguf").write_bytes(damaged)
+        try:
+            RopeParams.from_gguf(tmp_path / "damaged.gguf")
+        except (ValueError, TypeError) as said:
+            refused.append(str(said))
+    assert len(refused) > 200
+    assert all(said.startswith("[rope] ") for said in refused)
+
+
+@pytest.mark.parametrize("what", ["keys", "tensors", "list", "strings", "name", "lists of lists"])
+def test_a_number_beyond_reason_takes_no_room(tmp_path, what):
+    huge = 2**62
+    head = struct.pack(
+        "<IIQQ", 0x46554747, 3, huge if what == "tensors" else 0, huge if what == "keys" else 1
+    )
+    key = struct.pack("<Q", 1) + b"k"
+    body = {
+        "keys": b"",
+        "tensors": key + struct.pack("<II", 4, 0),
+        "list": key + struct.pack("<IIQ", 9, 4, huge),
+        "strings": key + struct.pack("<IIQ", 9, 8, huge),
+        "name": struct.pack("<Q", huge),
+        "lists of lists": key + struct.pack("<IIQ", 9, 9, 1) * 1000,
+    }[what]
+    (tmp_path / "huge.gguf").write_bytes(head + body + bytes(64))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got"):
+        RopeParams.from_gguf(tmp_path / "huge.gguf")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+
+
+def test_long_lists_are_passed_over(file):
+    path = file("llama", LLAMA, tokens=LONGEST_LIST + 1)
+    assert RopeParams.from_gguf(path).params.freq_base == 500000
