@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -430,9 +431,30 @@ _WAYS = {
 }
 
 
-def layer_types(config: Any) -> Iterator[str | None]:
+@dataclass(frozen=True)
+class Facts:
+    """What a configuration says beside its rope."""
+
+    model_type: str
+    rope_type: str
+    theta: float
+    context: int | None  # in tokens, as it is
+    trained: int | None  # as it was before it was scaled; None: as it is
+
+
+def facts(config: Any, layer_type: str | None = None) -> Facts:
+    """Of that type of layer."""
+    given = _Config(_text_config(_read(config)), layer_type)
+    rope, longest = given.rope(), given.get("max_position_embeddings")
+    longest = int(longest) if _is_count(longest) else None
+    scaled = rope.kind in ("yarn", "longrope", "llama3")
+    trained = _original(rope, given) if scaled else longest
+    return Facts(given.model_type, rope.kind, rope.number("rope_theta"), longest, trained)
+
+
+def layer_types(config: Any) -> list[str | None]:
     """The types of layers whose heads rotate each in their own way; one None where all do the same."""
     given = _Config(_text_config(_read(config)), None)
     entries = given.get("rope_parameters", given.get("rope_scaling", {}))
     nested = given._nested(entries) if isinstance(entries, Mapping) else {}
-    yield from (name for name, value in nested.items() if value is not None) if nested else (None,)
+    return [name for name, value in nested.items() if value is not None] if nested else [None]

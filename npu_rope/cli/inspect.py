@@ -1,0 +1,387 @@
+"""``npu-rope inspect``: the rope that a model's own file says, and what scaling does to each pair."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from npu_rope import RopeMode, RopeParams, backends, rope
+from npu_rope.cli import inspect_plot
+from npu_rope.cli.files import replacing, unwritable
+from npu_rope.errors import BackendUnavailable
+from npu_rope.gguf_params import GgufFile
+from npu_rope.hf_params import facts, layer_types
+from npu_rope.optional_torch import torch
+from npu_rope.params import ModelRope
+
+USAGE_ERROR = 2
+MAGIC = b"GGUF"
+DTYPES = ("float32", "float16", "bfloat16")
+# What ggml's CANN backend takes (ggml d99724f): others it leaves to another backend.
+CANN_MOST_HEAD = 896
+
+
+@dataclass
+class Rope:
+    """One way in which a model's heads turn."""
+
+    layers: str  # which ones
+    call: str  # what reads it
+    model: ModelRope
+    theta: float
+    context: int | None
+    trained: int | None
+
+    @property
+    def params(self) -> RopeParams:
+        """Without the factors."""
+        return self.model.params
+
+    def before(self) -> npt.NDArray[np.float64]:
+        """Radians per token of each pair, as if nothing scaled them."""
+        p = self.params
+        more: dict[str, Any] = {}
+        if p.rope_mode.has_sections:
+            more["sections"] = p.sections
+        plain = RopeParams(p.n_dims, p.rope_mode, freq_base=self.theta, **more)
+        return np.asarray(plain.frequencies(), np.float64)
+
+    def after(self) -> npt.NDArray[np.float64]:
+        """The same as they are."""
+        return np.asarray(self.model.frequencies(), np.float64)
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A config.json of transformers, its folder, or a GGUF file.")],
+    layer_type: Annotated[
+        str | None, typer.Option(help="Of a config.json: only this type of layer, e.g. full_attention.")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="Of a GGUF file: only this layer.")] = None,
+    n_ctx: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens of the session: chooses long or short factors, stretches theta."),
+    ] = None,
+    pairs: Annotated[bool, typer.Option(help="The table of every pair's frequency.")] = True,
+    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the wavelengths before and after scaling: .png, .svg or .pdf.")
+    ] = None,
+) -> None:
+    """Say how a model's heads rotate: parameters, frequencies, who can execute it, the call to make.
+
+    A pair of dimensions turns by its frequency (radians) a token; its wavelength is the tokens of a whole
+    turn. A wavelength beyond the context never comes round: what scaling stretches are these.
+
+    Exit status: 0, or 2 where the file or an option cannot be used.
+
+    Examples:
+
+      npu-rope inspect Qwen3-8B/config.json
+
+      npu-rope inspect model.gguf --n-ctx 131072 --plot wavelengths.svg
+
+      npu-rope inspect gemma-3/config.json --layer-type sliding_attention --json
+    """
+    try:
+        if plot is not None and (said := inspect_plot.refusal(plot) or unwritable(plot)):
+            raise ValueError(f"[inspect] --plot {said}")
+        kind, title, ropes = _read(file, layer_type, layer, n_ctx)
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(USAGE_ERROR) from None
+    if plot is not None:
+        with replacing(plot, "wb") as stream:
+            inspect_plot.draw(title, ropes, stream, plot.suffix[1:])
+    supported = [_supported(r) for r in ropes]
+    if json_:
+        print(json.dumps(_as_json(file, kind, title, ropes, supported), indent=1))
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 120
+    console.print(f"[bold]{escape(title)}[/] ({kind})")
+    for r, found in zip(ropes, supported, strict=True):
+        _show(console, r, found, pairs)
+    if plot is not None:
+        console.print(f"Wrote {escape(str(plot))}")
+
+
+# ---- reading ---------------------------------------------------------------------------------------
+
+
+def _read(
+    file: Path, layer_type: str | None, layer: int | None, n_ctx: int | None
+) -> tuple[str, str, list[Rope]]:
+    """What kind of file it is, whose, and how its layers turn."""
+    if _is_gguf(file):
+        if layer_type is not None:
+            raise ValueError(f"[inspect] --layer-type must be of a config.json but got {file}; see --layer.")
+        return _of_gguf(file, layer, n_ctx)
+    if layer is not None:
+        raise ValueError(f"[inspect] --layer must be of a GGUF file but got {file}; see --layer-type.")
+    return _of_config(file, layer_type, n_ctx)
+
+
+def _is_gguf(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> tuple[str, str, list[Rope]]:
+    ropes, model_type = [], ""
+    for name in [layer_type] if layer_type is not None else layer_types(file):
+        said = facts(file, name)
+        model_type = said.model_type
+        arguments = [f'"{file}"'] + ([f'layer_type="{name}"'] if name else [])
+        arguments += [f"seq_len={n_ctx}"] if n_ctx else []
+        ropes.append(
+            Rope(
+                f"{name or 'all layers'}, rope_type {said.rope_type}",
+                f"RopeParams.from_hf({', '.join(arguments)})",
+                RopeParams.from_hf(file, name, n_ctx),
+                said.theta,
+                said.context,
+                said.trained,
+            )
+        )
+    return "transformers configuration", model_type or str(file), ropes
+
+
+def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> tuple[str, str, list[Rope]]:
+    read = GgufFile(file)
+    if layer is not None:
+        wanted: dict[str, int | None] = {f"layer {layer}": layer}
+    else:
+        windows = [i for i in range(read.count("block_count") or 0) if read.looks_at_a_window(i)]
+        wanted = {"all layers": None}
+        if windows and read.rope(windows[0], n_ctx).params != read.rope(None, n_ctx).params:
+            wanted = {"layers that see every token": None}
+            wanted[f"layers with a window ({_ranges(windows)})"] = windows[0]
+    ropes = []
+    for layers, number in wanted.items():
+        model = read.rope(number, n_ctx)
+        arguments = [f'"{file}"'] + ([f"layer={number}"] if number is not None else [])
+        arguments += [f"n_ctx={n_ctx}"] if n_ctx else []
+        call = f"RopeParams.from_gguf({', '.join(arguments)})"
+        context = read.count("context_length")
+        ropes.append(Rope(layers, call, model, model.params.freq_base, context, read.trained or None))
+    name = read.values.get("general.name")
+    title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
+    return "GGUF file", title, ropes
+
+
+def _ranges(numbers: list[int]) -> str:
+    """0-4, 6-10: a few of them."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    said = [f"{a}-{b}" if a != b else str(a) for a, b in runs]
+    return ", ".join(said if len(said) <= 4 else [*said[:3], "...", said[-1]])
+
+
+# ---- who executes it --------------------------------------------------------------------------------
+
+
+def _supported(r: Rope) -> dict[str, str]:
+    """By executor: the element types that it took of a call with one token, or why it took none."""
+    found = {}
+    for name in (n for n, b in backends.BACKENDS.items() if not b.same_as):
+        taken, why = [], ""
+        for dtype in DTYPES if torch is not None else DTYPES[:2]:  # NumPy has no bfloat16
+            try:
+                _one_token(r, dtype, name)
+                taken.append(dtype)
+            except BackendUnavailable as error:
+                why = error.missing
+                break
+            except (ValueError, TypeError) as error:
+                why = str(error).splitlines()[0]
+        found[name] = ", ".join(taken) if taken else f"no: {why}"
+    found["ggml's CANN backend"] = _cann(r.params)
+    return found
+
+
+def _width(r: Rope) -> int:
+    """The narrowest head that turns so."""
+    return r.params.n_offs + 2 * r.params.pairs
+
+
+def _one_token(r: Rope, dtype: str, backend: str) -> None:
+    shape, planes = (1, 1, 1, _width(r)), (4, 1) if r.params.rope_mode.has_sections else (1,)
+    positions, factors = np.ones(planes, np.int32), r.model.freq_factors
+    if torch is None:
+        rope(np.ones(shape, dtype), positions, r.params, factors, backend=backend)
+        return
+    factors = None if factors is None else torch.from_numpy(factors)
+    x = torch.ones(shape, dtype=getattr(torch, dtype))
+    rope(x, torch.from_numpy(positions), r.params, factors, backend=backend)
+
+
+def _cann(params: RopeParams) -> str:
+    if params.n_offs:
+        return "no: it rotates from the first dimension on (n_offs 0)"
+    if 2 * params.pairs > CANN_MOST_HEAD:
+        return f"no: its heads have at most {CANN_MOST_HEAD} dimensions"
+    return "yes by its own rules; on Ascend310P only where all of a head rotates"
+
+
+# ---- what is told -----------------------------------------------------------------------------------
+
+
+def _python_call(r: Rope) -> str:
+    positions = "[4,S]" if r.params.rope_mode.has_sections else "[S]"
+    shapes = f"x [B,S,N,{_width(r)} or more], positions {positions}"
+    return f"params, freq_factors = {r.call}\ny = rope(x, positions, params, freq_factors)  # {shapes}"
+
+
+def _c_float(value: float) -> str:
+    said = f"{value:.9g}"
+    return said + ("f" if set(said) & {".", "e"} else ".0f")
+
+
+def _ggml_call(r: Rope) -> str:
+    p = r.params
+    scaling = p.freq_base, p.freq_scale, p.ext_factor, p.attn_factor, p.beta_fast, p.beta_slow
+    numbers = ", ".join(map(_c_float, scaling))
+    factors = "freq_factors" if r.model.freq_factors is not None else "NULL"
+    mode = f"GGML_ROPE_TYPE_{p.rope_mode.name}"
+    if p.rope_mode.has_sections:
+        sections = ", ".join(map(str, p.sections))
+        begin = f"int sections[4] = {{{sections}}};\nggml_rope_multi(ctx, x, positions, {factors}, {p.n_dims}"
+        return f"{begin}, sections, {mode}, {p.n_ctx_orig}, {numbers})"
+    begin = f"ggml_rope_ext(ctx, x, positions, {factors}, {p.n_dims}, {mode}"
+    call = f"{begin}, {p.n_ctx_orig}, {numbers})"
+    return call + (f"\nggml_rope_set_offset(it, {p.n_offs})" if p.n_offs else "")
+
+
+def _pairs_of(r: Rope) -> list[dict[str, Any]]:
+    """A row for each pair."""
+    before, after = r.before(), r.after()
+    first, second = (list(range(10**6))[lanes] for lanes in r.params.pair_lanes())
+    context = r.context or r.trained
+    rows = []
+    for i in range(r.params.pairs):
+        rows.append(
+            {
+                "pair": i,
+                "lanes": [first[i], second[i]],
+                "frequency": after[i],
+                "wavelength": 2 * np.pi / after[i],
+                "wavelength_before": 2 * np.pi / before[i],
+                "turns": None if context is None else context * after[i] / (2 * np.pi),
+            }
+        )
+    return rows
+
+
+def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> None:
+    p = r.params
+    console.print(f"\n[bold]{escape(r.layers)}[/]")
+    table = _facts()
+    for field in fields(p):
+        value = p.rope_mode.name.lower() if field.name == "mode" else getattr(p, field.name)
+        if field.name == "sections" and not p.rope_mode.has_sections:
+            continue
+        table.add_row(field.name, f"{value:.9g}" if isinstance(value, float) else str(value))
+    table.add_row("freq_factors", _told_factors(r.model.freq_factors))
+    table.add_row("cos, sin times", f"{p.mscale():.9g}")
+    table.add_row("context", _told_context(r))
+    console.print(table)
+    if pairs:
+        console.print("[bold]pairs[/]")
+        console.print(_pair_table(r))
+    console.print("[bold]executors[/], by a call with one token")
+    table = _facts()
+    for name, found in supported.items():
+        colour = "yellow" if found.startswith("no") else "green"
+        table.add_row(escape(name), f"[{colour}]{escape(found)}[/]")
+    console.print(table)
+    console.print("[bold]Python[/]")
+    print(_python_call(r))
+    console.print("[bold]ggml[/]")
+    print(_ggml_call(r))
+
+
+def _facts() -> Table:
+    table = Table(show_header=False, box=None)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _told_factors(factors: npt.NDArray[np.float32] | None) -> str:
+    if factors is None:
+        return "none"
+    return f"{len(factors)}, from {factors.min():.6g} to {factors.max():.6g}"
+
+
+def _told_context(r: Rope) -> str:
+    if r.context is None:
+        return "not said"
+    trained = f", trained with {r.trained}" if r.trained not in (None, r.context) else ""
+    return f"{r.context} tokens{trained}"
+
+
+def _pair_table(r: Rope) -> Table:
+    table = Table(box=None, header_style="dim")
+    axes = r.params.axes() if r.params.rope_mode.has_sections else None
+    heads = ["pair", "lanes", *(["turned by"] if axes is not None else []), "radians/token", "wavelength"]
+    for head in [*heads, "before scaling", "times", "turns in context"]:
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in _pairs_of(r):
+        stretched = row["wavelength"] / row["wavelength_before"]
+        turns = row["turns"]
+        cells = [str(row["pair"]), "{}, {}".format(*row["lanes"])]
+        cells += [("time", "height", "width", "extra")[axes[row["pair"]]]] if axes is not None else []
+        cells += [f"{row['frequency']:.6g}", f"{row['wavelength']:.6g}", f"{row['wavelength_before']:.6g}"]
+        cells += [f"{stretched:.4g}", "" if turns is None else f"{turns:.4g}"]
+        table.add_row(*cells, style="dim" if turns is not None and turns < 1 else None)
+    return table
+
+
+def _as_json(
+    file: Path, kind: str, title: str, ropes: list[Rope], supported: list[dict[str, str]]
+) -> dict[str, Any]:
+    return {
+        "file": str(file),
+        "kind": kind,
+        "model": title,
+        "ropes": [
+            {
+                "layers": r.layers,
+                "params": {f.name: _plain(getattr(r.params, f.name)) for f in fields(r.params)},
+                "freq_factors": None if r.model.freq_factors is None else r.model.freq_factors.tolist(),
+                "mscale": r.params.mscale(),
+                "context": r.context,
+                "trained_context": r.trained,
+                "pairs": [{k: _plain(v) for k, v in row.items()} for row in _pairs_of(r)],
+                "executors": found,
+                "python": _python_call(r),
+                "ggml": _ggml_call(r),
+            }
+            for r, found in zip(ropes, supported, strict=True)
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, RopeMode):
+        return value.name.lower()
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,63 @@
+"""Wavelengths as a picture: each pair's, before and after scaling, and the context that they are seen in."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from npu_rope.cli import trace_plot
+
+if TYPE_CHECKING:
+    from npu_rope.cli.inspect import Rope
+
+BEFORE, AFTER, CONTEXT, INK = "#9a9a9a", "#0b3c8c", "#d9801a", "#1a1a1a"
+SEEN = 0.02  # less than that is no scaling to the eye
+LONGEST = 1e12  # tokens: a pair that does not turn at all is not drawn
+
+
+def refusal(path: Path) -> str | None:
+    """None where a plot can be written to ``path``, else what it must be."""
+    return trace_plot.refusal(path)
+
+
+def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:
+    """Write them as png, svg or pdf, a panel for each way in which layers turn."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    plt: Any = importlib.import_module("matplotlib.pyplot")
+    canvas, axes = plt.subplots(
+        1, len(ropes), figsize=(7.5 * len(ropes), 4.8), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axis, r in zip(axes[0], ropes, strict=True):
+        _panel(axis, r)
+    axes[0, 0].set_ylabel("wavelength in tokens", color=INK)
+    canvas.suptitle(title, fontsize=12, color=INK)
+    canvas.savefig(stream, format=kind, dpi=130, facecolor="white")
+    plt.close(canvas)
+
+
+def _panel(axis: Any, r: Rope) -> None:
+    pairs = np.arange(r.params.pairs)
+    before, after = 2 * np.pi / r.before(), 2 * np.pi / r.after()
+    scaled = bool(np.max(np.abs(after / before - 1)) > SEEN)
+    if scaled:
+        axis.plot(pairs, before, color=BEFORE, linewidth=1.5, linestyle="--", label="before scaling")
+    shown = np.where(after < LONGEST, after, np.nan)
+    label = "as it is" if not scaled else "after scaling"
+    axis.plot(pairs, shown, color=AFTER, linewidth=2, marker=".", markersize=4, label=label)
+    if r.context is not None:
+        axis.axhline(r.context, color=CONTEXT, linewidth=1.2, label=f"context, {r.context} tokens")
+    if r.trained not in (None, r.context):
+        axis.axhline(
+            r.trained, color=CONTEXT, linewidth=1.2, linestyle=":", label=f"trained with {r.trained}"
+        )
+    axis.set_yscale("log")
+    axis.set_xlabel("pair", color=INK)
+    axis.set_title(r.layers, fontsize=10, color=INK)
+    axis.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    axis.legend(frameon=False, fontsize=9, loc="upper left")

@@ -1,0 +1,208 @@
+"""npu-rope inspect: what it says of configurations and GGUF files."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "integrations"))
+
+from test_gguf_params import LLAMA, write
+
+from npu_rope import RopeParams, rope
+from npu_rope.cli.app import app
+
+LLAMA_3 = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    def written(**values):
+        (tmp_path / "config.json").write_text(json.dumps({**LLAMA_3, **values}))
+        return tmp_path / "config.json"
+
+    return written
+
+
+def inspect(*arguments, status=0):
+    done = CliRunner().invoke(app, ["inspect", *map(str, arguments)])
+    assert done.exit_code == status, done.output + done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+def as_json(*arguments):
+    return json.loads(inspect(*arguments, "--json"))
+
+
+def test_everything_about_llama_3(config):
+    path = config()
+    told = inspect(path)
+    for said in (
+        "llama (transformers configuration)",
+        "rope_type llama3",
+        "64, from 1 to 8",
+        "131072 tokens",
+    ):
+        assert said in told
+    assert "trained with 8192" in told
+    assert len(re.findall(r"^ +\d+ +\d+, \d+ ", told, re.MULTILINE)) == 64
+    assert re.search(r"^ +63 +63, 127 +3\.06893e-07 +2\.04736e\+07 +2\.5592e\+06 +8 ", told, re.MULTILINE)
+    assert len(re.findall(r"^ +\d+ +\d+, \d+ ", inspect(path, "--no-pairs"), re.MULTILINE)) == 0
+
+
+def test_its_json_holds_what_the_package_computes(config):
+    path = config()
+    (found,) = as_json(path)["ropes"]
+    model = RopeParams.from_hf(path)
+    assert RopeParams(**found["params"]) == model.params
+    assert found["freq_factors"] == model.freq_factors.tolist()
+    assert [row["frequency"] for row in found["pairs"]] == model.frequencies().tolist()
+    own = 500000.0 ** (-np.arange(64) / 64)
+    before = [row["wavelength_before"] for row in found["pairs"]]
+    assert np.allclose(before, 2 * np.pi / own, rtol=1e-12)
+    assert found["pairs"][5]["lanes"] == [5, 69]
+    assert (found["context"], found["trained_context"]) == (131072, 8192)
+
+
+def test_the_python_call_can_be_made(config):
+    for path in (config(), config(rope_scaling={"type": "linear", "factor": 4.0})):
+        (found,) = as_json(path)["ropes"]
+        names = {"RopeParams": RopeParams, "rope": rope}
+        names |= {"x": np.ones((1, 3, 2, 128), np.float32), "positions": np.arange(3)}
+        exec(found["python"], names)
+        assert np.array_equal(names["y"], rope(names["x"], names["positions"], *RopeParams.from_hf(path)))
+
+
+@pytest.mark.parametrize(
+    ("values", "call"),
+    [
+        (
+            {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}},
+            "ggml_rope_ext(ctx, x, positions, NULL, 128, GGML_ROPE_TYPE_NEOX, 32768,"
+            " 500000.0f, 0.25f, 1.0f, 1.0f, 32.0f, 1.0f)",
+        ),
+        (
+            {},
+            "ggml_rope_ext(ctx, x, positions, freq_factors, 128, GGML_ROPE_TYPE_NEOX, 0,"
+            " 500000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f)",
+        ),
+        (
+            {"model_type": "cohere", "rope_scaling": None, "rope_theta": 7.5},
+            "ggml_rope_ext(ctx, x, positions, NULL, 128, GGML_ROPE_TYPE_NORMAL, 0,"
+            " 7.5f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f)",
+        ),
+        (
+            {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+            "int sections[4] = {16, 24, 24, 0};\n"
+            "ggml_rope_multi(ctx, x, positions, NULL, 128, sections, GGML_ROPE_TYPE_MROPE, 0,"
+            " 500000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f)",
+        ),
+    ],
+)
+def test_the_ggml_call_has_ggml_s_order(config, values, call):
+    path = config(**values)
+    assert as_json(path)["ropes"][0]["ggml"] == call
+    assert call in inspect(path, "--no-pairs")
+
+
+def test_who_executes_it(config):
+    found = as_json(config())["ropes"][0]["executors"]
+    assert found["cpu"] == found["sim"] == found["reference"] == "float32, float16, bfloat16"
+    assert found["sim:ascend310p"] == "float32, float16"
+    assert found["npu"].startswith("no: missing: ")
+    assert found["ggml's CANN backend"].startswith("yes")
+    wide = as_json(config(head_dim=1028, rope_scaling=None))["ropes"][0]["executors"]
+    assert wide["cpu"] == "float32, float16, bfloat16"
+    assert wide["sim"].startswith("no: [rope] ")
+    assert wide["ggml's CANN backend"] == "no: its heads have at most 896 dimensions"
+
+
+def test_layers_of_two_types(config):
+    entries = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    path = config(rope_parameters=entries, rope_scaling=None)
+    both = as_json(path)["ropes"]
+    assert [r["params"]["freq_base"] for r in both] == [1e6, 1e4]
+    (one,) = as_json(path, "--layer-type", "sliding_attention")["ropes"]
+    assert one == both[1]
+    assert 'layer_type="sliding_attention"' in one["python"]
+    said = inspect(path, "--layer-type", "other", status=2)
+    assert said.startswith("[rope] layer_type must be one of full_attention, sliding_attention")
+
+
+def test_a_gguf_file(tmp_path):
+    values = {**LLAMA, "attention.sliding_window": 1024, "rope.freq_base": 1e6}
+    path = write(tmp_path / "model.gguf", "gemma3", values)
+    told = as_json(path)
+    assert (told["kind"], told["model"]) == ("GGUF file", "gemma3")
+    see_all, windows = told["ropes"]
+    assert see_all["params"]["freq_base"] == 1e6
+    assert windows["params"]["freq_base"] == 1e4
+    assert windows["layers"] == "layers with a window (0-4, 6-10, 12-16, ..., 30-31)"
+    names = {"RopeParams": RopeParams, "rope": rope}
+    names |= {"x": np.ones((1, 3, 2, 128), np.float32), "positions": np.arange(3)}
+    exec(windows["python"], names)
+    (one,) = as_json(path, "--layer", "7")["ropes"]
+    assert one["params"] == windows["params"]
+
+
+def test_how_many_tokens_there_will_be(config):
+    path = config(rope_scaling={"type": "dynamic", "factor": 2.0}, max_position_embeddings=4096)
+    short, long = (as_json(path, *more)["ropes"][0] for more in ((), ("--n-ctx", 16384)))
+    assert long["params"]["freq_base"] > 4 * short["params"]["freq_base"]
+    assert "seq_len=16384" in long["python"]
+    assert long["pairs"][1]["wavelength"] > long["pairs"][1]["wavelength_before"]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_the_plot(config, tmp_path, suffix):
+    target = tmp_path / f"wavelengths{suffix}"
+    assert f"Wrote {target}" in inspect(config(), "--no-pairs", "--plot", target).replace("\n", "")
+    begin = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix]
+    assert target.read_bytes().startswith(begin)
+    if suffix == ".png":
+        width, height = struct.unpack(">II", target.read_bytes()[16:24])
+        assert width > 800
+        assert height > 500
+    if suffix == ".svg":
+        labels = re.findall(r"<!-- (.*?) -->", target.read_text())
+        assert {"before scaling", "after scaling", "context, 131072 tokens", "trained with 8192"} <= set(
+            labels
+        )
+
+
+def test_bad_usage(config, tmp_path):
+    path = config()
+    gguf = write(tmp_path / "model.gguf", "llama", LLAMA)
+    for arguments, message in (
+        ((tmp_path / "none",), "[rope] config must be a readable file but got"),
+        ((gguf, "--layer-type", "x"), "[inspect] --layer-type must be of a config.json but got"),
+        ((path, "--layer", "3"), "[inspect] --layer must be of a GGUF file but got"),
+        ((path, "--plot", tmp_path / "x.jpg"), "[inspect] --plot must end in .png, .svg, .pdf but got"),
+        (
+            (path, "--plot", tmp_path / "no" / "x.png"),
+            "[inspect] --plot must be a file in an existing folder",
+        ),
+        ((config(rope_scaling={"type": "x"}),), "[rope] rope_type must be one of default, linear,"),
+    ):
+        assert inspect(*arguments, status=2).startswith(message)
+    assert not list(tmp_path.glob("x.*"))
