@@ -1,0 +1,131 @@
+"""Which normalization a model's module is, found out by calling a copy of it, and ours in its place."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from npu_rope.integrations.rope_forms import NotKnown
+from npu_rope.ops.rms_norm import rms_norm
+
+ROUND_FIRST, ROUND_LAST = "rounded, then times the weight", "times the weight in float32, then rounded"
+EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
+# A result in float32 that is off by more than this share of its largest element is another formula's.
+SAME_NORM = 1e-5
+ROWS = 64
+
+
+@dataclass(frozen=True)
+class NormForm:
+    """A normalization of the last dimension by its root mean square.
+
+    Attributes:
+        weight: its parameter's name; None: it has none.
+        offset: what is added to the weight.
+        order: when the result is rounded to x's type.
+        epsilon: its attribute's name.
+    """
+
+    weight: str | None
+    offset: float
+    order: str
+    epsilon: str
+
+    def __str__(self) -> str:
+        weight = (
+            "no weight" if self.weight is None else f"{self.offset:g} + weight" if self.offset else "weight"
+        )
+        return f"{weight}; {self.order}"
+
+
+def looks_like_norm(module: torch.nn.Module) -> bool:
+    """By its class's name alone: what is to be looked at, or told of."""
+    name = type(module).__name__
+    return name.endswith("Norm") or "RMSNorm" in name
+
+
+def classify(module: torch.nn.Module) -> NormForm:
+    """Which normalization the module is: a copy with random weights is called in float32 and in bfloat16.
+
+    Raises:
+        NotKnown: it is none of those here; the message says what was noticed.
+    """
+    if any(True for _ in module.children()):
+        raise NotKnown("it has modules of its own")
+    names = list(inspect.signature(type(module).forward).parameters)
+    if len(names) != 2:
+        raise NotKnown(f"it takes ({', '.join(names[1:])}), not one tensor")
+    parameters = dict(module.named_parameters(recurse=False))
+    if len(parameters) > 1 or next(module.buffers(recurse=False), None) is not None:
+        raise NotKnown("it has more than a weight")
+    weight = next(iter(parameters), None)
+    epsilon = next((n for n in EPSILONS if isinstance(getattr(module, n, None), float)), None)
+    if epsilon is None:
+        raise NotKnown(f"it has none of {', '.join(EPSILONS)}")
+    width = 32 if weight is None else parameters[weight].shape[-1]
+    if weight is not None and parameters[weight].ndim != 1:
+        raise NotKnown("its weight is no row")
+    probe = copy.deepcopy(module).to("cpu")
+    probe.__dict__.pop("forward", None)
+    generator = torch.Generator().manual_seed(0)
+    if weight is not None:
+        # What tells the orders of rounding apart is in bits that a product loses.
+        values = torch.rand(width, generator=generator) + 0.5
+        setattr(probe, weight, torch.nn.Parameter(values, requires_grad=False))
+    x = torch.randn(ROWS, width, generator=generator)
+    for offset in (0.0, 1.0) if weight is not None else (0.0,):
+        for order in (ROUND_FIRST, ROUND_LAST):
+            form = NormForm(weight, offset, order, epsilon)
+            if _is_same(probe, form, x):
+                return form
+    raise NotKnown("what it computes is no RMS normalization known here")
+
+
+def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
+    """In float32 to its rounding; in bfloat16 to the bit, but for what rounds either way."""
+    with torch.no_grad():
+        wanted, got = probe(x), normalized(form, probe, x)
+        if wanted.shape != got.shape or wanted.dtype != got.dtype:
+            return False
+        if (wanted - got).abs().max() > SAME_NORM * wanted.abs().max():
+            return False
+        if form.weight is None:
+            return True
+        narrow = copy.deepcopy(probe).to(torch.bfloat16)
+        wanted, got = narrow(x.bfloat16()), normalized(form, narrow, x.bfloat16())
+    # Of two bfloat16 results by different orders about a third of the elements differ.
+    return wanted.dtype == got.dtype and bool((wanted != got).float().mean() < 0.02)
+
+
+def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
+    """:func:`npu_rope.rms_norm` in the module's form, with its weight and epsilon."""
+    epsilon = getattr(module, form.epsilon)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    if form.weight is None:
+        ones = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
+        return rms_norm(x, ones, epsilon=epsilon)
+    weight = getattr(module, form.weight)
+    if form.order == ROUND_LAST:
+        weight = weight.to(wide)
+        return rms_norm(x.to(wide), weight + form.offset if form.offset else weight, epsilon=epsilon).to(
+            x.dtype
+        )
+    weight = weight + form.offset if form.offset else weight
+    if weight.dtype == x.dtype:
+        return rms_norm(x, weight, epsilon=epsilon)
+    # As torch multiplies two types.
+    return rms_norm(x, weight, epsilon=epsilon).to(torch.promote_types(x.dtype, weight.dtype))
+
+
+def replacement(form: NormForm) -> Callable[..., Any]:
+    """A module's forward, of that name: pickle finds a method by it."""
+
+    def forward(self: Any, hidden_states: Any) -> Any:
+        return normalized(form, self, hidden_states)
+
+    return forward

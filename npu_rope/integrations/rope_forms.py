@@ -1,0 +1,242 @@
+"""Which rotation a model's function of cos and sin is, found out by calling it, and ours in its place.
+
+A function takes ``(q, k, cos, sin)`` or ``(x, cos, sin)``: heads ``[B,N,S,D]``, or ``[B,S,N,D]`` and
+``[S,N,D]`` as towers of pictures have them, and tables ``[B,S,W]`` or ``[S,W]``. Its name says nothing:
+gpt-oss, nanochat and Llama share one, and rotate differently.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
+
+HALF, INTERLEAVED, TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
+TWICE, EACH_TWICE, ONCE = "one half after the other", "each entry twice", "an entry a pair"
+HEAD, TAIL = "first", "last"
+
+# A result that differs by more than this share of its largest element is another rotation's; with a wrong
+# sign or pair it differs by the whole of it.
+SAME_ROTATION = 1e-5
+BATCH, HEADS, KEY_HEADS, TOKENS, WIDTH = 2, 4, 2, 5, 16
+
+
+@dataclass(frozen=True)
+class Form:
+    """A rotation.
+
+    Attributes:
+        pairs: which lanes turn together, and where they are written.
+        tables: how cos and sin hold an entry for each lane, or each pair.
+        place: which lanes turn, where the tables are narrower than the head; None: it cannot be so.
+        single: it takes one tensor, not queries and keys.
+        promotes: 16-bit heads with float32 tables become float32.
+        tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
+    """
+
+    pairs: str
+    tables: str
+    place: str | None
+    single: bool = False
+    promotes: bool = False
+    tokens_first: bool = False
+
+    def __str__(self) -> str:
+        where = "" if self.place is None else f", the {self.place} of the head"
+        return f"pairs: {self.pairs}; tables: {self.tables}{where}"
+
+
+class NotKnown(ValueError):
+    """A function is none of the rotations here, and why."""
+
+
+# ---- telling which it is -----------------------------------------------------------------------------
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[list[str], bool]:
+    """The function's parameters, and whether it takes one tensor.
+
+    Raises:
+        NotKnown: it takes others than a rotation has.
+    """
+    called = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        names = list(inspect.signature(called).parameters)
+    except (TypeError, ValueError):
+        raise NotKnown("its parameters cannot be read") from None
+    tensors = 1 if names[1:3] == ["cos", "sin"] else 2
+    if names[tensors : tensors + 2] != ["cos", "sin"]:
+        raise NotKnown(f"it takes ({', '.join(names)}), not q, k, cos and sin")
+    if more := [n for n in names[tensors + 2 :] if n not in ("unsqueeze_dim", "position_ids")]:
+        raise NotKnown(f"it takes {', '.join(more)} as well")
+    return names, tensors == 1
+
+
+def classify(function: Callable[..., Any]) -> Form:
+    """Which rotation the function is: it is called with random heads and angles, and what it gives compared
+    with what each rotation would.
+
+    Raises:
+        NotKnown: it is none of those here; the message says what was noticed.
+    """
+    _, single = parameters_of(function)
+    trouble = []
+    for tokens_first in (False, True):
+        found, said = _matches(function, single, tokens_first)
+        trouble.append(said)
+        whole = [key for key, places in found.items() if "" in places]
+        if len(whole) == 1:
+            partial = found[whole[0]] - {""}
+            place = partial.pop() if len(partial) == 1 else None
+            return _with_promotion(function, Form(*whole[0], place, single, tokens_first=tokens_first))
+    raise NotKnown(trouble[0] if all(trouble) else "what it computes is no rotation known here")
+
+
+def _matches(
+    function: Callable[..., Any], single: bool, tokens_first: bool
+) -> tuple[dict[tuple[str, str], set[str]], str]:
+    """Where what it gives is a rotation's: by pairs and tables the places, "" for all of a head. And what
+    went wrong where it gave nothing at all."""
+    generator = torch.Generator().manual_seed(0)
+    found: dict[tuple[str, str], set[str]] = {}
+    trouble, gave = "", False
+    for width, places in ((WIDTH, (None,)), (WIDTH // 2, (HEAD, TAIL))):
+        angles = torch.rand(BATCH, TOKENS, width // 2, generator=generator) * 6
+        for tables, encoded in _encodings(angles):
+            heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
+            heads = heads[:1] if single else heads
+            turned = [h.transpose(1, 2) for h in heads] if tokens_first else heads
+            try:
+                given = _called(function, turned, encoded.cos(), encoded.sin())
+                if tokens_first:  # and without batches the same
+                    alone = _called(function, [h[0] for h in turned], encoded[0].cos(), encoded[0].sin())
+                    if not all(_is_same(a, g[0]) for a, g in zip(alone, given, strict=True)):
+                        continue
+                    given = [g.transpose(1, 2) for g in given]
+            except Exception as error:
+                told = (str(error).splitlines() or [""])[0]
+                trouble = trouble or f"it takes no heads [B,N,S,D] with tables [B,S,W] ({told})"
+                continue
+            gave = True
+            for place in places:
+                for pairs in (HALF, INTERLEAVED, TO_HALVES):
+                    expected = [_rotated(h, angles[:, None], pairs, place) for h in heads]
+                    if all(_is_same(g, e) for g, e in zip(given, expected, strict=True)):
+                        found.setdefault((pairs, tables), set()).add(place or "")
+    return found, "" if gave else trouble
+
+
+def _with_promotion(function: Callable[..., Any], form: Form) -> Form:
+    shape = (1, 2, 1, WIDTH) if form.tokens_first else (1, 1, 2, WIDTH)
+    heads = [torch.ones(shape, dtype=torch.bfloat16)] * (1 if form.single else 2)
+    angles = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1))
+    given = _called(function, heads, angles.cos(), angles.sin())[0].dtype
+    if given not in (torch.bfloat16, torch.float32):
+        raise NotKnown(f"bfloat16 heads become {given}")
+    return replace(form, promotes=given == torch.float32)
+
+
+def _encodings(angles: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    yield TWICE, torch.cat((angles, angles), -1)
+    yield EACH_TWICE, angles.repeat_interleave(2, -1)
+    yield ONCE, angles
+
+
+def _called(
+    function: Callable[..., Any], heads: list[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor
+) -> list[torch.Tensor]:
+    """What it gives, which must be a tensor for each."""
+    with torch.no_grad():
+        given = function(*(h.clone() for h in heads), cos, sin)
+    given = [given] if isinstance(given, torch.Tensor) else list(given)
+    if [getattr(g, "shape", None) for g in given] != [h.shape for h in heads]:
+        raise NotKnown("it does not give a tensor for each of its heads")
+    return given
+
+
+def _rotated(x: torch.Tensor, angles: torch.Tensor, pairs: str, place: str | None) -> torch.Tensor:
+    """The definition, in float64."""
+    width = 2 * angles.shape[-1]
+    begin = x.shape[-1] - width if place == TAIL else 0
+    turning, cos, sin = x[..., begin : begin + width].double(), angles.double().cos(), angles.double().sin()
+    if pairs == HALF:
+        first, second = turning.chunk(2, -1)
+    else:
+        first, second = turning[..., 0::2], turning[..., 1::2]
+    turned = (first * cos - second * sin, second * cos + first * sin)
+    joined = torch.stack(turned, -1).flatten(-2) if pairs == INTERLEAVED else torch.cat(turned, -1)
+    return torch.cat((x[..., :begin].double(), joined, x[..., begin + width :].double()), -1)
+
+
+def _is_same(given: torch.Tensor, expected: torch.Tensor) -> bool:
+    return bool((given.double() - expected).abs().max() <= SAME_ROTATION * expected.abs().max())
+
+
+# ---- ours in its place ---------------------------------------------------------------------------------
+
+
+def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
+    """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters."""
+    names, _ = parameters_of(function)
+    interleaved = form.pairs == INTERLEAVED
+
+    def rotate(heads: tuple[torch.Tensor, ...], cos: torch.Tensor, sin: torch.Tensor, axis: int) -> Any:
+        dtype = heads[0].dtype
+        if cos.dtype != dtype:
+            if form.promotes:
+                heads = tuple(h.to(torch.promote_types(dtype, cos.dtype)) for h in heads)
+            if cos.dtype != heads[0].dtype:
+                cos, sin = cos.float(), sin.float()
+        width = cos.shape[-1] * (2 if form.tables == ONCE else 1)
+        offset = heads[0].shape[-1] - width if form.place == TAIL else 0
+        if interleaved and form.tables == TWICE:
+            cos, sin = cos[..., : width // 2], sin[..., : width // 2]
+        given = [tokens_first(halved(h, form, width), axis) for h in heads]
+        how: dict[str, Any] = {"interleaved": interleaved, "rotary_dim": width, "offset": offset}
+        if form.single:
+            return tokens_first(rotary_mul(given[0], cos, sin, **how), axis)
+        q, k = rotary_mul_qk(given[0], given[1], cos, sin, **how)
+        return tokens_first(q, axis), tokens_first(k, axis)
+
+    return with_parameters(rotate, names, form)
+
+
+def with_parameters(rotate: Callable[..., Any], names: list[str], form: Form) -> Callable[..., Any]:
+    """A function of a model's parameters: ``rotate(heads, cos, sin, unsqueeze_dim)``."""
+    usual = 2 if form.tokens_first else 1
+    if form.single:
+
+        def rotate_one(x: Any, cos: Any, sin: Any, unsqueeze_dim: int = usual) -> Any:
+            return rotate((x,), cos, sin, unsqueeze_dim)
+
+        return rotate_one
+    if "position_ids" in names:
+
+        def rotate_at(
+            q: Any, k: Any, cos: Any, sin: Any, position_ids: Any = None, unsqueeze_dim: int = usual
+        ) -> Any:
+            return rotate((q, k), cos, sin, unsqueeze_dim)
+
+        return rotate_at
+
+    def rotate_both(q: Any, k: Any, cos: Any, sin: Any, unsqueeze_dim: int = usual) -> Any:
+        return rotate((q, k), cos, sin, unsqueeze_dim)
+
+    return rotate_both
+
+
+def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:
+    """[B,N,S,D] as [B,S,N,D], or back; tables that are unsqueezed at 2 meet the latter."""
+    return x.transpose(1, 2) if axis == 1 else x
+
+
+def halved(x: torch.Tensor, form: Form, width: int) -> torch.Tensor:
+    """Where neighbours are written as halves: the first of each two, then the second."""
+    if form.pairs != TO_HALVES:
+        return x
+    return x.reshape(*x.shape[:-1], width // 2, 2).transpose(-1, -2).flatten(-2)

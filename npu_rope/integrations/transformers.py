@@ -1,0 +1,492 @@
+"""A transformers model whose rotations and RMS norms are npu_rope's: one line, on one instance.
+
+>>> import transformers
+>>> from npu_rope.integrations.transformers import apply_npu_rope, unpatch
+>>> size = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 100}
+>>> model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=2, **size))
+>>> print(apply_npu_rope(model))
+2 rotations and 5 norms replaced, level tables; 0 left
+replaced  2 x LlamaAttention: apply_rotary_pos_emb (pairs: halves; tables: one half after the other)
+replaced  5 x LlamaRMSNorm (weight; rounded, then times the weight)
+>>> unpatch(model)
+7
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import types
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.integrations import norm_forms, rope_forms
+from npu_rope.integrations.rope_forms import NotKnown
+from npu_rope.ops.rope import rope
+from npu_rope.ops.rope_qk import rope_qk
+from npu_rope.params import RopeMode, RopeParams
+
+OP = "apply_npu_rope"
+LEVELS = ("tables", "positions")
+MARK = "_npu_rope_patch"  # of the functions that stand in for a module's forward
+NAMES_A_ROTATION = re.compile(r"rotary|rope", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something of a module, replaced or left.
+
+    Attributes:
+        module: its name in the model.
+        kind: its class.
+        what: the function of it, empty for the module itself.
+        how: the form it was found to have; or why it was left.
+        replaced: which of the two.
+        is_norm: whether it is a norm.
+    """
+
+    module: str
+    kind: str
+    what: str
+    how: str
+    replaced: bool
+    is_norm: bool = False
+
+    def told(self) -> str:
+        """A line of it."""
+        return f"{self.kind}{': ' * bool(self.what)}{self.what} ({self.how})"
+
+
+@dataclass
+class Report:
+    """What :func:`apply_npu_rope` did.
+
+    Attributes:
+        level: ``"tables"`` or ``"positions"``, as it was asked for.
+        entries: every rotation and every norm that was looked at.
+        notes: what was done otherwise than asked, and why.
+    """
+
+    level: str
+    entries: list[Entry] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def replaced(self) -> list[Entry]:
+        """What runs on npu_rope now."""
+        return [e for e in self.entries if e.replaced]
+
+    @property
+    def left(self) -> list[Entry]:
+        """What is as it was, and why."""
+        return [e for e in self.entries if not e.replaced]
+
+    def __str__(self) -> str:
+        norms = sum(e.is_norm for e in self.replaced)
+        rotations = len(self.replaced) - norms
+        lines = [
+            f"{rotations} rotations and {norms} norms replaced, level {self.level}; {len(self.left)} left"
+        ]
+        for word, entries in (("replaced", self.replaced), ("left    ", self.left)):
+            lines += [f"{word}  {n} x {told}" for told, n in Counter(e.told() for e in entries).items()]
+        return "\n".join(lines + [f"note      {note}" for note in self.notes])
+
+
+def apply_npu_rope(
+    model: torch.nn.Module, rope: bool = True, rms_norm: bool = True, level: str = "tables"
+) -> Report:
+    """Let this instance of a model rotate and normalize by npu_rope. No other instance, no class and no
+    module of Python is touched; parameters, buffers and what is saved stay as they are.
+
+    Each function that a module's forward calls with cos and sin is classified by calling it, not by its name,
+    and each norm by calling a copy of it; what is not recognized stays and is told of. Works with generate(),
+    training, gradient checkpointing, torch.compile and deepcopy. A model that is pickled and loaded is
+    unpatched: apply it again.
+
+    Args:
+        model: a transformers model, or any module that has such.
+        rope: replace the rotations.
+        rms_norm: replace the RMS norms.
+        level: ``"tables"``: the model's own cos and sin, by :func:`npu_rope.rotary_mul_qk`.
+            ``"positions"``: the model makes no tables, :func:`npu_rope.rope_qk` turns by the positions, as
+            exact at the last of a long context as at the first, in 16 bits, too. Where a model's angles
+            cannot be had from its configuration, or change with the length of a sequence, its tables stay;
+            a note says so.
+
+    Returns:
+        what was replaced, what was left and why.
+
+    Raises:
+        TypeError, ValueError: an argument breaks its rule; nothing was touched.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise bad_type(OP, f"model must be a torch.nn.Module but got {type(model).__name__}.")
+    if level not in LEVELS:
+        raise bad_value(OP, f"level must be one of {', '.join(LEVELS)} but got {level!r}.")
+    for name, value in (("rope", rope), ("rms_norm", rms_norm)):
+        if not isinstance(value, bool):
+            raise bad_type(OP, f"{name} must be True or False but got {value!r}.")
+    unpatch(model)
+    report = Report(level)
+    if rope:
+        _Rotations(model, report).replace()
+    if rms_norm:
+        _replace_norms(model, report)
+    return report
+
+
+def unpatch(model: torch.nn.Module) -> int:
+    """Undo :func:`apply_npu_rope`: the number of modules that are their class's again."""
+    if not isinstance(model, torch.nn.Module):
+        raise bad_type("unpatch", f"model must be a torch.nn.Module but got {type(model).__name__}.")
+    count = 0
+    for module in model.modules():
+        function = getattr(module.__dict__.get("forward"), "__func__", None)
+        if getattr(function, MARK, False):
+            del module.__dict__["forward"]
+            count += 1
+        elif function is not None and function is _forward_of(module):  # of one that was pickled
+            del module.__dict__["forward"]
+    return count
+
+
+def _forward_of(module: torch.nn.Module) -> types.FunctionType:
+    """Its class's."""
+    forward: types.FunctionType = type(module).forward  # type: ignore[assignment]
+    return forward
+
+
+def _bind(module: torch.nn.Module, forward: Callable[..., Any]) -> None:
+    """As this instance's own forward. A function of that name is what pickle and deepcopy can follow."""
+    setattr(forward, MARK, True)
+    module.__dict__["forward"] = types.MethodType(forward, module)
+
+
+# ---- norms -------------------------------------------------------------------------------------------
+
+
+def _replace_norms(model: torch.nn.Module, report: Report) -> None:
+    forms: dict[Any, norm_forms.NormForm | str] = {}
+    for name, module in model.named_modules():
+        if not norm_forms.looks_like_norm(module) or isinstance(module, torch.nn.LayerNorm):
+            continue
+        kind = type(module)
+        # Instances of a class may differ in what they have, not in what they do with it.
+        key = kind, tuple(n for n, _ in module.named_parameters()), "forward" in module.__dict__
+        if key not in forms:
+            forms[key] = _norm_form(module)
+        form = forms[key]
+        replaced = isinstance(form, norm_forms.NormForm)
+        if isinstance(form, norm_forms.NormForm):
+            _bind(module, norm_forms.replacement(form))
+        report.entries.append(Entry(name, kind.__name__, "", str(form), replaced, is_norm=True))
+
+
+def _norm_form(module: torch.nn.Module) -> norm_forms.NormForm | str:
+    """Its form, or why it has none."""
+    if "forward" in module.__dict__:
+        return "its forward is not its class's: someone else replaced it"
+    try:
+        return norm_forms.classify(module)
+    except NotKnown as why:
+        return str(why)
+
+
+# ---- rotations ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Caller:
+    """A module whose forward calls rotations, by their names in its globals."""
+
+    name: str
+    module: torch.nn.Module
+    functions: dict[str, Callable[..., Any]]
+
+
+class _Rotations:
+    """The functions of cos and sin that a model's modules call."""
+
+    def __init__(self, model: torch.nn.Module, report: Report) -> None:
+        self.model, self.report = model, report
+        self.forms: dict[int, rope_forms.Form | str] = {}
+        self.by_tables: dict[int, Callable[..., Any]] = {}
+        self.callers = [c for name, m in model.named_modules() if (c := self._caller(name, m)) is not None]
+
+    def _caller(self, name: str, module: torch.nn.Module) -> _Caller | None:
+        functions = dict(_rotations_of(_forward_of(module)))
+        return _Caller(name, module, functions) if functions else None
+
+    def form(self, function: Callable[..., Any]) -> rope_forms.Form | str:
+        """The function's form, or why it has none."""
+        if id(function) not in self.forms:
+            try:
+                self.forms[id(function)] = rope_forms.classify(function)
+            except NotKnown as why:
+                self.forms[id(function)] = str(why)
+        return self.forms[id(function)]
+
+    def replace(self) -> None:
+        by_positions = self._by_positions() if self.report.level == "positions" else {}
+        for caller in self.callers:
+            if "forward" in caller.module.__dict__:
+                why = "its forward is not its class's: someone else replaced it"
+                self.report.entries.append(self._entry(caller, ", ".join(caller.functions), why, False))
+                continue
+            ours = {}
+            for name, function in caller.functions.items():
+                form = self.form(function)
+                positions = by_positions.get((caller.name, name))
+                if isinstance(form, rope_forms.Form):
+                    ours[name] = positions or self._tables(function, form)
+                how = str(form)
+                if isinstance(form, rope_forms.Form) and positions:
+                    how = f"pairs: {form.pairs}; by positions"
+                self.report.entries.append(self._entry(caller, name, how, name in ours))
+            if ours:
+                _bind(caller.module, _with_globals(_forward_of(caller.module), ours))
+
+    def _entry(self, caller: _Caller, what: str, how: str, replaced: bool) -> Entry:
+        return Entry(caller.name, type(caller.module).__name__, what, how, replaced)
+
+    def _tables(self, function: Callable[..., Any], form: rope_forms.Form) -> Callable[..., Any]:
+        if id(function) not in self.by_tables:
+            self.by_tables[id(function)] = rope_forms.by_tables(function, form)
+        return self.by_tables[id(function)]
+
+    # ---- by positions
+
+    def _by_positions(self) -> dict[tuple[str, str], Callable[..., Any]]:
+        """What stands for the callers' functions where the model hands them positions instead of tables."""
+        found: dict[tuple[str, str], Callable[..., Any]] = {}
+        for name, module in self.model.named_modules():
+            if not type(module).__name__.endswith("RotaryEmbedding"):
+                continue
+            parent = name.rpartition(".")[0]
+            inside = [c for c in self.callers if not parent or c.name.startswith(f"{parent}.")]
+            try:
+                source = _Positions(module, [_layer_type(c.module) for c in inside])
+                made = {}
+                for caller in inside:
+                    for called, function in caller.functions.items():
+                        form = self.form(function)
+                        if not isinstance(form, rope_forms.Form):
+                            raise NotKnown(
+                                f"{type(caller.module).__name__}'s {called} stays, which needs tables"
+                            )
+                        made[caller.name, called] = source.rotation(
+                            function, form, _layer_type(caller.module)
+                        )
+                if not made:
+                    continue
+            except (NotKnown, ValueError, TypeError) as why:
+                if inside:
+                    self.report.notes.append(f"{type(module).__name__} keeps making tables: {why}")
+                continue
+            found |= made
+            _bind(module, source.forward())
+        return found
+
+
+def _layer_type(module: torch.nn.Module) -> str | None:
+    """Which of a model's ropes the module turns by."""
+    said = getattr(module, "layer_type", None) or getattr(module, "attention_type", None)
+    if isinstance(said, str):
+        return said
+    known, at = (
+        getattr(getattr(module, "config", None), "layer_types", None),
+        getattr(module, "layer_idx", None),
+    )
+    if isinstance(known, (list, tuple)) and isinstance(at, int) and at < len(known):
+        return str(known[at])
+    return None
+
+
+def _rotations_of(function: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The functions that it calls by a global name like one of a rotation; through what decorates it, too."""
+    for inner in _layers_of(function):
+        for name in _names(inner.__code__):
+            called = inner.__globals__.get(name)
+            if callable(called) and not isinstance(called, type) and NAMES_A_ROTATION.search(name):
+                yield name, called
+
+
+def _layers_of(function: Any) -> Iterator[types.FunctionType]:
+    """A function, and what its decorators, of functools.wraps, hold."""
+    while isinstance(function, types.FunctionType):
+        yield function
+        function = function.__dict__.get("__wrapped__")
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., Any]]) -> types.FunctionType:
+    """The function once more, which finds ours under these names; what decorates it stays around it."""
+    shadow = _shadow({**function.__globals__, **ours})
+    wrapped = function.__dict__.get("__wrapped__")
+    inner = _with_globals(wrapped, ours) if isinstance(wrapped, types.FunctionType) else None
+    cells = [
+        types.CellType(inner) if inner and _holds(cell, wrapped) else cell
+        for cell in function.__closure__ or ()
+    ]
+    again = types.FunctionType(
+        function.__code__,
+        shadow.__dict__,
+        function.__name__,
+        function.__defaults__,
+        tuple(cells) if function.__closure__ else None,
+    )
+    again.__kwdefaults__ = function.__kwdefaults__
+    again.__annotations__ = function.__annotations__
+    again.__dict__.update(function.__dict__)
+    if inner:
+        again.__dict__["__wrapped__"] = inner
+    weakref.finalize(again, sys.modules.pop, shadow.__name__, None)
+    for name in ("__doc__", "__module__", "__qualname__"):
+        setattr(again, name, getattr(function, name))
+    return again
+
+
+_count = itertools.count(1)
+
+
+def _shadow(names: dict[str, Any]) -> types.ModuleType:
+    """A module of these names, known by a name of its own, by which torch.compile looks for a function's
+    globals."""
+    shadow = types.ModuleType(f"{names['__name__']}_npu_rope_{next(_count)}")
+    shadow.__dict__.update(
+        {k: v for k, v in names.items() if k not in ("__name__", "__spec__", "__loader__")}
+    )
+    sys.modules[shadow.__name__] = shadow
+    return shadow
+
+
+def _holds(cell: types.CellType, what: Any) -> bool:
+    try:
+        return cell.cell_contents is what
+    except ValueError:
+        return False
+
+
+# ---- positions instead of tables ------------------------------------------------------------------------
+
+# A model's tables are cos and sin of angles that float32 rounded: at position 31 by less than 4e-6.
+PROBED = 32
+SAME_ANGLE = 2e-5
+
+
+class _Positions:
+    """A model's rotary embedding as parameters of rope, after its tables were compared with them."""
+
+    def __init__(self, module: torch.nn.Module, layer_types: list[str | None]) -> None:
+        self.module = module
+        config = getattr(module, "config", None)
+        if config is None:
+            raise NotKnown("it has no config")
+        if "forward" in module.__dict__:
+            raise NotKnown("its forward is not its class's: someone else replaced it")
+        kinds = getattr(module, "rope_type", "default")
+        self.nested = isinstance(kinds, dict)
+        wanted = sorted({t for t in layer_types if t is not None}) if self.nested else [None]
+        self.ropes: dict[str | None, Any] = {}
+        for layer_type in wanted:
+            kind = str(kinds[layer_type] if isinstance(kinds, dict) else kinds)
+            if "dynamic" in kind or kind == "longrope":
+                raise NotKnown(f"rope_type {kind} changes with the length of the sequence")
+            model = RopeParams.from_hf(config, layer_type)
+            self._compare(model, layer_type)
+            self.ropes[layer_type] = model
+
+    def _compare(self, model: Any, layer_type: str | None) -> None:
+        """What it gives for some positions with what the parameters give.
+
+        Raises:
+            NotKnown: it is something else.
+        """
+        sections = model.params.rope_mode.has_sections
+        planes = [np.arange(PROBED) * (axis + 1) % PROBED for axis in range(3 if sections else 1)]
+        positions = np.stack(planes)
+        x = torch.zeros(1, PROBED, 8, device=_device_of(self.module))
+        ids = torch.from_numpy(positions).to(x.device)
+        more = (layer_type,) if self.nested else ()
+        with torch.no_grad():
+            cos, sin = self.module(x, ids[:, None] if sections else ids, *more)
+        angles = model.frequencies()[None] * positions[model.params.axes() % 3 if sections else 0].T.reshape(
+            PROBED, -1
+        )
+        scale, pairs = model.params.mscale(), model.params.pairs
+        for given, expected in ((cos, np.cos(angles) * scale), (sin, np.sin(angles) * scale)):
+            table = given[0].double().cpu().numpy()
+            if table.shape == (PROBED, 2 * pairs):
+                halves = table[:, :pairs], table[:, 0::2]
+                table = min(halves, key=lambda t: float(np.abs(t - expected).max()))
+            if table.shape != expected.shape or np.abs(table - expected).max() > SAME_ANGLE:
+                raise NotKnown("its tables are not those of its configuration")
+
+    def rotation(
+        self, function: Callable[..., Any], form: rope_forms.Form, layer_type: str | None
+    ) -> Callable[..., Any]:
+        """The function's stand-in, to which positions come as cos and as sin.
+
+        Raises:
+            NotKnown: rope cannot turn so.
+        """
+        model = self.ropes[layer_type if self.nested else None]
+        if form.place == rope_forms.TAIL:
+            raise NotKnown("it turns the last of the head")
+        sections = model.params.rope_mode.has_sections
+        if sections and form.pairs != rope_forms.HALF:
+            raise NotKnown(
+                "pairs are neighbours where several positions turn them, which no mode of rope has"
+            )
+        if not sections:
+            # As the function pairs them, whatever its model's others do.
+            mode = RopeMode.NORMAL if form.pairs == rope_forms.INTERLEAVED else RopeMode.NEOX
+            params = _with_mode(model.params, mode)
+        else:
+            params = model.params
+        names, _ = rope_forms.parameters_of(function)
+        factors = None if model.freq_factors is None else torch.from_numpy(model.freq_factors)
+        width = params.n_dims
+
+        def rotate(heads: tuple[torch.Tensor, ...], positions: torch.Tensor, _: Any, axis: int) -> Any:
+            on_device = factors if factors is None else factors.to(heads[0].device)
+            first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)
+            if form.single:
+                return rope_forms.tokens_first(rope(first[0], positions, params, on_device), axis)
+            q, k = rope_qk(first[0], first[1], positions, params, on_device)
+            return rope_forms.tokens_first(q, axis), rope_forms.tokens_first(k, axis)
+
+        return rope_forms.with_parameters(rotate, names, form)
+
+    def forward(self) -> Callable[..., Any]:
+        """The module's own forward: no tables."""
+        alternates = any(m.params.rope_mode is RopeMode.IMROPE for m in self.ropes.values())
+
+        def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
+            if alternates:  # pairs that no section covers turn by time
+                position_ids = torch.cat((position_ids, position_ids[:1]))
+            return position_ids, position_ids
+
+        return forward
+
+
+def _with_mode(params: RopeParams, mode: RopeMode) -> RopeParams:
+    return RopeParams(**{**params.__getstate__(), "mode": mode})
+
+
+def _device_of(module: torch.nn.Module) -> torch.device:
+    return next((b.device for b in module.buffers()), torch.device("cpu"))

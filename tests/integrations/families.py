@@ -1,0 +1,117 @@
+"""Small models of the families that transformers has, with random weights; nothing is downloaded."""
+
+from __future__ import annotations
+
+import torch
+import transformers
+
+SIZE = {
+    "vocab_size": 128,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+}
+LLAMA_3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0 + i / 8 for i in range(8)],
+    "long_factor": [2.0 + i for i in range(8)],
+}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 150000.0,
+    "factor": 8.0,
+    "truncate": False,
+    "original_max_position_embeddings": 32,
+}
+SECTIONS = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 3, 3]}
+
+
+def _of(model, config, **more):
+    return lambda: getattr(transformers, model)(getattr(transformers, config)(**{**SIZE, **more}))
+
+
+def _qwen2_vl():
+    text = {**SIZE, "rope_parameters": dict(SECTIONS)}
+    vision = {"depth": 1, "embed_dim": 32, "num_heads": 2, "hidden_size": 64}
+    config = transformers.Qwen2VLConfig(text_config=text, vision_config=vision)
+    return transformers.Qwen2VLForConditionalGeneration(config)
+
+
+def _qwen3_vl():
+    text = {**SIZE, "head_dim": 16, "rope_parameters": {**SECTIONS, "mrope_interleaved": True}}
+    vision = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "out_hidden_size": 64}
+    vision |= {"deepstack_visual_indexes": [0], "num_position_embeddings": 16}
+    config = transformers.Qwen3VLConfig(text_config=text, vision_config=vision)
+    return transformers.Qwen3VLForConditionalGeneration(config)
+
+
+DEEPSEEK = {
+    "q_lora_rank": 32,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}
+GEMMA = {"head_dim": 16, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 16}
+GPT_OSS = {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 2, "sliding_window": 16}
+
+# By name: how a model is made.
+MODELS = {
+    "llama": _of("LlamaForCausalLM", "LlamaConfig"),
+    "llama3": _of("LlamaForCausalLM", "LlamaConfig", rope_parameters=dict(LLAMA_3)),
+    "qwen2.5": _of("Qwen2ForCausalLM", "Qwen2Config"),
+    "qwen3": _of("Qwen3ForCausalLM", "Qwen3Config", head_dim=16),
+    "qwen2-vl": _qwen2_vl,
+    "qwen3-vl": _qwen3_vl,
+    "glm4": _of("Glm4ForCausalLM", "Glm4Config", head_dim=16),
+    "cohere": _of("CohereForCausalLM", "CohereConfig"),
+    "phi3": _of(
+        "Phi3ForCausalLM",
+        "Phi3Config",
+        original_max_position_embeddings=64,
+        rope_parameters=dict(LONGROPE),
+    ),
+    "olmo2": _of("Olmo2ForCausalLM", "Olmo2Config"),
+    "gemma3": _of("Gemma3ForCausalLM", "Gemma3TextConfig", **GEMMA),
+    "gpt-neox": _of("GPTNeoXForCausalLM", "GPTNeoXConfig"),
+    "gpt-oss": _of("GptOssForCausalLM", "GptOssConfig", **GPT_OSS, rope_parameters=dict(YARN)),
+    "deepseek-v3": _of("DeepseekV3ForCausalLM", "DeepseekV3Config", **DEEPSEEK),
+    "mistral": _of("MistralForCausalLM", "MistralConfig", head_dim=16),
+}
+
+
+def made(name, seed=0):
+    """A model of the family, ready to be asked; with weights large enough that what it says next depends on
+    what was said, and norms that do not weigh all lanes alike."""
+    torch.manual_seed(seed)
+    model = MODELS[name]().eval()
+    model.generation_config.eos_token_id = None
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.ndim == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+            else:
+                parameter.copy_(torch.randn_like(parameter) * (0.05 if "embed" in parameter_name else 0.3))
+    return model

@@ -1,0 +1,451 @@
+"""apply_npu_rope on small models of transformers' families: what they give, before, with, and after it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import io
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from families import MODELS, made
+
+from npu_rope.hf_params import ALTERNATING, INTERLEAVED, INTERLEAVED_SECTIONS
+from npu_rope.integrations import norm_forms, rope_forms
+from npu_rope.integrations.rope_forms import EACH_TWICE, HALF, ONCE, TO_HALVES, TWICE, NotKnown
+from npu_rope.integrations.rope_forms import INTERLEAVED as NEIGHBOURS
+from npu_rope.integrations.transformers import apply_npu_rope, unpatch
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
+LEVELS = ("tables", "positions")
+# Rotations and norms of each family's two layers, its tower of pictures included; of these how many stay.
+COUNTS = {
+    "llama": (2, 5, 0),
+    "llama3": (2, 5, 0),
+    "qwen2.5": (2, 5, 0),
+    "qwen3": (2, 9, 0),
+    "qwen2-vl": (3, 5, 0),
+    "qwen3-vl": (3, 9, 0),
+    "glm4": (2, 9, 0),
+    "cohere": (2, 0, 3),
+    "phi3": (2, 5, 0),
+    "olmo2": (2, 9, 0),
+    "gemma3": (2, 13, 0),
+    "gpt-neox": (2, 0, 0),
+    "gpt-oss": (2, 5, 0),
+    "deepseek-v3": (4, 9, 0),
+    "mistral": (2, 5, 0),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet():
+    transformers.logging.set_verbosity_error()
+
+
+def tokens(seed=1, shape=(2, 20)):
+    return torch.randint(2, 128, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def logits(model, ids=None):
+    with torch.no_grad():
+        return model(tokens() if ids is None else ids).logits
+
+
+def generated(model):
+    return model.generate(tokens(), max_new_tokens=32, do_sample=False)
+
+
+def gradients(model):
+    model.zero_grad()
+    ids = tokens(3)
+    model(ids, labels=ids).loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def worst(got, expected):
+    """The largest difference as a share of the largest element."""
+    return ((got - expected).abs().max() / expected.abs().max()).item()
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_a_family_gives_the_same(family):
+    model, other = made(family), made(family, seed=5)
+    before, tokens_before, gradients_before = logits(model), generated(model), gradients(model)
+    others_before = logits(other)
+    assert len(set(tokens_before[:, 20:].flatten().tolist())) > 5  # it says something
+    for level in LEVELS:
+        report = apply_npu_rope(model, level=level)
+        norms = sum(e.is_norm for e in report.replaced)
+        assert (len(report.replaced) - norms, norms, len(report.left)) == COUNTS[family], str(report)
+        assert worst(logits(model), before) <= 1e-5
+        assert torch.equal(generated(model), tokens_before)
+        with_ours = gradients(model)
+        assert with_ours.keys() == gradients_before.keys()
+        largest = max(g.abs().max() for g in gradients_before.values())
+        for name, gradient in gradients_before.items():
+            assert (with_ours[name] - gradient).abs().max() <= 1e-4 * largest, name
+        # No other model of the class knows of it.
+        assert torch.equal(logits(other), others_before)
+    assert unpatch(model) > 0
+    assert torch.equal(logits(model), before)
+    assert unpatch(model) == 0
+
+
+def test_it_is_ours_that_runs(monkeypatch):
+    """The rotation and the norms are called, and turn nothing when they are made to turn nothing."""
+    model = made("qwen3")
+    before, calls = logits(model), []
+    apply_npu_rope(model)
+    with monkeypatch.context() as patched:
+        patched.setattr(rope_forms, "rotary_mul_qk", lambda q, k, *a, **n: calls.append("qk") or (q, k))
+        assert worst(logits(model), before) > 1e-2
+        assert calls == ["qk"] * 2
+    with monkeypatch.context() as patched:
+        patched.setattr(norm_forms, "rms_norm", lambda x, *a, **n: calls.append("norm") or x)
+        assert worst(logits(model), before) > 1e-2
+        assert calls == ["qk"] * 2 + ["norm"] * 9
+
+
+def test_positions_are_exact_far_out_where_tables_of_16_bits_are_not():
+    model = made("llama").to(torch.bfloat16)
+    wide = made("llama")
+    wide.load_state_dict({k: v.float() for k, v in model.state_dict().items()})
+    ids, at = tokens(), torch.arange(200_000, 200_020)[None].expand(2, -1)
+    with torch.no_grad():
+        exact = wide(ids, position_ids=at).logits
+        apply_npu_rope(model, rms_norm=False, level="tables")
+        by_tables = model(ids, position_ids=at).logits.float()
+        apply_npu_rope(model, rms_norm=False, level="positions")
+        by_positions = model(ids, position_ids=at).logits.float()
+    assert worst(by_tables, exact) < 0.1
+    assert worst(by_positions, exact) < 0.1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gradient_checkpointing(level):
+    model = made("qwen3").train()
+    expected = gradients(model)
+    apply_npu_rope(model, level=level)
+    model.gradient_checkpointing_enable()
+    got = gradients(model)
+    largest = max(g.abs().max() for g in expected.values())
+    assert all((got[n] - g).abs().max() <= 1e-5 * largest for n, g in expected.items())
+
+
+@pytest.mark.parametrize(("family", "level"), [("llama3", "positions"), ("gemma3", "tables")])
+def test_it_compiles_whole(family, level):
+    model = made(family)
+    before, expected = logits(model), gradients(model)
+    apply_npu_rope(model, level=level)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=False)
+    assert worst(logits(compiled), before) <= 1e-5
+    got = gradients(compiled)
+    largest = max(g.abs().max() for g in expected.values())
+    names = {name.removeprefix("_orig_mod."): g for name, g in got.items()}
+    assert all((names[n] - g).abs().max() <= 1e-5 * largest for n, g in expected.items())
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_copy_keeps_it_and_turns_by_its_own_weights(level):
+    model = made("qwen3")
+    before = logits(model)
+    apply_npu_rope(model, level=level)
+    again = copy.deepcopy(model)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    assert worst(logits(again), before) <= 1e-5
+    assert logits(model).abs().max() == 0
+    assert unpatch(again) == (11 if level == "tables" else 12)
+    assert torch.equal(logits(again), before)
+
+
+def test_what_is_saved_is_what_was_saved(tmp_path):
+    model = made("llama3")
+    plain, before = {n: v.clone() for n, v in model.state_dict().items()}, logits(model)
+    apply_npu_rope(model, level="positions")
+    assert list(model.state_dict()) == list(plain)
+    assert all(torch.equal(v, plain[n]) for n, v in model.state_dict().items())
+    model.save_pretrained(tmp_path)
+    loaded = transformers.LlamaForCausalLM.from_pretrained(tmp_path)
+    assert torch.equal(logits(loaded.eval()), before)
+    # Pickled it is its class's again, and can be patched again.
+    pickled = pickle.loads(pickle.dumps(model))
+    assert torch.equal(logits(pickled), before)
+    assert str(apply_npu_rope(pickled)).startswith("2 rotations and 5 norms replaced")
+    stream = io.BytesIO()
+    torch.save(model, stream)
+    stream.seek(0)
+    assert torch.equal(logits(torch.load(stream, weights_only=False)), before)
+
+
+def test_twice_is_once():
+    model = made("llama")
+    first = str(apply_npu_rope(model))
+    assert str(apply_npu_rope(model)) == first
+    assert unpatch(model) == 7
+
+
+def test_the_report():
+    report = apply_npu_rope(made("cohere"))
+    assert str(report) == (
+        "2 rotations and 0 norms replaced, level tables; 3 left\n"
+        "replaced  2 x CohereAttention: apply_rotary_pos_emb (pairs: neighbours; tables: each entry twice)\n"
+        "left      3 x CohereLayerNorm (what it computes is no RMS normalization known here)"
+    )
+    assert report.replaced[0].module == "model.layers.0.self_attn"
+    assert report.left[0].how == "what it computes is no RMS normalization known here"
+    by_positions = apply_npu_rope(made("phi3"), level="positions")
+    assert by_positions.notes == [
+        "Phi3RotaryEmbedding keeps making tables: rope_type longrope changes with the length of the sequence"
+    ]
+    assert "by positions" in str(apply_npu_rope(made("llama"), level="positions"))
+
+
+def test_what_someone_else_replaced_is_left():
+    model = made("llama")
+    attention, norm = model.model.layers[0].self_attn, model.model.norm
+    for module in (attention, norm):
+        module.forward = functools.partial(type(module).forward, module)
+    report = apply_npu_rope(model)
+    whose = "its forward is not its class's: someone else replaced it"
+    assert [(e.module, e.how) for e in report.left] == [
+        ("model.layers.0.self_attn", whose),
+        ("model.norm", whose),
+    ]
+    unpatch(model)
+    assert "forward" in attention.__dict__
+
+
+def test_bad_arguments():
+    model = made("llama")
+    with pytest.raises(TypeError, match=r"^\[apply_npu_rope\] model must be a torch.nn.Module but got str\."):
+        apply_npu_rope("llama")
+    with pytest.raises(ValueError, match=r"^\[apply_npu_rope\] level must be one of tables, positions but"):
+        apply_npu_rope(model, level="angles")
+    with pytest.raises(TypeError, match=r"^\[apply_npu_rope\] rope must be True or False but got 1\."):
+        apply_npu_rope(model, rope=1)
+    with pytest.raises(TypeError, match=r"^\[unpatch\] model must be a torch.nn.Module but got None"):
+        unpatch(None)
+    assert unpatch(model) == 0
+
+
+# ---- which rotation a function is ---------------------------------------------------------------------
+
+ROOT = Path(transformers.__file__).parent / "models"
+# What is no rotation of (q, k) or (x) by cos and sin at all.
+OTHERS = {
+    "clvp",
+    "codegen",
+    "gptj",
+    "deepseek_v2",
+    "llama4",
+    "nanochat",
+    "dinov3_vit",
+    "eomt_dinov3",
+    "sapiens2",
+}
+OTHERS |= {"edgetam_video", "musicflamingo", "sam2_video", "sam3", "sam3_tracker_video"}
+
+
+def functions():
+    """Every function of transformers that is named like a rotation of queries and keys, once."""
+    for path in sorted(ROOT.glob("*/modeling_*.py")):
+        names = sorted(set(re.findall(r"^def (apply_\w*rotary\w*)\(", path.read_text(), re.MULTILINE)))
+        if names:
+            module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
+            yield from ((path.parent.name, getattr(module, name)) for name in names)
+
+
+def called(function, form, width, dtype):
+    """What the function and ours give for heads and tables of that form."""
+    angles = torch.rand(2, 7, width // 2) * 9
+    tables = {
+        TWICE: torch.cat((angles, angles), -1),
+        EACH_TWICE: angles.repeat_interleave(2, -1),
+        ONCE: angles,
+    }[form.tables]
+    heads = [torch.randn(2, n, 7, 32).to(dtype) for n in (4, 1)][: 1 if form.single else 2]
+    heads = [h.transpose(1, 2).contiguous() for h in heads] if form.tokens_first else heads
+    given = [h.clone() for h in heads]
+    made = [
+        f(*given, tables.cos().to(dtype), tables.sin().to(dtype))
+        for f in (function, rope_forms.by_tables(function, form))
+    ]
+    assert all(torch.equal(h, g) for h, g in zip(heads, given, strict=True))
+    return [[m] if form.single else list(m) for m in made]
+
+
+def test_every_rotation_of_transformers():
+    torch.manual_seed(0)
+    pairs_of, unknown = {}, set()
+    for model, function in functions():
+        try:
+            form = rope_forms.classify(function)
+        except NotKnown:
+            unknown.add(model)
+            continue
+        pairs_of.setdefault(model, set()).add(form.pairs)
+        for dtype, bound in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
+            for width in (32,) if form.place is None else (32, 16):
+                expected, got = called(function, form, width, dtype)
+                for e, g in zip(expected, got, strict=True):
+                    assert e.dtype == g.dtype
+                    assert e.shape == g.shape
+                    assert (e.float() - g.float()).abs().max() <= bound * e.abs().max().float(), (model, form)
+    assert unknown == OTHERS
+    assert sum(HALF in p for p in pairs_of.values()) > 130
+    # What from_hf says of a configuration.
+    for model in {*INTERLEAVED, *INTERLEAVED_SECTIONS} & set(pairs_of):
+        assert pairs_of[model] & {NEIGHBOURS, TO_HALVES}, model
+    neighbours = {m for m, p in pairs_of.items() if HALF not in p}
+    of_pictures_or_sound = {
+        "efficientloftr",
+        "inkling2",
+        "lightglue",
+        "pe_audio",
+        "pe_audio_video",
+        "pe_video",
+    }
+    assert neighbours - {*INTERLEAVED, *INTERLEAVED_SECTIONS} == of_pictures_or_sound
+    assert all(name.startswith(ALTERNATING) for name in ALTERNATING)
+
+
+def rotate_half(x):
+    a, b = x.chunk(2, -1)
+    return torch.cat((-b, a), -1)
+
+
+def turned(x, cos, sin):
+    return x * cos.unsqueeze(1) + rotate_half(x) * sin.unsqueeze(1)
+
+
+REFUSED = {
+    "negated sin": lambda q, k, cos, sin: (turned(q, cos, -sin), turned(k, cos, -sin)),
+    "swapped order": lambda q, k, cos, sin: (turned(k, cos, sin), turned(q, cos, sin)),
+    "rotation of v": lambda q, k, v, cos, sin: tuple(turned(x, cos, sin) for x in (q, k, v)),
+    "cos and sin swapped": lambda q, k, sin, cos: (turned(q, cos, sin), turned(k, cos, sin)),
+    "cos for sin": lambda q, k, cos, sin: (turned(q, sin, cos), turned(k, sin, cos)),
+    "keys alone": lambda q, k, cos, sin: (q, turned(k, cos, sin)),
+    "scaled": lambda q, k, cos, sin: (turned(q, cos, sin) * 1.01, turned(k, cos, sin)),
+    "a window in the middle": lambda q, k, cos, sin: tuple(
+        torch.cat((x[..., :2], turned(x[..., 2:-2], cos[..., 2:-2], sin[..., 2:-2]), x[..., -2:]), -1)
+        for x in (q, k)
+    ),
+    "one token on": lambda q, k, cos, sin: (turned(q, cos.roll(1, 1), sin), turned(k, cos, sin)),
+    "more than it needs": lambda q, k, cos, sin, seqlens: (turned(q, cos, sin), turned(k, cos, sin)),
+    "the same for all heads": lambda q, k, cos, sin: (
+        turned(q, cos, sin)[:, :1].expand_as(q),
+        turned(k, cos, sin),
+    ),
+}
+
+
+class Attention(torch.nn.Module):
+    """A module whose forward rotates by the function of that name in its globals."""
+
+    def forward(self, q, k, cos, sin):
+        return apply_rotary_pos_emb(q, k, cos, sin)
+
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return turned(q, cos, sin), turned(k, cos, sin)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_must_be_refused_is(what, monkeypatch):
+    with pytest.raises(NotKnown):
+        rope_forms.classify(REFUSED[what])
+    monkeypatch.setitem(globals(), "apply_rotary_pos_emb", REFUSED[what])
+    module = torch.nn.Sequential(Attention())
+    report = apply_npu_rope(module)
+    assert not report.replaced
+    assert [e.what for e in report.left] == ["apply_rotary_pos_emb"]
+    assert "forward" not in module[0].__dict__
+
+
+def test_a_module_of_one_s_own():
+    """The same module with a rotation is replaced, and gives what it gave."""
+    module = torch.nn.Sequential(Attention())
+    assert len(apply_npu_rope(module).replaced) == 1
+    q, k, angles = torch.randn(2, 4, 6, 16), torch.randn(2, 1, 6, 16), torch.rand(2, 6, 8) * 7
+    tables = [torch.cat((t, t), -1) for t in (angles.cos(), angles.sin())]
+    for got, expected in zip(module[0](q, k, *tables), apply_rotary_pos_emb(q, k, *tables), strict=True):
+        assert worst(got, expected) <= 1e-6
+
+
+# ---- which norm a module is ------------------------------------------------------------------------------
+
+
+class Norm(torch.nn.Module):
+    def __init__(self, compute, weight=True):
+        super().__init__()
+        self.compute, self.eps = compute, 1e-5
+        if weight:
+            self.weight = torch.nn.Parameter(torch.ones(48))
+
+    def forward(self, x):
+        return self.compute(self, x)
+
+
+class RMSNorm(Norm):
+    """Named like what it computes, or not."""
+
+
+def normed(self, x):
+    wide = x.float()
+    return wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+NORMS = {
+    "weight; rounded, then times the weight": lambda s, x: s.weight * normed(s, x).to(x.dtype),
+    "weight; times the weight in float32, then rounded": lambda s, x: (s.weight * normed(s, x)).to(x.dtype),
+    "1 + weight; times the weight in float32, then rounded": lambda s, x: (
+        normed(s, x) * (1 + s.weight.float())
+    ).to(x.dtype),
+    "1 + weight; rounded, then times the weight": lambda s, x: normed(s, x).to(x.dtype) * (1 + s.weight),
+    "no weight; rounded, then times the weight": lambda s, x: normed(s, x).to(x.dtype),
+}
+NO_NORMS = {
+    "mean taken out": lambda s, x: s.weight * normed(s, x - x.mean(-1, keepdim=True)).to(x.dtype),
+    "sum, not mean": lambda s, x: s.weight * x / (x.pow(2).sum(-1, keepdim=True) + s.eps).sqrt(),
+    "epsilon outside the root": lambda s, x: s.weight * x / (x.pow(2).mean(-1, keepdim=True).sqrt() + 0.01),
+    "half the weight": lambda s, x: s.weight / 2 * normed(s, x).to(x.dtype),
+}
+
+
+@pytest.mark.parametrize("form", NORMS)
+def test_norms_by_what_they_compute(form):
+    module = RMSNorm(NORMS[form], weight="no weight" not in form)
+    assert str(norm_forms.classify(module)) == form
+    x = torch.randn(7, 48)
+    if "no weight" not in form:
+        torch.nn.init.uniform_(module.weight, 0.5, 2)
+    model = torch.nn.Sequential(module)
+    for dtype, share in ((torch.float32, 1.0), (torch.bfloat16, 0.02)):
+        model = model.to(dtype)
+        expected = model(x.to(dtype))
+        assert len(apply_npu_rope(model).replaced) == 1
+        got = model(x.to(dtype))
+        unpatch(model)
+        assert got.dtype == expected.dtype
+        assert worst(got.float(), expected.float()) <= (1e-6 if dtype == torch.float32 else 1e-2)
+        assert (got != expected).float().mean() <= share  # in 16 bits the roundings are the same, too
+
+
+@pytest.mark.parametrize("what", NO_NORMS)
+def test_what_is_no_rms_norm_is_left(what):
+    model = torch.nn.Sequential(RMSNorm(NO_NORMS[what]))
+    report = apply_npu_rope(model)
+    assert [e.how for e in report.left] == ["what it computes is no RMS normalization known here"]
+    assert "forward" not in model[0].__dict__
