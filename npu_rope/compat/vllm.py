@@ -1,0 +1,112 @@
+"""vLLM's rotary operator by its name, argument order and in-place semantics.
+
+    from npu_rope.compat.vllm import rotary_embedding
+
+    rotary_embedding(positions, query, key, head_size, cos_sin_cache, is_neox)
+
+Formula and shapes: vLLM's custom operator ``rotary_embedding``. A table is gathered per token; the rotation
+is :func:`npu_rope.rotary_mul_qk_`: in float32, rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.ops.rotary_mul import rotary_mul_, rotary_mul_qk_
+from npu_rope.optional_torch import torch
+from npu_rope.params import flag, integer
+
+OP = "rotary_embedding"
+
+
+def rotary_embedding(
+    positions: Any, query: Any, key: Any, head_size: int, cos_sin_cache: Any, is_neox: bool
+) -> None:
+    """Rotate queries and keys in place by rows of a cache that their positions name.
+
+    Args:
+        positions: ``[T]`` or ``[B,S]``, int32 or int64: rows of the cache. Those of an NPU are not looked at.
+        query: ``[T, N*head_size]`` or ``[T, N, head_size]``, with positions ``[B,S]`` with B and S for T; a
+            slice of a fused projection, too, whose other elements stay. float32, float16 or bfloat16.
+        key: the same with its own number of heads, or None.
+        head_size: D.
+        cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; the first W of a head's dimensions rotate.
+            query's dtype or float32.
+        is_neox: pairs are halves of W; else neighbours.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+
+    >>> import torch
+    >>> cache = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # row 1: a quarter of a turn
+    >>> query = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    >>> rotary_embedding(torch.tensor([1]), query, None, 2, cache, True)
+    >>> query
+    tensor([[-2.,  1., -4.,  3.]])
+    """
+    size, neox = integer("head_size", head_size, OP, bits=64), flag(OP, "is_neox", is_neox)
+    _require_tensors(positions=positions, query=query, cos_sin_cache=cos_sin_cache)
+    given = {"query": query}
+    if key is not None:
+        _require_tensors(key=key)
+        given["key"] = key
+    _check_positions(positions, cos_sin_cache)
+    width = cos_sin_cache.shape[1]
+    if size <= 0 or width > size:
+        rule = "head_size must be at least the cache's width"
+        raise bad_value(OP, f"{rule} {width} but got {size}.")
+    heads = [_heads(name, x, positions, size) for name, x in given.items()]
+    rows = cos_sin_cache[positions.flatten().long()]
+    cos, sin = rows.chunk(2, dim=-1)
+    if heads[0].dtype != cos.dtype and cos.dtype != torch.float32:
+        got = f"{cos_sin_cache.dtype} with {heads[0].dtype}"
+        raise bad_type(OP, f"cos_sin_cache must be of query's dtype or float32 but got {got}.")
+    how: dict[str, Any] = {"rotary_dim": width, "interleaved": not neox}
+    if key is None:
+        rotary_mul_(heads[0], cos, sin, **how)
+    else:
+        rotary_mul_qk_(heads[0], heads[1], cos, sin, **how)
+
+
+def _require_tensors(**tensors: Any) -> None:
+    for name, t in tensors.items():
+        if torch is None or not isinstance(t, torch.Tensor):
+            raise bad_type(OP, f"{name} must be a torch tensor but got {type(t).__name__}.")
+
+
+def _check_positions(positions: Any, cache: Any) -> None:
+    if positions.dtype not in (torch.int32, torch.int64):
+        raise bad_type(OP, f"positions must be int32 or int64 but got {positions.dtype}.")
+    if positions.ndim not in (1, 2):
+        raise bad_value(OP, f"positions must be [T] or [B,S] but got {list(positions.shape)}.")
+    if cache.ndim != 2 or cache.shape[1] % 2 or cache.shape[1] == 0:
+        raise bad_value(OP, f"cos_sin_cache must be [rows, W] with an even W but got {list(cache.shape)}.")
+    if positions.device.type == "cpu" and positions.numel():
+        least, most = int(positions.min()), int(positions.max())
+        if least < 0 or most >= len(cache):
+            got = least if least < 0 else most
+            raise bad_value(OP, f"positions must be rows of the cache's {len(cache)} but got {got}.")
+
+
+def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
+    """[T, N, head_size], a view."""
+    lead = positions.shape
+    flat = x.ndim == positions.ndim + 1 and x.shape[-1] % size == 0
+    if x.shape[: positions.ndim] != lead or not (
+        flat or (x.ndim == positions.ndim + 2 and x.shape[-1] == size)
+    ):
+        wanted = f"[{', '.join(map(str, lead))}, N*{size}]"
+        raise bad_value(OP, f"{name} must be {wanted} or with heads apart but got {list(x.shape)}.")
+    heads = x.unflatten(-1, (-1, size)) if flat else x
+    if len(lead) == 1:
+        return heads
+    try:
+        return heads.view(lead[0] * lead[1], *heads.shape[2:])
+    except RuntimeError:
+        raise bad_value(
+            OP, f"{name}'s batches must follow each other in memory but got strides {x.stride()}."
+        ) from None
+
+
+__all__ = ["rotary_embedding"]

@@ -1,0 +1,112 @@
+"""vLLM's rotary_embedding: against its formula in float64, in place, on every layout it takes."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from npu_rope.compat.vllm import rotary_embedding
+
+ROWS = 40
+
+
+def cache(width, dtype=torch.float32):
+    angles = torch.rand(ROWS, width // 2, generator=torch.Generator().manual_seed(1)) * 9
+    return torch.cat((angles.cos(), angles.sin()), -1).to(dtype)
+
+
+def expected(positions, x, size, table, neox):
+    """Each token's heads by its row, from the definition."""
+    width = table.shape[1]
+    cos, sin = table[positions.flatten()].double().chunk(2, -1)
+    heads = x.double().reshape(positions.numel(), -1, size).clone()
+    first, second = (
+        (slice(0, width // 2), slice(width // 2, width)) if neox else (slice(0, width, 2), slice(1, width, 2))
+    )
+    a, b = heads[..., first].clone(), heads[..., second].clone()
+    heads[..., first] = a * cos[:, None] - b * sin[:, None]
+    heads[..., second] = b * cos[:, None] + a * sin[:, None]
+    return heads.reshape(x.shape)
+
+
+def drawn(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape) + shape[-1]))
+
+
+BOUND = {torch.float32: 1e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+@pytest.mark.parametrize("neox", [True, False])
+@pytest.mark.parametrize("dtype", BOUND)
+@pytest.mark.parametrize("layout", ["[T,N*D]", "[T,N,D]", "[B,S,N*D]", "[B,S,N,D]"])
+def test_it_gives_what_the_formula_gives(layout, dtype, neox):
+    lead = (6,) if layout.startswith("[T") else (2, 3)
+    flat = layout.endswith("N*D]")
+    for (size, width), own, wide, ids in itertools.product(
+        ((64, 64), (64, 32), (36, 20)), (True, False), (True, False), (torch.int32, torch.int64)
+    ):
+        table = cache(width, torch.float32 if wide else dtype)
+        positions = torch.randint(0, ROWS, lead).to(ids)
+        shapes = [(*lead, n * size) if flat else (*lead, n, size) for n in (4, 2)]
+        query, key = (drawn(*s).to(dtype) for s in shapes)
+        wanted = [expected(positions, x, size, table, neox) for x in (query, key)]
+        before = key.clone()
+        assert rotary_embedding(positions, query, key if own else None, size, table, neox) is None
+        for got, want in zip((query, key), wanted if own else (wanted[0], before), strict=True):
+            assert (got.double() - want).abs().max() <= BOUND[dtype] * want.abs().max()
+
+
+def test_a_fused_projection_is_turned_where_it_lies():
+    table, positions = cache(16), torch.arange(5)
+    fused = drawn(5, 4 * 16 + 2 * 16 + 2 * 16)
+    kept = fused.clone()
+    query, key, value = fused.split((64, 32, 32), -1)
+    wanted = [expected(positions, x, 16, table, True) for x in (query, key)]
+    rotary_embedding(positions, query, key, 16, table, True)
+    assert (fused[:, :64].double() - wanted[0]).abs().max() <= 1e-5
+    assert (fused[:, 64:96].double() - wanted[1]).abs().max() <= 1e-5
+    assert torch.equal(value, kept[:, 96:])
+
+
+def test_no_tokens():
+    query = torch.empty(0, 32)
+    rotary_embedding(torch.empty(0, dtype=torch.int64), query, None, 16, cache(16), True)
+
+
+Q, T = torch.ones(3, 32), torch.arange(3)
+BAD = {
+    "positions must be a torch tensor but got list.": ([0, 1, 2], Q, None, 16, cache(16), True),
+    "key must be a torch tensor but got int.": (T, Q, 3, 16, cache(16), True),
+    "positions must be int32 or int64 but got torch.float32.": (T.float(), Q, None, 16, cache(16), True),
+    "positions must be [T] or [B,S] but got [1, 1, 3].": (T[None, None], Q, None, 16, cache(16), True),
+    "positions must be rows of the cache's 40 but got 40.": (T + 38, Q, None, 16, cache(16), True),
+    "positions must be rows of the cache's 40 but got -1.": (T - 1, Q, None, 16, cache(16), True),
+    "cos_sin_cache must be [rows, W] with an even W but got [40, 3].": (
+        T,
+        Q,
+        None,
+        16,
+        cache(4)[:, :3],
+        True,
+    ),
+    "head_size must be at least the cache's width 16 but got 8.": (T, Q, None, 8, cache(16), True),
+    "head_size must be at least the cache's width 16 but got -16.": (T, Q, None, -16, cache(16), True),
+    "query must be [3, N*24] or with heads apart but got [3, 32].": (T, Q, None, 24, cache(16), True),
+    "key must be [3, N*16] or with heads apart but got [2, 32].": (T, Q, Q[:2], 16, cache(16), True),
+    "is_neox must be True or False but got 1.": (T, Q, None, 16, cache(16), 1),
+    "cos_sin_cache must be of query's dtype or float32 but got torch.float16 with torch.float32.": (
+        *(T, Q, None, 16),
+        cache(16, torch.float16),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_bad_call_is_refused_and_nothing_is_written(message):
+    with pytest.raises((ValueError, TypeError)) as said:
+        rotary_embedding(*BAD[message])
+    assert str(said.value) == f"[rotary_embedding] {message}"
+    assert torch.equal(Q, torch.ones(3, 32))
