@@ -1,0 +1,230 @@
+"""Two processes: every operator on sharded tensors gives what it gives on whole ones. Run by torchrun."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import torch.distributed as dist
+import transformers
+from torch.distributed.tensor import (
+    DTensor,
+    Replicate,
+    Shard,
+    distribute_module,
+    distribute_tensor,
+    init_device_mesh,
+)
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+import npu_rope.integrations.dtensor  # noqa: F401 - the rules
+from npu_rope import (
+    RopeParams,
+    add_rms_norm,
+    rms_norm,
+    rms_norm_rope,
+    rope,
+    rope_,
+    rope_qk,
+    rope_qk_,
+    rope_set_rows,
+    rotary_embedding,
+    rotary_mul,
+    rotary_mul_,
+    rotary_mul_qk,
+    rotary_position_embedding,
+)
+from npu_rope.integrations.transformers import apply_npu_rope
+
+ALL, BATCH, TOKENS, HEADS = Replicate(), Shard(0), Shard(1), Shard(2)
+PARAMS = RopeParams(16, "neox")
+SECTIONS = RopeParams(16, "mrope", sections=(3, 3, 2, 0))
+done = 0
+
+
+def spread(t, placement):
+    return distribute_tensor(t.detach().clone(), MESH, [placement])
+
+
+def close(got, expected, what):
+    whole = got.full_tensor()
+    assert (whole - expected).abs().max() <= 1e-5 * (1 + expected.abs().max()), what
+
+
+def forward_and_backward(what, run, tensors, placements, expected_placement, constant=()):
+    """Results and gradients; the result lies as expected, so that nothing was gathered."""
+    global done
+    whole = [
+        t.clone().requires_grad_(t.is_floating_point() and i not in constant) for i, t in enumerate(tensors)
+    ]
+    shared = [
+        spread(t, p).requires_grad_(w.requires_grad)
+        for t, p, w in zip(tensors, placements, whole, strict=True)
+    ]
+    wanted, got = run(*whole), run(*shared)
+    wanted, got = ((r,) if isinstance(r, torch.Tensor) else r for r in (wanted, got))
+    grads = [torch.randn(w.shape, generator=torch.Generator().manual_seed(1)) for w in wanted]
+    for w, g in zip(wanted, got, strict=True):
+        close(g, w, what)
+        assert g.placements == (expected_placement,), (what, g.placements)
+    torch.autograd.backward(wanted, grads)
+    torch.autograd.backward(got, [spread(g, r.placements[0]) for g, r in zip(grads, got, strict=True)])
+    for w, s in zip(whole, shared, strict=True):
+        if w.requires_grad:
+            close(s.grad, w.grad, f"{what}, gradient")
+    done += 1
+
+
+def in_place(what, run, tensors, placements, written):
+    global done
+    whole, shared = (
+        [t.clone() for t in tensors],
+        [spread(t, p) for t, p in zip(tensors, placements, strict=True)],
+    )
+    run(*whole), run(*shared)
+    close(shared[written], whole[written], what)
+    done += 1
+
+
+def refused(what, run, tensors, placements):
+    """What is written lies as no rule has it: nothing is lost, because nothing is done."""
+    global done
+    shared = [spread(t, p) for t, p in zip(tensors, placements, strict=True)]
+    said = ""
+    try:
+        run(*shared)
+    except ValueError as error:
+        said = str(error)
+    assert "placements must be one of (" in said, f"{what} was taken: {said}"
+    done += 1
+
+
+def operators():
+    torch.manual_seed(0)
+    q, k, positions, scale = (
+        torch.randn(2, 6, 4, 16),
+        torch.randn(2, 6, 2, 16),
+        torch.arange(6) + 3,
+        torch.rand(16),
+    )
+    own = torch.stack((positions, positions + 9))
+    angles = torch.rand(6, 8)
+    cos, sin = angles.cos(), angles.sin()
+    planes = torch.stack((positions, positions + 1, positions + 2, positions))
+    both = forward_and_backward
+    one = lambda x, p: rope(x, p, PARAMS)  # noqa: E731
+    for x_lies, p_lies in ((HEADS, ALL), (TOKENS, Shard(0)), (BATCH, ALL), (ALL, ALL)):
+        both("rope", one, (q, positions), (x_lies, p_lies), x_lies)
+        pair = lambda a, b, p: rope_qk(a, b, p, PARAMS)  # noqa: E731
+        both("rope_qk", pair, (q, k, positions), (x_lies, x_lies, p_lies), x_lies)
+        fused = lambda a, b, s, t, p: rms_norm_rope(a, b, s, t, p, PARAMS)  # noqa: E731
+        places = (x_lies, x_lies, ALL, ALL, p_lies)
+        both("rms_norm_rope", fused, (q, k, scale, scale + 1, positions), places, x_lies)
+        both("rotary_mul", rotary_mul, (q, cos, sin), (x_lies, p_lies, p_lies), x_lies)
+        both("rotary_mul_qk", rotary_mul_qk, (q, k, cos, sin), (x_lies, x_lies, p_lies, p_lies), x_lies)
+        both("rms_norm", rms_norm, (q, scale), (x_lies, ALL), x_lies)
+        both("add_rms_norm", add_rms_norm, (q, q * 2, scale), (x_lies, x_lies, ALL), x_lies)
+    for x_lies, p_lies in ((BATCH, Shard(0)), (TOKENS, Shard(1))):
+        both("rope, positions of its own", one, (q, own), (x_lies, p_lies), x_lies)
+    turned = lambda x, p: rope(x, p, SECTIONS)  # noqa: E731
+    both("sections", turned, (q, planes), (TOKENS, Shard(1)), TOKENS)
+    both("sections, flat", turned, (q, planes.flatten()), (HEADS, ALL), HEADS)
+    both("sections, flat, gathered", turned, (q, planes.flatten()), (TOKENS, ALL), ALL)
+    both("lanes are gathered", one, (q, positions), (Shard(3), ALL), ALL)
+    heads_first, ids = q.transpose(1, 2).contiguous(), torch.randint(0, 6, (2, 6))
+    for x_lies, ids_lie in ((Shard(1), ALL), (Shard(2), Shard(1)), (Shard(0), Shard(0))):
+        places = (x_lies, ALL, ALL, ids_lie)
+        both(
+            "rotary_embedding",
+            rotary_embedding,
+            (heads_first, cos, sin, ids),
+            places,
+            x_lies,
+            constant=(1, 2),
+        )
+    pmx = lambda a, b: rotary_position_embedding(a, b, 5)  # noqa: E731
+    with implicit_replication():  # the positions that it makes of its start
+        both("rotary_position_embedding", pmx, (q, k), (HEADS, HEADS), HEADS)
+
+    in_place("rope_", lambda x, p: rope_(x, p, PARAMS), (q, positions), (HEADS, ALL), 0)
+    in_place(
+        "rope_qk_",
+        lambda a, b, p: rope_qk_(a, b, p, PARAMS),
+        (q, k, positions),
+        (TOKENS, TOKENS, Shard(0)),
+        1,
+    )
+    in_place("rotary_mul_", rotary_mul_, (q, cos, sin), (TOKENS, Shard(0), Shard(0)), 0)
+    rows, cache = torch.randperm(20)[:12].reshape(2, 6), torch.zeros(20, 4, 16)
+    into = lambda x, p, r, c: rope_set_rows(x, p, r, c, PARAMS)  # noqa: E731
+    in_place("rope_set_rows", into, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(1)), 3)
+    given = lambda x, s, o: rms_norm(x, s, out=o)  # noqa: E731
+    in_place("rms_norm, out", given, (q, scale, q * 0), (TOKENS, ALL, TOKENS), 2)
+    refused("a cache of shared rows", into, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(0)))
+    refused("tokens without their positions", lambda x, p: rope_(x, p, PARAMS), (q, positions), (TOKENS, ALL))
+    refused("out of shared lanes", given, (q, scale, q * 0), (TOKENS, ALL, Shard(3)))
+
+
+def tokens_shared(_, inputs, mesh):
+    return DTensor.from_local(inputs[0], mesh, [ALL], run_check=False).redistribute(placements=[TOKENS])
+
+
+def tokens_gathered(_, outputs, mesh):
+    assert outputs.placements == (TOKENS,)
+    return outputs.redistribute(placements=[ALL]).to_local(grad_placements=[ALL])
+
+
+def llama():
+    """A model's heads shared out by parallelize_module, the tokens of its norms as well: loss and gradients
+    are the whole model's."""
+    global done
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    ids = torch.randint(0, 64, (2, 8), generator=torch.Generator().manual_seed(2))
+    for level in ("tables", "positions"):
+        torch.manual_seed(1)
+        whole = transformers.LlamaForCausalLM(config)
+        torch.manual_seed(1)
+        shared = transformers.LlamaForCausalLM(config)
+        expected = whole(ids, labels=ids).loss
+        expected.backward()
+        assert len(apply_npu_rope(shared, level=level).replaced) == 7
+        plan = {
+            "self_attn.q_proj": ColwiseParallel(),
+            "self_attn.k_proj": ColwiseParallel(),
+            "self_attn.v_proj": ColwiseParallel(),
+            "self_attn.o_proj": RowwiseParallel(),
+            "mlp.gate_proj": ColwiseParallel(),
+            "mlp.up_proj": ColwiseParallel(),
+            "mlp.down_proj": RowwiseParallel(),
+        }
+        for layer in shared.model.layers:
+            parallelize_module(layer, MESH, plan)
+            for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+                distribute_module(norm, MESH, input_fn=tokens_shared, output_fn=tokens_gathered)
+        loss = shared(ids, labels=ids).loss
+        loss.backward()
+        assert (loss - expected).abs() <= 1e-5 * expected.abs()
+        theirs = dict(whole.named_parameters())
+        for name, parameter in shared.named_parameters():
+            gradient = (
+                parameter.grad.full_tensor() if hasattr(parameter.grad, "full_tensor") else parameter.grad
+            )
+            worst = (gradient - theirs[name].grad).abs().max()
+            assert worst <= 1e-4 * theirs[name].grad.abs().max() + 1e-7, (level, name, worst)
+        done += 1
+
+
+dist.init_process_group("gloo")
+MESH = init_device_mesh("cpu", (dist.get_world_size(),))
+{"operators": operators, "llama": llama}[sys.argv[1]]()
+if dist.get_rank() == 0:
+    print(f"{done} cases, {dist.get_world_size()} processes")
+dist.destroy_process_group()
