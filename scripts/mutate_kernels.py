@@ -204,7 +204,8 @@ def _names_swapped(code: str, make) -> Iterator[Mutant]:
 def _operators(code: str, make) -> Iterator[Mutant]:
     conditions = [(m.end(), closing(code, m.end() - 1)) for m in re.finditer(r"(?:if|while|for)\s*\(", code)]
     conditions += [m.span(1) for m in re.finditer(r" = ([^;{}?]+) \? ", code)]
-    lesser = r"([\w.>-]+) [<>]=? ([\w.>-]+) \? \1 : \2"  # either of two, which at equality are the same
+    # Either of two, which at equality are the same.
+    lesser = r"([\w.>-]+) [<>]=? ([\w.>-]+) \? \1 : \2|if \((\w+) [<>]=? ([\w.>-]+)\) (?:\3 = \4|\4 = \3);"
     same = {i for m in re.finditer(lesser, code) for i in range(*m.span())}
     for begin, end in conditions:
         for op, new in OTHER_COMPARISON.items():

@@ -49,7 +49,8 @@ class Norm:
     """A call of rms_norm, add_rms_norm or rms_norm_backward; ``dtype`` is its first tensor's.
 
     ``pad``: elements behind each row; ``sizes``: x's rows in turn are multiplied by 2 to these powers;
-    ``scale``: its shape, where it is not a row's; ``cores``: how many it may use, 0 for all."""
+    ``scale``: its shape, where it is not a row's; ``cores``: how many it may use, 0 for all; ``spike``: by
+    what power of 2 each row's last element is larger, and negative."""
 
     op: str
     soc: str
@@ -63,6 +64,7 @@ class Norm:
     stash: int = 1
     in_place: bool = False
     cores: int = 0
+    spike: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
         one((37, 100), pad=3),
         one((70, 64), sizes=far),
         one((70, 60), sizes=far, epsilon=0.0),
+        # One element that all of a row's scaling is for: the last one.
+        *([one((70, 64), sizes=(-90,), spike=170)] if far[1] == 90 else []),
         # Stash types of 16 bits.
         one((40, 130), stash=10, epsilon=1e-3),
         # Rows in chunks: that stay, that are read twice; ends of whole blocks and not.
@@ -138,6 +142,7 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
             one((5, 9, 72), scale=(5, 1, 72)),
             one((5, 9, 72), scale=(5, 9, 1)),
             one((5, 9, 4, 8), 2, scale=(4, 1)),
+            one((2, 3, 2, 2, 8), 1, scale=(3, 1, 2, 8)),
             one((5, 9, 50), scale=(1,)),
             one((2, 20_000), scale=(2, 20_000)),
             one((2, 20_000), scale=(2, 1)),
@@ -172,12 +177,16 @@ def _heads(soc: str, dtype: str) -> list[Norm | Heads]:
     ]
 
 
-def numbers(rng: np.random.Generator, shape: tuple[int, ...], sizes: tuple[int, ...], dtype: str) -> Any:
+def numbers(
+    rng: np.random.Generator, shape: tuple[int, ...], sizes: tuple[int, ...], dtype: str, spike: int = 0
+) -> Any:
     """Rows around 1 and around the other sizes, the eleventh of zeros."""
     values = rng.standard_normal(shape).reshape(-1, shape[-1])
     for at, size in enumerate(sizes):
         values[at :: len(sizes)] *= 2.0**size
     values[10::40] = 0
+    if spike:
+        values[:, -1] = -np.abs(values[:, -1]) * 2.0**spike
     return rounded(values.reshape(shape), dtype)
 
 
@@ -196,7 +205,7 @@ def norm_draw(call: Norm) -> random_norms.NormDraw:
     backward = call.op == "rms_norm_backward"
     other = SCALES[call.op, call.soc][call.dtype]
     x_dtype, scale_dtype = (other, call.dtype) if backward else (call.dtype, other)
-    x = with_gaps(numbers(rng, call.shape, call.sizes, x_dtype), call.pad)
+    x = with_gaps(numbers(rng, call.shape, call.sizes, x_dtype, call.spike), call.pad)
     shape = call.scale or call.shape[call.axis :]
     scale = rounded(rng.uniform(-2, 2, shape), scale_dtype)
     grad = rounded(rng.standard_normal(call.shape), scale_dtype) if backward else None
