@@ -1,0 +1,40 @@
+/* What the adapter reads of ggml: the fields of a tensor that ggml.h has had since 0.9, a function's name, and numbers
+ * that are part of GGUF and so do not change. Written after ggml's public header; nothing of it is copied. Where
+ * ggml.h itself is included before, that is used. */
+#ifndef NPU_ROPE_GGML_TENSOR_H
+#define NPU_ROPE_GGML_TENSOR_H
+
+#ifndef GGML_MAX_DIMS
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ggml_backend_buffer;
+
+struct ggml_tensor {
+    int type; /* enum ggml_type */
+    struct ggml_backend_buffer* buffer;
+    int64_t ne[4]; /* elements, the fastest dimension first */
+    size_t nb[4];  /* bytes from one to the next */
+    int op;        /* enum ggml_op, whose numbers differ between versions: ggml_op_name() */
+    int32_t op_params[16];
+    int32_t flags;
+    struct ggml_tensor* src[10];
+    struct ggml_tensor* view_src;
+    size_t view_offs;
+    void* data; /* in a backend's memory */
+    char name[64];
+    void* extra;
+    char padding[8];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+const char* ggml_op_name(int op);
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+#endif

@@ -1,0 +1,213 @@
+// A ggml rope node's op_params, sources and strides as the arguments of aclnnNpuRope.
+//
+// ggml's dimensions run the other way round: ne = [D, N, S, B] is [B, S, N, D] here, and positions are one number a
+// token, or with sections four planes of them. Source of the parameters' places: ggml's rope (specs/ and ggml.h).
+#include "npu_rope_ggml.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "acl/acl.h"
+#include "aclnn/acl_meta.h"
+#include "aclnn_npu_rope.h"
+#include "ggml_tensor.h"
+
+namespace {
+
+// enum ggml_type, as GGUF files have it.
+enum Type { kFloat32 = 0, kFloat16 = 1, kInt32 = 26, kBfloat16 = 30 };
+// enum of rope's modes.
+enum Mode { kNormal = 0, kNeox = 2, kMrope = 8, kVision = 24, kImrope = 40 };
+
+constexpr int kDims = 4;
+
+int say(int status, char* why, size_t room, const char* format, ...) {
+    if (why && room) {
+        va_list arguments;
+        va_start(arguments, format);
+        std::vsnprintf(why, room, format, arguments);
+        va_end(arguments);
+    }
+    return status;
+}
+
+// What ggml keeps in op_params.
+struct Params {
+    int32_t n_dims, mode, n_ctx_orig, sections[4], n_offs;
+    float freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;
+
+    explicit Params(const ggml_tensor& node) {
+        const int32_t* p = node.op_params;
+        n_dims = p[1], mode = p[2], n_ctx_orig = p[4];
+        float* const floats[] = {&freq_base, &freq_scale, &ext_factor, &attn_factor, &beta_fast, &beta_slow};
+        for (int i = 0; i < 6; ++i) std::memcpy(floats[i], p + 5 + i, sizeof(float));
+        for (int i = 0; i < 4; ++i) sections[i] = has_sections() ? p[11 + i] : 0;
+        n_offs = p[15];
+    }
+    bool has_sections() const { return (mode & kMrope) != 0; }
+    bool is_known() const {
+        return mode == kNormal || mode == kNeox || mode == kMrope || mode == kVision || mode == kImrope;
+    }
+};
+
+size_t item_bytes(int type) { return type == kFloat32 || type == kInt32 ? 4 : 2; }
+
+bool is_dense(const ggml_tensor& t) {
+    size_t expected = item_bytes(t.type);
+    for (int d = 0; d < kDims; ++d) {
+        if (t.ne[d] != 1 && t.nb[d] != expected) return false;
+        expected *= static_cast<size_t>(t.ne[d]);
+    }
+    return true;
+}
+
+// Whether rows are runs of whole elements.
+bool has_rows(const ggml_tensor& t) {
+    const size_t item = item_bytes(t.type);
+    if (t.ne[0] != 1 && t.nb[0] != item) return false;
+    for (int d = 1; d < kDims; ++d)
+        if (t.nb[d] % item) return false;
+    return true;
+}
+
+int supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t room) {
+    const auto no = [&](const char* text) { return say(NPU_ROPE_GGML_UNSUPPORTED, why, room, "%s", text); };
+    if (!node) return no("the node is NULL");
+    const char* op = ggml_op_name(node->op);
+    if (!op || (std::strcmp(op, "ROPE") != 0 && std::strcmp(op, "ROPE_BACK") != 0)) return no("the node is no rope");
+    const ggml_tensor *x = node->src[0], *positions = node->src[1], *factors = node->src[2];
+    if (!x || !positions) return no("the node has no x or no positions");
+    if (x->type != node->type) return no("x and the result have different types");
+    if (x->type == kBfloat16 && !has_bfloat16) return no("this chip has no bfloat16");
+    if (x->type != kFloat32 && x->type != kFloat16 && x->type != kBfloat16) return no("x is no floating point tensor");
+    if (positions->type != kInt32 || !is_dense(*positions)) return no("positions are no run of 32-bit integers");
+    for (int d = 0; d < kDims; ++d)
+        if (x->ne[d] != node->ne[d]) return no("x and the result have different shapes");
+    if (!has_rows(*x) || !has_rows(*node)) return no("a head's elements do not follow each other");
+    const Params p(*node);
+    if (!p.is_known()) return no("its mode is not known");
+    const int64_t planes = p.has_sections() ? 4 : 1;
+    if (positions->ne[0] != x->ne[2] * planes) return no("there are not as many positions as tokens");
+    const int64_t pairs = p.mode == kVision ? p.n_dims : p.n_dims / 2;
+    if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs + 2 * pairs > x->ne[0])
+        return no("more dimensions turn than a head has");
+    if (factors && (factors->type != kFloat32 || !is_dense(*factors) || factors->ne[0] < pairs))
+        return no("freq_factors are no run of a float for each pair");
+    return NPU_ROPE_GGML_OK;
+}
+
+aclDataType acl_type(int type) {
+    switch (type) {
+        case kFloat32:
+            return ACL_FLOAT;
+        case kFloat16:
+            return ACL_FLOAT16;
+        case kBfloat16:
+            return ACL_BF16;
+        default:
+            return ACL_INT32;
+    }
+}
+
+// The aclTensors of a call, and what says how they lie; freed together.
+class Arguments {
+public:
+    ~Arguments() {
+        for (const aclTensor* t : tensors_) aclDestroyTensor(t);
+        for (const aclIntArray* a : arrays_) aclDestroyIntArray(a);
+    }
+
+    // [B, S, N, D] of a tensor of heads, or one dimension of another; its strides are told.
+    const aclTensor* tensor(const ggml_tensor& t, bool heads) {
+        std::vector<int64_t> shape, strides;
+        const auto item = static_cast<int64_t>(item_bytes(t.type));
+        for (int d = heads ? kDims - 1 : 0; d >= 0; --d) {
+            shape.push_back(t.ne[d]);
+            strides.push_back(d == 0 ? 1 : static_cast<int64_t>(t.nb[d]) / item);
+        }
+        strides_.insert(strides_.end(), strides.begin(), strides.end());
+        return kept(t, shape, strides);
+    }
+
+    // freq_factors, whose strides are not told.
+    const aclTensor* factors(const ggml_tensor* t) { return t ? kept(*t, {t->ne[0]}, {1}) : nullptr; }
+
+    const aclIntArray* told_strides() { return array(strides_); }
+    const aclIntArray* array(const std::vector<int64_t>& values) {
+        arrays_.push_back(aclCreateIntArray(values.data(), values.size()));
+        return arrays_.back();
+    }
+    bool complete() const {
+        for (const void* t : tensors_)
+            if (!t) return false;
+        for (const void* a : arrays_)
+            if (!a) return false;
+        return true;
+    }
+
+private:
+    const aclTensor* kept(const ggml_tensor& t, const std::vector<int64_t>& shape,
+                          const std::vector<int64_t>& strides) {
+        tensors_.push_back(aclCreateTensor(shape.data(), shape.size(), acl_type(t.type), strides.data(), 0,
+                                           ACL_FORMAT_ND, shape.data(), shape.size(), t.data));
+        return tensors_.back();
+    }
+
+    std::vector<const aclTensor*> tensors_;
+    std::vector<const aclIntArray*> arrays_;
+    std::vector<int64_t> strides_;
+};
+
+int failed(const char* what, int status, char* why, size_t room) {
+    const char* text = aclGetRecentErrMsg();
+    return say(NPU_ROPE_GGML_FAILED, why, room, "%s: status %d: %s", what, status, text ? text : "");
+}
+
+int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate allocate, void* context, char* why,
+            size_t room) {
+    const Params p(*node);
+    const bool forward = std::strcmp(ggml_op_name(node->op), "ROPE") == 0;
+    Arguments arguments;
+    const aclTensor* x = arguments.tensor(*node->src[0], true);
+    const aclTensor* positions = arguments.tensor(*node->src[1], false);
+    const aclTensor* factors = arguments.factors(node->src[2]);
+    const aclTensor* out = arguments.tensor(*node, true);
+    const aclIntArray* sections = arguments.array({p.sections, p.sections + 4});
+    const aclIntArray* strides = arguments.told_strides();
+    if (!arguments.complete()) return say(NPU_ROPE_GGML_FAILED, why, room, "aclCreateTensor gave nothing");
+    uint64_t bytes = 0;
+    aclOpExecutor* executor = nullptr;
+    int status = aclnnNpuRopeGetWorkspaceSize(x, positions, factors, p.n_dims, p.mode, p.n_ctx_orig,
+                                              static_cast<double>(p.freq_base), static_cast<double>(p.freq_scale),
+                                              static_cast<double>(p.ext_factor), static_cast<double>(p.attn_factor),
+                                              static_cast<double>(p.beta_fast), static_cast<double>(p.beta_slow),
+                                              sections, forward, p.n_offs, strides, out, &bytes, &executor);
+    if (status != ACL_SUCCESS) return failed("aclnnNpuRopeGetWorkspaceSize", status, why, room);
+    void* workspace = bytes > 0 ? allocate(context, bytes) : nullptr;
+    if (bytes > 0 && !workspace) return say(NPU_ROPE_GGML_FAILED, why, room, "no memory for a workspace");
+    status = aclnnNpuRope(workspace, bytes, executor, static_cast<aclrtStream>(stream));
+    if (status != ACL_SUCCESS) return failed("aclnnNpuRope", status, why, room);
+    return say(NPU_ROPE_GGML_OK, why, room, "%s", "");
+}
+
+}  // namespace
+
+extern "C" int npu_rope_ggml_supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t room) try {
+    const int status = supports(node, has_bfloat16, why, room);
+    return status == NPU_ROPE_GGML_OK ? say(status, why, room, "%s", "") : status;
+} catch (...) {
+    return say(NPU_ROPE_GGML_FAILED, why, room, "out of memory");
+}
+
+extern "C" int npu_rope_ggml_compute(const ggml_tensor* node, int has_bfloat16, void* stream,
+                                     npu_rope_ggml_allocate allocate, void* context, char* why, size_t room) try {
+    const int status = supports(node, has_bfloat16, why, room);
+    if (status != NPU_ROPE_GGML_OK) return status;
+    for (int d = 0; d < kDims; ++d)
+        if (node->ne[d] == 0) return say(NPU_ROPE_GGML_OK, why, room, "%s", "");  // nothing to launch
+    return compute(node, stream, allocate, context, why, room);
+} catch (...) {
+    return say(NPU_ROPE_GGML_FAILED, why, room, "out of memory");
+}

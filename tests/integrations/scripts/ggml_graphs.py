@@ -1,0 +1,301 @@
+"""Rope graphs that the installed ggml builds, through the adapter, on the simulated CANN runtime: what comes
+out is what the CPU library makes of the same tensors. Run as: ggml_graphs.py ADAPTER CANN OPAPI
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import itertools
+import sys
+
+import numpy as np
+
+from npu_rope import RopeParams, rope
+from npu_rope.testing import ggml, ggml_worker
+from npu_rope.testing.ggml_worker import GGML_TYPES, InitParams
+
+POINTER, WHY = C.c_void_p, 400
+TO_DEVICE, TO_HOST = 1, 2
+
+
+class Tensor(C.Structure):
+    """``ggml_tensor``, as the adapter declares it."""
+
+    _fields_ = [
+        ("type", C.c_int),
+        ("buffer", POINTER),
+        ("ne", C.c_int64 * 4),
+        ("nb", C.c_size_t * 4),
+        ("op", C.c_int),
+        ("op_params", C.c_int32 * 16),
+        ("flags", C.c_int32),
+        ("src", POINTER * 10),
+        ("view_src", POINTER),
+        ("view_offs", C.c_size_t),
+        ("data", POINTER),
+        ("name", C.c_char * 64),
+        ("extra", POINTER),
+        ("padding", C.c_char * 8),
+    ]
+
+
+adapter_path, cann_path, opapi_path = sys.argv[1:]
+folder = ggml.find_library_dir()
+base = C.CDLL(str(min(folder.glob("libggml-base*"), key=lambda p: len(p.name))), C.RTLD_GLOBAL)
+call = ggml_worker._declare({**ggml_worker._BASE, **ggml_worker._ROPES}, base)
+cann = C.CDLL(cann_path, C.RTLD_GLOBAL)
+opapi = C.CDLL(opapi_path, C.RTLD_GLOBAL)
+adapter = C.CDLL(adapter_path)
+ALLOCATE = C.CFUNCTYPE(POINTER, POINTER, C.c_uint64)
+adapter.npu_rope_ggml_supports.argtypes = [POINTER, C.c_int, C.c_char_p, C.c_size_t]
+adapter.npu_rope_ggml_compute.argtypes = [
+    POINTER,
+    C.c_int,
+    POINTER,
+    ALLOCATE,
+    POINTER,
+    C.c_char_p,
+    C.c_size_t,
+]
+
+
+def acl(name, *arguments):
+    status = getattr(cann, name)(*arguments)
+    assert status == 0, (name, status)
+
+
+acl("aclInit", None)
+acl("aclrtSetDevice", 0)
+stream = POINTER()
+acl("aclrtCreateStream", C.byref(stream))
+memories = []
+
+
+def on_device(size):
+    memory = POINTER()
+    acl("aclrtMalloc", C.byref(memory), C.c_size_t(max(size, 1)), 0)
+    memories.append(memory)
+    return memory
+
+
+workspaces = ALLOCATE(lambda _, size: on_device(size).value)
+
+
+def place(pointer, values):
+    """A leaf's data in device memory, as a backend's buffer would hold them."""
+    memory = on_device(values.nbytes)
+    acl(
+        "aclrtMemcpy",
+        memory,
+        C.c_size_t(values.nbytes),
+        C.c_void_p(values.ctypes.data),
+        C.c_size_t(values.nbytes),
+        TO_DEVICE,
+    )
+    Tensor.from_address(pointer).data = memory.value
+    return memory
+
+
+def fetch(memory, like):
+    values = np.empty_like(like)
+    acl(
+        "aclrtMemcpy",
+        C.c_void_p(values.ctypes.data),
+        C.c_size_t(values.nbytes),
+        memory,
+        C.c_size_t(values.nbytes),
+        TO_HOST,
+    )
+    return values
+
+
+class Case:
+    """x [B,S,N,D] of a dtype, how it lies, and what turns it."""
+
+    def __init__(
+        self,
+        params,
+        dtype="float32",
+        shape=(2, 5, 3, 16),
+        view="",
+        factors=False,
+        forward=True,
+        in_place=False,
+    ):
+        self.params, self.dtype, self.shape, self.view = params, dtype, shape, view
+        self.factors, self.forward, self.in_place = factors, forward, in_place
+
+    def __str__(self):
+        said = [str(self.params), self.dtype, str(self.shape), self.view]
+        said += [
+            w
+            for w, on in (("factors", self.factors), ("back", not self.forward), ("in place", self.in_place))
+            if on
+        ]
+        return " ".join(filter(None, said))
+
+    def run(self):
+        """Errors in units of the bound; the status where the adapter does not take it."""
+        p, (b, s, n, d) = self.params, self.shape
+        rng = np.random.default_rng(d + s)
+        context = call["ggml_init"](InitParams(1 << 20, None, True))
+        kind = GGML_TYPES[self.dtype]
+        more = {"": (0, 0), "padded": (8, 0), "second half": (d, d)}.get(self.view, (0, 0))
+        memory = np.zeros((b, s, n, d + more[0]) if self.view != "heads first" else (b, n, s, d), self.dtype)
+        memory[...] = rng.standard_normal(memory.shape).astype(self.dtype)
+        leaf = call["ggml_new_tensor_4d"](context, kind, *memory.shape[::-1])
+        x, array, item = leaf, memory, memory.itemsize
+        if self.view == "heads first":
+            array = memory.transpose(0, 2, 1, 3)
+        elif self.view:
+            array = memory[..., more[1] : more[1] + d]
+        if self.view:
+            strides = array.strides[2::-1]
+            x = call["ggml_view_4d"](context, leaf, d, n, s, b, *strides, more[1] * item)
+        planes = 4 if p.rope_mode.has_sections else 1
+        positions = rng.integers(0, 5000, planes * s).astype(np.int32)
+        at = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], planes * s)
+        factors = rng.uniform(0.5, 4, p.pairs).astype(np.float32) if self.factors else None
+        divided = (
+            call["ggml_new_tensor_1d"](context, GGML_TYPES["float32"], p.pairs) if self.factors else None
+        )
+        node = self.node(context, x, at, divided)
+        device = place(leaf, memory)
+        place(at, positions)
+        if self.factors:
+            place(divided, factors)
+        for view in (x, node):
+            fields = Tensor.from_address(view)
+            if fields.view_src:
+                fields.data = Tensor.from_address(fields.view_src).data + fields.view_offs
+        result = None if self.in_place else place(node, np.full(self.shape, 7, self.dtype))
+        why = C.create_string_buffer(WHY)
+        status = adapter.npu_rope_ggml_supports(node, 1, why, WHY)
+        if status == 0:
+            status = adapter.npu_rope_ggml_compute(node, 1, stream, workspaces, None, why, WHY)
+        if status:
+            return status, why.value.decode()
+        acl("aclrtSynchronizeStream", stream)
+        given = positions.reshape(4, s) if planes == 4 else positions
+        expected = rope(np.ascontiguousarray(array), given, p, factors, forward=self.forward, backend="cpu")
+        if self.in_place:
+            after = fetch(device, memory)
+            got = (
+                after[..., more[1] : more[1] + d]
+                if self.view != "heads first"
+                else after.transpose(0, 2, 1, 3)
+            )
+            if more[0]:  # what lies beside the view
+                rest = np.delete(after, np.s_[more[1] : more[1] + d], -1)
+                assert np.array_equal(rest, np.delete(memory, np.s_[more[1] : more[1] + d], -1)), str(self)
+        else:
+            got = fetch(result, np.empty(self.shape, self.dtype))
+        size = np.abs(expected.astype(np.float64)).max()
+        unit = size * {"float32": 2.0**-21, "float16": 2.0**-10}[self.dtype]
+        return 0, np.abs(got.astype(np.float64) - expected).max() / unit
+
+    def node(self, context, x, positions, factors):
+        p = self.params
+        kind = "" if self.forward else "_back"
+        kind = "_inplace" if self.in_place else kind
+        numbers = p.freq_base, p.freq_scale, p.ext_factor, p.attn_factor, p.beta_fast, p.beta_slow
+        if p.rope_mode.has_sections:
+            sections = (C.c_int * 4)(*p.sections)
+            make = call[f"ggml_rope_multi{kind}"]
+            return make(
+                context, x, positions, factors, p.n_dims, sections, int(p.rope_mode), p.n_ctx_orig, *numbers
+            )
+        node = call[f"ggml_rope_ext{kind}"](
+            context, x, positions, factors, p.n_dims, int(p.rope_mode), p.n_ctx_orig, *numbers
+        )
+        if p.n_offs:
+            call["ggml_rope_set_offset"](node, p.n_offs)
+        return node
+
+
+def cases():
+    neox = RopeParams(16, "neox")
+    modes = [
+        neox,
+        RopeParams(16, "normal"),
+        RopeParams(8, "neox"),
+        RopeParams(16, "mrope", sections=(3, 3, 2, 0)),
+        RopeParams(16, "imrope", sections=(3, 3, 2, 0)),
+        RopeParams(8, "vision", sections=(4, 4, 0, 0)),
+        RopeParams(16, "neox", n_ctx_orig=4096, freq_scale=0.25, ext_factor=1.0, attn_factor=1.2),
+        RopeParams(16, "normal", freq_base=500000.0, freq_scale=0.5, attn_factor=0.7),
+    ]
+    if "ggml_rope_set_offset" in call:
+        modes.append(RopeParams(8, "neox", n_offs=4))
+    for params, dtype in itertools.product(modes, ("float32", "float16")):
+        yield Case(params, dtype)
+        yield Case(params, dtype, factors=True)
+        yield Case(params, dtype, forward=False)
+        yield Case(params, dtype, in_place=True)
+    for view, in_place in itertools.product(("padded", "second half", "heads first"), (False, True)):
+        yield Case(neox, "float16", view=view, in_place=in_place)
+    yield Case(neox, shape=(1, 1, 32, 128))
+    yield Case(RopeParams(128, "normal"), "float16", shape=(1, 40, 8, 128), view="second half")
+
+
+worst, ran = 0.0, 0
+for case in cases():
+    status, found = case.run()
+    assert status == 0, f"{case}: {found}"
+    assert found <= 1, f"{case}: {found:.3g} times the bound"
+    worst, ran = max(worst, found), ran + 1
+
+# What another backend has to compute is refused, with a reason, before anything is launched.
+context = call["ggml_init"](InitParams(1 << 20, None, True))
+x = call["ggml_new_tensor_4d"](context, 0, 16, 3, 5, 2)
+at = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], 5)
+node = call["ggml_rope_ext"](context, x, at, None, 16, 2, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
+why = C.create_string_buffer(WHY)
+
+
+def reason(change, pointer=node, bfloat16=1):
+    before = C.string_at(pointer, C.sizeof(Tensor))
+    change(Tensor.from_address(pointer))
+    status = adapter.npu_rope_ggml_supports(node, bfloat16, why, WHY)
+    computed = adapter.npu_rope_ggml_compute(
+        node, bfloat16, stream, workspaces, None, C.create_string_buffer(9), 9
+    )
+    C.memmove(pointer, before, len(before))
+    assert (status, computed) == (1, 1), (status, computed)
+    return why.value.decode()
+
+
+def put(name, value, at=None):
+    def change(tensor):
+        if at is None:
+            setattr(tensor, name, value)
+        else:
+            getattr(tensor, name)[at] = value
+
+    return change
+
+
+def both_bfloat16(tensor):
+    tensor.type = 30
+    Tensor.from_address(x).type = 30
+
+
+assert reason(put("op", 0)) == "the node is no rope"
+assert reason(put("src", None, 1)) == "the node has no x or no positions"
+assert reason(put("type", 1)) == "x and the result have different types"
+assert reason(put("type", 27), at) == "positions are no run of 32-bit integers"
+assert reason(put("ne", 4, 0), at) == "there are not as many positions as tokens"
+assert reason(put("nb", 8, 0), x) == "a head's elements do not follow each other"
+assert reason(put("ne", 7, 1), x) == "x and the result have different shapes"
+assert reason(put("op_params", 7, 2)) == "its mode is not known"
+assert reason(put("op_params", 18, 1)) == "more dimensions turn than a head has"
+assert reason(put("op_params", 2, 15)) == "more dimensions turn than a head has"
+assert reason(both_bfloat16, bfloat16=0) == "this chip has no bfloat16"
+assert adapter.npu_rope_ggml_supports(None, 1, why, WHY) == 1
+assert adapter.npu_rope_ggml_supports(node, 1, None, 0) in (0, 1)
+
+for memory in memories:
+    acl("aclrtFree", memory)
+acl("aclrtDestroyStream", stream)
+acl("aclFinalize")
+print(f"{ran} graphs, at most {worst:.2f} times the bound")

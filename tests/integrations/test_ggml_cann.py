@@ -1,0 +1,64 @@
+"""The adapter for ggml's CANN backend: compiled as a backend would, and given graphs of the real ggml."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from npu_rope.simcann import pieces
+from npu_rope.testing import ggml
+
+ROOT = Path(__file__).parents[2]
+ADAPTER = ROOT / "integrations" / "ggml_cann"
+SCRIPT = Path(__file__).parent / "scripts" / "ggml_graphs.py"
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def compiler(variable, default):
+    return shlex.split(os.environ.get(variable, default))
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory):
+    cann = pieces.cann_library()
+    package = cann.parent / "simcann_opp" / "op_api"
+    made = tmp_path_factory.mktemp("adapter") / "libnpu_rope_ggml.so"
+    command = [*compiler("CXX", "c++"), "-std=c++17", "-O1", *WARNINGS, "-fPIC", "-shared"]
+    command += [f"-I{ROOT / 'simulator/cann/include'}", f"-I{package / 'include'}", f"-I{ADAPTER}"]
+    command += [
+        str(ADAPTER / "npu_rope_ggml.cpp"),
+        f"-L{cann.parent}",
+        "-lnpu_rope_cann",
+        f"-L{package / 'lib'}",
+    ]
+    command += ["-lcust_opapi", f"-Wl,-rpath,{cann.parent}:{package / 'lib'}", "-o", str(made)]
+    subprocess.run(command, check=True)
+    return made, cann, package / "lib" / "libcust_opapi.so"
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
+def test_graphs_of_ggml_give_what_the_cpu_gives(adapter, soc):
+    """Every mode, partly turned heads, windows, YaRN, factors, backward, in place, views, float16; and what
+    it must refuse is refused before a launch."""
+    try:
+        ggml.find_library_dir()
+    except ggml.GgmlUnavailable as why:
+        pytest.skip(str(why))
+    command = [sys.executable, str(SCRIPT), *map(str, adapter)]
+    environment = {**os.environ, "NPU_ROPE_SIM_SOC": soc}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("80 graphs, at most 0.")
+
+
+def test_its_header_is_c(tmp_path):
+    source = tmp_path / "uses.c"
+    source.write_text('#include "npu_rope_ggml.h"\nint main(void) { return NPU_ROPE_GGML_OK; }\n')
+    command = [*compiler("CC", "cc"), "-std=c99", *WARNINGS, f"-I{ADAPTER}", "-c", str(source)]
+    subprocess.run([*command, "-o", str(tmp_path / "uses.o")], check=True)
