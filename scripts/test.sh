@@ -15,11 +15,13 @@ which takes a few minutes; later runs skip what did not change.
 
   scripts/test.sh                      both: everything but slow tests and real NPUs
   scripts/test.sh -m slow              the slow tests
-  scripts/test.sh tests/ops -k yarn    a part of it, without npu; every argument goes to pytest
+  scripts/test.sh tests/ops -k cache   a part of it, without npu; every argument goes to pytest
   scripts/test.sh -n 0 -x --pdb        one process, stop at the first failure, look around
   scripts/test.sh --npu                the operator tests on backend npu only
   scripts/test.sh --npu tests/ops/test_rope_qk.py -k heads    a part of those
 
+Small cases run many to a test, which names those that fail; NPU_ROPE_TEST_CASES=apart makes each a test of
+its own, for -k to choose by what it is about.
 PYTHON=/path/to/python and CXX=/path/to/compiler choose other ones than those on the PATH.
 Exit status: pytest's; of two runs, the first that is not 0.
 TEXT

@@ -11,6 +11,7 @@ import changed_kernel as changed
 import counts
 import guarded_memory
 import pytest
+from fork_server import ForkServer
 from hypothesis import HealthCheck, settings
 
 from npu_rope import backends, native
@@ -72,6 +73,19 @@ def run_without_registration(tmp_path):
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def npu_rope_command():
+    """Runs npu-rope with these arguments in a process of its own; gives what subprocess.run gives."""
+    server = ForkServer(sys.executable, ["npu_rope.cli.app"])
+
+    def run(*arguments, stdout=None, **environment):
+        env = {**os.environ, "COLUMNS": "200", **environment}
+        return server.run("-m", "npu_rope.cli", *arguments, env=env, stdout=stdout)
+
+    yield run
+    server.close()
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Tests by back end: counted in conftest.py's runs, and added up over several.
+"""Cases by back end: counted in conftest.py's runs, and added up over several. A test of many (together.py)
+counts as all of them.
 
 usage: counts.py FILE...     each what a run wrote where NPU_ROPE_TEST_COUNTS said
 """
@@ -11,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 PROPERTY = "backend"
+CASES = "cases"
 NO_BACKEND = "no back end"
 NODE_TEST = "node test"  # the property of a test that runs one of ONNX's own
 ON_NPU = {"simulated", "npu_python"}  # fixtures that run torch_npu
@@ -22,17 +24,23 @@ def mark(item) -> None:
     if not isinstance(backend, str):
         backend = "npu" if ON_NPU & set(getattr(item, "fixturenames", ())) else NO_BACKEND
     item.user_properties.append((PROPERTY, backend))
+    item.user_properties.append((CASES, getattr(item.function, "cases", 1)))
 
 
 def passed(reports) -> Counter[str]:
-    """How many passed, by back end."""
-    return Counter(dict(r.user_properties).get(PROPERTY, NO_BACKEND) for r in reports if r.when == "call")
+    """How many cases passed, by back end."""
+    counted: Counter[str] = Counter()
+    for report in reports:
+        if report.when == "call":
+            told = dict(report.user_properties)
+            counted[told.get(PROPERTY, NO_BACKEND)] += told.get(CASES, 1)
+    return counted
 
 
 def line(counts: Counter[str]) -> str:
     """One line, the back ends first."""
     names = sorted(counts, key=lambda name: (name == NO_BACKEND, name))
-    return "passed by back end: " + ", ".join(f"{name} {counts[name]:,}" for name in names)
+    return "cases passed by back end: " + ", ".join(f"{name} {counts[name]:,}" for name in names)
 
 
 def node_tests(reports) -> Counter[str]:

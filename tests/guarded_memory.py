@@ -62,10 +62,6 @@ def _outside(raw, shape, dtype, start, strides):
     outside = np.ones(raw.size, bool)
     if 0 in shape:
         return outside
-    at = np.full(shape, start, np.int64)
-    for axis, (n, s) in enumerate(zip(shape, strides, strict=True)):
-        steps = np.arange(n, dtype=np.int64) * s * dtype.itemsize
-        at += steps.reshape([-1 if k == axis else 1 for k in range(len(shape))])
-    for byte in range(dtype.itemsize):
-        outside[at.ravel() + byte] = False
+    steps = (*(s * dtype.itemsize for s in strides), 1)
+    np.ndarray((*shape, dtype.itemsize), bool, outside.data, start, steps)[...] = False
     return outside

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -192,7 +190,21 @@ def test_every_contestant_of_a_norm_rope_row_is_right(dtype, monkeypatch):
     assert {norm_rope_rows.OUT, norm_rope_rows.PARTS, norm_rope_rows.TRANSFORMERS} < names
 
 
+@pytest.fixture
+def specification_kept(monkeypatch):
+    """What norm_rows is to find: in long double it takes longer than all that is judged by it."""
+    specified, kept = norm_rows.rms_norm, {}
+
+    def rms_norm(call):
+        if id(call) not in kept:
+            kept[id(call)] = call, specified(call)
+        return kept[id(call)][1]
+
+    monkeypatch.setattr(norm_rows, "rms_norm", rms_norm)
+
+
 @pytest.mark.peer
+@pytest.mark.usefixtures("specification_kept")
 @pytest.mark.parametrize("mode", norm_rows.MODES)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_every_contestant_of_a_norm_row_is_right(dtype, mode):
@@ -352,21 +364,10 @@ def test_a_page_that_is_no_text_is_refused_before_anything_is_measured(tmp_path)
     assert "[bench] markdown must be a text file but got" in outcome.output
 
 
-def test_the_command_measures_decode_rows_and_writes_the_documented_json(tmp_path):
+def test_the_command_measures_decode_rows_and_writes_the_documented_json(npu_rope_command, tmp_path):
     path = tmp_path / "run.json"
-    command = [
-        sys.executable,
-        "-m",
-        "npu_rope.cli",
-        "bench",
-        "--quick",
-        "--rows",
-        "decode",
-        "--peers",
-        "none",
-    ]
-    command += ["--format", "json", "--output", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    options = ["--quick", "--rows", "decode", "--peers", "none", "--format", "json", "--output", str(path)]
+    done = npu_rope_command("bench", *options)
     assert done.returncode == 0, done.stderr
     document = json.loads(path.read_text())
     assert set(document) == {

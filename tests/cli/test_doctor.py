@@ -5,43 +5,34 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
+
+import pytest
 
 from npu_rope import native
 from npu_rope.cli import doctor
 
 
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "npu_rope.cli", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def findings(npu_rope_command):
+    return json.loads(npu_rope_command("doctor", "--json").stdout)
 
 
-@cache
-def findings():
-    return json.loads(run("doctor", "--json").stdout)
-
-
-def test_doctor_exits_0_and_names_every_back_end():
-    done = run("doctor")
+def test_doctor_exits_0_and_names_every_back_end(npu_rope_command):
+    done = npu_rope_command("doctor")
     assert done.returncode == 0, done.stderr
     for name in ("reference", "cpu", "sim", "npu"):
         assert name in done.stdout
 
 
-def test_absent_pieces_come_with_a_remedy():
-    absent = [f for f in findings() if f["present"] is False and f["group"] in ("back ends", "NPU", "peers")]
+def test_absent_pieces_come_with_a_remedy(findings):
+    absent = [f for f in findings if f["present"] is False and f["group"] in ("back ends", "NPU", "peers")]
     assert absent
     assert all(f["remedy"] for f in absent)
 
 
-def test_the_library_in_use_is_named():
-    told = {(f["group"], f["piece"]): f for f in findings()}
+def test_the_library_in_use_is_named(findings):
+    told = {(f["group"], f["piece"]): f for f in findings}
     assert told["npu_rope", "C library"]["present"] is True
     assert told["npu_rope", "instruction set"]["detail"].split()[0] in (
         "avx512_bf16",
@@ -52,8 +43,8 @@ def test_the_library_in_use_is_named():
     )
 
 
-def test_the_simulator_is_described():
-    found = {f["piece"]: f for f in findings() if f["group"] == "simulator"}
+def test_the_simulator_is_described(findings):
+    found = {f["piece"]: f for f in findings if f["group"] == "simulator"}
     assert found["library"]["present"] is True
     assert "libnpu_rope_sim" in found["library"]["detail"]
     assert found["kernels for"]["detail"] == "ascend910b, ascend910_93, ascend310p"
@@ -70,7 +61,9 @@ def test_the_simulator_is_described():
 def test_a_missing_simulator_comes_with_a_remedy(tmp_path):
     """Its library alone is taken away."""
     (tmp_path / "libnpu_rope.so").symlink_to(native.load().path)
-    found = json.loads(run("doctor", "--json", NPU_ROPE_LIB_DIR=str(tmp_path)).stdout)
+    command = [sys.executable, "-m", "npu_rope.cli", "doctor", "--json"]
+    elsewhere = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path), "NPU_ROPE_GGML_LIB": str(tmp_path)}
+    found = json.loads(subprocess.run(command, env=elsewhere, capture_output=True, check=True).stdout)
     told = {(f["group"], f["piece"]): f for f in found}
     for group, piece in (
         ("back ends", "sim"),
@@ -90,7 +83,7 @@ def test_missing_kernels_are_noticed(tmp_path):
     assert finding.remedy
 
 
-def test_no_arguments_print_help():
-    done = run()
+def test_no_arguments_print_help(npu_rope_command):
+    done = npu_rope_command()
     assert "validate" in done.stdout + done.stderr
     assert "doctor" in done.stdout + done.stderr

@@ -22,13 +22,11 @@ def test_version():
     [["validate", "--list"], ["--help"], ["--version"], ["doctor"], ["doctor", "--json"]],
     ids=" ".join,
 )
-def test_a_closed_pipe_is_quiet_and_exits_141(arguments):
+def test_a_closed_pipe_is_quiet_and_exits_141(npu_rope_command, arguments):
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(
-            [*COMMAND, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
-        )
+        done = npu_rope_command(*arguments, stdout=writer, NPU_ROPE_GGML_LIB="/nonexistent")
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")

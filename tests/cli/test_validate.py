@@ -1,6 +1,7 @@
 """npu-rope validate as a user runs it: filters, formats, exit status."""
 
 import csv
+import functools
 import io
 import json
 import os
@@ -8,11 +9,11 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import changed_kernel as changed
+import ggml_workers
 import pytest
 from typer.testing import CliRunner
 
@@ -31,18 +32,13 @@ FEW = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]
 ONE = ["--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32"]
 
 
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "npu_rope.cli", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "200", **environment},
-        check=False,
-    )
+@pytest.fixture
+def validate(npu_rope_command):
+    return functools.partial(npu_rope_command, "validate")
 
 
-def test_cases_within_bounds_exit_0_and_are_each_a_line():
-    done = run("validate", *FEW)
+def test_cases_within_bounds_exit_0_and_are_each_a_line(validate):
+    done = validate(*FEW)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("ok ")]
     assert len(lines) == 9
@@ -50,14 +46,14 @@ def test_cases_within_bounds_exit_0_and_are_each_a_line():
 
 
 @pytest.mark.peer
-def test_ggml_is_among_the_columns():
-    done = run("validate", *ONE)
+def test_ggml_is_among_the_columns(validate):
+    done = validate(*ONE)
     assert "ggml vs ggml's angles: 1 of 1 within bounds" in done.stdout
     assert "bit-equal to policy ggml" in done.stdout
 
 
-def test_without_ggml_the_summary_says_so():
-    done = run("validate", "--no-ggml", *ONE)
+def test_without_ggml_the_summary_says_so(validate):
+    done = validate("--no-ggml", *ONE)
     assert done.returncode == 0
     assert "ggml: not compared: switched off with --no-ggml" in done.stdout
 
@@ -90,19 +86,19 @@ def test_without_ggml_the_summary_says_so():
         (["--output", "/"], "[validate] output must be a file in an existing folder but got /."),
     ],
 )
-def test_bad_usage_exits_2_and_says_what_is_wrong(arguments, said):
-    done = run("validate", *arguments)
+def test_bad_usage_exits_2_and_says_what_is_wrong(validate, arguments, said):
+    done = validate(*arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stdout == ""
 
 
-def test_ggml_named_by_environment_and_absent_exits_2_and_names_it():
-    done = run("validate", *ONE, NPU_ROPE_GGML_LIB="/nonexistent")
+def test_ggml_named_by_environment_and_absent_exits_2_and_names_it(validate):
+    done = validate(*ONE, NPU_ROPE_GGML_LIB="/nonexistent")
     assert done.returncode == 2
     assert "[ggml] library must be a folder" in done.stderr
     assert "but got /nonexistent." in done.stderr
-    assert run("validate", "--no-ggml", *ONE, NPU_ROPE_GGML_LIB="/nonexistent").returncode == 0
+    assert validate("--no-ggml", *ONE, NPU_ROPE_GGML_LIB="/nonexistent").returncode == 0
 
 
 def test_messages_keep_their_brackets(monkeypatch):
@@ -140,13 +136,14 @@ def test_bit_equal_elements_are_counted_not_cases():
 
 
 def test_backend_forced_by_environment_and_absent_exits_2():
-    done = run("validate", *ONE, NPU_ROPE_BACKEND="npu")
-    assert done.returncode == 2
+    forced = {**os.environ, "NPU_ROPE_BACKEND": "npu"}  # is read as npu_rope is imported
+    command = [sys.executable, "-m", "npu_rope.cli", "validate", *ONE]
+    assert subprocess.run(command, env=forced, capture_output=True, check=False).returncode == 2
 
 
-def test_json_has_every_judgement(tmp_path):
+def test_json_has_every_judgement(validate, tmp_path):
     path = tmp_path / "out.json"
-    done = run("validate", "--format", "json", "--output", str(path), *ONE)
+    done = validate("--format", "json", "--output", str(path), *ONE)
     document = json.loads(path.read_text())
     assert done.stdout == ""
     assert document["total"] == 1
@@ -157,8 +154,8 @@ def test_json_has_every_judgement(tmp_path):
     assert 0 < executors["cpu"]["error_over_bound"] <= 1
 
 
-def test_csv_rows_have_test_backend_ops_columns():
-    done = run("validate", "--format", "csv", "--no-ggml", *FEW)
+def test_csv_rows_have_test_backend_ops_columns(validate):
+    done = validate("--format", "csv", "--no-ggml", *FEW)
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     named = {r["backend_name"] for r in rows}
     assert named == {"reference", "cpu", "cpu:ggml", "sim", "sim:ascend310p"}
@@ -166,15 +163,15 @@ def test_csv_rows_have_test_backend_ops_columns():
     assert {r["passed"] for r in rows} == {"True"}
 
 
-def test_junit_counts_its_cases():
-    done = run("validate", "--format", "junit", "--no-ggml", *ONE)
+def test_junit_counts_its_cases(validate):
+    done = validate("--format", "junit", "--no-ggml", *ONE)
     root = ElementTree.fromstring(done.stdout)
     assert root.get("tests") == str(len(root.findall("testcase"))) == "5"
     assert root.get("failures") == "0"
 
 
-def test_list_prints_names_only():
-    done = run("validate", "--list", "--suite", "ggml", "--op", "ROPE_BACK")
+def test_list_prints_names_only(validate):
+    done = validate("--list", "--suite", "ggml", "--op", "ROPE_BACK")
     assert done.returncode == 0
     assert all(line.startswith("ROPE_BACK(") for line in done.stdout.splitlines())
 
@@ -324,27 +321,26 @@ SMALL = ["--suite", "ggml", "--filter", r"^ROPE(_BACK)?\(type=f32,ne_a=\[80,16,2
 @pytest.fixture
 def stand_ins(monkeypatch):
     """A registry with devices that refuse (CANN0) or are wrong (SHIFT0)."""
-    script = Path(__file__).parents[1] / "testing" / "stand_in_devices.py"
-    monkeypatch.setattr(command.GgmlProcess, "worker", (str(script),))
+    monkeypatch.setattr(command.GgmlProcess, "worker", ggml_workers.STAND_INS)
 
 
 @pytest.mark.peer
-def test_an_unknown_device_exits_2_and_names_those_there_are():
-    done = run("validate", *SMALL, "--ggml-device", "CANN0")
+def test_an_unknown_device_exits_2_and_names_those_there_are(validate):
+    done = validate(*SMALL, "--ggml-device", "CANN0")
     assert done.returncode == 2
     assert "[ggml] device must be one of CPU but got CANN0." in done.stderr
     assert done.stdout == ""
 
 
 @pytest.mark.peer
-def test_a_device_is_compared_with_the_cpu_alone_unless_others_are_named():
-    done = run("validate", *SMALL, "--ggml-device", "CPU")
+def test_a_device_is_compared_with_the_cpu_alone_unless_others_are_named(validate):
+    done = validate(*SMALL, "--ggml-device", "CPU")
     assert done.returncode == 0, done.stdout
     assert "ggml device: CPU (" in done.stdout
     assert "ggml CPU vs ggml's angles: 4 of 4 within bounds" in done.stdout
     assert "cpu vs float64 (exact): 4 of 4" in done.stdout
     assert "sim (" not in done.stdout
-    done = run("validate", *SMALL, "--ggml-device", "CPU", "--backend", "reference")
+    done = validate(*SMALL, "--ggml-device", "CPU", "--backend", "reference")
     assert "reference vs float64 (exact): 4 of 4" in done.stdout
     assert "cpu vs" not in done.stdout
 

@@ -28,6 +28,7 @@ from norm_cases import (
     values_of,
 )
 from pairwise import pairwise
+from together import together
 
 from npu_rope import add_rms_norm, rms_norm
 from npu_rope.testing import norm_spec
@@ -83,7 +84,7 @@ def is_call(call):
 
 
 def calls(listed):
-    return pytest.mark.parametrize("call", [c for c in listed if is_call(c)], ids=str)
+    return together("call", [c for c in listed if is_call(c)])
 
 
 def outs_of(call, x, residual, guarded):

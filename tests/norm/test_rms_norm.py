@@ -24,6 +24,7 @@ from norm_cases import (
     unless_refused,
 )
 from pairwise import pairwise
+from together import together
 
 from npu_rope import rms_norm
 
@@ -58,7 +59,7 @@ def is_call(call):
 
 
 def calls(listed):
-    return pytest.mark.parametrize("call", [c for c in listed if is_call(c)], ids=str)
+    return together("call", [c for c in listed if is_call(c)])
 
 
 BASES = [
@@ -98,8 +99,8 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
     )
 
 
-@pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
-@pytest.mark.parametrize("scale_dtype", DTYPES)
+@together("stash_type", [1, 10, 11, 16])
+@together("scale_dtype", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_combination_of_types(dtype, scale_dtype, stash_type, backend, guarded):
     for n in (1, 33, 600):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from norm_cases import NUMPY_DTYPES, Call, judge_gradients, make_inputs, possible, spec_call, to_torch
 from pairwise import pairwise
+from together import together
 
 from npu_rope import rms_norm, rms_norm_backward
 from npu_rope.ops.rms_norm import differentiable_backward
@@ -39,7 +40,7 @@ def is_call(call):
 
 
 def calls(listed):
-    return pytest.mark.parametrize("call", [c for c in listed if is_call(c)], ids=str)
+    return together("call", [c for c in listed if is_call(c)])
 
 
 BASES = [
@@ -98,9 +99,7 @@ def test_rows_of_far_numbers(peak, backend, guarded):
 
 
 # Rows around vectors and DMA blocks, whole rows and chunks of them, with sums of dscale in UB and without.
-@pytest.mark.parametrize(
-    "n", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 129, 4096, 5000, 16_384, 100_003]
-)
+@together("n", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 129, 4096, 5000, 16_384, 100_003])
 @pytest.mark.parametrize("scale_dtype", ["float32", "float16"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_rows_of_any_length(dtype, scale_dtype, n, backend, guarded):
@@ -108,9 +107,9 @@ def test_rows_of_any_length(dtype, scale_dtype, n, backend, guarded):
 
 
 # Where squares leave float32's range, in whole rows and in chunks.
-@pytest.mark.parametrize("n", [40, 20_000])
-@pytest.mark.parametrize("epsilon", [0.0, 1e-5])
-@pytest.mark.parametrize("peak", [3e38, 1e30, 1e-30, 1e-38, 2.0**-149, 0.0])
+@together("n", [40, 20_000])
+@together("epsilon", [0.0, 1e-5])
+@together("peak", [3e38, 1e30, 1e-30, 1e-38, 2.0**-149, 0.0])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rows_at_the_ends_of_float32(dtype, peak, epsilon, n, backend, guarded):
     x = np.random.default_rng(0).uniform(0.5, 1, (3, n)) * np.array([[peak], [1], [peak]])

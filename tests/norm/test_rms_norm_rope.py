@@ -25,6 +25,7 @@ from norm_rope_cases import (
 )
 from pairwise import pairwise
 from rope_cases import refusal
+from together import together
 
 from npu_rope import RopeParams, rms_norm, rms_norm_rope, rope_qk, rope_set_rows
 from npu_rope.reference import rope as rope_reference
@@ -36,7 +37,7 @@ ROUNDINGS = (False, True)
 
 
 def calls(listed):
-    return pytest.mark.parametrize("call", [c for c in dict.fromkeys(listed) if possible(c)], ids=str)
+    return together("call", [c for c in dict.fromkeys(listed) if possible(c)])
 
 
 BASES = [

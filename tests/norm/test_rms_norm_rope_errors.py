@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from norm_cases import hosts, to_torch
+from together import together
 
 from npu_rope import RopeParams, native, rms_norm_rope
 from npu_rope.native import CParams, c_params, c_tensor
@@ -256,11 +257,7 @@ def in_torch(named):
 
 
 @hosts
-@pytest.mark.parametrize(
-    ("case", "framework"),
-    [(c, f) for c in BAD for f in ("numpy", "torch") if c.only in ("", "python", f)],
-    ids=str,
-)
+@together("case, framework", [(c, f) for c in BAD for f in ("numpy", "torch") if c.only in ("", "python", f)])
 def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
     named = {**correct(), **case.changed}
     before = [a.tobytes() for a in arrays_of(named)]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from rope_bad_calls import ANGLES, DEFAULTS, sentinels, tensor_of
+from together import together
 
 from npu_rope import RopeParams, native, native_sim, rope_qk, rope_set_rows
 from npu_rope.native import CParams, c_tensor
@@ -191,9 +192,9 @@ def strided(shape, strides):
 
 
 def table(bads):
-    """A parametrisation of every bad call on every path that can express it."""
+    """Every bad call on every path that can express it."""
     rows = [(bad, path) for bad in bads for path in bad.paths]
-    return pytest.mark.parametrize(("bad", "path"), rows, ids=[f"{b.name}-{p}" for b, p in rows])
+    return together(("bad", "path"), rows, ids=[f"{b.name}-{p}" for b, p in rows])
 
 
 def assert_refused(bad, path):

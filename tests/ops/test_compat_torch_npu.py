@@ -9,6 +9,7 @@ import re
 import pytest
 import torch
 from rope_cases import refusal
+from together import together
 
 from npu_rope import backends
 from npu_rope.compat import torch_npu
@@ -87,7 +88,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@together("layout", LAYOUTS)
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("wide_tables", [False, True])
@@ -130,9 +131,9 @@ APPLY = {
 }
 
 
-@pytest.mark.parametrize("layout", APPLY)
+@together("layout", APPLY)
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
-@pytest.mark.parametrize("width", [64, 32])
+@together("width", [64, 32])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @or_refused
 def test_apply_rotary_pos_emb_writes_both(layout, mode, width, dtype, backend):
@@ -181,7 +182,7 @@ def mrope_tables(positions, cache, sections, cache_mode):
     return tables
 
 
-@pytest.mark.parametrize("sections", [None, [0, 0, 0], [8, 12, 12], [4, 14, 14], [16, 8, 4, 4]], ids=str)
+@together("sections", [None, [0, 0, 0], [8, 12, 12], [4, 14, 14], [16, 8, 4, 4]])
 @pytest.mark.parametrize("cache_mode", ["default", "interleave"])
 @pytest.mark.parametrize("mode", ["half", "interleave"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from rope_cases import (
     values_of,
     with_sizes,
 )
+from together import together
 
 from npu_rope import RopeParams, rope_
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
@@ -48,7 +50,7 @@ PAIRS = [1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 64, 96, 128, 288]
 
 
 def cases(listed):
-    return pytest.mark.parametrize("case", [c for c in listed if possible(c)], ids=str)
+    return together("case", [c for c in listed if possible(c)])
 
 
 @cases(ONE_FACTOR)
@@ -61,7 +63,7 @@ def test_every_pair_of_factors_meets_the_bound(case, backend, guarded):
     run_and_judge(case, backend, guarded)
 
 
-@pytest.mark.parametrize("pairs", PAIRS)
+@together("pairs", PAIRS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lengths_around_the_vector_width(pairs, mode, dtype, backend, guarded):
@@ -73,9 +75,7 @@ def test_lengths_around_the_vector_width(pairs, mode, dtype, backend, guarded):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("S", [0, 1, 70])
-@pytest.mark.parametrize("N", [0, 1, 71])
-@pytest.mark.parametrize("B", [0, 1, 3])
+@together("B, N, S", itertools.product([0, 1, 3], [0, 1, 71], [0, 1, 70]))
 def test_sizes_from_nothing_to_many(B, N, S, dtype, backend, guarded):
     for framework in ("numpy", "torch"):
         case = Case(dtype=dtype, mode="neox", framework=framework, out="given")

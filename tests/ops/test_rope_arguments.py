@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from rope_cases import to_torch
+from together import together
 
 from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_qk_, rope_set_rows
 from npu_rope.params import ANGLE_POLICIES
@@ -84,7 +85,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "told"), WRONG, ids=[told for _, told in WRONG])
+@together(("wrong", "told"), WRONG, ids=[told for _, told in WRONG])
 def test_forward_is_a_bool(wrong, told, run, op, given):
     give, backend = given
     for again in (False, True):  # once more where another call of these parameters went well
@@ -146,7 +147,7 @@ def test_forward_is_a_bool_where_a_gradient_or_a_compiler_follows(wrong):
 # ---- angle -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, np.int32(0), np.int64(2)])
+@together("number", [0, 1, 2, np.int32(0), np.int64(2)])
 def test_an_angle_policy_has_a_number_too(number, run, given):
     give, backend = given
     policy = ANGLE_POLICIES[number]
@@ -184,7 +185,7 @@ WRONG_ANGLES = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "told"), WRONG_ANGLES, ids=[told for _, told in WRONG_ANGLES])
+@together(("wrong", "told"), WRONG_ANGLES, ids=[told for _, told in WRONG_ANGLES])
 def test_another_angle_is_refused(wrong, told, run, op, given):
     give, backend = given
     with pytest.raises(ValueError, match="angle must be") as caught:

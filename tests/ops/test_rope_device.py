@@ -10,6 +10,7 @@ import pytest
 import torch
 from rope_bad_calls import SENTINEL, sentinels
 from rope_cases import NUMPY_DTYPES, assert_within, layout_strides, to_torch, values_of
+from together import together
 
 from npu_rope import RopeParams, backends, native, native_sim, rope, rope_
 from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp
@@ -276,9 +277,9 @@ def test_unit_last_stride_reaches_the_kernel_uncopied(framework, device, monkeyp
 @on_each_device
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("D", [128, 80, 70])
-@pytest.mark.parametrize("layout", ["contiguous", "bnsd", "fused-qkv", "gaps"])
+@together("layout", ["contiguous", "bnsd", "fused-qkv", "gaps"])
 @pytest.mark.parametrize("forward", [True, False])
-@pytest.mark.parametrize(
+@together(
     ("mode", "n_offs"),
     [("normal", 0), ("normal", 6), ("neox", 0), ("neox", 6), ("mrope", 0), ("imrope", 6), ("vision", 0)],
 )

@@ -22,6 +22,7 @@ from rope_bad_calls import (
     shared_in_part,
 )
 from rope_cases import to_torch
+from together import together
 
 from npu_rope import (
     BackendUnavailable,
@@ -42,7 +43,7 @@ def written(array, before):
     return not np.array_equal(array, before, equal_nan=array.dtype.kind == "f")
 
 
-@pytest.mark.parametrize(("bad", "path"), TABLE, ids=[f"{b.name}-{p}" for b, p in TABLE])
+@together(("bad", "path"), TABLE, ids=[f"{b.name}-{p}" for b, p in TABLE])
 def test_bad_call_says_what_is_wrong_and_writes_nothing(bad, path):
     call = bad.make()
     before = [a.copy() for a in call.arrays()]

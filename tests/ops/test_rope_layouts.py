@@ -13,6 +13,7 @@ from rope_cases import (
     try_rope,
     values_of,
 )
+from together import together
 
 from npu_rope import RopeParams, native, rope
 from npu_rope.checks import rope_tensors
@@ -29,8 +30,8 @@ def normal(shape, dtype, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
 
 
-@pytest.mark.parametrize("x_layout", ["contiguous", "bnsd", "fused-qkv", "gaps", "reversed", "shared-batch"])
-@pytest.mark.parametrize("out_layout", ["contiguous", "bnsd", "fused-qkv", "gaps", "reversed"])
+@together("x_layout", ["contiguous", "bnsd", "fused-qkv", "gaps", "reversed", "shared-batch"])
+@together("out_layout", ["contiguous", "bnsd", "fused-qkv", "gaps", "reversed"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_any_stride_of_b_s_n_on_either_side(dtype, mode, x_layout, out_layout, backend, guarded):
@@ -44,7 +45,7 @@ def test_any_stride_of_b_s_n_on_either_side(dtype, mode, x_layout, out_layout, b
         assert_within(out, values, positions, PARAMS[mode], dtype=dtype, backend=backend)
 
 
-@pytest.mark.parametrize("layout", ["bnsd", "fused-qkv", "gaps", "reversed"])
+@together("layout", ["bnsd", "fused-qkv", "gaps", "reversed"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_in_place_on_any_stride(dtype, mode, layout, backend, guarded):

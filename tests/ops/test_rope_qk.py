@@ -25,6 +25,7 @@ from rope_cases import (
     to_torch,
     values_of,
 )
+from together import together
 
 from npu_rope import RopeParams, native, native_sim, rope, rope_qk, rope_qk_
 from npu_rope.testing.bounds import is_device
@@ -169,7 +170,7 @@ def run_and_judge(case, backend, guarded, seed=0):
 
 
 def cases(listed):
-    return pytest.mark.parametrize("case", [c for c in listed if possible(c)], ids=str)
+    return together("case", [c for c in listed if possible(c)])
 
 
 BASES = [

@@ -29,6 +29,7 @@ from rope_cases import (
     to_torch,
     values_of,
 )
+from together import together
 
 from npu_rope import RopeParams, native_sim, rope, rope_set_rows
 from npu_rope.testing.bounds import worst_ratio
@@ -206,7 +207,7 @@ def run_and_judge(case, backend, guarded, seed=0):
 
 
 def cases(listed):
-    return pytest.mark.parametrize("case", [c for c in listed if possible(c)], ids=str)
+    return together("case", [c for c in listed if possible(c)])
 
 
 BASES = [

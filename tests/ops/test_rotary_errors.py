@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from rope_cases import to_torch
+from together import together
 
 from npu_rope import (
     native,
@@ -290,7 +291,7 @@ def arrays_of(named, outs):
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-@pytest.mark.parametrize("case", BAD, ids=str)
+@together("case", BAD)
 def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
     op, named, outs = arguments_of(case)
     before = [a.tobytes() for a in arrays_of(named, outs)]

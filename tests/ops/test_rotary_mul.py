@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
 from rope_cases import NUMPY_DTYPES, bytes_of, layout_strides, refusal, to_torch, values_of
+from together import together
 
 from npu_rope import (
     rotary_embedding,
@@ -157,7 +158,7 @@ def run_and_judge(call, backend, guarded, seed=0):
 
 
 def calls(listed):
-    return pytest.mark.parametrize("call", [c for c in listed if possible(c)], ids=str)
+    return together("call", [c for c in listed if possible(c)])
 
 
 BASES = [

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
 from rope_cases import DEVICE_REACH, NUMPY_DTYPES, bytes_of, e_angle_of, layout_strides, to_torch, values_of
+from together import together
 
 import npu_rope
 from npu_rope import RopeParams, rope, rotary_position_embedding
@@ -174,7 +175,7 @@ def run_and_judge(call, backend, seed=0):
 
 
 def calls(listed):
-    return pytest.mark.parametrize("call", [c for c in listed if possible(c)], ids=str)
+    return together("call", [c for c in listed if possible(c)])
 
 
 BASES = [

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from rope_cases import to_torch
+from together import together
 
 from npu_rope import BackendUnavailable, RopeParams, rotary_position_embedding
 
@@ -175,7 +176,7 @@ def copied(value):
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-@pytest.mark.parametrize("case", BAD + PYTHON_ONLY, ids=str)
+@together("case", BAD + PYTHON_ONLY)
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
     arguments = {name: copied(v) for name, v in {**correct(), **case.changed}.items()}

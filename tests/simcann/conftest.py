@@ -20,16 +20,21 @@ def npu_python():
 
 
 @pytest.fixture(scope="session")
-def llama_on_the_cpu(npu_python):
-    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    command = [npu_python, str(SCRIPTS / "llama.py"), "cpu"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-@pytest.fixture(scope="session")
-def simulated(npu_python, tmp_path_factory):
+def simulated(npu_python, npu_rope_command, tmp_path_factory):
     base = tmp_path_factory.getbasetemp()  # of this worker; its parent is all workers'
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "simulated-npu"
     folder.mkdir(exist_ok=True)
-    return Simulated(npu_python, folder)
+    made = Simulated(npu_python, folder, npu_rope_command)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def llama_on_the_cpu(npu_python, simulated):
+    def run():
+        environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        command = [npu_python, str(SCRIPTS / "llama.py"), "cpu"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    return simulated.once("llama-on-the-cpu", run)

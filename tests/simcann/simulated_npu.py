@@ -9,8 +9,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from fork_server import ForkServer
 
 from npu_rope.simcann import session
 
@@ -46,7 +49,9 @@ class Simulated:
 
     python: str
     folder: Path
+    npu_rope: Callable  # its command
     environments: dict = field(default_factory=dict)
+    servers: dict = field(default_factory=dict)
 
     @property
     def cache(self):
@@ -65,34 +70,50 @@ class Simulated:
                 os.environ.update(before)
         return self.environments[soc]
 
-    def run(self, *arguments, soc=session.SOCS[0], **variables):
-        """The Python with torch_npu and these arguments."""
+    def run(self, *arguments, soc=session.SOCS[0], fresh=False, **variables):
+        """The Python with torch_npu and these arguments: forked where torch_npu was imported, or fresh."""
         with tempfile.TemporaryDirectory(dir=self.folder) as reports:
-            done = subprocess.run(
-                [self.python, *map(str, arguments)],
-                env={**self.environment(soc), **variables, "NPU_ROPE_SIM_REPORT_DIR": reports},
-                cwd=self.folder,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
+            env = {**self.environment(soc), **variables, "NPU_ROPE_SIM_REPORT_DIR": reports}
+            start = self._start if fresh else self._server(soc).run
+            done = start(*map(str, arguments), env=env, cwd=self.folder, timeout=SECONDS)
             report = session.read_reports(Path(reports), soc)
         return Run(done.returncode, done.stdout, done.stderr, report)
+
+    def _start(self, *arguments, **how):
+        return subprocess.run([self.python, *arguments], **how, capture_output=True, text=True, check=False)
+
+    def _server(self, soc):
+        """Of every chip its own: the runtime asks which it is as it is loaded."""
+        if soc not in self.servers:
+            self.servers[soc] = ForkServer(self.python, ["torch_npu"], self.environment(soc))
+        return self.servers[soc]
+
+    def close(self):
+        """When all is done."""
+        for server in self.servers.values():
+            server.close()
 
     def code(self, source, *arguments, **how):
         """A program of a few lines."""
         return self.run("-c", source, *arguments, **how)
 
     def checks(self, script, soc=session.SOCS[0], queue="1"):
-        """What became of every check of a script, by name. The first worker to ask runs it."""
-        kept = self.folder / f"{script}-{soc}-{queue}.json"
+        """What became of every check of a script, by name."""
+        how = {"soc": soc, "TASK_QUEUE_ENABLE": queue}
+        return self.once(f"{script}-{soc}-{queue}", lambda: self.run(SCRIPTS / f"{script}.py", **how).json())
+
+    def once(self, name, make):
+        """What make() gives. The first worker to ask makes it."""
+        kept = self.folder / f"{name}.json"
         with open(kept.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not kept.exists():
-                found = self.run(SCRIPTS / f"{script}.py", soc=soc, TASK_QUEUE_ENABLE=queue).json()
-                kept.write_text(json.dumps(found))
+                kept.write_text(json.dumps(make()))
         return json.loads(kept.read_text())
+
+    def sim(self, *arguments, **variables):
+        """npu-rope sim itself."""
+        return self.npu_rope("sim", *map(str, arguments), XDG_CACHE_HOME=str(self.cache), **variables)
 
     def command(self, *arguments, **variables):
         """npu-rope sim itself, started: ends when the caller communicates with it."""

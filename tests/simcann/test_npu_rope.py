@@ -44,10 +44,9 @@ def test_given_tables_on_npu_tensors(simulated, queue, check):
 
 def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
     report = tmp_path / "report.json"
-    command = simulated.command("--report", report, "--", simulated.python, SCRIPTS / "port.py")
-    _, err = command.communicate(timeout=SECONDS)
-    assert command.returncode == 0, err
-    assert "npu-rope sim: simulated microseconds of npu_rope's kernels: " in err
+    done = simulated.sim("--report", report, "--", simulated.python, SCRIPTS / "port.py")
+    assert done.returncode == 0, done.stderr
+    assert "npu-rope sim: simulated microseconds of npu_rope's kernels: " in done.stderr
     found = json.loads(report.read_text())
     assert set(found["launches"]) >= OPERATORS
     runs = found["timeline"]
@@ -100,11 +99,10 @@ def test_a_kernel_that_writes_too_much_is_reported(simulated, changed_kernel):
 def test_the_race_fails_the_command_whatever_the_script_does(simulated, changed_kernel):
     library = str(changed_kernel("no order of vector instructions"))
     source = f"try:\n    exec({ONE_CALL!r})\nexcept RuntimeError:\n    pass\n"
-    command = simulated.command("--", simulated.python, "-c", source, NPU_ROPE_SIM_KERNELS=library)
-    _, err = command.communicate(timeout=SECONDS)
-    assert command.returncode == 1, err
-    assert "npu-rope sim: rule violations: 1" in err
-    assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in err
+    done = simulated.sim("--", simulated.python, "-c", source, NPU_ROPE_SIM_KERNELS=library)
+    assert done.returncode == 1, done.stderr
+    assert "npu-rope sim: rule violations: 1" in done.stderr
+    assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in done.stderr
 
 
 # ---- graphs ------------------------------------------------------------------------------------------
@@ -309,7 +307,7 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize("first", ["rope", slow("compiled"), slow("positions"), "cache"])
 def test_torch_npu_may_come_after_npu_rope(simulated, first):
-    done = simulated.code(LATE, first)
+    done = simulated.code(LATE, first, fresh=True)
     assert done.json() == {
         "rope": True,
         "compiled": True,
@@ -340,7 +338,7 @@ except npu_rope.BackendUnavailable as error:
 
 
 def test_the_backend_imports_torch_npu_where_torch_did_not(simulated):
-    done = simulated.code(NOT_IMPORTED)
+    done = simulated.code(NOT_IMPORTED, fresh=True)
     right, refused, *_ = done.stdout.splitlines()
     assert right == "True", done.stderr
     assert refused.startswith("[npu] backend must be available but ")
@@ -366,7 +364,7 @@ for call in (
 
 
 def test_without_the_binding_nothing_falls_back_to_the_cpu(simulated):
-    done = simulated.code(UNBOUND)
+    done = simulated.code(UNBOUND, fresh=True)
     said = "[npu] backend must be available but missing: npu_rope's binding of torch_npu"
     assert [line.partition(". ")[0] for line in done.stdout.splitlines()] == [said] * 3
     assert all(line.endswith(" True") for line in done.stdout.splitlines())
@@ -375,23 +373,23 @@ def test_without_the_binding_nothing_falls_back_to_the_cpu(simulated):
 
 def test_validate_runs_its_cases_on_npu(simulated):
     arguments = ["-m", "npu_rope.cli", "validate", "--backend", "npu", "--no-ggml", "--filter", r"ne_a=\[64"]
-    command = simulated.command("--", simulated.python, *arguments)
-    out, err = command.communicate(timeout=SECONDS)
-    assert command.returncode == 0, (out + err)[-3000:]
-    assert "npu (Ascend910B2, simulated; float32 attributes) vs float64 (exact): 152 of 152" in out
-    assert "npu-rope sim: rule violations: none" in err
+    done = simulated.sim("--", simulated.python, *arguments)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    assert "npu (Ascend910B2, simulated; float32 attributes) vs float64 (exact): 152 of 152" in done.stdout
+    assert "npu-rope sim: rule violations: none" in done.stderr
 
 
 def test_doctor_finds_a_simulated_npu(simulated):
-    command = simulated.command("--", simulated.python, "-m", "npu_rope.cli", "doctor")
-    out, err = command.communicate(timeout=SECONDS)
-    assert command.returncode == 0, out + err
-    assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", out, re.M)
-    assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", out, re.M)
+    command = ["--", simulated.python, "-m", "npu_rope.cli", "doctor"]
+    done = simulated.sim(*command, NPU_ROPE_GGML_LIB="/nonexistent")  # ggml's process would import torch_npu
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", done.stdout, re.M)
+    assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", done.stdout, re.M)
 
 
 def test_doctor_says_what_is_missing_where_there_is_torch_npu_and_no_cann(npu_python):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ASCEND", "NPU_ROPE"))}
+    environment["NPU_ROPE_GGML_LIB"] = "/nonexistent"
     command = [npu_python, "-m", "npu_rope.cli", "doctor"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert "Traceback" not in done.stderr

@@ -87,11 +87,10 @@ def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
     source = "import torch, sys; print((torch.ones(3).npu() + 1).exp().sum().item()); sys.exit(7)"
     report = tmp_path / "report.json"
     options = ["--soc", "Ascend310P3", "--report", report]
-    command = simulated.command(*options, "--", simulated.python, "-c", source)
-    out, err = command.communicate(timeout=SECONDS)
-    assert command.returncode == 7, err
-    assert out == "22.16716766357422\n"
-    said = [line for line in err.splitlines() if line.startswith("npu-rope sim: ")]
+    done = simulated.sim(*options, "--", simulated.python, "-c", source)
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == "22.16716766357422\n"
+    said = [line for line in done.stderr.splitlines() if line.startswith("npu-rope sim: ")]
     assert said[0] == "npu-rope sim: simulated Ascend310P3: nothing of this ran on hardware."
     assert "npu-rope sim: host fallbacks: 2 (aten.exp.default 1, aten.sum.default 1)" in said
     assert "npu-rope sim: guard zones: intact" in said
@@ -104,10 +103,9 @@ def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
 
 def test_damage_makes_a_good_end_a_bad_one(simulated):
     source = OVERRUN + "del x"
-    command = simulated.command("--", simulated.python, "-c", source)
-    _, err = command.communicate(timeout=SECONDS)
-    assert command.returncode == 1
-    assert "npu-rope sim: guard zones: 1 overrun" in err
+    done = simulated.sim("--", simulated.python, "-c", source)
+    assert done.returncode == 1
+    assert "npu-rope sim: guard zones: 1 overrun" in done.stderr
 
 
 @pytest.mark.slow
@@ -147,7 +145,7 @@ def test_the_users_own_sitecustomize_runs_too(simulated, tmp_path):
     )
     environment = simulated.environment("Ascend910B2")
     path = os.pathsep.join([environment["PYTHONPATH"], str(tmp_path)])
-    done = simulated.code(source, PYTHONPATH=path)
+    done = simulated.code(source, fresh=True, PYTHONPATH=path)
     assert done.stdout == f"True {tmp_path / 'sitecustomize.py'} True\n", done.stderr
 
 

@@ -4,9 +4,9 @@ import collections
 import dataclasses
 import platform
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
+import ggml_workers
 import numpy as np
 import pytest
 
@@ -31,11 +31,15 @@ from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, judge
 pytestmark = pytest.mark.peer
 
 
+class Light(GgmlProcess):
+    worker = ggml_workers.WORKER
+
+
 @pytest.fixture(scope="module")
 def ggml():
     if sys.platform != "linux" or platform.machine() != "x86_64":
         pytest.skip("prebuilt ggml packages exist for Linux on x86_64 only")
-    with GgmlProcess() as process:
+    with Light() as process:
         yield process
 
 
@@ -313,7 +317,7 @@ def device(ggml):
     started = {}
 
     class WithStandIns(GgmlProcess):
-        worker = (str(Path(__file__).parent / "stand_in_devices.py"),)
+        worker = ggml_workers.STAND_INS
 
     def start(name):
         if name not in started:

@@ -24,9 +24,15 @@ struct KernelRun {
     double cores, cycles, microseconds;
 };
 
+std::string report_folder() {
+    const char* named = std::getenv("NPU_ROPE_SIM_REPORT_DIR");
+    return named ? named : "";
+}
+
 struct Report {
     std::mutex mutex;
     pid_t process = getpid();
+    std::string folder = report_folder();
     std::map<std::string, uint64_t> launches, not_simulated, host_waits;
     std::vector<KernelRun> runs;
     std::vector<std::string> broken;  // npu_sim's JSON
@@ -62,10 +68,11 @@ std::string quoted(const std::string& text) {
     return json.substr(5, json.size() - 6);
 }
 
-// Under the lock. Renamed into place, so that a reader sees a whole file.
+// Under the lock. Renamed into place, so that a reader sees a whole file. A fork would count its parent's
+// launches again: it reports where it was given a folder of its own.
 void write(Report& r, bool ended) {
-    const char* folder = std::getenv("NPU_ROPE_SIM_REPORT_DIR");
-    if (!folder || !*folder || getpid() != r.process) return;
+    const std::string folder = report_folder();
+    if (folder.empty() || (getpid() != r.process && folder == r.folder)) return;
     std::vector<std::string> damage;
     for (const std::string& one : r.damage) damage.push_back(quoted(one));
     std::vector<std::string> timeline;
@@ -80,7 +87,7 @@ void write(Report& r, bool ended) {
     json.raw("damage", list(damage)).raw("not_simulated", counts(r.not_simulated));
     json.raw("host_waits", counts(r.host_waits)).raw("kernel_runs", list(timeline));
     json.raw("bytes_not_freed", std::to_string(device_bytes_in_use()));
-    const std::string path = std::string(folder) + "/" + std::to_string(r.process) + ".runtime.json";
+    const std::string path = folder + "/" + std::to_string(getpid()) + ".runtime.json";
     const std::string draft = path + ".draft";
     std::FILE* file = std::fopen(draft.c_str(), "w");
     if (!file) return;

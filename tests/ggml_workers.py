@@ -1,0 +1,8 @@
+"""The processes that ggml runs in, started without torch: they have no use for it, and it takes a second."""
+
+from pathlib import Path
+
+_START = "import runpy, sys; sys.modules['torch'] = None; runpy.run_{}({!r}, run_name='__main__')"
+
+WORKER = ("-c", _START.format("module", "npu_rope.testing.ggml_worker"))
+STAND_INS = ("-c", _START.format("path", str(Path(__file__).parent / "testing" / "stand_in_devices.py")))

@@ -1,0 +1,66 @@
+"""Many cases as one test: those of a few milliseconds, of which pytest's own work would be most."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+
+import guarded_memory
+import pytest
+
+APART = os.environ.get("NPU_ROPE_TEST_CASES") == "apart"
+
+
+class CasesFailed(AssertionError):
+    """Each of them by name, with the first line of what was wrong."""
+
+    def __init__(self, failed, count):
+        told = [f"{name}: {type(e).__name__}: {str(e).partition(chr(10))[0]}" for name, e in failed.items()]
+        super().__init__("\n".join([f"{len(failed)} of {count} cases failed; above is the first", *told]))
+        self.failed = failed
+
+
+def together(names, rows, ids=str):
+    """Like pytest.mark.parametrize, but one test runs all the rows, and tells each that fails; guarded memory
+    is a row's own. NPU_ROPE_TEST_CASES=apart makes every row a test again, to choose or debug one.
+    """
+    rows = list(rows)
+    if APART:
+        return pytest.mark.parametrize(names, rows, ids=ids)
+    given = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    named = [ids(row) for row in rows] if callable(ids) else list(ids)
+    rows = [dict(zip(given, row if len(given) > 1 else [row], strict=True)) for row in rows]
+
+    def decorate(test):
+        signature = inspect.signature(test)
+        own_memory = "guarded" in signature.parameters
+        left = [p for name, p in signature.parameters.items() if name not in {*given, "guarded"}]
+
+        @functools.wraps(test)
+        def every_row(**fixtures):
+            failed = {}
+            for name, row in zip(named, rows, strict=True):
+                try:
+                    run(row, fixtures)
+                except CasesFailed as error:
+                    failed |= {f"{name}-{other}": e for other, e in error.failed.items()}
+                # What pytest.raises and pytest.skip raise are no Exceptions: a skipped row is a lost one.
+                except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+                    failed[name] = error
+            if failed:
+                raise CasesFailed(failed, every_row.cases) from next(iter(failed.values()))
+
+        def run(row, fixtures):
+            if not own_memory:
+                test(**row, **fixtures)
+                return
+            guarded = guarded_memory.GuardedMemory()
+            test(**row, **fixtures, guarded=guarded)
+            guarded.check()
+
+        every_row.__signature__ = signature.replace(parameters=left)
+        every_row.cases = len(rows) * getattr(test, "cases", 1)
+        return every_row
+
+    return decorate
