@@ -1,0 +1,42 @@
+"""Train a small Llama whose rotations and norms are npu_rope's: it learns to repeat what it was told.
+
+Needs torch and transformers; the model is made here, nothing is downloaded.
+"""
+
+import torch
+import transformers
+
+from npu_rope.integrations.transformers import apply_npu_rope
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+config = transformers.LlamaConfig(
+    vocab_size=32,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    eos_token_id=None,
+)
+model = transformers.LlamaForCausalLM(config)
+print(apply_npu_rope(model, level="positions"))
+
+optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+for step in range(301):
+    said = torch.randint(0, 32, (16, 8))
+    tokens = torch.cat((said, said), 1)
+    labels = tokens.clone()
+    labels[:, :9] = -100  # only the repetition counts
+    loss = model(tokens, labels=labels).loss
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step in (0, 300):
+        print(f"step {step}: loss {'above 3' if loss > 3 else 'below 0.5' if loss < 0.5 else 'in between'}")
+
+prompt = torch.tensor([[5, 17, 7, 29, 11, 3, 23, 8, 5]])
+with torch.no_grad():
+    answer = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=7, do_sample=False)
+print("told", prompt[0, :8].tolist())
+print("says", answer[0, 8:].tolist())

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Validate a ggml library's rope against float64, case by case: here the prebuilt one that npu_rope's scripts fetch;
+# --ggml-lib FOLDER names another, and --ggml-device CANN0 runs the same cases through ggml's CANN backend.
+set -euo pipefail
+npu-rope validate --suite ggml --backend cpu --filter 'n_dims=64,mode=2,n_ctx=512' --format csv |
+  python -c '
+import csv, sys
+rows = [r for r in csv.DictReader(sys.stdin) if r["backend_name"] == "ggml"]
+print(len(rows), "cases on ggml,", sum(r["passed"] == "True" for r in rows), "within their bounds")
+'
