@@ -1,0 +1,17 @@
+"""The documentation as a site: ``sphinx-build -W -c docs . build/site`` from the project's root."""
+
+import npu_rope
+
+project = "npu_rope"
+author = "the npu_rope developers"
+version = release = npu_rope.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.doctest"]
+# The pages are where GitHub looks for them; links between them go to files.
+root_doc = "docs/site"
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+html_theme = "furo"
+html_title = f"npu_rope {version}"
