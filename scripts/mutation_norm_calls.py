@@ -36,7 +36,7 @@ BACKENDS = {A: "sim", P: "sim:ascend310p"}
 SCALES = {
     ("rms_norm", A): {F16: F16, BF16: F32, F32: F32},
     ("add_rms_norm", A): {F16: F32, F32: F32},
-    ("rms_norm_backward", A): {BF16: F16, F32: F32},  # the gradient's type, and then x's
+    ("rms_norm_backward", A): {BF16: F16, F16: F32, F32: F32},  # the gradient's type, and then x's
     ("rms_norm", P): {F16: F16, F32: F32},
     ("add_rms_norm", P): {F16: F16, F32: F32},
     ("rms_norm_backward", P): {F16: F16, F32: F32},
@@ -133,6 +133,11 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
         # Many tiles a core, where what is not done at once shows in the time; many chunks.
         one((300, 256), cores=2),
         one((5, 20_000), cores=1),
+        # As many rows as one instruction repeats over, wide ones over rows; as many repeats along a row.
+        one((255, 16), cores=1),
+        one((510, 12), cores=1),
+        one((20, 1000), cores=1),
+        one((1, 16_320)),
     ]
     if soc == A:
         made.append(one((40, 130), stash=16, epsilon=1e-3))
