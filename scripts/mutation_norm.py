@@ -44,7 +44,7 @@ columns = (
     _add_rms_norm(A, F32, F32),
     _add_rms_norm(P, F16, F16),
     _add_rms_norm(P, F32, F32),
-    _backward(A, F16, BF16),
+    _backward(A, BF16, BF16),
     _backward(A, F32, F16),
     _backward(A, F32, F32),
     _backward(P, F16, F16),
@@ -121,4 +121,8 @@ EQUIVALENT: dict[str, str] = {
     "rms_norm_backward_kernel.h | count or repeat - 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding, which is cleared next",
     "dscale_rows.h | remove OrderV | {OrderV()};": "redundant: a tile's steps are ordered before it adds to these",
     "dscale_rows.h | remove HandOver | {HandOver<AscendC::HardEvent::V_S>()};": "redundant: the scalar store of the last tile has waited for the vectors",
+    "gradient_rows.h | remove OrderV | {OrderV()};": "redundant: a tile's steps are ordered before these are written",
+    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(mean_, mean_, inverse_n_, {count});": "a slot that no row has",
+    "long_gradient_rows.h | remove OrderV | {OrderV()};": "redundant: the walk orders its first piece before it adds to these",
+    "long_gradient_rows.h | remove HandOver | {HandOver<AscendC::HardEvent::S_V>()};": "redundant: the next inverse hands over before the next row's vectors write these",
 }

@@ -36,7 +36,7 @@ BACKENDS = {A: "sim", P: "sim:ascend310p"}
 SCALES = {
     ("rms_norm", A): {F16: F16, BF16: F32, F32: F32},
     ("add_rms_norm", A): {F16: F32, F32: F32},
-    ("rms_norm_backward", A): {BF16: F16, F16: F32, F32: F32},  # the gradient's type, and then x's
+    ("rms_norm_backward", A): {BF16: BF16, F16: F32, F32: F32},  # the gradient's type, and then x's
     ("rms_norm", P): {F16: F16, F32: F32},
     ("add_rms_norm", P): {F16: F16, F32: F32},
     ("rms_norm_backward", P): {F16: F16, F32: F32},
@@ -110,6 +110,7 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
         one((530, 72)),
         one((90, 50)),
         one((130, 5)),
+        one((40, 8)),
         one((2, 300, 16)),
         one((1, 4096)),
         one((1, 1)),
