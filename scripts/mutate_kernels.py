@@ -295,10 +295,12 @@ def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> boo
 
 
 def key_of(mutant: Mutant) -> str:
-    """Names a mutant by what stands there, not by a line's number: file, kind and the whole line, in
-    which what is changed stands between braces."""
+    """Names a mutant by what stands there, not by a line's number: file, kind and the whole line, in which
+    what is changed stands between braces; the line before it, too, where nothing else stands in the line."""
     text = (ROOT / mutant.file).read_text()
     begin = text.rfind("\n", 0, mutant.begin) + 1
+    if not text[begin : mutant.begin].strip() and mutant.new == "":
+        begin = text.rfind("\n", 0, begin - 1) + 1
     end = text.find("\n", mutant.end)
     marked = f"{text[begin : mutant.begin]}{{{mutant.old}}}{text[mutant.end : end]}"
     return f"{Path(mutant.file).name} | {mutant.kind} | {' '.join(marked.split())}"
