@@ -40,6 +40,8 @@ TAIL = ("deepseek_v4",)
 # Whose sections alternate from pair to pair (imrope) whether or not the configuration says mrope_interleaved.
 ALTERNATING = ("qwen3_vl", "qwen3_5", "qwen3_omni_moe", "qwen4_exp", "cosmos3", "cohere_compass")
 
+# Any of them says that a model has rope.
+SAY_ROPE = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rotary_pct", "rotary_dim")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
 OLD_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # of older files
 DOES_NOT_TURN = np.float32(1e30)  # a frequency divided by this is none
@@ -157,6 +159,7 @@ class _Config:
             raise bad_type(OP, f"rope_parameters must be a dict but got {type(given).__name__}.")
         nested = self._nested(given)
         if not nested:
+            self._require_rope(given)
             return _Rope(self._with_defaults(dict(given)), given, nested=False)
         types = ", ".join(nested)
         chosen = self.layer_type
@@ -170,6 +173,16 @@ class _Config:
         if entries is None:
             raise bad_value(OP, f"layer_type must be one whose heads rotate but got {chosen}.")
         return _Rope(self._with_defaults(dict(entries)), given, nested=True)
+
+    def _require_rope(self, given: Mapping[str, Any]) -> None:
+        """Something that says that heads rotate; and no type of layer that there is not."""
+        if not given and all(self.get(name) is None for name in SAY_ROPE):
+            model = self.model_type or "none of these"
+            raise bad_value(OP, f"config must have rope_parameters, or rope_theta, but got {model}.")
+        known = self.get("layer_types") or ()
+        if self.layer_type is not None and self.layer_type not in known:
+            told = f"one of {', '.join(dict.fromkeys(known))}" if known else "None for this config"
+            raise bad_value(OP, f"layer_type must be {told} but got {self.layer_type}.")
 
     def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Entries by type of layer, where there are several sorts."""

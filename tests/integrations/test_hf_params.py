@@ -140,9 +140,11 @@ def test_older_files_say_the_same():
         got = RopeParams.from_hf({**size, "rope_theta": 500000.0, "rope_scaling": scaling})
         assert got.params == expected.params
         assert np.array_equal(got.freq_factors, expected.freq_factors)
-    spelled = {**size, "rope_scaling": {"type": "linear", "factor": 4.0}}
+    spelled = {**size, "rope_theta": 10000, "rope_scaling": {"type": "linear", "factor": 4.0}}
     assert RopeParams.from_hf(spelled).params == RopeParams(128, "neox", freq_scale=0.25)
-    assert RopeParams.from_hf({**size, "rope_scaling": None}).params == RopeParams(128, "neox")
+    assert RopeParams.from_hf({**size, "rope_theta": 1e4, "rope_scaling": None}).params == RopeParams(
+        128, "neox"
+    )
 
 
 def test_layers_of_several_types():
@@ -261,7 +263,7 @@ BAD = {
 @pytest.mark.parametrize("message", BAD)
 def test_a_bad_configuration_says_what_is_wrong(message):
     with pytest.raises((ValueError, TypeError)) as said:
-        RopeParams.from_hf({"head_dim": 64, **BAD[message]})
+        RopeParams.from_hf({"head_dim": 64, "rope_theta": 1e4, **BAD[message]})
     assert str(said.value).startswith(f"[rope] {message}")
 
 
@@ -274,7 +276,15 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(ValueError, match=r"^\[rope\] config must be a JSON file but got"):
         RopeParams.from_hf(tmp_path)
     with pytest.raises(ValueError, match=r"^\[rope\] config must have head_dim, or hidden_size and"):
-        RopeParams.from_hf({})
+        RopeParams.from_hf({"rope_theta": 1e4})
+    with pytest.raises(
+        ValueError, match=r"^\[rope\] config must have rope_parameters, or rope_theta, but got gpt2"
+    ):
+        RopeParams.from_hf(transformers.GPT2Config())
+    with pytest.raises(ValueError, match=r"^\[rope\] layer_type must be None for this config but got x\."):
+        RopeParams.from_hf({"head_dim": 64, "rope_theta": 1e4}, "x")
+    with pytest.raises(ValueError, match=r"^\[rope\] layer_type must be one of full_attention but got x\."):
+        RopeParams.from_hf(transformers.Qwen3Config(), "x")
     for seq_len in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match=r"^\[rope\] seq_len must be a positive number of tokens"):
-            RopeParams.from_hf({"head_dim": 64}, seq_len=seq_len)
+            RopeParams.from_hf({"head_dim": 64, "rope_theta": 1e4}, seq_len=seq_len)
