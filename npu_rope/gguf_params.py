@@ -156,7 +156,7 @@ class GgufFile:
         raise bad_value(
             OP,
             f"general.architecture must be one whose pairs are known but got {name}.\n"
-            "Make RopeParams yourself: mode normal where weights pair neighbours, neox where they pair halves.",
+            "Make RopeParams yourself: normal where weights pair neighbours, neox where they pair halves.",
         )
 
     def sections(self) -> tuple[int, int, int, int]:
