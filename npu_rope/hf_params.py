@@ -6,6 +6,7 @@ parameters is ours: natively where those can (default, linear, dynamic, yarn), e
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ INTERLEAVED = frozenset(
 INTERLEAVED_SECTIONS = frozenset(
     {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "glm4v", "glm4v_text", "glm_ocr", "glm_ocr_text"}
 )
+# Whose sections follow one another. Of all these the code has sections where the configuration has none.
+SECTIONED = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "paddleocr_vl")
 # Who turn a head's last dimensions.
 TAIL = ("deepseek_v4",)
 # Whose sections alternate from pair to pair (imrope) whether or not the configuration says mrope_interleaved.
@@ -55,7 +58,7 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
         isinstance(seq_len, bool) or not isinstance(seq_len, (int, np.integer)) or seq_len <= 0
     ):
         raise bad_value(OP, f"seq_len must be a positive number of tokens but got {seq_len!r}.")
-    given = _Config(_text_config(_read(config)), layer_type)
+    given = _Config(_text_config(_as_transformers(_read(config))), layer_type)
     rope = given.rope()
     head = given.head_size()
     return _WAYS[rope.kind](rope, given, head, seq_len)
@@ -79,6 +82,24 @@ def _read(config: Any) -> Any:
     if not isinstance(read, dict):
         raise bad_value(OP, f"config must hold a JSON object but got {path} with a {type(read).__name__}.")
     return read
+
+
+def _as_transformers(config: Any) -> Any:
+    """A dict as the configuration that transformers makes of it, where that is installed and knows the model:
+    a class has names and defaults of its own. Else the dict."""
+    if not isinstance(config, Mapping) or not isinstance(config.get("model_type"), str):
+        return config
+    try:
+        from transformers import CONFIG_MAPPING
+    except ImportError:
+        return config
+    if config["model_type"] not in CONFIG_MAPPING:
+        return config
+    try:
+        return CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
+    except Exception as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise bad_value(OP, f"config must be one that transformers can read but got: {why}") from None
 
 
 def _text_config(config: Any) -> Any:
@@ -176,7 +197,8 @@ class _Config:
 
     def _require_rope(self, given: Mapping[str, Any]) -> None:
         """Something that says that heads rotate; and no type of layer that there is not."""
-        if not given and all(self.get(name) is None for name in SAY_ROPE):
+        named = isinstance(self.config, Mapping) and "rope_scaling" in self.config
+        if not given and not named and all(self.get(name) is None for name in SAY_ROPE):
             model = self.model_type or "none of these"
             raise bad_value(OP, f"config must have rope_parameters, or rope_theta, but got {model}.")
         known = self.get("layer_types") or ()
@@ -274,6 +296,8 @@ def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any
     """Which pairs, and which of several positions turn them."""
     model = config.model_type
     sections = rope.entries.get("mrope_section")
+    if not sections and (model in INTERLEAVED_SECTIONS or model.startswith((*ALTERNATING, *SECTIONED))):
+        raise bad_value(OP, f"rope_parameters must have mrope_section for model_type {model} but got none.")
     if not sections:
         mode = RopeMode.NORMAL if _is_interleaved(config) else RopeMode.NEOX
         return {"n_dims": width, "mode": mode, "n_offs": head - width if model in TAIL else 0}
@@ -457,7 +481,7 @@ class Facts:
 
 def facts(config: Any, layer_type: str | None = None) -> Facts:
     """Of that type of layer."""
-    given = _Config(_text_config(_read(config)), layer_type)
+    given = _Config(_text_config(_as_transformers(_read(config))), layer_type)
     rope, longest = given.rope(), given.get("max_position_embeddings")
     longest = int(longest) if _is_count(longest) else None
     scaled = rope.kind in ("yarn", "longrope", "llama3")
@@ -467,7 +491,7 @@ def facts(config: Any, layer_type: str | None = None) -> Facts:
 
 def layer_types(config: Any) -> list[str | None]:
     """The types of layers whose heads rotate each in their own way; one None where all do the same."""
-    given = _Config(_text_config(_read(config)), None)
+    given = _Config(_text_config(_as_transformers(_read(config))), None)
     entries = given.get("rope_parameters", given.get("rope_scaling", {}))
     nested = given._nested(entries) if isinstance(entries, Mapping) else {}
     return [name for name, value in nested.items() if value is not None] if nested else [None]

@@ -307,7 +307,9 @@ class RopeParams:
 
         Args:
             config: the configuration object, a dict, or the path of a config.json or of its folder. Of a
-                model with several parts the language model's is taken.
+                model with several parts the language model's is taken. A dict is read as transformers reads
+                it where that is installed and knows its ``model_type``: some classes have names and defaults
+                of their own, which without transformers are not known.
             layer_type: whose entries, where types of layers rotate differently (``"full_attention"``).
             seq_len: how many tokens there will be: dynamic stretches theta by it, longrope has other factors
                 beyond its original context. None: up to that context.

@@ -146,7 +146,7 @@ PYTHON_LAYERS = (
     Layer(
         ("npu_rope/params.py", "npu_rope/*_params.py", "npu_rope/checks.py", "npu_rope/*_checks.py"),
         (PY_STD, "numpy", "npu_rope.reference", *PURE),
-        functions_may_import=("gguf",),  # of the gguf extra
+        functions_may_import=("gguf", "transformers.*"),  # where they are installed
     ),
     Layer(("npu_rope/errors.py", "npu_rope/dtypes.py", "npu_rope/strided.py"), (PY_STD, "numpy")),
     Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch", "torch_npu", "npu_rope.errors")),

@@ -18,6 +18,7 @@ EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 # A result in float32 that is off by more than this share of its largest element is another formula's.
 SAME_NORM = 1e-5
 ROWS = 64
+SIZES = (1e4, 1e2, 1.0, 0.1)  # of rows, in roots of epsilon
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def classify(module: torch.nn.Module) -> NormForm:
         values = torch.rand(width, generator=generator) + 0.5
         setattr(probe, weight, torch.nn.Parameter(values, requires_grad=False))
     x = torch.randn(ROWS, width, generator=generator)
+    # Rows of which epsilon is next to nothing, as much as their squares, and nearly all.
+    x *= torch.tensor(SIZES).repeat(ROWS // len(SIZES))[:, None] * getattr(module, epsilon) ** 0.5
     for offset in (0.0, 1.0) if weight is not None else (0.0,):
         for order in (ROUND_FIRST, ROUND_LAST):
             form = NormForm(weight, offset, order, epsilon)
@@ -87,15 +90,15 @@ def classify(module: torch.nn.Module) -> NormForm:
 
 
 def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
-    """In float32 to its rounding; in bfloat16 to the bit, but for what rounds either way."""
+    """In float32 to its rounding, training or not; in bfloat16 to the bit, but for what rounds either way."""
     with torch.no_grad():
-        wanted, got = probe(x), normalized(form, probe, x)
-        if wanted.shape != got.shape or wanted.dtype != got.dtype:
-            return False
-        if (wanted - got).abs().max() > SAME_NORM * wanted.abs().max():
-            return False
-        if form.weight is None:
-            return True
+        for training in (False, True):
+            wanted, got = probe.train(training)(x), normalized(form, probe, x)
+            if wanted.shape != got.shape or wanted.dtype != got.dtype:
+                return False
+            largest = wanted.abs().amax(-1, keepdim=True)
+            if ((wanted - got).abs() > SAME_NORM * largest).any():
+                return False
         narrow = copy.deepcopy(probe).to(torch.bfloat16)
         wanted, got = narrow(x.bfloat16()), normalized(form, narrow, x.bfloat16())
     # Of two bfloat16 results by different orders about a third of the elements differ.

@@ -93,7 +93,9 @@ def classify(function: Callable[..., Any]) -> Form:
         if len(whole) == 1:
             partial = found[whole[0]] - {""}
             place = partial.pop() if len(partial) == 1 else None
-            return _with_promotion(function, Form(*whole[0], place, single, tokens_first=tokens_first))
+            form = _with_promotion(function, Form(*whole[0], place, single, tokens_first=tokens_first))
+            _require_everywhere(function, form)
+            return form
     raise NotKnown(trouble[0] if all(trouble) else "what it computes is no rotation known here")
 
 
@@ -129,6 +131,32 @@ def _matches(
                     if all(_is_same(g, e) for g, e in zip(given, expected, strict=True)):
                         found.setdefault((pairs, tables), set()).add(place or "")
     return found, "" if gave else trouble
+
+
+def _require_everywhere(function: Callable[..., Any], form: Form) -> None:
+    """That it is this rotation for other sizes, too, and for tables that an attention factor is in.
+
+    Raises:
+        NotKnown: it is not, or writes over what it was given.
+    """
+    ours, generator = by_tables(function, form), torch.Generator().manual_seed(1)
+    for batch, tokens, head, share in ((1, 1, 64, 1), (3, 19, 32, 1), (2, 9, 48, 2), (1, 130, 128, 2)):
+        if share != 1 and form.place is None:
+            share = 1
+        angles = torch.rand(batch, tokens, head // share // 2, generator=generator) * 6
+        encoded = dict(_encodings(angles))[form.tables]
+        shapes = [(batch, n, tokens, head) for n in (HEADS, 1)][: 1 if form.single else 2]
+        heads = [torch.randn(shape, generator=generator) for shape in shapes]
+        heads = [h.transpose(1, 2).contiguous() for h in heads] if form.tokens_first else heads
+        tables = encoded.cos() * 1.3, encoded.sin() * 1.3
+        before = [t.clone() for t in (*heads, *tables)]
+        with torch.no_grad():
+            given, expected = (f(*heads, *tables) for f in (function, ours))
+        if not all(map(torch.equal, before, (*heads, *tables))):
+            raise NotKnown("it writes over what it was given")
+        given, expected = ([r] if form.single else list(r) for r in (given, expected))
+        if not all(_is_same(g, e.double()) for g, e in zip(given, expected, strict=True)):
+            raise NotKnown("it is a rotation known here for some sizes only")
 
 
 def _with_promotion(function: Callable[..., Any], form: Form) -> Form:

@@ -134,6 +134,8 @@ def apply_npu_rope(
     for name, value in (("rope", rope), ("rms_norm", rms_norm)):
         if not isinstance(value, bool):
             raise bad_type(OP, f"{name} must be True or False but got {value!r}.")
+    if any(p.is_meta for p in model.parameters()):
+        raise bad_value(OP, "model must have its weights but got parameters on device meta.")
     unpatch(model)
     report = Report(level)
     if rope:
@@ -179,8 +181,10 @@ def _replace_norms(model: torch.nn.Module, report: Report) -> None:
         if not norm_forms.looks_like_norm(module) or isinstance(module, torch.nn.LayerNorm):
             continue
         kind = type(module)
-        # Instances of a class may differ in what they have, not in what they do with it.
-        key = kind, tuple(n for n, _ in module.named_parameters()), "forward" in module.__dict__
+        # Instances that have the same do the same with it.
+        plain = {n: v for n, v in vars(module).items() if v is None or isinstance(v, (bool, int, float, str))}
+        parameters = tuple((n, tuple(p.shape)) for n, p in module.named_parameters())
+        key = kind, parameters, "forward" in module.__dict__, tuple(sorted(plain.items(), key=str))
         if key not in forms:
             forms[key] = _norm_form(module)
         form = forms[key]
@@ -273,6 +277,7 @@ class _Rotations:
             parent = name.rpartition(".")[0]
             inside = [c for c in self.callers if not parent or c.name.startswith(f"{parent}.")]
             try:
+                self._require_all_known(name, parent, inside)
                 source = _Positions(module, [_layer_type(c.module) for c in inside])
                 made = {}
                 for caller in inside:
@@ -287,13 +292,32 @@ class _Rotations:
                         )
                 if not made:
                     continue
-            except (NotKnown, ValueError, TypeError) as why:
+            except Exception as why:  # whatever a model of someone else's may do when it is asked
+                told = why if isinstance(why, ValueError) else f"{type(why).__name__}: {why}"
                 if inside:
-                    self.report.notes.append(f"{type(module).__name__} keeps making tables: {why}")
+                    self.report.notes.append(f"{type(module).__name__} keeps making tables: {told}")
                 continue
             found |= made
             _bind(module, source.forward())
         return found
+
+    def _require_all_known(self, name: str, parent: str, inside: list[_Caller]) -> None:
+        """That the tables go to nobody else than those whose rotations are to be replaced.
+
+        Raises:
+            NotKnown: they may.
+        """
+        known = {c.name for c in inside}
+        for other, module in self.model.named_modules():
+            kind = type(module).__name__
+            if not (not parent or other.startswith(f"{parent}.")) or other == name:
+                continue
+            if kind.endswith("RotaryEmbedding"):
+                raise NotKnown(f"{kind} makes others beside it")
+            if kind.endswith("Attention") and other not in known:
+                raise NotKnown(f"{kind} does not rotate by a function that its forward calls")
+            if other in known and "forward" in module.__dict__:
+                raise NotKnown(f"someone else replaced {kind}'s forward")
 
 
 def _layer_type(module: torch.nn.Module) -> str | None:
@@ -386,6 +410,8 @@ def _holds(cell: types.CellType, what: Any) -> bool:
 # A model's tables are cos and sin of angles that float32 rounded: at position 31 by less than 4e-6.
 PROBED = 32
 SAME_ANGLE = 2e-5
+# Of float32 that transformers rounds at every step; below STILL a frequency turns nothing.
+SAME_FREQUENCY, STILL = 1e-5, 1e-20
 
 
 class _Positions:
@@ -416,6 +442,13 @@ class _Positions:
         Raises:
             NotKnown: it is something else.
         """
+        theirs = getattr(self.module, f"{layer_type}_inv_freq" if self.nested else "inv_freq", None)
+        ours = np.asarray(model.frequencies(), np.float64)
+        if theirs is None or tuple(theirs.shape) != ours.shape:
+            raise NotKnown("its frequencies are not where transformers has them")
+        theirs = theirs.double().cpu().numpy()
+        if (np.abs(theirs - ours) > SAME_FREQUENCY * np.abs(ours) + STILL).any():
+            raise NotKnown("its frequencies are not those of its configuration")
         sections = model.params.rope_mode.has_sections
         planes = [np.arange(PROBED) * (axis + 1) % PROBED for axis in range(3 if sections else 1)]
         positions = np.stack(planes)

@@ -202,6 +202,24 @@ def test_pairs_and_sections():
         RopeParams.from_hf({"model_type": "glm4v_text", "head_dim": 128, "rope_parameters": sections})
 
 
+def test_a_file_says_what_its_class_says(tmp_path):
+    """Classes that keep a head's size under names of their own."""
+    for name, layer_type in (
+        ("Mistral4Config", None),
+        ("JetMoeConfig", None),
+        ("Zamba2Config", None),
+        ("Gemma4TextConfig", "full_attention"),
+    ):
+        config = getattr(transformers, name)()
+        config.save_pretrained(tmp_path)
+        expected, got = (RopeParams.from_hf(c, layer_type) for c in (config, tmp_path))
+        assert got.params == expected.params, name
+    old = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_scaling": None}
+    assert RopeParams.from_hf(old).params == RopeParams(128, "neox")
+    with pytest.raises(ValueError, match=r"^\[rope\] rope_parameters must have mrope_section for model_type"):
+        RopeParams.from_hf(transformers.Glm4vTextConfig())
+
+
 def test_a_file_and_its_folder(tmp_path):
     config = transformers.LlamaConfig(rope_parameters={"rope_type": "default", "rope_theta": 7e5})
     config.save_pretrained(tmp_path)

@@ -117,17 +117,20 @@ def test_it_is_ours_that_runs(monkeypatch):
 
 def test_positions_are_exact_far_out_where_tables_of_16_bits_are_not():
     model = made("llama").to(torch.bfloat16)
+    rotary = model.model.rotary_emb  # whose frequencies were rounded with the rest; loaded they are not
+    model.model.rotary_emb = type(rotary)(model.config)
     wide = made("llama")
     wide.load_state_dict({k: v.float() for k, v in model.state_dict().items()})
     ids, at = tokens(), torch.arange(200_000, 200_020)[None].expand(2, -1)
     with torch.no_grad():
+        apply_npu_rope(wide, rms_norm=False, level="positions")
         exact = wide(ids, position_ids=at).logits
-        apply_npu_rope(model, rms_norm=False, level="tables")
-        by_tables = model(ids, position_ids=at).logits.float()
-        apply_npu_rope(model, rms_norm=False, level="positions")
-        by_positions = model(ids, position_ids=at).logits.float()
-    assert worst(by_tables, exact) < 0.1
-    assert worst(by_positions, exact) < 0.1
+        errors = {}
+        for level in LEVELS:
+            report = apply_npu_rope(model, rms_norm=False, level=level)
+            assert not report.notes
+            errors[level] = worst(model(ids, position_ids=at).logits.float(), exact)
+    assert errors["positions"] < errors["tables"]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -240,6 +243,32 @@ def test_bad_arguments():
     assert unpatch(model) == 0
 
 
+def test_tables_stay_where_someone_else_needs_them():
+    """An attention whose forward another library replaced; a second maker of tables; frequencies that are not
+    the configuration's."""
+    replaced, two, changed = made("llama"), made("llama"), made("llama")
+    attention = replaced.model.layers[0].self_attn
+    attention.forward = functools.partial(type(attention).forward, attention)
+    two.model.other = copy.deepcopy(two.model.rotary_emb)
+    changed.model.rotary_emb.inv_freq[-2:] /= 8
+    for model, why in (
+        (replaced, "someone else replaced LlamaAttention's forward"),
+        (two, "LlamaRotaryEmbedding makes others beside it"),
+        (changed, "its frequencies are not those of its configuration"),
+    ):
+        before = logits(model)
+        report = apply_npu_rope(model, level="positions")
+        assert f"LlamaRotaryEmbedding keeps making tables: {why}" in report.notes
+        assert worst(logits(model), before) <= 1e-5
+
+
+def test_a_model_without_weights_is_refused():
+    with torch.device("meta"):
+        model = MODELS["llama"]()
+    with pytest.raises(ValueError, match=r"^\[apply_npu_rope\] model must have its weights but got"):
+        apply_npu_rope(model)
+
+
 # ---- which rotation a function is ---------------------------------------------------------------------
 
 ROOT = Path(transformers.__file__).parent / "models"
@@ -344,6 +373,13 @@ REFUSED = {
     ),
     "one token on": lambda q, k, cos, sin: (turned(q, cos.roll(1, 1), sin), turned(k, cos, sin)),
     "more than it needs": lambda q, k, cos, sin, seqlens: (turned(q, cos, sin), turned(k, cos, sin)),
+    "heads of 16 alone": lambda q, k, cos, sin: (
+        (turned(q, cos, sin), turned(k, cos, sin)) if q.shape[-1] == 16 else (q, k)
+    ),
+    "tables made anew": lambda q, k, cos, sin: tuple(
+        turned(x, cos / (cos**2 + sin**2).sqrt(), sin / (cos**2 + sin**2).sqrt()) for x in (q, k)
+    ),
+    "in place": lambda q, k, cos, sin: (q.copy_(turned(q, cos, sin)), k.copy_(turned(k, cos, sin))),
     "the same for all heads": lambda q, k, cos, sin: (
         turned(q, cos, sin)[:, :1].expand_as(q),
         turned(k, cos, sin),
@@ -420,6 +456,13 @@ NO_NORMS = {
     "mean taken out": lambda s, x: s.weight * normed(s, x - x.mean(-1, keepdim=True)).to(x.dtype),
     "sum, not mean": lambda s, x: s.weight * x / (x.pow(2).sum(-1, keepdim=True) + s.eps).sqrt(),
     "epsilon outside the root": lambda s, x: s.weight * x / (x.pow(2).mean(-1, keepdim=True).sqrt() + 0.01),
+    "epsilon of its own": lambda s, x: (
+        s.weight * (x.float() / (x.float().pow(2).mean(-1, keepdim=True).sqrt() + s.eps)).to(x.dtype)
+    ),
+    "epsilon as a floor": lambda s, x: (
+        s.weight * (x.float() * x.float().pow(2).mean(-1, keepdim=True).clamp(min=s.eps).rsqrt()).to(x.dtype)
+    ),
+    "dropout": lambda s, x: torch.nn.functional.dropout(s.weight * normed(s, x).to(x.dtype), 0.5, s.training),
     "half the weight": lambda s, x: s.weight / 2 * normed(s, x).to(x.dtype),
 }
 
