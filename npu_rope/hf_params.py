@@ -309,6 +309,8 @@ def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any
         )
     if not isinstance(sections, (list, tuple)) or not 1 <= len(sections) <= 4:
         raise bad_value(OP, f"mrope_section must be up to four numbers but got {sections!r}.")
+    if sum(sections) > width // 2:
+        raise bad_value(OP, f"mrope_section must add up to at most {width // 2} pairs but got {sections!r}.")
     alternates = rope.entries.get("mrope_interleaved") or model.startswith(ALTERNATING)
     mode = RopeMode.IMROPE if alternates else RopeMode.MROPE
     return {"n_dims": width, "mode": mode, "sections": [*sections, 0, 0, 0][:4]}
@@ -320,7 +322,10 @@ def _is_interleaved(config: _Config) -> bool:
 
 
 def _width(rope: _Rope, head: int) -> int:
-    return int(head * rope.number("partial_rotary_factor"))
+    share = rope.number("partial_rotary_factor")
+    if share > 1:
+        raise bad_value(OP, f"partial_rotary_factor must be at most 1 but got {share:g}.")
+    return int(head * share)
 
 
 def _original(rope: _Rope, config: _Config) -> int:

@@ -79,8 +79,8 @@ def inspect(
 ) -> None:
     """Say how a model's heads rotate: parameters, frequencies, who can execute it, the call to make.
 
-    A pair of dimensions turns by its frequency (radians) a token; its wavelength is the tokens of a whole
-    turn. A wavelength beyond the context never comes round: what scaling stretches are these.
+    A pair of dimensions turns by its frequency, in radians a token; its wavelength is how many tokens a
+    whole turn takes. One that is longer than the context never comes round: these are what scaling stretches.
 
     Exit status: 0, or 2 where the file or an option cannot be used.
 
@@ -303,7 +303,8 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     table.add_row("context", _told_context(r))
     console.print(table)
     if pairs:
-        console.print("[bold]pairs[/]")
+        told = "tokens of a whole turn, also before scaling; turns in the context"
+        console.print(f"[bold]pairs[/]: radians a token, {told}")
         console.print(_pair_table(r))
     console.print("[bold]executors[/], by a call with one token")
     table = _facts()
@@ -313,7 +314,9 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     console.print(table)
     console.print("[bold]Python[/]")
     print(_python_call(r))
-    console.print("[bold]ggml[/]")
+    permuted = r.call.startswith("RopeParams.from_hf") and p.rope_mode is RopeMode.NEOX
+    note = ", for weights as they are here; a converter may have permuted a GGUF file's" if permuted else ""
+    console.print(f"[bold]ggml[/]{note}")
     print(_ggml_call(r))
 
 
@@ -340,8 +343,8 @@ def _told_context(r: Rope) -> str:
 def _pair_table(r: Rope) -> Table:
     table = Table(box=None, header_style="dim")
     axes = r.params.axes() if r.params.rope_mode.has_sections else None
-    heads = ["pair", "lanes", *(["turned by"] if axes is not None else []), "radians/token", "wavelength"]
-    for head in [*heads, "before scaling", "times", "turns in context"]:
+    heads = ["pair", "lanes", *(["by"] if axes is not None else []), "rad/token", "wavelength"]
+    for head in [*heads, "before", "times", "turns"]:
         table.add_column(head, justify="right", no_wrap=True)
     for row in _pairs_of(r):
         stretched = row["wavelength"] / row["wavelength_before"]

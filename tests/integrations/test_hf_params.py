@@ -274,6 +274,10 @@ BAD = {
         "max_position_embeddings": 99,
         "rope_parameters": {"rope_type": "longrope", "short_factor": [1.0, 1, 1], "factor": 2.0},
     },
+    "mrope_section must add up to at most 32 pairs but got [30, 30, 30].": {
+        "rope_parameters": {"mrope_section": [30, 30, 30]}
+    },
+    "partial_rotary_factor must be at most 1 but got 2.": {"partial_rotary_factor": 2.0},
     "mrope_section must be up to four numbers but got 7.": {"rope_parameters": {"mrope_section": 7}},
 }
 
