@@ -136,4 +136,5 @@ EQUIVALENT: dict[str, str] = {
     "long_gradient_rows.h | queue depth | AscendC::TQue<AscendC::TPosition::VECIN, {1}> in_, grad_;": "the queue never holds more than one tensor between EnQue and DeQue",
     "long_gradient_rows.h | queue depth | AscendC::TQue<AscendC::TPosition::VECOUT, {1}> out_;": "the queue never holds more than one tensor between EnQue and DeQue",
     "long_gradient_rows.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
+    "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "the last lane's square stands there instead: as large where it matters",
 }

@@ -148,7 +148,7 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
             one((5, 9, 72), scale=(5, 1, 72)),
             one((5, 9, 72), scale=(5, 9, 1)),
             one((5, 9, 4, 8), 2, scale=(4, 1)),
-            one((2, 3, 2, 2, 8), 1, scale=(3, 1, 2, 8)),
+            one((2, 3, 2, 2, 8), 1, scale=(3, 1, 2, 1)),
             one((5, 9, 50), scale=(1,)),
             one((2, 20_000), scale=(2, 20_000)),
             one((2, 20_000), scale=(2, 1)),
