@@ -37,7 +37,7 @@ def _rope(soc: str, x: str, positions: str) -> Column:
 columns = (
     _rms_norm(A, F16, F16),
     _rms_norm(A, BF16, F32),
-    _rms_norm(A, F32, F32),
+    _rms_norm(A, F32, F16),
     _rms_norm(P, F16, F16),
     _rms_norm(P, F32, F32),
     _add_rms_norm(A, F16, F32),
@@ -137,4 +137,7 @@ EQUIVALENT: dict[str, str] = {
     "long_gradient_rows.h | queue depth | AscendC::TQue<AscendC::TPosition::VECOUT, {1}> out_;": "the queue never holds more than one tensor between EnQue and DeQue",
     "long_gradient_rows.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
     "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "the last lane's square stands there instead: as large where it matters",
+    "row_steps.h | comparison | for (int32_t row = 0; row{ < }rows; row += kMostRepeats) {": "an instruction of no repeats",
+    "row_steps.h | comparison | for (int32_t i = 0; i{ < }whole; i += kMostRepeats) {": "an instruction of no repeats",
+    "row_steps.h | comparison | for (int32_t row = 0; row{ < }count; row += kMostRepeats) {": "an instruction of no repeats",
 }

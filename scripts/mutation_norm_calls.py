@@ -34,7 +34,7 @@ A, P = "ascend910b", "ascend310p"
 BACKENDS = {A: "sim", P: "sim:ascend310p"}
 # The columns that are compiled, by the first tensor's type: what the others are.
 SCALES = {
-    ("rms_norm", A): {F16: F16, BF16: F32, F32: F32},
+    ("rms_norm", A): {F16: F16, BF16: F32, F32: F16},
     ("add_rms_norm", A): {F16: F32, F32: F32},
     ("rms_norm_backward", A): {BF16: BF16, F16: F32, F32: F32},  # the gradient's type, and then x's
     ("rms_norm", P): {F16: F16, F32: F32},
