@@ -58,13 +58,17 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
         isinstance(seq_len, bool) or not isinstance(seq_len, (int, np.integer)) or seq_len <= 0
     ):
         raise bad_value(OP, f"seq_len must be a positive number of tokens but got {seq_len!r}.")
-    given = _Config(_text_config(_as_transformers(_read(config))), layer_type)
+    given = _given(config, layer_type)
     rope = given.rope()
     head = given.head_size()
     return _WAYS[rope.kind](rope, given, head, seq_len)
 
 
 # ---- the configuration -----------------------------------------------------------------------------
+
+
+def _given(config: Any, layer_type: str | None) -> _Config:
+    return _Config(_text_config(_as_transformers(_read(config))), layer_type)
 
 
 def _read(config: Any) -> Any:
@@ -486,7 +490,7 @@ class Facts:
 
 def facts(config: Any, layer_type: str | None = None) -> Facts:
     """Of that type of layer."""
-    given = _Config(_text_config(_as_transformers(_read(config))), layer_type)
+    given = _given(config, layer_type)
     rope, longest = given.rope(), given.get("max_position_embeddings")
     longest = int(longest) if _is_count(longest) else None
     scaled = rope.kind in ("yarn", "longrope", "llama3")
@@ -496,7 +500,7 @@ def facts(config: Any, layer_type: str | None = None) -> Facts:
 
 def layer_types(config: Any) -> list[str | None]:
     """The types of layers whose heads rotate each in their own way; one None where all do the same."""
-    given = _Config(_text_config(_as_transformers(_read(config))), None)
+    given = _given(config, None)
     entries = given.get("rope_parameters", given.get("rope_scaling", {}))
     nested = given._nested(entries) if isinstance(entries, Mapping) else {}
     return [name for name, value in nested.items() if value is not None] if nested else [None]

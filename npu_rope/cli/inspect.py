@@ -22,7 +22,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.gguf_params import GgufFile
 from npu_rope.hf_params import facts, layer_types
 from npu_rope.optional_torch import torch
-from npu_rope.params import ModelRope
+from npu_rope.params import AXIS_NAMES, ModelRope
 
 USAGE_ERROR = 2
 MAGIC = b"GGUF"
@@ -272,7 +272,7 @@ def _ggml_call(r: Rope) -> str:
 def _pairs_of(r: Rope) -> list[dict[str, Any]]:
     """A row for each pair."""
     before, after = r.before(), r.after()
-    first, second = (list(range(10**6))[lanes] for lanes in r.params.pair_lanes())
+    first, second = (range(_width(r))[lanes] for lanes in r.params.pair_lanes())
     context = r.context or r.trained
     rows = []
     for i in range(r.params.pairs):
@@ -350,7 +350,7 @@ def _pair_table(r: Rope) -> Table:
         stretched = row["wavelength"] / row["wavelength_before"]
         turns = row["turns"]
         cells = [str(row["pair"]), "{}, {}".format(*row["lanes"])]
-        cells += [("time", "height", "width", "extra")[axes[row["pair"]]]] if axes is not None else []
+        cells += [AXIS_NAMES[axes[row["pair"]]]] if axes is not None else []
         cells += [f"{row['frequency']:.6g}", f"{row['wavelength']:.6g}", f"{row['wavelength_before']:.6g}"]
         cells += [f"{stretched:.4g}", "" if turns is None else f"{turns:.4g}"]
         table.add_row(*cells, style="dim" if turns is not None and turns < 1 else None)

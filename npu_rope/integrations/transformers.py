@@ -37,6 +37,7 @@ from npu_rope.params import RopeMode, RopeParams
 OP = "apply_npu_rope"
 LEVELS = ("tables", "positions")
 MARK = "_npu_rope_patch"  # of the functions that stand in for a module's forward
+_REPLACED = "its forward is not its class's: someone else replaced it"
 NAMES_A_ROTATION = re.compile(r"rotary|rope", re.IGNORECASE)
 
 
@@ -197,7 +198,7 @@ def _replace_norms(model: torch.nn.Module, report: Report) -> None:
 def _norm_form(module: torch.nn.Module) -> norm_forms.NormForm | str:
     """Its form, or why it has none."""
     if "forward" in module.__dict__:
-        return "its forward is not its class's: someone else replaced it"
+        return _REPLACED
     try:
         return norm_forms.classify(module)
     except NotKnown as why:
@@ -242,7 +243,7 @@ class _Rotations:
         by_positions = self._by_positions() if self.report.level == "positions" else {}
         for caller in self.callers:
             if "forward" in caller.module.__dict__:
-                why = "its forward is not its class's: someone else replaced it"
+                why = _REPLACED
                 self.report.entries.append(self._entry(caller, ", ".join(caller.functions), why, False))
                 continue
             ours = {}
@@ -423,7 +424,7 @@ class _Positions:
         if config is None:
             raise NotKnown("it has no config")
         if "forward" in module.__dict__:
-            raise NotKnown("its forward is not its class's: someone else replaced it")
+            raise NotKnown(_REPLACED)
         kinds = getattr(module, "rope_type", "default")
         self.nested = isinstance(kinds, dict)
         wanted = sorted({t for t in layer_types if t is not None}) if self.nested else [None]
