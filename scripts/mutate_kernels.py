@@ -148,8 +148,6 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         yield make("DeQue becomes AllocTensor", m.start(), m.end(), "AllocTensor")
     for m in re.finditer(r"InitBuffer\(\w+, (2)\b", code):
         yield make("one buffer instead of two", m.start(1), m.end(1), "1")
-    for m in re.finditer(r"TQue<[\w:]+, (1)>", code):
-        yield make("queue depth", m.start(1), m.end(1), "2")
     for name, others in ROUNDS.items():
         for m in re.finditer(rf"\b{name}\b", code):
             for other in others:
@@ -374,6 +372,9 @@ def main() -> int:
     if options.list:
         print("\n".join(m.label() for m in mutants))
         return 0
+    named = {key_of(m) for path in kernel.sources() for m in mutants_of(path)}
+    if stale := [key for key in kernel.EQUIVALENT if key not in named]:
+        parser.error("EQUIVALENT must name mutants but got " + "\n  ".join(stale))
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.jobs) as pool:
         unchanged = Path(name)
         if not unchanged_is_clean(kernel, unchanged, pool):

@@ -139,8 +139,6 @@ def build(column: Column, folder: Path) -> Path:
 
 # Mutants that compute the same, or are noticed elsewhere, and why; by mutate_kernels.key_of.
 EQUIVALENT: dict[str, str] = {
-    "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECIN, {1}> in_;": "the queue never holds more than one tensor between EnQue and DeQue",
-    "rope_kernel.h | queue depth | AscendC::TQue<AscendC::TPosition::VECOUT, {1}> out_;": "the queue never holds more than one tensor between EnQue and DeQue",
     "rope_kernel.h | count or repeat - 1 | AscendC::Or(swapped, swapped, temp_.ReinterpretCast<uint16_t>(), {count_});": "the last half word is already right",
     "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
     "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size), {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
@@ -151,18 +149,13 @@ EQUIVALENT: dict[str, str] = {
     "lane_index.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(td->setup_lanes);": "the one too many is the next member's, set next",
     "cache_rows.h | comparison | if (one.token < 0 || one.token{ >= }td_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
     "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": "at equality the difference is 0",
-    "rope_schedule.h | comparison | if (block_tokens_{ > }td_->block_tokens) block_tokens_ = td_->block_tokens;": "at equality it is set to what it is",
     "rope_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "scratch, and neither of the two holds anything yet",
     "row_rotation.h | a number + 1 | int32_t over_heads = {tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
     "row_rotation.h | a number - 1 | int32_t over_tokens = {heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
-    "row_rotation.h | comparison | if (heads{ > }1 && !Fits(head_step)) return false;": "a single head repeats over tokens anyway",
-    "row_rotation.h | comparison | if (tokens_{ > }1 && !Fits(token_step_)) return true;": "a single token repeats over heads anyway",
     "vector_steps.h | rounding mode | constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::{CAST_RINT};": "float32 holds every one of these integers",
     "vector_steps.h | rounding mode | AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers, AscendC::RoundMode::{CAST_RINT}, static_cast<uint32_t>(count));": "the floats are whole numbers",
     "rope_table.h | comparison | if (whole{ < }count) LoadEach(source, plane, whole, count);": "a handover more, of no positions, while the core waits for its loads",
-    "given_table.h | queue depth | AscendC::TQue<AscendC::TPosition::VECIN, {1}> rows_;": "the queue never holds more than one tensor between EnQue and DeQue",
     "given_table.h | cos becomes sin | rows_.EnQue({cos});": "a part of a buffer names the buffer",
     "given_table.h | cos becomes sin | rows_.FreeTensor({cos});": "a part of a buffer names the buffer",
-    "given_table.h | comparison | if (row{ < }0) row = 0;": "at equality it is set to what it is",
     "given_table.h | comparison | if (row{ >= }given_->table_rows) row = given_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
 }

@@ -32,7 +32,6 @@ public:
         pieces_.BuildOffsets(last_);
 #endif
         AscendC::Duplicate(sums_, 0.0f, width_);
-        OrderV();
     }
 
     // One for each element.
@@ -48,7 +47,6 @@ public:
             count = half;
         }
         AscendC::Add(sums_, sums_, rows, width_);
-        OrderV();
     }
 
     // The first `count` sums to elements [first, first + count) in GM, whatever other cores add there meanwhile.
@@ -75,7 +73,6 @@ private:
         OrderV();
         if (count % kBlockFloats == 0) return;
         AscendC::Duplicate(last_, 0.0f, kBlockFloats - count % kBlockFloats);
-        OrderV();
     }
 
     // Fewer than a DMA's 32 bytes, by the scalar unit: rows this short are all one core's.

@@ -38,7 +38,6 @@ public:
         norm->KeepFactors(factor_);
         // Whole instructions go beyond the last row: let there be numbers.
         AscendC::Duplicate(stats, 0.0f, slots * kGradientStats);
-        OrderV();
     }
 
     // Of each row [pitch] the mean of its first `width` lanes' products, which are lost.
@@ -54,7 +53,6 @@ public:
     __aicore__ inline void FindMeanOfSums(LocalTensor<float> sums) {
         FindMeans(sums, kRepeatFloats, kRepeatFloats, 1);
         AscendC::Mul(spread_, spread_, norm_->Inverses().data, kBlockFloats);
-        OrderV();
     }
 
     // dx = (g - normalized * mean) * inverse. g's rows have their own pitch.

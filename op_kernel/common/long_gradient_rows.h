@@ -80,11 +80,9 @@ private:
     // Squares that float32 does not hold: once more, of the row times a power of two.
     __aicore__ inline void SumScaled() {
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
-        OrderV();
         WalkRow(Walk::kLargest);
         HandOver<AscendC::HardEvent::V_S>();
-        RowScale scale = norm_.ScaleOf(largest_);
-        HandOver<AscendC::HardEvent::S_V>();
+        RowScale scale = norm_.ScaleOf(largest_);  // before FindInverse() hands over to the vectors
         factor_ = scale.factor;
         WalkRow(Walk::kSum);
         squares_.Total(sums_, chunks_);
@@ -111,11 +109,8 @@ private:
             if (walk == Walk::kLargest) {
                 FindLargest(lanes);
             } else {
-                if (factor_ != 1.0f) {
-                    AscendC::Muls(rows_, rows_, factor_, lanes);
-                    OrderV();
-                }
-                FindG(grad, k, count);
+                if (factor_ != 1.0f) AscendC::Muls(rows_, rows_, factor_, lanes);
+                FindG(grad, k, count);  // which orders the rows, too
                 if (walk == Walk::kSum)
                     AddSums(k, lanes);
                 else
@@ -161,7 +156,6 @@ private:
     __aicore__ inline void FindG(LocalTensor<S> grad, int64_t k, int32_t count) {
         Widen(grad_pieces_, g_, grad, count);
         AscendC::Mul(g_, g_, Scale(k * td_->chunk, count), RoundUp(count, kBlockFloats));
-        OrderV();
     }
 
     // The scale of elements [at, at + count) of the row.
@@ -185,12 +179,12 @@ private:
         products_.Add(temp_, k, lanes);
     }
 
+    // Vectors are ordered before each piece and handed over behind the last.
     __aicore__ inline void FindLargest(int32_t lanes) {
         AscendC::Abs(temp_, rows_, lanes);
         OrderV();
         FoldRows<RowOp::kMax>(temp_, 0, 1, lanes, kBlockFloats);
         AscendC::Max(largest_, largest_, temp_, kBlockFloats);
-        OrderV();
     }
 
     // ---- results
@@ -210,7 +204,6 @@ private:
             OrderV();
         } else {
             AscendC::Mul(dscale_.Sums(), rows_, g_, lanes);
-            OrderV();
             dscale_.Flush(arguments_.dscale, at, count);
         }
     }

@@ -182,11 +182,9 @@ private:
         if (norm_.FindInverse(Total(), td_->norm.added)) {
             // Squares that float32 does not hold: once more, of the row times a power of two.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
-            OrderV();
             WalkRow(Walk::kLargest);
             HandOver<AscendC::HardEvent::V_S>();
-            RowScale scale = norm_.ScaleOf(largest_);
-            HandOver<AscendC::HardEvent::S_V>();
+            RowScale scale = norm_.ScaleOf(largest_);  // before FindInverse() hands over to the vectors
             factor_ = scale.factor;
             WalkRow(Walk::kSum);
             norm_.FindInverse(Total(), scale.added);
@@ -302,13 +300,13 @@ private:
         stash_.Round(piece_, temp_, padded);
     }
 
+    // Vectors are ordered before each piece and handed over behind the last.
     __aicore__ inline void FindLargest(LocalTensor<float> chunk, int32_t padded) {
         Stashed(chunk, padded);
         AscendC::Abs(temp_, piece_, padded);
         OrderV();
         FoldRows<RowOp::kMax>(temp_, 0, 1, padded, kBlockFloats);
         AscendC::Max(largest_, largest_, temp_, kBlockFloats);
-        OrderV();
     }
 
     // ---- the result

@@ -220,7 +220,6 @@ private:
         gradient_.Differentiate(wide, g, normalized, row_count_, lanes_);
         if (scaled) gradient_.Rescale(wide, row_count_, lanes_);
         Narrow(dx, tile);
-        OrderV();
         out_.EnQue(dx);
     }
 

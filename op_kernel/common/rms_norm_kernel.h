@@ -187,9 +187,8 @@ private:
                 AscendC::Cast(narrow, rows, NarrowMode<T>(), static_cast<uint32_t>(count_));
                 OrderV();
                 AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
-                OrderV();
             }
-            x_rows_.Packed().Pack(sum, narrow, tile);
+            x_rows_.Packed().Pack(sum, narrow, tile);  // which orders the rows, too
             sum_.EnQue(sum);
             return;
         }

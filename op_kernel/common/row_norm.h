@@ -45,7 +45,6 @@ public:
         spread_ = parts.Take(slots * kBlockFloats);
         // Whole instructions go beyond the last row: let there be numbers.
         AscendC::Duplicate(stats, td->root_n, slots * kRowNormStats);
-        OrderV();
     }
 
     // A float for each slot, to hold the factors of rows that are multiplied by a power of two.

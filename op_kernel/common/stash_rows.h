@@ -37,7 +37,7 @@ public:
     }
 
 private:
-    int32_t stash_ = kStashFloat32;
+    int32_t stash_ = 0;
 };
 
 }  // namespace rope_device
