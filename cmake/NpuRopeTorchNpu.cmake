@@ -42,6 +42,8 @@ target_include_directories(npu_rope_torch_npu SYSTEM PRIVATE
 target_compile_definitions(npu_rope_torch_npu PRIVATE WITH_EXEC_CMD CURRENT_VERSION=${torch_npu_version})
 target_compile_features(npu_rope_torch_npu PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch_npu PRIVATE -O2)
+# Torch's headers are most of what there is to compile: once, not once a file.
+target_precompile_headers(npu_rope_torch_npu PRIVATE <ATen/ATen.h> <torch/library.h> <op_plugin/include/npu_cpp_extension.h>)
 # torch and torch_npu are loaded before we are, CANN with them: no path is recorded.
 target_link_directories(npu_rope_torch_npu PRIVATE "${NPU_ROPE_TORCH_DIR}/lib" "${NPU_ROPE_TORCH_NPU_DIR}/lib")
 target_link_libraries(npu_rope_torch_npu PRIVATE npu_rope_options -ltorch -ltorch_cpu -lc10 -ltorch_npu

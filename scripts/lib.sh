@@ -237,7 +237,8 @@ install_project() {
   compiler="$(hash_of "CXX=${CXX:-}")"
   is_done compiler "$compiler" || rm -rf "$ROOT"/build/cp3*-*
   forget compiler
-  pip_install --no-build-isolation --no-deps ${settings[@]+"${settings[@]}"} -e "$ROOT" || return 1
+  # -v: the log has what the compiler says; .ci/run looks for warnings there.
+  pip_install -v --no-build-isolation --no-deps ${settings[@]+"${settings[@]}"} -e "$ROOT" || return 1
   mark_done compiler "$compiler"
 }
 

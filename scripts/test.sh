@@ -31,6 +31,9 @@ TEXT
 NPU_TESTS=(tests/ops tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py tests/norm/test_add_rms_norm.py
   tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py --ignore=tests/ops/test_rope_kernels.py)
 
+# Threads that wait for each other sleep: two test processes with two threads each spin each other out of time.
+export OMP_WAIT_POLICY=passive
+
 run_default() { "$VENV/bin/python" -m pytest -n 2 -m "not slow and not npu" "$@"; }
 
 run_npu() {
