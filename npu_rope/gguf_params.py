@@ -1,4 +1,4 @@
-"""A GGUF file's rope, as llama.cpp reads it, with the gguf package.
+"""A GGUF file's rope, as llama.cpp reads it.
 
 Sources: the keys are ``gguf.Keys``; what they mean, their defaults, which architecture has which mode and the
 rules of the factors at call time are llama.cpp's loaders and its context (ggml 0.25 of 2026).
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
+from npu_rope.gguf_header import GgufHeader
 from npu_rope.params import ModelRope, RopeMode, RopeParams
 
 OP = "rope"
@@ -72,6 +73,16 @@ STRETCHED_BY_ALPHA = frozenset({"hunyuan-dense", "hunyuan_vl"})
 # Whose converter writes a tenth of the multiplier.
 TENTH_OF_LOG = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
 
+# What is read of a file: of these keys the last are the architecture's own.
+GENERAL = ("general.architecture", "general.name")
+KEYS = """
+    block_count context_length embedding_length attention.head_count attention.key_length
+    attention.key_length_swa attention.sliding_window attention.sliding_window_pattern rope.dimension_count
+    rope.dimension_count_swa rope.dimension_sections rope.freq_base rope.freq_base_swa rope.scale_linear
+    rope.scaling.alpha rope.scaling.attn_factor rope.scaling.factor rope.scaling.original_context_length
+    rope.scaling.type rope.scaling.yarn_attn_factor rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow
+    rope.scaling.yarn_ext_factor rope.scaling.yarn_log_multiplier
+""".split()  # noqa: SIM905
 FACTORS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 
 
@@ -98,7 +109,7 @@ class GgufFile:
     # ---- its values
 
     def _required(self, key: str, kind: type) -> Any:
-        value = self.values.get(key)
+        value = self.values[key]
         if not isinstance(value, kind):
             got = "none" if value is None else repr(value)
             raise bad_value(OP, f"{key} must be a {kind.__name__} in {self.path} but got {got}.")
@@ -106,7 +117,7 @@ class GgufFile:
 
     def value(self, key: str) -> Any:
         """Of the architecture's own key."""
-        return self.values.get(f"{self.architecture}.{key}")
+        return self.values[f"{self.architecture}.{key}"]
 
     def number(self, key: str, default: float) -> float:
         """A finite one."""
@@ -294,89 +305,23 @@ class GgufFile:
 
 # ---- reading ---------------------------------------------------------------------------------------
 
-# Longer lists, of tokens and merges, are passed over: nothing here needs them.
-LONGEST_LIST = 4096
-MOST_ENTRIES = 1 << 20  # keys, or tensors: more than any model has
-
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]]]:
-    """The file's values by key, and rope's tensors by name."""
-    try:
-        import gguf
-    except ImportError:
-        text = "gguf must be installed to read a GGUF file but it is not.\nInstall it with: pip install gguf"
-        raise ImportError(f"[{OP}] {text}") from None
+    """The values of the file's general keys and of its architecture's, and rope's tensors."""
     try:
         if not path.is_file():
             raise ValueError("it is no file" if path.exists() else "there is none")
-        reader = _bounded(gguf)(path)
-        values = {name: field.contents() for name, field in reader.fields.items() if field.data}
-        tensors = {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
+        with path.open("rb") as stream:
+            header = GgufHeader(stream)
+            architecture = header.value("general.architecture")
+            keys = [*GENERAL, *(f"{architecture}.{key}" for key in KEYS)]
+            values = {key: header.value(key) for key in keys}
+            tensors = {name: t for name in (FACTORS, LONG, SHORT) if (t := header.floats(name)) is not None}
+    except ImportError:
+        text = "gguf must be installed to read a GGUF file but it is not.\nInstall it with: pip install gguf"
+        raise ImportError(f"[{OP}] {text}") from None
     except OSError as error:
         raise bad_value(OP, f"path must be a readable GGUF file but got {path} ({error.strerror}).") from None
-    except (ValueError, KeyError, IndexError, OverflowError) as error:
-        why = str(error.args[0] if error.args else error)
-        raise bad_value(OP, f"path must be a whole GGUF file but got {path} ({why}).") from None
+    except ValueError as error:
+        raise bad_value(OP, f"path must be a whole GGUF file but got {path} ({error}).") from None
     return values, tensors
-
-
-def _bounded(gguf: Any) -> Any:
-    """gguf's reader, which believes every length it reads, held to the file's end; of lists it keeps short
-    ones, of tensors rope's."""
-
-    class Reader(gguf.GGUFReader):  # type: ignore[misc]
-        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
-            end = int(offset) + np.dtype(dtype).itemsize * int(count)
-            if end > len(self.data):
-                raise ValueError(f"it ends after {len(self.data)} bytes, before byte {end}")
-            return super()._get(int(offset), dtype, int(count), override_order)
-
-        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
-            if raw_type != gguf.GGUFValueType.ARRAY:
-                return super()._get_field_parts(orig_offs, raw_type)
-            item = gguf.GGUFValueType(int(self._get(orig_offs, np.uint32)[0]))
-            count = int(self._get(orig_offs + 4, np.uint64)[0])
-            if item == gguf.GGUFValueType.ARRAY:
-                raise ValueError("it has a list of lists")
-            if count <= LONGEST_LIST:
-                return super()._get_field_parts(orig_offs, raw_type)
-            return (
-                self._end_of_list(orig_offs + 12, item, count) - orig_offs,
-                [],
-                [],
-                [gguf.GGUFValueType.ARRAY],
-            )
-
-        def _end_of_list(self, at: int, item: Any, count: int) -> int:
-            if item != gguf.GGUFValueType.STRING:
-                numbers = self._get(at, self.gguf_scalar_to_np[item], count)
-                return at + int(numbers.nbytes)
-            for _ in range(count):
-                at += 8 + int(self._get(at, np.uint64)[0])
-            return at
-
-        def _build_fields(self, offs: int, count: int) -> int:
-            if count > MOST_ENTRIES:
-                raise ValueError(f"it has {count} keys")
-            return int(super()._build_fields(offs, count))
-
-        def _build_tensor_info(self, offs: int, count: int) -> Any:
-            if count > MOST_ENTRIES:
-                raise ValueError(f"it has {count} tensors")
-            return super()._build_tensor_info(offs, count)
-
-        def _build_tensors(self, start_offs: int, fields: list[Any]) -> None:
-            wanted = []
-            for field in fields:
-                _, name, _, dims, raw_type, offset = field.parts
-                kind = gguf.GGMLQuantizationType(int(raw_type[0]))
-                block, size = gguf.GGML_QUANT_SIZES[kind]
-                elements = math.prod(int(n) for n in dims)
-                self._get(start_offs + int(offset[0]), np.uint8, elements // block * size)
-                if bytes(name).decode() in (FACTORS, LONG, SHORT):
-                    if kind != gguf.GGMLQuantizationType.F32:
-                        raise ValueError(f"its {bytes(name).decode()} is {kind.name} and not F32")
-                    wanted.append(field)
-            super()._build_tensors(start_offs, wanted)
-
-    return Reader

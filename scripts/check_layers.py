@@ -136,6 +136,7 @@ PURE = (
     "npu_rope.checks",
     "npu_rope.*_checks",
     "npu_rope.*_params",
+    "npu_rope.gguf_header",
     "npu_rope.strided",
     "npu_rope.dtypes",
     "npu_rope.errors",
@@ -144,7 +145,13 @@ PURE = (
 PYTHON_LAYERS = (
     Layer(("npu_rope/reference/*",), (PY_STD, "numpy", "npu_rope.reference", *PURE), ("ctypes",)),
     Layer(
-        ("npu_rope/params.py", "npu_rope/*_params.py", "npu_rope/checks.py", "npu_rope/*_checks.py"),
+        (
+            "npu_rope/params.py",
+            "npu_rope/*_params.py",
+            "npu_rope/gguf_header.py",
+            "npu_rope/checks.py",
+            "npu_rope/*_checks.py",
+        ),
         (PY_STD, "numpy", "npu_rope.reference", *PURE),
         functions_may_import=("gguf", "transformers.*"),  # where they are installed
     ),

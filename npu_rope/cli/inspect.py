@@ -177,7 +177,7 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> tuple[str, str
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
         context = read.count("context_length")
         ropes.append(Rope(layers, call, model, model.params.freq_base, context, read.trained or None))
-    name = read.values.get("general.name")
+    name = read.values["general.name"]
     title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
     return "GGUF file", title, ropes
 

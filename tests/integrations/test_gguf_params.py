@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
-import resource
 import struct
+import time
+import tracemalloc
 
 import gguf
 import numpy as np
@@ -16,7 +18,8 @@ import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from npu_rope import RopeMode, RopeParams, rope
-from npu_rope.gguf_params import IMROPE, LONGEST_LIST, MROPE, NEOX, NONE, NORMAL, PERHAPS_MROPE
+from npu_rope.gguf_header import GgufHeader
+from npu_rope.gguf_params import IMROPE, MROPE, NEOX, NONE, NORMAL, PERHAPS_MROPE
 
 LLAMA = {
     "context_length": 131072,
@@ -28,7 +31,7 @@ LLAMA = {
 }
 
 
-def write(path, architecture, values, tensors=None, tokens=10):
+def write(path, architecture, values, tensors=None):
     """A file as a converter makes it, but for the weights."""
     writer = gguf.GGUFWriter(str(path), architecture)
     for name, value in values.items():
@@ -43,7 +46,7 @@ def write(path, architecture, values, tensors=None, tokens=10):
             writer.add_string(key, value)
         else:
             writer.add_array(key, value)
-    writer.add_token_list([f"token {i}" for i in range(tokens)])
+    writer.add_token_list([f"token {i}" for i in range(10)])
     writer.add_tensor("token_embd.weight", np.zeros((4, 8), np.float16))
     for name, value in (tensors or {}).items():
         writer.add_tensor(name, value)
@@ -280,28 +283,144 @@ def test_damage_is_an_error_or_another_number(tmp_path, file):
     assert all(said.startswith("[rope] ") for said in refused)
 
 
-@pytest.mark.parametrize("what", ["keys", "tensors", "list", "strings", "name", "lists of lists"])
+# ---- size --------------------------------------------------------------------------------------------
+
+
+def text(said: str) -> bytes:
+    return struct.pack("<Q", len(said)) + said.encode()
+
+
+def head(keys=(), tensors=(), n_keys=None, n_tensors=None) -> bytes:
+    numbers = n_tensors or len(tensors), n_keys or len(keys) + 2
+    architecture = text("general.architecture") + struct.pack("<I", 8) + text("llama")
+    width = text("llama.rope.dimension_count") + struct.pack("<II", 4, 128)
+    return b"".join((struct.pack("<4sIQQ", b"GGUF", 3, *numbers), architecture, width, *keys, *tensors))
+
+
+def strings(key: str, count: int, body: bytes = b"") -> bytes:
+    return text(key) + struct.pack("<IIQ", 9, 8, count) + body
+
+
+def peak_of(path) -> int:
+    """Bytes that reading it takes at most."""
+    tracemalloc.start()
+    try:
+        RopeParams.from_gguf(path)
+    except ValueError as error:
+        assert str(error).startswith("[rope] path must be a whole GGUF file but got")  # noqa: PT017
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return peak
+
+
+HUGE, GIB = 2**62, 2**30
+BEYOND_REASON = {
+    "number of keys": head(n_keys=HUGE),
+    "number of tensors": head(n_tensors=HUGE),
+    "list": head([text("k") + struct.pack("<IIQ", 9, 4, HUGE)]),
+    "list of strings": head([strings("k", HUGE)]),
+    "name": head([struct.pack("<Q", HUGE)]),
+    "lists of lists": head([text("k") + struct.pack("<IIQ", 9, 9, 1) * 1000]),
+    "dimensions": head([], [text("t") + struct.pack("<I", 2**31)]),
+}
+
+
+def bools(count: int) -> list[bytes]:
+    return [text(f"k{i}") + struct.pack("<IB", 7, 1) for i in range(count)]
+
+
+# Of files that are as long as they say.
+LARGE = {
+    "short lists": lambda: head(
+        [text(f"k{i}") + struct.pack("<IIQ", 9, 0, 4096) + bytes(4096) for i in range(2000)]
+    ),
+    "keys": lambda: head(bools(20000)),
+    "too many keys": lambda: head(bools(100000)),
+    "tensors": lambda: head([], [text(f"t{i}") + struct.pack("<IQIQ", 1, 1, 0, 0) for i in range(20000)]),
+    "string": lambda: head([text("general.name") + struct.pack("<IQ", 8, GIB)]),
+    "factors": lambda: head([], [text("rope_freqs.weight") + struct.pack("<IQIQ", 1, GIB // 4, 0, 0)]),
+    "empty strings": lambda: head([strings("k", 2**24)]),
+}
+
+
+@pytest.mark.parametrize("what", BEYOND_REASON)
 def test_a_number_beyond_reason_takes_no_room(tmp_path, what):
-    huge = 2**62
-    head = struct.pack(
-        "<IIQQ", 0x46554747, 3, huge if what == "tensors" else 0, huge if what == "keys" else 1
-    )
-    key = struct.pack("<Q", 1) + b"k"
-    body = {
-        "keys": b"",
-        "tensors": key + struct.pack("<II", 4, 0),
-        "list": key + struct.pack("<IIQ", 9, 4, huge),
-        "strings": key + struct.pack("<IIQ", 9, 8, huge),
-        "name": struct.pack("<Q", huge),
-        "lists of lists": key + struct.pack("<IIQ", 9, 9, 1) * 1000,
-    }[what]
-    (tmp_path / "huge.gguf").write_bytes(head + body + bytes(64))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    (tmp_path / "huge.gguf").write_bytes(BEYOND_REASON[what] + bytes(64))
     with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got"):
         RopeParams.from_gguf(tmp_path / "huge.gguf")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+    assert peak_of(tmp_path / "huge.gguf") < 4 << 20
 
 
-def test_long_lists_are_passed_over(file):
-    path = file("llama", LLAMA, tokens=LONGEST_LIST + 1)
-    assert RopeParams.from_gguf(path).params.freq_base == 500000
+@pytest.mark.parametrize("what", LARGE)
+def test_a_large_file_takes_little_room_and_time(tmp_path, what):
+    path = tmp_path / "large.gguf"
+    path.write_bytes(LARGE[what]())
+    os.truncate(path, path.stat().st_size + GIB + 4096)  # a hole
+    began = time.process_time()
+    with contextlib.suppress(ValueError):
+        RopeParams.from_gguf(path)
+    assert time.process_time() - began < 2
+    assert peak_of(path) < 32 << 20
+
+
+def test_a_vocabulary_is_passed_over(tmp_path):
+    """As large as Llama 3's, with its merges, and a mixture of experts' tensors."""
+    many = b"".join(text(f"token {i}") for i in range(131072))
+    keys = [strings("tokenizer.ggml.tokens", 131072, many), strings("tokenizer.ggml.merges", 131072, many)]
+    keys += [text("tokenizer.ggml.scores") + struct.pack("<IIQ", 9, 6, 131072) + bytes(4 * 131072)]
+    keys += [text("llama.rope.freq_base") + struct.pack("<If", 6, 5e5)]
+    tensors = [text(f"blk.{i}.ffn_up.weight") + struct.pack("<IQQIQ", 2, 8, 4, 1, 0) for i in range(3000)]
+    (tmp_path / "model.gguf").write_bytes(head(keys, tensors) + bytes(128))
+    assert RopeParams.from_gguf(tmp_path / "model.gguf").params == RopeParams(128, freq_base=5e5)
+    assert peak_of(tmp_path / "model.gguf") < 4 << 20
+
+
+# ---- the header --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("endianess", gguf.GGUFEndian)
+def test_values_are_those_of_gguf_s_reader(tmp_path, endianess):
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(str(path), "llama", endianess=endianess)
+    for name in ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"):
+        getattr(writer, f"add_{name}")(f"a.{name}", 100)
+    writer.add_float32("a.float32", 0.1)
+    writer.add_float64("a.float64", 0.1)
+    writer.add_bool("a.bool", True)
+    writer.add_string("a.string", "schön")
+    for name, values in (("ints", [1, -2]), ("floats", [0.1, 2.0]), ("bools", [True, False, True])):
+        writer.add_array(f"a.{name}", values)
+    writer.add_token_list(["a", "bc"])
+    writer.add_custom_alignment(64)
+    tensor = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    writer.add_tensor("first", np.ones(3, np.float16))
+    # Of another order its writer swaps an array's bytes in place.
+    writer.add_tensor("second", tensor.copy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    expected = {name: field.contents() for name, field in gguf.GGUFReader(path).fields.items()}
+    with path.open("rb") as stream:
+        header = GgufHeader(stream)
+        for name in sorted(expected.keys() - {"tokenizer.ggml.tokens"}):
+            if not name.startswith("GGUF."):  # its own
+                assert header.value(name) == expected[name], name
+                assert type(header.value(name)) is type(expected[name]), name
+        assert np.array_equal(header.floats("second"), tensor)
+        assert header.value("none") is header.floats("none") is None
+
+
+def test_text_that_is_not_utf_8(tmp_path, file):
+    whole = file("phi3", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
+    for right, wrong, what in (
+        (b"phi3.rope.freq_base", b"phi3.rope.freq_bas\xff", "the name of a key"),
+        (b"rope_freqs.weight", b"rope_freqs.weigh\xff", "the name of a tensor"),
+        (struct.pack("<Q4s", 4, b"phi3"), struct.pack("<Q4s", 4, b"phi\xff"), "its general.architecture"),
+    ):
+        (tmp_path / "bad.gguf").write_bytes(whole.replace(right, wrong, 1))
+        with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got") as said:
+            RopeParams.from_gguf(tmp_path / "bad.gguf")
+        assert f"({what} is b" in str(said.value)
+        assert str(said.value).endswith("\\xff', which is not UTF-8).")

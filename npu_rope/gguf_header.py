@@ -1,0 +1,254 @@
+"""The header of a GGUF file, its keys and tensors, read in little memory and time whatever it says.
+
+Source: ggml's ``docs/gguf.md``; the numbers of the types are the gguf package's. Its reader is not used: it
+makes several arrays of each value, item and tensor, and believes every length, so that a file of a megabyte
+can take half a gigabyte, or minutes. Here a value is passed over by its size, and made when it is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+VERSIONS = (2, 3)
+# Models have a hundred keys, a few thousand tensors at most, and up to a million tokens and merges.
+MOST_KEYS = MOST_TENSORS = 1 << 16
+MOST_STRINGS = 1 << 22  # in all lists together
+MOST_DIMS = 4
+LONGEST_NAME = 128  # bytes; what has a longer one is passed over
+# Of what is asked for.
+LONGEST_STRING = 1 << 16  # bytes
+LONGEST_LIST = 1 << 12
+MOST_ELEMENTS = 1 << 16
+
+BLOCK_BYTES = 1 << 18
+
+
+class TensorInfo(NamedTuple):
+    """What the header says of a tensor."""
+
+    shape: tuple[int, ...]  # ggml's: the innermost dimension first
+    type: Any  # gguf.GGMLQuantizationType
+    begin: int  # in bytes, from where the tensors do
+    end: int
+
+
+class GgufHeader:
+    """Of an open file.
+
+    Raises:
+        ValueError: it is no GGUF file, ends too early, or has more of something than any model.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        import gguf
+
+        kinds = gguf.GGUFValueType
+        self._kinds = {int(kind): kind for kind in kinds}
+        self._string, self._list = kinds.STRING, kinds.ARRAY
+        self._codes = {  # struct's
+            kinds.UINT8: "B",
+            kinds.INT8: "b",
+            kinds.UINT16: "H",
+            kinds.INT16: "h",
+            kinds.UINT32: "I",
+            kinds.INT32: "i",
+            kinds.UINT64: "Q",
+            kinds.INT64: "q",
+            kinds.FLOAT32: "f",
+            kinds.FLOAT64: "d",
+            kinds.BOOL: "?",
+        }
+        self._blocks = {int(kind): (kind, *block) for kind, block in gguf.GGML_QUANT_SIZES.items()}
+        self._float32 = gguf.GGMLQuantizationType.F32
+
+        self._file = _Cursor(stream)
+        if self._file.number("I") != gguf.GGUF_MAGIC:
+            raise ValueError("it does not begin with GGUF")
+        self._read_version()
+        n_tensors, n_keys = self._file.number("Q"), self._file.number("Q")
+        if n_keys > MOST_KEYS or n_tensors > MOST_TENSORS:
+            raise ValueError(f"it has {n_keys} keys and {n_tensors} tensors")
+        # Where in the file each is, behind its name.
+        self._values: dict[str, int] = {}
+        self._infos: dict[str, int] = {}
+        self._n_strings = 0  # in lists, so far
+        for _ in range(n_keys):
+            self._index(self._values, "key")
+            self._skip_value()
+        end = 0
+        for _ in range(n_tensors):
+            self._index(self._infos, "tensor")
+            end = max(end, self._info().end)
+        self._begin = self._aligned(self._file.at, gguf.GGUF_DEFAULT_ALIGNMENT)
+        if n_tensors:
+            self._file.must_reach(self._begin + end)
+
+    def _read_version(self) -> None:
+        version = self._file.number("I")
+        if version & 0xFFFF == 0:  # written by a machine of the other byte order
+            self._file.order = ">"
+            version = int.from_bytes(version.to_bytes(4, "little"), "big")
+        if version not in VERSIONS:
+            raise ValueError(f"it is of version {version}")
+
+    def _index(self, places: dict[str, int], what: str) -> None:
+        length = self._file.number("Q")
+        if length > LONGEST_NAME:
+            self._file.skip(length)
+            return
+        name = _decoded(self._file.take(length), f"the name of a {what}")
+        if name in places:
+            raise ValueError(f"it has the {what} {name} twice")
+        places[name] = self._file.at
+
+    # ---- values
+
+    def _kind(self) -> Any:
+        number = self._file.number("I")
+        if number not in self._kinds:
+            raise ValueError(f"it has a value of type {number}")
+        return self._kinds[number]
+
+    def _skip_value(self) -> None:
+        kind = self._kind()
+        if kind == self._string:
+            self._file.skip(self._file.number("Q"))
+        elif kind == self._list:
+            self._skip_items(self._kind(), self._file.number("Q"))
+        else:
+            self._file.skip(_size(self._codes[kind]))
+
+    def _skip_items(self, kind: Any, count: int) -> None:
+        if kind == self._list:
+            raise ValueError("it has a list of lists")
+        if kind != self._string:
+            self._file.skip(count * _size(self._codes[kind]))
+            return
+        self._n_strings += count
+        if self._n_strings > MOST_STRINGS:
+            raise ValueError(f"it has lists of {self._n_strings} strings")
+        self._file.skip_strings(count)
+
+    def value(self, key: str) -> Any:
+        """A number, a bool, a string, or a list of numbers; None: there is none."""
+        if key not in self._values:
+            return None
+        self._file.at = self._values[key]
+        kind = self._kind()
+        if kind == self._string:
+            length = self._file.number("Q")
+            if length > LONGEST_STRING:
+                raise ValueError(f"its {key} has {length} bytes")
+            return _decoded(self._file.take(length), f"its {key}")
+        if kind != self._list:
+            return self._file.number(self._codes[kind])
+        kind, count = self._kind(), self._file.number("Q")
+        if kind == self._string or count > LONGEST_LIST:
+            raise ValueError(f"its {key} is a list of {count} values of type {kind.name}")
+        return list(self._file.numbers(self._codes[kind], count))
+
+    # ---- tensors
+
+    def _info(self) -> TensorInfo:
+        n_dims = self._file.number("I")
+        if n_dims > MOST_DIMS:
+            raise ValueError(f"it has a tensor of {n_dims} dimensions")
+        shape = self._file.numbers("Q", n_dims)
+        number, begin = self._file.number("I"), self._file.number("Q")
+        if number not in self._blocks:
+            raise ValueError(f"it has a tensor of type {number}")
+        kind, elements, size = self._blocks[number]
+        return TensorInfo(shape, kind, begin, begin + math.prod(shape) // elements * size)
+
+    def _aligned(self, end: int, default: int) -> int:
+        """Where tensors begin, behind a header that ends there."""
+        alignment = self.value("general.alignment")
+        alignment = default if alignment is None else alignment
+        if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1):
+            raise ValueError(f"its general.alignment is {alignment!r}")
+        return -(-end // alignment) * alignment
+
+    def floats(self, name: str) -> npt.NDArray[np.float32] | None:
+        """A tensor of float32, as NumPy has its dimensions; None: there is none."""
+        if name not in self._infos:
+            return None
+        self._file.at = self._infos[name]
+        info = self._info()
+        count = math.prod(info.shape)
+        if info.type != self._float32:
+            raise ValueError(f"its {name} is {info.type.name} and not F32")
+        if count > MOST_ELEMENTS:
+            raise ValueError(f"its {name} has {count} elements")
+        self._file.at = self._begin + info.begin
+        elements = np.frombuffer(self._file.take(4 * count), f"{self._file.order}f4").astype(np.float32)
+        return elements.reshape(info.shape[::-1])
+
+
+class _Cursor:
+    """A place in a file, which is read a block at a time; nothing behind the file's end is asked for."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.order = stream, "<"
+        self._size = stream.seek(0, 2)
+        self._block, self._start = b"", 0
+        self.at = 0
+
+    def must_reach(self, end: int) -> None:
+        """The file, its end."""
+        if end > self._size:
+            raise ValueError(f"it ends after {self._size} bytes, before byte {end}")
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        begin = self._in_block(count)
+        self.at += count
+        return self._block[begin : begin + count]
+
+    def skip(self, count: int) -> None:
+        """Bytes."""
+        self.at += count
+        self.must_reach(self.at)
+
+    def numbers(self, code: str, count: int) -> tuple[Any, ...]:
+        """The next ones, by struct's letter."""
+        return struct.unpack(f"{self.order}{count}{code}", self.take(count * _size(code)))
+
+    def number(self, code: str) -> Any:
+        """The next one."""
+        return self.numbers(code, 1)[0]
+
+    def skip_strings(self, count: int) -> None:
+        """Each its length and so many bytes."""
+        length = struct.Struct(f"{self.order}Q").unpack_from
+        for _ in range(count):
+            begin = self._in_block(8)
+            self.at += 8 + length(self._block, begin)[0]
+        self.must_reach(self.at)
+
+    def _in_block(self, count: int) -> int:
+        """Where in the block they are, which is read where they are not all in it."""
+        begin = self.at - self._start
+        if 0 <= begin <= len(self._block) - count:
+            return begin
+        self.must_reach(self.at + count)
+        self._stream.seek(self.at)
+        self._block, self._start = self._stream.read(max(count, BLOCK_BYTES)), self.at
+        if len(self._block) < count:
+            raise ValueError("it became shorter while it was read")
+        return 0
+
+
+def _size(code: str) -> int:
+    return struct.calcsize(f"<{code}")
+
+
+def _decoded(text: bytes, what: str) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{what} is {text[:LONGEST_NAME]!r}, which is not UTF-8") from None
