@@ -27,7 +27,7 @@ OP = "rope"
 
 NORMAL = frozenset(
     """
-    llama llama4 deci baichuan starcoder internlm2 minicpm xverse command-r cohere2 cohere2moe olmo
+    llama llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 cohere2moe olmo
     arctic deepseek deepseek2 deepseek2-ocr deepseek32 deepseek4 plm chatglm granite granitemoe
     granitehybrid chameleon bailingmoe neo-bert smollm3 arcee ernie4_5 ernie4_5-moe mistral3 mistral4
     llama-embed maincoder glm-dsa eagle3 nanbeige llada
@@ -35,7 +35,7 @@ NORMAL = frozenset(
 )
 NEOX = frozenset(
     """
-    falcon falcon-h1 grok dbrx bert jina-bert-v3 modern-bert nomic-bert nomic-bert-moe eurobert
+    falcon falcon-h1 grok dbrx jina-bert-v3 modern-bert nomic-bert nomic-bert-moe eurobert
     stablelm bitnet qwen qwen2 dream qwen2moe qwen3 qwen3moe llada-moe rnd1 olmo2 olmoe phi2 phi3
     phimoe plamo plamo2 plamo3 gemma gemma2 gemma3 gemma3n gemma4 gemma-embedding starcoder2 openelm
     gptneox codeshell orion nemotron exaone exaone4 exaone-moe minicpm3 bailingmoe2 dots1 hunyuan-moe
@@ -47,10 +47,11 @@ MROPE = frozenset({"qwen2vl", "paddleocr"})
 IMROPE = frozenset({"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3tts"})
 # With sections mrope, without them this.
 PERHAPS_MROPE = {"glm4": RopeMode.NORMAL, "glm4moe": RopeMode.NEOX, "hunyuan_vl": RopeMode.NEOX}
+# Nor are bert's and starcoder's heads turned, though llama.cpp's table has a mode for them.
 NONE = frozenset(
     """
-    clip gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6 rwkv6qwen2
-    rwkv7 arwkv7 wavtokenizer-dec nemotron_h nemotron_h_moe kimi-linear
+    bert starcoder clip gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6
+    rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec nemotron_h nemotron_h_moe kimi-linear
     """.split()  # noqa: SIM905
 )
 
@@ -62,10 +63,25 @@ PERIODS |= {
     "llama4": 4,
     "olmo2": 4,
     "exaone4": 4,
+    "exaone-moe": 4,
+    "smallthinker": 4,
     "afmoe": 4,
     "modern-bert": 3,
 }
-FIRST_IS_DENSE = frozenset({"cohere2moe", "modern-bert"})
+FIRST_IS_DENSE = frozenset({"cohere2moe", "modern-bert", "smallthinker"})
+HAS_WINDOWS = frozenset({"cohere2", "cohere2moe", "exaone-moe"})  # whatever the file says
+
+# Which layers do not turn, by llama.cpp's graphs (src/models): of these all that look at no window,
+TURN_IN_WINDOWS = HAS_WINDOWS | {"exaone4"}
+# one of four, the first or the last,
+STILL_OF_FOUR = {"smallthinker": 0, "llama4": 3, "smollm3": 3, "afmoe": 3}
+# all but every so many-th, the others being recurrent,
+RECURRENT_BETWEEN = frozenset({"qwen3next", "qwen35", "qwen35moe"})
+# and all where this is false.
+SWITCH = "rope.scaling.finetuned"
+SWITCHED = frozenset({"granite", "granitemoe", "granitehybrid"})
+MOST_LAYERS = 1 << 12
+
 # In whose windows theta is 10000 and nothing is scaled, where the file does not say otherwise.
 BASE_OF_WINDOWS = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
 PLAIN_IN_WINDOWS = frozenset({"olmo2"})  # theta as elsewhere, nothing scaled
@@ -76,11 +92,13 @@ TENTH_OF_LOG = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa",
 # What is read of a file: of these keys the last are the architecture's own.
 GENERAL = ("general.architecture", "general.name")
 KEYS = """
-    block_count context_length embedding_length attention.head_count attention.key_length
-    attention.key_length_swa attention.sliding_window attention.sliding_window_pattern rope.dimension_count
-    rope.dimension_count_swa rope.dimension_sections rope.freq_base rope.freq_base_swa rope.scale_linear
-    rope.scaling.alpha rope.scaling.attn_factor rope.scaling.factor rope.scaling.original_context_length
-    rope.scaling.type rope.scaling.yarn_attn_factor rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow
+    block_count context_length embedding_length full_attention_interval leading_dense_block_count
+    nextn_predict_layers attention.head_count attention.head_count_kv attention.key_length
+    attention.key_length_swa attention.recurrent_layers attention.sliding_window
+    attention.sliding_window_pattern rope.dimension_count rope.dimension_count_swa rope.dimension_sections
+    rope.freq_base rope.freq_base_swa rope.scale_linear rope.scaling.alpha rope.scaling.attn_factor
+    rope.scaling.factor rope.scaling.finetuned rope.scaling.original_context_length rope.scaling.type
+    rope.scaling.yarn_attn_factor rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow
     rope.scaling.yarn_ext_factor rope.scaling.yarn_log_multiplier
 """.split()  # noqa: SIM905
 FACTORS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
@@ -133,9 +151,7 @@ class GgufFile:
         """A positive integer; of a list that of the layer, or its largest."""
         value = self.value(key)
         if isinstance(value, list) and value:
-            if layer is not None and layer >= len(value):
-                raise bad_value(OP, f"layer must be one of {len(value)} but got {layer}.")
-            value = max(value) if layer is None else value[layer]
+            value = max(value) if layer is None else self._of_layer(key, layer)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
@@ -180,24 +196,96 @@ class GgufFile:
         a, b, c, d = [*value, 0, 0, 0, 0][:4]
         return (a, b, c, d)
 
+    def _of_layer(self, key: str, layer: int) -> Any:
+        """The list's entry."""
+        values = self.value(key)
+        if layer >= len(values):
+            told = f"{self.architecture}.{key}"
+            raise bad_value(OP, f"{told} must have a value for layer {layer} but got {len(values)} of them.")
+        return values[layer]
+
+    # ---- its layers
+
+    @property
+    def layers(self) -> int | None:
+        """How many; None: the file does not say."""
+        layers = self.count("block_count")
+        if layers is not None and layers > MOST_LAYERS:
+            raise bad_value(OP, f"block_count must be at most {MOST_LAYERS} in {self.path} but got {layers}.")
+        return layers
+
+    def _trunk(self) -> int | None:
+        """Without those that predict further tokens."""
+        return None if self.layers is None else self.layers - int(self.number("nextn_predict_layers", 0))
+
+    def _has_windows(self) -> bool:
+        name, window = self.architecture, self.value("attention.sliding_window")
+        if name == "exaone4":
+            return self._trunk() == 64  # of 32 billion parameters
+        return name in HAS_WINDOWS or window not in (None, 0) or (name == "llama4" and window is None)
+
     def looks_at_a_window(self, layer: int | None) -> bool:
         """Whether the layer sees a window of the tokens only. None: one that sees all."""
-        layers = self.count("block_count")
-        if layer is not None and layers is not None and layer >= layers:
-            raise bad_value(OP, f"layer must be one of {layers} but got {layer}.")
-        if layer is None or self.value("attention.sliding_window") in (None, 0):
+        if layer is None or not self._has_windows():
             return False
         pattern = self.value("attention.sliding_window_pattern")
         if isinstance(pattern, list):
-            if layer >= len(pattern):
-                raise bad_value(OP, f"layer must be one of {len(pattern)} but got {layer}.")
-            return bool(pattern[layer])
+            return bool(self._of_layer("attention.sliding_window_pattern", layer))
         period = self.count("attention.sliding_window_pattern") or PERIODS.get(self.architecture)
         if period is None:
             return False
         if self.architecture in FIRST_IS_DENSE:
             return layer % period != 0
         return layer % period < period - 1
+
+    def turns(self, layer: int) -> bool:
+        """Whether the layer has heads, and llama.cpp turns them."""
+        name, layers = self.architecture, self.layers
+        if name in SWITCHED and self.value(SWITCH) is False:
+            return False
+        if name == "baichuan" and layers not in (None, 32):  # of 13 billion parameters
+            return False
+        if not self._attends(layer):
+            return False
+        if name in TURN_IN_WINDOWS and self._has_windows():
+            leading = self.number("leading_dense_block_count", 0) if name == "cohere2moe" else 0
+            return layer < leading or self.looks_at_a_window(layer)
+        if name == "llama4" and not self._has_windows():
+            return layers is None or (layer + 1) % layers != 0
+        if name == "smallthinker" and (layers == 4 or not self._has_windows()):
+            return True
+        return layer % 4 != STILL_OF_FOUR.get(name)
+
+    def _attends(self, layer: int) -> bool:
+        """Whether it has heads: others are recurrent, convolve, or hand on what they get."""
+        for key in ("attention.head_count", "attention.head_count_kv"):
+            heads = self.value(key)
+            if isinstance(heads, list) and heads and self._of_layer(key, layer) == 0:
+                return False
+        if self.architecture not in RECURRENT_BETWEEN:
+            return True
+        if isinstance(self.value("attention.recurrent_layers"), list):
+            return not self._of_layer("attention.recurrent_layers", layer)
+        trunk, interval = self._trunk(), self.count("full_attention_interval") or 4
+        return (trunk is not None and layer >= trunk) or (layer + 1) % interval == 0
+
+    def _turning(self, layer: int | None) -> int | None:
+        """The layer if it turns; for None one that does, and sees all if any does; None where all turn."""
+        layers = range(self.layers or 0)
+        if layer is not None:
+            if layers and layer not in layers:
+                raise bad_value(OP, f"layer must be in [0, {layers[-1]}] but got {layer}.")
+            if not self.turns(layer):
+                raise bad_value(OP, f"layer must be one whose heads rotate but got {layer}.")
+            return layer
+        turning = [i for i in layers if self.turns(i)]
+        if len(turning) == len(layers):
+            return None
+        if not turning:
+            raise bad_value(OP, f"{self.path} must have a layer whose heads rotate but got none.")
+        return min(turning, key=self.looks_at_a_window)
+
+    # ---- its parameters
 
     def width(self, window: bool, layer: int | None) -> int:
         """How many dimensions of a head turn."""
@@ -223,7 +311,8 @@ class GgufFile:
 
     def rope(self, layer: int | None, n_ctx: int | None) -> ModelRope:
         """The parameters of a layer for a session of so many tokens."""
-        mode, window = self.mode(), self.looks_at_a_window(layer)
+        mode, layer = self.mode(), self._turning(layer)
+        window = self.looks_at_a_window(layer)
         width = self.width(window, layer)
         shape: dict[str, Any] = {"n_dims": width, "mode": mode, "n_ctx_orig": self.trained}
         if mode.has_sections:

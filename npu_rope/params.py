@@ -338,7 +338,8 @@ class RopeParams:
 
         Args:
             path: the file; of one in several parts the first.
-            layer: its number, where layers that look at a window turn otherwise. None: one that sees all.
+            layer: its number, where layers that look at a window turn otherwise, or some do not turn. None:
+                one that turns, and sees all where such do.
             n_ctx: how many tokens the session has, by which llama.cpp chooses between long and short factors.
                 None: the model's own context length.
 
@@ -346,7 +347,8 @@ class RopeParams:
             ``(params, freq_factors)``, which an operator takes as they are: ``rope(x, positions, *it)``.
 
         Raises:
-            ValueError, TypeError: the file is damaged or cut off, lacks something, or its model has no rope.
+            ValueError, TypeError: the file is damaged or cut off, lacks something, or its model or the layer
+                has no rope.
             ImportError: gguf is not installed.
         """
         from npu_rope.gguf_params import from_gguf

@@ -61,6 +61,16 @@ class Rope:
         return np.asarray(self.model.frequencies(), np.float64)
 
 
+@dataclass
+class Model:
+    """What a file says."""
+
+    kind: str  # of file
+    title: str
+    ropes: list[Rope]
+    without_rope: list[int] | None = None  # these layers; None: it is not known
+
+
 def inspect(
     file: Annotated[Path, typer.Argument(help="A config.json of transformers, its folder, or a GGUF file.")],
     layer_type: Annotated[
@@ -95,22 +105,24 @@ def inspect(
     try:
         if plot is not None and (said := inspect_plot.refusal(plot) or unwritable(plot)):
             raise ValueError(f"[inspect] --plot {said}")
-        kind, title, ropes = _read(file, layer_type, layer, n_ctx)
+        model = _read(file, layer_type, layer, n_ctx)
     except (ValueError, TypeError, ImportError, OSError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(USAGE_ERROR) from None
     if plot is not None:
         with replacing(plot, "wb") as stream:
-            inspect_plot.draw(title, ropes, stream, plot.suffix[1:])
-    supported = [_supported(r) for r in ropes]
+            inspect_plot.draw(model.title, model.ropes, stream, plot.suffix[1:])
+    supported = [_supported(r) for r in model.ropes]
     if json_:
-        print(json.dumps(_as_json(file, kind, title, ropes, supported), indent=1))
+        print(json.dumps(_as_json(file, model, supported), indent=1))
         return
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 120
-    console.print(f"[bold]{escape(title)}[/] ({kind})")
-    for r, found in zip(ropes, supported, strict=True):
+    console.print(f"[bold]{escape(model.title)}[/] ({model.kind})")
+    if model.without_rope:
+        console.print(f"no rope in layers {_ranges(model.without_rope)}")
+    for r, found in zip(model.ropes, supported, strict=True):
         _show(console, r, found, pairs)
     if plot is not None:
         console.print(f"Wrote {escape(str(plot))}")
@@ -119,10 +131,7 @@ def inspect(
 # ---- reading ---------------------------------------------------------------------------------------
 
 
-def _read(
-    file: Path, layer_type: str | None, layer: int | None, n_ctx: int | None
-) -> tuple[str, str, list[Rope]]:
-    """What kind of file it is, whose, and how its layers turn."""
+def _read(file: Path, layer_type: str | None, layer: int | None, n_ctx: int | None) -> Model:
     if _is_gguf(file):
         if layer_type is not None:
             raise ValueError(f"[inspect] --layer-type must be of a config.json but got {file}; see --layer.")
@@ -139,7 +148,7 @@ def _is_gguf(file: Path) -> bool:
         return stream.read(len(MAGIC)) == MAGIC
 
 
-def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> tuple[str, str, list[Rope]]:
+def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
     ropes, model_type = [], ""
     for name in [layer_type] if layer_type is not None else layer_types(file):
         said = facts(file, name)
@@ -156,19 +165,15 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> tuple[s
                 said.trained,
             )
         )
-    return "transformers configuration", model_type or str(file), ropes
+    return Model("transformers configuration", model_type or str(file), ropes)
 
 
-def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> tuple[str, str, list[Rope]]:
+def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
     read = GgufFile(file)
     if layer is not None:
         wanted: dict[str, int | None] = {f"layer {layer}": layer}
     else:
-        windows = [i for i in range(read.count("block_count") or 0) if read.looks_at_a_window(i)]
-        wanted = {"all layers": None}
-        if windows and read.rope(windows[0], n_ctx).params != read.rope(None, n_ctx).params:
-            wanted = {"layers that see every token": None}
-            wanted[f"layers with a window ({_ranges(windows)})"] = windows[0]
+        wanted = _kinds_of_layers(read, n_ctx)
     ropes = []
     for layers, number in wanted.items():
         model = read.rope(number, n_ctx)
@@ -179,7 +184,23 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> tuple[str, str
         ropes.append(Rope(layers, call, model, model.params.freq_base, context, read.trained or None))
     name = read.values["general.name"]
     title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
-    return "GGUF file", title, ropes
+    without = [i for i in range(read.layers or 0) if not read.turns(i)]
+    return Model("GGUF file", title, ropes, without)
+
+
+def _kinds_of_layers(read: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
+    """Which layers turn alike, and one of each kind, where it is not what one gets unasked."""
+    turning = [i for i in range(read.layers or 0) if read.turns(i)]
+    windows = [i for i in turning if read.looks_at_a_window(i)]
+    see_all = [i for i in turning if i not in windows]
+    of = f" ({_ranges(turning)})" if len(turning) < (read.layers or 0) else ""
+    if not (windows and see_all) or read.rope(windows[0], n_ctx).params == read.rope(None, n_ctx).params:
+        return {f"layers with rope{of}" if of else "all layers": None}
+    of = f" ({_ranges(see_all)})" if of else ""
+    return {
+        f"layers that see every token{of}": None,
+        f"layers with a window ({_ranges(windows)})": windows[0],
+    }
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -357,13 +378,12 @@ def _pair_table(r: Rope) -> Table:
     return table
 
 
-def _as_json(
-    file: Path, kind: str, title: str, ropes: list[Rope], supported: list[dict[str, str]]
-) -> dict[str, Any]:
+def _as_json(file: Path, model: Model, supported: list[dict[str, str]]) -> dict[str, Any]:
     return {
         "file": str(file),
-        "kind": kind,
-        "model": title,
+        "kind": model.kind,
+        "model": model.title,
+        "layers_without_rope": model.without_rope,
         "ropes": [
             {
                 "layers": r.layers,
@@ -377,7 +397,7 @@ def _as_json(
                 "python": _python_call(r),
                 "ggml": _ggml_call(r),
             }
-            for r, found in zip(ropes, supported, strict=True)
+            for r, found in zip(model.ropes, supported, strict=True)
         ],
     }
 

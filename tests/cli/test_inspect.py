@@ -165,6 +165,28 @@ def test_a_gguf_file(tmp_path):
     assert one["params"] == windows["params"]
 
 
+def test_layers_without_rope(tmp_path):
+    path = write(tmp_path / "model.gguf", "smollm3", LLAMA)
+    told = as_json(path)
+    assert told["layers_without_rope"] == list(range(3, 32, 4))
+    (turning,) = told["ropes"]
+    assert turning["layers"] == "layers with rope (0-2, 4-6, 8-10, ..., 28-30)"
+    assert "no rope in layers 3, 7, 11, ..., 31\n" in inspect(path, "--no-pairs")
+    assert inspect(path, "--layer", 3, status=2).startswith("[rope] layer must be one whose heads rotate but")
+    lead = {
+        **LLAMA,
+        "attention.sliding_window": 4096,
+        "leading_dense_block_count": 1,
+        "rope.freq_base_swa": 7.0,
+    }
+    told = as_json(write(tmp_path / "model.gguf", "cohere2moe", lead))
+    assert [r["layers"] for r in told["ropes"]] == [
+        "layers that see every token (0)",
+        "layers with a window (1-3, 5-7, 9-11, ..., 29-31)",
+    ]
+    assert as_json(write(tmp_path / "model.gguf", "llama", LLAMA))["layers_without_rope"] == []
+
+
 def test_how_many_tokens_there_will_be(config):
     path = config(rope_scaling={"type": "dynamic", "factor": 2.0}, max_position_embeddings=4096)
     short, long = (as_json(path, *more)["ropes"][0] for more in ((), ("--n-ctx", 16384)))

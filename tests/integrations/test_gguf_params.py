@@ -169,8 +169,82 @@ def test_gemma_3_looks_at_windows_with_another_base(file):
     path = file("gemma3", said)
     assert RopeParams.from_gguf(path, layer=0).params == full
     assert RopeParams.from_gguf(path, layer=3).params.freq_base == 5000
-    with pytest.raises(ValueError, match=r"^\[rope\] layer must be one of 32 but got 32\."):
+    with pytest.raises(ValueError, match=r"^\[rope\] layer must be in \[0, 31\] but got 32\."):
         RopeParams.from_gguf(path, layer=32)
+
+
+WINDOW = {"attention.sliding_window": 4096}
+EVERY_FOURTH, EVERY_FIRST_OF_FOUR = list(range(3, 32, 4)), list(range(0, 32, 4))
+# Which of 32 layers llama.cpp's graphs leave without rope, by what the file says.
+WITHOUT_ROPE = [
+    ("cohere2", WINDOW, EVERY_FOURTH),
+    ("cohere2", {**WINDOW, "attention.sliding_window_pattern": 2}, list(range(1, 32, 2))),
+    ("cohere2moe", {**WINDOW, "leading_dense_block_count": 0}, EVERY_FIRST_OF_FOUR),
+    ("cohere2moe", {**WINDOW, "leading_dense_block_count": 1}, EVERY_FIRST_OF_FOUR[1:]),
+    ("exaone4", {}, []),  # of 1.2 billion parameters
+    ("exaone4", WINDOW, []),
+    ("exaone4", {"block_count": 64}, list(range(3, 64, 4))),
+    ("exaone-moe", WINDOW, EVERY_FOURTH),
+    ("smollm3", {}, EVERY_FOURTH),
+    ("afmoe", WINDOW, EVERY_FOURTH),
+    ("llama4", {}, EVERY_FOURTH),
+    ("llama4", {"attention.sliding_window": 0}, [31]),  # (layer + 1) % layers, to the letter
+    ("smallthinker", {}, []),
+    ("smallthinker", WINDOW, EVERY_FIRST_OF_FOUR),
+    ("smallthinker", {**WINDOW, "block_count": 4}, []),
+    ("granite", {}, []),
+    ("granite", {"rope.scaling.finetuned": True}, []),
+    ("granite", {"rope.scaling.finetuned": False}, list(range(32))),
+    ("llama", {"rope.scaling.finetuned": False}, []),
+    ("baichuan", {}, []),
+    ("baichuan", {"block_count": 40}, list(range(40))),  # of 13 billion parameters: ALiBi
+    # Without heads of their own.
+    ("lfm2", {"attention.head_count_kv": [0, 0, 8, 8], "block_count": 4}, [0, 1]),
+    ("deci", {"attention.head_count": [32, 0, 32, 32], "block_count": 4}, [1]),
+    ("qwen3next", {"block_count": 6, "full_attention_interval": 3}, [0, 1, 3, 4]),
+    ("qwen3next", {"block_count": 6, "nextn_predict_layers": 1}, [0, 1, 2, 4]),
+    ("qwen3next", {"block_count": 4, "attention.recurrent_layers": [True, False, True, False]}, [0, 2]),
+]
+
+
+@pytest.mark.parametrize(("architecture", "said", "without"), WITHOUT_ROPE)
+def test_layers_that_llama_cpp_does_not_turn(file, architecture, said, without):
+    path = file(architecture, {**LLAMA, **said})
+    layers, refused = {**LLAMA, **said}["block_count"], []
+    for layer in range(layers):
+        try:
+            RopeParams.from_gguf(path, layer=layer)
+        except ValueError as error:
+            assert str(error) == f"[rope] layer must be one whose heads rotate but got {layer}."  # noqa: PT017
+            refused.append(layer)
+    assert refused == without
+    if len(without) < layers:  # any that turns
+        assert RopeParams.from_gguf(path).params.freq_base == 500000
+        return
+    with pytest.raises(ValueError, match=r"must have a layer whose heads rotate but got none\.$"):
+        RopeParams.from_gguf(path)
+
+
+def test_any_layer_is_one_that_turns(file):
+    """Where only windows do, theirs."""
+    values = {**LLAMA, **WINDOW, "rope.freq_base_swa": 7.0}
+    assert RopeParams.from_gguf(file("llama4", values)).params.freq_base == 7
+    lead = {**values, "leading_dense_block_count": 1}
+    assert RopeParams.from_gguf(file("cohere2moe", lead)).params.freq_base == 500000
+
+
+def test_numbers_of_layers(file):
+    with pytest.raises(
+        ValueError, match=r"^\[rope\] block_count must be at most 4096 in .* but got 4000000000"
+    ):
+        RopeParams.from_gguf(file("smollm3", {**LLAMA, "block_count": 4000000000}))
+    short = {**LLAMA, "attention.head_count": [32] * 31, "rope.dimension_count": 128}
+    with pytest.raises(
+        ValueError, match=r"llama.attention.head_count must have a value for layer 31 but got"
+    ):
+        RopeParams.from_gguf(file("llama", short))
+    with pytest.raises(ValueError, match=r"^\[rope\] layer must be in \[0, 31\] but got 32\."):
+        RopeParams.from_gguf(file("llama", LLAMA), layer=32)
 
 
 def test_sections(file):
@@ -189,7 +263,7 @@ def test_every_architecture_has_one_mode(file):
     placed = frozenset().union(*groups)
     # What gguf can name has its place here, but for what llama.cpp gives none yet, or encoders of pictures.
     assert len(known - placed) <= 20, sorted(known - placed)
-    for name in ("bloom", "mamba"):
+    for name in ("bloom", "mamba", "bert", "starcoder"):
         with pytest.raises(ValueError, match=f"general.architecture must be one with rope but got {name}"):
             RopeParams.from_gguf(file(name, LLAMA))
     with pytest.raises(ValueError, match=r"architecture must be one whose pairs are known but got new"):
