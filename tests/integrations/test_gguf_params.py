@@ -121,6 +121,20 @@ def test_deepseek_s_multipliers_cancel(file):
     assert with_own == pytest.approx((1 + log) / (1 + 0.0707 * log), rel=1e-6)
 
 
+@pytest.mark.parametrize("architecture", ["deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"])
+def test_a_tenth_of_the_multiplier_is_written(file, architecture):
+    """By converters of DeepSeek's kin; their mscale is 1, and another mscale_all_dim leaves a ratio."""
+    values = {**LLAMA, "rope.scaling.type": "yarn", "rope.scaling.factor": 40.0}
+    log = 0.1 * math.log(40)
+    for all_dims in (0.707, 1.0):
+        values["rope.scaling.yarn_log_multiplier"] = all_dims / 10
+        got = RopeParams.from_gguf(file(architecture, values)).params.mscale()
+        assert got == pytest.approx((1 + log) / (1 + all_dims * log), rel=1e-6)
+        # Of any other the multiplier is written as it is.
+        values["rope.scaling.yarn_log_multiplier"] = all_dims
+        assert RopeParams.from_gguf(file("mistral3", values)).params.mscale() == pytest.approx(got, rel=1e-6)
+
+
 def test_phi_3_chooses_its_factors_by_the_session(file):
     short, long = np.linspace(1, 2, 48, dtype=np.float32), np.linspace(1, 60, 48, dtype=np.float32)
     values = {
