@@ -102,7 +102,7 @@ def _as_transformers(config: Any) -> Any:
     try:
         return CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
     except Exception as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
+        why = " ".join(str(error).split()) or type(error).__name__
         raise bad_value(OP, f"config must be one that transformers can read but got: {why}") from None
 
 

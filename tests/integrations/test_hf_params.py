@@ -289,6 +289,20 @@ def test_a_bad_configuration_says_what_is_wrong(message):
     assert str(said.value).startswith(f"[rope] {message}")
 
 
+def test_what_transformers_finds_wrong_is_said_on_one_line():
+    for values, reason in (
+        ({"hidden_size": "x"}, "Field 'hidden_size' expected int, got str (value: 'x')"),
+        (
+            {"hidden_size": 100},
+            "The hidden size (100) is not a multiple of the number of attention heads (32)",
+        ),
+    ):
+        with pytest.raises(ValueError, match=r"^\[rope\] config must be one that transformers can") as said:
+            RopeParams.from_hf({"model_type": "llama", **values})
+        assert reason in str(said.value)
+        assert "\n" not in str(said.value)
+
+
 def test_bad_arguments(tmp_path):
     with pytest.raises(TypeError, match=r"^\[rope\] config must be a configuration, a dict or a path"):
         RopeParams.from_hf(None)
