@@ -39,8 +39,14 @@ class Rope:
     call: str  # what reads it
     model: ModelRope
     theta: float
-    context: int | None
-    trained: int | None
+    context: int | None  # in tokens: the file's own,
+    trained: int | None  # what it was before it was scaled,
+    session: int | None  # and what the call is asked for
+
+    @property
+    def context_in_force(self) -> int | None:
+        """What turns are counted over."""
+        return self.session or self.context or self.trained
 
     @property
     def params(self) -> RopeParams:
@@ -163,6 +169,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
                 said.theta,
                 said.context,
                 said.trained,
+                n_ctx,
             )
         )
     return Model("transformers configuration", model_type or str(file), ropes)
@@ -181,7 +188,8 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
         arguments += [f"n_ctx={n_ctx}"] if n_ctx else []
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
         context = read.count("context_length")
-        ropes.append(Rope(layers, call, model, model.params.freq_base, context, read.trained or None))
+        trained = read.trained or None
+        ropes.append(Rope(layers, call, model, model.params.freq_base, context, trained, n_ctx))
     name = read.values["general.name"]
     title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
     without = [i for i in range(read.layers or 0) if not read.turns(i)]
@@ -294,7 +302,7 @@ def _pairs_of(r: Rope) -> list[dict[str, Any]]:
     """A row for each pair."""
     before, after = r.before(), r.after()
     first, second = (range(_width(r))[lanes] for lanes in r.params.pair_lanes())
-    context = r.context or r.trained
+    context = r.context_in_force
     rows = []
     for i in range(r.params.pairs):
         rows.append(
@@ -324,7 +332,7 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     table.add_row("context", _told_context(r))
     console.print(table)
     if pairs:
-        told = "tokens of a whole turn, also before scaling; turns in the context"
+        told = "tokens of a whole turn, also before scaling; turns in the context, or session"
         console.print(f"[bold]pairs[/]: radians a token, {told}")
         console.print(_pair_table(r))
     console.print("[bold]executors[/], by a call with one token")
@@ -355,10 +363,12 @@ def _told_factors(factors: npt.NDArray[np.float32] | None) -> str:
 
 
 def _told_context(r: Rope) -> str:
-    if r.context is None:
-        return "not said"
-    trained = f", trained with {r.trained}" if r.trained not in (None, r.context) else ""
-    return f"{r.context} tokens{trained}"
+    told = "not said" if r.context is None else f"{r.context} tokens"
+    if r.trained not in (None, r.context):
+        told += f", trained with {r.trained}"
+    if r.session is not None:
+        told += f"; session of {r.session}"
+    return told
 
 
 def _pair_table(r: Rope) -> Table:
@@ -391,6 +401,7 @@ def _as_json(file: Path, model: Model, supported: list[dict[str, str]]) -> dict[
                 "freq_factors": None if r.model.freq_factors is None else r.model.freq_factors.tolist(),
                 "mscale": r.params.mscale(),
                 "context": r.context,
+                "session": r.session,
                 "trained_context": r.trained,
                 "pairs": [{k: _plain(v) for k, v in row.items()} for row in _pairs_of(r)],
                 "executors": found,

@@ -48,12 +48,13 @@ def _panel(axis: Any, r: Rope) -> None:
     shown = np.where(after < LONGEST, after, np.nan)
     label = "as it is" if not scaled else "after scaling"
     axis.plot(pairs, shown, color=AFTER, linewidth=2, marker=".", markersize=4, label=label)
-    if r.context is not None:
-        axis.axhline(r.context, color=CONTEXT, linewidth=1.2, label=f"context, {r.context} tokens")
-    if r.trained not in (None, r.context):
-        axis.axhline(
-            r.trained, color=CONTEXT, linewidth=1.2, linestyle=":", label=f"trained with {r.trained}"
-        )
+    for tokens, label, style in (
+        (r.session, f"session, {r.session} tokens", "-"),
+        (r.context, f"context, {r.context} tokens", "-" if r.session is None else "--"),
+        (None if r.trained == r.context else r.trained, f"trained with {r.trained}", ":"),
+    ):
+        if tokens is not None:
+            axis.axhline(tokens, color=CONTEXT, linewidth=1.2, linestyle=style, label=label)
     axis.set_yscale("log")
     axis.set_xlabel("pair", color=INK)
     axis.set_title(r.layers, fontsize=10, color=INK)

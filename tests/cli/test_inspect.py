@@ -193,6 +193,10 @@ def test_how_many_tokens_there_will_be(config):
     assert long["params"]["freq_base"] > 4 * short["params"]["freq_base"]
     assert "seq_len=16384" in long["python"]
     assert long["pairs"][1]["wavelength"] > long["pairs"][1]["wavelength_before"]
+    assert (long["context"], long["session"], short["session"]) == (4096, 16384, None)
+    for found, tokens in ((short, 4096), (long, 16384)):  # turns are in the context in force
+        assert found["pairs"][0]["turns"] == pytest.approx(tokens / (2 * np.pi))
+    assert "4096 tokens; session of 16384" in inspect(path, "--no-pairs", "--n-ctx", 16384)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
@@ -210,6 +214,13 @@ def test_the_plot(config, tmp_path, suffix):
         assert {"before scaling", "after scaling", "context, 131072 tokens", "trained with 8192"} <= set(
             labels
         )
+
+
+def test_the_plot_marks_the_session_and_the_context(config, tmp_path):
+    path = config(rope_scaling={"type": "dynamic", "factor": 2.0}, max_position_embeddings=4096)
+    inspect(path, "--n-ctx", 16384, "--plot", tmp_path / "dynamic.svg")
+    labels = re.findall(r"<!-- (.*?) -->", (tmp_path / "dynamic.svg").read_text())
+    assert {"session, 16384 tokens", "context, 4096 tokens", "after scaling"} <= set(labels)
 
 
 def test_bad_usage(config, tmp_path):
