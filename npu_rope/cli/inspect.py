@@ -159,7 +159,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
     for name in [layer_type] if layer_type is not None else layer_types(file):
         said = facts(file, name)
         model_type = said.model_type
-        arguments = [f'"{file}"'] + ([f'layer_type="{name}"'] if name else [])
+        arguments = [_quoted(str(file))] + ([f"layer_type={_quoted(name)}"] if name else [])
         arguments += [f"seq_len={n_ctx}"] if n_ctx else []
         ropes.append(
             Rope(
@@ -184,7 +184,7 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
     ropes = []
     for layers, number in wanted.items():
         model = read.rope(number, n_ctx)
-        arguments = [f'"{file}"'] + ([f"layer={number}"] if number is not None else [])
+        arguments = [_quoted(str(file))] + ([f"layer={number}"] if number is not None else [])
         arguments += [f"n_ctx={n_ctx}"] if n_ctx else []
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
         context = read.count("context_length")
@@ -194,6 +194,11 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
     title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
     without = [i for i in range(read.layers or 0) if not read.turns(i)]
     return Model("GGUF file", title, ropes, without)
+
+
+def _quoted(text: str) -> str:
+    """As Python reads it."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
 
 
 def _kinds_of_layers(read: GgufFile, n_ctx: int | None) -> dict[str, int | None]:

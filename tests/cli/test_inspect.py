@@ -93,6 +93,14 @@ def test_the_python_call_can_be_made(config):
         assert np.array_equal(names["y"], rope(names["x"], names["positions"], *RopeParams.from_hf(path)))
 
 
+@pytest.mark.parametrize("name", ['q"uote.json', "back\\slash.json", "line\nfeed.json", "größe 𝄞.json"])
+def test_the_python_call_names_any_file(config, tmp_path, name):
+    path = config().rename(tmp_path / name)
+    (found,) = as_json(path)["ropes"]
+    call = found["python"].splitlines()[0].partition(" = ")[2]
+    assert eval(call, {"RopeParams": RopeParams}).params == RopeParams.from_hf(path).params
+
+
 @pytest.mark.parametrize(
     ("values", "call"),
     [
