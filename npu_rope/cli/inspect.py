@@ -29,6 +29,8 @@ MAGIC = b"GGUF"
 DTYPES = ("float32", "float16", "bfloat16")
 # What ggml's CANN backend takes (ggml d99724f): others it leaves to another backend.
 CANN_MOST_HEAD = 896
+# Radians a token: what turns by less has not left 0, to float32's last bit, at any position of int32.
+STILL = 2.0**-55
 
 
 @dataclass
@@ -65,6 +67,10 @@ class Rope:
     def after(self) -> npt.NDArray[np.float64]:
         """The same as they are."""
         return np.asarray(self.model.frequencies(), np.float64)
+
+    def turning(self) -> npt.NDArray[np.bool_]:
+        """Which pairs do: a frequency factor can be so large that one does not."""
+        return self.after() > STILL
 
 
 @dataclass
@@ -305,7 +311,7 @@ def _ggml_call(r: Rope) -> str:
 
 def _pairs_of(r: Rope) -> list[dict[str, Any]]:
     """A row for each pair."""
-    before, after = r.before(), r.after()
+    before, after, turning = r.before(), r.after(), r.turning()
     first, second = (range(_width(r))[lanes] for lanes in r.params.pair_lanes())
     context = r.context_in_force
     rows = []
@@ -315,9 +321,9 @@ def _pairs_of(r: Rope) -> list[dict[str, Any]]:
                 "pair": i,
                 "lanes": [first[i], second[i]],
                 "frequency": after[i],
-                "wavelength": 2 * np.pi / after[i],
+                "wavelength": 2 * np.pi / after[i] if turning[i] else None,
                 "wavelength_before": 2 * np.pi / before[i],
-                "turns": None if context is None else context * after[i] / (2 * np.pi),
+                "turns": None if context is None else turning[i] * context * after[i] / (2 * np.pi),
             }
         )
     return rows
@@ -332,7 +338,7 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
         if field.name == "sections" and not p.rope_mode.has_sections:
             continue
         table.add_row(field.name, f"{value:.9g}" if isinstance(value, float) else str(value))
-    table.add_row("freq_factors", _told_factors(r.model.freq_factors))
+    table.add_row("freq_factors", _told_factors(r))
     table.add_row("cos, sin times", f"{p.mscale():.9g}")
     table.add_row("context", _told_context(r))
     console.print(table)
@@ -361,10 +367,14 @@ def _facts() -> Table:
     return table
 
 
-def _told_factors(factors: npt.NDArray[np.float32] | None) -> str:
-    if factors is None:
+def _told_factors(r: Rope) -> str:
+    if r.model.freq_factors is None:
         return "none"
-    return f"{len(factors)}, from {factors.min():.6g} to {factors.max():.6g}"
+    factors, still = r.model.freq_factors[r.turning()], np.count_nonzero(~r.turning())
+    told = f"{len(r.model.freq_factors)}"
+    if len(factors):
+        told += f", from {factors.min():.6g} to {factors.max():.6g}"
+    return told + (f"; {still} pairs do not turn" if still else "")
 
 
 def _told_context(r: Rope) -> str:
@@ -383,12 +393,14 @@ def _pair_table(r: Rope) -> Table:
     for head in [*heads, "before", "times", "turns"]:
         table.add_column(head, justify="right", no_wrap=True)
     for row in _pairs_of(r):
-        stretched = row["wavelength"] / row["wavelength_before"]
-        turns = row["turns"]
+        wavelength, before, turns = row["wavelength"], row["wavelength_before"], row["turns"]
         cells = [str(row["pair"]), "{}, {}".format(*row["lanes"])]
         cells += [AXIS_NAMES[axes[row["pair"]]]] if axes is not None else []
-        cells += [f"{row['frequency']:.6g}", f"{row['wavelength']:.6g}", f"{row['wavelength_before']:.6g}"]
-        cells += [f"{stretched:.4g}", "" if turns is None else f"{turns:.4g}"]
+        if wavelength is None:
+            cells += ["0", "-", f"{before:.6g}", "-", "does not turn"]
+        else:
+            cells += [f"{row['frequency']:.6g}", f"{wavelength:.6g}", f"{before:.6g}"]
+            cells += [f"{wavelength / before:.4g}", "" if turns is None else f"{turns:.4g}"]
         table.add_row(*cells, style="dim" if turns is not None and turns < 1 else None)
     return table
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER, CONTEXT, INK = "#9a9a9a", "#0b3c8c", "#d9801a", "#1a1a1a"
 SEEN = 0.02  # less than that is no scaling to the eye
-LONGEST = 1e12  # tokens: a pair that does not turn at all is not drawn
 
 
 def refusal(path: Path) -> str | None:
@@ -41,12 +40,14 @@ def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:
 
 def _panel(axis: Any, r: Rope) -> None:
     pairs = np.arange(r.params.pairs)
-    before, after = 2 * np.pi / r.before(), 2 * np.pi / r.after()
-    scaled = bool(np.max(np.abs(after / before - 1)) > SEEN)
+    before, after, turning = 2 * np.pi / r.before(), 2 * np.pi / r.after(), r.turning()
+    scaled = bool(np.any(np.abs(after / before - 1)[turning] > SEEN))
     if scaled:
         axis.plot(pairs, before, color=BEFORE, linewidth=1.5, linestyle="--", label="before scaling")
-    shown = np.where(after < LONGEST, after, np.nan)
+    shown = np.where(turning, after, np.nan)
     label = "as it is" if not scaled else "after scaling"
+    if not turning.all():
+        label += f"; {np.count_nonzero(~turning)} pairs do not turn"
     axis.plot(pairs, shown, color=AFTER, linewidth=2, marker=".", markersize=4, label=label)
     for tokens, label, style in (
         (r.session, f"session, {r.session} tokens", "-"),

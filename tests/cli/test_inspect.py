@@ -207,6 +207,21 @@ def test_how_many_tokens_there_will_be(config):
     assert "4096 tokens; session of 16384" in inspect(path, "--no-pairs", "--n-ctx", 16384)
 
 
+def test_pairs_that_do_not_turn(config, tmp_path):
+    """Three of four of Gemma 4's."""
+    entries = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
+    path = config(rope_parameters=entries, rope_scaling=None)
+    (found,) = as_json(path)["ropes"]
+    pairs = found["pairs"]
+    assert [p["wavelength"] is None for p in pairs] == [False] * 16 + [True] * 48
+    assert all(p["turns"] == 0 for p in pairs[16:])
+    assert pairs[15]["wavelength"] == pytest.approx(pairs[15]["wavelength_before"])
+    told = inspect(path, "--plot", tmp_path / "still.svg")
+    assert len(re.findall(r"^ +\d+ +\d+, \d+ +0 +- .* - +does not turn *$", told, re.MULTILINE)) == 48
+    assert "64, from 1 to 1; 48 pairs do not turn" in told
+    assert "as it is; 48 pairs do not turn" in (tmp_path / "still.svg").read_text()
+
+
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_the_plot(config, tmp_path, suffix):
     target = tmp_path / f"wavelengths{suffix}"
