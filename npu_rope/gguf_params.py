@@ -317,22 +317,34 @@ class GgufFile:
         shape: dict[str, Any] = {"n_dims": width, "mode": mode, "n_ctx_orig": self.trained}
         if mode.has_sections:
             shape["sections"] = self.sections()
-        base = self._base(width)
         factors = self._factors(width // 2, n_ctx)
-        if window:
-            own = self.value("rope.freq_base_swa")
-            if own is not None or self.architecture in BASE_OF_WINDOWS:
-                base = self.number("rope.freq_base_swa", BASE_OF_WINDOWS.get(self.architecture, base))
-                return ModelRope(RopeParams(**shape, freq_base=base))
-            if self.architecture in PLAIN_IN_WINDOWS:
-                return ModelRope(RopeParams(**shape, freq_base=base))
+        theta = self._theta(window)
+        if window and self._own_theta():
+            return ModelRope(RopeParams(**shape, freq_base=theta))
+        base = theta * self._stretch(width)
+        if window and self.architecture in PLAIN_IN_WINDOWS:
+            return ModelRope(RopeParams(**shape, freq_base=base))
         return ModelRope(RopeParams(**shape, freq_base=base, **self._scaling()), factors)
 
-    def _base(self, width: int) -> float:
-        base, alpha = self.number("rope.freq_base", 10000.0), self.number("rope.scaling.alpha", 0.0)
-        if alpha > 0 and self.architecture in STRETCHED_BY_ALPHA and width > 2:
-            base *= alpha ** (width / (width - 2))
-        return base
+    def theta(self, layer: int | None) -> float:
+        """The layer's as the file has it: a converter may have stretched it, and nothing says by how much."""
+        return self._theta(self.looks_at_a_window(self._turning(layer)))
+
+    def _own_theta(self) -> bool:
+        """Whether windows have one."""
+        return self.value("rope.freq_base_swa") is not None or self.architecture in BASE_OF_WINDOWS
+
+    def _theta(self, window: bool) -> float:
+        if window and self._own_theta():
+            return self.number("rope.freq_base_swa", BASE_OF_WINDOWS.get(self.architecture, 10000.0))
+        return self.number("rope.freq_base", 10000.0)
+
+    def _stretch(self, width: int) -> float:
+        alpha = self.number("rope.scaling.alpha", 0.0)
+        if alpha <= 0 or self.architecture not in STRETCHED_BY_ALPHA or width <= 2:
+            return 1.0
+        with np.errstate(over="ignore"):  # RopeParams refuses inf
+            return float(np.float64(alpha) ** (width / (width - 2)))
 
     def _scaling(self) -> dict[str, Any]:
         """ggml's factors, as llama.cpp makes them of the file's."""

@@ -56,7 +56,7 @@ class Rope:
         return self.model.params
 
     def before(self) -> npt.NDArray[np.float64]:
-        """Radians per token of each pair, as if nothing scaled them."""
+        """Radians per token of each pair, as if nothing but what is in a GGUF file's theta scaled them."""
         p = self.params
         more: dict[str, Any] = {}
         if p.rope_mode.has_sections:
@@ -195,7 +195,7 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
         context = read.count("context_length")
         trained = read.trained or None
-        ropes.append(Rope(layers, call, model, model.params.freq_base, context, trained, n_ctx))
+        ropes.append(Rope(layers, call, model, read.theta(number), context, trained, n_ctx))
     name = read.values["general.name"]
     title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
     without = [i for i in range(read.layers or 0) if not read.turns(i)]
@@ -345,6 +345,8 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     if pairs:
         told = "tokens of a whole turn, also before scaling; turns in the context, or session"
         console.print(f"[bold]pairs[/]: radians a token, {told}")
+        if r.call.startswith("RopeParams.from_gguf"):
+            console.print("before: by the file's theta, in which its converter may have put a stretch")
         console.print(_pair_table(r))
     console.print("[bold]executors[/], by a call with one token")
     table = _facts()

@@ -173,6 +173,15 @@ def test_a_gguf_file(tmp_path):
     assert one["params"] == windows["params"]
 
 
+def test_theta_before_alpha_stretches_it(tmp_path):
+    path = write(tmp_path / "model.gguf", "hunyuan-dense", {**LLAMA, "rope.scaling.alpha": 1000.0})
+    (found,) = as_json(path)["ropes"]
+    assert found["params"]["freq_base"] == pytest.approx(500000 * 1000 ** (128 / 126))
+    before = [row["wavelength_before"] for row in found["pairs"]]
+    assert np.allclose(before, 2 * np.pi * 500000 ** (np.arange(64) / 64), rtol=1e-12)
+    assert "before: by the file's theta, in which its converter may have put a stretch\n" in inspect(path)
+
+
 def test_layers_without_rope(tmp_path):
     path = write(tmp_path / "model.gguf", "smollm3", LLAMA)
     told = as_json(path)

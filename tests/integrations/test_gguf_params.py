@@ -314,6 +314,15 @@ def test_a_bad_value_says_which(file, message):
     assert str(said.value).startswith(f"[rope] {message}")
 
 
+def test_an_alpha_that_stretches_beyond_all_numbers(tmp_path):
+    alpha = text("hunyuan-dense.rope.scaling.alpha") + struct.pack("<Id", 12, 1e300)
+    width = text("hunyuan-dense.rope.dimension_count") + struct.pack("<II", 4, 4)
+    whole = head([alpha, width]).replace(text("llama"), text("hunyuan-dense"))
+    (tmp_path / "model.gguf").write_bytes(whole)
+    with pytest.raises(ValueError, match=r"^\[rope\] freq_base must be positive and finite but got inf\."):
+        RopeParams.from_gguf(tmp_path / "model.gguf")
+
+
 def test_bad_factors(file):
     for factors, message in (
         (np.ones(3, np.float32), "rope_freqs.weight must have a factor for each of 64 pairs but got (3,)."),
