@@ -68,7 +68,12 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
 
 
 def _given(config: Any, layer_type: str | None) -> _Config:
-    return _Config(_text_config(_as_transformers(_read(config))), layer_type)
+    return _Config(_text_config(read(config)), layer_type)
+
+
+def read(config: Any) -> Any:
+    """What every function here takes, and is then spared to read or convert."""
+    return _as_transformers(_read(config))
 
 
 def _read(config: Any) -> Any:

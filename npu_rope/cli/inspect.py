@@ -15,12 +15,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from npu_rope import RopeMode, RopeParams, backends, rope
+from npu_rope import RopeMode, RopeParams, backends, hf_params, rope
 from npu_rope.cli import inspect_plot
 from npu_rope.cli.files import replacing, unwritable
 from npu_rope.errors import BackendUnavailable
 from npu_rope.gguf_params import GgufFile
-from npu_rope.hf_params import facts, layer_types
 from npu_rope.optional_torch import torch
 from npu_rope.params import AXIS_NAMES, ModelRope
 
@@ -161,9 +160,9 @@ def _is_gguf(file: Path) -> bool:
 
 
 def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
-    ropes, model_type = [], ""
-    for name in [layer_type] if layer_type is not None else layer_types(file):
-        said = facts(file, name)
+    ropes, model_type, config = [], "", hf_params.read(file)
+    for name in [layer_type] if layer_type is not None else hf_params.layer_types(config):
+        said = hf_params.facts(config, name)
         model_type = said.model_type
         arguments = [_quoted(str(file))] + ([f"layer_type={_quoted(name)}"] if name else [])
         arguments += [f"seq_len={n_ctx}"] if n_ctx else []
@@ -171,7 +170,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
             Rope(
                 f"{name or 'all layers'}, rope_type {said.rope_type}",
                 f"RopeParams.from_hf({', '.join(arguments)})",
-                RopeParams.from_hf(file, name, n_ctx),
+                RopeParams.from_hf(config, name, n_ctx),
                 said.theta,
                 said.context,
                 said.trained,

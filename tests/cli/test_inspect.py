@@ -157,6 +157,14 @@ def test_layers_of_two_types(config):
     assert said.startswith("[rope] layer_type must be one of full_attention, sliding_attention")
 
 
+def test_a_file_is_read_once(config, monkeypatch):
+    entries = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    path, read, times = config(rope_parameters=entries, rope_scaling=None), Path.read_text, []
+    monkeypatch.setattr(Path, "read_text", lambda self, **k: times.append(self) or read(self, **k))
+    inspect(path)
+    assert times == [path]
+
+
 def test_a_gguf_file(tmp_path):
     values = {**LLAMA, "attention.sliding_window": 1024, "rope.freq_base": 1e6}
     path = write(tmp_path / "model.gguf", "gemma3", values)
