@@ -14,8 +14,10 @@ from typing import Any
 
 import torch
 
+from npu_rope.errors import bad_type, bad_value
 from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
 
+OP = "apply_npu_rope"
 HALF, INTERLEAVED, TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
 TWICE, EACH_TWICE, ONCE = "one half after the other", "each entry twice", "an entry a pair"
 HEAD, TAIL = "first", "last"
@@ -37,6 +39,7 @@ class Form:
         single: it takes one tensor, not queries and keys.
         promotes: 16-bit heads with float32 tables become float32.
         tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
+        keys_optional: it takes None for keys.
     """
 
     pairs: str
@@ -45,6 +48,7 @@ class Form:
     single: bool = False
     promotes: bool = False
     tokens_first: bool = False
+    keys_optional: bool = False
 
     def __str__(self) -> str:
         where = "" if self.place is None else f", the {self.place} of the head"
@@ -64,17 +68,21 @@ def parameters_of(function: Callable[..., Any]) -> tuple[list[str], bool]:
     Raises:
         NotKnown: it takes others than a rotation has.
     """
-    called = function.forward if isinstance(function, torch.nn.Module) else function
-    try:
-        names = list(inspect.signature(called).parameters)
-    except (TypeError, ValueError):
-        raise NotKnown("its parameters cannot be read") from None
+    names = list(_signature(function).parameters)
     tensors = 1 if names[1:3] == ["cos", "sin"] else 2
     if names[tensors : tensors + 2] != ["cos", "sin"]:
         raise NotKnown(f"it takes ({', '.join(names)}), not q, k, cos and sin")
     if more := [n for n in names[tensors + 2 :] if n not in ("unsqueeze_dim", "position_ids")]:
         raise NotKnown(f"it takes {', '.join(more)} as well")
     return names, tensors == 1
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    called = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        return inspect.signature(called)
+    except (TypeError, ValueError):
+        raise NotKnown("its parameters cannot be read") from None
 
 
 def classify(function: Callable[..., Any]) -> Form:
@@ -95,7 +103,8 @@ def classify(function: Callable[..., Any]) -> Form:
             place = partial.pop() if len(partial) == 1 else None
             form = _with_promotion(function, Form(*whole[0], place, single, tokens_first=tokens_first))
             _require_everywhere(function, form)
-            return form
+            _require_parameters(function, form)
+            return replace(form, keys_optional=not single and _takes_no_keys(function, form))
     raise NotKnown(trouble[0] if all(trouble) else "what it computes is no rotation known here")
 
 
@@ -159,6 +168,58 @@ def _require_everywhere(function: Callable[..., Any], form: Form) -> None:
             raise NotKnown("it is a rotation known here for some sizes only")
 
 
+def _require_parameters(function: Callable[..., Any], form: Form) -> None:
+    """That unsqueeze_dim is where the tables get their axis of heads, and position_ids nothing.
+
+    Raises:
+        NotKnown: it is otherwise.
+    """
+    names, _ = parameters_of(function)
+    ours, generator = by_tables(function, form), torch.Generator().manual_seed(2)
+    angles = torch.rand(BATCH, TOKENS, WIDTH // 2, generator=generator) * 6
+    encoded = dict(_encodings(angles))[form.tables]
+    shapes = [(BATCH, n, TOKENS, WIDTH) for n in (HEADS, KEY_HEADS)][: 1 if form.single else 2]
+    heads = [torch.randn(shape, generator=generator) for shape in shapes]
+    turned = [h.transpose(1, 2) for h in heads]
+
+    def differs(heads: list[torch.Tensor], angles: torch.Tensor, **more: Any) -> bool:
+        given = _called(function, heads, angles.cos(), angles.sin(), **more)
+        try:
+            expected = _called(ours, heads, angles.cos(), angles.sin(), **more)
+        except ValueError:
+            return True
+        return not all(_is_same(g, e.double()) for g, e in zip(given, expected, strict=True))
+
+    for dim in (1, 2) if "unsqueeze_dim" in names else ():
+        try:
+            if not differs(heads if dim == 1 else turned, encoded, unsqueeze_dim=dim):
+                continue
+        except Exception:  # it broadcasts what does not go together
+            pass
+        raise NotKnown("it takes unsqueeze_dim, but its tables get their heads' axis elsewhere")
+    ids = torch.arange(TOKENS).flip(0)[None]
+    for position_ids in (ids, ids.expand(BATCH, -1)) if "position_ids" in names else ():
+        for table in (encoded, encoded[0]):
+            try:
+                if not differs(turned if form.tokens_first else heads, table, position_ids=position_ids):
+                    continue
+            except Exception:
+                if table is not encoded:  # tables without batches it does not take at all
+                    continue
+            raise NotKnown("it turns by position_ids, too")
+
+
+def _takes_no_keys(function: Callable[..., Any], form: Form) -> bool:
+    shape = (1, 1, 2, WIDTH)
+    tables = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1))
+    try:
+        with torch.no_grad():
+            function(torch.ones(shape).transpose(1, 1 + form.tokens_first), None, tables, tables)
+    except Exception:
+        return False
+    return True
+
+
 def _with_promotion(function: Callable[..., Any], form: Form) -> Form:
     shape = (1, 2, 1, WIDTH) if form.tokens_first else (1, 1, 2, WIDTH)
     heads = [torch.ones(shape, dtype=torch.bfloat16)] * (1 if form.single else 2)
@@ -176,11 +237,11 @@ def _encodings(angles: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _called(
-    function: Callable[..., Any], heads: list[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor
+    function: Callable[..., Any], heads: list[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, **more: Any
 ) -> list[torch.Tensor]:
     """What it gives, which must be a tensor for each."""
     with torch.no_grad():
-        given = function(*(h.clone() for h in heads), cos, sin)
+        given = function(*(h.clone() for h in heads), cos, sin, **more)
     given = [given] if isinstance(given, torch.Tensor) else list(given)
     if [getattr(g, "shape", None) for g in given] != [h.shape for h in heads]:
         raise NotKnown("it does not give a tensor for each of its heads")
@@ -209,11 +270,14 @@ def _is_same(given: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters."""
-    names, _ = parameters_of(function)
+    """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters; without keys the
+    function itself."""
     interleaved = form.pairs == INTERLEAVED
 
-    def rotate(heads: tuple[torch.Tensor, ...], cos: torch.Tensor, sin: torch.Tensor, axis: int) -> Any:
+    def rotate(
+        heads: tuple[torch.Tensor, ...], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int
+    ) -> Any:
+        axis = heads_axis(unsqueeze_dim, cos.ndim)
         dtype = heads[0].dtype
         if cos.dtype != dtype:
             if form.promotes:
@@ -231,36 +295,52 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
         q, k = rotary_mul_qk(given[0], given[1], cos, sin, **how)
         return tokens_first(q, axis), tokens_first(k, axis)
 
-    return with_parameters(rotate, names, form)
+    return with_parameters(rotate, function, form)
 
 
-def with_parameters(rotate: Callable[..., Any], names: list[str], form: Form) -> Callable[..., Any]:
-    """A function of a model's parameters: ``rotate(heads, cos, sin, unsqueeze_dim)``."""
-    usual = 2 if form.tokens_first else 1
-    if form.single:
+def with_parameters(
+    rotate: Callable[..., Any], function: Callable[..., Any], form: Form
+) -> Callable[..., Any]:
+    """``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function."""
+    parameters = _signature(function).parameters
+    names = tuple(parameters)
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+    by_position = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
+    tensors = names[: 1 if form.single else 2]
+    usual = TOKENS_FIRST if form.tokens_first else HEADS_FIRST
 
-        def rotate_one(x: Any, cos: Any, sin: Any, unsqueeze_dim: int = usual) -> Any:
-            return rotate((x,), cos, sin, unsqueeze_dim)
+    def stand_in(*given: Any, **named: Any) -> Any:
+        values = {**defaults, **dict(zip(names, given, strict=False)), **named}
+        if len(given) > by_position or len(values) != len(names):
+            got = ", ".join((*names[: len(given)], *named))
+            raise bad_type(OP, f"a rotation must be given {', '.join(names)} but got {got}.")
+        heads = tuple(values[name] for name in tensors)
+        if heads[-1] is None:
+            return function(*given, **named)
+        return rotate(heads, values["cos"], values["sin"], values.get("unsqueeze_dim", usual))
 
-        return rotate_one
-    if "position_ids" in names:
+    return stand_in
 
-        def rotate_at(
-            q: Any, k: Any, cos: Any, sin: Any, position_ids: Any = None, unsqueeze_dim: int = usual
-        ) -> Any:
-            return rotate((q, k), cos, sin, unsqueeze_dim)
 
-        return rotate_at
+HEADS_FIRST, TOKENS_FIRST = -3, -2  # where tables that broadcast over [B,N,S,D], or [B,S,N,D], have a 1
 
-    def rotate_both(q: Any, k: Any, cos: Any, sin: Any, unsqueeze_dim: int = usual) -> Any:
-        return rotate((q, k), cos, sin, unsqueeze_dim)
 
-    return rotate_both
+def heads_axis(unsqueeze_dim: int, dims: int) -> int:
+    """Which of the two it is, where tables of so many dimensions are unsqueezed there.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    axis = unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - dims - 1
+    if axis not in (HEADS_FIRST, TOKENS_FIRST):
+        rule = "next to the tokens of tables"
+        raise bad_value(OP, f"unsqueeze_dim must be {rule} [B,S,W] or [S,W] but got {unsqueeze_dim}.")
+    return axis
 
 
 def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """[B,N,S,D] as [B,S,N,D], or back; tables that are unsqueezed at 2 meet the latter."""
-    return x.transpose(1, 2) if axis == 1 else x
+    """[B,N,S,D] as [B,S,N,D], or back; heads that are tokens-first already as they are."""
+    return x.transpose(-3, -2) if axis == HEADS_FIRST else x
 
 
 def halved(x: torch.Tensor, form: Form, width: int) -> torch.Tensor:

@@ -29,12 +29,11 @@ import torch
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.integrations import norm_forms, rope_forms
-from npu_rope.integrations.rope_forms import NotKnown
+from npu_rope.integrations.rope_forms import OP, NotKnown
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.params import RopeMode, RopeParams
 
-OP = "apply_npu_rope"
 LEVELS = ("tables", "positions")
 MARK = "_npu_rope_patch"  # of the functions that stand in for a module's forward
 _REPLACED = "its forward is not its class's: someone else replaced it"
@@ -409,6 +408,7 @@ def _holds(cell: types.CellType, what: Any) -> bool:
 # ---- positions instead of tables ------------------------------------------------------------------------
 
 # A model's tables are cos and sin of angles that float32 rounded: at position 31 by less than 4e-6.
+TABLE_DIMS = 3  # [B,S,W]
 PROBED = 32
 SAME_ANGLE = 2e-5
 # Of float32 that transformers rounds at every step; below STILL a frequency turns nothing.
@@ -492,11 +492,15 @@ class _Positions:
             params = _with_mode(model.params, mode)
         else:
             params = model.params
-        names, _ = rope_forms.parameters_of(function)
+        if form.keys_optional:
+            raise NotKnown("it turns queries without keys, too")
         factors = None if model.freq_factors is None else torch.from_numpy(model.freq_factors)
         width = params.n_dims
 
-        def rotate(heads: tuple[torch.Tensor, ...], positions: torch.Tensor, _: Any, axis: int) -> Any:
+        def rotate(
+            heads: tuple[torch.Tensor, ...], positions: torch.Tensor, _: Any, unsqueeze_dim: int
+        ) -> Any:
+            axis = rope_forms.heads_axis(unsqueeze_dim, TABLE_DIMS)
             on_device = factors if factors is None else factors.to(heads[0].device)
             first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)
             if form.single:
@@ -504,7 +508,7 @@ class _Positions:
             q, k = rope_qk(first[0], first[1], positions, params, on_device)
             return rope_forms.tokens_first(q, axis), rope_forms.tokens_first(k, axis)
 
-        return rope_forms.with_parameters(rotate, names, form)
+        return rope_forms.with_parameters(rotate, function, form)
 
     def forward(self) -> Callable[..., Any]:
         """The module's own forward: no tables."""

@@ -355,8 +355,21 @@ def rotate_half(x):
     return torch.cat((-b, a), -1)
 
 
-def turned(x, cos, sin):
-    return x * cos.unsqueeze(1) + rotate_half(x) * sin.unsqueeze(1)
+def turned(x, cos, sin, axis=1):
+    return x * cos.unsqueeze(axis) + rotate_half(x) * sin.unsqueeze(axis)
+
+
+def gathered(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
+    """As transformers had it before 4.36, and as many a model's own code has it still."""
+    if position_ids is not None:
+        cos, sin = cos[position_ids], sin[position_ids]
+    return turned(q, cos, sin, unsqueeze_dim), turned(k, cos, sin, unsqueeze_dim)
+
+
+def gathered_from_rows(q, k, cos, sin, position_ids=None):
+    if cos.ndim == 2:
+        cos, sin = cos[position_ids], sin[position_ids]
+    return turned(q, cos, sin), turned(k, cos, sin)
 
 
 REFUSED = {
@@ -382,6 +395,12 @@ REFUSED = {
     "in place": lambda q, k, cos, sin: (q.copy_(turned(q, cos, sin)), k.copy_(turned(k, cos, sin))),
     "the same for all heads": lambda q, k, cos, sin: (
         turned(q, cos, sin)[:, :1].expand_as(q),
+        turned(k, cos, sin),
+    ),
+    "rows gathered by position_ids": gathered,
+    "rows of tables without batches gathered": gathered_from_rows,
+    "unsqueeze_dim without effect": lambda q, k, cos, sin, unsqueeze_dim=1: (
+        turned(q, cos, sin),
         turned(k, cos, sin),
     ),
 }
@@ -418,6 +437,53 @@ def test_a_module_of_one_s_own():
     tables = [torch.cat((t, t), -1) for t in (angles.cos(), angles.sin())]
     for got, expected in zip(module[0](q, k, *tables), apply_rotary_pos_emb(q, k, *tables), strict=True):
         assert worst(got, expected) <= 1e-6
+
+
+def ids_last(query, key, cos, sin, unsqueeze_dim=1, position_ids=None):
+    return turned(query, cos, sin, unsqueeze_dim), turned(key, cos, sin, unsqueeze_dim)
+
+
+def by_keyword(query, key, cos, sin, *, unsqueeze_dim=1):
+    return turned(query, cos, sin, unsqueeze_dim), turned(key, cos, sin, unsqueeze_dim)
+
+
+def without_keys(query, key=None, cos=None, sin=None, unsqueeze_dim=1):
+    q = turned(query, cos, sin, unsqueeze_dim)
+    return q if key is None else (q, turned(key, cos, sin, unsqueeze_dim))
+
+
+Q, K = torch.randn(2, 4, 6, 16), torch.randn(2, 1, 6, 16)
+ANGLES = (torch.rand(2, 6, 8) * 7).repeat(1, 1, 2)
+TABLES = ANGLES.cos(), ANGLES.sin()
+TURNED = Q.transpose(1, 2), K.transpose(1, 2)
+CALLS = [
+    (ids_last, (*TURNED, *TABLES, 2), {}),
+    (ids_last, (*TURNED, *TABLES, 2, torch.arange(6)[None]), {}),
+    (ids_last, (*TURNED, *TABLES), {"unsqueeze_dim": -2}),
+    (ids_last, (*TURNED, *(t[0] for t in TABLES), 1), {}),
+    (ids_last, (Q, K, *(t[0] for t in TABLES)), {"unsqueeze_dim": 0}),
+    (by_keyword, (*TURNED, *TABLES), {"unsqueeze_dim": 2}),
+    (by_keyword, (), {"query": Q, "key": K, "cos": TABLES[0], "sin": TABLES[1]}),
+    (without_keys, (Q, K, *TABLES), {}),
+    (without_keys, (TURNED[0],), {"cos": TABLES[0], "sin": TABLES[1], "unsqueeze_dim": 2}),
+]
+
+
+@pytest.mark.parametrize(("function", "given", "named"), CALLS)
+def test_a_stand_in_is_called_as_the_function_is(function, given, named):
+    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    for got, expected in zip(ours(*given, **named), function(*given, **named), strict=True):
+        assert got.shape == expected.shape
+        assert worst(got, expected) <= 1e-6
+
+
+def test_a_stand_in_refuses_other_calls():
+    ours = rope_forms.by_tables(by_keyword, rope_forms.classify(by_keyword))
+    for given, named in (((Q, K, *TABLES, 2), {}), ((Q, K), {}), ((Q, K, *TABLES), {"v": Q})):
+        with pytest.raises(TypeError, match=r"^\[apply_npu_rope\] a rotation must be given query, key, cos"):
+            ours(*given, **named)
+    with pytest.raises(ValueError, match=r"^\[apply_npu_rope\] unsqueeze_dim must be next to the tokens"):
+        ours(Q, K, *TABLES, unsqueeze_dim=3)
 
 
 # ---- which norm a module is ------------------------------------------------------------------------------
