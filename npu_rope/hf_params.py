@@ -320,9 +320,12 @@ def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any
         raise bad_value(OP, f"mrope_section must be up to four numbers but got {sections!r}.")
     if sum(sections) > width // 2:
         raise bad_value(OP, f"mrope_section must add up to at most {width // 2} pairs but got {sections!r}.")
-    alternates = rope.entries.get("mrope_interleaved") or model.startswith(ALTERNATING)
-    mode = RopeMode.IMROPE if alternates else RopeMode.MROPE
-    return {"n_dims": width, "mode": mode, "sections": [*sections, 0, 0, 0][:4]}
+    sections = [*sections, 0, 0, 0][:4]
+    if not (rope.entries.get("mrope_interleaved") or model.startswith(ALTERNATING)):
+        return {"n_dims": width, "mode": RopeMode.MROPE, "sections": sections}
+    # Behind the sum of the sections ggml begins anew and transformers does not: the fourth is all the rest.
+    sections[3] = width // 2 - sum(sections[:3])
+    return {"n_dims": width, "mode": RopeMode.IMROPE, "sections": sections}
 
 
 def _is_interleaved(config: _Config) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import math
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -200,6 +203,55 @@ def test_pairs_and_sections():
     assert RopeParams.from_hf(vl).params.rope_mode is RopeMode.IMROPE
     with pytest.raises(ValueError, match="model_type must pair halves where it has mrope_section but got"):
         RopeParams.from_hf({"model_type": "glm4v_text", "head_dim": 128, "rope_parameters": sections})
+
+
+ALTERNATING_EMBEDDINGS = {
+    "cohere_compass": "CohereCompassRotaryEmbedding",
+    "cosmos3_edge": "Cosmos3EdgeTextRotaryEmbedding",
+    "qwen3_5": "Qwen3_5TextRotaryEmbedding",
+    "qwen3_5_moe": "Qwen3_5MoeTextRotaryEmbedding",
+    "qwen3_omni_moe": "Qwen3OmniMoeThinkerTextRotaryEmbedding",
+    "qwen3_vl": "Qwen3VLTextRotaryEmbedding",
+    "qwen3_vl_moe": "Qwen3VLMoeTextRotaryEmbedding",
+    "qwen4_exp": "Qwen4ExpTextRotaryEmbedding",
+}
+
+
+@pytest.mark.parametrize("model_type", ALTERNATING_EMBEDDINGS)
+def test_alternating_sections_that_do_not_cover_all_pairs(model_type):
+    """With [time, height, width, time] as positions each pair turns by the axis that transformers takes."""
+    module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    recomposed = getattr(module, ALTERNATING_EMBEDDINGS[model_type]).recomposition_frequencies
+    layer_type = ("any",) if "layer_type" in inspect.signature(recomposed).parameters else ()
+    rng, uncovered = random.Random(model_type), 0
+    for _ in range(300):
+        pairs = rng.randint(4, 64)
+        first, second = sorted(rng.choices(range(pairs + 1), k=2))
+        sections = rng.sample([first, second - first, rng.randint(0, pairs - second)], 3)
+        if not any(sections):
+            continue
+        uncovered += sum(sections) < pairs
+        axis_of_pair = torch.arange(3.0)[:, None, None, None].expand(3, 1, 1, pairs).clone()
+        embedding = SimpleNamespace(mrope_section={"any": sections} if layer_type else sections)
+        made = recomposed(embedding, axis_of_pair, *layer_type)
+        rope_parameters = {"rope_theta": 1e4, "mrope_section": sections, "mrope_interleaved": True}
+        ours = RopeParams.from_hf({"head_dim": 2 * pairs, "rope_parameters": rope_parameters})
+        assert ours.params.rope_mode is RopeMode.IMROPE
+        assert (ours.params.axes() % 3).tolist() == made[0, 0, :pairs].tolist(), sections
+    assert uncovered > 100
+
+
+def test_a_model_whose_alternating_sections_run_out():
+    rope_parameters = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 3, 2]}
+    config = transformers.Qwen3VLTextConfig(head_dim=32, rope_parameters=rope_parameters)
+    of_model = transformers.models.qwen3_vl.modeling_qwen3_vl
+    x, positions = torch.randn(1, 2, 9, 32), torch.randint(0, 50, (3, 1, 9))
+    cos, sin = of_model.Qwen3VLTextRotaryEmbedding(config)(x, positions)
+    expected, _ = of_model.apply_rotary_pos_emb(x, x, cos, sin)
+    params, _ = RopeParams.from_hf(config)
+    got = rope(x.transpose(1, 2), torch.cat((positions, positions[:1])), params)
+    assert params.sections == (4, 3, 2, 7)
+    assert (got.transpose(1, 2) - expected).abs().max() <= 1e-5
 
 
 def test_a_file_says_what_its_class_says(tmp_path):
