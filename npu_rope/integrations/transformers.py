@@ -222,6 +222,7 @@ class _Rotations:
     def __init__(self, model: torch.nn.Module, report: Report) -> None:
         self.model, self.report = model, report
         self.forms: dict[int, rope_forms.Form | str] = {}
+        self.told: set[str] = set()  # callers whose tables a note is about
         self.by_tables: dict[int, Callable[..., Any]] = {}
         self.callers = [c for name, m in model.named_modules() if (c := self._caller(name, m)) is not None]
 
@@ -254,12 +255,19 @@ class _Rotations:
                 how = str(form)
                 if isinstance(form, rope_forms.Form) and positions:
                     how = f"pairs: {form.pairs}; by positions"
+                elif name in ours and self.report.level == "positions" and caller.name not in self.told:
+                    kind = type(caller.module).__name__
+                    self._note(f"{kind}'s {name} turns by tables: no rotary embedding around it makes them")
                 self.report.entries.append(self._entry(caller, name, how, name in ours))
             if ours:
                 _bind(caller.module, _with_globals(_forward_of(caller.module), ours))
 
     def _entry(self, caller: _Caller, what: str, how: str, replaced: bool) -> Entry:
         return Entry(caller.name, type(caller.module).__name__, what, how, replaced)
+
+    def _note(self, text: str) -> None:
+        if text not in self.report.notes:
+            self.report.notes.append(text)
 
     def _tables(self, function: Callable[..., Any], form: rope_forms.Form) -> Callable[..., Any]:
         if id(function) not in self.by_tables:
@@ -275,7 +283,7 @@ class _Rotations:
             if not type(module).__name__.endswith("RotaryEmbedding"):
                 continue
             parent = name.rpartition(".")[0]
-            inside = [c for c in self.callers if not parent or c.name.startswith(f"{parent}.")]
+            inside = [c for c in self.callers if _is_within(c.name, parent)]
             try:
                 self._require_all_known(name, parent, inside)
                 source = _Positions(module, [_layer_type(c.module) for c in inside])
@@ -293,9 +301,10 @@ class _Rotations:
                 if not made:
                     continue
             except Exception as why:  # whatever a model of someone else's may do when it is asked
-                told = why if isinstance(why, ValueError) else f"{type(why).__name__}: {why}"
+                told = why if isinstance(why, NotKnown) else f"{type(why).__name__} was raised ({why})"
                 if inside:
-                    self.report.notes.append(f"{type(module).__name__} keeps making tables: {told}")
+                    self._note(f"{type(module).__name__} keeps making tables: {told}")
+                self.told |= {c.name for c in inside}
                 continue
             found |= made
             _bind(module, source.forward())
@@ -310,7 +319,7 @@ class _Rotations:
         known = {c.name for c in inside}
         for other, module in self.model.named_modules():
             kind = type(module).__name__
-            if not (not parent or other.startswith(f"{parent}.")) or other == name:
+            if not _is_within(other, parent) or other == name:
                 continue
             if kind.endswith("RotaryEmbedding"):
                 raise NotKnown(f"{kind} makes others beside it")
@@ -318,6 +327,11 @@ class _Rotations:
                 raise NotKnown(f"{kind} does not rotate by a function that its forward calls")
             if other in known and "forward" in module.__dict__:
                 raise NotKnown(f"someone else replaced {kind}'s forward")
+
+
+def _is_within(name: str, parent: str) -> bool:
+    """A module's name is the parent's own, or of something in it."""
+    return not parent or name == parent or name.startswith(f"{parent}.")
 
 
 def _layer_type(module: torch.nn.Module) -> str | None:
@@ -430,10 +444,16 @@ class _Positions:
         wanted = sorted({t for t in layer_types if t is not None}) if self.nested else [None]
         self.ropes: dict[str | None, Any] = {}
         for layer_type in wanted:
+            if isinstance(kinds, dict) and layer_type not in kinds:
+                raise NotKnown(f"it has none for layers of type {layer_type}, which turn nothing")
             kind = str(kinds[layer_type] if isinstance(kinds, dict) else kinds)
             if "dynamic" in kind or kind == "longrope":
                 raise NotKnown(f"rope_type {kind} changes with the length of the sequence")
-            model = RopeParams.from_hf(config, layer_type)
+            try:
+                model = RopeParams.from_hf(config, layer_type)
+            except (TypeError, ValueError) as why:
+                rule = str(why).splitlines()[0].removeprefix("[rope] ").rstrip(".")
+                raise NotKnown(f"no parameters of rope are its configuration's ({rule})") from None
             self._compare(model, layer_type)
             self.ropes[layer_type] = model
 
@@ -456,8 +476,7 @@ class _Positions:
         x = torch.zeros(1, PROBED, 8, device=_device_of(self.module))
         ids = torch.from_numpy(positions).to(x.device)
         more = (layer_type,) if self.nested else ()
-        with torch.no_grad():
-            cos, sin = self.module(x, ids[:, None] if sections else ids, *more)
+        cos, sin = self._tables(x, ids[:, None] if sections else ids, *more)
         angles = model.frequencies()[None] * positions[model.params.axes() % 3 if sections else 0].T.reshape(
             PROBED, -1
         )
@@ -470,6 +489,20 @@ class _Positions:
             if table.shape != expected.shape or np.abs(table - expected).max() > SAME_ANGLE:
                 raise NotKnown("its tables are not those of its configuration")
 
+    def _tables(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """What it makes.
+
+        Raises:
+            NotKnown: that is not cos and sin.
+        """
+        with torch.no_grad():
+            made = self.module(*given)
+        tables = made if isinstance(made, (tuple, list)) else (made,)
+        if len(tables) != 2 or not all(isinstance(t, torch.Tensor) and t.is_floating_point() for t in tables):
+            what = " and ".join(str(getattr(t, "dtype", type(t).__name__)) for t in tables)
+            raise NotKnown(f"they are {what.replace('torch.', '')}, not cos and sin")
+        return tables[0], tables[1]
+
     def rotation(
         self, function: Callable[..., Any], form: rope_forms.Form, layer_type: str | None
     ) -> Callable[..., Any]:
@@ -478,6 +511,8 @@ class _Positions:
         Raises:
             NotKnown: rope cannot turn so.
         """
+        if self.nested and layer_type is None:
+            raise NotKnown("a layer does not say which of its tables turn it")
         model = self.ropes[layer_type if self.nested else None]
         if form.place == rope_forms.TAIL:
             raise NotKnown("it turns the last of the head")
@@ -501,6 +536,7 @@ class _Positions:
             heads: tuple[torch.Tensor, ...], positions: torch.Tensor, _: Any, unsqueeze_dim: int
         ) -> Any:
             axis = rope_forms.heads_axis(unsqueeze_dim, TABLE_DIMS)
+            positions = positions[..., 0]
             on_device = factors if factors is None else factors.to(heads[0].device)
             first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)
             if form.single:
@@ -511,13 +547,15 @@ class _Positions:
         return rope_forms.with_parameters(rotate, function, form)
 
     def forward(self) -> Callable[..., Any]:
-        """The module's own forward: no tables."""
+        """The module's own forward: no tables, but positions where they have their tokens: what a model
+        does to the last axis, such as a slice for smaller heads, leaves them as they are."""
         alternates = any(m.params.rope_mode is RopeMode.IMROPE for m in self.ropes.values())
 
         def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
             if alternates:  # pairs that no section covers turn by time
                 position_ids = torch.cat((position_ids, position_ids[:1]))
-            return position_ids, position_ids
+            positions = position_ids[..., None]
+            return positions, positions
 
         return forward
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from families import MODELS, made
+from families import DEEPSEEK, MODELS, SIZE, made
 
 from npu_rope.hf_params import ALTERNATING, INTERLEAVED, INTERLEAVED_SECTIONS
 from npu_rope.integrations import norm_forms, rope_forms
@@ -260,6 +260,83 @@ def test_tables_stay_where_someone_else_needs_them():
         report = apply_npu_rope(model, level="positions")
         assert f"LlamaRotaryEmbedding keeps making tables: {why}" in report.notes
         assert worst(logits(model), before) <= 1e-5
+
+
+def tiny(model, config, **more):
+    torch.manual_seed(0)
+    return getattr(transformers, model)(getattr(transformers, config)(**{**SIZE, **more})).eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "more", "rotations"),
+    [
+        ("MoshiForCausalLM", "MoshiConfig", {"ffn_dim": 96, "head_dim": 16}, 2),
+        ("RecurrentGemmaForCausalLM", "RecurrentGemmaConfig", {"num_hidden_layers": 3}, 1),
+    ],
+)
+def test_positions_where_each_attention_makes_its_tables(model, config, more, rotations):
+    model = tiny(model, config, **more)
+    before = logits(model)
+    report = apply_npu_rope(model, rms_norm=False, level="positions")
+    assert [e.how for e in report.replaced] == ["pairs: halves; by positions"] * rotations, str(report)
+    assert not report.notes
+    assert worst(logits(model), before) <= 1e-5
+
+
+KEEPS = "RotaryEmbedding keeps making tables:"
+COMPLEX = f"{KEEPS} they are complex64, not cos and sin"
+AXIAL = (
+    f"Qwen2VLVision{KEEPS} no parameters of rope are its configuration's (rope_type must be one of default,"
+    " linear, dynamic, yarn, longrope, llama3, proportional but got axial)"
+)
+NOTES = {
+    f"Beam{KEEPS} it has none for layers of type full_attention, which turn nothing": lambda: tiny(
+        "BeamForCausalLM", "BeamConfig"
+    ),
+    f"Llama4Text{COMPLEX}": lambda: tiny(
+        "Llama4ForCausalLM", "Llama4TextConfig", head_dim=16, intermediate_size_mlp=96, num_local_experts=2
+    ),
+    f"DeepseekV2{COMPLEX}": lambda: tiny(
+        "DeepseekV2ForCausalLM", "DeepseekV2Config", **DEEPSEEK, head_dim=16
+    ),
+    AXIAL: lambda: made("qwen2-vl"),
+    "Attention's apply_rotary_pos_emb turns by tables: no rotary embedding around it makes them": (
+        lambda: torch.nn.Sequential(Attention())
+    ),
+}
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_tables_that_stay_are_told_of(note):
+    assert apply_npu_rope(NOTES[note](), rms_norm=False, level="positions").notes == [note]
+
+
+class Indexed(torch.nn.Module):
+    """Makes tables for a module whose heads may be smaller."""
+
+    def __init__(self):
+        super().__init__()
+        config = transformers.LlamaConfig(**SIZE)
+        self.rotary_emb = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
+        self.indexer = Attention()
+
+    def forward(self, q, k, position_ids):
+        return self.indexer(q, k, *(t[..., : q.shape[-1]] for t in self.rotary_emb(q, position_ids)))
+
+
+@pytest.mark.parametrize("keys_optional", [False, True])
+def test_a_model_may_cut_its_tables_to_smaller_heads(keys_optional, monkeypatch):
+    if keys_optional:
+        monkeypatch.setitem(globals(), "apply_rotary_pos_emb", without_keys)
+    model, given = Indexed(), (torch.randn(2, 4, 40, 16), torch.randn(2, 1, 40, 16), torch.arange(40)[None])
+    expected = model(*given)
+    report = apply_npu_rope(model, level="positions")
+    assert ("by positions" in report.replaced[0].how) != keys_optional
+    assert [n.partition(": ")[2] for n in report.notes] == [
+        "it turns queries without keys, too"
+    ] * keys_optional
+    for got, e in zip(model(*given), expected, strict=True):
+        assert worst(got, e) <= 1e-5
 
 
 def test_a_model_without_weights_is_refused():
