@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope.errors import bad_type, bad_value
+from npu_rope.executors.tensors import require_dense
 from npu_rope.ops.rotary_mul import rotary_mul_, rotary_mul_qk_
 from npu_rope.optional_torch import torch
 from npu_rope.params import flag, integer
@@ -26,9 +27,11 @@ def rotary_embedding(
     """Rotate queries and keys in place by rows of a cache that their positions name.
 
     Args:
-        positions: ``[T]`` or ``[B,S]``, int32 or int64: rows of the cache. Those of an NPU are not looked at.
+        positions: ``[T]`` or ``[B,S]``, int32 or int64: rows of the cache. Those of an NPU are not looked at;
+            those of a compiled graph where it runs, with a RuntimeError.
         query: ``[T, N*head_size]`` or ``[T, N, head_size]``, with positions ``[B,S]`` with B and S for T; a
-            slice of a fused projection, too, whose other elements stay. float32, float16 or bfloat16.
+            slice of a fused projection, too, whose other elements stay. float32, float16, bfloat16 or
+            float64; last stride 1.
         key: the same with its own number of heads, or None.
         head_size: D.
         cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; the first W of a head's dimensions rotate.
@@ -51,7 +54,7 @@ def rotary_embedding(
     if key is not None:
         _require_tensors(key=key)
         given["key"] = key
-    _check_positions(positions, cos_sin_cache)
+    _check_positions(positions, query, cos_sin_cache)
     width = cos_sin_cache.shape[1]
     if size <= 0 or width > size:
         rule = "head_size must be at least the cache's width"
@@ -63,26 +66,55 @@ def rotary_embedding(
         got = f"{cos_sin_cache.dtype} with {heads[0].dtype}"
         raise bad_type(OP, f"cos_sin_cache must be of query's dtype or float32 but got {got}.")
     how: dict[str, Any] = {"rotary_dim": width, "interleaved": not neox}
-    if key is None:
-        rotary_mul_(heads[0], cos, sin, **how)
-    else:
-        rotary_mul_qk_(heads[0], heads[1], cos, sin, **how)
+    try:
+        if key is None:
+            rotary_mul_(heads[0], cos, sin, **how)
+        else:
+            rotary_mul_qk_(heads[0], heads[1], cos, sin, **how)
+    except (TypeError, ValueError) as error:
+        _check_like_query(**given, cos_sin_cache=cos_sin_cache)
+        if isinstance(error, TypeError):
+            raise
+        # Of addresses, which alone were not looked at.
+        both = "query and key must overlap neither each other nor themselves"
+        rule = "query must not overlap itself" if key is None else both
+        raise bad_value(OP, f"{rule} but got memory that is shared.") from error
 
 
 def _require_tensors(**tensors: Any) -> None:
     for name, t in tensors.items():
         if torch is None or not isinstance(t, torch.Tensor):
             raise bad_type(OP, f"{name} must be a torch tensor but got {type(t).__name__}.")
+        require_dense(OP, name, t)
 
 
-def _check_positions(positions: Any, cache: Any) -> None:
+def _check_like_query(query: Any, **others: Any) -> None:
+    """Dtypes and devices, which the rotation looks at, too, but by its own arguments' names."""
+    if query.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        rule = "float32, float16, bfloat16 or float64"
+        raise bad_type(OP, f"query must be {rule} but got {query.dtype}.")
+    for name, t in others.items():
+        if t.device != query.device:
+            raise bad_value(OP, f"{name} must be on query's device {query.device} but got {t.device}.")
+        if name == "key" and t.dtype != query.dtype:
+            raise bad_type(OP, f"key must have query's dtype {query.dtype} but got {t.dtype}.")
+
+
+def _check_positions(positions: Any, query: Any, cache: Any) -> None:
     if positions.dtype not in (torch.int32, torch.int64):
         raise bad_type(OP, f"positions must be int32 or int64 but got {positions.dtype}.")
+    if positions.device != query.device:
+        raise bad_value(OP, f"positions must be on query's device {query.device} but got {positions.device}.")
     if positions.ndim not in (1, 2):
         raise bad_value(OP, f"positions must be [T] or [B,S] but got {list(positions.shape)}.")
     if cache.ndim != 2 or cache.shape[1] % 2 or cache.shape[1] == 0:
         raise bad_value(OP, f"cos_sin_cache must be [rows, W] with an even W but got {list(cache.shape)}.")
-    if positions.device.type == "cpu" and positions.numel():
+    if positions.device.type != "cpu":
+        return
+    if torch.compiler.is_compiling():
+        inside = ((positions >= 0) & (positions < len(cache))).all()
+        torch._assert_async(inside, f"[{OP}] positions must be rows of cos_sin_cache but got others.")
+    elif positions.numel():
         least, most = int(positions.min()), int(positions.max())
         if least < 0 or most >= len(cache):
             got = least if least < 0 else most
@@ -98,6 +130,8 @@ def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
     ):
         wanted = f"[{', '.join(map(str, lead))}, N*{size}]"
         raise bad_value(OP, f"{name} must be {wanted} or with heads apart but got {list(x.shape)}.")
+    if x.numel() and x.shape[-1] > 1 and x.stride(-1) != 1:
+        raise bad_value(OP, f"{name} must have unit stride in its last dimension but got {x.stride(-1)}.")
     heads = x.unflatten(-1, (-1, size)) if flat else x
     if len(lead) == 1:
         return heads

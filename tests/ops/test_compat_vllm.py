@@ -75,6 +75,30 @@ def test_no_tokens():
     rotary_embedding(torch.empty(0, dtype=torch.int64), query, None, 16, cache(16), True)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_it_compiles_whole(compiler):
+    table = cache(16)
+
+    def turned(positions, query, key):
+        rotary_embedding(positions, query, key, 16, table, True)
+        return query * 2, key
+
+    compiled = torch.compile(turned, fullgraph=True, backend=compiler)
+    for tokens in (5, 7):  # the second time with sizes that are symbols
+        positions, query, key = torch.arange(tokens), drawn(tokens, 64), drawn(tokens, 32)
+        wanted = [expected(positions, x, 16, table, True) for x in (query, key)]
+        got = compiled(positions, query, key)
+        for x, want in ((got[0] / 2, wanted[0]), (got[1], wanted[1]), (query, wanted[0]), (key, wanted[1])):
+            assert (x.double() - want).abs().max() <= 1e-5
+    for bad in (ROWS, -1):
+        with pytest.raises(
+            RuntimeError, match=r"\[rotary_embedding\] positions must be rows of cos_sin_cache"
+        ):
+            compiled(torch.full((7,), bad), query, key)
+    torch._dynamo.reset()
+
+
 Q, T = torch.ones(3, 32), torch.arange(3)
 BAD = {
     "positions must be a torch tensor but got list.": ([0, 1, 2], Q, None, 16, cache(16), True),
@@ -95,6 +119,33 @@ BAD = {
     "head_size must be at least the cache's width 16 but got -16.": (T, Q, None, -16, cache(16), True),
     "query must be [3, N*24] or with heads apart but got [3, 32].": (T, Q, None, 24, cache(16), True),
     "key must be [3, N*16] or with heads apart but got [2, 32].": (T, Q, Q[:2], 16, cache(16), True),
+    "query must be float32, float16, bfloat16 or float64 but got torch.int32.": (
+        *(T, Q.int(), None),
+        *(16, cache(16), True),
+    ),
+    "key must have query's dtype torch.float32 but got torch.float16.": (T, Q, Q.half(), 16, cache(16), True),
+    "query must have unit stride in its last dimension but got 3.": (
+        *(T, Q.T.contiguous().T, None),
+        *(16, cache(16), True),
+    ),
+    "key must have unit stride in its last dimension but got 2.": (
+        *(T, Q, torch.ones(3, 64)[:, ::2]),
+        *(16, cache(16), True),
+    ),
+    "key must be on query's device cpu but got meta.": (T, Q, Q.to("meta"), 16, cache(16), True),
+    "positions must be on query's device cpu but got meta.": (T.to("meta"), Q, None, 16, cache(16), True),
+    "cos_sin_cache must be on query's device cpu but got meta.": (
+        *(T, Q, None),
+        *(16, cache(16).to("meta"), True),
+    ),
+    "query and key must overlap neither each other nor themselves but got memory that is shared.": (
+        *(T, Q, Q[:, 16:]),
+        *(16, cache(16), True),
+    ),
+    "query must not overlap itself but got memory that is shared.": (
+        *(T, Q[:1].expand(3, -1), None),
+        *(16, cache(16), True),
+    ),
     "is_neox must be True or False but got 1.": (T, Q, None, 16, cache(16), 1),
     "cos_sin_cache must be of query's dtype or float32 but got torch.float16 with torch.float32.": (
         *(T, Q, None, 16),
