@@ -5,7 +5,7 @@ import npu_rope
 project = "npu_rope"
 author = "the npu_rope developers"
 version = release = npu_rope.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.doctest"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 # The pages are where GitHub looks for them; links between them go to files.
 root_doc = "docs/site"
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
