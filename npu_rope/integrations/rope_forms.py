@@ -269,6 +269,9 @@ def _is_same(given: torch.Tensor, expected: torch.Tensor) -> bool:
 # ---- ours in its place ---------------------------------------------------------------------------------
 
 
+WHOLE_MODELS = "Patch and unpatch whole models: at level positions their parts belong together."
+
+
 def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
     """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters; without keys the
     function itself."""
@@ -277,6 +280,8 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
     def rotate(
         heads: tuple[torch.Tensor, ...], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int
     ) -> Any:
+        if not cos.is_floating_point():
+            raise bad_value(OP, f"cos must be a table but got positions.\n{WHOLE_MODELS}")
         axis = heads_axis(unsqueeze_dim, cos.ndim)
         dtype = heads[0].dtype
         if cos.dtype != dtype:

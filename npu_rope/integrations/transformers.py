@@ -536,6 +536,8 @@ class _Positions:
             heads: tuple[torch.Tensor, ...], positions: torch.Tensor, _: Any, unsqueeze_dim: int
         ) -> Any:
             axis = rope_forms.heads_axis(unsqueeze_dim, TABLE_DIMS)
+            if positions.is_floating_point():
+                raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
             positions = positions[..., 0]
             on_device = factors if factors is None else factors.to(heads[0].device)
             first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)
@@ -548,14 +550,15 @@ class _Positions:
 
     def forward(self) -> Callable[..., Any]:
         """The module's own forward: no tables, but positions where they have their tokens: what a model
-        does to the last axis, such as a slice for smaller heads, leaves them as they are."""
+        does to the last axis, such as a slice for smaller heads, leaves them as they are. Whoever takes them
+        for tables has no number for sin, rather than a wrong one."""
         alternates = any(m.params.rope_mode is RopeMode.IMROPE for m in self.ropes.values())
 
         def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
             if alternates:  # pairs that no section covers turn by time
                 position_ids = torch.cat((position_ids, position_ids[:1]))
             positions = position_ids[..., None]
-            return positions, positions
+            return positions, torch.full_like(positions, torch.nan, dtype=x.dtype)
 
         return forward
 

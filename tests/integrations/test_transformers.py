@@ -311,6 +311,25 @@ def test_tables_that_stay_are_told_of(note):
     assert apply_npu_rope(NOTES[note](), rms_norm=False, level="positions").notes == [note]
 
 
+def test_parts_of_a_model_that_do_not_belong_together():
+    model = made("llama")
+    apply_npu_rope(model, level="positions")
+    attention = model.model.layers[0].self_attn
+    apply_npu_rope(attention, level="tables")
+    with pytest.raises(
+        ValueError, match=r"^\[apply_npu_rope\] cos must be a table but got positions\.\nPatch"
+    ):
+        logits(model)
+    unpatch(attention)
+    assert logits(model).isnan().all()
+    apply_npu_rope(model, level="positions")
+    unpatch(model.model.rotary_emb)
+    with pytest.raises(
+        ValueError, match=r"^\[apply_npu_rope\] cos must be positions but got a table\.\nPatch"
+    ):
+        logits(model)
+
+
 class Indexed(torch.nn.Module):
     """Makes tables for a module whose heads may be smaller."""
 
