@@ -289,8 +289,9 @@ def _write_over_autograd(name: str, call_of: Callable[..., Tensors]) -> Callable
 
     def write(*arguments: Any, **named: Any) -> Any:
         outs, _ = _split(named)
-        t = call_of(*arguments, **outs)
         made = () if outs else ("q_out",)  # by the operator: not written, but returned
+        # q stands in for what is made: a tensor of this call's own would become a part of what is traced.
+        t = call_of(*arguments, **(outs or {"q_out": arguments[0]}))
         given = {n: tensor for n, tensor in t.outs.items() if n not in made}
         for scale_name, scale in t.scales.items():
             if gradients.differentiates(OP, scale_name, scale):
