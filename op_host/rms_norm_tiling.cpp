@@ -365,6 +365,7 @@ Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platf
     if (Check c = check_dtype_on_chip(in.op, "x", in.dtype, platform, soc); !c.ok()) return c;
     if (Check c = check_dtype_on_chip(in.op, "scale", in.scale_dtype, platform, soc); !c.ok()) return c;
     const int32_t stash = in.shape.stash_dtype;
+    if (Check c = check_device_epsilon(in.op, in.shape.epsilon, stash); !c.ok()) return c;
     const bool has_bfloat16 = platform.arch != kArch310p;
     if (stash == NPU_ROPE_FLOAT32 || stash == NPU_ROPE_FLOAT16 || (has_bfloat16 && stash == NPU_ROPE_BFLOAT16))
         return {};

@@ -432,6 +432,7 @@ Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilin
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
                            RopeLaunch* launch) {
     if (Check c = check_supported(in, platform); !c.ok()) return c;
+    if (Check c = check_device_epsilon("rms_norm_rope", in.norm.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
     *data = RmsNormRopeTilingData{};
     return Tiling(in, platform, &data->head, &data->turns, nullptr, &data->norm).run(launch);
 }

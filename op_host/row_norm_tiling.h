@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "include/npu_rope.h"
+#include "op_host/check.h"
 #include "op_kernel/rms_norm_tiling_data.h"
 
 namespace npu_rope {
@@ -14,6 +16,15 @@ inline double rounded_to(double value, int bits, int least) {
     if (value == 0) return 0;
     int unit = std::max(std::ilogb(value) + 1 - bits, least);
     return std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
+}
+
+// Larger ones leave float32's range times n, or the stash type's.
+inline Check check_device_epsilon(const char* op, double epsilon, int32_t stash_dtype) {
+    if (stash_dtype == NPU_ROPE_FLOAT16 && epsilon > 65504)
+        return bad_value(op, "epsilon must be at most 65504, float16's largest number, on the device but got %g.",
+                         epsilon);
+    if (epsilon > 0x1p64) return bad_value(op, "epsilon must be at most 2^64 on the device but got %g.", epsilon);
+    return {};
 }
 
 // epsilon as the stash type keeps it; wide_range: elements' squares may leave float32's range, as float16's do not.

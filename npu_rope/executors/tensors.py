@@ -99,7 +99,11 @@ def as_arrays(t: C) -> C:
 def _as_array(op: str, name: str, value: Any) -> Array:
     if value is None:
         raise bad_type(op, f"{name} must be an array but got NoneType.")
-    return np.asarray(value)
+    try:
+        return np.asarray(value)
+    except (TypeError, RuntimeError):  # a tensor that needs a gradient, or of a type NumPy does not have
+        got = type(value).__name__
+        raise bad_type(op, f"{name} must be something NumPy makes an array of but got {got}.") from None
 
 
 def taken(backend: str, t: C) -> C:

@@ -30,7 +30,7 @@ NODE_TESTS = [
     if case.name.startswith(("test_rotary_embedding", "test_rms_normalization"))
     and not case.name.endswith("_expanded")
 ]
-# Those with float64.
+# Float64 among them, which no device has.
 on_hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 

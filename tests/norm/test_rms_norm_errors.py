@@ -402,12 +402,32 @@ def test_a_device_says_what_its_gradients_lack(backend, soc):
         assert str(caught.value) == f"[rms_norm_backward] {text}"
 
 
+@pytest.mark.parametrize("backend", ["sim", "sim:ascend310p"])
+@pytest.mark.parametrize("op", OPS)
+def test_a_device_takes_no_epsilon_beyond_its_range(op, backend):
+    """2^64 is taken, and told from the largest that float16 holds."""
+    correct = OPS[op].correct()
+    OPS[op].call(**correct, epsilon=2.0**64, backend=backend)
+    OPS[op].call(**correct, epsilon=65504.0, stash_type=10, backend=backend)
+    for rule, epsilon, stash in (
+        ("2^64", 3e38, 1),
+        ("65504, float16's largest number,", 65520.0, 10),
+    ):
+        with pytest.raises(ValueError, match="epsilon") as caught:
+            OPS[op].call(**correct, epsilon=epsilon, stash_type=stash, backend=backend)
+        assert str(caught.value) == f"[{op}] epsilon must be at most {rule} on the device but got {epsilon:g}."
+
+
 def test_tensors_of_another_framework():
     x, scale = torch.ones(B, N), ones(N)
     with pytest.raises(
         TypeError, match=r"^\[rms_norm\] scale must be a torch tensor like x but got ndarray\.$"
     ):
         rms_norm(x, scale)
+    for scale in (torch.ones(N, requires_grad=True), torch.ones(N, dtype=torch.bfloat16)):
+        with pytest.raises(TypeError, match="scale") as caught:
+            rms_norm(ones(B, N), scale)
+        assert str(caught.value) == "[rms_norm] scale must be something NumPy makes an array of but got Tensor."
     with pytest.raises(TypeError, match=r"^\[rms_norm\] out must be a NumPy array like x but got Tensor\.$"):
         rms_norm(x.numpy(), scale, out=x)
     with pytest.raises(
