@@ -25,20 +25,36 @@ from npu_rope.errors import bad_value
 from npu_rope.executors import rms_norm as norms
 from npu_rope.executors import rms_norm_rope as fused
 from npu_rope.params import RopeParams
-from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
+from npu_rope.rms_norm_checks import (
+    RmsNormAttributes,
+    add_rms_norm_tensors,
+    rms_norm_backward_tensors,
+    rms_norm_tensors,
+)
 from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, rms_norm_rope_tensors
 
 
 def _see(dtype: Dtype, a: Any) -> native.CTensor:
-    return native.describe(a) if a.dtype.kind == "i" else trace.view_of(a, dtype)
+    return native.describe(a) if a.dtype in (np.int32, np.int64, np.float32) else trace.view_of(a, dtype)
 
+
+def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
+    return trace.rounded_to(trace.values_of(sizes), dtype)
+
+
+def _summary(op: str, sizes: tuple[int, int], dtype: Dtype, least_bytes: int) -> dict[str, Any]:
+    about = {"op": op, "shape": list(sizes), "dtype": dtype.value}
+    return trace.summary_of(f"{op} [{sizes[0]},{sizes[1]}] {dtype.value}", least_bytes, about)
+
+
+RowsOption = Annotated[str, typer.Option(help="Rows and their elements: R,N.")]
 
 app = trace.app  # with the norms' commands beside the rotations'
 
 
 @app.command("rms_norm")
 def rms_norm(
-    shape: Annotated[str, typer.Option(help="Rows and their elements: R,N.")] = "2048,4096",
+    shape: RowsOption = "2048,4096",
     dtype: DtypeOption = None,
     soc: SocOption = "ascend910b",
     output: OutputOption = None,
@@ -67,13 +83,84 @@ def rms_norm(
 
     def launch(options: native_sim.SimOptions) -> dict[str, Any]:
         own = dtype or trace.default_dtype(soc)
-        x = trace.rounded_to(trace.values_of(sizes), own)
-        scale = trace.rounded_to(trace.values_of(sizes[1:]), own)
-        t, out = rms_norm_tensors(x, scale), np.empty_like(x)
-        norms.launch(t, (out,), RmsNormAttributes(), 1, partial(_see, own), options)
-        about = {"op": "rms_norm", "shape": list(sizes), "dtype": own.value}
-        text = f"rms_norm [{shape}] {own.value}"
-        return trace.summary_of(text, 2 * x.nbytes + scale.nbytes, about)
+        x, scale = _values(sizes, own), _values(sizes[1:], own)
+        out = np.empty_like(x)
+        norms.launch(rms_norm_tensors(x, scale), (out,), RmsNormAttributes(), 1, partial(_see, own), options)
+        return _summary("rms_norm", sizes, own, 2 * x.nbytes + scale.nbytes)
+
+    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+
+
+@app.command("add_rms_norm")
+def add_rms_norm(
+    shape: RowsOption = "2048,4096",
+    dtype: DtypeOption = None,
+    soc: SocOption = "ascend910b",
+    output: OutputOption = None,
+    cores: CoresOption = 4,
+    most_cores: MostCoresOption = 0,
+    plot: PlotOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Run add_rms_norm's kernel once and say where its cycles go.
+
+    x and the residual are added, and their sum, which is a result itself, is
+    normalized, in one launch. Otherwise as npu-rope trace rms_norm.
+
+    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+
+    Examples:
+
+      npu-rope trace add_rms_norm
+
+      npu-rope trace add_rms_norm --shape 32,4096 --dtype f16
+    """
+    sizes = _rows(shape)
+
+    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+        own = dtype or trace.default_dtype(soc)
+        x, residual, scale = _values(sizes, own), _values(sizes, own), _values(sizes[1:], own)
+        outs = np.empty_like(x), np.empty_like(x)
+        t = add_rms_norm_tensors(x, residual, scale)
+        norms.launch(t, outs, RmsNormAttributes(), 1, partial(_see, own), options)
+        return _summary("add_rms_norm", sizes, own, 4 * x.nbytes + scale.nbytes)
+
+    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+
+
+@app.command("rms_norm_backward")
+def rms_norm_backward(
+    shape: RowsOption = "2048,4096",
+    dtype: DtypeOption = None,
+    soc: SocOption = "ascend910b",
+    output: OutputOption = None,
+    cores: CoresOption = 4,
+    most_cores: MostCoresOption = 0,
+    plot: PlotOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Run rms_norm_backward's kernel once and say where its cycles go.
+
+    Each core adds up the scale's gradient of its rows, and its sums to those of
+    the other cores in memory. Otherwise as npu-rope trace rms_norm.
+
+    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+
+    Examples:
+
+      npu-rope trace rms_norm_backward
+
+      npu-rope trace rms_norm_backward --shape 16,100000
+    """
+    sizes = _rows(shape)
+
+    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+        own = dtype or trace.default_dtype(soc)
+        grad, x, scale = _values(sizes, own), _values(sizes, own), _values(sizes[1:], own)
+        sums = np.zeros(sizes[1:], np.float32)
+        t = rms_norm_backward_tensors(grad, x, scale)
+        norms.launch(t, (np.empty_like(x), sums), RmsNormAttributes(), 1, partial(_see, own), options)
+        return _summary("rms_norm_backward", sizes, own, 3 * x.nbytes + scale.nbytes + sums.nbytes)
 
     trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
 
@@ -118,8 +205,8 @@ def rms_norm_rope(
         params: RopeParams = trace.params_of(d, mode, n_dims, 0, None)
         if params.rope_mode.has_sections:
             raise bad_value("trace", f"mode must be neox or normal here but got {mode.value}.")
-        q, k = (trace.rounded_to(trace.values_of((b, s, heads, d)), own) for heads in (n, keys))
-        scales = [trace.rounded_to(trace.values_of((d,)), own) for _ in range(2)]
+        q, k = (_values((b, s, heads, d), own) for heads in (n, keys))
+        scales = [_values((d,), own) for _ in range(2)]
         positions, rows = np.arange(s, dtype=np.int32), np.arange(b * s, dtype=np.int64).reshape(b, s)
         outs = np.empty_like(q), np.empty_like(k).reshape(b * s, keys, d) if cache else np.empty_like(k)
         t = rms_norm_rope_tensors(q, k, scales[0], scales[1], positions, None, outs, rows if cache else None)

@@ -263,7 +263,7 @@ def judge_norm_ropes(case: NormRopeCase, backends: list[str], ggml: GgmlProcess 
 
 
 def _lacks_positions(backend: str, positions: Array) -> str:
-    """What the backend says of positions that its angles are not exact enough for; empty where there are none."""
+    """Why the backend does not take these positions, in words; empty where it does."""
     if not is_device(backend) or int(np.abs(positions).max(initial=0)) <= FAR_4M:
         return ""
     return "positions are below 2^22 on the device"

@@ -330,3 +330,26 @@ def test_an_unchanged_kernel_on_the_same_way_runs(changed_kernel, monkeypatch):
     library = Path(changed_kernel("nothing"))
     monkeypatch.setenv(changed.VARIABLE, f"/nonexistent.so:{library}")
     assert summary(*FLOAT) == before
+
+
+# ---- the norms -----------------------------------------------------------------------------------------
+
+ROWS, N = 96, 256
+OF_ROWS = {"rms_norm": 2, "add_rms_norm": 4, "rms_norm_backward": 3}  # tensors of all rows, read or written
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("bf16", 2), ("f32", 4)])
+@pytest.mark.parametrize("op", OF_ROWS)
+def test_a_norm_moves_its_tensors_once(op, dtype, size):
+    found = summary("--shape", f"{ROWS},{N}", "--dtype", dtype, "--most-cores", "1", op=op)
+    assert (found["op"], found["shape"], found["dtype"]) == (op, [ROWS, N], dtype)
+    sums = 4 * N if op == "rms_norm_backward" else 0
+    least = OF_ROWS[op] * ROWS * N * size + N * size + sums
+    assert found["bytes_read"] + found["bytes_written"] == pytest.approx(least, rel=0.01)
+
+
+@pytest.mark.parametrize("op", OF_ROWS)
+def test_a_norm_refuses_a_shape_that_is_none(op):
+    done = run("--shape", "0,8", op=op)
+    assert done.exit_code == 2
+    assert "shape must be two positive numbers R,N but got 0,8." in done.stderr

@@ -415,7 +415,9 @@ def test_a_device_takes_no_epsilon_beyond_its_range(op, backend):
     ):
         with pytest.raises(ValueError, match="epsilon") as caught:
             OPS[op].call(**correct, epsilon=epsilon, stash_type=stash, backend=backend)
-        assert str(caught.value) == f"[{op}] epsilon must be at most {rule} on the device but got {epsilon:g}."
+        assert (
+            str(caught.value) == f"[{op}] epsilon must be at most {rule} on the device but got {epsilon:g}."
+        )
 
 
 def test_tensors_of_another_framework():
@@ -427,7 +429,9 @@ def test_tensors_of_another_framework():
     for scale in (torch.ones(N, requires_grad=True), torch.ones(N, dtype=torch.bfloat16)):
         with pytest.raises(TypeError, match="scale") as caught:
             rms_norm(ones(B, N), scale)
-        assert str(caught.value) == "[rms_norm] scale must be something NumPy makes an array of but got Tensor."
+        assert (
+            str(caught.value) == "[rms_norm] scale must be something NumPy makes an array of but got Tensor."
+        )
     with pytest.raises(TypeError, match=r"^\[rms_norm\] out must be a NumPy array like x but got Tensor\.$"):
         rms_norm(x.numpy(), scale, out=x)
     with pytest.raises(
