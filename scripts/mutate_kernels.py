@@ -8,7 +8,7 @@ must be explained in EQUIVALENT: a mutant that computes the same.
 A run takes hours. What --json names is written after every mutant; with --resume those that it has as
 caught are not tried again, as long as the kernels are the same.
 
-usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--json FILE [--resume]]
+usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--believe] [--json FILE [--resume]]
 """
 
 from __future__ import annotations
@@ -364,6 +364,9 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print them and stop")
     parser.add_argument("--json", type=Path, help="write every outcome here")
     parser.add_argument("--resume", action="store_true", help="with what --json has as caught")
+    parser.add_argument(
+        "--believe", action="store_true", help="do not try what EQUIVALENT explains: not caught, all the same"
+    )
     options = parser.parse_args()
     if options.resume and not options.json:
         parser.error("--resume must have --json")
@@ -382,6 +385,10 @@ def main() -> int:
         before = caught_before(options.json) if options.resume else {}
         outcomes = [before[m.label()] for m in mutants if m.label() in before]
         mutants = [m for m in mutants if m.label() not in before]
+        if options.believe:
+            explained = {m: kernel.EQUIVALENT[key_of(m)] for m in mutants if key_of(m) in kernel.EQUIVALENT}
+            outcomes += [Outcome(m.label(), m.kind, EXPLAINED, why) for m, why in explained.items()]
+            mutants = [m for m in mutants if m not in explained]
         begin = time.monotonic()
         for done, outcome in enumerate(pool.map(lambda m: judge(kernel, m, unchanged), mutants), 1):
             outcomes.append(outcome)
