@@ -8,7 +8,8 @@ must be explained in EQUIVALENT: a mutant that computes the same.
 A run takes hours. What --json names is written after every mutant; with --resume those that it has as
 caught are not tried again, as long as the kernels are the same.
 
-usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--believe] [--json FILE [--resume]]
+usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--believe]
+                         [--json FILE [--resume]]
 """
 
 from __future__ import annotations
