@@ -203,7 +203,7 @@ def test_cos_and_sin_over_many_positions(name, sign, backend):
         return  # stands in for the truth here, to which the tests above hold it
     params, factors = MANY[name]
     factors = None if factors is None else factors.astype(np.float32)
-    positions = sign * near_positions(6000, DEVICE_REACH)
+    positions = sign * near_positions(2500, DEVICE_REACH)
     c, s = table(positions, params, backend, factors=factors)
     names = ("freq_base", "freq_scale", "attn_factor")
     params = replace(params, **{name: held(getattr(params, name), backend) for name in names})
