@@ -180,17 +180,7 @@ CASES = [
 
 
 # An export is half a second: the others are among the slow tests.
-QUICK = (
-    "neox",
-    "normal-window",
-    "float16",
-    "bfloat16",
-    "mrope-three",
-    "qk",
-    "mul",
-    "embedding-flat",
-    "embedding-float64",
-)
+QUICK = ("neox", "normal-window", "bfloat16", "qk", "embedding-flat")
 MARKED = [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in CASES]
 
 

@@ -15,7 +15,7 @@ import torch
 
 from npu_rope import RopeParams, native_sim, rope, rope_qk, rope_qk_, rope_set_rows
 
-TOKENS, FEW, MANY, D = 480, 32, 64, 128
+TOKENS, FEW, MANY, D = 240, 32, 64, 128
 DEVICES = ("sim", "sim:ascend310p")
 
 

@@ -64,8 +64,8 @@ def test_queries_and_keys_share_their_tables():
 def work(dtype, heads, width, interleaved, backend):
     """Vector repeats of all cores, by instruction."""
     x, (cos, sin) = (
-        np.ones((1, 480, heads, 128), dtype),
-        np.ones((2, 480, 128 if width == "full" else 64), dtype),
+        np.ones((1, 240, heads, 128), dtype),
+        np.ones((2, 240, 128 if width == "full" else 64), dtype),
     )
     rotary_mul(x, cos, sin, interleaved=interleaved, backend=backend)
     summary = native_sim.load().report()["summary"]
@@ -78,7 +78,7 @@ def work(dtype, heads, width, interleaved, backend):
 def test_a_head_costs_as_many_passes_as_rope_s(dtype, width, interleaved, device):
     (few, _), (many, _) = (work(dtype, n, width, interleaved, device) for n in (32, 64))
     expected, _ = of_rope(dtype, "normal" if interleaved else "neox", device)
-    assert (many - few) / (480 * 32) == pytest.approx(expected, rel=1e-6)
+    assert (many - few) / (240 * 32) == pytest.approx(expected, rel=1e-6)
 
 
 # ---- values ------------------------------------------------------------------------------------------
