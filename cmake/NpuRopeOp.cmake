@@ -24,6 +24,7 @@ function(npu_rope_add_op stem)
     target_sources(npu_rope_torch_npu PRIVATE csrc/npu/${stem}.cpp)
     foreach(name IN LISTS op_HOST op_NPU)
       target_sources(npu_rope_torch_npu PRIVATE op_host/${name}.cpp)
+      set_source_files_properties(op_host/${name}.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # which are torch's
     endforeach()
   endif()
 endfunction()

@@ -44,6 +44,7 @@ target_compile_features(npu_rope_torch_npu PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch_npu PRIVATE -O2)
 # Torch's headers are most of what there is to compile: once, not once a file.
 target_precompile_headers(npu_rope_torch_npu PRIVATE <ATen/ATen.h> <torch/library.h> <op_plugin/include/npu_cpp_extension.h>)
+set_source_files_properties(op_host/strided.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 # torch and torch_npu are loaded before we are, CANN with them: no path is recorded.
 target_link_directories(npu_rope_torch_npu PRIVATE "${NPU_ROPE_TORCH_DIR}/lib" "${NPU_ROPE_TORCH_NPU_DIR}/lib")
 target_link_libraries(npu_rope_torch_npu PRIVATE npu_rope_options -ltorch -ltorch_cpu -lc10 -ltorch_npu
