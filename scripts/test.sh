@@ -34,7 +34,7 @@ NPU_TESTS=(tests/ops tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backwa
 # Threads that wait for each other sleep: two test processes with two threads each spin each other out of time.
 export OMP_WAIT_POLICY=passive
 
-run_default() { "$VENV/bin/python" -m pytest -n 2 -m "not slow and not npu" "$@"; }
+run_default() { "$VENV/bin/python" -m pytest -n 2 --dist worksteal -m "not slow and not npu" "$@"; }
 
 run_npu() {
   local argument names_tests=no
@@ -43,7 +43,7 @@ run_npu() {
   done
   [ "$names_tests" = yes ] || set -- "${NPU_TESTS[@]}" "$@"
   XDG_CACHE_HOME="$VENV_NPU/cache" NPU_ROPE_TEST_BACKEND=npu "$VENV/bin/npu-rope" sim --report "$LOGS/npu-report.json" -- \
-    "$VENV_NPU/bin/python" -m pytest -n 2 -p no:cacheprovider -m "not slow and not npu" "$@"
+    "$VENV_NPU/bin/python" -m pytest -n 2 --dist worksteal -p no:cacheprovider -m "not slow and not npu" "$@"
 }
 
 case "${1:-}" in
