@@ -218,7 +218,7 @@ def test_large_outputs_are_the_same_streamed_and_not(isa, mode, dtype, window, l
     results = [guarded.empty(x.shape, x.dtype, misalign=k) for k in (0, 32, 8)]
     for out in results:
         rope(x, positions, params, out=out, backend="cpu")
-        some = slice(0, tokens, 37)
+        some = slice(0, tokens, 149)
         assert_within(out[some], x[some], positions[some], params, dtype=dtype)
         rest = np.r_[0:first, first + n_dims : 128]
         assert np.array_equal(out[..., rest], x[..., rest])
