@@ -55,6 +55,9 @@ def _rotary_mul_qk(soc: str, x: str, table: str) -> Column:
     return Column("rotary_mul_qk", soc, {"Q": x, "K": x, "COS": table, "SIN": table, "Q_OUT": x, "K_OUT": x})
 
 
+# Beside rotations: rows shorter than a DMA that are many tiles, and an index that is made twice.
+SHORT_ROWS = Column("rms_norm", "ascend310p", {"X": "half", "SCALE": "half", "OUT": "half"})
+
 # The files of op_kernel/common that only the norms' kernels use, and the operators that look at what is in each.
 FORWARD, BACKWARD, HEADS = ("rms_norm", "add_rms_norm"), ("rms_norm_backward",), ("rms_norm_rope",)
 NORMS_OWN: dict[str, tuple[str, ...]] = {
@@ -87,11 +90,14 @@ columns = (
     _rotary_mul("ascend310p", "half", "half"),
     _rotary_mul("ascend310p", "float", "float"),
     _rotary_mul_qk("ascend910b", "half", "half"),
+    SHORT_ROWS,
 )
 
 
 def judge_of(column: Column) -> str:
     """The script whose calls a column must get right."""
+    if column is SHORT_ROWS:
+        return "mutation_norm_calls.py"
     return "mutation_rotary_calls.py" if column.op.startswith("rotary") else "mutation_rope_calls.py"
 
 
@@ -102,15 +108,17 @@ def columns_for(file: str) -> list[Column]:
         return [c for c in columns if c.op == "rope_set_rows"]
     if name in ("packed_rows.h", "scalar_rows.h"):
         return [c for c in columns if c.soc == "ascend310p"]
+    if name == "vector_steps.h":
+        return [c for c in columns if c.op in ("rope", "rotary_mul") or c is SHORT_ROWS]
     if name.startswith("npu_"):
         return [c for c in columns if name == f"npu_{c.op}.cpp"]
     if name in ("rope_kernel.h", "rope_schedule.h"):
-        return list(columns)
+        return [c for c in columns if c is not SHORT_ROWS]
     if name == "given_table.h":
         return [c for c in columns if c.op == "rotary_mul"]
     if name == "row_numbers.h":
         return [c for c in columns if c.op in ("rotary_mul", "rope_set_rows")]
-    if name in ("lane_index.h", "row_bursts.h", "row_rotation.h", "vector_steps.h"):
+    if name in ("lane_index.h", "row_bursts.h", "row_rotation.h"):
         return [c for c in columns if c.op in ("rope", "rotary_mul")]
     return [c for c in columns if c.op == "rope"]
 
@@ -158,4 +166,6 @@ EQUIVALENT: dict[str, str] = {
     "given_table.h | cos becomes sin | rows_.EnQue({cos});": "a part of a buffer names the buffer",
     "given_table.h | cos becomes sin | rows_.FreeTensor({cos});": "a part of a buffer names the buffer",
     "given_table.h | comparison | if (row{ >= }given_->table_rows) row = given_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
+    "scalar_rows.h | remove HandOver | } {HandOver<AscendC::HardEvent::S_V>()};": "redundant behind loads: the store or the setup that follows hands over, too",
+    "rope_lanes.h | remove HandOver | for (int32_t i = whole; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f); {HandOver<AscendC::HardEvent::S_V>()};": "redundant: the lanes' index, which the scalar unit begins, is made behind it and ordered before vectors",
 }
