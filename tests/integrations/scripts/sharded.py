@@ -224,7 +224,9 @@ def llama():
 
 dist.init_process_group("gloo")
 MESH = init_device_mesh("cpu", (dist.get_world_size(),))
-{"operators": operators, "llama": llama}[sys.argv[1]]()
-if dist.get_rank() == 0:
-    print(f"{done} cases, {dist.get_world_size()} processes")
+for what in sys.argv[1:]:
+    done = 0
+    {"operators": operators, "llama": llama}[what]()
+    if dist.get_rank() == 0:
+        print(f"{what}: {done} cases, {dist.get_world_size()} processes")
 dist.destroy_process_group()
