@@ -366,8 +366,8 @@ def test_a_page_that_is_no_text_is_refused_before_anything_is_measured(tmp_path)
 
 def test_the_command_measures_decode_rows_and_writes_the_documented_json(npu_rope_command, tmp_path):
     path = tmp_path / "run.json"
-    options = ["--quick", "--rows", r"^decode \[1,.*f32", "--peers", "none", "--format", "json", "--output", str(path)]
-    done = npu_rope_command("bench", *options)
+    options = ["--quick", "--rows", r"^decode \[1,.*f32", "--peers", "none", "--format", "json"]
+    done = npu_rope_command("bench", *options, "--output", str(path))
     assert done.returncode == 0, done.stderr
     document = json.loads(path.read_text())
     assert set(document) == {
