@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.gguf_header import GgufHeader
+from npu_rope.hf_params import MOST_LANES
 from npu_rope.params import ModelRope, RopeMode, RopeParams
 
 OP = "rope"
@@ -314,6 +315,8 @@ class GgufFile:
         mode, layer = self.mode(), self._turning(layer)
         window = self.looks_at_a_window(layer)
         width = self.width(window, layer)
+        if width > MOST_LANES:
+            raise bad_value(OP, f"{self.path} must have heads of at most {MOST_LANES} lanes but got {width}.")
         shape: dict[str, Any] = {"n_dims": width, "mode": mode, "n_ctx_orig": self.trained}
         if mode.has_sections:
             shape["sections"] = self.sections()

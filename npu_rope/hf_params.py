@@ -22,6 +22,7 @@ from npu_rope.errors import bad_type, bad_value
 from npu_rope.params import ModelRope, RopeMode, RopeParams
 
 OP = "rope"  # in whose name errors speak, as RopeParams' own
+MOST_LANES = 65536  # of a head: what a damaged file says is not computed with
 
 # Models whose pairs are neighbours; those of all others are halves. tests/integrations/test_hf_params.py
 # holds the list against what the functions of the installed transformers do.
@@ -59,9 +60,14 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
     ):
         raise bad_value(OP, f"seq_len must be a positive number of tokens but got {seq_len!r}.")
     given = _given(config, layer_type)
-    rope = given.rope()
-    head = given.head_size()
-    return _WAYS[rope.kind](rope, given, head, seq_len)
+    try:
+        rope = given.rope()
+        head = given.head_size()
+        return _WAYS[rope.kind](rope, given, head, seq_len)
+    except (TypeError, ArithmeticError) as error:
+        if str(error).startswith(f"[{OP}] "):
+            raise
+        raise bad_value(OP, f"config must say its rope in numbers of their kind but got: {error}.") from None
 
 
 # ---- the configuration -----------------------------------------------------------------------------
@@ -82,6 +88,8 @@ def _read(config: Any) -> Any:
         return config
     path = Path(config)
     path = path / "config.json" if path.is_dir() else path
+    if path.exists() and not path.is_file():
+        raise bad_value(OP, f"config must be a readable file but got {path} (it is no file).")
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -177,6 +185,8 @@ class _Config:
             size = hidden // heads
         if not _is_count(size):
             raise bad_value(OP, f"head_dim must be a positive integer but got {size!r}.")
+        if size > MOST_LANES:
+            raise bad_value(OP, f"head_dim must be at most {MOST_LANES} but got {size}.")
         return int(size)
 
     def rope(self) -> _Rope:

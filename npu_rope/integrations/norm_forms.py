@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations.rope_forms import NotKnown
+from npu_rope.integrations.rope_forms import NotKnown, raised
 from npu_rope.ops.rms_norm import rms_norm
 
 ROUND_FIRST, ROUND_LAST = "rounded, then times the weight", "times the weight in float32, then rounded"
@@ -54,8 +54,17 @@ def classify(module: torch.nn.Module) -> NormForm:
     """Which normalization the module is: a copy with random weights is called in float32 and in bfloat16.
 
     Raises:
-        NotKnown: it is none of those here; the message says what was noticed.
+        NotKnown: it is none of those here, or raises what it likes; the message says what was noticed.
     """
+    try:
+        return _classified(module)
+    except NotKnown:
+        raise
+    except Exception as error:
+        raise NotKnown(raised(error)) from None
+
+
+def _classified(module: torch.nn.Module) -> NormForm:
     if any(True for _ in module.children()):
         raise NotKnown("it has modules of its own")
     names = list(inspect.signature(type(module).forward).parameters)
@@ -68,7 +77,7 @@ def classify(module: torch.nn.Module) -> NormForm:
     epsilon = next((n for n in EPSILONS if isinstance(getattr(module, n, None), float)), None)
     if epsilon is None:
         raise NotKnown(f"it has none of {', '.join(EPSILONS)}")
-    width = 32 if weight is None else parameters[weight].shape[-1]
+    width = getattr(module, "normalized_shape", (32,))[-1] if weight is None else parameters[weight].shape[-1]
     if weight is not None and parameters[weight].ndim != 1:
         raise NotKnown("its weight is no row")
     probe = copy.deepcopy(module).to("cpu")
@@ -78,7 +87,7 @@ def classify(module: torch.nn.Module) -> NormForm:
         # What tells the orders of rounding apart is in bits that a product loses.
         values = torch.rand(width, generator=generator) + 0.5
         setattr(probe, weight, torch.nn.Parameter(values, requires_grad=False))
-    x = torch.randn(ROWS, width, generator=generator)
+    x = torch.randn(1, ROWS, width, generator=generator)
     # Rows of which epsilon is next to nothing, as much as their squares, and nearly all.
     x *= torch.tensor(SIZES).repeat(ROWS // len(SIZES))[:, None] * getattr(module, epsilon) ** 0.5
     for offset in (0.0, 1.0) if weight is not None else (0.0,):

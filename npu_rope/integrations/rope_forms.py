@@ -90,8 +90,23 @@ def classify(function: Callable[..., Any]) -> Form:
     with what each rotation would.
 
     Raises:
-        NotKnown: it is none of those here; the message says what was noticed.
+        NotKnown: it is none of those here, or raises what it likes; the message says what was noticed.
     """
+    try:
+        return _classified(function)
+    except NotKnown:
+        raise
+    except Exception as error:
+        raise NotKnown(raised(error)) from None
+
+
+def raised(error: Exception) -> str:
+    """Of something that was tried."""
+    told = (str(error).splitlines() or [""])[0]
+    return f"when it was tried it raised {type(error).__name__}" + (f": {told}" if told else "")
+
+
+def _classified(function: Callable[..., Any]) -> Form:
     _, single = parameters_of(function)
     trouble = []
     for tokens_first in (False, True):
@@ -273,8 +288,9 @@ WHOLE_MODELS = "Patch and unpatch whole models: at level positions their parts b
 
 
 def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters; without keys the
-    function itself."""
+    """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters. Without keys, and of
+    shapes that it was not recognized by, such as tables narrower than heads that turn whole, the function
+    itself."""
     interleaved = form.pairs == INTERLEAVED
 
     def rotate(
@@ -283,6 +299,8 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
         if not cos.is_floating_point():
             raise bad_value(OP, f"cos must be a table but got positions.\n{WHOLE_MODELS}")
         axis = heads_axis(unsqueeze_dim, cos.ndim)
+        if not _has_known_shapes(form, heads, cos, axis):
+            return NotImplemented
         dtype = heads[0].dtype
         if cos.dtype != dtype:
             if form.promotes:
@@ -306,7 +324,8 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
 def with_parameters(
     rotate: Callable[..., Any], function: Callable[..., Any], form: Form
 ) -> Callable[..., Any]:
-    """``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function."""
+    """``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function, which is called
+    where that gives NotImplemented."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
@@ -322,9 +341,21 @@ def with_parameters(
         heads = tuple(values[name] for name in tensors)
         if heads[-1] is None:
             return function(*given, **named)
-        return rotate(heads, values["cos"], values["sin"], values.get("unsqueeze_dim", usual))
+        made = rotate(heads, values["cos"], values["sin"], values.get("unsqueeze_dim", usual))
+        return function(*given, **named) if made is NotImplemented else made
 
     return stand_in
+
+
+def _has_known_shapes(form: Form, heads: tuple[torch.Tensor, ...], cos: torch.Tensor, axis: int) -> bool:
+    """Tables of the heads' width, or narrower where a part turns, for as many tokens as all heads have."""
+    width, head = cos.shape[-1] * (2 if form.tables == ONCE else 1), heads[0].shape[-1]
+    tokens = [h.shape[-2 if axis == HEADS_FIRST else -3] for h in heads]
+    return (
+        (width == head if form.place is None else width <= head)
+        and cos.shape[-2] in (1, tokens[0])
+        and tokens[-1] == tokens[0]
+    )
 
 
 HEADS_FIRST, TOKENS_FIRST = -3, -2  # where tables that broadcast over [B,N,S,D], or [B,S,N,D], have a 1

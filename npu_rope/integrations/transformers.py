@@ -138,10 +138,14 @@ def apply_npu_rope(
         raise bad_value(OP, "model must have its weights but got parameters on device meta.")
     unpatch(model)
     report = Report(level)
-    if rope:
-        _Rotations(model, report).replace()
-    if rms_norm:
-        _replace_norms(model, report)
+    try:
+        if rope:
+            _Rotations(model, report).replace()
+        if rms_norm:
+            _replace_norms(model, report)
+    except BaseException:  # half a model is worse than none
+        unpatch(model)
+        raise
     return report
 
 
@@ -538,6 +542,8 @@ class _Positions:
             axis = rope_forms.heads_axis(unsqueeze_dim, TABLE_DIMS)
             if positions.is_floating_point():
                 raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
+            if form.place is None and heads[0].shape[-1] != width:  # what it does to the rest is not known
+                raise bad_value(OP, f"q must have {width} lanes, which all turn, but got {heads[0].shape[-1]}.")
             positions = positions[..., 0]
             on_device = factors if factors is None else factors.to(heads[0].device)
             first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)

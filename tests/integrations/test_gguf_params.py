@@ -337,6 +337,12 @@ def test_bad_factors(file):
         assert str(said.value).startswith(f"[rope] {message}")
 
 
+def test_heads_beyond_reason(tmp_path):
+    path = write(tmp_path / "wide.gguf", "llama", LLAMA | {"rope.dimension_count": 2**31 - 2})
+    with pytest.raises(ValueError, match=r"must have heads of at most 65536 lanes but got 2147483646\."):
+        RopeParams.from_gguf(path)
+
+
 def test_bad_arguments(tmp_path, file):
     path = file("llama", LLAMA)
     for named in ({"layer": -1}, {"layer": 1.5}, {"n_ctx": 0}, {"n_ctx": True}):

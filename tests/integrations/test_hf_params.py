@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import math
+import os
 import random
 from types import SimpleNamespace
 
@@ -376,3 +377,28 @@ def test_bad_arguments(tmp_path):
     for seq_len in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match=r"^\[rope\] seq_len must be a positive number of tokens"):
             RopeParams.from_hf({"head_dim": 64, "rope_theta": 1e4}, seq_len=seq_len)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"head_dim": 2**31 - 2}, "head_dim must be at most 65536 but got 2147483646."),
+        ({"rotary_dim": "4"}, "config must say its rope in numbers of their kind but got:"),
+        ({"rope_theta": 10**400}, "config must say its rope in numbers of their kind but got:"),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": ["a", 3, 3]}},
+            "config must say its rope in numbers of their kind but got:",
+        ),
+    ],
+    ids=["head", "width", "theta", "sections"],
+)
+def test_numbers_that_are_none(changed, text):
+    with pytest.raises(ValueError, match=r"^\[rope\]") as caught:
+        RopeParams.from_hf({"head_dim": 16, "rope_theta": 10000.0, **changed})
+    assert str(caught.value).startswith(f"[rope] {text}")
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ValueError, match=r"config must be a readable file but got .* \(it is no file\)\."):
+        RopeParams.from_hf(tmp_path)

@@ -654,3 +654,84 @@ def test_what_is_no_rms_norm_is_left(what):
     report = apply_npu_rope(model)
     assert [e.how for e in report.left] == ["what it computes is no RMS normalization known here"]
     assert "forward" not in model[0].__dict__
+
+
+# ---- what raises while it is tried ---------------------------------------------------------------------
+
+
+def picky(q, k, cos, sin, unsqueeze_dim=1):
+    if q.dtype == torch.bfloat16 or q.shape[-1] > 64:
+        raise RuntimeError("not these\nat all")
+    return turned(q, cos, sin, unsqueeze_dim), turned(k, cos, sin, unsqueeze_dim)
+
+
+class Unpacks(torch.nn.Module):
+    """An RMSNorm that takes [B,S,D] and nothing else."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight, self.eps = torch.nn.Parameter(torch.rand(width) + 0.5), 1e-6
+
+    def forward(self, x):
+        _, _, _ = x.shape
+        wide = x.float()
+        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+
+
+class BreaksNorm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.eps = 1e-6
+
+    def forward(self, x):
+        raise KeyError("a key")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_raises_while_it_is_tried_is_left(level, monkeypatch):
+    monkeypatch.setattr("transformers.models.llama.modeling_llama.apply_rotary_pos_emb", picky)
+    model = made("llama")
+    model.model.norm = torch.nn.Sequential(model.model.norm)
+    model.model.norm.BreaksNorm = BreaksNorm()
+    report = apply_npu_rope(model, level=level)
+    reasons = {e.how for e in report.left}
+    assert "when it was tried it raised RuntimeError: not these" in reasons
+    assert "when it was tried it raised KeyError: 'a key'" in reasons
+
+
+def test_norms_of_any_width_without_a_weight_and_of_three_dimensions_only():
+    plain = torch.nn.RMSNorm(48, eps=1e-6, elementwise_affine=False)
+    assert norm_forms.classify(plain).weight is None
+    assert norm_forms.classify(Unpacks(24)).weight == "weight"
+
+
+def test_nothing_is_half_patched_where_something_raises(monkeypatch):
+    model = made("llama")
+    monkeypatch.setattr(norm_forms, "classify", lambda module: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        apply_npu_rope(model)
+    assert not any("forward" in m.__dict__ for m in model.modules())
+
+
+def drops_lanes(q, k, cos, sin, unsqueeze_dim=1):
+    """What does not turn is left to the caller to put back."""
+    w = cos.shape[-1]
+    return turned(q[..., :w], cos, sin, unsqueeze_dim), turned(k[..., :w], cos, sin, unsqueeze_dim)
+
+
+def trims(q, k, cos, sin):
+    cos, sin = cos[:, -q.shape[-2] :], sin[:, -q.shape[-2] :]
+    return turned(q, cos, sin), turned(k, cos, sin)
+
+
+@pytest.mark.parametrize(
+    ("function", "table"), [(drops_lanes, (1, 5, 8)), (trims, (1, 9, 16))], ids=["narrow", "long"]
+)
+def test_tables_of_other_shapes_go_to_the_function_itself(function, table):
+    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    q, k, cos, sin = torch.randn(1, 2, 5, 16), torch.randn(1, 1, 5, 16), torch.rand(table), torch.rand(table)
+    for given, expected in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
+        assert torch.equal(given, expected)
+    whole = torch.rand(1, 5, 16)
+    for given, expected in zip(ours(q, k, whole, whole), function(q, k, whole, whole), strict=True):
+        assert torch.allclose(given, expected, atol=1e-6)
