@@ -288,8 +288,8 @@ WHOLE_MODELS = "Patch and unpatch whole models: at level positions their parts b
 
 
 def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters. Without keys, and of
-    shapes that it was not recognized by, such as tables narrower than heads that turn whole, the function
+    """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters. Without keys, and
+    of shapes that it was not recognized by, such as tables narrower than heads that turn whole, the function
     itself."""
     interleaved = form.pairs == INTERLEAVED
 

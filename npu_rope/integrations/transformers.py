@@ -543,7 +543,8 @@ class _Positions:
             if positions.is_floating_point():
                 raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
             if form.place is None and heads[0].shape[-1] != width:  # what it does to the rest is not known
-                raise bad_value(OP, f"q must have {width} lanes, which all turn, but got {heads[0].shape[-1]}.")
+                got = heads[0].shape[-1]
+                raise bad_value(OP, f"q must have {width} lanes, which all turn, but got {got}.")
             positions = positions[..., 0]
             on_device = factors if factors is None else factors.to(heads[0].device)
             first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)
