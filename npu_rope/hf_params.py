@@ -94,7 +94,7 @@ def _read(config: Any) -> Any:
         read = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise bad_value(OP, f"config must be a readable file but got {path} ({error.strerror}).") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise bad_value(OP, f"config must be a JSON file but got {path} ({error}).") from None
     if not isinstance(read, dict):
         raise bad_value(OP, f"config must hold a JSON object but got {path} with a {type(read).__name__}.")

@@ -322,7 +322,7 @@ def _pairs_of(r: Rope) -> list[dict[str, Any]]:
                 "frequency": after[i],
                 "wavelength": 2 * np.pi / after[i] if turning[i] else None,
                 "wavelength_before": 2 * np.pi / before[i],
-                "turns": None if context is None else turning[i] * context * after[i] / (2 * np.pi),
+                "turns": None if context is None else turning[i] * float(context) * after[i] / (2 * np.pi),
             }
         )
     return rows

@@ -352,9 +352,10 @@ def _has_known_shapes(form: Form, heads: tuple[torch.Tensor, ...], cos: torch.Te
     width, head = cos.shape[-1] * (2 if form.tables == ONCE else 1), heads[0].shape[-1]
     tokens = [h.shape[-2 if axis == HEADS_FIRST else -3] for h in heads]
     return (
-        (width == head if form.place is None else width <= head)
-        and cos.shape[-2] in (1, tokens[0])
-        and tokens[-1] == tokens[0]
+        (width == head if form.place is None else width <= head and width % 2 == 0)
+        and cos.ndim in (2, 3)
+        and cos.shape[-2] == tokens[0] == tokens[-1]
+        and (cos.ndim == 2 or cos.shape[0] in (1, heads[0].shape[0]))
     )
 
 

@@ -402,3 +402,9 @@ def test_a_pipe_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(ValueError, match=r"config must be a readable file but got .* \(it is no file\)\."):
         RopeParams.from_hf(tmp_path)
+
+
+def test_a_file_of_nothing_but_brackets(tmp_path):
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"^\[rope\] config must be a JSON file but got"):
+        RopeParams.from_hf(tmp_path)

@@ -725,7 +725,9 @@ def trims(q, k, cos, sin):
 
 
 @pytest.mark.parametrize(
-    ("function", "table"), [(drops_lanes, (1, 5, 8)), (trims, (1, 9, 16))], ids=["narrow", "long"]
+    ("function", "table"),
+    [(drops_lanes, (1, 5, 8)), (trims, (1, 9, 16)), (drops_lanes, (1, 1, 16)), (drops_lanes, (3, 5, 16))],
+    ids=["narrow", "long", "one row", "more batches"],
 )
 def test_tables_of_other_shapes_go_to_the_function_itself(function, table):
     ours = rope_forms.by_tables(function, rope_forms.classify(function))
