@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from npu_rope.executors import rms_norm_rope as fused
 from npu_rope.params import RopeParams
 from npu_rope.rms_norm_checks import (
     RmsNormAttributes,
+    RmsNormTensors,
     add_rms_norm_tensors,
     rms_norm_backward_tensors,
     rms_norm_tensors,
@@ -42,9 +45,26 @@ def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
     return trace.rounded_to(trace.values_of(sizes), dtype)
 
 
-def _summary(op: str, sizes: tuple[int, int], dtype: Dtype, least_bytes: int) -> dict[str, Any]:
-    about = {"op": op, "shape": list(sizes), "dtype": dtype.value}
-    return trace.summary_of(f"{op} [{sizes[0]},{sizes[1]}] {dtype.value}", least_bytes, about)
+# What every command of the norms is asked: dtype, soc, output, cores, most_cores, plot, json.
+_How = tuple[Dtype | None, str, Path | None, int, int, Path | None, bool]
+
+
+def _run(
+    op: str, call: Callable[[Any, Any], tuple[RmsNormTensors[Any], tuple[Any, ...]]], shape: str, how: _How
+) -> None:
+    """call: the tensors of a call on x and a scale, and its results."""
+    sizes = _rows(shape)
+    dtype, soc, output, cores, most_cores, plot, json_ = how
+
+    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+        own = dtype or trace.default_dtype(soc)
+        t, outs = call(_values(sizes, own), _values(sizes[1:], own))
+        norms.launch(t, outs, RmsNormAttributes(), 1, partial(_see, own), options)
+        about = {"op": op, "shape": list(sizes), "dtype": own.value}
+        least = sum(a.nbytes for a in (*t.xs.values(), t.scale, *outs))
+        return trace.summary_of(f"{op} [{sizes[0]},{sizes[1]}] {own.value}", least, about)
+
+    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
 
 
 RowsOption = Annotated[str, typer.Option(help="Rows and their elements: R,N.")]
@@ -79,16 +99,11 @@ def rms_norm(
 
       npu-rope trace rms_norm --shape 48,1000003 --dtype f32
     """
-    sizes = _rows(shape)
 
-    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
-        own = dtype or trace.default_dtype(soc)
-        x, scale = _values(sizes, own), _values(sizes[1:], own)
-        out = np.empty_like(x)
-        norms.launch(rms_norm_tensors(x, scale), (out,), RmsNormAttributes(), 1, partial(_see, own), options)
-        return _summary("rms_norm", sizes, own, 2 * x.nbytes + scale.nbytes)
+    def call(x: Any, scale: Any) -> tuple[RmsNormTensors[Any], tuple[Any, ...]]:
+        return rms_norm_tensors(x, scale), (np.empty_like(x),)
 
-    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+    _run("rms_norm", call, shape, (dtype, soc, output, cores, most_cores, plot, json_))
 
 
 @app.command("add_rms_norm")
@@ -115,17 +130,11 @@ def add_rms_norm(
 
       npu-rope trace add_rms_norm --shape 32,4096 --dtype f16
     """
-    sizes = _rows(shape)
 
-    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
-        own = dtype or trace.default_dtype(soc)
-        x, residual, scale = _values(sizes, own), _values(sizes, own), _values(sizes[1:], own)
-        outs = np.empty_like(x), np.empty_like(x)
-        t = add_rms_norm_tensors(x, residual, scale)
-        norms.launch(t, outs, RmsNormAttributes(), 1, partial(_see, own), options)
-        return _summary("add_rms_norm", sizes, own, 4 * x.nbytes + scale.nbytes)
+    def call(x: Any, scale: Any) -> tuple[RmsNormTensors[Any], tuple[Any, ...]]:
+        return add_rms_norm_tensors(x, x.copy(), scale), (np.empty_like(x), np.empty_like(x))
 
-    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+    _run("add_rms_norm", call, shape, (dtype, soc, output, cores, most_cores, plot, json_))
 
 
 @app.command("rms_norm_backward")
@@ -152,17 +161,12 @@ def rms_norm_backward(
 
       npu-rope trace rms_norm_backward --shape 16,100000
     """
-    sizes = _rows(shape)
 
-    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
-        own = dtype or trace.default_dtype(soc)
-        grad, x, scale = _values(sizes, own), _values(sizes, own), _values(sizes[1:], own)
-        sums = np.zeros(sizes[1:], np.float32)
-        t = rms_norm_backward_tensors(grad, x, scale)
-        norms.launch(t, (np.empty_like(x), sums), RmsNormAttributes(), 1, partial(_see, own), options)
-        return _summary("rms_norm_backward", sizes, own, 3 * x.nbytes + scale.nbytes + sums.nbytes)
+    def call(x: Any, scale: Any) -> tuple[RmsNormTensors[Any], tuple[Any, ...]]:
+        sums = np.zeros(scale.shape, np.float32)
+        return rms_norm_backward_tensors(x.copy(), x, scale), (np.empty_like(x), sums)
 
-    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+    _run("rms_norm_backward", call, shape, (dtype, soc, output, cores, most_cores, plot, json_))
 
 
 @app.command("rms_norm_rope")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations.rope_forms import NotKnown, raised
+from npu_rope.integrations.rope_forms import NotKnown, tried
 from npu_rope.ops.rms_norm import rms_norm
 
 ROUND_FIRST, ROUND_LAST = "rounded, then times the weight", "times the weight in float32, then rounded"
@@ -56,12 +56,8 @@ def classify(module: torch.nn.Module) -> NormForm:
     Raises:
         NotKnown: it is none of those here, or raises what it likes; the message says what was noticed.
     """
-    try:
-        return _classified(module)
-    except NotKnown:
-        raise
-    except Exception as error:
-        raise NotKnown(raised(error)) from None
+    form: NormForm = tried(_classified, module)
+    return form
 
 
 def _classified(module: torch.nn.Module) -> NormForm:

@@ -92,18 +92,24 @@ def classify(function: Callable[..., Any]) -> Form:
     Raises:
         NotKnown: it is none of those here, or raises what it likes; the message says what was noticed.
     """
+    form: Form = tried(_classified, function)
+    return form
+
+
+def tried(classify: Callable[[Any], Any], what: Any) -> Any:
+    """What classify finds; whatever it raises is a NotKnown."""
     try:
-        return _classified(function)
+        return classify(what)
     except NotKnown:
         raise
     except Exception as error:
-        raise NotKnown(raised(error)) from None
+        told = _first_line(error)
+        name = type(error).__name__
+        raise NotKnown(f"when it was tried it raised {name}" + (f": {told}" if told else "")) from None
 
 
-def raised(error: Exception) -> str:
-    """Of something that was tried."""
-    told = (str(error).splitlines() or [""])[0]
-    return f"when it was tried it raised {type(error).__name__}" + (f": {told}" if told else "")
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]
 
 
 def _classified(function: Callable[..., Any]) -> Form:
@@ -145,8 +151,7 @@ def _matches(
                         continue
                     given = [g.transpose(1, 2) for g in given]
             except Exception as error:
-                told = (str(error).splitlines() or [""])[0]
-                trouble = trouble or f"it takes no heads [B,N,S,D] with tables [B,S,W] ({told})"
+                trouble = trouble or f"it takes no heads [B,N,S,D] with tables [B,S,W] ({_first_line(error)})"
                 continue
             gave = True
             for place in places:
