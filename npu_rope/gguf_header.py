@@ -103,7 +103,7 @@ class GgufHeader:
             return
         name = _decoded(self._file.take(length), f"the name of a {what}")
         if name in places:
-            raise ValueError(f"it has the {what} {name} twice")
+            raise ValueError(f"it has the {what} {name!r} twice")
         places[name] = self._file.at
 
     # ---- values

@@ -124,6 +124,9 @@ class GgufFile:
         self.path = Path(fspath(path))
         self.values, self.tensors = _read(self.path)
         self.architecture = str(self._required("general.architecture", str))
+        if not self.architecture.isprintable():
+            got = repr(self.architecture)
+            raise bad_value(OP, f"general.architecture must be a name in {self.path} but got {got}.")
 
     # ---- its values
 

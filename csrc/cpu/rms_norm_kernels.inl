@@ -1,5 +1,5 @@
-// The kernels themselves, for NPU_ROPE_LANES floats a vector. Contraction into fused multiply-adds is wanted
-// here (each one rounds once less); the bound holds with and without.
+// The kernels themselves, for NPU_ROPE_LANES floats a vector. Sums of products are fused where there are such
+// instructions (each one rounds once less); the bound holds with and without.
 #include <cstring>
 #include <type_traits>
 
@@ -199,8 +199,7 @@ int64_t sum_groups(const typename E::T* p, int64_t count, GroupSums* sums) {
         VF s[4];
         for (int k = 0; k < 4; ++k) {
             VF first = E::load_v(p + i + k * W), second = E::load_v(p + i + (k + 4) * W);
-            s[k] = first * first;
-            s[k] += second * second;
+            s[k] = mul_add(second, second, first * first);
         }
         sums->add(s);
     }
@@ -218,8 +217,7 @@ inline void add_pairs(const uint16_t* p, GroupSums* sums) {
         s[k % 4] = (VF)_mm512_dpbf16_ps((__m512)s[k % 4], (__m512bh)v, (__m512bh)v);
 #else
         VF even = as_float(v << 16), odd = as_float(v & 0xffff0000u);
-        s[k % 4] += even * even;
-        s[k % 4] += odd * odd;
+        s[k % 4] = mul_add(odd, odd, mul_add(even, even, s[k % 4]));
 #endif
     }
     sums->add(s);
@@ -251,7 +249,8 @@ double dot(const double* a, const double* b, int64_t count) {
     VD sums[4] = {};
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W)
-        for (int k = 0; k < 4; ++k) sums[k] += load<VD>(a + i + k * kHalf) * load<VD>(b + i + k * kHalf);
+        for (int k = 0; k < 4; ++k)
+            sums[k] = mul_add(load<VD>(a + i + k * kHalf), load<VD>(b + i + k * kHalf), sums[k]);
     double tail = 0;
     for (; i < count; ++i) tail += a[i] * b[i];
     return sum_of(sums, tail);

@@ -1,5 +1,5 @@
-// The kernels themselves, for NPU_ROPE_LANES floats a vector. Contraction into fused multiply-adds is wanted
-// here (each one rounds once less); the bound holds with and without.
+// The kernels themselves, for NPU_ROPE_LANES floats a vector. Every product and sum is rounded, as in
+// rope_kernels.inl.
 #include "csrc/cpu/elements.h"
 #include "csrc/cpu/rms_norm_rope_kernels.h"
 

@@ -1,7 +1,10 @@
-// The kernels themselves, for NPU_ROPE_LANES floats a vector. Contraction into fused
-// multiply-adds is wanted here (each one rounds once less); the bound holds with and without.
+// The kernels themselves, for NPU_ROPE_LANES floats a vector. Tables are made with fused multiply-adds
+// where there are such; heads are turned by products and their sum, each rounded, as PyTorch's
+// x * cos + rotate_half(x) * sin and the device's kernel have it: the same tables give the same bits on
+// every instruction set.
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "csrc/cpu/elements.h"
 #include "csrc/cpu/rope_kernels.h"
@@ -28,20 +31,20 @@ struct Series {
 template <int kTerms>
 inline VD sin_series(VD z, VD z2) {
     VD p = VD{} + Series::s[kTerms - 1];
-    for (int k = kTerms - 2; k >= 0; --k) p = p * z2 + Series::s[k];
+    for (int k = kTerms - 2; k >= 0; --k) p = mul_add(p, z2, VD{} + Series::s[k]);
     return p * z;
 }
 template <int kTerms>
 inline VD cos_series(VD z2) {
     VD p = VD{} + Series::c[kTerms - 1];
-    for (int k = kTerms - 2; k >= 0; --k) p = p * z2 + Series::c[k];
+    for (int k = kTerms - 2; k >= 0; --k) p = mul_add(p, z2, VD{} + Series::c[k]);
     return p;
 }
 
 template <int kSinTerms, int kCosTerms>
 inline void cos_sin(VD hi, VD lo, VD m, VD* c, VD* s) {
     VD t = m * hi;
-    VD r = (t - round_to_even(t)) + m * lo;
+    VD r = mul_add(m, lo, t - round_to_even(t));
     VD quarter = (r * 4.0 + 0x1.8p52);  // q sits in the low bits
     VD z = r - (quarter - 0x1.8p52) * 0.25;
     VL q = (VL)quarter;
@@ -74,7 +77,7 @@ void table_f64(const TableJob& j, double* c, double* s) { fill_table<8, 9>(j, c,
 void step_table(const StepJob& j, float* cos_table, float* sin_table) {
     for (int i = 0; i < j.count; i += W / 2) {
         VD c = load<VD>(j.c + i), s = load<VD>(j.s + i), c1 = load<VD>(j.c1 + i), s1 = load<VD>(j.s1 + i);
-        VD turned_c = c * c1 - s * s1, turned_s = s * c1 + c * s1;
+        VD turned_c = mul_add(c, c1, -(s * s1)), turned_s = mul_add(s, c1, c * s1);
         store(j.c + i, turned_c);
         store(j.s + i, turned_s);
         store_table(cos_table + i, turned_c * j.cos_scale);
@@ -106,15 +109,7 @@ void reorder(TableOrder order, int pairs, const float* c, const float* s, float*
     for (; i < pairs; ++i) c_out[i] = c[i], s_out[i] = s[i];
 }
 
-// ---- one step of the rotation: a vector's worth of pairs, then the tail ------------------------
-
-template <typename E>
-inline void rotate_one(const typename E::T* x1, const typename E::T* x2, typename E::T* y1, typename E::T* y2, float c,
-                       float s) {
-    float a = E::get(*x1), b = E::get(*x2);
-    *y1 = E::from_float(a * c - b * s);
-    *y2 = E::from_float(a * s + b * c);
-}
+// ---- one step of the rotation: a vector's worth of pairs, then the rest --------------------------
 
 // A step knows how many pairs it takes, where its table entries lie, and keeps them in registers.
 template <typename E>
@@ -177,14 +172,16 @@ struct Bf16InterleavedStep {
     }
 };
 
-// What remains after the full steps, pair by pair. A crossed table holds c and s beside each other.
-template <typename E, Pairing kPairing, bool kCross>
-inline void rotate_tail(const typename E::T* x, typename E::T* y, int from, int pairs, const float* c, const float* s) {
-    for (int i = from; i < pairs; ++i) {
-        int a = kPairing == kHalf ? i : 2 * i, b = kPairing == kHalf ? i + pairs : 2 * i + 1;
-        float ci = kCross ? c[2 * i] : c[i], si = kCross ? c[2 * i + 1] : s[i];
-        rotate_one<E>(x + a, x + b, y + a, y + b, ci, si);
-    }
+// What remains after the full steps, fewer pairs than one takes, by way of a copy of its length: tables are padded.
+template <Pairing kPairing, typename Step>
+inline void rotate_rest(const Step& step, const typename Step::T* x, typename Step::T* y, int from, int pairs) {
+    using T = typename Step::T;
+    constexpr int kRuns = kPairing == kHalf ? 2 : 1, kLanes = 2 / kRuns;  // a pair's lanes in each run
+    T rest[2 * Step::kPairs] = {};
+    const size_t bytes = static_cast<size_t>(kLanes * (pairs - from)) * sizeof(T);
+    for (int r = 0; r < kRuns; ++r) std::memcpy(rest + r * Step::kPairs, x + kLanes * from + r * pairs, bytes);
+    step.template run<false>(rest, rest, 0, Step::kPairs);
+    for (int r = 0; r < kRuns; ++r) std::memcpy(y + kLanes * from + r * pairs, rest + r * Step::kPairs, bytes);
 }
 
 // Some bytes beside a window, from x to y, which are apart. The last vector may overlap its neighbour.
@@ -240,7 +237,7 @@ void rotate_fixed(const HeadsJob& j) {
     }
 }
 
-template <typename E, typename Step, Pairing kPairing, bool kCross>
+template <typename E, typename Step, Pairing kPairing>
 void rotate_any(const HeadsJob& j) {
     using T = typename E::T;
     auto* c = static_cast<const float*>(j.cos_table);
@@ -249,6 +246,8 @@ void rotate_any(const HeadsJob& j) {
     // What is left of bfloat16's double steps may still be a vector; its table is in natural order.
     constexpr bool kHalfSteps = kPairing == kHalf && Step::kPairs > W;
     if (kHalfSteps) whole = j.pairs / W * W;
+    std::conditional_t<kHalfSteps, HalfStep<E>, Step> last;
+    if (whole < j.pairs) last.load_table(c, s, whole);
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
     const Rest rest(j, T{});
@@ -265,7 +264,7 @@ void rotate_any(const HeadsJob& j) {
                 step.load_table(c, s, i);
                 step.template run<false>(x, y, i, j.pairs);
             }
-        rotate_tail<E, kPairing, kCross>(x, y, whole, j.pairs, c, s);
+        if (whole < j.pairs) rotate_rest<kPairing>(last, x, y, whole, j.pairs);
         rest.template copy_after<false>(x, y);
     }
 }
@@ -275,7 +274,7 @@ void rotate_fixed_or_stream(const HeadsJob& j) {
     j.stream ? rotate_fixed<E, Step, kSteps, true, kHalfStep>(j) : rotate_fixed<E, Step, kSteps, false, kHalfStep>(j);
 }
 
-template <typename E, typename Step, Pairing kPairing, bool kCross>
+template <typename E, typename Step, Pairing kPairing>
 void rotate(const HeadsJob& j) {
     // As many table vectors as registers can hold besides the data.
     constexpr int kMost = NPU_ROPE_LANES == 16 ? 8 : 4;
@@ -307,7 +306,7 @@ void rotate(const HeadsJob& j) {
                 default:
                     break;
             }
-    rotate_any<E, Step, kPairing, kCross>(j);
+    rotate_any<E, Step, kPairing>(j);
 }
 
 template <Pairing kPairing>
@@ -443,10 +442,10 @@ const KernelSet& NPU_ROPE_KERNELS() {
         step_table,
         reorder,
         {{kNatural, kNatural, kEvenOdd, kNatural}, {kCrossed, kCrossed, kNatural, kNatural}},
-        {{rotate<F32, HalfStep<F32>, kHalf, false>, rotate<F16, HalfStep<F16>, kHalf, false>,
-          rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
-         {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
-          rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
+        {{rotate<F32, HalfStep<F32>, kHalf>, rotate<F16, HalfStep<F16>, kHalf>, rotate<Bf16, Bf16HalfStep, kHalf>,
+          rotate_f64<kHalf>},
+         {rotate<F32, InterleavedStep<F32>, kInterleaved>, rotate<F16, InterleavedStep<F16>, kInterleaved>,
+          rotate<Bf16, Bf16InterleavedStep, kInterleaved>, rotate_f64<kInterleaved>}},
         {{rotate_full_half<F32>, rotate_full_half<F16>, rotate_full_half<Bf16>, rotate_full_f64<kHalf>},
          {rotate_full_interleaved<F32>, rotate_full_interleaved<F16>, rotate_full_interleaved<Bf16>,
           rotate_full_f64<kInterleaved>}},

@@ -66,6 +66,30 @@ inline void put(void* p, V v) {
         store(p, v);
 }
 
+// a * b + c, rounded once where the instruction set can. Nothing else is contracted (NpuRopeOp.cmake).
+inline VF mul_add(VF a, VF b, VF c) {
+#if NPU_ROPE_LANES == 16
+    return (VF)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif NPU_ROPE_LANES == 8
+    return (VF)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+    return (VF)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
+}
+inline VD mul_add(VD a, VD b, VD c) {
+#if NPU_ROPE_LANES == 16
+    return (VD)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif NPU_ROPE_LANES == 8
+    return (VD)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(__aarch64__)
+    return (VD)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+#else
+    return a * b + c;
+#endif
+}
+
 inline VF as_float(VU v) { return (VF)v; }
 inline VU as_bits(VF v) { return (VU)v; }
 

@@ -168,7 +168,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
         arguments += [f"seq_len={n_ctx}"] if n_ctx else []
         ropes.append(
             Rope(
-                f"{name or 'all layers'}, rope_type {said.rope_type}",
+                f"{_printable(name or 'all layers')}, rope_type {said.rope_type}",
                 f"RopeParams.from_hf({', '.join(arguments)})",
                 RopeParams.from_hf(config, name, n_ctx),
                 said.theta,
@@ -177,7 +177,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
                 n_ctx,
             )
         )
-    return Model("transformers configuration", model_type or str(file), ropes)
+    return Model("transformers configuration", _printable(model_type or str(file)), ropes)
 
 
 def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
@@ -198,7 +198,12 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
     name = read.values["general.name"]
     title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
     without = [i for i in range(read.layers or 0) if not read.turns(i)]
-    return Model("GGUF file", title, ropes, without)
+    return Model("GGUF file", _printable(title), ropes, without)
+
+
+def _printable(text: str) -> str:
+    """What a terminal would obey, escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _quoted(text: str) -> str:

@@ -327,10 +327,13 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
 
 
 def with_parameters(
-    rotate: Callable[..., Any], function: Callable[..., Any], form: Form
+    rotate: Callable[..., Any],
+    function: Callable[..., Any],
+    form: Form,
+    tables: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None = None,
 ) -> Callable[..., Any]:
     """``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function, which is called
-    where that gives NotImplemented."""
+    where that gives NotImplemented; where it is given something else as cos, with ``tables(cos, q)``."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
@@ -347,7 +350,12 @@ def with_parameters(
         if heads[-1] is None:
             return function(*given, **named)
         made = rotate(heads, values["cos"], values["sin"], values.get("unsqueeze_dim", usual))
-        return function(*given, **named) if made is NotImplemented else made
+        if made is not NotImplemented:
+            return made
+        if tables is None:
+            return function(*given, **named)
+        cos, sin = tables(values["cos"], heads[0])
+        return function(**{**values, "cos": cos, "sin": sin})
 
     return stand_in
 

@@ -14,6 +14,7 @@ replaced  5 x LlamaRMSNorm (weight; rounded, then times the weight)
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import sys
@@ -460,6 +461,7 @@ class _Positions:
                 raise NotKnown(f"no parameters of rope are its configuration's ({rule})") from None
             self._compare(model, layer_type)
             self.ropes[layer_type] = model
+        self.alternates = any(m.params.rope_mode is RopeMode.IMROPE for m in self.ropes.values())
 
     def _compare(self, model: Any, layer_type: str | None) -> None:
         """What it gives for some positions with what the parameters give.
@@ -542,9 +544,12 @@ class _Positions:
             axis = rope_forms.heads_axis(unsqueeze_dim, TABLE_DIMS)
             if positions.is_floating_point():
                 raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
-            if form.place is None and heads[0].shape[-1] != width:  # what it does to the rest is not known
-                got = heads[0].shape[-1]
+            got = heads[0].shape[-1]
+            if form.place is None and got < width:  # which of the angles are its is not known
                 raise bad_value(OP, f"q must have {width} lanes, which all turn, but got {got}.")
+            tokens = [h.shape[-2 if axis == rope_forms.HEADS_FIRST else -3] for h in heads]
+            if (form.place is None and got != width) or any(n != positions.shape[-2] for n in tokens):
+                return NotImplemented  # what it does then is not known
             positions = positions[..., 0]
             on_device = factors if factors is None else factors.to(heads[0].device)
             first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)
@@ -553,13 +558,26 @@ class _Positions:
             q, k = rope_qk(first[0], first[1], positions, params, on_device)
             return rope_forms.tokens_first(q, axis), rope_forms.tokens_first(k, axis)
 
-        return rope_forms.with_parameters(rotate, function, form)
+        return rope_forms.with_parameters(
+            rotate, function, form, functools.partial(self._tables_at, layer_type)
+        )
+
+    def _tables_at(
+        self, layer_type: str | None, positions: torch.Tensor, x: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The model's own tables, of positions that :meth:`forward` made of its ids."""
+        ids = positions[..., 0]
+        if self.alternates:
+            ids = ids[:-1]
+        more = (layer_type,) if self.nested else ()
+        cos, sin = _forward_of(self.module)(self.module, x, ids, *more)
+        return cos, sin
 
     def forward(self) -> Callable[..., Any]:
         """The module's own forward: no tables, but positions where they have their tokens: what a model
         does to the last axis, such as a slice for smaller heads, leaves them as they are. Whoever takes them
         for tables has no number for sin, rather than a wrong one."""
-        alternates = any(m.params.rope_mode is RopeMode.IMROPE for m in self.ropes.values())
+        alternates = self.alternates
 
         def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
             if alternates:  # pairs that no section covers turn by time

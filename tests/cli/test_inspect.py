@@ -279,3 +279,12 @@ def test_bad_usage(config, tmp_path):
     ):
         assert inspect(*arguments, status=2).startswith(message)
     assert not list(tmp_path.glob("x.*"))
+
+
+def test_what_a_terminal_would_obey_is_escaped(config, tmp_path):
+    told = inspect(config(model_type="red\x1b[31m\nlines"))
+    assert told.startswith("red\\x1b[31m\\nlines (transformers configuration)\n")
+    path = write(tmp_path / "model.gguf", "red\x1b[31m", LLAMA)
+    said = inspect(path, status=2)
+    assert said.startswith("[rope] general.architecture must be a name in ")
+    assert said.endswith(" but got 'red\\x1b[31m'.\n")

@@ -100,6 +100,15 @@ def test_a_family_gives_the_same(family):
     assert unpatch(model) == 0
 
 
+@pytest.mark.parametrize("family", MODELS)
+def test_by_its_own_tables_every_bit_is_the_model_s(family):
+    """The formula is the same, and so is each rounding of it: float32."""
+    model = made(family)
+    before = logits(model)
+    assert apply_npu_rope(model, rms_norm=False, level="tables").replaced
+    assert torch.equal(logits(model), before)
+
+
 def test_it_is_ours_that_runs(monkeypatch):
     """The rotation and the norms are called, and turn nothing when they are made to turn nothing."""
     model = made("qwen3")
@@ -737,3 +746,35 @@ def test_tables_of_other_shapes_go_to_the_function_itself(function, table):
     whole = torch.rand(1, 5, 16)
     for given, expected in zip(ours(q, k, whole, whole), function(q, k, whole, whole), strict=True):
         assert torch.allclose(given, expected, atol=1e-6)
+
+
+class Turning(torch.nn.Module):
+    """Makes tables for half of its heads' lanes, and hands them to a function."""
+
+    def __init__(self):
+        super().__init__()
+        config = transformers.LlamaConfig(**SIZE, head_dim=8)
+        self.rotary_emb = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
+
+    def forward(self, q, k, ids):
+        return rotary_of_heads(q, k, *self.rotary_emb(q, ids))
+
+
+rotary_of_heads = None  # what Turning calls
+
+
+@pytest.mark.parametrize(
+    ("function", "head", "ids"),
+    [(drops_lanes, 16, 5), (drops_lanes, 8, 5), (trims, 8, 9), (trims, 8, 1)],
+    ids=["more lanes", "as many", "more positions", "one position"],
+)
+def test_by_positions_what_is_of_other_shapes_goes_to_the_function_itself(function, head, ids, monkeypatch):
+    monkeypatch.setitem(globals(), "rotary_of_heads", function)
+    model = Turning()
+    q, k, ids = torch.randn(1, 2, 5, head), torch.randn(1, 1, 5, head), 7 + torch.arange(ids)[None]
+    expected = model(q, k, ids)
+    report = apply_npu_rope(model, level="positions")
+    assert "by positions" in report.replaced[0].how
+    assert not report.notes
+    for given, wanted in zip(model(q, k, ids), expected, strict=True):
+        assert torch.allclose(given, wanted, atol=1e-6)

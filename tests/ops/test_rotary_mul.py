@@ -213,6 +213,36 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, width, library, guard
             run_and_judge(call, "cpu", guarded)
 
 
+def in_pytorch(x, cos, sin, interleaved):
+    """torch_npu's and transformers' formula, each step rounded; tables [S,D] of heads [B,S,N,D]."""
+    half = x.shape[-1] // 2
+    if interleaved:
+        turned = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+    else:
+        turned = torch.cat((-x[..., half:], x[..., :half]), -1)
+    return x * cos[:, None] + turned * sin[:, None]
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_every_bit_is_pytorch_s(isa, dtype, interleaved, library):
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    seeded = torch.Generator().manual_seed(0)
+    for D in (2, 6, 8, 18, 30, 36, 64, 72, 96, 128, 130, 160, 256, 320):
+        x = torch.randn(2, 3, 5, D, generator=seeded, dtype=dtype)
+        full = torch.randn(2, 3, D, generator=seeded, dtype=dtype)
+        once = full[..., : D // 2]
+        pairs = once.repeat_interleave(2, -1) if interleaved else torch.cat((once, once), -1)
+        for tables, lanes in ((full, full), (once, pairs), (pairs, pairs)):
+            expected = in_pytorch(x, *lanes, interleaved)
+            assert torch.equal(rotary_mul(x, *tables, interleaved=interleaved), expected), D
+            assert torch.equal(rotary_mul_(x.clone(), *tables, interleaved=interleaved), expected), D
+
+
 def test_many_tokens_are_shared_out_among_threads(backend, guarded):
     for width in ("half", "full"):
         call = Call("float16", sizes=(2, 300, 8, 128), keys=2, width=width, table="1S1", out="in-place")
