@@ -254,7 +254,7 @@ def _supported(r: Rope) -> dict[str, str]:
                 why = error.missing
                 break
             except (ValueError, TypeError) as error:
-                why = str(error).splitlines()[0]
+                why = why or str(error).splitlines()[0]  # not that the last is no type of it
         found[name] = ", ".join(taken) if taken else f"no: {why}"
     found["ggml's CANN backend"] = _cann(r.params)
     return found
