@@ -131,6 +131,7 @@ def calls() -> list[Call]:
         # Two tensors; tiles of the first and the second, whole and shared out by heads.
         Call(a, F16, (1, 37, 12, 64), RopeParams(64, "neox"), keys=3, far=90_000),
         Call(a, F16, (2, 1, 32, 128), RopeParams(128, "normal"), keys=8, far=90_000, in_place=True),
+        Call(a, F16, (1, 2400, 8, 128), RopeParams(128, "neox"), keys=1, far=900),
         Call(a, F16, (1, 300, 3, 80), sectioned(40, "mrope", 4, 4, 4, 2), keys=5, far=900, order="BNS"),
         # Into a cache: rounded on the way, rows of other pitches, partly rotated; by scalars.
         Call(a, F32, (2, 33, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
