@@ -4,7 +4,6 @@
 // every instruction set.
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
 #include "csrc/cpu/elements.h"
 #include "csrc/cpu/rope_kernels.h"
@@ -109,7 +108,7 @@ void reorder(TableOrder order, int pairs, const float* c, const float* s, float*
     for (; i < pairs; ++i) c_out[i] = c[i], s_out[i] = s[i];
 }
 
-// ---- one step of the rotation: a vector's worth of pairs, then the rest --------------------------
+// ---- one step of the rotation: a vector's worth of pairs, then the tail ------------------------
 
 // A step knows how many pairs it takes, where its table entries lie, and keeps them in registers.
 template <typename E>
@@ -172,16 +171,24 @@ struct Bf16InterleavedStep {
     }
 };
 
-// What remains after the full steps, fewer pairs than one takes, by way of a copy of its length: tables are padded.
-template <Pairing kPairing, typename Step>
-inline void rotate_rest(const Step& step, const typename Step::T* x, typename Step::T* y, int from, int pairs) {
-    using T = typename Step::T;
-    constexpr int kRuns = kPairing == kHalf ? 2 : 1, kLanes = 2 / kRuns;  // a pair's lanes in each run
-    T rest[2 * Step::kPairs] = {};
-    const size_t bytes = static_cast<size_t>(kLanes * (pairs - from)) * sizeof(T);
-    for (int r = 0; r < kRuns; ++r) std::memcpy(rest + r * Step::kPairs, x + kLanes * from + r * pairs, bytes);
-    step.template run<false>(rest, rest, 0, Step::kPairs);
-    for (int r = 0; r < kRuns; ++r) std::memcpy(y + kLanes * from + r * pairs, rest + r * Step::kPairs, bytes);
+inline float with_other_sign(float v) {
+    VF one = {};
+    one[0] = v;
+    return as_float(as_bits(one) ^ 0x80000000u)[0];
+}
+
+// What remains after the full steps, pair by pair. Crossed tables hold c and s, and -s and c, beside each other.
+// Nothing is subtracted: gcc 12 makes one fused instruction of a difference and a sum in turn, told to or not.
+template <typename E, Pairing kPairing, bool kCross>
+inline void rotate_tail(const typename E::T* x, typename E::T* y, int from, int pairs, const float* c, const float* s) {
+    for (int i = from; i < pairs; ++i) {
+        const int at = kPairing == kHalf ? i : 2 * i, other = kPairing == kHalf ? i + pairs : 2 * i + 1;
+        const float ci = kCross ? c[2 * i] : c[i], si = kCross ? c[2 * i + 1] : s[i];
+        const float minus_si = kCross ? s[2 * i] : with_other_sign(s[i]);
+        const float a = E::get(x[at]), b = E::get(x[other]);
+        y[at] = E::from_float(a * ci + b * minus_si);
+        y[other] = E::from_float(a * si + b * ci);
+    }
 }
 
 // Some bytes beside a window, from x to y, which are apart. The last vector may overlap its neighbour.
@@ -237,7 +244,7 @@ void rotate_fixed(const HeadsJob& j) {
     }
 }
 
-template <typename E, typename Step, Pairing kPairing>
+template <typename E, typename Step, Pairing kPairing, bool kCross>
 void rotate_any(const HeadsJob& j) {
     using T = typename E::T;
     auto* c = static_cast<const float*>(j.cos_table);
@@ -246,8 +253,6 @@ void rotate_any(const HeadsJob& j) {
     // What is left of bfloat16's double steps may still be a vector; its table is in natural order.
     constexpr bool kHalfSteps = kPairing == kHalf && Step::kPairs > W;
     if (kHalfSteps) whole = j.pairs / W * W;
-    std::conditional_t<kHalfSteps, HalfStep<E>, Step> last;
-    if (whole < j.pairs) last.load_table(c, s, whole);
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
     const Rest rest(j, T{});
@@ -264,7 +269,7 @@ void rotate_any(const HeadsJob& j) {
                 step.load_table(c, s, i);
                 step.template run<false>(x, y, i, j.pairs);
             }
-        if (whole < j.pairs) rotate_rest<kPairing>(last, x, y, whole, j.pairs);
+        rotate_tail<E, kPairing, kCross>(x, y, whole, j.pairs, c, s);
         rest.template copy_after<false>(x, y);
     }
 }
@@ -274,7 +279,7 @@ void rotate_fixed_or_stream(const HeadsJob& j) {
     j.stream ? rotate_fixed<E, Step, kSteps, true, kHalfStep>(j) : rotate_fixed<E, Step, kSteps, false, kHalfStep>(j);
 }
 
-template <typename E, typename Step, Pairing kPairing>
+template <typename E, typename Step, Pairing kPairing, bool kCross>
 void rotate(const HeadsJob& j) {
     // As many table vectors as registers can hold besides the data.
     constexpr int kMost = NPU_ROPE_LANES == 16 ? 8 : 4;
@@ -306,7 +311,7 @@ void rotate(const HeadsJob& j) {
                 default:
                     break;
             }
-    rotate_any<E, Step, kPairing>(j);
+    rotate_any<E, Step, kPairing, kCross>(j);
 }
 
 template <Pairing kPairing>
@@ -442,10 +447,10 @@ const KernelSet& NPU_ROPE_KERNELS() {
         step_table,
         reorder,
         {{kNatural, kNatural, kEvenOdd, kNatural}, {kCrossed, kCrossed, kNatural, kNatural}},
-        {{rotate<F32, HalfStep<F32>, kHalf>, rotate<F16, HalfStep<F16>, kHalf>, rotate<Bf16, Bf16HalfStep, kHalf>,
-          rotate_f64<kHalf>},
-         {rotate<F32, InterleavedStep<F32>, kInterleaved>, rotate<F16, InterleavedStep<F16>, kInterleaved>,
-          rotate<Bf16, Bf16InterleavedStep, kInterleaved>, rotate_f64<kInterleaved>}},
+        {{rotate<F32, HalfStep<F32>, kHalf, false>, rotate<F16, HalfStep<F16>, kHalf, false>,
+          rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
+         {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
+          rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
         {{rotate_full_half<F32>, rotate_full_half<F16>, rotate_full_half<Bf16>, rotate_full_f64<kHalf>},
          {rotate_full_interleaved<F32>, rotate_full_interleaved<F16>, rotate_full_interleaved<Bf16>,
           rotate_full_f64<kInterleaved>}},
