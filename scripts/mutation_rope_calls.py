@@ -81,6 +81,7 @@ def calls() -> list[Call]:
         Call(a, BF16, (1, 1, 32, 128), RopeParams(128, "neox"), far=1_000_000),
         Call(a, F32, (1, 1, 1, 2), RopeParams(2, "normal"), far=77),
         Call(a, F16, (1, 6000, 1, 32), RopeParams(32, "neox"), far=12345),
+        Call(p, F32, (1, 3, 2, 16), RopeParams(16, "normal"), far=77),
         # Windows, unaligned halves, ragged rows.
         Call(a, F16, (1, 21, 3, 80), RopeParams(20, "neox", n_offs=6), far=5000),
         Call(a, BF16, (2, 11, 3, 36), RopeParams(36, "neox"), far=9000),

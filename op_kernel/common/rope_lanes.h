@@ -175,7 +175,8 @@ private:
         AscendC::Sub(w2_lo_, rest, w2_hi_, width_);
         AscendC::Muls(nearest, lo, kHighUnit, width_);
         OrderV();
-        AscendC::Add(w2_lo_, w2_lo_, nearest, width_);  // not needed before positions are split, in order
+        AscendC::Add(w2_lo_, w2_lo_, nearest, width_);
+        OrderV();
     }
 
     __aicore__ inline void ToGrid(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
