@@ -22,7 +22,7 @@ config = transformers.LlamaConfig(
 model = transformers.LlamaForCausalLM(config)
 print(apply_npu_rope(model, level="positions"))
 
-optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 slower = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, 500)
 for step in range(501):
     said = torch.randint(0, 32, (16, 8))
@@ -32,6 +32,7 @@ for step in range(501):
     loss = model(tokens, labels=labels).loss
     optimizer.zero_grad()
     loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     slower.step()
     if step in (0, 500):
