@@ -9,11 +9,11 @@ usage() {
 usage: scripts/test.sh [--npu] [pytest arguments]
 
 Sets up .venv (Python >= 3.10, a C++17 compiler and a package registry are all it needs) and .venv-npu
-(the real torch_npu), builds npu_rope, and runs the tests: first the default suite, then the operator
-tests once more on backend npu, under torch_npu on a simulated CANN. The first run installs everything,
-which takes a few minutes; later runs skip what did not change.
+(the real torch_npu), builds npu_rope, and runs the tests: first the default suite, then what is about
+torch_npu on a simulated CANN, and at last the operator tests once more on backend npu there. The first
+run installs everything, which takes a few minutes; later runs skip what did not change.
 
-  scripts/test.sh                      both: everything but slow tests and real NPUs
+  scripts/test.sh                      all three: everything but slow tests and real NPUs
   scripts/test.sh -m slow              the slow tests
   scripts/test.sh tests/ops -k cache   a part of it, without npu; every argument goes to pytest
   scripts/test.sh -n 0 -x --pdb        one process, stop at the first failure, look around
@@ -23,13 +23,16 @@ which takes a few minutes; later runs skip what did not change.
 Small cases run many to a test, which names those that fail; NPU_ROPE_TEST_CASES=apart makes each a test of
 its own, for -k to choose by what it is about.
 PYTHON=/path/to/python and CXX=/path/to/compiler choose other ones than those on the PATH.
-Exit status: pytest's; of two runs, the first that is not 0.
+Exit status: pytest's; of several runs, the first that is not 0.
 TEXT
 }
 
 # The operator tests on backend npu. What tests the library itself needs no second time.
 NPU_TESTS=(tests/ops tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py tests/norm/test_add_rms_norm.py
   tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py --ignore=tests/ops/test_rope_kernels.py)
+
+# What needs torch_npu, each test in processes of its own.
+TORCH_NPU_TESTS=(tests/simcann/test_npu_rope.py tests/simcann/test_torch_npu.py)
 
 # Threads that wait for each other sleep: two test processes with two threads each spin each other out of time.
 export OMP_WAIT_POLICY=passive
@@ -66,8 +69,12 @@ status=0
 COUNTS="$(mktemp -d)"
 trap 'rm -rf "$COUNTS"' EXIT
 printf '\n==> the default suite\n'
-NPU_ROPE_TEST_COUNTS="$COUNTS/default" run_default || status=$?
+without=()
+if has_torch_npu; then without=("${TORCH_NPU_TESTS[@]/#/--ignore=}"); fi
+NPU_ROPE_TEST_COUNTS="$COUNTS/default" run_default ${without[@]+"${without[@]}"} || status=$?
 if has_torch_npu; then
+  printf '\n==> torch_npu %s on a simulated CANN, no hardware\n' "$TORCH_NPU_VERSION"
+  NPU_ROPE_TEST_COUNTS="$COUNTS/torch_npu" run_default "${TORCH_NPU_TESTS[@]}" || status=$((status ? status : $?))
   printf '\n==> the operator tests on backend npu: torch_npu %s on a simulated CANN, no hardware\n' "$TORCH_NPU_VERSION"
   NPU_ROPE_TEST_COUNTS="$COUNTS/npu" run_npu || status=$((status ? status : $?))
 fi

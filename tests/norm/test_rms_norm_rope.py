@@ -86,10 +86,10 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, mode, rounding, libra
         library.force_isa(isa)
     except ValueError:
         pytest.skip(f"this machine has no {isa}")
-    for head in SIZES:
-        for window in ("full", "middle"):
-            call = Call(dtype, rounding, mode, sizes=(1, 3, 2, head), window=window)
-            run_and_judge(call, "cpu", guarded)
+    for i, head in enumerate(SIZES):
+        # Whole in two of the four modes and roundings, in part in the other two.
+        window = "middle" if (i + (mode == "neox") + (rounding == ROUNDINGS[0])) % 2 else "full"
+        run_and_judge(Call(dtype, rounding, mode, sizes=(1, 3, 2, head), window=window), "cpu", guarded)
 
 
 def test_heads_beyond_a_block_of_squares(guarded):
