@@ -210,7 +210,7 @@ setup_dev() {
 install_ggml() {
   if command -v npm >/dev/null 2>&1; then
     echo "npm install $GGML_NPM"
-    npm install --prefix "$VENV/ggml" --no-audit --no-fund --ignore-scripts "$GGML_NPM" && return 0
+    npm install --prefix "$VENV/ggml" --no-audit --no-fund --ignore-scripts --prefer-offline "$GGML_NPM" && return 0
   fi
   echo "pip install $GGML_PIP"
   pip_install --no-deps --only-binary :all: "$GGML_PIP"
