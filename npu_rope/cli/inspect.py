@@ -118,7 +118,7 @@ def inspect(
             raise ValueError(f"[inspect] --plot {said}")
         model = _read(file, layer_type, layer, n_ctx)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        print(error, file=sys.stderr)
+        print("\n".join(map(_printable, str(error).split("\n"))), file=sys.stderr)
         raise typer.Exit(USAGE_ERROR) from None
     if plot is not None:
         with replacing(plot, "wb") as stream:

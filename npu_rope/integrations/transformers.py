@@ -426,8 +426,11 @@ def _holds(cell: types.CellType, what: Any) -> bool:
 
 # ---- positions instead of tables ------------------------------------------------------------------------
 
+BY_TABLES = 'level="tables" turns as the model does.'
+# What stands for sin, beside positions: a type that torch computes nothing with, compiled or not, so that a
+# model that turns back by -sin, or scales its tables, is told so and does not turn by the positions alone.
+NO_TABLE = torch.bits8
 # A model's tables are cos and sin of angles that float32 rounded: at position 31 by less than 4e-6.
-TABLE_DIMS = 3  # [B,S,W]
 PROBED = 32
 SAME_ANGLE = 2e-5
 # Of float32 that transformers rounds at every step; below STILL a frequency turns nothing.
@@ -450,7 +453,7 @@ class _Positions:
         self.ropes: dict[str | None, Any] = {}
         for layer_type in wanted:
             if isinstance(kinds, dict) and layer_type not in kinds:
-                raise NotKnown(f"it has none for layers of type {layer_type}, which turn nothing")
+                raise NotKnown(f"it has none for layers of type {layer_type}")
             kind = str(kinds[layer_type] if isinstance(kinds, dict) else kinds)
             if "dynamic" in kind or kind == "longrope":
                 raise NotKnown(f"rope_type {kind} changes with the length of the sequence")
@@ -539,14 +542,14 @@ class _Positions:
         width = params.n_dims
 
         def rotate(
-            heads: tuple[torch.Tensor, ...], positions: torch.Tensor, _: Any, unsqueeze_dim: int
+            heads: tuple[torch.Tensor, ...], positions: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int
         ) -> Any:
-            axis = rope_forms.heads_axis(unsqueeze_dim, TABLE_DIMS)
-            if positions.is_floating_point():
+            axis = rope_forms.heads_axis(unsqueeze_dim, positions.ndim - sections)
+            if positions.is_floating_point() or sin.dtype != NO_TABLE:
                 raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
             got = heads[0].shape[-1]
-            if form.place is None and got < width:  # which of the angles are its is not known
-                raise bad_value(OP, f"q must have {width} lanes, which all turn, but got {got}.")
+            if got < width:  # which of the angles are its is not known
+                raise bad_value(OP, f"q must have {width} lanes that turn but got {got}.\n{BY_TABLES}")
             tokens = [h.shape[-2 if axis == rope_forms.HEADS_FIRST else -3] for h in heads]
             if (form.place is None and got != width) or any(n != positions.shape[-2] for n in tokens):
                 return NotImplemented  # what it does then is not known
@@ -575,15 +578,20 @@ class _Positions:
 
     def forward(self) -> Callable[..., Any]:
         """The module's own forward: no tables, but positions where they have their tokens: what a model
-        does to the last axis, such as a slice for smaller heads, leaves them as they are. Whoever takes them
-        for tables has no number for sin, rather than a wrong one."""
+        does to the last axis, such as a slice for smaller heads, leaves them as they are. Whoever computes
+        with them as with tables cannot: NO_TABLE."""
         alternates = self.alternates
 
         def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
+            if position_ids.is_floating_point():
+                got = str(position_ids.dtype).removeprefix("torch.")
+                raise bad_type(OP, f"position_ids must be integers but got {got}.\n{BY_TABLES}")
+            if position_ids.dtype not in (torch.int32, torch.int64):
+                position_ids = position_ids.long()
             if alternates:  # pairs that no section covers turn by time
                 position_ids = torch.cat((position_ids, position_ids[:1]))
             positions = position_ids[..., None]
-            return positions, torch.full_like(positions, torch.nan, dtype=x.dtype)
+            return positions, torch.empty_like(positions, dtype=torch.uint8).view(NO_TABLE)
 
         return forward
 

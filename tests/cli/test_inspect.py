@@ -285,6 +285,8 @@ def test_bad_usage(config, tmp_path):
 def test_what_a_terminal_would_obey_is_escaped(config, tmp_path):
     told = inspect(config(model_type="red\x1b[31m\nlines"))
     assert told.startswith("red\\x1b[31m\\nlines (transformers configuration)\n")
+    said = inspect(config(rope_scaling={"rope_type": "red\x1b[31m"}), status=2)
+    assert said.splitlines()[0].endswith(" but got red\\x1b[31m.")
     path = write(tmp_path / "model.gguf", "red\x1b[31m", LLAMA)
     said = inspect(path, status=2)
     assert said.startswith("[rope] general.architecture must be a name in ")

@@ -299,7 +299,7 @@ AXIAL = (
     " linear, dynamic, yarn, longrope, llama3, proportional but got axial)"
 )
 NOTES = {
-    f"Beam{KEEPS} it has none for layers of type full_attention, which turn nothing": lambda: tiny(
+    f"Beam{KEEPS} it has none for layers of type full_attention": lambda: tiny(
         "BeamForCausalLM", "BeamConfig"
     ),
     f"Llama4Text{COMPLEX}": lambda: tiny(
@@ -330,7 +330,8 @@ def test_parts_of_a_model_that_do_not_belong_together():
     ):
         logits(model)
     unpatch(attention)
-    assert logits(model).isnan().all()
+    with pytest.raises(RuntimeError):  # torch's own: no number, rather than a wrong one
+        logits(model)
     apply_npu_rope(model, level="positions")
     unpatch(model.model.rotary_emb)
     with pytest.raises(
@@ -778,3 +779,62 @@ def test_by_positions_what_is_of_other_shapes_goes_to_the_function_itself(functi
     assert not report.notes
     for given, wanted in zip(model(q, k, ids), expected, strict=True):
         assert torch.allclose(given, wanted, atol=1e-6)
+
+
+class Turns(torch.nn.Module):
+    """Makes tables, and does something to them before it hands them on."""
+
+    def __init__(self, change):
+        super().__init__()
+        config = transformers.LlamaConfig(**SIZE, head_dim=8)
+        self.rotary_emb = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
+        self.change = change
+
+    def forward(self, q, k, ids):
+        return rotary_of_heads(q, k, *self.change(*self.rotary_emb(q, ids)))
+
+
+CHANGES = {
+    "back": lambda cos, sin: (cos, -sin),
+    "twice as large": lambda cos, sin: (cos * 2, sin * 2),
+    "of another type": lambda cos, sin: (cos, sin.float()),
+    "added": lambda cos, sin: (cos, sin + 0.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_by_positions_no_table_can_be_computed_with(change, monkeypatch):
+    """What would turn otherwise than the positions say is an error, not another result."""
+    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
+    model, ids = Turns(CHANGES[change]), torch.arange(5)[None]
+    q, k = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8)
+    expected = model(q, k, ids)
+    apply_npu_rope(model)
+    for given, wanted in zip(model(q, k, ids), expected, strict=True):
+        assert torch.equal(given, wanted)
+    apply_npu_rope(model, level="positions")
+    with pytest.raises((RuntimeError, ValueError)):
+        model(q, k, ids)
+    with pytest.raises(Exception, match=r"failed to run|must be positions but got a table"):
+        torch.compile(model, fullgraph=True, backend="aot_eager")(q, k, ids)
+
+
+def test_positions_of_every_type_of_integer(monkeypatch):
+    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
+    model = Turns(lambda cos, sin: (cos, sin))
+    q, k = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8)
+    expected = model(q, k, torch.arange(5)[None])
+    apply_npu_rope(model, level="positions")
+    for dtype in (torch.int16, torch.uint8, torch.int32, torch.int64):
+        for given, wanted in zip(model(q, k, torch.arange(5)[None].to(dtype)), expected, strict=True):
+            assert torch.allclose(given, wanted, atol=1e-6)
+    with pytest.raises(TypeError, match=r"position_ids must be integers but got float32\.\nlevel="):
+        model(q, k, torch.arange(5.0)[None])
+
+
+def test_by_positions_heads_too_narrow_say_what_to_do(monkeypatch):
+    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
+    model = Turns(lambda cos, sin: (cos[..., :4], sin[..., :4]))
+    apply_npu_rope(model, level="positions")
+    with pytest.raises(ValueError, match=r"q must have 8 lanes that turn but got 4\.\nlevel=.tables."):
+        model(torch.randn(1, 2, 5, 4), torch.randn(1, 1, 5, 4), torch.arange(5)[None])
