@@ -1,6 +1,7 @@
 // The kernels themselves, for NPU_ROPE_LANES floats a vector. Every product and sum is rounded, as in
 // rope_kernels.inl.
 #include "csrc/cpu/elements.h"
+#include "csrc/cpu/pairs.h"
 #include "csrc/cpu/rms_norm_rope_kernels.h"
 
 namespace npu_rope {
@@ -93,18 +94,6 @@ struct Bf16InterleavedTurn {
     }
 };
 
-// What remains, pair by pair. A crossed table holds c and s beside each other.
-template <typename E, Pairing kPairing, bool kCross>
-inline void turn_tail(const Scaled<E>& head, typename E::T* y, int from, int pairs, const float* ct, const float* st) {
-    for (int i = from; i < pairs; ++i) {
-        const int at = kPairing == kHalf ? i : 2 * i, other = kPairing == kHalf ? i + pairs : 2 * i + 1;
-        const float c = kCross ? ct[2 * i] : ct[i], s = kCross ? ct[2 * i + 1] : st[i];
-        const float a = head.one(at), b = head.one(other);
-        y[at] = E::from_float(a * c - b * s);
-        y[other] = E::from_float(a * s + b * c);
-    }
-}
-
 template <typename E, typename Step, Pairing kPairing, bool kCross, bool kStream>
 void turn_head(const NormalizedHead& j) {
     const Scaled<E> head(j);
@@ -116,7 +105,7 @@ void turn_head(const NormalizedHead& j) {
     // What is left of bfloat16's double steps may still be a vector; its table is in natural order.
     if constexpr (kPairing == kHalf && Step::kPairs > W)
         for (; i + W <= j.pairs; i += W) HalfTurn<E>::template run<kStream>(head, y, i, j.pairs, c, s);
-    turn_tail<E, kPairing, kCross>(head, y, i, j.pairs, c, s);
+    turn_pairs<E, kPairing, kCross>([&head](int lane) { return head.one(lane); }, y, i, j.pairs, c, s);
     put_beside<E, kStream>(head, y, 2 * j.pairs, j.after);
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "csrc/cpu/elements.h"
+#include "csrc/cpu/pairs.h"
 #include "csrc/cpu/rope_kernels.h"
 
 namespace npu_rope {
@@ -171,26 +172,6 @@ struct Bf16InterleavedStep {
     }
 };
 
-inline float with_other_sign(float v) {
-    VF one = {};
-    one[0] = v;
-    return as_float(as_bits(one) ^ 0x80000000u)[0];
-}
-
-// What remains after the full steps, pair by pair. Crossed tables hold c and s, and -s and c, beside each other.
-// Nothing is subtracted: gcc 12 makes one fused instruction of a difference and a sum in turn, told to or not.
-template <typename E, Pairing kPairing, bool kCross>
-inline void rotate_tail(const typename E::T* x, typename E::T* y, int from, int pairs, const float* c, const float* s) {
-    for (int i = from; i < pairs; ++i) {
-        const int at = kPairing == kHalf ? i : 2 * i, other = kPairing == kHalf ? i + pairs : 2 * i + 1;
-        const float ci = kCross ? c[2 * i] : c[i], si = kCross ? c[2 * i + 1] : s[i];
-        const float minus_si = kCross ? s[2 * i] : with_other_sign(s[i]);
-        const float a = E::get(x[at]), b = E::get(x[other]);
-        y[at] = E::from_float(a * ci + b * minus_si);
-        y[other] = E::from_float(a * si + b * ci);
-    }
-}
-
 // Some bytes beside a window, from x to y, which are apart. The last vector may overlap its neighbour.
 template <bool kStream>
 inline void copy_bytes(char* y, const char* x, int64_t bytes) {
@@ -269,7 +250,7 @@ void rotate_any(const HeadsJob& j) {
                 step.load_table(c, s, i);
                 step.template run<false>(x, y, i, j.pairs);
             }
-        rotate_tail<E, kPairing, kCross>(x, y, whole, j.pairs, c, s);
+        turn_pairs<E, kPairing, kCross>([x](int lane) { return E::get(x[lane]); }, y, whole, j.pairs, c, s);
         rest.template copy_after<false>(x, y);
     }
 }

@@ -363,11 +363,10 @@ def with_parameters(
 def _has_known_shapes(form: Form, heads: tuple[torch.Tensor, ...], cos: torch.Tensor, axis: int) -> bool:
     """Tables of the heads' width, or narrower where a part turns, for as many tokens as all heads have."""
     width, head = cos.shape[-1] * (2 if form.tables == ONCE else 1), heads[0].shape[-1]
-    tokens = [h.shape[-2 if axis == HEADS_FIRST else -3] for h in heads]
     return (
         (width == head if form.place is None else width <= head and width % 2 == 0)
         and cos.ndim in (2, 3)
-        and cos.shape[-2] == tokens[0] == tokens[-1]
+        and all_have_tokens(heads, cos.shape[-2], axis)
         and (cos.ndim == 2 or cos.shape[0] in (1, heads[0].shape[0]))
     )
 
@@ -386,6 +385,11 @@ def heads_axis(unsqueeze_dim: int, dims: int) -> int:
         rule = "next to the tokens of tables"
         raise bad_value(OP, f"unsqueeze_dim must be {rule} [B,S,W] or [S,W] but got {unsqueeze_dim}.")
     return axis
+
+
+def all_have_tokens(heads: tuple[torch.Tensor, ...], count: int, axis: int) -> bool:
+    """Whether each tensor of heads has so many tokens."""
+    return all(h.shape[-2 if axis == HEADS_FIRST else -3] == count for h in heads)
 
 
 def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:

@@ -550,8 +550,8 @@ class _Positions:
             got = heads[0].shape[-1]
             if got < width:  # which of the angles are its is not known
                 raise bad_value(OP, f"q must have {width} lanes that turn but got {got}.\n{BY_TABLES}")
-            tokens = [h.shape[-2 if axis == rope_forms.HEADS_FIRST else -3] for h in heads]
-            if (form.place is None and got != width) or any(n != positions.shape[-2] for n in tokens):
+            known = form.place is not None or got == width
+            if not (known and rope_forms.all_have_tokens(heads, positions.shape[-2], axis)):
                 return NotImplemented  # what it does then is not known
             positions = positions[..., 0]
             on_device = factors if factors is None else factors.to(heads[0].device)

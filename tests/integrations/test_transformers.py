@@ -749,19 +749,20 @@ def test_tables_of_other_shapes_go_to_the_function_itself(function, table):
         assert torch.allclose(given, expected, atol=1e-6)
 
 
-class Turning(torch.nn.Module):
-    """Makes tables for half of its heads' lanes, and hands them to a function."""
+class Turns(torch.nn.Module):
+    """Makes tables of 8 lanes, and hands them, changed or not, to a function."""
 
-    def __init__(self):
+    def __init__(self, change=lambda cos, sin: (cos, sin)):
         super().__init__()
         config = transformers.LlamaConfig(**SIZE, head_dim=8)
         self.rotary_emb = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
+        self.change = change
 
     def forward(self, q, k, ids):
-        return rotary_of_heads(q, k, *self.rotary_emb(q, ids))
+        return rotary_of_heads(q, k, *self.change(*self.rotary_emb(q, ids)))
 
 
-rotary_of_heads = None  # what Turning calls
+rotary_of_heads = None  # what Turns calls
 
 
 @pytest.mark.parametrize(
@@ -771,7 +772,7 @@ rotary_of_heads = None  # what Turning calls
 )
 def test_by_positions_what_is_of_other_shapes_goes_to_the_function_itself(function, head, ids, monkeypatch):
     monkeypatch.setitem(globals(), "rotary_of_heads", function)
-    model = Turning()
+    model = Turns()
     q, k, ids = torch.randn(1, 2, 5, head), torch.randn(1, 1, 5, head), 7 + torch.arange(ids)[None]
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
@@ -779,19 +780,6 @@ def test_by_positions_what_is_of_other_shapes_goes_to_the_function_itself(functi
     assert not report.notes
     for given, wanted in zip(model(q, k, ids), expected, strict=True):
         assert torch.allclose(given, wanted, atol=1e-6)
-
-
-class Turns(torch.nn.Module):
-    """Makes tables, and does something to them before it hands them on."""
-
-    def __init__(self, change):
-        super().__init__()
-        config = transformers.LlamaConfig(**SIZE, head_dim=8)
-        self.rotary_emb = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
-        self.change = change
-
-    def forward(self, q, k, ids):
-        return rotary_of_heads(q, k, *self.change(*self.rotary_emb(q, ids)))
 
 
 CHANGES = {
@@ -821,7 +809,7 @@ def test_by_positions_no_table_can_be_computed_with(change, monkeypatch):
 
 def test_positions_of_every_type_of_integer(monkeypatch):
     monkeypatch.setitem(globals(), "rotary_of_heads", trims)
-    model = Turns(lambda cos, sin: (cos, sin))
+    model = Turns()
     q, k = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8)
     expected = model(q, k, torch.arange(5)[None])
     apply_npu_rope(model, level="positions")

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
 from rope_cases import NUMPY_DTYPES, bytes_of, layout_strides, refusal, to_torch, values_of
+from test_compat_torch_npu import rotate
 from together import together
 
 from npu_rope import (
@@ -214,13 +215,8 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, width, library, guard
 
 
 def in_pytorch(x, cos, sin, interleaved):
-    """torch_npu's and transformers' formula, each step rounded; tables [S,D] of heads [B,S,N,D]."""
-    half = x.shape[-1] // 2
-    if interleaved:
-        turned = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
-    else:
-        turned = torch.cat((-x[..., half:], x[..., :half]), -1)
-    return x * cos[:, None] + turned * sin[:, None]
+    """torch_npu's and transformers' formula, each step rounded; tables [B,S,D] of heads [B,S,N,D]."""
+    return x * cos[..., None, :] + rotate(x, "interleave" if interleaved else "half") * sin[..., None, :]
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
