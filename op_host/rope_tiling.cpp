@@ -133,7 +133,7 @@ private:
         int64_t half_unit = given_ && in_.tables.has_entry_a_lane ? kUbBlock / dtype_bytes(in_.tables.dtype) : 8;
         if (halves && p.n_offs % 8 == 0 && pairs % half_unit == 0) {
             key_ = kRopeHalves;
-        } else if (!halves && item_bytes_ == 2 && platform_.arch != kArch310p && !norm_) {
+        } else if (!halves && item_bytes_ == 2 && platform_.arch != kArch310p) {
             key_ = kRopeSwapByShifts;
         } else {
             key_ = kRopeSwapByGather;
@@ -145,6 +145,7 @@ private:
         if (norm_) {
             norm_->norm = row_norm_tiling(shape_.D, in_.norm.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16);
             norm_->rounds = in_.norm.rounds;
+            norm_->swaps = key_ == kRopeSwapByShifts && !in_.norm.rounds;
             norm_->scatters = in_.scatters;
         }
         // Rows are kept in UB in the order in which more of them lie back to back in GM; those of a
@@ -246,13 +247,14 @@ private:
     bool set_tile() {
         int64_t part_rows =
             std::min(d_.rows, ceil_div(ceil_div(d_.rows, d_.row_granule), d_.row_parts) * d_.row_granule);
-        heads_most_ = ceil_div(heads(), d_.head_parts);
+        int64_t unit_heads = ceil_div(heads(), d_.head_parts);
+        heads_most_ = std::min(unit_heads, std::max(shape_.side[0].N, shape_.side[shape_.sides - 1].N));
         tokens_most_ = std::min({part_rows, d_.seq, kMostTokens});
-        double share = static_cast<double>(part_rows) * static_cast<double>(heads_most_ * head_bytes());
+        double share = static_cast<double>(part_rows) * static_cast<double>(unit_heads * head_bytes());
         auto target = static_cast<int64_t>(std::min<double>(kTileBytes, share / kTilesPerCore));
         target = std::max(target, kLeastTileBytes);
         // Few heads leave much of the time to the table: longer instructions for it then.
-        int64_t most_tokens = std::clamp(kBlockRows / heads_most_, kBlockTokens, 4 * kBlockTokens);
+        int64_t most_tokens = std::clamp(kBlockRows / unit_heads, kBlockTokens, 4 * kBlockTokens);
         for (int64_t tokens = most_tokens; tokens >= 1; tokens /= 2) {
             int64_t least = tokens == 1 ? 0 : kLeastTileBytes;
             if (d_.tokens_inner ? fit_token_runs(target, least, tokens) : fit_token_rows(target, least, tokens))
@@ -345,8 +347,10 @@ private:
             d_.source_bytes = i32(2 * entries * dtype_bytes(in_.tables.dtype));
         }
         if (norm_) {
-            norm_->stats_bytes = i32(4 * kRowNormStats * round_up(rows, kRowNormSlots));
-            norm_->scale_bytes = i32(4 * 2 * d_.row_pitch);
+            int64_t slots = round_up(rows, kRowNormSlots);
+            norm_->stats_bytes = i32(4 * kRowNormStats * slots);
+            norm_->factor_bytes = norm_->swaps ? i32(4 * slots) : 0;
+            norm_->scale_bytes = i32(4 * 2 * d_.row_pitch * (1 + norm_->swaps));
             norm_->scale_raw_bytes = i32(item_bytes_ == 4 ? 0 : item_bytes_ * 2 * d_.row_pitch);
         }
         d_.work_bytes = i32(std::max({rows_bytes, table_temps, setup_temps}));
@@ -356,7 +360,8 @@ private:
     }
 
     int64_t ub_bytes() const {
-        int64_t of_norm = norm_ ? norm_->stats_bytes + norm_->scale_bytes + norm_->scale_raw_bytes : 0;
+        int64_t of_norm =
+            norm_ ? norm_->stats_bytes + norm_->factor_bytes + norm_->scale_bytes + norm_->scale_raw_bytes : 0;
         return int64_t{4} * d_.queue_bytes + d_.work_bytes + d_.table_bytes + d_.lane_bytes + d_.source_bytes +
                d_.index_bytes + of_norm;
     }
@@ -385,7 +390,7 @@ private:
     HeadNormTiling* norm_;
     int64_t item_bytes_, out_bytes_;
     int32_t key_ = 0;
-    int64_t heads_most_ = 0, tokens_most_ = 0;  // of any unit
+    int64_t heads_most_ = 0, tokens_most_ = 0;  // of any tile: one side's, of any unit
 };
 
 }  // namespace

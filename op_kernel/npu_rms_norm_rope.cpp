@@ -25,6 +25,8 @@ extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM
     HeadNormSource norm{{q_scale, k_scale}, &norm_td};
     if (TILING_KEY_IS(1)) {
         RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS, kRopeHalves>(&td, arguments, source, norm);
+    } else if (TILING_KEY_IS(2)) {
+        RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS, kRopeSwapByShifts>(&td, arguments, source, norm);
     } else if (TILING_KEY_IS(3)) {
         RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS, kRopeSwapByGather>(&td, arguments, source, norm);
     }

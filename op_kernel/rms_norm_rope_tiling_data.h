@@ -7,12 +7,14 @@ struct HeadNormTiling {
     RowNormTiling norm;
     int32_t rounds;    // 1: Normalized and its product with the scale are rounded to x's type
     int32_t scatters;  // 1: side 1 goes into rows of a cache
+    int32_t swaps;     // 1: each head's partners are normalized beside it
 
     // UB, in bytes.
-    int32_t scale_bytes;      // both sides' scales, float32
+    int32_t scale_bytes;      // both sides' scales, float32; behind them, of swaps 1, with neighbours exchanged
     int32_t scale_raw_bytes;  // the same as they lie in GM; 0: float32 needs no copy of them
     int32_t stats_bytes;
-    int32_t unused[7];
+    int32_t factor_bytes;  // of swaps 1: a float for each row
+    int32_t unused[5];
 };
 
 struct RmsNormRopeTilingData {

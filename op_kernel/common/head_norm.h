@@ -34,19 +34,25 @@ public:
         td_ = td;
         source_ = source;
         const HeadNormTiling* own = source.tiling;
-        pipe->InitBuffer(stats_, static_cast<uint32_t>(own->stats_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(own->stats_bytes + own->factor_bytes));
         scales_.Init(pipe, own->scale_bytes, own->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
     }
 
     // Per core, before the first tile.
     __aicore__ inline void Prepare() {
-        norm_.Init(&source_.tiling->norm, stats_.template Get<float>(),
-                   source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
+        int32_t slots = source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
+        norm_.Init(&source_.tiling->norm, stats_.template Get<float>(), slots);
         for (int32_t side = 0; side < 2; ++side)
             scales_.Load(source_.scale[side], 0, 0, td_->head_size, side * td_->row_pitch);
         for (int32_t side = 0; side < 2; ++side)
             scales_.Widen(side * td_->row_pitch, side * td_->row_pitch, td_->head_size);
+        if (source_.tiling->swaps == 0) return;
+        factors_ = stats_.template Get<float>()[slots * kRowNormStats];
+        norm_.KeepFactors(factors_);
+        scales_.WidenSwapped(2 * td_->row_pitch, 2 * td_->row_pitch);
     }
+
+    __aicore__ inline bool Rounds() const { return source_.tiling->rounds != 0; }
 
     // The tile's heads [row_pitch], whose padding is 0: divided by their RMS, times their side's scale. temp: as
     // many floats.
@@ -55,16 +61,50 @@ public:
         norm_.FindInverses(rows, temp, pitch, count);
         norm_.Normalize(rows, pitch, count);
         Round(rows, temp, count * pitch);
-        EvenRows all{rows, pitch, false};
-        EachRow<RowOp::kMul>(all, all, EvenRows{scales_.Wide()[tile.side * pitch], 0, false}, count,
-                             RoundUp(td_->head_size, kBlockFloats));
-        OrderV();
+        TimesScale(rows, count, tile.side * pitch);
         Round(rows, temp, count * pitch);
+    }
+
+    // The same, and temp = what rows become with neighbours exchanged. y: as many T; where nothing rounds between, the
+    // rows as they came, exchanged.
+    __aicore__ inline void ApplyWithPartners(LocalTensor<float> rows, LocalTensor<float> temp, LocalTensor<T> y,
+                                             const Tile& tile) {
+        int32_t pitch = td_->row_pitch, count = tile.tokens * tile.heads, all = count * pitch;
+        if (Rounds()) {
+            Apply(rows, temp, tile);
+            // The rounding has left the rows as T.
+            LocalTensor<T> narrow = temp.template ReinterpretCast<T>();
+            SwapNeighbours(y, narrow, y, narrow[all], all);
+            Widen(temp, y, all);
+            return;
+        }
+        bool are_scaled = norm_.FindInverses(rows, temp, pitch, count);
+        Widen(temp, y, all);
+        for (int32_t row = 0; row < count && are_scaled; ++row)
+            AscendC::Muls(temp[row * pitch], temp[row * pitch], factors_.GetValue(static_cast<uint32_t>(row)), pitch);
+        if (are_scaled) OrderV();
+        norm_.Normalize(rows, pitch, count);
+        norm_.Normalize(temp, pitch, count);
+        TimesScale(rows, count, tile.side * pitch);
+        TimesScale(temp, count, (2 + tile.side) * pitch);
     }
 
     __aicore__ inline bool Scatters(const Tile& tile) const { return source_.tiling->scatters != 0 && tile.side == 1; }
 
 private:
+    __aicore__ inline void Widen(LocalTensor<float> rows, LocalTensor<T> narrow, int32_t count) {
+        AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
+        OrderV();
+    }
+
+    // scale: where its elements begin.
+    __aicore__ inline void TimesScale(LocalTensor<float> rows, int32_t count, int32_t scale) {
+        EvenRows all{rows, td_->row_pitch, false};
+        EachRow<RowOp::kMul>(all, all, EvenRows{scales_.Wide()[scale], 0, false}, count,
+                             RoundUp(td_->head_size, kBlockFloats));
+        OrderV();
+    }
+
     // As rms_norm and rope one after the other would.
     __aicore__ inline void Round(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         if constexpr (sizeof(T) != sizeof(float))
@@ -75,6 +115,7 @@ private:
     Source source_{};
     RowNorm norm_;
     ScaleRows<T> scales_;
+    LocalTensor<float> factors_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> stats_;
 };
 

@@ -84,6 +84,7 @@ private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
     static constexpr bool kNarrows = sizeof(U) < sizeof(T);
     static constexpr bool kMayScatter = scatters || Norm::kIsOn;
+    static constexpr bool kSwapsNormed = key == kRopeSwapByShifts && Norm::kIsOn;
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
                                 const typename Table::Source& source) {
@@ -230,11 +231,24 @@ private:
     __aicore__ inline void RotateNarrow(LocalTensor<T> x, const Tile& tile) {
         LocalTensor<U> y = out_.template AllocTensor<U>();
         if (!PassesOver()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
-        if constexpr (key == kRopeSwapByShifts) SwapByShifts(x);
+        // Partners are exchanged before they are widened. The float32 rows, which are made next, lend their memory;
+        // of heads that are normalized first, which takes both, they wait in y.
+        if constexpr (kSwapsNormed) {
+            if (!norm_.Rounds()) SwapNeighbours(y, x, rows_.ReinterpretCast<T>(), temp_.ReinterpretCast<T>(), count_);
+        } else if constexpr (key == kRopeSwapByShifts) {
+            LocalTensor<T> swapped = rows_.ReinterpretCast<T>();
+            SwapNeighbours(swapped, x, swapped, temp_.ReinterpretCast<T>(), count_);
+            AscendC::Cast(temp_, swapped, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+            OrderV();
+        }
         AscendC::Cast(rows_, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
         OrderV();
         in_.FreeTensor(x);
-        norm_.Apply(rows_, temp_, tile);
+        if constexpr (kSwapsNormed) {
+            norm_.ApplyWithPartners(rows_, temp_, y, tile);
+        } else {
+            norm_.Apply(rows_, temp_, tile);
+        }
         RotateRows();
         Narrow(y);
         out_.EnQue(y);
@@ -268,24 +282,6 @@ private:
                             static_cast<uint32_t>(count));
         }
         OrderV();
-    }
-
-    // The same for neighbours of 16 bits, widened after: a pair is one 32-bit word, whose halves
-    // two shifts exchange. The float32 rows, which are made next, lend their memory.
-    __aicore__ inline void SwapByShifts(LocalTensor<T> x) {
-#if __CCE_AICORE__ != 200
-        constexpr uint32_t kHalfWord = 16;
-        LocalTensor<uint32_t> pairs = x.template ReinterpretCast<uint32_t>();
-        LocalTensor<uint32_t> up = rows_.ReinterpretCast<uint32_t>(), down = temp_.ReinterpretCast<uint32_t>();
-        AscendC::ShiftLeft(up, pairs, kHalfWord, count_ / 2);
-        AscendC::ShiftRight(down, pairs, kHalfWord, count_ / 2);
-        OrderV();
-        LocalTensor<uint16_t> swapped = rows_.ReinterpretCast<uint16_t>();
-        AscendC::Or(swapped, swapped, temp_.ReinterpretCast<uint16_t>(), count_);
-        OrderV();
-        AscendC::Cast(temp_, rows_.ReinterpretCast<T>(), AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
-        OrderV();
-#endif
     }
 
     // Rounds the float32 rows to T. Of partly rotated rows the rest is in y already, bit for bit:

@@ -172,7 +172,7 @@ __aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTe
     }
 }
 
-// rows to the nearest of R and back.
+// rows to the nearest of R and back; temp begins with them as R.
 template <typename R>
 __aicore__ inline void RoundTo(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
     LocalTensor<R> narrow = temp.ReinterpretCast<R>();

@@ -66,6 +66,16 @@ public:
         }
     }
 
+    // The first `count` raw elements, of 16 bits, with neighbours exchanged, as float32 from `to` on. The raw ones are
+    // exchanged then.
+    __aicore__ inline void WidenSwapped(int32_t to, int32_t count) {
+        if constexpr (sizeof(S) != sizeof(float)) {
+            LocalTensor<S> up = wide_[to].template ReinterpretCast<S>();
+            SwapNeighbours(raw_, raw_, up, up[count], count);
+            Widen(to, 0, count);
+        }
+    }
+
     __aicore__ inline LocalTensor<float> Wide() const { return wide_; }
 
 private:

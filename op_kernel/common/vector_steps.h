@@ -101,6 +101,23 @@ __aicore__ inline void ToOffsets(LocalTensor<uint32_t> dst, LocalTensor<float> n
     OrderV();
 }
 
+// dst = src, 16 bits each, with neighbours exchanged: a pair is one 32-bit word, whose halves two shifts exchange.
+// up, down: as many elements, apart from src and each other. dst may be src or up.
+template <typename T>
+__aicore__ inline void SwapNeighbours(LocalTensor<T> dst, LocalTensor<T> src, LocalTensor<T> up, LocalTensor<T> down,
+                                      int32_t count) {
+#if __CCE_AICORE__ != 200
+    constexpr uint32_t kHalfWord = 16;
+    LocalTensor<uint32_t> pairs = src.template ReinterpretCast<uint32_t>();
+    AscendC::ShiftLeft(up.template ReinterpretCast<uint32_t>(), pairs, kHalfWord, count / 2);
+    AscendC::ShiftRight(down.template ReinterpretCast<uint32_t>(), pairs, kHalfWord, count / 2);
+    OrderV();
+    AscendC::Or(dst.template ReinterpretCast<uint16_t>(), up.template ReinterpretCast<uint16_t>(),
+                down.template ReinterpretCast<uint16_t>(), count);
+    OrderV();
+#endif
+}
+
 // Lanes [first, last) of a row of 32-bit elements.
 struct Lanes {
     int32_t first;

@@ -48,7 +48,8 @@ def test_the_fused_launch_moves_the_least_and_takes_little_over_half_the_time(dt
         )
     ]
     assert moved <= 1.01
-    assert fused <= (0.6 if mode == "neox" else 1.0) * sum(parts)
+    # In mode normal 16-bit heads and their pairs' partners are normalized each: the vectors are busy longest.
+    assert fused <= (0.75 if mode == "normal" and dtype != torch.float32 else 0.6) * sum(parts)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,10 @@ int g_failures = 0;
 struct Case {
     RopeTilingInput in;
     Platform platform{};
-    bool given = false;  // its tables
+    bool given = false;   // its tables
+    bool normed = false;  // rms_norm_rope
     RopeTilingData data{};
+    HeadNormTiling norm{};
     RotaryTilingData rotary{};
     RopeTilingHead d{};  // data's, or rotary's
     RopeLaunch launch;
@@ -105,13 +107,23 @@ RopeTilingInput call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, 
     return in;
 }
 
-Case cut(const RopeTilingInput& in, const char* soc, bool given = false) {
+Check normed_tiling(Case* c) {
+    RmsNormRopeTilingData data;
+    Check check = rms_norm_rope_tiling(c->in, c->platform, &data, &c->launch);
+    c->data = RopeTilingData{data.head, data.turns};
+    c->norm = data.norm;
+    return check;
+}
+
+Case cut(const RopeTilingInput& in, const char* soc, bool given = false, bool normed = false) {
     Case c;
     c.in = in;
     c.given = given;
+    c.normed = normed;
     c.platform = *find_platform(soc);
-    Check check =
-        given ? rotary_tiling(in, c.platform, &c.rotary, &c.launch) : rope_tiling(in, c.platform, &c.data, &c.launch);
+    Check check = normed  ? normed_tiling(&c)
+                  : given ? rotary_tiling(in, c.platform, &c.rotary, &c.launch)
+                          : rope_tiling(in, c.platform, &c.data, &c.launch);
     if (!check.ok()) {
         std::fprintf(stderr, "%s: %s\n", g_test, check.message.c_str());
         describe(c);
@@ -257,8 +269,9 @@ void check_ub(const Case& c) {
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens} * d.tile_heads, lanes = rows * d.row_pitch;
     int64_t out_item = dtype_bytes(c.in.out_dtype);
     bool packed = d.io == kRopeIoPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
-    int64_t total =
-        int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.source_bytes + d.index_bytes;
+    int64_t total = int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.source_bytes +
+                    d.index_bytes + c.norm.stats_bytes + c.norm.factor_bytes + c.norm.scale_bytes +
+                    c.norm.scale_raw_bytes;
     CHECK(c, total <= (c.platform.arch == kArch910b ? 184 : 248) * 1024);
     for (int64_t bytes : {d.queue_bytes, d.side_offset_bytes, d.work_bytes, d.temp_offset_bytes, d.table_bytes,
                           d.cos_offset_bytes, d.lane_bytes, d.source_bytes, d.index_bytes})
@@ -301,6 +314,19 @@ void check_given(const Case& c) {
     CHECK(c, !halves || !in.has_entry_a_lane || t.row / 2 * item % 32 == 0);
     for (int k = 0; k < 2 && in.has_ids; ++k)
         CHECK(c, t.cos_stride[k] == in.cos_stride[k] && t.sin_stride[k] == in.sin_stride[k]);
+}
+
+// What the heads' norm takes of UB: room for each row's numbers and for both scales, exchanged ones too where each
+// head's partners are normalized beside it.
+void check_norm(const Case& c) {
+    const HeadNormTiling& n = c.norm;
+    int64_t rows = int64_t{c.d.tile_tokens} * c.d.tile_heads, item = dtype_bytes(c.in.dtype);
+    bool swaps = c.launch.tiling_key == kRopeSwapByShifts && !c.in.norm.rounds;
+    CHECK(c, n.swaps == swaps && n.rounds == c.in.norm.rounds && rows <= 512);
+    CHECK(c, n.stats_bytes >= 48 * rows && n.stats_bytes % (48 * 64) == 0);
+    CHECK(c, n.factor_bytes >= 4 * rows * swaps && n.factor_bytes % 32 == 0);
+    CHECK(c, n.scale_bytes == 4 * 2 * c.d.row_pitch * (swaps ? 2 : 1));
+    CHECK(c, n.scale_raw_bytes == (item == 4 ? 0 : item * 2 * c.d.row_pitch));
 }
 
 // What one instruction can say: repeats, strides, blocks.
@@ -430,6 +456,7 @@ void check_cover(const Case& c, int64_t cores) {
             CHECK(c, tile.tokens >= 1 && tile.tokens <= (tile.side ? d.second_tokens : d.tile_tokens));
             CHECK(c, tile.heads >= 1 && tile.heads <= d.tile_heads);
             CHECK(c, tile.tokens * tile.heads <= d.tile_tokens * d.tile_heads);
+            CHECK(c, d.tile_heads <= std::max(c.in.shape.side[0].N, c.in.shape.side[1].N));
             CHECK(c, tile.block_tokens <= d.block_tokens && tile.table_row + tile.tokens <= tile.block_tokens);
             CHECK(c, tile.token + tile.tokens <= d.seq);
             CHECK(c, tile.opens_block || block_left > 0);
@@ -486,10 +513,14 @@ void random_calls_are_cut_soundly() {
         if (!in.scatters && x[1] == s.side[0].N * s.D && x[2] == s.D) make_contiguous(&s);
         bool given = !in.scatters && random.chance(3);
         if (given) make_given(&random, &in);
-        Case c = cut(in, soc, given);
+        bool normed = !given && !in.scatters && s.sides == 2;
+        in.norm.epsilon = 1e-6;
+        in.norm.rounds = random.chance(2);
+        Case c = cut(in, soc, given, normed);
         check_launch(c);
         check_ub(c);
         check_instructions(c);
+        if (normed) check_norm(c);
         if (given)
             check_given(c);
         else
@@ -598,7 +629,15 @@ void two_tensors_share_a_cores_table() {
     Case decode = cut(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
     CHECK(decode, decode.d.heads == 40 && decode.d.first_heads == 32 && decode.d.head_parts >= 8);
     Case prefill = cut(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
-    CHECK(prefill, prefill.launch.block_dim == 48 && prefill.d.head_parts == 1 && prefill.d.tile_heads >= 32);
+    CHECK(prefill, prefill.launch.block_dim == 48 && prefill.d.head_parts == 1 && prefill.d.tile_heads == 32);
+    // A tile has one side's heads: 64 of them are a burst of 16 KiB, be they normalized in mode normal, too.
+    RopeTilingInput normal = call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NORMAL, 8);
+    for (bool rounds : {false, true}) {
+        normal.norm.rounds = rounds;
+        Case normed = cut(normal, "Ascend910B1", false, true);
+        CHECK(normed, normed.launch.tiling_key == kRopeSwapByShifts);
+        CHECK(normed, normed.d.tile_tokens == 2 && normed.d.tile_heads == 32 && normed.d.second_tokens >= 6);
+    }
 }
 
 void turns_are_the_frequencies() {
