@@ -179,6 +179,8 @@ def _heads(soc: str, dtype: str) -> list[Norm | Heads]:
         one((1, 17, 70), RopeParams(30, "normal", n_offs=10), intermediate=True),
         one((1, 40, 64), RopeParams(64, "neox"), sizes=far),
         one((1, 40, 64), RopeParams(64, "neox"), sizes=far, intermediate=True),
+        one((1, 40, 64), RopeParams(64, "normal"), sizes=far),
+        one((1, 40, 64), RopeParams(64, "normal"), sizes=far, intermediate=True),
         # Many tiles a core, where what is not done at once shows in the time.
         one((1, 50, 128), neox, (8, 2), cores=2),
     ]

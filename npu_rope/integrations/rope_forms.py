@@ -40,6 +40,8 @@ class Form:
         promotes: 16-bit heads with float32 tables become float32.
         tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
         keys_optional: it takes None for keys.
+        flat_axis: where tables ``[S,W]`` get their axis of heads, HEADS_FIRST or TOKENS_FIRST; None: it takes
+            none. ``cos[:, None]`` is before the tokens of ``[B,S,W]``, but behind those of ``[S,W]``.
     """
 
     pairs: str
@@ -49,6 +51,7 @@ class Form:
     promotes: bool = False
     tokens_first: bool = False
     keys_optional: bool = False
+    flat_axis: int | None = None
 
     def __str__(self) -> str:
         where = "" if self.place is None else f", the {self.place} of the head"
@@ -124,6 +127,7 @@ def _classified(function: Callable[..., Any]) -> Form:
             place = partial.pop() if len(partial) == 1 else None
             form = _with_promotion(function, Form(*whole[0], place, single, tokens_first=tokens_first))
             _require_everywhere(function, form)
+            form = replace(form, flat_axis=_flat_axis(function, form))
             _require_parameters(function, form)
             return replace(form, keys_optional=not single and _takes_no_keys(function, form))
     raise NotKnown(trouble[0] if all(trouble) else "what it computes is no rotation known here")
@@ -229,6 +233,27 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
             raise NotKnown("it turns by position_ids, too")
 
 
+def _flat_axis(function: Callable[..., Any], form: Form) -> int | None:
+    """Where tables without batches get their axis of heads: of heads with and without batches the same."""
+    generator = torch.Generator().manual_seed(3)
+    angles = torch.rand(TOKENS, WIDTH // 2, generator=generator) * 6
+    tables = dict(_encodings(angles))[form.tables]
+    heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
+    heads = heads[: 1 if form.single else 2]
+    expected = [_rotated(h, angles, form.pairs, None) for h in heads]
+    for axis in (HEADS_FIRST, TOKENS_FIRST):
+        try:
+            laid = heads if axis == HEADS_FIRST else [h.transpose(1, 2) for h in heads]
+            batches = _called(function, laid, tables.cos(), tables.sin())
+            alone = _called(function, [h[0] for h in laid], tables.cos(), tables.sin())
+        except Exception:  # it broadcasts what does not go together
+            continue
+        wanted = expected if axis == HEADS_FIRST else [e.transpose(1, 2) for e in expected]
+        if all(_is_same(b, w) and _is_same(a, w[0]) for b, a, w in zip(batches, alone, wanted, strict=True)):
+            return axis
+    return None
+
+
 def _takes_no_keys(function: Callable[..., Any], form: Form) -> bool:
     shape = (1, 1, 2, WIDTH)
     tables = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1))
@@ -299,12 +324,12 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
     interleaved = form.pairs == INTERLEAVED
 
     def rotate(
-        heads: tuple[torch.Tensor, ...], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int
+        heads: tuple[torch.Tensor, ...], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
     ) -> Any:
         if not cos.is_floating_point():
             raise bad_value(OP, f"cos must be a table but got positions.\n{WHOLE_MODELS}")
-        axis = heads_axis(unsqueeze_dim, cos.ndim)
-        if not _has_known_shapes(form, heads, cos, axis):
+        axis = heads_axis(form, unsqueeze_dim, cos.ndim)
+        if axis is None or sin.shape != cos.shape or not _has_known_shapes(form, heads, cos, axis):
             return NotImplemented
         dtype = heads[0].dtype
         if cos.dtype != dtype:
@@ -330,16 +355,16 @@ def with_parameters(
     rotate: Callable[..., Any],
     function: Callable[..., Any],
     form: Form,
-    tables: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None = None,
+    tables: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+    | None = None,
 ) -> Callable[..., Any]:
     """``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function, which is called
-    where that gives NotImplemented; where it is given something else as cos, with ``tables(cos, q)``."""
+    where that gives NotImplemented; where it is given others as cos and sin, with ``tables(cos, sin, q)``."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
     by_position = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
     tensors = names[: 1 if form.single else 2]
-    usual = TOKENS_FIRST if form.tokens_first else HEADS_FIRST
 
     def stand_in(*given: Any, **named: Any) -> Any:
         values = {**defaults, **dict(zip(names, given, strict=False)), **named}
@@ -349,47 +374,48 @@ def with_parameters(
         heads = tuple(values[name] for name in tensors)
         if heads[-1] is None:
             return function(*given, **named)
-        made = rotate(heads, values["cos"], values["sin"], values.get("unsqueeze_dim", usual))
+        made = rotate(heads, values["cos"], values["sin"], values.get("unsqueeze_dim"))
         if made is not NotImplemented:
             return made
         if tables is None:
             return function(*given, **named)
-        cos, sin = tables(values["cos"], heads[0])
+        cos, sin = tables(values["cos"], values["sin"], heads[0])
         return function(**{**values, "cos": cos, "sin": sin})
 
     return stand_in
 
 
 def _has_known_shapes(form: Form, heads: tuple[torch.Tensor, ...], cos: torch.Tensor, axis: int) -> bool:
-    """Tables of the heads' width, or narrower where a part turns, for as many tokens as all heads have."""
+    """Tables of the heads' width, or narrower where a part turns, that serve all heads."""
     width, head = cos.shape[-1] * (2 if form.tables == ONCE else 1), heads[0].shape[-1]
-    return (
-        (width == head if form.place is None else width <= head and width % 2 == 0)
-        and cos.ndim in (2, 3)
-        and all_have_tokens(heads, cos.shape[-2], axis)
-        and (cos.ndim == 2 or cos.shape[0] in (1, heads[0].shape[0]))
-    )
+    fits = width == head if form.place is None else width <= head and width % 2 == 0
+    return fits and serves(tuple(cos.shape), heads, axis)
 
 
 HEADS_FIRST, TOKENS_FIRST = -3, -2  # where tables that broadcast over [B,N,S,D], or [B,S,N,D], have a 1
 
 
-def heads_axis(unsqueeze_dim: int, dims: int) -> int:
-    """Which of the two it is, where tables of so many dimensions are unsqueezed there.
-
-    Raises:
-        ValueError: it is neither.
-    """
+def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
+    """Which of the two it is, where tables of so many dimensions are unsqueezed there; without unsqueeze_dim,
+    where the function does it. None: neither."""
+    if unsqueeze_dim is None:
+        return form.flat_axis if dims == 2 else TOKENS_FIRST if form.tokens_first else HEADS_FIRST
     axis = unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - dims - 1
-    if axis not in (HEADS_FIRST, TOKENS_FIRST):
-        rule = "next to the tokens of tables"
-        raise bad_value(OP, f"unsqueeze_dim must be {rule} [B,S,W] or [S,W] but got {unsqueeze_dim}.")
-    return axis
+    return axis if axis in (HEADS_FIRST, TOKENS_FIRST) else None
 
 
-def all_have_tokens(heads: tuple[torch.Tensor, ...], count: int, axis: int) -> bool:
-    """Whether each tensor of heads has so many tokens."""
-    return all(h.shape[-2 if axis == HEADS_FIRST else -3] == count for h in heads)
+def serves(tables: tuple[int, ...], heads: tuple[torch.Tensor, ...], axis: int) -> bool:
+    """Whether tables of these sizes, [B,S,W] or [S,W], have a row for each token of all heads: those with
+    batches, as many in all, or of tables without batches those without."""
+    first = heads[0]
+    if len(tables) not in (2, 3) or first.ndim not in ((4,) if len(tables) == 3 else (3, 4)):
+        return False
+    tokens = -2 if axis == HEADS_FIRST else -3
+    batches = () if first.ndim == 3 else first.shape[:1]
+    return all(
+        h.ndim == first.ndim and h.shape[:1] * (first.ndim == 4) == batches and h.shape[tokens] == tables[-2]
+        for h in heads
+    ) and (len(tables) == 2 or tables[0] in (1, first.shape[0]))
 
 
 def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:

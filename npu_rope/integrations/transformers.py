@@ -427,9 +427,6 @@ def _holds(cell: types.CellType, what: Any) -> bool:
 # ---- positions instead of tables ------------------------------------------------------------------------
 
 BY_TABLES = 'level="tables" turns as the model does.'
-# What stands for sin, beside positions: a type that torch computes nothing with, compiled or not, so that a
-# model that turns back by -sin, or scales its tables, is told so and does not turn by the positions alone.
-NO_TABLE = torch.bits8
 # A model's tables are cos and sin of angles that float32 rounded: at position 31 by less than 4e-6.
 PROBED = 32
 SAME_ANGLE = 2e-5
@@ -437,11 +434,72 @@ SAME_ANGLE = 2e-5
 SAME_FREQUENCY, STILL = 1e-5, 1e-20
 
 
+class _Carriers:
+    """Positions where a model has cos and sin, and how to tell that it has left them alone.
+
+    Both are the bytes of int64 numbers, in a type that torch computes nothing with, compiled or not: a model
+    that turns back by -sin, or scales its tables, is told so and does not turn by the positions alone. What
+    works on any bytes, such as choosing, filling or turning them around, breaks the rule between the two
+    numbers; the same choice among the tokens of both does not.
+    """
+
+    TYPE, BYTES = torch.bits8, 8
+    # int64 wraps around; both are odd and of eight different bytes: a position shows in all of them.
+    _FACTOR, _ADDED = -7046029254386353131, 5851255264190487143
+
+    def __init__(self) -> None:
+        self._last: tuple[Callable[[], Any], ...] = ()
+
+    def made_of(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What goes for cos and sin of positions [..., S]."""
+        numbers = positions.to(torch.int64, copy=True)[..., None]
+        cos, sin = self._bytes(numbers), self._bytes(self._other(numbers))
+        if not torch.compiler.is_compiling():
+            self._last = weakref.ref(cos), weakref.ref(sin)
+        return cos, sin
+
+    def read(self, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """The positions again.
+
+        Raises:
+            ValueError: these are tables, or not as they were made.
+        """
+        if cos.dtype != self.TYPE or sin.dtype != self.TYPE:
+            raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
+        rule = "cos and sin must be as their module made them"
+        if cos.shape != sin.shape or cos.shape[-1] != self.BYTES:
+            raise bad_value(OP, f"{rule} but got others.\n{BY_TABLES}")
+        numbers = self._numbers(cos)
+        if torch.compiler.is_compiling():
+            same = (self._numbers(sin) == self._other(numbers)).all()
+            torch._assert_async(same, f"[{OP}] {rule} but got others.")  # a line of C++: no quotes
+        elif not (self._is_last(cos, sin) or torch.equal(self._numbers(sin), self._other(numbers))):
+            raise bad_value(OP, f"{rule} but got others.\n{BY_TABLES}")
+        return numbers
+
+    def _is_last(self, cos: torch.Tensor, sin: torch.Tensor) -> bool:
+        """Known without looking at them, which on a device has to be waited for."""
+        if not self._last or cos.is_inference() or sin.is_inference():
+            return False
+        same = cos is self._last[0]() and sin is self._last[1]()
+        return same and cos._version == 0 and sin._version == 0
+
+    def _other(self, numbers: torch.Tensor) -> torch.Tensor:
+        return numbers * self._FACTOR + self._ADDED
+
+    def _bytes(self, numbers: torch.Tensor) -> torch.Tensor:
+        return numbers.contiguous().view(torch.uint8).view(self.TYPE)
+
+    def _numbers(self, carrier: torch.Tensor) -> torch.Tensor:
+        return carrier.view(torch.uint8).contiguous().view(torch.int64)[..., 0]
+
+
 class _Positions:
     """A model's rotary embedding as parameters of rope, after its tables were compared with them."""
 
     def __init__(self, module: torch.nn.Module, layer_types: list[str | None]) -> None:
         self.module = module
+        self.carriers = _Carriers()
         config = getattr(module, "config", None)
         if config is None:
             raise NotKnown("it has no config")
@@ -505,7 +563,7 @@ class _Positions:
             NotKnown: that is not cos and sin.
         """
         with torch.no_grad():
-            made = self.module(*given)
+            made = _forward_of(self.module)(self.module, *given)
         tables = made if isinstance(made, (tuple, list)) else (made,)
         if len(tables) != 2 or not all(isinstance(t, torch.Tensor) and t.is_floating_point() for t in tables):
             what = " and ".join(str(getattr(t, "dtype", type(t).__name__)) for t in tables)
@@ -539,21 +597,23 @@ class _Positions:
         if form.keys_optional:
             raise NotKnown("it turns queries without keys, too")
         factors = None if model.freq_factors is None else torch.from_numpy(model.freq_factors)
-        width = params.n_dims
+        width, carriers = params.n_dims, self.carriers
 
         def rotate(
-            heads: tuple[torch.Tensor, ...], positions: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int
+            heads: tuple[torch.Tensor, ...],
+            cos: torch.Tensor,
+            sin: torch.Tensor,
+            unsqueeze_dim: int | None,
         ) -> Any:
-            axis = rope_forms.heads_axis(unsqueeze_dim, positions.ndim - sections)
-            if positions.is_floating_point() or sin.dtype != NO_TABLE:
-                raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
+            positions = carriers.read(cos, sin)
             got = heads[0].shape[-1]
             if got < width:  # which of the angles are its is not known
                 raise bad_value(OP, f"q must have {width} lanes that turn but got {got}.\n{BY_TABLES}")
+            tables = (*positions.shape[sections:], width)  # those of each plane
+            axis = rope_forms.heads_axis(form, unsqueeze_dim, len(tables))
             known = form.place is not None or got == width
-            if not (known and rope_forms.all_have_tokens(heads, positions.shape[-2], axis)):
+            if axis is None or not known or not rope_forms.serves(tables, heads, axis):
                 return NotImplemented  # what it does then is not known
-            positions = positions[..., 0]
             on_device = factors if factors is None else factors.to(heads[0].device)
             first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)
             if form.single:
@@ -566,10 +626,10 @@ class _Positions:
         )
 
     def _tables_at(
-        self, layer_type: str | None, positions: torch.Tensor, x: torch.Tensor
+        self, layer_type: str | None, cos: torch.Tensor, sin: torch.Tensor, x: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The model's own tables, of positions that :meth:`forward` made of its ids."""
-        ids = positions[..., 0]
+        """The model's own tables, of what :meth:`forward` made of its ids."""
+        ids = self.carriers.read(cos, sin)
         if self.alternates:
             ids = ids[:-1]
         more = (layer_type,) if self.nested else ()
@@ -577,21 +637,16 @@ class _Positions:
         return cos, sin
 
     def forward(self) -> Callable[..., Any]:
-        """The module's own forward: no tables, but positions where they have their tokens: what a model
-        does to the last axis, such as a slice for smaller heads, leaves them as they are. Whoever computes
-        with them as with tables cannot: NO_TABLE."""
-        alternates = self.alternates
+        """The module's own forward: no tables, but :class:`_Carriers` with their tokens."""
+        alternates, carriers = self.alternates, self.carriers
 
         def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
             if position_ids.is_floating_point():
                 got = str(position_ids.dtype).removeprefix("torch.")
                 raise bad_type(OP, f"position_ids must be integers but got {got}.\n{BY_TABLES}")
-            if position_ids.dtype not in (torch.int32, torch.int64):
-                position_ids = position_ids.long()
             if alternates:  # pairs that no section covers turn by time
                 position_ids = torch.cat((position_ids, position_ids[:1]))
-            positions = position_ids[..., None]
-            return positions, torch.empty_like(positions, dtype=torch.uint8).view(NO_TABLE)
+            return carriers.made_of(position_ids)
 
         return forward
 

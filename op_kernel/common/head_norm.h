@@ -47,7 +47,7 @@ public:
         for (int32_t side = 0; side < 2; ++side)
             scales_.Widen(side * td_->row_pitch, side * td_->row_pitch, td_->head_size);
         if (source_.tiling->swaps == 0) return;
-        factors_ = stats_.template Get<float>()[slots * kRowNormStats];
+        factors_ = stats_.template Get<float>()[source_.tiling->stats_bytes / static_cast<int32_t>(sizeof(float))];
         norm_.KeepFactors(factors_);
         scales_.WidenSwapped(2 * td_->row_pitch, 2 * td_->row_pitch);
     }
@@ -82,8 +82,7 @@ public:
         Widen(temp, y, all);
         for (int32_t row = 0; row < count && are_scaled; ++row)
             AscendC::Muls(temp[row * pitch], temp[row * pitch], factors_.GetValue(static_cast<uint32_t>(row)), pitch);
-        if (are_scaled) OrderV();
-        norm_.Normalize(rows, pitch, count);
+        norm_.Normalize(rows, pitch, count);  // which orders temp's factors before what follows
         norm_.Normalize(temp, pitch, count);
         TimesScale(rows, count, tile.side * pitch);
         TimesScale(temp, count, (2 + tile.side) * pitch);

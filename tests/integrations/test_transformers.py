@@ -504,7 +504,6 @@ REFUSED = {
         turned(k, cos, sin),
     ),
     "rows gathered by position_ids": gathered,
-    "rows of tables without batches gathered": gathered_from_rows,
     "unsqueeze_dim without effect": lambda q, k, cos, sin, unsqueeze_dim=1: (
         turned(q, cos, sin),
         turned(k, cos, sin),
@@ -588,8 +587,6 @@ def test_a_stand_in_refuses_other_calls():
     for given, named in (((Q, K, *TABLES, 2), {}), ((Q, K), {}), ((Q, K, *TABLES), {"v": Q})):
         with pytest.raises(TypeError, match=r"^\[apply_npu_rope\] a rotation must be given query, key, cos"):
             ours(*given, **named)
-    with pytest.raises(ValueError, match=r"^\[apply_npu_rope\] unsqueeze_dim must be next to the tokens"):
-        ours(Q, K, *TABLES, unsqueeze_dim=3)
 
 
 # ---- which norm a module is ------------------------------------------------------------------------------
@@ -734,6 +731,41 @@ def trims(q, k, cos, sin):
     return turned(q, cos, sin), turned(k, cos, sin)
 
 
+def by_second_axis(q, k, cos, sin):
+    return tuple(x * cos[:, None, :] + rotate_half(x) * sin[:, None, :] for x in (q, k))
+
+
+def by_last_axes(q, k, cos, sin):
+    return tuple(x * cos.unsqueeze(-3) + rotate_half(x) * sin.unsqueeze(-3) for x in (q, k))
+
+
+@pytest.mark.parametrize("function", [by_second_axis, by_last_axes, gathered_from_rows, by_keyword])
+@pytest.mark.parametrize(
+    ("heads", "table"),
+    [
+        ((4, 4, 16), (4, 16)),
+        ((2, 4, 4, 16), (4, 16)),
+        ((4, 4, 4, 16), (4, 4, 16)),
+        ((4, 4, 16), (1, 4, 16)),
+        ((1, 4, 4, 16), (1, 1, 4, 16)),
+        ((3, 2, 4, 4, 16), (4, 16)),
+    ],
+)
+def test_an_axis_of_heads_is_where_the_function_puts_it(function, heads, table):
+    """As many tokens as heads and as batches: no size says which is which."""
+    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    q, k = torch.randn(heads), torch.randn(heads)
+    cos, sin = (torch.cat((t, t), -1) for t in torch.rand(2, *table[:-1], 8))
+    try:
+        expected = function(q, k, cos, sin)
+    except (RuntimeError, TypeError):
+        with pytest.raises((RuntimeError, TypeError)):
+            ours(q, k, cos, sin)
+        return
+    for given, wanted in zip(ours(q, k, cos, sin), expected, strict=True):
+        assert torch.allclose(given, wanted, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("function", "table"),
     [(drops_lanes, (1, 5, 8)), (trims, (1, 9, 16)), (drops_lanes, (1, 1, 16)), (drops_lanes, (3, 5, 16))],
@@ -782,8 +814,26 @@ def test_by_positions_what_is_of_other_shapes_goes_to_the_function_itself(functi
         assert torch.allclose(given, wanted, atol=1e-6)
 
 
+STAYS = torch.tensor([[True, False, True, True, False]])[..., None]  # tokens
 CHANGES = {
     "back": lambda cos, sin: (cos, -sin),
+    "cos twice as large": lambda cos, sin: (cos * 2, sin),
+    "cos larger": lambda cos, sin: (cos + 1, sin),
+    "cos positive": lambda cos, sin: (cos.abs(), sin),
+    "cos summed": lambda cos, sin: (cos.cumsum(1), sin),
+    "cos sorted": lambda cos, sin: (cos.sort(-1).values, sin),
+    "some tokens stay": lambda cos, sin: (
+        torch.where(STAYS, cos, torch.ones_like(cos)),
+        torch.where(STAYS, sin, torch.zeros_like(sin)),
+    ),
+    "some tokens filled": lambda cos, sin: (cos.masked_fill(~STAYS, 1), sin),
+    "tokens of sin rolled": lambda cos, sin: (cos, sin.roll(1, 1)),
+    "no sin": lambda cos, sin: (cos, torch.zeros_like(sin)),
+    "lanes flipped": lambda cos, sin: (cos.flip(-1), sin.flip(-1)),
+    "lanes rolled": lambda cos, sin: (cos.roll(1, -1), sin.roll(1, -1)),
+    "lanes left out": lambda cos, sin: tuple(torch.cat((t[..., ::2],) * 2, -1) for t in (cos, sin)),
+    "lanes repeated": lambda cos, sin: tuple(t[..., :4].repeat_interleave(2, -1) for t in (cos, sin)),
+    "one lane for all": lambda cos, sin: tuple(t[..., :1].expand(1, 5, 8) for t in (cos, sin)),
     "twice as large": lambda cos, sin: (cos * 2, sin * 2),
     "of another type": lambda cos, sin: (cos, sin.float()),
     "added": lambda cos, sin: (cos, sin + 0.0),
@@ -803,8 +853,42 @@ def test_by_positions_no_table_can_be_computed_with(change, monkeypatch):
     apply_npu_rope(model, level="positions")
     with pytest.raises((RuntimeError, ValueError)):
         model(q, k, ids)
-    with pytest.raises(Exception, match=r"failed to run|must be positions but got a table"):
+    with pytest.raises(Exception, match=r"failed to run|not implemented|must be (positions|as their)"):
         torch.compile(model, fullgraph=True, backend="aot_eager")(q, k, ids)
+
+
+def test_by_positions_tokens_may_be_chosen(monkeypatch):
+    """Tokens that are cut, copied or put in another order, of both tables alike, keep their positions; in
+    inference mode, too, where a tensor does not say whether it was written over."""
+    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
+
+    def chosen(table):
+        return torch.cat((table.clone()[:, 3:], table[:, 1:3].contiguous(), table[:, 4:]), 1)
+
+    model = Turns(lambda cos, sin: (chosen(cos), chosen(sin)))
+    q, k, ids = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8), torch.arange(5)[None] * 7
+    expected = model(q, k, ids)
+    apply_npu_rope(model, level="positions")
+    with torch.inference_mode():
+        inferred = model(q, k, ids)
+    for given in (model(q, k, ids), inferred):
+        for g, wanted in zip(given, expected, strict=True):
+            assert torch.allclose(g, wanted, atol=1e-6)
+
+
+def test_by_positions_what_is_written_into_is_found(monkeypatch):
+    def writes(cos, sin):
+        cos[:, 2] = cos[:, 1]
+        return cos, sin
+
+    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
+    model = Turns(writes)
+    q, k, ids = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8), torch.arange(5)[None]
+    apply_npu_rope(model, level="positions")
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode(), pytest.raises(ValueError, match="cos and sin must be as their module made them"):
+            model(q, k, ids)
+    assert torch.equal(ids, torch.arange(5)[None])  # the caller's own
 
 
 def test_positions_of_every_type_of_integer(monkeypatch):
@@ -820,9 +904,16 @@ def test_positions_of_every_type_of_integer(monkeypatch):
         model(q, k, torch.arange(5.0)[None])
 
 
-def test_by_positions_heads_too_narrow_say_what_to_do(monkeypatch):
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda cos, sin: (cos, sin), "q must have 8 lanes that turn but got 4"),
+        (lambda cos, sin: (cos[..., :4], sin[..., :4]), "cos and sin must be as their module made them"),
+    ],
+)
+def test_by_positions_heads_too_narrow_say_what_to_do(change, rule, monkeypatch):
     monkeypatch.setitem(globals(), "rotary_of_heads", trims)
-    model = Turns(lambda cos, sin: (cos[..., :4], sin[..., :4]))
+    model = Turns(change)
     apply_npu_rope(model, level="positions")
-    with pytest.raises(ValueError, match=r"q must have 8 lanes that turn but got 4\.\nlevel=.tables."):
+    with pytest.raises(ValueError, match=rf"{rule}.*\nlevel=.tables."):
         model(torch.randn(1, 2, 5, 4), torch.randn(1, 1, 5, 4), torch.arange(5)[None])
