@@ -86,6 +86,7 @@ MOST_LAYERS = 1 << 12
 # In whose windows theta is 10000 and nothing is scaled, where the file does not say otherwise.
 BASE_OF_WINDOWS = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
 PLAIN_IN_WINDOWS = frozenset({"olmo2"})  # theta as elsewhere, nothing scaled
+SCALED_IN_WINDOWS = frozenset({"cohere2moe", "gpt-oss"})  # with a theta of their own, too
 STRETCHED_BY_ALPHA = frozenset({"hunyuan-dense", "hunyuan_vl"})
 # Whose converter writes a tenth of the multiplier.
 TENTH_OF_LOG = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
@@ -325,7 +326,7 @@ class GgufFile:
             shape["sections"] = self.sections()
         factors = self._factors(width // 2, n_ctx)
         theta = self._theta(window)
-        if window and self._own_theta():
+        if window and self._own_theta() and self.architecture not in SCALED_IN_WINDOWS:
             return ModelRope(RopeParams(**shape, freq_base=theta))
         base = theta * self._stretch(width)
         if window and self.architecture in PLAIN_IN_WINDOWS:

@@ -6,10 +6,11 @@ parameters is ours: natively where those can (default, linear, dynamic, yarn), e
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -44,6 +45,11 @@ TAIL = ("deepseek_v4",)
 # Whose sections alternate from pair to pair (imrope) whether or not the configuration says mrope_interleaved.
 ALTERNATING = ("qwen3_vl", "qwen3_5", "qwen3_omni_moe", "qwen4_exp", "cosmos3", "cohere_compass")
 
+# Whose tokens turn by their row and column in a picture, which no parameters of rope say.
+OF_PICTURES = ("dinov3", "eomt_dinov3", "llama4_vision", "pixtral")
+# Whose code looks at rotary_dim. Of the other classes of transformers none does, though files have it.
+WITH_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
+
 # Any of them says that a model has rope.
 SAY_ROPE = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rotary_pct", "rotary_dim")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
@@ -60,10 +66,17 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
     ):
         raise bad_value(OP, f"seq_len must be a positive number of tokens but got {seq_len!r}.")
     given = _given(config, layer_type)
-    try:
+    with _numbers_of_their_kind():
         rope = given.rope()
         head = given.head_size()
         return _WAYS[rope.kind](rope, given, head, seq_len)
+
+
+@contextlib.contextmanager
+def _numbers_of_their_kind() -> Iterator[None]:
+    """What a file's numbers make Python's arithmetic raise, in our words."""
+    try:
+        yield
     except (TypeError, ArithmeticError) as error:
         if str(error).startswith(f"[{OP}] "):
             raise
@@ -248,10 +261,16 @@ class _Config:
             entries["rope_theta"] = 10000.0 if theta is None else theta
         if "partial_rotary_factor" not in entries:
             partial = first("partial_rotary_factor", "rotary_pct")
-            if partial is None and first("rotary_dim") is not None:
-                partial = first("rotary_dim") / self.head_size()
+            if partial is None and self._has_rotary_dim() and first("rotary_dim") is not None:
+                entries["rotary_dim"] = first("rotary_dim")
             entries["partial_rotary_factor"] = 1.0 if partial is None else partial
         return entries
+
+    def _has_rotary_dim(self) -> bool:
+        """Whether the model's code looks at it: of unknown models as their files say."""
+        known = type(self.config).__module__.startswith("transformers.models.")
+        known = known or self.model_type.startswith("minimax")
+        return not known or self.model_type in WITH_ROTARY_DIM
 
 
 def _attribute(config: Any, name: str) -> Any:
@@ -262,7 +281,7 @@ def _attribute(config: Any, name: str) -> Any:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value > 0)
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(0 < value < 2**63)
 
 
 class _Rope:
@@ -314,6 +333,12 @@ class _Rope:
 def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any]:
     """Which pairs, and which of several positions turn them."""
     model = config.model_type
+    if model.startswith(OF_PICTURES):
+        raise bad_value(
+            OP,
+            f"model_type must turn by a token's place in a row but got {model}, of rows and columns.\n"
+            "Turn its heads by the tables that the model makes: rotary_mul(x, cos, sin).",
+        )
     sections = rope.entries.get("mrope_section")
     if not sections and (model in INTERLEAVED_SECTIONS or model.startswith((*ALTERNATING, *SECTIONED))):
         raise bad_value(OP, f"rope_parameters must have mrope_section for model_type {model} but got none.")
@@ -344,6 +369,10 @@ def _is_interleaved(config: _Config) -> bool:
 
 
 def _width(rope: _Rope, head: int) -> int:
+    if (width := rope.entries.get("rotary_dim")) is not None:
+        if not _is_count(width) or width > head:
+            raise bad_value(OP, f"rotary_dim must be an integer from 2 to head_dim {head} but got {width!r}.")
+        return int(width)
     share = rope.number("partial_rotary_factor")
     if share > 1:
         raise bad_value(OP, f"partial_rotary_factor must be at most 1 but got {share:g}.")
@@ -379,9 +408,14 @@ def _linear(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope
 
 
 def _dynamic(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> ModelRope:
-    width, factor, trained = _width(rope, head), rope.number("factor"), _longest(config)
+    fixed = bool(rope.entries.get("alpha"))  # Hunyuan's: it takes the place of the length, of the whole head
+    width = head if fixed else _width(rope, head)
     if width <= 2:
         raise bad_value(OP, f"rope_type dynamic must rotate more than 2 dimensions but got {width}.")
+    if fixed:
+        base = rope.number("rope_theta") * rope.number("alpha") ** (width / (width - 2))
+        return ModelRope(RopeParams(**_shape(rope, config, head, width), freq_base=base))
+    factor, trained = rope.number("factor"), _longest(config)
     length = max(seq_len or trained, trained)
     stretched = factor * length / trained - (factor - 1)
     base = rope.number("rope_theta") * stretched ** (width / (width - 2))
@@ -509,11 +543,12 @@ class Facts:
 def facts(config: Any, layer_type: str | None = None) -> Facts:
     """Of that type of layer."""
     given = _given(config, layer_type)
-    rope, longest = given.rope(), given.get("max_position_embeddings")
-    longest = int(longest) if _is_count(longest) else None
-    scaled = rope.kind in ("yarn", "longrope", "llama3")
-    trained = _original(rope, given) if scaled else longest
-    return Facts(given.model_type, rope.kind, rope.number("rope_theta"), longest, trained)
+    with _numbers_of_their_kind():
+        rope, longest = given.rope(), given.get("max_position_embeddings")
+        longest = int(longest) if _is_count(longest) else None
+        scaled = rope.kind in ("yarn", "longrope", "llama3")
+        trained = _original(rope, given) if scaled else longest
+        return Facts(given.model_type, rope.kind, rope.number("rope_theta"), longest, trained)
 
 
 def layer_types(config: Any) -> list[str | None]:

@@ -22,6 +22,7 @@ enum Type { kFloat32 = 0, kFloat16 = 1, kInt32 = 26, kBfloat16 = 30 };
 enum Mode { kNormal = 0, kNeox = 2, kMrope = 8, kVision = 24, kImrope = 40 };
 
 constexpr int kDims = 4;
+constexpr int64_t kMostHead = 1024;  // that the operator takes on an NPU
 
 int say(int status, char* why, size_t room, const char* format, ...) {
     if (why && room) {
@@ -93,6 +94,8 @@ int supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t room) 
     const int64_t pairs = p.mode == kVision ? p.n_dims : p.n_dims / 2;
     if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs + 2 * pairs > x->ne[0])
         return no("more dimensions turn than a head has");
+    if (x->ne[0] > kMostHead) return no("a head has more than 1024 elements");
+    if (p.mode == kVision && 2 * int64_t{p.n_dims} != x->ne[0]) return no("in mode vision all of a head must turn");
     if (factors && (factors->type != kFloat32 || !is_dense(*factors) || factors->ne[0] < pairs))
         return no("freq_factors are no run of a float for each pair");
     return NPU_ROPE_GGML_OK;

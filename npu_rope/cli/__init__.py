@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -11,6 +12,9 @@ CLOSED_PIPE = 128 + 13  # and SIGPIPE
 
 def main() -> None:
     """Entry point of ``npu-rope``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal has no letters for is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     try:
         try:
             _run()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from npu_rope.cli.inspect import Rope
 
 BEFORE, AFTER, CONTEXT, INK = "#9a9a9a", "#0b3c8c", "#d9801a", "#1a1a1a"
+LONGEST_TITLE = 80
 SEEN = 0.02  # less than that is no scaling to the eye
 
 
@@ -33,9 +34,14 @@ def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:
     for axis, r in zip(axes[0], ropes, strict=True):
         _panel(axis, r)
     axes[0, 0].set_ylabel("wavelength in tokens", color=INK)
-    canvas.suptitle(title, fontsize=12, color=INK)
+    canvas.suptitle(_shortened(title), fontsize=12, color=INK, parse_math=False)
     canvas.savefig(stream, format=kind, dpi=130, facecolor="white")
     plt.close(canvas)
+
+
+def _shortened(text: str) -> str:
+    """What fits above a panel."""
+    return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 3]}..."
 
 
 def _panel(axis: Any, r: Rope) -> None:
@@ -58,7 +64,7 @@ def _panel(axis: Any, r: Rope) -> None:
             axis.axhline(tokens, color=CONTEXT, linewidth=1.2, linestyle=style, label=label)
     axis.set_yscale("log")
     axis.set_xlabel("pair", color=INK)
-    axis.set_title(r.layers, fontsize=10, color=INK)
+    axis.set_title(_shortened(r.layers), fontsize=10, color=INK, parse_math=False)
     axis.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 # A result in float32 that is off by more than this share of its largest element is another formula's.
 SAME_NORM = 1e-5
 ROWS = 64
+MOST_DIFFERENT = 0.02  # of two bfloat16 results; by different orders about a third of the elements differ
 SIZES = (1e4, 1e2, 1.0, 0.1)  # of rows, in roots of epsilon
 
 
@@ -30,12 +31,14 @@ class NormForm:
         offset: what is added to the weight.
         order: when the result is rounded to x's type.
         epsilon: its attribute's name.
+        mixes: x of another type than the weight's has this form, too; else the module itself computes it.
     """
 
     weight: str | None
     offset: float
     order: str
     epsilon: str
+    mixes: bool = True
 
     def __str__(self) -> str:
         weight = (
@@ -90,7 +93,7 @@ def _classified(module: torch.nn.Module) -> NormForm:
         for order in (ROUND_FIRST, ROUND_LAST):
             form = NormForm(weight, offset, order, epsilon)
             if _is_same(probe, form, x):
-                return form
+                return replace(form, mixes=weight is None or _mixes(probe, form, x))
     raise NotKnown("what it computes is no RMS normalization known here")
 
 
@@ -106,8 +109,23 @@ def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
                 return False
         narrow = copy.deepcopy(probe).to(torch.bfloat16)
         wanted, got = narrow(x.bfloat16()), normalized(form, narrow, x.bfloat16())
-    # Of two bfloat16 results by different orders about a third of the elements differ.
-    return wanted.dtype == got.dtype and bool((wanted != got).float().mean() < 0.02)
+    return wanted.dtype == got.dtype and bool((wanted != got).float().mean() < MOST_DIFFERENT)
+
+
+def _mixes(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
+    """Whether it is the same where x and the weight are of two types."""
+    narrow = copy.deepcopy(probe).to(torch.bfloat16)
+    with torch.no_grad():
+        for module, given in ((narrow, x), (probe, x.bfloat16())):
+            wanted, got = module(given), normalized(form, module, given)
+            if wanted.dtype != got.dtype:
+                return False
+            if wanted.dtype == torch.float32:
+                if ((wanted - got).abs() > 4 * SAME_NORM * wanted.abs().amax(-1, keepdim=True)).any():
+                    return False
+            elif (wanted != got).float().mean() >= MOST_DIFFERENT:
+                return False
+    return True
 
 
 def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
@@ -124,16 +142,16 @@ def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
             x.dtype
         )
     weight = weight + form.offset if form.offset else weight
-    if weight.dtype == x.dtype:
-        return rms_norm(x, weight, epsilon=epsilon)
     # As torch multiplies two types.
-    return rms_norm(x, weight, epsilon=epsilon).to(torch.promote_types(x.dtype, weight.dtype))
+    return rms_norm(x, weight.to(torch.promote_types(x.dtype, weight.dtype)), epsilon=epsilon)
 
 
 def replacement(form: NormForm) -> Callable[..., Any]:
     """A module's forward, of that name: pickle finds a method by it."""
 
     def forward(self: Any, hidden_states: Any) -> Any:
+        if not form.mixes and hidden_states.dtype != getattr(self, str(form.weight)).dtype:
+            return type(self).forward(self, hidden_states)
         return normalized(form, self, hidden_states)
 
     return forward

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import json
+import os
 import re
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -255,6 +258,21 @@ def test_the_plot(config, tmp_path, suffix):
         assert {"before scaling", "after scaling", "context, 131072 tokens", "trained with 8192"} <= set(
             labels
         )
+
+
+@pytest.mark.parametrize("name", ["a$\\frac{$b", "$\\undefined{x}$", "m" * 3000])
+def test_any_name_is_a_title(config, tmp_path, name):
+    inspect(config(model_type=name), "--no-pairs", "--plot", tmp_path / "named.svg")
+    labels = [html.unescape(t) for t in re.findall(r"<!-- (.*?) -->", (tmp_path / "named.svg").read_text())]
+    shown = name if len(name) <= 80 else f"{name[:77]}..."
+    assert shown in [label.replace("\\$", "$") for label in labels]
+
+
+def test_a_terminal_without_these_letters_gets_their_numbers(config):
+    command = [sys.executable, "-m", "npu_rope.cli", "inspect", str(config(model_type="\u6a21\u578b"))]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("\\u6a21\\u578b (transformers configuration)")
 
 
 def test_the_plot_marks_the_session_and_the_context(config, tmp_path):

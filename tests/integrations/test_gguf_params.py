@@ -187,6 +187,24 @@ def test_gemma_3_looks_at_windows_with_another_base(file):
         RopeParams.from_gguf(path, layer=32)
 
 
+def test_windows_with_a_theta_of_their_own_may_be_scaled_as_all(file):
+    values = {
+        **LLAMA,
+        "rope.dimension_count": 64,
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 32.0,
+        "rope.scaling.original_context_length": 4096,
+        "attention.sliding_window": 128,
+        "rope.freq_base_swa": 12345.0,
+    }
+    path = file("gpt-oss", values)
+    window, full = (RopeParams.from_gguf(path, layer=layer).params for layer in (0, 1))
+    assert (window.freq_base, full.freq_base) == (12345, 500000)
+    assert window.__getstate__() == {**full.__getstate__(), "freq_base": 12345}
+    assert full.ext_factor == 1
+    assert full.freq_scale == 1 / 32
+
+
 WINDOW = {"attention.sliding_window": 4096}
 EVERY_FOURTH, EVERY_FIRST_OF_FOUR = list(range(3, 32, 4)), list(range(0, 32, 4))
 # Which of 32 layers llama.cpp's graphs leave without rope, by what the file says.

@@ -17,7 +17,7 @@ import transformers
 from transformers import modeling_rope_utils
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from npu_rope import RopeMode, RopeParams, rope
+from npu_rope import RopeMode, RopeParams, hf_params, rope
 from npu_rope.hf_params import ROPE_TYPES
 
 pytestmark = pytest.mark.peer
@@ -383,14 +383,15 @@ def test_bad_arguments(tmp_path):
     ("changed", "text"),
     [
         ({"head_dim": 2**31 - 2}, "head_dim must be at most 65536 but got 2147483646."),
-        ({"rotary_dim": "4"}, "config must say its rope in numbers of their kind but got:"),
+        ({"rotary_dim": "4"}, "rotary_dim must be an integer from 2 to head_dim 16 but got '4'."),
+        ({"rotary_dim": 18}, "rotary_dim must be an integer from 2 to head_dim 16 but got 18."),
         ({"rope_theta": 10**400}, "config must say its rope in numbers of their kind but got:"),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": ["a", 3, 3]}},
             "config must say its rope in numbers of their kind but got:",
         ),
     ],
-    ids=["head", "width", "theta", "sections"],
+    ids=["head", "width", "more width", "theta", "sections"],
 )
 def test_numbers_that_are_none(changed, text):
     with pytest.raises(ValueError, match=r"^\[rope\]") as caught:
@@ -408,3 +409,53 @@ def test_a_file_of_nothing_but_brackets(tmp_path):
     (tmp_path / "config.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"^\[rope\] config must be a JSON file but got"):
         RopeParams.from_hf(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["hunyuan_v1_dense", "hunyuan_v1_moe", "no class"])
+def test_a_fixed_alpha_takes_the_place_of_the_length(kind):
+    """As the released files of Hunyuan have it."""
+    scaling = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1}
+    said = {"hidden_size": 256, "num_attention_heads": 2, "head_dim": 128, "max_position_embeddings": 32768}
+    config = {**said, "rope_theta": 10000.0, "rope_scaling": scaling}
+    module = importlib.import_module("transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense")
+    theirs = module.HunYuanDenseV1RotaryEmbedding(transformers.HunYuanDenseV1Config.from_dict(dict(config)))
+    if kind != "no class":
+        config["model_type"] = kind
+    for seq_len in (None, 40000):
+        ours = RopeParams.from_hf(config, seq_len=seq_len).frequencies()
+        assert np.abs(theirs.inv_freq.double().numpy() / ours - 1).max() <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("config", "width"),
+    [
+        (transformers.GPTJConfig(n_embd=368, n_head=4, rotary_dim=26), 26),
+        (transformers.GPTJConfig(n_embd=352, n_head=4, rotary_dim=30), 30),
+        (transformers.CodeGenConfig(n_embd=256, n_head=4, rotary_dim=32), 32),
+        ({"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64}, 64),
+        ({"model_type": "minimax_m3_vl_text"}, 128),
+        ({"model_type": "minimax", "head_dim": 128, "rotary_dim": 64}, 128),
+        ({"model_type": "llama", "head_dim": 128, "rotary_dim": 64}, 128),
+        ({"head_dim": 128, "rotary_dim": 64, "rope_theta": 1e4}, 64),  # of code that nobody here knows
+    ],
+)
+def test_rotary_dim_counts_where_the_models_code_looks_at_it(config, width):
+    assert RopeParams.from_hf(config).params.n_dims == width
+
+
+@pytest.mark.parametrize("kind", ["dinov3_vit", "eomt_dinov3", "llama4_vision_model"])
+def test_heads_that_turn_by_rows_and_columns_are_refused(kind):
+    config = transformers.CONFIG_MAPPING[kind]()
+    with pytest.raises(
+        ValueError, match=r"^\[rope\] model_type must turn by a token's place in a row but got "
+    ):
+        RopeParams.from_hf(config)
+
+
+def test_a_context_of_hundreds_of_digits_is_none():
+    config = {"head_dim": 64, "rope_theta": 1e4, "max_position_embeddings": 10**400}
+    assert hf_params.facts(config).context is None
+    with pytest.raises(ValueError, match=r"^\[rope\] max_position_embeddings must be a positive integer"):
+        RopeParams.from_hf({**config, "rope_scaling": {"type": "dynamic", "factor": 2.0}})
+    with pytest.raises(ValueError, match=r"^\[rope\] config must say its rope in numbers of their kind"):
+        hf_params.facts({**config, "rope_theta": 10**400})

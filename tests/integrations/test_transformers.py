@@ -712,6 +712,48 @@ def test_norms_of_any_width_without_a_weight_and_of_three_dimensions_only():
     assert norm_forms.classify(Unpacks(24)).weight == "weight"
 
 
+class ByWeightsType(torch.nn.Module):
+    """An RMSNorm whose result has its weight's type, as Idefics' has."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.eps = torch.nn.Parameter(torch.rand(24) + 0.5), 1e-6
+
+    def forward(self, x):
+        x = x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * (x if self.weight.dtype == torch.float32 else x.to(self.weight.dtype))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "torch", ByWeightsType])
+@pytest.mark.parametrize(
+    ("weight", "x"),
+    [
+        (torch.bfloat16, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.float32, torch.bfloat16),
+        (torch.float32, torch.float16),
+        (torch.float16, torch.bfloat16),
+        (torch.float64, torch.float32),
+    ],
+)
+def test_norms_whose_weight_has_another_type(kind, weight, x):
+    if kind == "llama":
+        norm = transformers.models.llama.modeling_llama.LlamaRMSNorm(24)
+    elif kind == "gemma3":
+        norm = transformers.models.gemma3.modeling_gemma3.Gemma3RMSNorm(24)
+    else:
+        norm = torch.nn.RMSNorm(24, eps=1e-6) if kind == "torch" else kind()
+    torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
+    norm = norm.to(weight)
+    replaced = norm_forms.replacement(norm_forms.classify(norm))
+    given = torch.randn(3, 7, 24, generator=torch.Generator().manual_seed(0)).to(x)
+    with torch.no_grad():
+        wanted, got = norm(given), replaced(norm, given)
+    assert wanted.dtype == got.dtype
+    bound = {torch.float32: 1e-6, torch.float64: 1e-6, torch.bfloat16: 2**-8, torch.float16: 2**-11}
+    assert (wanted - got).abs().max() <= bound[wanted.dtype] * wanted.abs().max()
+
+
 def test_nothing_is_half_patched_where_something_raises(monkeypatch):
     model = made("llama")
     monkeypatch.setattr(norm_forms, "classify", lambda module: 1 / 0)

@@ -290,6 +290,28 @@ assert reason(put("ne", 7, 1), x) == "x and the result have different shapes"
 assert reason(put("op_params", 7, 2)) == "its mode is not known"
 assert reason(put("op_params", 18, 1)) == "more dimensions turn than a head has"
 assert reason(put("op_params", 2, 15)) == "more dimensions turn than a head has"
+
+
+def of_a_long_head(tensor):
+    for t in (tensor, Tensor.from_address(x)):
+        t.ne[0] = 1026
+
+
+def of_a_part_in_vision(tensor):
+    tensor.op_params[2] = 24
+    tensor.op_params[1] = 6
+    Tensor.from_address(at).ne[0] = 20
+
+
+for change, told in (
+    (of_a_long_head, "a head has more than 1024 elements"),
+    (of_a_part_in_vision, "in mode vision all of a head must turn"),
+):
+    before = [(t, C.string_at(t, C.sizeof(Tensor))) for t in (x, at)]
+    found = reason(change)
+    assert found == told, found
+    for t, kept in before:
+        C.memmove(t, kept, len(kept))
 assert reason(both_bfloat16, bfloat16=0) == "this chip has no bfloat16"
 assert adapter.npu_rope_ggml_supports(None, 1, why, WHY) == 1
 assert adapter.npu_rope_ggml_supports(node, 1, None, 0) in (0, 1)
