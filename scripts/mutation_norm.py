@@ -78,6 +78,7 @@ def sources() -> list[Path]:
 
 # Mutants that compute the same, or are noticed elsewhere, and why; by mutate_kernels.key_of.
 EQUIVALENT: dict[str, str] = {
+    "head_norm.h | a number - 1 | int32_t slots = {source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)))};": "each part of the statistics is rounded up to as many slots, and what is read was written",
     "row_norm.h | a number + 1 | static constexpr uint32_t kLeast = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "a threshold with room on both sides: one bit of a float32 more or less",
     "row_norm.h | a number - 1 | static constexpr uint32_t kLeast = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "a threshold with room on both sides: one bit of a float32 more or less",
     "row_norm.h | a number + 1 | static constexpr uint32_t kMost = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "a threshold with room on both sides: one bit of a float32 more or less",

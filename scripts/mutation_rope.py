@@ -147,7 +147,6 @@ def build(column: Column, folder: Path) -> Path:
 
 # Mutants that compute the same, or are noticed elsewhere, and why; by mutate_kernels.key_of.
 EQUIVALENT: dict[str, str] = {
-    "rope_kernel.h | count or repeat - 1 | AscendC::Or(swapped, swapped, temp_.ReinterpretCast<uint16_t>(), {count_});": "the last half word is already right",
     "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
     "rope_kernel.h | count or repeat - 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding",
     "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size), {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
@@ -162,6 +161,7 @@ EQUIVALENT: dict[str, str] = {
     "row_rotation.h | comparison | if (heads{ > }1 && !RepeatReaches(head_step)) return false;": "with one head one of the two steps is a row's, which an instruction reaches",
     "row_rotation.h | comparison | if (tokens_{ > }1 && !RepeatReaches(token_step_)) return true;": "with one token repeating over heads takes no more instructions, anyway",
     "cache_rows.h | comparison | if (one.token < 0 || one.token{ >= }td_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
+    "vector_steps.h | count or repeat - 1 | down.template ReinterpretCast<uint16_t>(), {count});": "the last half word is already right where dst is up",
     "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": "at equality the difference is 0",
     "rope_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "scratch, and neither of the two holds anything yet",
     "row_rotation.h | a number + 1 | int32_t over_heads = {tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
