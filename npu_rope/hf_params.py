@@ -268,9 +268,12 @@ class _Config:
 
     def _has_rotary_dim(self) -> bool:
         """Whether the model's code looks at it: of unknown models as their files say."""
-        known = type(self.config).__module__.startswith("transformers.models.")
-        known = known or self.model_type.startswith("minimax")
+        known = self.is_of_known_class() or self.model_type.startswith("minimax")
         return not known or self.model_type in WITH_ROTARY_DIM
+
+    def is_of_known_class(self) -> bool:
+        """Of transformers' own, whose code is known not to look at what others' files say."""
+        return type(self.config).__module__.startswith("transformers.models.")
 
 
 def _attribute(config: Any, name: str) -> Any:
@@ -408,7 +411,10 @@ def _linear(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope
 
 
 def _dynamic(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> ModelRope:
-    fixed = bool(rope.entries.get("alpha"))  # Hunyuan's: it takes the place of the length, of the whole head
+    # Hunyuan's: it takes the place of the length, of the whole head.
+    fixed = bool(rope.entries.get("alpha")) and (
+        not config.is_of_known_class() or config.model_type.startswith("hunyuan")
+    )
     width = head if fixed else _width(rope, head)
     if width <= 2:
         raise bad_value(OP, f"rope_type dynamic must rotate more than 2 dimensions but got {width}.")

@@ -42,6 +42,7 @@ class Form:
         keys_optional: it takes None for keys.
         flat_axis: where tables ``[S,W]`` get their axis of heads, HEADS_FIRST or TOKENS_FIRST; None: it takes
             none. ``cos[:, None]`` is before the tokens of ``[B,S,W]``, but behind those of ``[S,W]``.
+        usual_dim: what it takes for unsqueeze_dim where it is not given.
     """
 
     pairs: str
@@ -52,6 +53,7 @@ class Form:
     tokens_first: bool = False
     keys_optional: bool = False
     flat_axis: int | None = None
+    usual_dim: int | None = None
 
     def __str__(self) -> str:
         where = "" if self.place is None else f", the {self.place} of the head"
@@ -127,6 +129,8 @@ def _classified(function: Callable[..., Any]) -> Form:
             place = partial.pop() if len(partial) == 1 else None
             form = _with_promotion(function, Form(*whole[0], place, single, tokens_first=tokens_first))
             _require_everywhere(function, form)
+            usual = _signature(function).parameters.get("unsqueeze_dim")
+            form = replace(form, usual_dim=usual.default if usual is not None else None)
             form = replace(form, flat_axis=_flat_axis(function, form))
             _require_parameters(function, form)
             return replace(form, keys_optional=not single and _takes_no_keys(function, form))
@@ -270,8 +274,10 @@ def _with_promotion(function: Callable[..., Any], form: Form) -> Form:
     heads = [torch.ones(shape, dtype=torch.bfloat16)] * (1 if form.single else 2)
     angles = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1))
     given = _called(function, heads, angles.cos(), angles.sin())[0].dtype
-    if given not in (torch.bfloat16, torch.float32):
-        raise NotKnown(f"bfloat16 heads become {given}")
+    same = _called(function, heads, angles.cos().bfloat16(), angles.sin().bfloat16())[0].dtype
+    for became in (given, same):
+        if became not in (torch.bfloat16, torch.float32) or same != torch.bfloat16:
+            raise NotKnown(f"bfloat16 heads become {str(became).removeprefix('torch.')}")
     return replace(form, promotes=given == torch.float32)
 
 
@@ -329,14 +335,16 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
         if not cos.is_floating_point():
             raise bad_value(OP, f"cos must be a table but got positions.\n{WHOLE_MODELS}")
         axis = heads_axis(form, unsqueeze_dim, cos.ndim)
-        if axis is None or sin.shape != cos.shape or not _has_known_shapes(form, heads, cos, axis):
+        if axis is None or cos.shape != sin.shape or cos.dtype != sin.dtype:
+            return NotImplemented
+        if not _has_known_shapes(form, heads, cos, axis):
             return NotImplemented
         dtype = heads[0].dtype
         if cos.dtype != dtype:
+            if cos.dtype != torch.float32 or dtype not in (torch.float16, torch.bfloat16):
+                return NotImplemented
             if form.promotes:
-                heads = tuple(h.to(torch.promote_types(dtype, cos.dtype)) for h in heads)
-            if cos.dtype != heads[0].dtype:
-                cos, sin = cos.float(), sin.float()
+                heads = tuple(h.float() for h in heads)
         width = cos.shape[-1] * (2 if form.tables == ONCE else 1)
         offset = heads[0].shape[-1] - width if form.place == TAIL else 0
         if interleaved and form.tables == TWICE:
@@ -389,7 +397,15 @@ def _has_known_shapes(form: Form, heads: tuple[torch.Tensor, ...], cos: torch.Te
     """Tables of the heads' width, or narrower where a part turns, that serve all heads."""
     width, head = cos.shape[-1] * (2 if form.tables == ONCE else 1), heads[0].shape[-1]
     fits = width == head if form.place is None else width <= head and width % 2 == 0
-    return fits and serves(tuple(cos.shape), heads, axis)
+    return fits and are_alike(heads) and serves(tuple(cos.shape), heads, axis)
+
+
+def are_alike(tensors: tuple[torch.Tensor, ...]) -> bool:
+    """Of one type and as many dimensions and lanes."""
+    first = tensors[0]
+    return all(
+        t.dtype == first.dtype and t.ndim == first.ndim and t.shape[-1] == first.shape[-1] for t in tensors
+    )
 
 
 HEADS_FIRST, TOKENS_FIRST = -3, -2  # where tables that broadcast over [B,N,S,D], or [B,S,N,D], have a 1
@@ -398,10 +414,11 @@ HEADS_FIRST, TOKENS_FIRST = -3, -2  # where tables that broadcast over [B,N,S,D]
 def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
     """Which of the two it is, where tables of so many dimensions are unsqueezed there; without unsqueeze_dim,
     where the function does it. None: neither."""
+    if dims == 2:
+        return form.flat_axis if unsqueeze_dim == form.usual_dim else None
     if unsqueeze_dim is None:
-        return form.flat_axis if dims == 2 else TOKENS_FIRST if form.tokens_first else HEADS_FIRST
-    axis = unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - dims - 1
-    return axis if axis in (HEADS_FIRST, TOKENS_FIRST) else None
+        return TOKENS_FIRST if form.tokens_first else HEADS_FIRST
+    return {1: HEADS_FIRST, 2: TOKENS_FIRST}.get(unsqueeze_dim)
 
 
 def serves(tables: tuple[int, ...], heads: tuple[torch.Tensor, ...], axis: int) -> bool:

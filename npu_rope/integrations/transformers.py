@@ -437,23 +437,37 @@ SAME_FREQUENCY, STILL = 1e-5, 1e-20
 class _Carriers:
     """Positions where a model has cos and sin, and how to tell that it has left them alone.
 
-    Both are the bytes of int64 numbers, in a type that torch computes nothing with, compiled or not: a model
-    that turns back by -sin, or scales its tables, is told so and does not turn by the positions alone. What
-    works on any bytes, such as choosing, filling or turning them around, breaks the rule between the two
-    numbers; the same choice among the tokens of both does not.
+    Both have the sizes of the model's tables, in bytes, a type that torch computes nothing with, compiled or
+    not: a model that turns back by -sin, or scales its tables, is told so and does not turn by the positions
+    alone. Each eight lanes are a token's position, int64, of one of its planes, under a number of their own:
+    what works on any bytes, such as choosing, filling or turning around lanes, leaves others than these. The
+    same choice among the tokens of both does not: they are their positions still.
+
+    Args:
+        lanes: of the model's tables.
+        planes: positions of a token.
+        salt: of the tables that one module makes, which these are.
+
+    Raises:
+        NotKnown: the tables are too narrow.
     """
 
-    TYPE, BYTES = torch.bits8, 8
-    # int64 wraps around; both are odd and of eight different bytes: a position shows in all of them.
-    _FACTOR, _ADDED = -7046029254386353131, 5851255264190487143
+    TYPE = torch.bits8
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int, planes: int, salt: int) -> None:
+        if lanes < 8 * planes:
+            raise NotKnown(f"its tables have {lanes} lanes, and positions need {8 * planes}")
+        self.lanes, self.planes = lanes, planes
+        # Of lanes [0, 8 planes) of cos the positions themselves; all others are like random numbers.
+        count = -(-lanes // 8)
+        numbers = np.random.default_rng(salt).integers(-(2**63), 2**63 - 1, (2, count), np.int64)
+        numbers[0, :planes] = 0
+        self.keys = torch.from_numpy(numbers)
         self._last: tuple[Callable[[], Any], ...] = ()
 
     def made_of(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What goes for cos and sin of positions [..., S]."""
-        numbers = positions.to(torch.int64, copy=True)[..., None]
-        cos, sin = self._bytes(numbers), self._bytes(self._other(numbers))
+        """What goes for cos and sin of positions [B,S], or [planes,B,S]."""
+        cos, sin = (t.view(self.TYPE) for t in self._bytes(positions))
         if not torch.compiler.is_compiling():
             self._last = weakref.ref(cos), weakref.ref(sin)
         return cos, sin
@@ -467,31 +481,35 @@ class _Carriers:
         if cos.dtype != self.TYPE or sin.dtype != self.TYPE:
             raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
         rule = "cos and sin must be as their module made them"
-        if cos.shape != sin.shape or cos.shape[-1] != self.BYTES:
+        if cos.shape != sin.shape or cos.shape[-1] != self.lanes:
             raise bad_value(OP, f"{rule} but got others.\n{BY_TABLES}")
-        numbers = self._numbers(cos)
+        bits = cos.view(torch.uint8), sin.view(torch.uint8)
+        numbers = bits[0][..., : 8 * self.planes].contiguous().view(torch.int64)
+        positions = numbers[..., 0] if self.planes == 1 else numbers.movedim(-1, 0)
         if torch.compiler.is_compiling():
-            same = (self._numbers(sin) == self._other(numbers)).all()
-            torch._assert_async(same, f"[{OP}] {rule} but got others.")  # a line of C++: no quotes
-        elif not (self._is_last(cos, sin) or torch.equal(self._numbers(sin), self._other(numbers))):
-            raise bad_value(OP, f"{rule} but got others.\n{BY_TABLES}")
-        return numbers
+            same = torch.stack([(a == b).all() for a, b in zip(bits, self._bytes(positions), strict=True)])
+            torch._assert_async(same.all(), f"[{OP}] {rule} but got others.")  # a line of C++: no quotes
+        elif not self._is_last(cos, sin):
+            if not all(map(torch.equal, bits, self._bytes(positions))):
+                raise bad_value(OP, f"{rule} but got others.\n{BY_TABLES}")
+        return positions
 
     def _is_last(self, cos: torch.Tensor, sin: torch.Tensor) -> bool:
         """Known without looking at them, which on a device has to be waited for."""
-        if not self._last or cos.is_inference() or sin.is_inference():
+        if cos.is_cpu or not self._last or cos.is_inference() or sin.is_inference():
             return False
         same = cos is self._last[0]() and sin is self._last[1]()
         return same and cos._version == 0 and sin._version == 0
 
-    def _other(self, numbers: torch.Tensor) -> torch.Tensor:
-        return numbers * self._FACTOR + self._ADDED
-
-    def _bytes(self, numbers: torch.Tensor) -> torch.Tensor:
-        return numbers.contiguous().view(torch.uint8).view(self.TYPE)
-
-    def _numbers(self, carrier: torch.Tensor) -> torch.Tensor:
-        return carrier.view(torch.uint8).contiguous().view(torch.int64)[..., 0]
+    def _bytes(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of cos and of sin, [B,S,lanes]."""
+        numbers = positions.to(torch.int64)
+        numbers = numbers[..., None] if self.planes == 1 else numbers.movedim(0, -1)
+        count = self.keys.shape[1]
+        each = numbers.repeat(*[1] * (numbers.ndim - 1), -(-count // self.planes))[..., :count]
+        keys = self.keys.to(positions.device)
+        cos, sin = ((each ^ keys[k]).view(torch.uint8)[..., : self.lanes].contiguous() for k in (0, 1))
+        return cos, sin
 
 
 class _Positions:
@@ -499,7 +517,7 @@ class _Positions:
 
     def __init__(self, module: torch.nn.Module, layer_types: list[str | None]) -> None:
         self.module = module
-        self.carriers = _Carriers()
+        self.carriers: dict[str | None, _Carriers] = {}
         config = getattr(module, "config", None)
         if config is None:
             raise NotKnown("it has no config")
@@ -520,12 +538,13 @@ class _Positions:
             except (TypeError, ValueError) as why:
                 rule = str(why).splitlines()[0].removeprefix("[rope] ").rstrip(".")
                 raise NotKnown(f"no parameters of rope are its configuration's ({rule})") from None
-            self._compare(model, layer_type)
+            lanes = self._compare(model, layer_type)
             self.ropes[layer_type] = model
-        self.alternates = any(m.params.rope_mode is RopeMode.IMROPE for m in self.ropes.values())
+            planes = 3 if model.params.rope_mode.has_sections else 1
+            self.carriers[layer_type] = _Carriers(lanes, planes, salt=len(self.carriers))
 
-    def _compare(self, model: Any, layer_type: str | None) -> None:
-        """What it gives for some positions with what the parameters give.
+    def _compare(self, model: Any, layer_type: str | None) -> int:
+        """What it gives for some positions with what the parameters give; how many lanes that has.
 
         Raises:
             NotKnown: it is something else.
@@ -555,6 +574,7 @@ class _Positions:
                 table = min(halves, key=lambda t: float(np.abs(t - expected).max()))
             if table.shape != expected.shape or np.abs(table - expected).max() > SAME_ANGLE:
                 raise NotKnown("its tables are not those of its configuration")
+        return cos.shape[-1]
 
     def _tables(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """What it makes.
@@ -597,7 +617,8 @@ class _Positions:
         if form.keys_optional:
             raise NotKnown("it turns queries without keys, too")
         factors = None if model.freq_factors is None else torch.from_numpy(model.freq_factors)
-        width, carriers = params.n_dims, self.carriers
+        width = params.n_dims
+        carriers = self.carriers[layer_type if self.nested else None]
 
         def rotate(
             heads: tuple[torch.Tensor, ...],
@@ -606,12 +627,14 @@ class _Positions:
             unsqueeze_dim: int | None,
         ) -> Any:
             positions = carriers.read(cos, sin)
+            if model.params.rope_mode is RopeMode.IMROPE:  # pairs that no section covers turn by time
+                positions = torch.cat((positions, positions[:1]))
             got = heads[0].shape[-1]
             if got < width:  # which of the angles are its is not known
                 raise bad_value(OP, f"q must have {width} lanes that turn but got {got}.\n{BY_TABLES}")
             tables = (*positions.shape[sections:], width)  # those of each plane
             axis = rope_forms.heads_axis(form, unsqueeze_dim, len(tables))
-            known = form.place is not None or got == width
+            known = (form.place is not None or got == width) and rope_forms.are_alike(heads)
             if axis is None or not known or not rope_forms.serves(tables, heads, axis):
                 return NotImplemented  # what it does then is not known
             on_device = factors if factors is None else factors.to(heads[0].device)
@@ -629,24 +652,27 @@ class _Positions:
         self, layer_type: str | None, cos: torch.Tensor, sin: torch.Tensor, x: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The model's own tables, of what :meth:`forward` made of its ids."""
-        ids = self.carriers.read(cos, sin)
-        if self.alternates:
-            ids = ids[:-1]
+        ids = self.carriers[layer_type if self.nested else None].read(cos, sin)
         more = (layer_type,) if self.nested else ()
         cos, sin = _forward_of(self.module)(self.module, x, ids, *more)
         return cos, sin
 
     def forward(self) -> Callable[..., Any]:
         """The module's own forward: no tables, but :class:`_Carriers` with their tokens."""
-        alternates, carriers = self.alternates, self.carriers
+        carriers = self.carriers
 
         def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
             if position_ids.is_floating_point():
-                got = str(position_ids.dtype).removeprefix("torch.")
-                raise bad_type(OP, f"position_ids must be integers but got {got}.\n{BY_TABLES}")
-            if alternates:  # pairs that no section covers turn by time
-                position_ids = torch.cat((position_ids, position_ids[:1]))
-            return carriers.made_of(position_ids)
+                kind = str(position_ids.dtype).removeprefix("torch.")
+                raise bad_type(OP, f"position_ids must be integers but got {kind}.\n{BY_TABLES}")
+            kept = carriers.get(layer_type) or carriers[None]
+            if kept.planes > 1:
+                if position_ids.ndim == 2:
+                    position_ids = position_ids[None].expand(kept.planes, -1, -1)
+                if position_ids.shape[0] != kept.planes:
+                    got = list(position_ids.shape)
+                    raise bad_value(OP, f"position_ids must be [{kept.planes},B,S] or [B,S] but got {got}.")
+            return kept.made_of(position_ids)
 
         return forward
 

@@ -38,7 +38,7 @@ YARN = {
     "truncate": False,
     "original_max_position_embeddings": 32,
 }
-SECTIONS = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 3, 3]}
+SECTIONS = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
 
 
 def _of(model, config, **more):
@@ -46,14 +46,14 @@ def _of(model, config, **more):
 
 
 def _qwen2_vl():
-    text = {**SIZE, "rope_parameters": dict(SECTIONS)}
-    vision = {"depth": 1, "embed_dim": 32, "num_heads": 2, "hidden_size": 64}
+    text = {**SIZE, "hidden_size": 128, "rope_parameters": dict(SECTIONS)}
+    vision = {"depth": 1, "embed_dim": 32, "num_heads": 2, "hidden_size": 128}
     config = transformers.Qwen2VLConfig(text_config=text, vision_config=vision)
     return transformers.Qwen2VLForConditionalGeneration(config)
 
 
 def _qwen3_vl():
-    text = {**SIZE, "head_dim": 16, "rope_parameters": {**SECTIONS, "mrope_interleaved": True}}
+    text = {**SIZE, "head_dim": 32, "rope_parameters": {**SECTIONS, "mrope_interleaved": True}}
     vision = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "out_hidden_size": 64}
     vision |= {"deepstack_visual_indexes": [0], "num_position_embeddings": 16}
     config = transformers.Qwen3VLConfig(text_config=text, vision_config=vision)

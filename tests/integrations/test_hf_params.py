@@ -421,6 +421,8 @@ def test_a_fixed_alpha_takes_the_place_of_the_length(kind):
     theirs = module.HunYuanDenseV1RotaryEmbedding(transformers.HunYuanDenseV1Config.from_dict(dict(config)))
     if kind != "no class":
         config["model_type"] = kind
+    llama = {**config, "model_type": "llama"}  # whose code does not look at it
+    assert RopeParams.from_hf(llama).params.freq_base == 10000
     for seq_len in (None, 40000):
         ours = RopeParams.from_hf(config, seq_len=seq_len).frequencies()
         assert np.abs(theirs.inv_freq.double().numpy() / ours - 1).max() <= 1e-6

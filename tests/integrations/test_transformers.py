@@ -6,6 +6,7 @@ import copy
 import functools
 import importlib
 import io
+import itertools
 import pickle
 import re
 from pathlib import Path
@@ -781,6 +782,75 @@ def by_last_axes(q, k, cos, sin):
     return tuple(x * cos.unsqueeze(-3) + rotate_half(x) * sin.unsqueeze(-3) for x in (q, k))
 
 
+def with_batches_first(q, k, cos, sin, unsqueeze_dim=1):
+    if cos.ndim == 2:
+        cos, sin = cos[None], sin[None]
+    return turned(q, cos, sin, unsqueeze_dim), turned(k, cos, sin, unsqueeze_dim)
+
+
+def of_two_dims(q, k, cos, sin, unsqueeze_dim=1):
+    axis = 1 if unsqueeze_dim == 1 else 2
+    return turned(q, cos, sin, axis), turned(k, cos, sin, axis)
+
+
+@pytest.mark.parametrize("dim", [-4, -3, -2, -1, 0, 1, 2, 3])
+@pytest.mark.parametrize("function", [with_batches_first, of_two_dims, by_keyword])
+@pytest.mark.parametrize(
+    ("heads", "table"),
+    [
+        ((2, 4, 4, 16), (4, 16)),
+        ((4, 4, 4, 16), (4, 4, 16)),
+        ((4, 4, 16), (4, 16)),
+        ((1, 4, 4, 16), (1, 4, 16)),
+    ],
+)
+def test_unsqueeze_dim_is_what_the_function_makes_of_it(function, heads, table, dim):
+    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    q, k = torch.randn(heads), torch.randn(heads)
+    cos, sin = (torch.cat((t, t), -1) for t in torch.rand(2, *table[:-1], 8))
+    for named in ({"unsqueeze_dim": dim}, {}):
+        try:
+            expected = function(q, k, cos, sin, **named)
+        except (RuntimeError, IndexError) as error:
+            with pytest.raises(type(error)):
+                ours(q, k, cos, sin, **named)
+            continue
+        for given, wanted in zip(ours(q, k, cos, sin, **named), expected, strict=True):
+            assert given.shape == wanted.shape
+            assert torch.allclose(given, wanted, atol=1e-6)
+
+
+def as_the_tables(q, k, cos, sin):
+    q, k = q.to(cos.dtype), k.to(cos.dtype)
+    return turned(q, cos, sin), turned(k, cos, sin)
+
+
+def plain(q, k, cos, sin):
+    return turned(q, cos, sin), turned(k, cos, sin)
+
+
+@pytest.mark.parametrize("function", [as_the_tables, plain])
+def test_heads_and_tables_of_several_types(function):
+    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    kinds = torch.float16, torch.bfloat16, torch.float32, torch.float64
+    for q_type, k_type, cos_type, sin_type in itertools.product(kinds, repeat=4):
+        q, k = torch.randn(2, 3, 5, 16).to(q_type), torch.randn(2, 3, 5, 16).to(k_type)
+        angles = torch.rand(2, 5, 8).repeat(1, 1, 2)
+        cos, sin = angles.cos().to(cos_type), angles.sin().to(sin_type)
+        for given, wanted in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
+            assert given.dtype == wanted.dtype
+            few = torch.finfo(min((wanted.dtype, cos_type, sin_type), key=lambda t: torch.finfo(t).bits)).eps
+            assert (given - wanted).abs().max() <= 4 * few * wanted.abs().max()
+
+
+def test_a_function_that_always_gives_float32_is_refused():
+    def widens(q, k, cos, sin):
+        return turned(q.float(), cos.float(), sin.float()), turned(k.float(), cos.float(), sin.float())
+
+    with pytest.raises(NotKnown, match="bfloat16 heads become float32"):
+        rope_forms.classify(widens)
+
+
 @pytest.mark.parametrize("function", [by_second_axis, by_last_axes, gathered_from_rows, by_keyword])
 @pytest.mark.parametrize(
     ("heads", "table"),
@@ -916,6 +986,77 @@ def test_by_positions_tokens_may_be_chosen(monkeypatch):
     for given in (model(q, k, ids), inferred):
         for g, wanted in zip(given, expected, strict=True):
             assert torch.allclose(g, wanted, atol=1e-6)
+
+
+EDITS_OF_TOKENS = {
+    "rolled": lambda t: torch.cat((t[:, 1:], t[:, :1]), 1),
+    "of the first": lambda t: t[:, :1].expand(-1, t.shape[1], -1).contiguous(),
+    "of the other batch": lambda t: torch.cat((t[1:], t[:1])),
+    "as they are": lambda t: t.clone(),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS_OF_TOKENS)
+@pytest.mark.parametrize("family", ["llama", "qwen2-vl", "qwen3-vl"])
+def test_by_positions_tokens_may_be_chosen_where_several_positions_turn_them_too(family, edit):
+    model = made(family)
+    change = EDITS_OF_TOKENS[edit]
+    language = getattr(model.model, "language_model", model.model)
+    ids = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(3))
+    planes = torch.stack([torch.arange(9) * k % 7 + k for k in (1, 2, 3)])[:, None].expand(3, 2, 9).clone()
+    planes[:, 1] += 4
+    positions = planes if "vl" in family else planes[0]
+    with torch.no_grad():
+        plain = language(ids, position_ids=positions).last_hidden_state
+    for layer in language.layers:  # a decoder layer hands its attention other tables
+        layer.self_attn.register_forward_pre_hook(
+            lambda _, given, named: (
+                given,
+                {**named, "position_embeddings": tuple(map(change, named["position_embeddings"]))},
+            ),
+            with_kwargs=True,
+        )
+    with torch.no_grad():
+        wanted = language(ids, position_ids=positions).last_hidden_state
+    assert torch.equal(wanted, plain) == (edit == "as they are")
+    assert not apply_npu_rope(language, rms_norm=False, level="positions").notes
+    with torch.no_grad():
+        got = language(ids, position_ids=positions).last_hidden_state
+    assert worst(got, wanted) <= 1e-5
+
+
+def test_by_positions_lanes_that_do_not_turn_are_found():
+    """Fewer lanes, of a function that turns as many of a head as its tables have."""
+    model = made("glm4")
+    for layer in model.model.layers:
+        layer.self_attn.register_forward_pre_hook(
+            lambda _, given, named: (
+                given,
+                {**named, "position_embeddings": tuple(t[..., :4] for t in named["position_embeddings"])},
+            ),
+            with_kwargs=True,
+        )
+    wanted = logits(model)
+    apply_npu_rope(model, rms_norm=False)
+    assert torch.equal(logits(model), wanted)
+    apply_npu_rope(model, rms_norm=False, level="positions")
+    with pytest.raises(ValueError, match="cos and sin must be as their module made them but got others"):
+        logits(model)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_layers_that_get_anothers_tables(level):
+    """Gemma hands tables out by a layer's place, which need not be what the layer says of itself."""
+    model = made("gemma3")
+    layers = model.model.layers
+    layers[0], layers[1] = layers[1], layers[0]
+    wanted = logits(model)
+    apply_npu_rope(model, rms_norm=False, level=level)
+    if level == "positions":
+        with pytest.raises(ValueError, match="cos and sin must be as their module made them but got others"):
+            logits(model)
+    else:
+        assert torch.equal(logits(model), wanted)
 
 
 def test_by_positions_what_is_written_into_is_found(monkeypatch):
