@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -12,9 +13,7 @@ CLOSED_PIPE = 128 + 13  # and SIGPIPE
 
 def main() -> None:
     """Entry point of ``npu-rope``."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what a terminal has no letters for is no reason to fail
-            stream.reconfigure(errors="backslashreplace")
+    _take_any_letter()
     try:
         try:
             _run()
@@ -28,6 +27,14 @@ def main() -> None:
             print("[npu-rope] interrupted.", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
         raise
+
+
+def _take_any_letter() -> None:
+    """What a terminal has no letters for is no reason to fail: it gets their numbers."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            with contextlib.suppress(OSError):  # of a stream that cannot say where it is
+                stream.reconfigure(errors="backslashreplace")
 
 
 def _run() -> None:
