@@ -397,15 +397,7 @@ def _has_known_shapes(form: Form, heads: tuple[torch.Tensor, ...], cos: torch.Te
     """Tables of the heads' width, or narrower where a part turns, that serve all heads."""
     width, head = cos.shape[-1] * (2 if form.tables == ONCE else 1), heads[0].shape[-1]
     fits = width == head if form.place is None else width <= head and width % 2 == 0
-    return fits and are_alike(heads) and serves(tuple(cos.shape), heads, axis)
-
-
-def are_alike(tensors: tuple[torch.Tensor, ...]) -> bool:
-    """Of one type and as many dimensions and lanes."""
-    first = tensors[0]
-    return all(
-        t.dtype == first.dtype and t.ndim == first.ndim and t.shape[-1] == first.shape[-1] for t in tensors
-    )
+    return fits and serves(tuple(cos.shape), heads, axis)
 
 
 HEADS_FIRST, TOKENS_FIRST = -3, -2  # where tables that broadcast over [B,N,S,D], or [B,S,N,D], have a 1
@@ -423,16 +415,19 @@ def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
 
 def serves(tables: tuple[int, ...], heads: tuple[torch.Tensor, ...], axis: int) -> bool:
     """Whether tables of these sizes, [B,S,W] or [S,W], have a row for each token of all heads: those with
-    batches, as many in all, or of tables without batches those without."""
+    batches, as many in all, or of tables without batches those without; all of one type and width."""
     first = heads[0]
     if len(tables) not in (2, 3) or first.ndim not in ((4,) if len(tables) == 3 else (3, 4)):
         return False
+    if len(tables) == 3 and tables[0] not in (1, first.shape[0]):
+        return False
     tokens = -2 if axis == HEADS_FIRST else -3
-    batches = () if first.ndim == 3 else first.shape[:1]
+    batches = first.shape[:-3]
     return all(
-        h.ndim == first.ndim and h.shape[:1] * (first.ndim == 4) == batches and h.shape[tokens] == tables[-2]
+        (h.dtype, h.ndim, h.shape[-1], h.shape[:-3]) == (first.dtype, first.ndim, first.shape[-1], batches)
+        and h.shape[tokens] == tables[-2]
         for h in heads
-    ) and (len(tables) == 2 or tables[0] in (1, first.shape[0]))
+    )
 
 
 def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:

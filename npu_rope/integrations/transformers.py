@@ -515,9 +515,8 @@ class _Carriers:
         return positions if cos is made[0]() and sin is made[1]() and not is_written else None
 
     def _bytes(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of cos and of sin, [B,S,lanes]."""
-        numbers = positions.to(torch.int64)
-        numbers = numbers[..., None] if self.planes == 1 else numbers.movedim(0, -1)
+        """Of cos and of sin, [B,S,lanes], of int64."""
+        numbers = positions[..., None] if self.planes == 1 else positions.movedim(0, -1)
         count = self.keys.shape[1]
         each = numbers.repeat(*[1] * (numbers.ndim - 1), -(-count // self.planes))[..., :count]
         keys = self.keys.to(positions.device)
@@ -653,7 +652,7 @@ class _Positions:
                 raise bad_value(OP, f"q must have {width} lanes that turn but got {got}.\n{BY_TABLES}")
             tables = (*positions.shape[sections:], width)  # those of each plane
             axis = rope_forms.heads_axis(form, unsqueeze_dim, len(tables))
-            known = (form.place is not None or got == width) and rope_forms.are_alike(heads)
+            known = form.place is not None or got == width
             if axis is None or not known or not rope_forms.serves(tables, heads, axis):
                 return NotImplemented  # what it does then is not known
             on_device = factors if factors is None else factors.to(heads[0].device)
@@ -677,14 +676,17 @@ class _Positions:
         return cos, sin
 
     def forward(self) -> Callable[..., Any]:
-        """The module's own forward: no tables, but :class:`_Carriers` with their tokens."""
-        carriers = self.carriers
+        """The module's own forward: no tables, but :class:`_Carriers` with their tokens. Of a type of layers
+        that is none of the model's, which some make all the same, the tables."""
+        carriers, nested = self.carriers, self.nested
 
         def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
             if position_ids.is_floating_point():
                 kind = str(position_ids.dtype).removeprefix("torch.")
                 raise bad_type(OP, f"position_ids must be integers but got {kind}.\n{BY_TABLES}")
-            kept = carriers.get(layer_type) or carriers[None]
+            if nested and layer_type not in carriers:
+                return _forward_of(self)(self, x, position_ids, layer_type)
+            kept = carriers[layer_type if nested else None]
             if kept.planes > 1:
                 if position_ids.ndim == 2:
                     position_ids = position_ids[None].expand(kept.planes, -1, -1)

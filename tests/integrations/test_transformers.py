@@ -1059,6 +1059,18 @@ def test_layers_that_get_anothers_tables(level):
         assert torch.equal(logits(model), wanted)
 
 
+def test_by_positions_a_model_may_make_tables_that_no_layer_of_it_takes():
+    """Cut to one layer, Gemma still makes those of both types."""
+    model = made("gemma3")
+    model.model.layers = model.model.layers[:1]
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        wanted = model(ids, use_cache=False).logits
+        assert not apply_npu_rope(model, rms_norm=False, level="positions").notes
+        got = model(ids, use_cache=False).logits
+    assert worst(got, wanted) <= 1e-5
+
+
 def test_by_positions_what_is_written_into_is_found(monkeypatch):
     def writes(cos, sin):
         cos[:, 2] = cos[:, 1]
