@@ -42,7 +42,7 @@ struct Job {
     NormRow row;
     const char *x, *scale, *grad;
     char* out;
-    bool stream;
+    Storing storing;
     const char* residual = nullptr;  // of add_rms_norm, which normalizes what it writes to sum
     char* sum = nullptr;
     bool stream_sum = false;
@@ -88,29 +88,54 @@ private:
 
 // ---- forward -------------------------------------------------------------------------------------------
 
-// Where a row of each tensor begins, in elements.
-struct RowPlace {
-    int64_t x = 0, scale = 0, out = 0, residual = 0, sum = 0;
-    RowPlace(const RmsNormShape& s, int64_t row) {
+// Where a row of each tensor begins, in elements, row after row.
+class RowWalk {
+public:
+    RowWalk(const RmsNormShape& s, int64_t row) : s_(s) {
         for (int k = kRmsNormOuter - 1; k >= 0; --k) {
-            const int64_t i = row % s.outer[k];
+            at_[k] = s.outer[k] == 1 ? 0 : row % s.outer[k];
             row /= s.outer[k];
-            x += i * s.x_stride[k];
-            scale += i * s.scale_stride[k];
-            out += i * s.out_stride[k];
-            residual += i * s.residual_stride[k];
-            sum += i * s.sum_stride[k];
+            move(k, at_[k]);
         }
     }
+    void step() {
+        for (int k = kRmsNormOuter - 1; k >= 0; --k) {
+            if (++at_[k] < s_.outer[k]) return move(k, 1);
+            move(k, 1 - s_.outer[k]);
+            at_[k] = 0;
+        }
+    }
+    int64_t x = 0, scale = 0, out = 0, residual = 0, sum = 0;
+
+private:
+    void move(int k, int64_t by) {
+        x += by * s_.x_stride[k];
+        scale += by * s_.scale_stride[k];
+        out += by * s_.out_stride[k];
+        residual += by * s_.residual_stride[k];
+        sum += by * s_.sum_stride[k];
+    }
+
+    const RmsNormShape& s_;
+    int64_t at_[kRmsNormOuter];
 };
 
-// The row to be normalized: x's, or its sum with the residual's, which is written here.
+// A row to be normalized: x's, or its sum with the residual's, which is made here.
 class RowToNormalize {
 public:
     explicit RowToNormalize(const Job& job)
         : job_(job), kept_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.row.x_bytes) : 0) {}
 
-    const char* at(const RowPlace& place) {
+    // To be normalized by the root of its mean square, mean().
+    void make(const RowWalk& place, const RowNormalizer& normalizer) {
+        row_ = at(place);
+        mean_ = normalizer.mean_square(row_);
+    }
+    const char* row() const { return row_; }
+    double mean() const { return mean_; }
+
+private:
+    const char* at(const RowWalk& place) {
         const int64_t bytes = job_.row.x_bytes;
         const char* x = job_.x + place.x * bytes;
         if (!job_.residual) return x;
@@ -120,37 +145,62 @@ public:
         return sum;
     }
 
-private:
     const Job& job_;
     std::vector<char> kept_;  // of a sum that is stored past the caches
+    const char* row_ = nullptr;
+    double mean_ = 0;
 };
+
+// While a row is written, what lies so far behind the next one that is made is fetched, as if rows lay side by side.
+// Measured: without it, reading and computing wait for each other.
+constexpr int64_t kAheadBytes = int64_t{6} << 10;
+// Rows of at most so many bytes are made before the one before them is written, so that neither waits for the other's
+// root; of longer ones the first cache would not hold two, what is fetched and the scale.
+constexpr int64_t kMostEarlyBytes = int64_t{8} << 10;
 
 void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job*>(ctx);
+    const RmsNormShape& s = job.shape;
     const RowNormalizer normalizer(job.row);
     ScaleRow scales(job);
-    RowToNormalize rows(job);
+    RowToNormalize two[] = {RowToNormalize(job), RowToNormalize(job)};
+    RowToNormalize *here = &two[0], *next = &two[1];
+    RowWalk place(s, begin), coming(s, begin);
+    here->make(place, normalizer);
+    const int64_t row_bytes = s.n * job.row.x_bytes;
+    const bool early = row_bytes <= kMostEarlyBytes;
+    const int64_t behind = kAheadBytes + (early ? row_bytes : 0);
     for (int64_t row = begin; row < end; ++row) {
-        const RowPlace place(job.shape, row), next(job.shape, std::min(row + 1, end - 1));
-        const char *x = rows.at(place), *scale = scales.at(place.scale);
-        const char* ahead = job.x + next.x * job.row.x_bytes;
-        const char* beside = job.residual ? job.residual + next.residual * job.row.x_bytes : ahead;
+        const bool more = row + 1 < end;
+        if (more) coming.step();
+        if (more && early) next->make(coming, normalizer);
+        const char *ahead = here->row(), *beside = ahead;
+        if (more) ahead = beside = job.x + coming.x * job.row.x_bytes + behind;
+        if (more && job.residual) beside = job.residual + coming.residual * job.row.x_bytes + behind;
         char* y = job.out + place.out * job.row.scale_bytes;
-        normalizer.write(x, normalizer.mean_square(x), scale, y, job.stream, {ahead, beside});
+        normalizer.write(here->row(), here->mean(), scales.at(place.scale), y, job.storing, {ahead, beside});
+        if (more && !early) next->make(coming, normalizer);
+        std::swap(here, next);
+        place.step();
     }
     // Stores past the caches are in no order of their own.
-    if (job.stream || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (job.storing == Storing::kPast || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
+// Of a call whose tensors have more bytes together, a thread that works alone stores past the caches, and several fetch
+// the lines they will write. Measured with a last cache of 32 MiB, a reader of the result included: alone, storing past
+// it is faster from half of that on, in company from all of it.
+constexpr int64_t kLargeAbove = kStreamAbove / 2;
+
 // Not what was just read: that is in the caches.
-bool should_stream(const Job& job, const char* to, const int64_t* strides, int64_t bytes) {
+Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t bytes) {
     const RmsNormShape& s = job.shape;
-    const int64_t like_x = job.residual ? 3 : 1;
-    if (to == job.x || to == job.residual) return false;
-    if (s.rows * s.n * (like_x * job.row.x_bytes + job.row.scale_bytes) < kStreamAbove) return false;
+    const int64_t like_x = job.residual ? 3 : 1, all = s.rows * s.n * (like_x * job.row.x_bytes + job.row.scale_bytes);
+    if (to == job.x || to == job.residual || all <= kLargeAbove) return Storing::kPlain;
     int64_t odd = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kRmsNormOuter; ++k) odd |= strides[k] * bytes;
-    return odd % kStreamAlign == 0;
+    const bool past = (threads == 1 || all >= kStreamAbove) && odd % kStreamAlign == 0;
+    return past ? Storing::kPast : Storing::kFetched;
 }
 
 // A row of a sum that is stored past the caches is kept in them, too, and must fit.
@@ -158,11 +208,12 @@ constexpr int64_t kMostKeptBytes = int64_t{256} << 10;
 
 void run_forward(Job& job) {
     const RmsNormShape& s = job.shape;
-    job.stream = should_stream(job, job.out, s.out_stride, job.row.scale_bytes);
+    const int threads = threads_for(s.rows * s.n);
+    job.storing = storing_of(job, threads, job.out, s.out_stride, job.row.scale_bytes);
     // Of float32 two streams past the caches at once were measured slower than one.
     job.stream_sum = job.residual && job.row.x_bytes == 2 && s.n * job.row.x_bytes <= kMostKeptBytes &&
-                     should_stream(job, job.sum, s.sum_stride, job.row.x_bytes);
-    parallel_ranges(s.rows, threads_for(s.rows * s.n), normalize_rows, &job);
+                     storing_of(job, threads, job.sum, s.sum_stride, job.row.x_bytes) == Storing::kPast;
+    parallel_ranges(s.rows, threads, normalize_rows, &job);
 }
 
 Job job_of(const RmsNormShape& shape, const npu_rope_tensor& x, const npu_rope_tensor& scale,
@@ -173,7 +224,7 @@ Job job_of(const RmsNormShape& shape, const npu_rope_tensor& x, const npu_rope_t
             static_cast<const char*>(scale.data),
             grad ? static_cast<const char*>(grad->data) : nullptr,
             static_cast<char*>(out.data),
-            false};
+            Storing::kPlain};
 }
 
 // ---- backward ------------------------------------------------------------------------------------------

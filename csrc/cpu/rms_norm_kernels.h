@@ -6,6 +6,10 @@
 
 namespace npu_rope {
 
+// How a result is stored: into the caches; into lines of them that were fetched early, because they would have to be
+// waited for; or past them.
+enum class Storing { kPlain, kFetched, kPast };
+
 // A row of finite elements whose type, scale and precision are float32 or narrower:
 // y = (x * inverse, rounded to x's type) * scale.
 struct NormalizeJob {
@@ -14,10 +18,10 @@ struct NormalizeJob {
     void* y;
     int64_t count;
     float inverse;  // of the root mean square
-    // Store past the caches; y is then a multiple of kStreamAlign, and the caller orders these stores before
-    // it lets another thread read them.
-    bool stream;
-    const void* ahead[2];  // what is read after this row, fetched early where it is stored past the caches
+    // Past the caches y is a multiple of kStreamAlign, and the caller orders these stores before it lets another
+    // thread read them.
+    Storing storing;
+    const void* ahead[2];  // as many bytes as the row has, to be fetched: they are read later, and need not be anyone's
 };
 
 // sum = a + b, rounded once; sum may be a or b itself.
@@ -26,7 +30,7 @@ struct AddJob {
     const void* b;
     void* sum;
     int64_t count;
-    // NULL, or for 16 bits where the sum is stored past the caches as well, as by NormalizeJob::stream.
+    // NULL, or for 16 bits where the sum is stored past the caches as well, as by Storing::kPast.
     void* past;
 };
 

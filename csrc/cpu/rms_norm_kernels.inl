@@ -294,52 +294,58 @@ inline void normalize_tail(const NormalizeJob& j, int64_t from) {
     y.copy_to(static_cast<typename S::T*>(j.y) + from, count);
 }
 
-// What is read after the row, early.
-class Ahead {
+// Lines that are read and written later, fetched while an element is normalized: those to be read where the job says,
+// those to be written a little behind y.
+template <Storing storing>
+class Fetch {
 public:
-    explicit Ahead(const NormalizeJob& j)
+    explicit Fetch(const NormalizeJob& j)
         : one_(static_cast<const char*>(j.ahead[0])), other_(static_cast<const char*>(j.ahead[1])) {}
-    void fetch(size_t byte) const {
-        __builtin_prefetch(one_ + byte);
-        if (other_ != one_) __builtin_prefetch(other_ + byte);
+    template <typename X, typename Y>
+    void at(int64_t i, const X*, const Y* y) const {
+        __builtin_prefetch(one_ + i * sizeof(X));
+        if (other_ != one_) __builtin_prefetch(other_ + i * sizeof(X));
+        if (storing == Storing::kFetched) __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kFetchBehind, 1);
     }
 
 private:
+    static constexpr int64_t kFetchBehind = 4096;
     const char *one_, *other_;
 };
 
-template <typename X, typename S, bool kStream>
+template <typename X, typename S, Storing storing>
 void normalize_row(const NormalizeJob& j) {
+    constexpr bool kStream = storing == Storing::kPast;
     auto* x = static_cast<const typename X::T*>(j.x);
     auto* scale = static_cast<const typename S::T*>(j.scale);
     auto* y = static_cast<typename S::T*>(j.y);
-    const Ahead ahead(j);
+    const Fetch<storing> fetch(j);
     const int64_t count = j.count;
     const VF inverse = VF{} + j.inverse;
     int64_t i = 0;
     for (; i + W <= count; i += W) {
-        if (kStream) ahead.fetch(i * sizeof *x);
+        fetch.at(i, x, y);
         put_product<X, S, kStream>(y + i, X::load_v(x + i) * inverse, S::load_v(scale + i));
     }
     normalize_tail<X, S>(j, i);
 }
 
 // bfloat16 throughout: a 32-bit lane holds two, and no lane ever crosses another.
-template <bool kStream>
+template <Storing storing>
 void normalize_row_bf16(const NormalizeJob& j) {
     auto* x = static_cast<const uint16_t*>(j.x);
     auto* scale = static_cast<const uint16_t*>(j.scale);
     auto* y = static_cast<uint16_t*>(j.y);
-    const Ahead ahead(j);
+    const Fetch<storing> fetch(j);
     const int64_t count = j.count;
     const VF inverse = VF{} + j.inverse;
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W) {
-        if (kStream) ahead.fetch(i * sizeof *x);
+        fetch.at(i, x, y);
         VU a = load<VU>(x + i), s = load<VU>(scale + i);
         VF even = rounded<Bf16>(as_float(a << 16) * inverse);
         VF odd = rounded<Bf16>(as_float(a & 0xffff0000u) * inverse);
-        put<kStream>(y + i, pack_bf16(even * as_float(s << 16), odd * as_float(s & 0xffff0000u)));
+        put<storing == Storing::kPast>(y + i, pack_bf16(even * as_float(s << 16), odd * as_float(s & 0xffff0000u)));
     }
     if (j.count - i >= W) {
         put_product<Bf16, Bf16, false>(y + i, load_bf16(x + i) * j.inverse, load_bf16(scale + i));
@@ -348,12 +354,19 @@ void normalize_row_bf16(const NormalizeJob& j) {
     normalize_tail<Bf16, Bf16>(j, i);
 }
 
+template <typename X, typename S, Storing storing>
+inline void normalize_stored(const NormalizeJob& j) {
+    if constexpr (std::is_same<X, Bf16>::value && std::is_same<S, Bf16>::value)
+        normalize_row_bf16<storing>(j);
+    else
+        normalize_row<X, S, storing>(j);
+}
+
 template <typename X, typename S>
 void normalize(const NormalizeJob& j) {
-    if constexpr (std::is_same<X, Bf16>::value && std::is_same<S, Bf16>::value)
-        j.stream ? normalize_row_bf16<true>(j) : normalize_row_bf16<false>(j);
-    else
-        j.stream ? normalize_row<X, S, true>(j) : normalize_row<X, S, false>(j);
+    if (j.storing == Storing::kPast) return normalize_stored<X, S, Storing::kPast>(j);
+    if (j.storing == Storing::kFetched) return normalize_stored<X, S, Storing::kFetched>(j);
+    normalize_stored<X, S, Storing::kPlain>(j);
 }
 
 // ---- a piece of a row in float64 -----------------------------------------------------------------------

@@ -63,7 +63,8 @@ void turn_by_blocks(const Job& job, const rope_table::TokenTable& table, int sid
         for (int64_t h = 0; h < count; ++h) mean[h] = n.normalizer.mean_square(x + h * step);
         for (int64_t h = 0; h < count; ++h) {
             fetch(x + (h + kHeadsPerBlock) * step, D * job.item_bytes);
-            n.normalizer.write(x + h * step, mean[h], n.scale[side], block + h * D * job.item_bytes, false, {x, x});
+            n.normalizer.write(x + h * step, mean[h], n.scale[side], block + h * D * job.item_bytes, Storing::kPlain,
+                               {x, x});
         }
         const Heads made{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
         rotation::rotate_heads(job, table, made, false, stream);

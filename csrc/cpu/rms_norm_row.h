@@ -166,17 +166,17 @@ public:
 
     double mean_square(const char* x) const { return floats_ ? mean_square_in_floats(row_, x) : 0; }
 
-    // What is read after a row, early: NormalizeJob's.
+    // What is read later: NormalizeJob's.
     struct Ahead {
         const void *one, *other;
     };
 
     // mean: mean_square(x).
-    void write(const char* x, double mean, const char* scale, char* y, bool stream, const Ahead& ahead) const {
+    void write(const char* x, double mean, const char* scale, char* y, Storing storing, const Ahead& ahead) const {
         if (!fits_floats(mean)) return wide_.write(x, wide_.scale_of(x), scale, y);
         const auto inverse = static_cast<float>(1 / std::sqrt(mean));
         row_.kernels.normalize[row_.x_dtype][row_.scale_dtype](
-            {x, scale, y, row_.n, inverse, stream, {ahead.one, ahead.other}});
+            {x, scale, y, row_.n, inverse, storing, {ahead.one, ahead.other}});
     }
 
 private:

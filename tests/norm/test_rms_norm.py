@@ -137,17 +137,28 @@ def test_many_rows_are_shared_out_among_threads(backend, guarded):
     run_and_judge(Call(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
 
 
-@pytest.mark.parametrize(("dtype", "rows"), [("float32", 1200), ("float16", 2400), ("bfloat16", 2400)])
-def test_large_results_are_written_past_the_caches(dtype, rows, guarded):
-    """The same bits as of a few rows at a time, which stay in the caches."""
+@pytest.mark.parametrize("width", [4096, 1000])
+@pytest.mark.parametrize(
+    ("dtype", "mebibytes"), [("float32", 38), ("float16", 38), ("bfloat16", 38), ("bfloat16", 24)]
+)
+def test_large_results_are_the_same_however_they_are_stored(dtype, mebibytes, width, guarded):
+    """Past the caches or into lines fetched early, by one thread or two: the same bits as of a few rows at a
+    time, which are stored plainly. Among the rows are some that float32 cannot square."""
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((rows, 4096), np.float32).astype(NUMPY_DTYPES[dtype])
-    scale = rng.standard_normal(4096).astype(x.dtype)
+    rows = mebibytes * 2**20 // (2 * width * np.dtype(NUMPY_DTYPES[dtype]).itemsize)
+    x = rng.standard_normal((rows, width), np.float32).astype(NUMPY_DTYPES[dtype])
+    x[[0, 1, 700, rows - 1]] *= np.asarray(1e-20 if dtype != "float16" else 0, x.dtype)
+    scale = rng.standard_normal(width).astype(x.dtype)
     expected = np.concatenate([rms_norm(x[k : k + 100], scale) for k in range(0, rows, 100)])
-    for layout in ("contiguous", "gaps"):
-        out = guarded.empty(x.shape, x.dtype, strides_of(layout, x.shape))
-        rms_norm(x, scale, out=out)
-        assert bytes_of(out) == bytes_of(expected)
+    threads = torch.get_num_threads()
+    try:
+        for count, layout in ((1, "contiguous"), (2, "contiguous"), (2, "gaps")):
+            torch.set_num_threads(count)
+            out = guarded.empty(x.shape, x.dtype, strides_of(layout, x.shape))
+            rms_norm(x, scale, out=out)
+            assert bytes_of(out) == bytes_of(expected), (count, layout)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_the_number_of_threads_changes_no_bit():
