@@ -65,21 +65,21 @@ public:
         Round(rows, temp, count * pitch);
     }
 
-    // The same, and temp = what rows become with neighbours exchanged. y: as many T; where nothing rounds between, the
-    // rows as they came, exchanged.
-    __aicore__ inline void ApplyWithPartners(LocalTensor<float> rows, LocalTensor<float> temp, LocalTensor<T> y,
+    // The same, and temp = what rows become with neighbours exchanged. x: the rows as they came, whose memory is used.
+    __aicore__ inline void ApplyWithPartners(LocalTensor<float> rows, LocalTensor<float> temp, LocalTensor<T> x,
                                              const Tile& tile) {
         int32_t pitch = td_->row_pitch, count = tile.tokens * tile.heads, all = count * pitch;
+        LocalTensor<T> narrow = temp.template ReinterpretCast<T>();
         if (Rounds()) {
             Apply(rows, temp, tile);
             // The rounding has left the rows as T.
-            LocalTensor<T> narrow = temp.template ReinterpretCast<T>();
-            SwapNeighbours(y, narrow, y, narrow[all], all);
-            Widen(temp, y, all);
+            SwapNeighbours(x, narrow, x, narrow[all], all);
+            ToFloats(temp, x, all);
             return;
         }
         bool are_scaled = norm_.FindInverses(rows, temp, pitch, count);
-        Widen(temp, y, all);
+        SwapNeighbours(x, x, narrow, narrow[all], all);
+        ToFloats(temp, x, all);
         for (int32_t row = 0; row < count && are_scaled; ++row)
             AscendC::Muls(temp[row * pitch], temp[row * pitch], factors_.GetValue(static_cast<uint32_t>(row)), pitch);
         norm_.Normalize(rows, pitch, count);  // which orders temp's factors before what follows
@@ -91,11 +91,6 @@ public:
     __aicore__ inline bool Scatters(const Tile& tile) const { return source_.tiling->scatters != 0 && tile.side == 1; }
 
 private:
-    __aicore__ inline void Widen(LocalTensor<float> rows, LocalTensor<T> narrow, int32_t count) {
-        AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
-        OrderV();
-    }
-
     // scale: where its elements begin.
     __aicore__ inline void TimesScale(LocalTensor<float> rows, int32_t count, int32_t scale) {
         EvenRows all{rows, td_->row_pitch, false};

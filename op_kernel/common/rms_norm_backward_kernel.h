@@ -158,8 +158,7 @@ private:
         }
 #endif
         if constexpr (!kIsFloat) {
-            AscendC::Cast(rows_, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
-            OrderV();
+            ToFloats(rows_, x, count_);
         }
         in_.FreeTensor(x);
         return rows_;
@@ -176,9 +175,7 @@ private:
         }
 #endif
         if constexpr (!kGradIsFloat) {
-            AscendC::Cast(g_, grad, AscendC::RoundMode::CAST_NONE,
-                          static_cast<uint32_t>(row_count_ * head_->out_pitch));
-            OrderV();
+            ToFloats(g_, grad, row_count_ * head_->out_pitch);
         }
         return g_;
     }

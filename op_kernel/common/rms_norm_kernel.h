@@ -172,8 +172,7 @@ private:
 
     __aicore__ inline void WidenFrom(LocalTensor<float> rows, LocalTensor<T> x) {
         if constexpr (!kIsFloat) {
-            AscendC::Cast(rows, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
-            OrderV();
+            ToFloats(rows, x, count_);
         }
     }
 

@@ -84,7 +84,6 @@ private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
     static constexpr bool kNarrows = sizeof(U) < sizeof(T);
     static constexpr bool kMayScatter = scatters || Norm::kIsOn;
-    static constexpr bool kSwapsNormed = key == kRopeSwapByShifts && Norm::kIsOn;
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
                                 const typename Table::Source& source) {
@@ -229,26 +228,35 @@ private:
 
     // 16 bits, through float32 rows in the work buffer.
     __aicore__ inline void RotateNarrow(LocalTensor<T> x, const Tile& tile) {
+        if constexpr (Norm::kIsOn) {
+            ToFloats(rows_, x, count_);
+            if constexpr (key == kRopeSwapByShifts) {
+                norm_.ApplyWithPartners(rows_, temp_, x, tile);
+                in_.FreeTensor(x);
+            } else {
+                in_.FreeTensor(x);
+                norm_.Apply(rows_, temp_, tile);
+            }
+            RotateRows();
+            LocalTensor<U> y = out_.template AllocTensor<U>();
+            Narrow(y);
+            out_.EnQue(y);
+        } else {
+            RotatePlainNarrow(x);
+        }
+    }
+
+    __aicore__ inline void RotatePlainNarrow(LocalTensor<T> x) {
         LocalTensor<U> y = out_.template AllocTensor<U>();
         if (!PassesOver()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
-        // Partners are exchanged before they are widened. The float32 rows, which are made next, lend their memory;
-        // of heads that are normalized first, which takes both, they wait in y.
-        if constexpr (kSwapsNormed) {
-            if (!norm_.Rounds()) SwapNeighbours(y, x, rows_.ReinterpretCast<T>(), temp_.ReinterpretCast<T>(), count_);
-        } else if constexpr (key == kRopeSwapByShifts) {
+        // Partners are exchanged before they are widened; the float32 rows, which are made next, lend their memory.
+        if constexpr (key == kRopeSwapByShifts) {
             LocalTensor<T> swapped = rows_.ReinterpretCast<T>();
             SwapNeighbours(swapped, x, swapped, temp_.ReinterpretCast<T>(), count_);
-            AscendC::Cast(temp_, swapped, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
-            OrderV();
+            ToFloats(temp_, swapped, count_);
         }
-        AscendC::Cast(rows_, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
-        OrderV();
+        ToFloats(rows_, x, count_);
         in_.FreeTensor(x);
-        if constexpr (kSwapsNormed) {
-            norm_.ApplyWithPartners(rows_, temp_, y, tile);
-        } else {
-            norm_.Apply(rows_, temp_, tile);
-        }
         RotateRows();
         Narrow(y);
         out_.EnQue(y);

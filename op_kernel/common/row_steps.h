@@ -178,8 +178,7 @@ __aicore__ inline void RoundTo(LocalTensor<float> rows, LocalTensor<float> temp,
     LocalTensor<R> narrow = temp.ReinterpretCast<R>();
     AscendC::Cast(narrow, rows, NarrowMode<R>(), static_cast<uint32_t>(count));
     OrderV();
-    AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
-    OrderV();
+    ToFloats(rows, narrow, count);
 }
 
 }  // namespace rope_device

@@ -60,9 +60,7 @@ public:
     __aicore__ inline void Widen(int32_t to, int32_t from, int32_t count) {
         HandOver<AscendC::HardEvent::MTE2_V>();
         if constexpr (sizeof(S) != sizeof(float)) {
-            AscendC::Cast(wide_[to], raw_[from], AscendC::RoundMode::CAST_NONE,
-                          static_cast<uint32_t>(RoundUp(count, kBlock)));
-            OrderV();
+            ToFloats(wide_[to], raw_[from], RoundUp(count, kBlock));
         }
     }
 

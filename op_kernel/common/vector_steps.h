@@ -36,6 +36,13 @@ __aicore__ inline int32_t Least(int32_t a, int32_t b) { return a < b ? a : b; }
 // its results ordered for whatever follows.
 __aicore__ inline void OrderV() { AscendC::PipeBarrier<PIPE_V>(); }
 
+// dst = src, of 16 bits, as float32.
+template <typename T>
+__aicore__ inline void ToFloats(LocalTensor<float> dst, LocalTensor<T> src, int32_t count) {
+    AscendC::Cast(dst, src, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
+    OrderV();
+}
+
 // An event id that is free now.
 template <AscendC::HardEvent event>
 __aicore__ inline int32_t FreeEvent() {
