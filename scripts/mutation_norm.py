@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mutation_rope import NORMS_OWN, ROOT, Column, build
+from mutation_rope import NORMS_OWN, ROOT, Column, build, rms_norm_rope
 
 __all__ = ["EQUIVALENT", "build", "columns", "columns_for", "judge_of", "sources"]
 
@@ -27,13 +27,6 @@ def _backward(soc: str, x: str, scale: str) -> Column:
     return Column("rms_norm_backward", soc, types)
 
 
-def _rope(soc: str, x: str, positions: str) -> Column:
-    types = {"Q": x, "K": x, "Q_SCALE": x, "K_SCALE": x, "POSITIONS": positions, "ROWS": "int64_t"}
-    return Column(
-        "rms_norm_rope", soc, {**types, "FREQ_FACTORS": "float", "CACHE": x, "Q_OUT": x, "K_OUT": x}
-    )
-
-
 columns = (
     _rms_norm(A, F16, F16),
     _rms_norm(A, BF16, F32),
@@ -49,11 +42,11 @@ columns = (
     _backward(A, F32, F32),
     _backward(P, F16, F16),
     _backward(P, F32, F32),
-    _rope(A, BF16, "int32_t"),
-    _rope(A, F16, "int64_t"),
-    _rope(A, F32, "int32_t"),
-    _rope(P, F16, "int32_t"),
-    _rope(P, F32, "int64_t"),
+    rms_norm_rope(A, BF16, "int32_t"),
+    rms_norm_rope(A, F16, "int64_t"),
+    rms_norm_rope(A, F32, "int32_t"),
+    rms_norm_rope(P, F16, "int32_t"),
+    rms_norm_rope(P, F32, "int64_t"),
 )
 
 

@@ -58,6 +58,17 @@ def _rotary_mul_qk(soc: str, x: str, table: str) -> Column:
 # Beside rotations: rows shorter than a DMA that are many tiles, and an index that is made twice.
 SHORT_ROWS = Column("rms_norm", "ascend310p", {"X": "half", "SCALE": "half", "OUT": "half"})
 
+
+def rms_norm_rope(soc: str, x: str, positions: str) -> Column:
+    types = {"Q": x, "K": x, "Q_SCALE": x, "K_SCALE": x, "POSITIONS": positions, "ROWS": "int64_t"}
+    return Column(
+        "rms_norm_rope", soc, {**types, "FREQ_FACTORS": "float", "CACHE": x, "Q_OUT": x, "K_OUT": x}
+    )
+
+
+# What the rotation's own kernel does with heads that are normalized first.
+NORMED = rms_norm_rope("ascend910b", "half", "int64_t")
+
 # The files of op_kernel/common that only the norms' kernels use, and the operators that look at what is in each.
 FORWARD, BACKWARD, HEADS = ("rms_norm", "add_rms_norm"), ("rms_norm_backward",), ("rms_norm_rope",)
 NORMS_OWN: dict[str, tuple[str, ...]] = {
@@ -91,12 +102,13 @@ columns = (
     _rotary_mul("ascend310p", "float", "float"),
     _rotary_mul_qk("ascend910b", "half", "half"),
     SHORT_ROWS,
+    NORMED,
 )
 
 
 def judge_of(column: Column) -> str:
     """The script whose calls a column must get right."""
-    if column is SHORT_ROWS:
+    if column in (SHORT_ROWS, NORMED):
         return "mutation_norm_calls.py"
     return "mutation_rotary_calls.py" if column.op.startswith("rotary") else "mutation_rope_calls.py"
 
