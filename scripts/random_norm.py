@@ -77,6 +77,9 @@ def main(given: Sequence[str] | None = None) -> int:
     dtypes, calls = tuple(options.dtype or DTYPES), OPS[options.op]
     if options.only is not None:
         call = calls.draw(options.seed, options.only, dtypes)
+        if calls.refused(call, options.backend):
+            console.print(f"{call.text}\n  {options.backend}: does not take it, and runs leave it out")
+            return 2
         ratio = calls.judge(call, options.backend)
         console.print(f"{call.text}\n  {options.backend}: {ratio:.4g} of the bound")
         return 0 if ratio <= 1 else 1

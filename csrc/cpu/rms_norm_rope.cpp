@@ -79,7 +79,7 @@ float rescale(const NormRow& row, const WideRow& wide, const char* x, char* to) 
         row.kernels.widen[row.x_dtype](x + at * row.x_bytes, values, count);
         for (int64_t i = 0; i < count; ++i) peak = std::max(peak, std::fabs(values[i]));
     });
-    const double power = peak > 0 && std::isfinite(peak) ? std::ldexp(1.0, -std::ilogb(peak)) : 1;
+    const double power = peak > 0 && std::isfinite(peak) ? std::ldexp(1.0, kPeak - std::ilogb(peak)) : 1;
     for_each_block(row.n, [&](int64_t at, int64_t count) {
         wide.read(x, power, at, count, values);
         row.kernels.narrow[row.x_dtype](values, to + at * row.x_bytes, count);

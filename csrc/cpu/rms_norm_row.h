@@ -68,6 +68,11 @@ struct RowScale {
     double power = 1, inverse = 0;
 };
 
+// The exponent that a row's largest element is brought to where squares would leave a range: elements that become
+// normal numbers when they are divided by the root of the mean square, which is sqrt(n) times less at most, are not
+// subnormal meanwhile.
+constexpr int kPeak = 16;
+
 class WideRow {
 public:
     explicit WideRow(const NormRow& row) : row_(row), k_(row.kernels) {}
@@ -97,7 +102,7 @@ public:
             const double peak = peak_of(x);
             if (std::isfinite(peak) && peak > 0) {
                 // At most 2^1000, which is a number itself and enough: exponents begin at -1074.
-                const double power = std::ldexp(1.0, std::min(-std::ilogb(peak), 1000));
+                const double power = std::ldexp(1.0, std::min(kPeak - std::ilogb(peak), 1000));
                 return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
             }
         }

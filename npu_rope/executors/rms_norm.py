@@ -101,16 +101,18 @@ def _readable(t: Any, axis: int) -> Any:
     return t if in_whole_elements(t) and is_dense_from(axis, spec_of(t)) else t.copy()
 
 
-def in_few_runs(t: Tensors, axis: int) -> Tensors:
+def in_few_runs(t: Tensors, axis: int, *, widen: bool = True) -> Tensors:
     """The call with a scale that joins to four dimensions: expanded where it lacks every other one. In the
-    backward then in float64, because its gradient must still be added up."""
+    backward then in float64 (if ``widen``), because its gradient must still be added up."""
     shape = tuple(t.x.shape)
     if len(shape) <= MAX_NATIVE_NDIM or len(runs_of(shape, tuple(t.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM:
         return t
     scale: Any = t.scale.expand(shape) if is_tensor(t.scale) else np.broadcast_to(t.scale, shape)
     if t.op != BACKWARD:
         return RmsNormTensors(t.op, t.xs, scale, t.outs, t.in_place)
-    scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, t.xs["grad"]))
+    grad = t.xs["grad"]
+    if widen:
+        scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, grad))
     return rms_norm_backward_tensors(grad, t.x, scale)
 
 
@@ -174,11 +176,14 @@ def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
     few = in_few_runs(t, axis)
     results = tuple(t.outs.values()) or _new_results(few)
     launch(few, results, a, axis)
-    if t.op != BACKWARD or few is t:
-        return results
-    if is_tensor(t.x):
-        return results[0], torch.Tensor.sum_to_size(results[1], t.scale.shape).to(t.scale.dtype)
-    return results[0], round_to(summed_to(results[1], t.scale.shape), t.scale)
+    return results if t.op != BACKWARD or few is t else (results[0], _summed(results[1], t.scale))
+
+
+def _summed(dscale: Any, scale: Any) -> Any:
+    """The gradient of a scale that was expanded."""
+    if is_tensor(scale):
+        return torch.Tensor.sum_to_size(dscale, scale.shape).to(scale.dtype)
+    return round_to(summed_to(dscale, scale.shape), scale)
 
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> Results:
@@ -186,7 +191,12 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> 
 
     def run(_: native_sim.NativeSim, t: Tensors, results: Results) -> None:
         axis = check(t, a)
-        launch(in_few_runs(t, axis), results, a, axis, options=options)
+        few = in_few_runs(t, axis, widen=False)
+        if few is t or t.op != BACKWARD:
+            return launch(few, results, a, axis, options=options)
+        of_expanded = _new_sums(few)[1]
+        launch(few, (results[0], of_expanded), a, axis, options=options)
+        results[1][...] = _summed(of_expanded, results[1])
 
     make = _new_sums if t.op == BACKWARD else _new_results
     results = sim.run(options, t, lambda t: _ignored(check(t, a)), run, make)

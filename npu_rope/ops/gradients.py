@@ -39,6 +39,18 @@ def has_tangent(x: Any) -> bool:
     return _forward_ad.unpack_dual(x).tangent is not None
 
 
+def refuse_tangents(op: str, tensors: Mapping[str, Any]) -> None:
+    """Of operators that are differentiated backward alone: their results' tangents would silently be zero."""
+    if torch.compiler.is_compiling() or _forward_ad._current_level < 0:
+        return
+    for name, x in tensors.items():
+        if isinstance(x, torch.Tensor) and has_tangent(x):
+            raise NotImplementedError(
+                f"[{op}] {name} must carry no tangent but got one of forward-mode differentiation.\n"
+                f"torch.autograd differentiates {op} backward: use backward() or torch.autograd.grad."
+            )
+
+
 def differentiates(op: str, name: str, x: Any) -> bool:
     """A gradient or a tangent flows through x."""
     _refuse_nested_transforms(op, name)

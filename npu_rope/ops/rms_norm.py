@@ -125,6 +125,7 @@ def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...
     chosen = backend or backends.default_backend
     if not is_tensor(t.x):
         return executors.run(chosen or "cpu", t, a)
+    gradients.refuse_tangents(t.op, {**t.xs, "scale": t.scale})
     if chosen is None or chosen == t.x.device.type:
         try:
             return _dispatched(t, a)

@@ -94,6 +94,7 @@ def straight(
 
 
 def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
+    gradients.refuse_tangents(t.op, {**t.xs, **t.tables})
     try:
         if torch.compiler.is_compiling() or _needs_gradient(t) or not calls.is_plain(t.first[1]):
             return _dispatched(t, a)

@@ -110,14 +110,15 @@ def _positions(
 
 
 def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Heads of sizes around 1; at times of any size the type has, or of zeros."""
+    """Heads of sizes around 1; at times of any size the type has, each head's or each number's own, or of zeros."""
     each, kind = (*shape[:-1], 1), rng.random()
     bits, smallest, largest = FORMATS[dtype]
     x = values.standard_normal(shape)
     if kind < 0.1:
         x = x * values.integers(0, 2, each)
     elif kind < 0.5:
-        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, each)
+        own = each if kind < 0.4 else shape
+        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, own)
         with np.errstate(over="ignore", under="ignore"):
             x = np.clip(x * np.exp2(exponents), -largest, largest)
     else:

@@ -29,7 +29,7 @@ DTYPES = tuple(norm_spec.FORMATS)
 # Sizes of rows around vectors, blocks and groups; the large ones are drawn seldom.
 SIZES = (1, 2, 3, 31, 33, 64, 127, 129, 511, 513, 1000)
 LARGE, HUGE = (4096, 4097, 16384), 1_000_003
-HUGE_EVERY = 20_000
+HUGE_EVERY = 500
 EPSILONS = (1e-5, 1e-6, 1e-12, 0.0, 1.0)
 OUTS = ("new", "given", "gaps", "in place")
 SUMS = ("apart", "x", "residual")
@@ -127,7 +127,8 @@ def _scale_shape(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _numbers(
     rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: str
 ) -> npt.NDArray[np.float64]:
-    """Rows of sizes around 1; at times of any size the type has, of zeros, or of integers (many ties)."""
+    """Rows of sizes around 1; at times of any size the type has, each row's or each number's own, of zeros, or of
+    integers (many ties)."""
     rows = (*shape[:axis], *[1] * (len(shape) - axis))
     kind = rng.random()
     if kind < 0.15:
@@ -136,8 +137,9 @@ def _numbers(
     if kind < 0.2:
         return x * values.integers(0, 2, rows)
     bits, smallest, largest = norm_spec.FORMATS[dtype]
-    if kind < 0.5:
-        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, rows)
+    if kind < 0.6:
+        each = rows if kind < 0.5 else shape
+        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, each)
         with np.errstate(over="ignore", under="ignore"):
             return np.clip(x * np.exp2(exponents), -largest, largest)
     return np.asarray(x * 10.0 ** values.uniform(-2, 2, rows))

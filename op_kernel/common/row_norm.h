@@ -6,7 +6,8 @@
 // (3 + log2 n + 1) u, relatively. n epsilon and the sum with it round once each; the root halves all that and rounds,
 // and so do sqrt(n), the quotient and the product with x: (6 + log2 n) u / 2 + 4 u = (7 + log2(n) / 2) u. This holds
 // while squares neither overflow nor vanish. Where they might (kMost, kLeast), rows are multiplied by powers of two
-// first: exact, and the same formula.
+// first, so that the largest element comes near 2^16: exact for every element that is to become a normal number, since
+// it is multiplied by sqrt(n) 2^-16 at most afterwards, and the same formula.
 //
 // npu_rope/testing/bounds.py judges by this. Included after row_steps.h.
 #pragma once
@@ -26,7 +27,7 @@ __aicore__ inline float FloatOf(uint32_t bits) {
     return both.value;
 }
 
-// A factor that brings a row's largest element near 1, and what is added to the squares then.
+// A factor that brings a row's largest element near 2^16, and what is added to the squares then.
 struct RowScale {
     float factor;
     float added;
@@ -102,14 +103,13 @@ public:
         }
         int32_t exponent = static_cast<int32_t>(most >> kMantissaBits) - kBias;
         if (exponent < td_->epsilon_exponent) exponent = td_->epsilon_exponent;
-        if (exponent < -kMostExponent) exponent = -kMostExponent;
-        if (exponent > kMostExponent) exponent = kMostExponent;
-        float factor = FloatOf(static_cast<uint32_t>(kBias - exponent) << kMantissaBits);
+        if (exponent < kPeak - kBias) exponent = kPeak - kBias;  // the largest factor there is
+        float factor = FloatOf(static_cast<uint32_t>(kBias + kPeak - exponent) << kMantissaBits);
         return RowScale{factor, td_->added * factor * factor};
     }
 
 private:
-    static constexpr int32_t kMantissaBits = 23, kBias = 127, kMostExponent = 126;
+    static constexpr int32_t kMantissaBits = 23, kBias = 127, kPeak = 16;
     // Sums of squares that float32 holds without loss.
     static constexpr uint32_t kLeast = static_cast<uint32_t>(kBias - 100) << kMantissaBits;  // 2^-100
     static constexpr uint32_t kMost = static_cast<uint32_t>(kBias + 126) << kMantissaBits;   // 2^126
