@@ -34,8 +34,8 @@ class NormDtypes:
 
 def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide]:
     """A power of two for each row, and 1 / RMS of the row times that power. The power is 1 but where squares
-    would leave float64's range: then it brings the largest element near 2^16, so that elements which become normal
-    numbers are not subnormal meanwhile."""
+    would leave float64's range: then it brings the largest element near 2^16, so that elements which become
+    normal numbers are not subnormal meanwhile."""
     axes = tuple(range(axis, stashed.ndim))
     peak = np.max(np.abs(stashed), axis=axes, keepdims=True, initial=0.0)
     far = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0) & (epsilon == 0)))

@@ -110,7 +110,7 @@ def _positions(
 
 
 def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Heads of sizes around 1; at times of any size the type has, each head's or each number's own, or of zeros."""
+    """Heads of sizes around 1; at times of any size, each head's own or each number's; or zeros."""
     each, kind = (*shape[:-1], 1), rng.random()
     bits, smallest, largest = FORMATS[dtype]
     x = values.standard_normal(shape)

@@ -127,8 +127,8 @@ def _scale_shape(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _numbers(
     rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: str
 ) -> npt.NDArray[np.float64]:
-    """Rows of sizes around 1; at times of any size the type has, each row's or each number's own, of zeros, or of
-    integers (many ties)."""
+    """Rows of sizes around 1; at times of any size of the type, each row's own or each number's; of zeros; or
+    of integers (many ties)."""
     rows = (*shape[:axis], *[1] * (len(shape) - axis))
     kind = rng.random()
     if kind < 0.15:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from npu_rope import RopeParams, add_rms_norm, native_sim, rms_norm, rms_norm_rope, rope_qk
+from npu_rope import RopeParams, add_rms_norm, native_sim, rms_norm, rms_norm_backward, rms_norm_rope, rope_qk
 from npu_rope.executors import rms_norm as executors
 from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
 
@@ -128,3 +128,18 @@ def test_float64_is_refused(device):
     x = np.ones((2, 8))
     with pytest.raises(TypeError, match=r"\[rms_norm\] x must be float32.* but got float64"):
         rms_norm(x, x[0], backend=device)
+
+
+@DEVICES
+def test_a_scale_that_must_be_expanded_has_its_own_gradient(device):
+    """Five runs of dimensions, two of which share an element: more than a launch has."""
+    rng = np.random.default_rng(0)
+    grad, x = rng.standard_normal((2, 2, 3, 2, 3, 2), np.float32)
+    scale = rng.standard_normal((2, 1, 2, 1, 2), np.float32)
+    ours, expected = (rms_norm_backward(grad, x, scale, axis=0, backend=b) for b in (device, "reference"))
+    for a, b in zip(ours, expected, strict=True):
+        assert a.shape == b.shape
+        assert np.abs(a - b).max() < 1e-5
+    of_rows = np.ones((2, 1, 2, 3, 1), np.float32)
+    with pytest.raises(ValueError, match="scale must have the elements of one row"):
+        rms_norm_backward(*np.ones((2, 2, 2, 2, 2, 3, 4), np.float32), of_rows, axis=3, backend=device)

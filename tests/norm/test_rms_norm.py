@@ -219,6 +219,18 @@ def test_float32_rows_whose_squares_overflow_float32_are_normalized(backend):
     assert np.allclose(y, np.sign(x), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("n", [128, 1024, 16384, pytest.param(1_000_003, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("dtype", "stash_type"), [("float32", 1), ("bfloat16", 1), ("float64", 11)])
+def test_small_numbers_beside_a_huge_one_keep_bits(dtype, stash_type, n, backend, guarded):
+    """A row whose squares overflow is rescaled: what ends up normal must not be subnormal meanwhile."""
+    rng = np.random.default_rng(0)
+    top, far = (1000, 1016) if dtype == "float64" else (120, 120)
+    x = rng.uniform(1, 2, (3, n)) * 2.0 ** (top - far - rng.integers(-3, 13, (3, n)))
+    x[:, 0] = 2.0 ** np.array([top, top - 20, top - 40])
+    x[1:] *= 2.0**-10
+    run_and_judge(Call(dtype, shape=(3, n), stash_type=stash_type), backend, guarded, x=x)
+
+
 def test_float16_squares_never_overflow(backend):
     x = np.full((1, 5000), 65504, np.float16)
     assert np.all(rms_norm(x, np.float16(1), backend=backend) == 1)

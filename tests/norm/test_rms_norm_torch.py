@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from npu_rope import rms_norm, rms_norm_backward
+from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_backward, rms_norm_rope, rotary_mul
 
 OPS = torch.ops.npu_rope
 
@@ -28,6 +28,29 @@ def test_opcheck(needs_grad):
         return
     torch.library.opcheck(OPS.rms_norm_out.default, (x, scale, *rest, out))
     torch.library.opcheck(OPS.rms_norm.default, (x, torch.randn(5, 1), 1, 0.5, 11))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, for its rules
+def test_tangents_are_refused():
+    """There is no forward-mode derivative, and a result without a tangent would be a wrong one."""
+    x, scale, _ = sample()
+    q, positions, params = torch.randn(1, 5, 2, 24), torch.arange(5), RopeParams(24, "neox")
+    calls = {
+        "x": lambda x: rms_norm(x, scale),
+        "scale": lambda s: rms_norm(x, s),
+        "residual": lambda r: add_rms_norm(x, r, scale)[0],
+        "k": lambda k: rms_norm_rope(q, k, scale, scale, positions, params)[1],
+        "cos": lambda cos: rotary_mul(q, cos, torch.randn(5, 12)),
+    }
+    of = {"x": x, "scale": scale, "residual": x.flip(0), "k": q.flip(0), "cos": torch.randn(5, 12)}
+    for name, call in calls.items():
+        with pytest.raises(NotImplementedError, match=rf"\] {name} must carry no tangent"):
+            torch.func.jvp(call, (of[name],), (torch.ones_like(of[name]),))
+        with torch.autograd.forward_ad.dual_level():
+            call(of[name])  # a constant
+            dual = torch.autograd.forward_ad.make_dual(of[name], torch.ones_like(of[name]))
+            with pytest.raises(NotImplementedError, match=rf"\] {name} must carry no tangent"):
+                call(dual)
 
 
 def test_compiled_whole_it_gives_the_same():
