@@ -13,12 +13,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from npu_rope.bench import norm_rows
+from npu_rope.bench import norm_rope_rows, norm_rows
 from npu_rope.bench.run import SCHEMA, Results
 from npu_rope.bench.targets import Figures, disturbed, microseconds, verdicts
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-NORMS_BEGIN, NORMS_END = "<!-- measured norms: begin -->", "<!-- measured norms: end -->"
+# Of groups of rows that stand in a part of the page by themselves.
+OWN_MARKS = {
+    norm_rows.GROUP: ("<!-- measured norms: begin -->", "<!-- measured norms: end -->"),
+    norm_rope_rows.GROUP: ("<!-- measured norm-rope: begin -->", "<!-- measured norm-rope: end -->"),
+}
 LEGEND = (
     "us: median microseconds per call. spread: interquartile range / least sample. x floor: median over"
     " rounds of this time / the memory floor's time in the same round. *: others used 10 % of a core or"
@@ -191,10 +195,10 @@ def write_csv(results: Results, stream: TextIO) -> None:
 
 
 def markdown(results: Results) -> str:
-    """A generated part of ``docs/benchmarks.md``: of norms, or of all else."""
+    """A generated part of ``docs/benchmarks.md``: of a group that has one of its own, or of all else."""
     lines = [*head(results), "", "| target | | measured |", "|---|---|---|"]
-    of_norms = bool(results.figures) and all(f["group"] == norm_rows.GROUP for f in results.figures)
-    judged = [v for v in verdicts(results.figures) if v.outcome != "NOT MEASURED" or not of_norms]
+    apart = bool(results.figures) and all(f["group"] in OWN_MARKS for f in results.figures)
+    judged = [v for v in verdicts(results.figures) if v.outcome != "NOT MEASURED" or not apart]
     lines += [f"| {v.target} | {v.outcome} | {v.detail} |" for v in judged]
     lines += ["", LEGEND.replace("*:", "\\*:")]
     for block in blocks(results.figures):
@@ -212,15 +216,17 @@ def _markdown_line(cells: list[str]) -> str:
 
 
 def into_page(results: Results, page: str) -> str:
-    """The page with the generated part between its marks; where there are none, it is all of it. Where norms
-    have marks of their own in it, they stand there, and a run of nothing else leaves the rest as it is."""
-    norms = [figure for figure in results.figures if figure["group"] == norm_rows.GROUP]
-    if norms and NORMS_BEGIN in page and NORMS_END in page:
-        page = _between(page, NORMS_BEGIN, NORMS_END, replace(results, figures=norms))
-        others = [figure for figure in results.figures if figure["group"] != norm_rows.GROUP]
-        if not others:
-            return page
-        results = replace(results, figures=others)
+    """The page with the generated part between its marks; where there are none, it is all of it. Groups that
+    have marks of their own in it stand there, and a run of nothing else leaves the rest as it is."""
+    figures = results.figures
+    for group, (begin, end) in OWN_MARKS.items():
+        own = [figure for figure in figures if figure["group"] == group]
+        if own and begin in page and end in page:
+            page = _between(page, begin, end, replace(results, figures=own))
+            figures = [figure for figure in figures if figure["group"] != group]
+    if results.figures and not figures:
+        return page
+    results = replace(results, figures=figures)
     if BEGIN in page and END in page:
         return _between(page, BEGIN, END, results)
     return f"{BEGIN}\n\n{markdown(results)}\n{END}\n"

@@ -64,21 +64,25 @@ def bench(
         str | None, typer.Option(help="Folder with libggml-base and libggml-cpu; it must then be there.")
     ] = None,
 ) -> None:
-    """Measure rope against a copy of the same bytes and against other libraries.
+    """Measure operators against a copy of the same bytes and against other libraries.
 
-    The contestants of a row take turns in small batches, so that a disturbance hits all of them. Each
-    result is first compared with the float64 reference; who is wrong is named and not timed. A peer
-    that is not installed is shown with the command that installs it.
+    The contestants of a row take turns in small batches, so that a
+    disturbance hits all of them. Each result is first compared with the
+    float64 reference; who is wrong is named and not timed. A peer that is
+    not installed is shown with the command that installs it.
 
-    Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128], and q + k pairs of both, in modes
-    neox and normal; forms: mrope, imrope, vision and partly rotated heads beside NeoX of the same bytes;
-    norm: rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096] beside torch, transformers, ONNX
-    Runtime and ggml; norm-rope: rms_norm_rope beside its parts and transformers' Qwen3;
-    f32, f16, bf16; 1 and 2 threads. All of it takes 10 to 30 minutes; run it on an otherwise idle machine:
-    rows with a * were disturbed.
+    Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128],
+    and q + k pairs of both, in modes neox and normal; forms: mrope, imrope,
+    vision and partly rotated heads beside NeoX of the same bytes; norm:
+    rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096] beside
+    torch, transformers, ONNX Runtime and ggml; norm-rope: rms_norm_rope
+    beside its parts and transformers' Qwen3; f32, f16, bf16; 1 and 2
+    threads. All of it takes 10 to 30 minutes; run it on an otherwise idle
+    machine: rows with a * were disturbed.
 
-    Exit status: 0 measured, 1 one of ours was wrong or a process ended early, 2 bad usage. A missed
-    target does not change it: that depends on the machine.
+    Exit status: 0 measured, 1 one of ours was wrong or a process ended
+    early, 2 bad usage. A missed target does not change it: that depends on
+    the machine.
 
     Examples:
 

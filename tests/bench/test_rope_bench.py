@@ -261,10 +261,11 @@ def test_markdown_replaces_only_what_stands_between_the_marks():
 
 
 def test_norms_have_marks_of_their_own():
+    begin, end = report.OWN_MARKS["norm"]
     norm = figure(norm_rows.OUT["rms_norm"], row="norm") | {"mode": "rms_norm", "shape": "[2048,4096]"}
-    marks = f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{report.NORMS_BEGIN}\nolder\n{report.NORMS_END}\n"
+    marks = f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\nolder\n{end}\n"
     alone = report.into_page(results(norm), marks)
-    assert alone.startswith(f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{report.NORMS_BEGIN}\n")
+    assert alone.startswith(f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\n")
     assert "older" not in alone
     assert "### norm [2048,4096] f32 rms_norm" in alone
     assert "NOT MEASURED" not in alone
@@ -274,6 +275,14 @@ def test_norms_have_marks_of_their_own():
     assert "rms_norm(out=)" not in of_rope
     assert f"**{OUT}**" not in of_norms
     assert f"**{norm_rows.OUT['rms_norm']}**" in of_norms
+    begin, end = report.OWN_MARKS["norm-rope"]
+    fused = figure("fused", row="norm-rope") | {"mode": "rms_norm_rope"}
+    page = report.into_page(results(norm, fused), f"{marks}{begin}\noldest\n{end}\n")
+    of_norms, _, of_fused = page.partition(begin)
+    assert "old\n" in of_norms
+    assert "**fused**" not in of_norms
+    assert "**fused**" in of_fused
+    assert "oldest" not in of_fused
 
 
 def test_json_can_be_read_back(tmp_path):
