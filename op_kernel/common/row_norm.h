@@ -103,7 +103,8 @@ public:
         }
         int32_t exponent = static_cast<int32_t>(most >> kMantissaBits) - kBias;
         if (exponent < td_->epsilon_exponent) exponent = td_->epsilon_exponent;
-        if (exponent < kPeak - kBias) exponent = kPeak - kBias;  // the largest factor there is
+        // The largest factor there is.
+        if (exponent < kPeak - kBias) exponent = kPeak - kBias;
         float factor = FloatOf(static_cast<uint32_t>(kBias + kPeak - exponent) << kMantissaBits);
         return RowScale{factor, td_->added * factor * factor};
     }
