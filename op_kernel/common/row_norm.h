@@ -102,9 +102,8 @@ public:
             if (one > most) most = one;
         }
         int32_t exponent = static_cast<int32_t>(most >> kMantissaBits) - kBias;
-        if (exponent < td_->epsilon_exponent) exponent = td_->epsilon_exponent;
-        // The largest factor there is.
-        if (exponent < kPeak - kBias) exponent = kPeak - kBias;
+        // Nor less than makes the largest factor there is.
+        exponent = Most(Most(exponent, td_->epsilon_exponent), kPeak - kBias);
         float factor = FloatOf(static_cast<uint32_t>(kBias + kPeak - exponent) << kMantissaBits);
         return RowScale{factor, td_->added * factor * factor};
     }
