@@ -255,10 +255,9 @@ private:
         target = std::max(target, kLeastTileBytes);
         // Few heads leave much of the time to the table: longer instructions for it then.
         int64_t most_tokens = std::clamp(kBlockRows / unit_heads, kBlockTokens, 4 * kBlockTokens);
-        // Normalized heads keep the vector unit busy for as long as the memory: of few tables, whole tiles first.
+        // Normalized heads keep the vector unit busy for as long as the memory: fewer tables, if the tile stays whole.
         int64_t whole = std::max<int64_t>(1, std::min(ceil_div(target, heads_most_ * row_bytes()), tokens_most_));
-        for (int64_t tokens = 2 * most_tokens; norm_ && !d_.tokens_inner && tokens >= most_tokens; tokens /= 2)
-            if (fits(whole, heads_most_, tokens)) return true;
+        if (norm_ && !d_.tokens_inner && fits(whole, heads_most_, 2 * most_tokens)) return true;
         for (int64_t tokens = most_tokens; tokens >= 1; tokens /= 2) {
             int64_t least = tokens == 1 ? 0 : kLeastTileBytes;
             if (d_.tokens_inner ? fit_token_runs(target, least, tokens) : fit_token_rows(target, least, tokens))

@@ -151,8 +151,8 @@ private:
     double mean_ = 0;
 };
 
-// While a row is written, what lies so far behind the next one that is made is fetched, as if rows lay side by side.
-// Measured: without it, reading and computing wait for each other.
+// While a row is written, what is read so many bytes after the next row that has not been made is fetched, as if rows
+// lay side by side. Measured: without it, reading and computing wait for each other.
 constexpr int64_t kAheadBytes = int64_t{6} << 10;
 // Rows of at most so many bytes are made before the one before them is written, so that neither waits for the other's
 // root; of longer ones the first cache would not hold two, what is fetched and the scale.
@@ -208,7 +208,7 @@ constexpr int64_t kMostKeptBytes = int64_t{256} << 10;
 
 void run_forward(Job& job) {
     const RmsNormShape& s = job.shape;
-    const int threads = threads_for(s.rows * s.n);
+    const int threads = s.rows == 1 ? 1 : threads_for(s.rows * s.n);
     job.storing = storing_of(job, threads, job.out, s.out_stride, job.row.scale_bytes);
     // Of float32 two streams past the caches at once were measured slower than one.
     job.stream_sum = job.residual && job.row.x_bytes == 2 && s.n * job.row.x_bytes <= kMostKeptBytes &&
@@ -274,12 +274,14 @@ public:
         grad_ = job_.grad + place.grad * job_.row.scale_bytes;
         scale_ = scales_.at(place.scale);
         row_ = wide_.scale_of(x_);
+        // Small gradients must not be subnormal between the two factors.
+        const double near = row_.power == 1 ? 1 : std::ldexp(1.0, kPeak);
         const double mean = mean_product();
         char* dx = job_.out + place.dx * job_.row.x_bytes;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             read(at, count);
-            k_.project(g_, normalized_, mean, row_.inverse, dx_, count);
-            if (row_.power != 1) k_.scale_by(dx_, row_.power, count);
+            k_.project(g_, normalized_, mean, row_.inverse * near, dx_, count);
+            if (row_.power != 1) k_.scale_by(dx_, row_.power / near, count);
             k_.narrow[job_.row.x_dtype](dx_, dx + at * job_.row.x_bytes, count);
             round_to(k_, job_.shape.stash_dtype, normalized_, count);
             round_to(k_, job_.row.x_dtype, normalized_, count);

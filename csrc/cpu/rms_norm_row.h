@@ -68,9 +68,8 @@ struct RowScale {
     double power = 1, inverse = 0;
 };
 
-// The exponent that a row's largest element is brought to where squares would leave a range: elements that become
-// normal numbers when they are divided by the root of the mean square, which is sqrt(n) times less at most, are not
-// subnormal meanwhile.
+// The exponent that a row's largest element is brought to where squares would leave a range. The root of their mean is
+// sqrt(n) times less at most: elements that become normal numbers by it are not subnormal meanwhile.
 constexpr int kPeak = 16;
 
 class WideRow {

@@ -44,11 +44,25 @@ def refuse_tangents(op: str, tensors: Mapping[str, Any]) -> None:
     if torch.compiler.is_compiling() or _forward_ad._current_level < 0:
         return
     for name, x in tensors.items():
-        if isinstance(x, torch.Tensor) and has_tangent(x):
+        if isinstance(x, torch.Tensor) and _carries_tangent(x):
             raise NotImplementedError(
                 f"[{op}] {name} must carry no tangent but got one of forward-mode differentiation.\n"
                 f"torch.autograd differentiates {op} backward: use backward() or torch.autograd.grad."
             )
+
+
+def _carries_tangent(x: Any) -> bool:
+    """has_tangent at any level of torch.func's transforms, the innermost first."""
+    stack = _all_transforms()
+    if not stack:
+        return has_tangent(x)
+    functorch, innermost = torch._C._functorch, stack[-1]
+    if functorch.is_functorch_wrapped_tensor(x) and functorch.maybe_get_level(x) == innermost.level():
+        if innermost.key() == functorch.TransformType.Jvp and has_tangent(x):
+            return True
+        x = functorch.get_unwrapped(x)
+    with _pyfunctorch.temporarily_pop_interpreter_stack():
+        return _carries_tangent(x)
 
 
 def differentiates(op: str, name: str, x: Any) -> bool:
@@ -318,6 +332,7 @@ if torch is not None:
     _below = torch._C._AutoDispatchBelowAutograd
     _all_transforms = torch._C._functorch.get_interpreter_stack
     _forward_ad = torch.autograd.forward_ad
+    _pyfunctorch = torch._functorch.pyfunctorch
     _increment_version = torch._C._increment_version
     _function, _allowed = _single_level_function()
     _Rotation, _RotatedInPlace = _make_functions(_function)

@@ -147,7 +147,8 @@ def _run(backend: str, t: Tensors, a: RmsNormRopeAttributes) -> tuple[Any, Any]:
 def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
     """tensors: as rms_norm_rope_tensors takes them; given: params, epsilon, intermediate_rounding, angle."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
-    gradients.refuse_tangents(OP, {"q": q, "k": k, "q_scale": q_scale, "k_scale": k_scale})
+    floats = {"q": q, "k": k, "q_scale": q_scale, "k_scale": k_scale, "freq_factors": freq_factors}
+    gradients.refuse_tangents(OP, floats)
     try:
         followed = torch.is_grad_enabled() and _needs_gradient((q, k, q_scale, k_scale, *(written or ())))
         if not (followed or torch.compiler.is_compiling()) and calls.is_plain(q) and type(k) is _Tensor:

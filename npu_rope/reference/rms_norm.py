@@ -32,14 +32,17 @@ class NormDtypes:
     scale: str
 
 
+PEAK = 16  # the exponent that a row's largest element is brought to where it must
+
+
 def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide]:
     """A power of two for each row, and 1 / RMS of the row times that power. The power is 1 but where squares
-    would leave float64's range: then it brings the largest element near 2^16, so that elements which become
+    would leave float64's range: then it brings the largest element near 2^PEAK, so that elements which become
     normal numbers are not subnormal meanwhile."""
     axes = tuple(range(axis, stashed.ndim))
     peak = np.max(np.abs(stashed), axis=axes, keepdims=True, initial=0.0)
     far = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0) & (epsilon == 0)))
-    exponent = np.where(far, np.minimum(16 - np.frexp(np.where(far, peak, 1.0))[1], 1000), 0)
+    exponent = np.where(far, np.minimum(PEAK - np.frexp(np.where(far, peak, 1.0))[1], 1000), 0)
     power = np.ldexp(1.0, exponent)
     with np.errstate(all="ignore"):
         mean = np.mean(np.square(stashed * power), axis=axes, keepdims=True)
@@ -88,6 +91,9 @@ def rms_norm_backward(
     if x.size == 0:
         return np.zeros(x.shape), np.zeros(scale.shape)
     exact, power, inverse = normalized(x.astype(np.float64), axis, a)
+    # Small gradients must not be subnormal between the two factors.
+    near = np.where(power == 1, 1, 2.0**PEAK)
+    inverse, power = inverse * near, power / near
     with np.errstate(all="ignore"):
         given = grad.astype(np.float64)
         g = given * scale.astype(np.float64)

@@ -9,13 +9,13 @@
 // within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m: (14 + 3l/2 + 7 + l/2 + 1)
 // u |N| M. The difference rounds once, within u (|g| + |N| M), and its product with r adds (6 + l/2 + 1) u: all in all
 // less than (32 + 5l/2) u r (|g| + |N| M), second order terms included. Of long rows m is the mean of g x times r,
-// which rounds no more often.
+// which rounds no more often; where the row is multiplied, of g N as of others.
 //
 // The error of dscale: a product rounds once; of R rows' products each goes through R - 1 additions at most, in
 // whatever order tiles and cores come: R u times the sum of |grad * N|, and what the roundings make of N's own error.
 //
 // Rows whose squares leave float32's range are multiplied by a power of two f first: then r stands for f r, N is the
-// same, and dx is multiplied by f in the end, exactly but for subnormal numbers.
+// same, and dx is multiplied by f in the end, exactly but for subnormal numbers (MoveFactors).
 //
 // npu_rope/testing/bounds.py judges by this. Included after row_norm.h.
 #pragma once
@@ -49,9 +49,12 @@ public:
         SpreadRows(spread_, mean_, count);
     }
 
-    // The same of one row of which the products of g and x, not N, are there: 64 sums.
-    __aicore__ inline void FindMeanOfSums(LocalTensor<float> sums) {
-        FindMeans(sums, kRepeatFloats, kRepeatFloats, 1);
+    // The same of one row: 64 sums.
+    __aicore__ inline void FindMean(LocalTensor<float> sums) { FindMeans(sums, kRepeatFloats, kRepeatFloats, 1); }
+
+    // The same where the products are those of g and x, not N.
+    __aicore__ inline void FindMeanOfUndivided(LocalTensor<float> sums) {
+        FindMean(sums);
         AscendC::Mul(spread_, spread_, norm_->Inverses().data, kBlockFloats);
     }
 
@@ -66,16 +69,36 @@ public:
         OrderV();
     }
 
-    // Times the factors of rows that the norm has multiplied.
+    // Of rows that the norm has multiplied: their inverses times 2^15, so that Differentiate() makes nothing of a small
+    // g subnormal that is normal times the factors.
+    __aicore__ inline void MoveFactors(int32_t count) {
+        LocalTensor<float> inverses = norm_->Inverses().data;
+        AscendC::Muls(inverses, inverses, kMoved, RoundUp(count, kBlockFloats) * kBlockFloats);
+        OrderV();
+    }
+
+    // After MoveFactors(): times the factors, which are at least 2^-111.
     __aicore__ inline void Rescale(const EvenRows& dx, int32_t count, int32_t width) {
-        for (int32_t row = 0; row < count; ++row) {
-            LocalTensor<float> one = dx.data[row * dx.pitch];
-            AscendC::Muls(one, one, factor_.GetValue(static_cast<uint32_t>(row)), width);
-        }
+        for (int32_t row = 0; row < count; ++row)
+            RescaleRow(dx.data[row * dx.pitch], factor_.GetValue(static_cast<uint32_t>(row)), width);
+        OrderV();
+    }
+
+    // The same of one row, or of a piece of it.
+    __aicore__ inline void RescaleRow(LocalTensor<float> dx, float factor, int32_t width) {
+        AscendC::Muls(dx, dx, factor * kMovedBack, width);
+    }
+
+    // rows / RMS of one row in pieces, after MoveFactors().
+    __aicore__ inline void NormalizeMovedPiece(LocalTensor<float> rows, int32_t count) {
+        norm_->NormalizePiece(rows, rows, count);
+        AscendC::Muls(rows, rows, kMovedBack, count);
         OrderV();
     }
 
 private:
+    static constexpr float kMoved = 32768.0f, kMovedBack = 1.0f / 32768.0f;
+
     RowNorm* norm_ = nullptr;
     float inverse_n_ = 0.0f;
     LocalTensor<float> mean_, factor_, spread_;

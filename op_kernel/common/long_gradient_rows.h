@@ -26,7 +26,7 @@ public:
 
 private:
     // What a walk over a row's chunks is for.
-    enum class Walk { kSum, kLargest, kWrite };
+    enum class Walk { kSum, kLargest, kProducts, kWrite };
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td,
                                 const RmsNormBackwardArguments& arguments) {
@@ -70,14 +70,18 @@ private:
         factor_ = 1.0f;
         WalkRow(Walk::kSum);
         squares_.Total(sums_, chunks_);
-        if (norm_.FindInverse(sums_, td_->norm.added)) SumScaled();
-        products_.Total(sums_, chunks_);
-        gradient_.FindMeanOfSums(sums_);
+        if (norm_.FindInverse(sums_, td_->norm.added)) {
+            SumScaled();
+        } else {
+            products_.Total(sums_, chunks_);
+            gradient_.FindMeanOfUndivided(sums_);
+        }
         WalkRow(Walk::kWrite);
         scale_is_here_ = td_->scale_stays != 0;
     }
 
-    // Squares that float32 does not hold: once more, of the row times a power of two.
+    // Squares that float32 does not hold: once more, of the row times a power of two. The products, which might not
+    // stay in the range times that, then of the normalized row.
     __aicore__ inline void SumScaled() {
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
         WalkRow(Walk::kLargest);
@@ -87,6 +91,10 @@ private:
         WalkRow(Walk::kSum);
         squares_.Total(sums_, chunks_);
         norm_.FindInverse(sums_, scale.added);
+        gradient_.MoveFactors(1);
+        WalkRow(Walk::kProducts);
+        products_.Total(sums_, chunks_);
+        gradient_.FindMean(sums_);
     }
 
     // ---- a row's chunks, one after another
@@ -114,7 +122,7 @@ private:
                 if (walk == Walk::kSum)
                     AddSums(k, lanes);
                 else
-                    Write(grad, k, count);
+                    Divide(walk, grad, k, count);
             }
             grad_.FreeTensor(grad);
         }
@@ -175,6 +183,10 @@ private:
     __aicore__ inline void AddSums(int64_t k, int32_t lanes) {
         AscendC::Mul(temp_, rows_, rows_, lanes);
         squares_.Add(temp_, k, lanes);
+        AddProducts(k, lanes);
+    }
+
+    __aicore__ inline void AddProducts(int64_t k, int32_t lanes) {
         AscendC::Mul(temp_, rows_, g_, lanes);
         products_.Add(temp_, k, lanes);
     }
@@ -189,10 +201,22 @@ private:
 
     // ---- results
 
+    // The normalized row's products with g, or results.
+    __aicore__ inline void Divide(Walk walk, LocalTensor<S> grad, int64_t k, int32_t count) {
+        int32_t lanes = RoundUp(count, kBlockFloats);
+        if (factor_ != 1.0f)
+            gradient_.NormalizeMovedPiece(rows_, lanes);
+        else
+            norm_.NormalizePiece(rows_, rows_, lanes);
+        if (walk == Walk::kProducts)
+            AddProducts(k, lanes);
+        else
+            Write(grad, k, count);
+    }
+
     __aicore__ inline void Write(LocalTensor<S> grad, int64_t k, int32_t count) {
         int64_t at = k * td_->chunk;
         int32_t lanes = RoundUp(count, kBlockFloats);
-        norm_.NormalizePiece(rows_, rows_, lanes);
         WriteDx(at, count);
         stash_.template RoundBack<T>(rows_, temp_, lanes);
         Widen(grad_pieces_, g_, grad, count);
@@ -215,7 +239,7 @@ private:
         if constexpr (sizeof(T) == sizeof(float)) wide.data = dx;
         gradient_.Differentiate(wide, EvenRows{g_, 0, false}, EvenRows{rows_, 0, false}, 1, lanes);
         if (factor_ != 1.0f) {
-            AscendC::Muls(wide.data, wide.data, factor_, lanes);
+            gradient_.RescaleRow(wide.data, factor_, lanes);
             OrderV();
         }
         if constexpr (sizeof(T) != sizeof(float))
@@ -247,7 +271,7 @@ private:
     LocalTensor<float> rows_, g_, temp_, sums_, largest_;
     int64_t chunks_ = 0;
     int64_t x_at_ = 0, dx_at_ = 0, grad_at_ = 0;
-    float factor_ = 1.0f;
+    float factor_ = 1.0f;  // another of rows that are multiplied
     bool scale_is_here_ = false;
 };
 

@@ -214,6 +214,7 @@ private:
         EvenRows wide{temp_, head_->row_pitch, false};
         if constexpr (kIsFloat)
             if (InPlace()) wide.data = dx;
+        if (scaled) gradient_.MoveFactors(row_count_);
         gradient_.Differentiate(wide, g, normalized, row_count_, lanes_);
         if (scaled) gradient_.Rescale(wide, row_count_, lanes_);
         Narrow(dx, tile);

@@ -10,7 +10,7 @@ import torch
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from norm_cases import NUMPY_DTYPES, Call, judge_gradients, make_inputs, possible, spec_call, to_torch
+from norm_cases import NUMPY_DTYPES, Call, hosts, judge_gradients, make_inputs, possible, spec_call, to_torch
 from pairwise import pairwise
 from together import together
 
@@ -206,3 +206,42 @@ def test_the_judge_rejects_gradients_that_are_slightly_wrong(on_device, units):
         off = y + units * np.spacing(np.abs(y))
         assert worst_ratio(off, value, bound)[0] > 1
         assert worst_ratio(-y, value, bound)[0] > 1
+
+
+def judge_rescaled(backend, dtype, stash_type, n, size, of_grad, epsilon):
+    rng = np.random.default_rng(0)
+    x = (rng.uniform(1, 2, (2, n)) * size).astype(dtype)
+    grad, scale = (rng.standard_normal((2, n)) * of_grad).astype(dtype), np.ones(n, dtype)
+    call = norm_spec.NormCall(x.astype(float), scale.astype(float), dtype, dtype, -1, epsilon, stash_type)
+    expected = norm_spec.rms_norm_backward(
+        call, grad.astype(float), on_device=backend not in ("cpu", "reference")
+    )
+    made = rms_norm_backward(grad, x, scale, epsilon=epsilon, stash_type=stash_type, backend=backend)
+    for ours, (value, bound) in zip(made, expected, strict=True):
+        assert worst_ratio(ours.astype(float), value, bound)[0] <= 1
+
+
+@pytest.mark.parametrize("n", [64, 20_000])
+@pytest.mark.parametrize(
+    ("size", "of_grad", "epsilon"), [(1e-30, 1e-36, 0.0), (1e-22, 1e-34, 1e-42), (1e25, 1e30, 1e-6)]
+)
+def test_gradients_of_any_size_of_rescaled_rows(size, of_grad, epsilon, n, backend):
+    """Between the factors of 1 / RMS nothing leaves float32's range that is in it before and behind."""
+    judge_rescaled(backend, "float32", 1, n, size, of_grad, epsilon)
+
+
+@hosts
+@pytest.mark.parametrize(("size", "of_grad"), [(1e-160, 2e-307), (1e-200, 1e-306), (1e200, 1e100)])
+def test_gradients_of_any_size_of_rescaled_rows_of_float64(size, of_grad, backend):
+    judge_rescaled(backend, "float64", 11, 64, size, of_grad, 0.0)
+
+
+@pytest.mark.parametrize("n", [4000, 20_000])
+@pytest.mark.parametrize(("dtype", "stash_type", "top"), [("float32", 1, 120), ("float64", 11, 1000)])
+def test_gradients_of_small_numbers_beside_a_huge_one(dtype, stash_type, top, n, backend, guarded):
+    """The scale's gradient has the bits of numbers that the rescaled row would hold as subnormal ones."""
+    smallest = -126 if dtype == "float32" else -1022
+    x = np.random.default_rng(0).uniform(1, 2, (1, n)) * 2.0 ** (top + smallest + 1) / n**0.5
+    x[0, n // 2] = 2.0**top
+    call = Call(dtype, shape=(1, n), scale="last", stash_type=stash_type, epsilon=0.0)
+    judge_gradients(call, backend, guarded, x=x)

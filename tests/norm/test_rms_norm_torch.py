@@ -53,6 +53,46 @@ def test_tangents_are_refused():
                 call(dual)
 
 
+def jvp(call, x):
+    return torch.func.jvp(call, (x,), (x,))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, scale: jvp(lambda a: jvp(lambda b: rms_norm(b, scale), a)[0], x),
+        lambda x, scale: jvp(lambda a: jvp(lambda b: b + rms_norm(a, scale), x)[0], x),
+        lambda x, scale: jvp(lambda a: torch.vmap(lambda b: rms_norm(b, scale))(a), x),
+        lambda x, scale: torch.vmap(lambda a: jvp(lambda b: rms_norm(b, scale), a)[0])(x),
+    ],
+    ids=["twice", "of the outer", "of each", "each"],
+)
+def test_tangents_are_refused_through_nested_transforms(call):
+    x, scale, _ = sample()
+    with pytest.raises(NotImplementedError, match=r"\] x must carry no tangent"):
+        call(x, scale)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize(
+    "constant", [lambda x: torch.ones(x.shape) * 2, lambda x: x.detach()], ids=["made inside", "detached"]
+)
+def test_constants_inside_forward_mode_are_no_tangents(constant):
+    x, scale, _ = sample()
+    y, tangent = jvp(lambda a: a * 3 + rms_norm(constant(a), scale), x)
+    assert torch.equal(y, x * 3 + rms_norm(constant(x), scale))
+    assert torch.equal(tangent, x * 3)
+
+
+@pytest.mark.filterwarnings("ignore:.*performance drop:UserWarning")
+def test_vmap_beside_forward_mode():
+    x, scale, _ = sample()
+    with torch.autograd.forward_ad.dual_level():
+        y = torch.vmap(lambda a: rms_norm(a, scale))(x)
+    assert torch.equal(y, rms_norm(x, scale))
+
+
 def test_compiled_whole_it_gives_the_same():
     x, scale, _ = sample()
 
