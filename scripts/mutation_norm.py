@@ -101,6 +101,7 @@ EQUIVALENT: dict[str, str] = {
     "rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
     "rms_norm_backward_kernel.h | count or repeat - 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding, which is cleared next",
     "gradient_rows.h | count or repeat + 1 | AscendC::Muls(mean_, mean_, inverse_n_, {count});": "a slot that no row has",
+    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(inverses, inverses, kMoved, {count * kBlockFloats});": "a slot that no row has",
     "dscale_rows.h | remove HandOver | __aicore__ inline void FlushFew(AscendC::GlobalTensor<float> target, int32_t count) { {HandOver<AscendC::HardEvent::V_S>()};": "redundant: the scalar store of the last tile has waited for the vectors",
     "long_gradient_rows.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
     "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "the last lane's square stands there instead: as large where it matters",

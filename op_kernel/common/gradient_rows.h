@@ -70,11 +70,10 @@ public:
     }
 
     // Of rows that the norm has multiplied: their inverses times 2^15, so that Differentiate() makes nothing of a small
-    // g subnormal that is normal times the factors.
+    // g subnormal that is normal times the factors. Whatever reads them must be ordered behind this.
     __aicore__ inline void MoveFactors(int32_t count) {
         LocalTensor<float> inverses = norm_->Inverses().data;
-        AscendC::Muls(inverses, inverses, kMoved, RoundUp(count, kBlockFloats) * kBlockFloats);
-        OrderV();
+        AscendC::Muls(inverses, inverses, kMoved, count * kBlockFloats);
     }
 
     // After MoveFactors(): times the factors, which are at least 2^-111.
