@@ -101,18 +101,16 @@ def _readable(t: Any, axis: int) -> Any:
     return t if in_whole_elements(t) and is_dense_from(axis, spec_of(t)) else t.copy()
 
 
-def in_few_runs(t: Tensors, axis: int, *, widen: bool = True) -> Tensors:
+def in_few_runs(t: Tensors, axis: int) -> Tensors:
     """The call with a scale that joins to four dimensions: expanded where it lacks every other one. In the
-    backward then in float64 (if ``widen``), because its gradient must still be added up."""
+    backward then in float64, because its gradient must still be added up."""
     shape = tuple(t.x.shape)
     if len(shape) <= MAX_NATIVE_NDIM or len(runs_of(shape, tuple(t.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM:
         return t
     scale: Any = t.scale.expand(shape) if is_tensor(t.scale) else np.broadcast_to(t.scale, shape)
     if t.op != BACKWARD:
         return RmsNormTensors(t.op, t.xs, scale, t.outs, t.in_place)
-    grad = t.xs["grad"]
-    if widen:
-        scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, grad))
+    scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, t.xs["grad"]))
     return rms_norm_backward_tensors(grad, t.x, scale)
 
 
@@ -191,16 +189,49 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> 
 
     def run(_: native_sim.NativeSim, t: Tensors, results: Results) -> None:
         axis = check(t, a)
-        few = in_few_runs(t, axis, widen=False)
-        if few is t or t.op != BACKWARD:
-            return launch(few, results, a, axis, options=options)
-        of_expanded = _new_sums(few)[1]
-        launch(few, (results[0], of_expanded), a, axis, options=options)
-        results[1][...] = _summed(of_expanded, results[1])
+        if t.op == BACKWARD:
+            _differentiate_on_sim(options, t, results, a, axis)
+        else:
+            launch(in_few_runs(t, axis), results, a, axis, options=options)
 
     make = _new_sums if t.op == BACKWARD else _new_results
     results = sim.run(options, t, lambda t: _ignored(check(t, a)), run, make)
     return results if t.op != BACKWARD else (results[0], _rounded_sums(results[1], t.scale))
+
+
+def _differentiate_on_sim(
+    options: native_sim.SimOptions, t: Tensors, results: Results, a: RmsNormAttributes, axis: int
+) -> None:
+    """The kernel takes one row's scale for all rows: expanded where it lacks elements, and a launch for the
+    rows of each where there are several."""
+    shape = tuple(t.x.shape)
+    dx, sums = results
+
+    def differentiate(grad: Any, x: Any, scale: Any) -> Results:
+        part = rms_norm_backward_tensors(grad, x, scale)
+        made = _new_sums(part)
+        launch(part, made, a, axis, options=options)
+        return made
+
+    if 0 in shape:
+        # Launched all the same, to say what the device lacks.
+        zeros = (
+            t.scale.new_zeros(shape[axis:]) if is_tensor(t.scale) else np.zeros(shape[axis:], t.scale.dtype)
+        )
+        differentiate(t.xs["grad"], t.x, zeros)
+        return
+    aligned = (1,) * (len(shape) - t.scale.ndim) + tuple(t.scale.shape)
+    scales, sums = t.scale.reshape(aligned), sums.reshape(aligned)
+    for index in np.ndindex(aligned[:axis]):
+        rows = tuple(slice(k, k + 1) if n > 1 else slice(None) for k, n in zip(index, aligned, strict=False))
+        made = differentiate(t.xs["grad"][rows], t.x[rows], _expanded(scales[index], shape[axis:]))
+        dx[rows], sums[index] = made[0], _summed(made[1], sums[index])
+
+
+def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:
+    if is_tensor(scale):
+        return scale.expand(shape).contiguous()
+    return np.ascontiguousarray(np.broadcast_to(scale, shape))
 
 
 def _new_sums(t: Tensors) -> Results:

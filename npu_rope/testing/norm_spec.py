@@ -79,10 +79,9 @@ class NormCall:
 
     @property
     def scale_is_of_each_row(self) -> bool:
-        """It has one element for each of a row, the same for all rows: what the device's backward takes."""
-        axis = self.axis % self.x.ndim
-        sizes = (1,) * (self.x.ndim - self.scale.ndim) + self.scale.shape
-        return sizes[axis:] == self.x.shape[axis:] and all(size == 1 for size in sizes[:axis])
+        """All rows have the same."""
+        before = self.axis % self.x.ndim - (self.x.ndim - self.scale.ndim)
+        return all(size == 1 for size in self.scale.shape[: max(before, 0)])
 
     def rms(self, x: Long) -> Long:
         """Of the rows, with epsilon."""

@@ -222,8 +222,8 @@ def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = 
     stash = norm_spec.STASH[case.stash_type]
     for backend in backends:
         lacks = lacks_type(backend, (case.dtype, case.scale_type, stash))
-        if case.backward and is_device(backend) and not spec_call(case, data).scale_is_of_each_row:
-            lacks = lacks or "a scale that rows have in part, or that is another one for other rows"
+        if case.backward and backend == "npu" and not spec_call(case, data).scale_is_of_each_row:
+            lacks = lacks or "a kernel for gradients of scales that are another one for other rows"
         if lacks:
             result.judgements.append(Judgement(backend, UNSUPPORTED, message=lacks))
             continue

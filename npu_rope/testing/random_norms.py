@@ -190,8 +190,8 @@ def refused(call: NormDraw, backend: str) -> bool:
     """Whether the call has what the backend's device lacks: another one is to be drawn."""
     stash = norm_spec.STASH[call.attributes.stash_type]
     lacks = lacks_type(backend, (call.x_dtype, call.scale_dtype, stash))
-    varies = is_device(backend) and call.kind == "backward" and not call.spec().scale_is_of_each_row
-    return bool(lacks) or varies
+    by_torch = backend == "npu" and call.kind == "backward" and not call.spec().scale_is_of_each_row
+    return bool(lacks) or by_torch
 
 
 def judge(call: NormDraw, backend: str) -> float:

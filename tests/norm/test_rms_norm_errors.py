@@ -380,19 +380,10 @@ def test_the_c_entry_has_four_dimensions():
 @pytest.mark.parametrize(("backend", "soc"), [("sim", "ascend910b"), ("sim:ascend310p", "ascend310p")])
 def test_a_device_says_what_its_gradients_lack(backend, soc):
     whole, wide, narrow = ones(A, B, N), ones(A, B, N, dtype=np.float64), soc == "ascend310p"
-    lacks = "but got one that lacks some, is another one for other rows or has gaps."
     types = "float32 or float16" if narrow else "float32, float16 or bfloat16"
     stashes = "1 (float32) or 10 (float16)" if narrow else "1 (float32), 10 (float16) or 16 (bfloat16)"
 
-    def of_row(row):
-        return (
-            f"scale must have the elements of one row, {row}, for all rows and be contiguous on {soc} {lacks}"
-        )
-
     for kind, text, changed in (
-        (ValueError, of_row([N]), {"scale": ones(1)}),
-        (ValueError, of_row([N]), {"scale": ones(B, N)}),
-        (ValueError, of_row([B, N]), {"axis": 1}),
         (TypeError, f"x must be {types} on {soc} but got float64.", {"x": wide}),
         (TypeError, f"scale must be {types} on {soc} but got float64.", {"grad": wide, "scale": wide[0, 0]}),
         (ValueError, f"stash_type must be {stashes} on {soc} but got 11 (float64).", {"stash_type": 11}),
