@@ -83,17 +83,23 @@ def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:
     Raises:
         TypeError, ValueError: it is something else, or does not fit.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, np.integer)):
         raise bad_type(op, f"{name} must be an integer but got {value!r}.")
-    number = int(value)
-    if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-        got = str(number) if abs(number) < 10**30 else "a number of more than 30 digits"
+    whole = int(value)
+    if not -(2 ** (bits - 1)) <= whole < 2 ** (bits - 1):
+        got = str(whole) if abs(whole) < 10**30 else "a number of more than 30 digits"
         raise bad_value(op, f"{name} must be in the int{bits} range but got {got}.")
-    return number
+    return whole
 
 
-def _number(name: str, value: Any, op: str = "rope") -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+def number(name: str, value: Any, op: str = "rope") -> float:
+    """A float of a Python or NumPy number.
+
+    Raises:
+        TypeError, ValueError: it is something else, or an integer beyond float64.
+    """
+    numbers = int, float, np.integer, np.floating
+    if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, numbers):
         raise bad_type(op, f"{name} must be a number but got {value!r}.")
     try:
         return float(value)
@@ -204,7 +210,7 @@ class RopeParams:
         if self.n_ctx_orig < 0:
             raise bad_value("rope", f"n_ctx_orig must be >= 0 but got {self.n_ctx_orig}.")
         for name in ("freq_base", "freq_scale", "ext_factor", "attn_factor", "beta_fast", "beta_slow"):
-            put(name, _number(name, getattr(self, name)))
+            put(name, number(name, getattr(self, name)))
         self._check_numbers()
         put("sections", _sections(self.sections))
         self._check_sections()
@@ -278,7 +284,7 @@ class RopeParams:
         op = "rotary_position_embedding"
         head, given = integer("head_dim", head_dim, op), integer("rotary_dim", rotary_dim, op)
         width = rotated_width(op, "rotary_dim", head, given)
-        theta, factor = _number("theta", theta, op), _number("scaling_factor", scaling_factor, op)
+        theta, factor = number("theta", theta, op), number("scaling_factor", scaling_factor, op)
         _require_positive("theta", theta, op=op)
         _require_positive("scaling_factor", factor, op=op)
         longest = integer("max_position_embeddings", max_position_embeddings, op)

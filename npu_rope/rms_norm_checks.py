@@ -13,7 +13,7 @@ import numpy as np
 
 from npu_rope.checks import FLOAT_DTYPES, CallTensors, TensorSpec
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import integer
+from npu_rope.params import integer, number
 from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_memory
 
 T = TypeVar("T")
@@ -110,17 +110,6 @@ class RmsNormAttributes:
         return kept_epsilon(self.epsilon)
 
 
-def epsilon_of(op: str, epsilon: Any) -> float:
-    """Epsilon as a Python caller gave it.
-
-    Raises:
-        TypeError: it is no number.
-    """
-    if isinstance(epsilon, (bool, np.bool_)) or not isinstance(epsilon, (int, float, np.number)):
-        raise bad_type(op, f"epsilon must be a number but got {epsilon!r}.")
-    return float(epsilon)
-
-
 def kept_epsilon(epsilon: float) -> np.float32:
     """As ONNX keeps it."""
     with np.errstate(over="ignore"):
@@ -142,7 +131,7 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
     """
     return RmsNormAttributes(
         integer("axis", axis, op, bits=64),
-        epsilon_of(op, epsilon),
+        number("epsilon", epsilon, op),
         integer("stash_type", stash_type, op, bits=64),
     )
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeVar
 from npu_rope import checks
 from npu_rope.checks import RopeTensors, TensorSpec
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy, flag
-from npu_rope.rms_norm_checks import check_epsilon, epsilon_of
+from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy, flag, number
+from npu_rope.rms_norm_checks import check_epsilon
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -114,7 +114,7 @@ def attributes_of(
         ValueError, TypeError: one breaks its rule.
     """
     rounding = flag(OP, "intermediate_rounding", intermediate_rounding)
-    return RmsNormRopeAttributes(params, epsilon_of(OP, epsilon), rounding, angle_policy(OP, angle))
+    return RmsNormRopeAttributes(params, number("epsilon", epsilon, OP), rounding, angle_policy(OP, angle))
 
 
 def check_call(t: RmsNormRopeTensors[TensorSpec], a: RmsNormRopeAttributes) -> None:

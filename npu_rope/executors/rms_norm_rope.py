@@ -21,6 +21,7 @@ from npu_rope.executors.tensors import (
     on_arrays,
     readable_array,
     readable_tensor,
+    require_dense,
     round_to,
     rounded,
     spec_of,
@@ -46,7 +47,10 @@ def check(t: Tensors, a: Attributes) -> None:
 
 def new_q_out(q: Any) -> Any:
     """Where queries go while keys go to a cache; of what is no tensor itself, which the rules then refuse."""
-    return empty_like(q) if hasattr(q, "strides") or is_tensor(q) else q
+    if is_tensor(q):
+        require_dense(OP, "q", q)
+        return empty_like(q)
+    return empty_like(q) if hasattr(q, "strides") else q
 
 
 # ---- reference -----------------------------------------------------------------------------------------
@@ -209,8 +213,4 @@ def run(backend: str, t: Tensors, a: Attributes) -> Results:
         BackendUnavailable: the backend is not here, or does not have this operator.
     """
     executor = backends.executor_of(t.op, EXECUTORS, backend)
-    for name, scale in t.scales.items():
-        if is_tensor(scale) and scale.requires_grad and torch.is_grad_enabled():
-            text = f"{name} must not need a gradient for backend {backend} but got requires_grad."
-            raise bad_value(t.op, text)
     return executor(t, a)

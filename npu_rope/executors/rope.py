@@ -35,6 +35,7 @@ from npu_rope.executors.tensors import (
     spec_of,
     taken,
     view_of,
+    writing,
 )
 from npu_rope.optional_torch import torch
 from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
@@ -117,7 +118,8 @@ def write_rows(cache: Any, rows: Array, tokens: Array) -> None:
     """The tokens rounded, into the rows they name; no other row is touched."""
     kept = rows.ravel() >= 0
     named = rows.ravel()[kept].astype(np.int64)
-    cache[torch.from_numpy(named) if is_tensor(cache) else named] = round_to(tokens[kept], cache)
+    with writing(cache):
+        cache[torch.from_numpy(named) if is_tensor(cache) else named] = round_to(tokens[kept], cache)
 
 
 # ---- cpu -------------------------------------------------------------------------------------------

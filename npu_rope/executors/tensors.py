@@ -5,6 +5,7 @@ are made where a kernel cannot read them as they lie, and the rounding of what t
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -101,7 +102,7 @@ def _as_array(op: str, name: str, value: Any) -> Array:
         raise bad_type(op, f"{name} must be an array but got NoneType.")
     try:
         return np.asarray(value)
-    except (TypeError, RuntimeError):  # a tensor that needs a gradient, or of a type NumPy does not have
+    except (TypeError, ValueError, RuntimeError):  # ragged; a tensor of a type NumPy does not have
         got = type(value).__name__
         raise bad_type(op, f"{name} must be something NumPy makes an array of but got {got}.") from None
 
@@ -128,8 +129,9 @@ def check_tensors(backend: str, t: CallTensors[Any]) -> None:
         raise bad_value(
             t.op, f"{first} must be outside torch.func for backend {backend} but got one of its transforms."
         )
-    for name, tensor in {**t.xs, **t.outs}.items():
-        if torch.is_grad_enabled() and is_tensor(tensor) and tensor.requires_grad:
+    for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():
+        followed = is_tensor(tensor) and tensor.requires_grad and name != "freq_factors"  # they get none
+        if torch.is_grad_enabled() and followed:
             raise bad_value(
                 t.op, f"{name} must not need a gradient for backend {backend} but got requires_grad."
             )
@@ -190,7 +192,7 @@ def empty_like(t: Any) -> Any:
 def array_of(t: Any) -> Array:
     """A torch tensor's memory as an array; bfloat16 as the float32 values it stands for."""
     if not is_tensor(t):
-        array: Array = t
+        array: Array = np.asarray(t)  # of a matrix, too
         return array
     t = t.detach().resolve_neg()
     if t.dtype == torch.bfloat16:
@@ -215,10 +217,13 @@ def round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
 
 def assign(out: Any, y: Any) -> None:
     """y into given memory of its kind."""
-    if is_tensor(out):
-        out.copy_(y)
-    else:
+    with writing(out):
         out[...] = y
+
+
+def writing(out: Any) -> AbstractContextManager[Any]:
+    """Where out may be written: torch writes an inference tensor, and then says that it must not be."""
+    return torch.inference_mode() if is_tensor(out) and out.is_inference() else nullcontext()
 
 
 def rounded(t: CallTensors[Any], wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope.executors.tensors import require_tensor_like
+from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
 from npu_rope.ops.calls import require_pair
 from npu_rope.ops.rotary import straight
@@ -122,7 +123,7 @@ _SCHEMAS: norm.Schemas = {
 if torch is not None:
     _operators = torch.ops.npu_rope
     _library = norm.register(_SCHEMAS)
-    torch.library.register_autograd(f"npu_rope::{ADD}", _backward, setup_context=_setup_context, lib=_library)
+    gradients.register(_library, ADD, _backward, _setup_context)
     _library.impl(f"{ADD}_out", _out_over_autograd, "Autograd")
 
 __all__ = ["add_rms_norm"]

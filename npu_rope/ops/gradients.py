@@ -129,6 +129,9 @@ def rotate_in_place(
     _increment_version(tensors)
 
 
+NO_GRADIENT = "{name} must not need a gradient where memory is given but got one that does."
+
+
 def write(t: CallTensors[Any], rule: str, run: Callable[[], None]) -> None:
     """The Autograd kernel of a write that no gradient can follow: of other memory, or of a cache."""
     for name, tensor in {**t.xs, **t.outs}.items():
@@ -209,6 +212,53 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
             return tangent
 
     return Rotation, RotatedInPlace
+
+
+# ---- operators whose backward is another operator ------------------------------------------------------
+
+
+def register(library: Any, op: str, backward: Callable[..., Any], setup_context: Callable[..., None]) -> None:
+    """torch.library.register_autograd for an operator that is differentiated backward alone, but with
+    torch.func.grad, and with a refusal of tangents.
+
+    Args:
+        library: that defined the operator.
+        op: its name.
+        backward: ``(ctx, *gradients)``: one for each positional argument.
+        setup_context: ``(ctx, inputs, output)``, or ``(ctx, inputs, keyword_only_inputs, output)`` where the
+            schema has arguments by name alone.
+    """
+    operator = getattr(torch.ops.npu_rope, op).default
+    positional = [a for a in operator._schema.arguments if not a.kwarg_only]
+    by_name = len(positional) < len(operator._schema.arguments)
+
+    class Followed(_function):  # type: ignore[misc,valid-type]
+        """apply(*inputs, named)."""
+
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            *inputs, named = arguments
+            with _below():
+                output = operator(*inputs, **named)
+            setup_context(ctx, tuple(inputs), *((named,) if by_name else ()), output)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+            return *backward(ctx, *gradients), None
+
+    def kernel(*inputs: Any, **named: Any) -> Any:
+        inputs = *inputs, *(a.default_value for a in positional[len(inputs) :])
+        pairs = zip(positional, inputs, strict=True)
+        tensors = {a.name: x for a, x in pairs if isinstance(x, _Tensor)}
+        refuse_tangents(op, tensors)
+        if any(differentiates(op, name, x) for name, x in tensors.items()):
+            with _allowed():
+                return Followed.apply(*inputs, named)
+        with _below():
+            return operator(*inputs, **named)
+
+    library.impl(op, kernel, "Autograd")
 
 
 # ---- on a backend that was named -------------------------------------------------------------------

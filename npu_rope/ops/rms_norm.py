@@ -97,8 +97,7 @@ def rms_norm_backward(
 
     Returns:
         Gradients of the shapes and dtypes of x and scale. The latter is summed in float64 over the rows that
-        share it, in an order that the shapes alone decide; on a device in float32, in any order, and there
-        the kernel takes scales alone that have one element for each of a row, the same for all rows.
+        share it, in an order that the shapes alone decide; on a device in float32, in any order.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -125,7 +124,8 @@ def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...
     chosen = backend or backends.default_backend
     if not is_tensor(t.x):
         return executors.run(chosen or "cpu", t, a)
-    gradients.refuse_tangents(t.op, {**t.xs, "scale": t.scale})
+    if t.op != BACKWARD:
+        gradients.refuse_tangents(t.op, {**t.xs, "scale": t.scale})
     if chosen is None or chosen == t.x.device.type:
         try:
             return _dispatched(t, a)
@@ -156,12 +156,17 @@ def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
             gradients.refuse_in_place(out)
         if calls.is_plain(t.x):
             executors.check(t, a)
-    if t.in_place and t.op == FORWARD:
+    if t.op == FORWARD and (t.in_place or _is_same(outs[0], t.x)):
         read = (t.x.clone(),)  # the gradient needs it as it was
     results = _as_tuple(getattr(_operators, t.op).default(*read, t.scale, *given))
     for out, y in zip(outs, results, strict=True):
         out.copy_(y)
     return outs
+
+
+def _is_same(out: Any, x: Any) -> bool:
+    """They begin at the same address. Not to be asked of a compiler's tensors."""
+    return not torch.compiler.is_compiling() and bool(calls.is_plain(x) and out.data_ptr() == x.data_ptr())
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:
@@ -197,10 +202,12 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
 
 
 def _backward_over_autograd(grad: Any, x: Any, scale: Any, *given: Any) -> tuple[Any, Any]:
-    """The kernel; torch's operations where gradients need gradients, or on an NPU rows have scales of their
-    own."""
-    needs = torch.is_grad_enabled() and (grad.requires_grad or x.requires_grad or scale.requires_grad)
-    if needs or (x.device.type == "npu" and _scale_varies(x, scale, given[0])):
+    """The kernel; torch's operations where gradients need gradients or have tangents, or on an NPU rows have
+    scales of their own."""
+    tensors = grad, x, scale
+    followed = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
+    followed = followed or any(map(gradients.has_tangent, tensors))
+    if followed or (x.device.type == "npu" and _scale_varies(x, scale, given[0])):
         check(rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given))
         return differentiable_backward(grad, x, scale, RmsNormAttributes(*given))
     with torch._C._AutoDispatchBelowAutograd():
@@ -215,19 +222,36 @@ def _scale_varies(x: Any, scale: Any, axis: int) -> bool:
 
 
 def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes) -> tuple[Any, Any]:
-    """rms_norm_backward in torch's operations, in float32 or for stash_type 11 in float64 (formula:
+    """rms_norm_backward in torch's operations, in float64, on an NPU in float32 (formula:
     ``reference/rms_norm.py``)."""
     stash = getattr(torch, a.stash_dtype)
-    wide = torch.float64 if stash == torch.float64 else torch.float32
+    wide = torch.float32 if x.device.type == "npu" and stash != torch.float64 else torch.float64
     axes = tuple(range(a.axis % x.dim(), x.dim()))
     stashed = x.to(stash).to(wide)
     epsilon = torch.tensor(a.epsilon, dtype=torch.float32).to(stash).to(wide)
+    power = _power_of_rows(stashed, axes, a.epsilon) if stash == torch.float64 else None
+    if power is not None:
+        stashed, epsilon = stashed * power, epsilon * power * power
     inverse = (stashed.square().mean(axes, keepdim=True) + epsilon).rsqrt()
     normalized = stashed * inverse
     g = grad.to(wide) * scale.to(wide)
     dx = inverse * (g - normalized * (g * normalized).mean(axes, keepdim=True))
+    if power is not None:
+        dx = dx * power
     dscale = (grad.to(wide) * normalized.to(stash).to(x.dtype).to(wide)).sum_to_size(scale.shape)
     return dx.to(x.dtype), dscale.to(scale.dtype)
+
+
+_PEAK = 16  # the exponent that a row's largest element is brought to, as elsewhere
+
+
+def _power_of_rows(rows: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+    """A power of two for each row of float64 whose squares would leave the range, else 1."""
+    peak = rows.detach().abs().amax(axes, keepdim=True) if rows.numel() else rows.new_ones(())
+    far = (peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0)) if epsilon == 0 else peak > 2.0**500
+    exponent = torch.frexp(torch.where(far & peak.isfinite(), peak, torch.ones_like(peak)))[1]
+    power = torch.ldexp(torch.ones_like(peak), (_PEAK - exponent).clamp(max=1000))
+    return torch.where(far, power, torch.ones_like(peak))
 
 
 # ---- registration --------------------------------------------------------------------------------------
@@ -276,7 +300,7 @@ def _out_over_autograd(*arguments: Any) -> None:
 
 def write_over_autograd(t: Tensors, kernel: Callable[[], None]) -> None:
     """The Autograd kernel of an operator that writes."""
-    gradients.write(t, "{name} must not need a gradient in the raw operator but got one that does.", kernel)
+    gradients.write(t, gradients.NO_GRADIENT, kernel)
 
 
 ATTRIBUTES = "int axis, float epsilon, int stash_type"
@@ -313,9 +337,7 @@ def register(schemas: Schemas) -> Any:
 if torch is not None:
     _operators = torch.ops.npu_rope
     _library = register(_SCHEMAS)
-    torch.library.register_autograd(
-        "npu_rope::rms_norm", _backward, setup_context=_setup_context, lib=_library
-    )
+    gradients.register(_library, FORWARD, _backward, _setup_context)
     _library.impl("rms_norm_out", _out_over_autograd, "Autograd")
     _library.impl("rms_norm_backward", _backward_over_autograd, "Autograd")
     _uncompiled: Any = torch._disable_dynamo(executors.run)

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import bad_value
+from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors import rms_norm_rope as executors
 from npu_rope.executors import rope as rope_executors
-from npu_rope.executors.tensors import require_tensor_like, spec_of_tensor
+from npu_rope.executors.tensors import require_dense, require_tensor_like, spec_of_tensor
 from npu_rope.ops import calls, gradients
 from npu_rope.optional_torch import torch
 from npu_rope.params import Angle, RopeParams
@@ -29,7 +29,6 @@ from npu_rope.rms_norm_rope_checks import (
 )
 
 Tensors = RmsNormRopeTensors[Any]
-_NO_GRADIENT = "{name} must not need a gradient where memory is given but got one that does."
 
 
 def rms_norm_rope(
@@ -127,6 +126,9 @@ def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
         return out, cache
     if out is not None:
         calls.require_pair(OP, out)
+        for name, one in zip(("q_out", "k_out"), out, strict=True):
+            if one is None:
+                raise bad_type(OP, f"{name} must be a torch tensor or a NumPy array but got NoneType.")
         return out[0], out[1]
     return None
 
@@ -219,9 +221,10 @@ def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
 def _explained(error: Exception, tensors: tuple[Any, ...], given: tuple[Any, ...]) -> Exception:
     """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
-    if written is not None and written[0] is None:
-        written = q.new_empty(q.shape), written[1]
     try:
+        if written is not None and written[0] is None:
+            require_dense(OP, "q", q)
+            written = q.new_empty(q.shape), written[1]
         calls.require_params(OP, given[0])
         t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
         _check(t, attributes_of(*given))
@@ -297,11 +300,11 @@ def _write_over_autograd(name: str, call_of: Callable[..., Tensors]) -> Callable
         given = {n: tensor for n, tensor in t.outs.items() if n not in made}
         for scale_name, scale in t.scales.items():
             if gradients.differentiates(OP, scale_name, scale):
-                raise RuntimeError(f"[{OP}] {_NO_GRADIENT.format(name=scale_name)}")
+                raise RuntimeError(f"[{OP}] {gradients.NO_GRADIENT.format(name=scale_name)}")
         results = []
         operator = getattr(_operators, name).default
         run = partial(operator, *arguments, **named)
-        gradients.write(replace(t, outs=given), _NO_GRADIENT, lambda: results.append(run()))
+        gradients.write(replace(t, outs=given), gradients.NO_GRADIENT, lambda: results.append(run()))
         return results[0]
 
     return write
@@ -441,7 +444,7 @@ def _register() -> Any:
         torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
         if not built:
             library.impl(name, over_ctypes, "CPU")
-    torch.library.register_autograd(f"npu_rope::{OP}", _backward, setup_context=_setup_context, lib=library)
+    gradients.register(library, OP, _backward, _setup_context)
     for name, (_, call_of) in _SCHEMAS.items():
         if name != OP:
             library.impl(name, _write_over_autograd(name, call_of), "Autograd")

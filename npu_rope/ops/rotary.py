@@ -353,7 +353,7 @@ def _register_gradient(library: Any, name: str, make: Callable[..., Any], count:
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         return _backward(ctx, make, *grads)
 
-    torch.library.register_autograd(f"npu_rope::{name}", backward, setup_context=setup, lib=library)
+    gradients.register(library, name, backward, setup)
 
 
 def _fake_write(make: Callable[..., Any]) -> Callable[..., None]:

@@ -1,0 +1,202 @@
+"""How torch differentiates the norms and rms_norm_rope: gradients that gradients follow, of rows of any size;
+torch.func; tangents of gradients; what a named backend refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from npu_rope import (
+    RopeParams,
+    add_rms_norm,
+    rms_norm,
+    rms_norm_backward,
+    rms_norm_rope,
+    rotary_mul,
+)
+
+X, OTHER, GRAD = (torch.randn(3, 8, generator=torch.Generator().manual_seed(k)) for k in range(3))
+SCALE = torch.linspace(0.5, 2, 8)
+POSITIONS, PARAMS = torch.arange(3), RopeParams(8, "neox")
+CALLS = {
+    "rms_norm": lambda x: rms_norm(x, SCALE),
+    "scale": lambda scale: rms_norm(OTHER[0], scale),
+    "add_rms_norm": lambda x: torch.cat(add_rms_norm(x, OTHER, SCALE), -1),
+    "rms_norm_rope": lambda x: rms_norm_rope(x[:, None], OTHER[:, None], SCALE, SCALE, POSITIONS, PARAMS)[0],
+    "rotary_mul": lambda x: rotary_mul(x.view(1, 3, 1, 8), OTHER[:, :4].cos(), OTHER[:, :4].sin()),
+}
+ALL = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+def squares(call):
+    return lambda x: call(x).square().sum()
+
+
+def plain(x, scale=SCALE):
+    return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * scale
+
+
+# ---- gradients that gradients follow ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stash_type", "size", "epsilon"),
+    [
+        (torch.float32, 1, 1.0, 1e-5),
+        (torch.bfloat16, 1, 1e30, 1e-5),
+        (torch.float32, 1, 1e30, 1e-5),
+        (torch.float32, 1, 1e-30, 0.0),
+        (torch.float64, 1, 1.0, 1e-5),
+        (torch.float64, 11, 1e200, 1e-5),
+        (torch.float64, 11, 1e-200, 0.0),
+        (torch.float64, 11, 1e-320, 0.0),
+    ],
+)
+def test_a_gradient_is_the_same_where_another_follows_it(dtype, stash_type, size, epsilon):
+    """There torch's operations stand for the kernel: rows of any size, and as exact."""
+    x, scale = (X.double() * size).to(dtype).requires_grad_(), SCALE.to(dtype, copy=True).requires_grad_()
+    grad = (GRAD.double() * min(size, 1e100)).to(dtype)
+
+    def gradients(**named):
+        y = rms_norm(x, scale, epsilon=epsilon, stash_type=stash_type)
+        return torch.autograd.grad(y, (x, scale), grad, **named)
+
+    direct = rms_norm_backward(grad, x, scale, epsilon=epsilon, stash_type=stash_type)
+    u = torch.finfo(dtype).eps
+    for expected, *others in zip(gradients(), gradients(create_graph=True), direct, strict=True):
+        assert expected.isfinite().all()
+        assert expected.any()
+        atol = 8 * u * float(expected.abs().max())
+        for other in others:
+            assert other.requires_grad
+            torch.testing.assert_close(other.detach(), expected, rtol=8 * u, atol=atol)
+
+
+def test_gradients_of_rms_norm_rope_that_others_follow_have_any_size_of_heads():
+    q = (X[:, None] * 1e30).requires_grad_()
+    y = rms_norm_rope(q, q.detach(), SCALE, SCALE, POSITIONS, PARAMS)[0]
+    expected, again = (
+        torch.autograd.grad(y, q, torch.full_like(y, 1e30), retain_graph=True, create_graph=graph)[0]
+        for graph in (False, True)
+    )
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(again.detach(), expected, rtol=1e-5, atol=1e-6)
+
+
+# ---- torch.func -------------------------------------------------------------------------------------------
+
+
+@ALL
+def test_torch_func_differentiates_backward(call):
+    x = SCALE if call is CALLS["scale"] else X
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(squares(call)(leaf), leaf)
+    assert torch.equal(torch.func.grad(squares(call))(x), expected)
+    value, of = torch.func.vjp(call, x)
+    assert torch.equal(of(2 * value)[0], expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*performance drop:UserWarning")
+def test_torch_func_differentiates_each_of_a_batch():
+    expected = torch.func.grad(squares(CALLS["rms_norm"]))(X)
+    assert torch.equal(torch.vmap(torch.func.grad(squares(CALLS["rms_norm"])))(X), expected)
+    jacobian, by_torch = (torch.func.jacrev(f)(X) for f in (CALLS["rms_norm"], plain))
+    torch.testing.assert_close(jacobian, by_torch)
+
+
+@ALL
+def test_nested_transforms_are_refused(call):
+    x = SCALE if call is CALLS["scale"] else X
+    with pytest.raises(NotImplementedError, match=r"must be under one torch\.func gradient transform"):
+        torch.func.grad(lambda a: torch.func.grad(squares(call))(a).sum())(x)
+
+
+# ---- tangents of gradients --------------------------------------------------------------------------------
+
+
+def tangent_of_gradient(call):
+    """Of x's gradient along GRAD, where the result's gradient moves along OTHER."""
+    x = X.clone().requires_grad_()
+    with torch.autograd.forward_ad.dual_level():
+        weight = torch.autograd.forward_ad.make_dual(GRAD, OTHER)
+        (gradient,) = torch.autograd.grad((call(x) * weight).sum(), x)
+        return torch.autograd.forward_ad.unpack_dual(gradient).tangent
+
+
+def by_jvp(call):
+    x = X.clone().requires_grad_()
+    y = call(x)
+    return torch.func.jvp(lambda v: torch.autograd.grad(y, x, v, retain_graph=True)[0], (GRAD,), (OTHER,))[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("tangent", [tangent_of_gradient, by_jvp])
+def test_gradients_carry_tangents(tangent):
+    def added(x):
+        return add_rms_norm(x, torch.zeros_like(x), SCALE)[0]
+
+    def turned(x):
+        y = rms_norm_rope(x[:, None], X[:, None], SCALE, SCALE, torch.zeros(3, dtype=torch.int64), PARAMS)[0]
+        return y[:, 0]
+
+    expected = tangent(plain)
+    for call in (CALLS["rms_norm"], added, turned):
+        torch.testing.assert_close(tangent(call), expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_raw_operators_refuse_tangents():
+    operator = torch.ops.npu_rope.rms_norm
+    with pytest.raises(NotImplementedError, match=r"\[rms_norm\] x must carry no tangent"):
+        torch.func.jvp(lambda x: operator(x, SCALE, -1, 1e-5, 1), (X,), (X,))
+
+
+# ---- given memory -----------------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_a_call_in_place_through_another_view():
+    leaf = X.clone().requires_grad_()
+    x = leaf * 1
+    rms_norm(x, SCALE, out=x[:]).backward(GRAD)
+    again = X.clone().requires_grad_()
+    rms_norm(again, SCALE).backward(GRAD)
+    assert torch.equal(leaf.grad, again.grad)
+
+
+@pytest.mark.parametrize("backend", [None, "reference", "sim"])
+def test_an_inference_tensor_is_written_outside_inference_mode(backend):
+    with torch.inference_mode():
+        out, total, cache = torch.zeros(3, 8), torch.zeros(3, 8), torch.zeros(4, 1, 8)
+    add_rms_norm(X, OTHER, SCALE, out=(out, total), backend=backend)
+    assert torch.equal(total, X + OTHER)
+    rms_norm(X, SCALE, out=out, backend=backend)
+    torch.testing.assert_close(out, plain(X))
+    q = X[:, None]
+    rms_norm_rope(q, q, SCALE, SCALE, POSITIONS, PARAMS, rows=POSITIONS + 1, cache=cache, backend=backend)
+    torch.testing.assert_close(cache[1, 0], plain(X)[0])
+    assert not cache[0].any()
+
+
+# ---- named backends ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["reference", "sim", "sim:ascend310p"])
+def test_a_named_backend_refuses_a_gradient_of_the_scale(backend):
+    scale, q = SCALE.clone().requires_grad_(), X[:, None]
+    cos, sin = OTHER[:, :4].cos().requires_grad_(), OTHER[:, :4].sin()
+    for name, call in {
+        "[rms_norm] scale": lambda: rms_norm(X, scale, backend=backend),
+        "[rms_norm] scale ": lambda: rms_norm(X, scale, out=torch.empty(3, 8), backend=backend),
+        "[add_rms_norm] scale": lambda: add_rms_norm(X, OTHER, scale, backend=backend),
+        "[rms_norm_backward] scale": lambda: rms_norm_backward(GRAD, X, scale, backend=backend),
+        "[rms_norm_rope] k_scale": lambda: rms_norm_rope(
+            q, q, SCALE, scale, POSITIONS, PARAMS, backend=backend
+        ),
+        "[rotary_mul] cos": lambda: rotary_mul(X.view(1, 3, 1, 8), cos, sin, backend=backend),
+    }.items():
+        with pytest.raises(ValueError, match="must not need a gradient") as caught:
+            call()
+        text = f"{name.strip()} must not need a gradient for backend {backend} but got requires_grad."
+        assert str(caught.value) == text
+        with torch.no_grad():
+            call()
