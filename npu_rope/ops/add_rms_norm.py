@@ -123,7 +123,7 @@ _SCHEMAS: norm.Schemas = {
 if torch is not None:
     _operators = torch.ops.npu_rope
     _library = norm.register(_SCHEMAS)
-    gradients.register(_library, ADD, _backward, _setup_context)
+    gradients.register(_library, ADD, _backward, _setup_context, reads=((0, 1, 2), (0, 1)))
     _library.impl(f"{ADD}_out", _out_over_autograd, "Autograd")
 
 __all__ = ["add_rms_norm"]

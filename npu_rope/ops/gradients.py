@@ -104,7 +104,8 @@ def rotate(
     followed = [differentiates(op, name, x) for name, x in xs.items()]
     if any(followed):
         with _allowed():
-            ys: tuple[Any, ...] = _Rotation.apply(*xs.values(), positions, freq_factors, attributes, followed)
+            rest = positions, freq_factors, attributes, followed, torch.is_grad_enabled()
+            ys: tuple[Any, ...] = _Rotation.apply(*xs.values(), *rest)
         return ys
     with _below():
         return turned(tuple(xs.values()), positions, freq_factors, **attributes)
@@ -172,13 +173,16 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
         return turn_given(ctx, gradients, **{**ctx.attributes, "forward": back})
 
     class Rotation(function):  # type: ignore[misc]
-        """Of one tensor, or of two: apply(*xs, positions, freq_factors, attributes, followed)."""
+        """Of one tensor, or of two: apply(*xs, positions, freq_factors, attributes, followed, grad_mode).
+
+        In grad_mode, the caller's, because under torch.func what is run here is what an outer level sees, and
+        apply() has turned gradients off."""
 
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
-            *xs, positions, freq_factors, attributes, followed = arguments
+            *xs, positions, freq_factors, attributes, followed, grad_mode = arguments
             save(ctx, positions, freq_factors, attributes)
-            with _below():
+            with torch.set_grad_enabled(grad_mode), _below():
                 ys = turned(xs, positions, freq_factors, **attributes)
             # Queries may need a gradient where keys need none.
             ctx.mark_non_differentiable(*[y for y, is_one in zip(ys, followed, strict=True) if not is_one])
@@ -186,11 +190,11 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            return *turn_back(ctx, gradients), None, None, None, None
+            return *turn_back(ctx, gradients), None, None, None, None, None
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
-            return tuple(turn_given(ctx, tangents[:-4], **ctx.attributes))
+            return tuple(turn_given(ctx, tangents[:-5], **ctx.attributes))
 
     class RotatedInPlace(function):  # type: ignore[misc]
         """Of a tensor that has been turned: apply(x, positions, freq_factors, attributes)."""
@@ -217,7 +221,13 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
 # ---- operators whose backward is another operator ------------------------------------------------------
 
 
-def register(library: Any, op: str, backward: Callable[..., Any], setup_context: Callable[..., None]) -> None:
+def register(
+    library: Any,
+    op: str,
+    backward: Callable[..., Any],
+    setup_context: Callable[..., None],
+    reads: Sequence[Sequence[int]] = (),
+) -> None:
     """torch.library.register_autograd for an operator that is differentiated backward alone, but with
     torch.func.grad, and with a refusal of tangents.
 
@@ -227,25 +237,30 @@ def register(library: Any, op: str, backward: Callable[..., Any], setup_context:
         backward: ``(ctx, *gradients)``: one for each positional argument.
         setup_context: ``(ctx, inputs, output)``, or ``(ctx, inputs, keyword_only_inputs, output)`` where the
             schema has arguments by name alone.
+        reads: of operators with several results: the positions of the arguments that each is made from. Where
+            none of them has a gradient, it has none.
     """
     operator = getattr(torch.ops.npu_rope, op).default
     positional = [a for a in operator._schema.arguments if not a.kwarg_only]
     by_name = len(positional) < len(operator._schema.arguments)
 
     class Followed(_function):  # type: ignore[misc,valid-type]
-        """apply(*inputs, named)."""
+        """apply(*inputs, named, grad_mode); the mode as Rotation has it."""
 
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> Any:
-            *inputs, named = arguments
-            with _below():
+            *inputs, named, grad_mode = arguments
+            with torch.set_grad_enabled(grad_mode), _below():
                 output = operator(*inputs, **named)
+            needed = ctx.needs_input_grad
+            constant = [k for k, read in enumerate(reads) if not any(needed[i] for i in read)]
+            ctx.mark_non_differentiable(*[output[k] for k in constant])
             setup_context(ctx, tuple(inputs), *((named,) if by_name else ()), output)
             return output
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            return *backward(ctx, *gradients), None
+            return *backward(ctx, *gradients), None, None
 
     def kernel(*inputs: Any, **named: Any) -> Any:
         inputs = *inputs, *(a.default_value for a in positional[len(inputs) :])
@@ -254,7 +269,7 @@ def register(library: Any, op: str, backward: Callable[..., Any], setup_context:
         refuse_tangents(op, tensors)
         if any(differentiates(op, name, x) for name, x in tensors.items()):
             with _allowed():
-                return Followed.apply(*inputs, named)
+                return Followed.apply(*inputs, named, torch.is_grad_enabled())
         with _below():
             return operator(*inputs, **named)
 

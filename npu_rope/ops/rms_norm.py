@@ -227,7 +227,7 @@ def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes)
     stash = getattr(torch, a.stash_dtype)
     wide = torch.float32 if x.device.type == "npu" and stash != torch.float64 else torch.float64
     axes = tuple(range(a.axis % x.dim(), x.dim()))
-    stashed = x.to(stash).to(wide)
+    stashed = _rounded(x.to(wide), stash)
     epsilon = torch.tensor(a.epsilon, dtype=torch.float32).to(stash).to(wide)
     power = _power_of_rows(stashed, axes, a.epsilon) if stash == torch.float64 else None
     if power is not None:
@@ -238,20 +238,30 @@ def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes)
     dx = inverse * (g - normalized * (g * normalized).mean(axes, keepdim=True))
     if power is not None:
         dx = dx * power
-    dscale = (grad.to(wide) * normalized.to(stash).to(x.dtype).to(wide)).sum_to_size(scale.shape)
+    normalized = _rounded(_rounded(normalized, stash), x.dtype)
+    dscale = (grad.to(wide) * normalized).sum_to_size(scale.shape)
     return dx.to(x.dtype), dscale.to(scale.dtype)
+
+
+def _rounded(wide: Any, dtype: Any) -> Any:
+    """Rounded to dtype; the rounding counts as the identity. (torch's cast would round gradients, too.)"""
+    if wide.dtype == dtype:
+        return wide
+    constant = wide.detach()
+    return constant.to(dtype).to(wide.dtype) + (wide - constant).nan_to_num()
 
 
 _PEAK = 16  # the exponent that a row's largest element is brought to, as elsewhere
 
 
 def _power_of_rows(rows: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """A power of two for each row of float64 whose squares would leave the range, else 1."""
+    """A power of two for each row of float64, so that neither squares nor what gradients of gradients have of
+    1 / RMS (its third power, its fifth) leave the range. Beside an epsilon, which bounds 1 / RMS, for large
+    rows alone."""
     peak = rows.detach().abs().amax(axes, keepdim=True) if rows.numel() else rows.new_ones(())
-    far = (peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0)) if epsilon == 0 else peak > 2.0**500
-    exponent = torch.frexp(torch.where(far & peak.isfinite(), peak, torch.ones_like(peak)))[1]
-    power = torch.ldexp(torch.ones_like(peak), (_PEAK - exponent).clamp(max=1000))
-    return torch.where(far, power, torch.ones_like(peak))
+    one = torch.ones_like(peak)
+    exponent = torch.frexp(torch.where(peak.isfinite() & (peak > 0), peak, one))[1]
+    return torch.ldexp(one, (_PEAK - exponent).clamp(max=1000 if epsilon == 0 else 0))
 
 
 # ---- registration --------------------------------------------------------------------------------------

@@ -444,7 +444,7 @@ def _register() -> Any:
         torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
         if not built:
             library.impl(name, over_ctypes, "CPU")
-    gradients.register(library, OP, _backward, _setup_context)
+    gradients.register(library, OP, _backward, _setup_context, reads=((0, 2), (1, 3)))
     for name, (_, call_of) in _SCHEMAS.items():
         if name != OP:
             library.impl(name, _write_over_autograd(name, call_of), "Autograd")

@@ -353,7 +353,8 @@ def _register_gradient(library: Any, name: str, make: Callable[..., Any], count:
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         return _backward(ctx, make, *grads)
 
-    gradients.register(library, name, backward, setup)
+    reads = ((0, 2, 3), (1, 2, 3)) if make is _qk_call else ()
+    gradients.register(library, name, backward, setup, reads)
 
 
 def _fake_write(make: Callable[..., Any]) -> Callable[..., None]:

@@ -177,7 +177,7 @@ def test_a_written_tensor_invalidates_what_was_saved():
 
 def test_the_raw_operator_refuses_to_write_where_a_gradient_flows():
     x, residual, scale = sample()
-    with pytest.raises(RuntimeError, match=r"\[add_rms_norm\] sum must not need a gradient in the raw"):
+    with pytest.raises(RuntimeError, match=r"\[add_rms_norm\] sum must not need a gradient where memory"):
         OPS.add_rms_norm_out(
             x, residual, scale, -1, 1e-5, 1, torch.empty_like(x), torch.empty_like(x).requires_grad_()
         )

@@ -83,6 +83,44 @@ def test_gradients_of_rms_norm_rope_that_others_follow_have_any_size_of_heads():
     torch.testing.assert_close(again.detach(), expected, rtol=1e-5, atol=1e-6)
 
 
+def second_gradient(call, x, size):
+    """Of x's first gradient along itself, both for results of this size."""
+    (first,) = torch.autograd.grad(call(x).sum() * size, x, create_graph=True)
+    return torch.autograd.grad(first[0, 0] * size, x)[0]
+
+
+@pytest.mark.parametrize("exponent", [-300, -120, -60, 60, 120, 300])
+def test_second_gradients_of_float64_rows_of_any_size(exponent):
+    def second(size):
+        x = (X.double() * size).requires_grad_()
+        return second_gradient(lambda x: rms_norm(x, SCALE.double(), epsilon=0.0, stash_type=11), x, size)
+
+    torch.testing.assert_close(second(10.0**exponent), second(1.0))
+
+
+@pytest.mark.parametrize("stash_type", [1, 10])
+def test_second_gradients_do_not_round_to_float16_on_the_way(stash_type):
+    """The scale's gradient is 1e5 and more, which float16 has not; x's is moderate."""
+    x, scale = (X * 1000).half().requires_grad_(), SCALE.clone().requires_grad_()
+    y = rms_norm(x, scale, stash_type=stash_type)
+    (of_scale,) = torch.autograd.grad(y, scale, torch.full_like(y, 2.0**18), create_graph=True)
+    (got,) = torch.autograd.grad(of_scale[0], x)
+    exact = x.detach().double().requires_grad_()
+    (expected,) = torch.autograd.grad(plain(exact, 1.0)[:, 0].sum() * 2.0**18, exact)
+    torch.testing.assert_close(got.double(), expected, rtol=2e-3, atol=2e-3 * float(expected.abs().max()))
+
+
+def test_results_that_no_gradient_reaches_need_none():
+    scale, k = SCALE.clone().requires_grad_(), X[:, None].clone().requires_grad_()
+    assert [y.requires_grad for y in add_rms_norm(X, OTHER, scale)] == [True, False]
+    ys = rms_norm_rope(X[:, None], k, SCALE, SCALE, POSITIONS, PARAMS)
+    assert [y.requires_grad for y in ys] == [False, True]
+    ys[1].sum().backward()
+    alone = X.clone().requires_grad_()
+    CALLS["rms_norm_rope"](alone).sum().backward()
+    torch.testing.assert_close(k.grad[:, 0], alone.grad)
+
+
 # ---- torch.func -------------------------------------------------------------------------------------------
 
 
@@ -109,6 +147,24 @@ def test_nested_transforms_are_refused(call):
     x = SCALE if call is CALLS["scale"] else X
     with pytest.raises(NotImplementedError, match=r"must be under one torch\.func gradient transform"):
         torch.func.grad(lambda a: torch.func.grad(squares(call))(a).sum())(x)
+
+
+@ALL
+def test_a_gradient_outside_follows_the_one_that_torch_func_makes(call):
+    """As a gradient penalty asks for it; and one of the value beside a gradient."""
+    x, weight = (SCALE if call is CALLS["scale"] else X), torch.linspace(-1, 2, 8).requires_grad_()
+
+    def cubes(x):
+        return call(x * weight).pow(3).sum()
+
+    leaf = x.clone().requires_grad_()
+    (inner,) = torch.autograd.grad(cubes(leaf), leaf, create_graph=True)
+    expected = torch.autograd.grad(inner.square().sum(), weight)[0]
+    assert expected.abs().max() > 0.1
+    penalty = torch.func.grad(cubes)(x).square().sum()
+    torch.testing.assert_close(torch.autograd.grad(penalty, weight)[0], expected)
+    of_value = torch.autograd.grad(torch.func.grad_and_value(cubes)(x)[1], weight)[0]
+    torch.testing.assert_close(of_value, torch.autograd.grad(cubes(x), weight)[0])
 
 
 # ---- tangents of gradients --------------------------------------------------------------------------------
