@@ -13,7 +13,7 @@ from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from npu_rope import RopeParams, backends, rope, rope_, rope_set_rows
+from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_set_rows
 
 OPS = torch.ops.npu_rope
 PARAMS = RopeParams(16, "neox", n_offs=4)
@@ -314,6 +314,27 @@ def test_func_grad():
     gradient = torch.func.grad(lambda x: rope(x, positions, PARAMS).square().sum() / 2)(x)
     back = rope(rope(x, positions, PARAMS), positions, PARAMS, forward=False)
     assert torch.equal(gradient, back)
+
+
+@pytest.mark.parametrize("op", ["rope", "rope_qk"])
+def test_a_gradient_outside_follows_the_one_that_torch_func_makes(op):
+    """The operator's own level passes the caller's on."""
+    positions, x = torch.tensor([3, 500]), x_of((2, 3, 24))
+    weight = torch.linspace(-1, 1, 24).requires_grad_()
+
+    def cubes(x):
+        turned = x * weight
+        ys = rope(turned, positions, PARAMS) if op == "rope" else sum(rope_qk(turned, x, positions, PARAMS))
+        return ys.pow(3).sum()
+
+    leaf = x.clone().requires_grad_()
+    (inner,) = torch.autograd.grad(cubes(leaf), leaf, create_graph=True)
+    expected = torch.autograd.grad(inner.square().sum(), weight)[0]
+    gradient, value = torch.func.grad_and_value(cubes)(x)
+    torch.testing.assert_close(torch.autograd.grad(gradient.square().sum(), weight)[0], expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(value, weight)[0], torch.autograd.grad(cubes(x), weight)[0]
+    )
 
 
 def test_func_vjp():
