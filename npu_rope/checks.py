@@ -77,6 +77,12 @@ class CallTensors(Generic[T]):
         """The same call with others read besides xs."""
         raise NotImplementedError
 
+    def differentiable(self) -> dict[str, T]:
+        """What may need a gradient, by name: all but frequency factors, which get none."""
+        named = {**self.xs, **self.beside(), **self.outs}
+        named.pop("freq_factors", None)
+        return named
+
 
 @dataclass(slots=True)
 class RopeTensors(CallTensors[T]):

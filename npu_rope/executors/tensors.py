@@ -129,9 +129,8 @@ def check_tensors(backend: str, t: CallTensors[Any]) -> None:
         raise bad_value(
             t.op, f"{first} must be outside torch.func for backend {backend} but got one of its transforms."
         )
-    for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():
-        followed = is_tensor(tensor) and tensor.requires_grad and name != "freq_factors"  # they get none
-        if torch.is_grad_enabled() and followed:
+    for name, tensor in t.differentiable().items():
+        if torch.is_grad_enabled() and is_tensor(tensor) and tensor.requires_grad:
             raise bad_value(
                 t.op, f"{name} must not need a gradient for backend {backend} but got requires_grad."
             )

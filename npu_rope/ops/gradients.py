@@ -135,7 +135,7 @@ NO_GRADIENT = "{name} must not need a gradient where memory is given but got one
 
 def write(t: CallTensors[Any], rule: str, run: Callable[[], None]) -> None:
     """The Autograd kernel of a write that no gradient can follow: of other memory, or of a cache."""
-    for name, tensor in {**t.xs, **t.outs}.items():
+    for name, tensor in t.differentiable().items():
         if differentiates(t.op, name, tensor):
             raise RuntimeError(f"[{t.op}] {rule.format(name=name)}")
     with _below():

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import bad_value
 from npu_rope.executors import rms_norm_rope as executors
 from npu_rope.executors import rope as rope_executors
-from npu_rope.executors.tensors import require_dense, require_tensor_like, spec_of_tensor
+from npu_rope.executors.tensors import require_tensor_like, spec_of_tensor
 from npu_rope.ops import calls, gradients
 from npu_rope.optional_torch import torch
 from npu_rope.params import Angle, RopeParams
@@ -127,8 +127,8 @@ def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
     if out is not None:
         calls.require_pair(OP, out)
         for name, one in zip(("q_out", "k_out"), out, strict=True):
-            if one is None:
-                raise bad_type(OP, f"{name} must be a torch tensor or a NumPy array but got NoneType.")
+            if one is None:  # not one to be made
+                require_tensor_like(OP, name, one)
         return out[0], out[1]
     return None
 
@@ -149,12 +149,12 @@ def _run(backend: str, t: Tensors, a: RmsNormRopeAttributes) -> tuple[Any, Any]:
 def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
     """tensors: as rms_norm_rope_tensors takes them; given: params, epsilon, intermediate_rounding, angle."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
-    floats = {"q": q, "k": k, "q_scale": q_scale, "k_scale": k_scale, "freq_factors": freq_factors}
-    gradients.refuse_tangents(OP, floats)
     try:
         followed = torch.is_grad_enabled() and _needs_gradient((q, k, q_scale, k_scale, *(written or ())))
         if not (followed or torch.compiler.is_compiling()) and calls.is_plain(q) and type(k) is _Tensor:
             return _packed(tensors, given)
+        floats = {"q": q, "k": k, "q_scale": q_scale, "k_scale": k_scale, "freq_factors": freq_factors}
+        gradients.refuse_tangents(OP, floats)
         attributes = _schema_attributes(*given)
         inputs = q, k, q_scale, k_scale, positions
         if written is None:
@@ -223,8 +223,7 @@ def _explained(error: Exception, tensors: tuple[Any, ...], given: tuple[Any, ...
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     try:
         if written is not None and written[0] is None:
-            require_dense(OP, "q", q)
-            written = q.new_empty(q.shape), written[1]
+            written = executors.new_q_out(q), written[1]
         calls.require_params(OP, given[0])
         t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
         _check(t, attributes_of(*given))
@@ -298,9 +297,6 @@ def _write_over_autograd(name: str, call_of: Callable[..., Tensors]) -> Callable
         # q stands in for what is made: a tensor of this call's own would become a part of what is traced.
         t = call_of(*arguments, **(outs or {"q_out": arguments[0]}))
         given = {n: tensor for n, tensor in t.outs.items() if n not in made}
-        for scale_name, scale in t.scales.items():
-            if gradients.differentiates(OP, scale_name, scale):
-                raise RuntimeError(f"[{OP}] {gradients.NO_GRADIENT.format(name=scale_name)}")
         results = []
         operator = getattr(_operators, name).default
         run = partial(operator, *arguments, **named)
