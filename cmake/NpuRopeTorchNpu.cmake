@@ -32,7 +32,7 @@ execute_process(
   COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_paths()['include'], end='')"
   OUTPUT_VARIABLE python_headers)
 
-add_library(npu_rope_torch_npu MODULE csrc/npu/launch.cpp csrc/npu/rope_call.cpp op_host/strided.cpp)
+add_library(npu_rope_torch_npu MODULE csrc/npu/launch.cpp csrc/npu/package.cpp csrc/npu/rope_call.cpp op_host/strided.cpp)
 set(torch_headers "${NPU_ROPE_TORCH_DIR}/include")
 target_include_directories(npu_rope_torch_npu SYSTEM PRIVATE
   "${torch_npu_headers}" "${torch_npu_headers}/third_party/acl/inc" "${torch_npu_headers}/third_party/hccl/inc"

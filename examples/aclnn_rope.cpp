@@ -3,7 +3,7 @@
 // With CANN and the operator package installed (scripts/build_npu.sh, docs/npu.md):
 //
 //   source $ASCEND_HOME_PATH/set_env.sh
-//   OPP=$ASCEND_HOME_PATH/opp/vendors/npu_rope/op_api
+//   OPP=$ASCEND_OPP_PATH/vendors/npu_rope/op_api
 //   INCLUDE="-I$ASCEND_HOME_PATH/include -I$OPP/include"
 //   LINK="-L$ASCEND_HOME_PATH/lib64 -lascendcl -lnnopbase -L$OPP/lib -lcust_opapi"
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
@@ -14,7 +14,11 @@
 //   OPP=$LIB/simcann_opp/op_api
 //   INCLUDE="-Isimulator/cann/include -I$OPP/include"
 //   LINK="-L$LIB -lnpu_rope_cann -L$OPP/lib -lcust_opapi -Wl,-rpath,$LIB:$OPP/lib"
-//   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope && ./aclnn_rope
+//   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
+//   ASCEND_CUSTOM_OPP_PATH=$LIB/simcann_opp ./aclnn_rope
+//
+// CANN finds the operator's kernels by that variable, or where a .run file installed the package. Linking the package's
+// library is not enough.
 #include <cmath>
 #include <cstdio>
 #include <vector>

@@ -77,13 +77,24 @@ def operator_package() -> str | None:
     return next((f for f in folders if f and os.path.isfile(os.path.join(f, interface))), None)
 
 
+def bundled_package() -> str | None:
+    """The folder of the operator package that travels with npu_rope, or None: the simulated one under
+    ``npu-rope sim``, the one that CANN built on any other machine."""
+    inside = "simcann_opp" if simulated_soc() else os.path.join("opp", "vendors", "npu_rope")
+    return next((str(f / inside) for f in native.library_folders() if (f / inside).is_dir()), None)
+
+
 def offer_operator_package() -> None:
-    """Put the operator package that came with npu_rope where CANN looks for it, unless there is one. CANN
-    reads the variable when it first calls an operator."""
-    bundled = next((f for f in native.library_folders() if (f / "opp" / "vendors").is_dir()), None)
+    """Add the bundled operator package to the folders where CANN looks, unless one of npu_rope's is there.
+
+    CANN reads the variable at the process's first operator of a generated package (hicann/opbase
+    ``src/nnopbase/individual_op/api/individual_op_api.cpp``, ``NnopbaseInit``). The binding of torch_npu
+    reads it at its own first launch (``csrc/npu/package.h``).
+    """
+    bundled = bundled_package()
     if bundled is None or operator_package() is not None:
         return
-    folders = [str(bundled / "opp" / "vendors" / "npu_rope"), os.environ.get(CUSTOM_OPP, "")]
+    folders = [bundled, os.environ.get(CUSTOM_OPP, "")]
     os.environ[CUSTOM_OPP] = os.pathsep.join(f for f in folders if f)
 
 

@@ -114,6 +114,8 @@ CPP_LAYERS = (
         ("csrc/npu/*",),
         (
             C_STD,
+            "dlfcn.h",
+            "elf.h",
             "torch/*",
             "ATen/*",
             "c10/*",

@@ -32,7 +32,7 @@ NPU_TESTS=(tests/ops tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backwa
   tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py --ignore=tests/ops/test_rope_kernels.py)
 
 # What needs torch_npu, each test in processes of its own.
-TORCH_NPU_TESTS=(tests/simcann/test_npu_rope.py tests/simcann/test_torch_npu.py)
+TORCH_NPU_TESTS=(tests/simcann/test_npu_rope.py tests/simcann/test_torch_npu.py tests/simcann/test_first_call.py)
 
 # Threads that wait for each other sleep: two test processes with two threads each spin each other out of time.
 export OMP_WAIT_POLICY=passive

@@ -2,8 +2,8 @@
 // npu_rope/ops/add_rms_norm.py; these are the kernel's callers.
 #include <tuple>
 
+#include "csrc/npu/package.h"
 #include "csrc/npu/rms_norm_call.h"
-#include "op_plugin/include/npu_cpp_extension.h"
 
 namespace {
 
@@ -36,7 +36,7 @@ void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const a
     at::IntArrayRef strides(all_strides);
     int64_t axis = norm.attributes.axis, stash_type = norm.attributes.stash_type;
     double epsilon = norm.attributes.epsilon;
-    EXEC_NPU_CMD_EXT(aclnnNpuAddRmsNorm, x, residual, scale, axis, epsilon, stash_type, strides, out, sum);
+    NPU_ROPE_LAUNCH(aclnnNpuAddRmsNorm, x, residual, scale, axis, epsilon, stash_type, strides, out, sum);
 }
 
 std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,

@@ -2,8 +2,8 @@
 // schemas, fakes and gradients are in npu_rope/ops/rms_norm.py; these are the kernel's callers.
 #include <algorithm>
 
+#include "csrc/npu/package.h"
 #include "csrc/npu/rms_norm_call.h"
-#include "op_plugin/include/npu_cpp_extension.h"
 
 namespace npu_rope {
 namespace {
@@ -103,7 +103,7 @@ void launch(const at::Tensor& given, const at::Tensor& given_scale, const RmsNor
     at::IntArrayRef strides(all_strides);
     int64_t axis = norm.attributes.axis, stash_type = norm.attributes.stash_type;
     double epsilon = norm.attributes.epsilon;
-    EXEC_NPU_CMD_EXT(aclnnNpuRmsNorm, x, scale, axis, epsilon, stash_type, strides, out);
+    NPU_ROPE_LAUNCH(aclnnNpuRmsNorm, x, scale, axis, epsilon, stash_type, strides, out);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, int64_t axis, double epsilon, int64_t stash_type) {

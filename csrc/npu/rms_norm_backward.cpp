@@ -2,8 +2,8 @@
 // this is the kernel's caller. What only broadcasts inside a row is expanded, and its gradient summed, by torch_npu.
 #include <tuple>
 
+#include "csrc/npu/package.h"
 #include "csrc/npu/rms_norm_call.h"
-#include "op_plugin/include/npu_cpp_extension.h"
 
 namespace {
 
@@ -28,7 +28,7 @@ void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, c
     at::IntArrayRef strides(all_strides);
     int64_t axis = norm.attributes.axis, stash_type = norm.attributes.stash_type;
     double epsilon = norm.attributes.epsilon;
-    EXEC_NPU_CMD_EXT(aclnnNpuRmsNormBackward, grad, x, scale, sums, axis, epsilon, stash_type, strides, dx);
+    NPU_ROPE_LAUNCH(aclnnNpuRmsNormBackward, grad, x, scale, sums, axis, epsilon, stash_type, strides, dx);
 }
 
 std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& grad, const at::Tensor& x,

@@ -96,8 +96,8 @@ void launch(const Sides& given, const at::Tensor& positions, const at::Tensor* g
     at::IntArrayRef sections(a.sections), strides(all_strides);
     double epsilon = asked.epsilon;
     bool rounds = asked.intermediate_rounding;
-    EXEC_NPU_CMD_EXT(aclnnNpuRmsNormRope, q, k, q_scale, k_scale, positions, rows, factors, cache,
-                     NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), epsilon, rounds, q_out, k_out);
+    NPU_ROPE_LAUNCH(aclnnNpuRmsNormRope, q, k, q_scale, k_scale, positions, rows, factors, cache,
+                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), epsilon, rounds, q_out, k_out);
 }
 
 #define NPU_ROPE_CALL_PARAMETERS                                                                                  \

@@ -12,7 +12,7 @@ void launch_rope(const at::Tensor& given, const at::Tensor& positions, const Opt
     const OptionalTensor factors = contiguous(given_factors);
     const std::vector<int64_t> all_strides = RopeLaunchCheck::rope(x, positions, factors, out).strides();
     at::IntArrayRef sections(a.sections), strides(all_strides);
-    EXEC_NPU_CMD_EXT(aclnnNpuRope, x, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), out);
+    NPU_ROPE_LAUNCH(aclnnNpuRope, x, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), out);
 }
 
 }  // namespace npu_rope

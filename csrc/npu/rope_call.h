@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "csrc/npu/launch.h"
+#include "csrc/npu/package.h"
 #include "op_host/rope_check.h"
-#include "op_plugin/include/npu_cpp_extension.h"
 
 namespace npu_rope {
 

@@ -18,8 +18,8 @@ void launch(const at::Tensor& given_q, const at::Tensor& given_k, const at::Tens
     const OptionalTensor factors = contiguous(given_factors);
     const std::vector<int64_t> all_strides = RopeLaunchCheck::rope_qk(q, k, positions, factors, q_out, k_out).strides();
     at::IntArrayRef sections(a.sections), strides(all_strides);
-    EXEC_NPU_CMD_EXT(aclnnNpuRopeQk, q, k, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), q_out,
-                     k_out);
+    NPU_ROPE_LAUNCH(aclnnNpuRopeQk, q, k, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), q_out,
+                    k_out);
 }
 
 std::tuple<at::Tensor, at::Tensor> rope_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,

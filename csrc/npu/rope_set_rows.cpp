@@ -17,8 +17,8 @@ void launch(const at::Tensor& given, const at::Tensor& positions, const at::Tens
     const std::vector<int64_t> all_strides =
         RopeLaunchCheck::rope_set_rows(x, positions, wide_rows, factors, cache).strides();
     at::IntArrayRef sections(a.sections), strides(all_strides);
-    EXEC_NPU_CMD_EXT(aclnnNpuRopeSetRows, x, positions, wide_rows, factors, cache,
-                     NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides));
+    NPU_ROPE_LAUNCH(aclnnNpuRopeSetRows, x, positions, wide_rows, factors, cache,
+                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides));
 }
 
 void rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows, const at::Tensor& cache,

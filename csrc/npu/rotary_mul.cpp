@@ -1,8 +1,8 @@
 // rotary_mul for NPU tensors, through torch_npu and aclnn, and what rotary_mul_qk and rotary_embedding share with
 // it. The schemas, fakes and gradients are in npu_rope/ops/rotary.py; these are the kernel's callers.
+#include "csrc/npu/package.h"
 #include "csrc/npu/rotary_call.h"
 #include "op_host/rotary_tiling.h"
-#include "op_plugin/include/npu_cpp_extension.h"
 
 namespace npu_rope {
 
@@ -47,7 +47,7 @@ void launch_rotary_mul(const at::Tensor& given, const at::Tensor& given_cos, con
     at::IntArrayRef strides(all_strides);
     bool interleaved = rotary.attributes.interleaved, forward = rotary.forward;
     int64_t rotary_dim = rotary.attributes.rotary_dim, offset = rotary.attributes.offset;
-    EXEC_NPU_CMD_EXT(aclnnNpuRotaryMul, x, cos, sin, rows, interleaved, rotary_dim, offset, forward, strides, out);
+    NPU_ROPE_LAUNCH(aclnnNpuRotaryMul, x, cos, sin, rows, interleaved, rotary_dim, offset, forward, strides, out);
 }
 
 }  // namespace npu_rope

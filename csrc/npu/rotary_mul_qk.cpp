@@ -1,7 +1,7 @@
 // rotary_mul_qk for NPU tensors, through torch_npu and aclnn. The schemas, fakes and gradients are in
 // npu_rope/ops/rotary.py; these are the kernel's callers.
+#include "csrc/npu/package.h"
 #include "csrc/npu/rotary_call.h"
-#include "op_plugin/include/npu_cpp_extension.h"
 
 namespace {
 
@@ -26,8 +26,8 @@ void launch(const at::Tensor& given_q, const at::Tensor& given_k, const TorchTab
     at::IntArrayRef strides(all_strides);
     bool interleaved = rotary.attributes.interleaved, forward = rotary.forward;
     int64_t rotary_dim = rotary.attributes.rotary_dim, offset = rotary.attributes.offset;
-    EXEC_NPU_CMD_EXT(aclnnNpuRotaryMulQk, q, k, cos, sin, interleaved, rotary_dim, offset, forward, strides, q_out,
-                     k_out);
+    NPU_ROPE_LAUNCH(aclnnNpuRotaryMulQk, q, k, cos, sin, interleaved, rotary_dim, offset, forward, strides, q_out,
+                    k_out);
 }
 
 std::tuple<at::Tensor, at::Tensor> rotary_mul_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos,

@@ -339,6 +339,7 @@ def _register() -> Any:
         library.impl(name, _write_over_autograd(name, make), "Autograd")
         if not built:
             library.impl(name, _write_over_ctypes(make), "CPU")
+    calls.expect_npu_kernels([*functional, *writing])
     return library
 
 

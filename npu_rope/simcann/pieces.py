@@ -100,12 +100,6 @@ def cann_library() -> Path:
     return found
 
 
-def operator_package(library: Path) -> Path | None:
-    """The simulated operators beside the library, for ASCEND_CUSTOM_OPP_PATH; None where not built."""
-    folder = library.parent / "simcann_opp"
-    return folder if folder.is_dir() else None
-
-
 def compiler() -> str:
     """The C++ compiler: $CXX, or the first of the usual names."""
     for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):

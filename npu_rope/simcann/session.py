@@ -46,8 +46,6 @@ def environment(command: list[str], soc: str, reports: Path) -> dict[str, str]:
     e["PYTHONPATH"] = _path(STARTUP, e.get("PYTHONPATH"))
     e["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
     e["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
-    if operators := pieces.operator_package(library):
-        e["ASCEND_CUSTOM_OPP_PATH"] = _path(operators, e.get("ASCEND_CUSTOM_OPP_PATH"))
     e.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "1")
     e.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # off where torch_npu has no CANN; here it has one
     e["NPU_ROPE_SIM_SOC"] = soc

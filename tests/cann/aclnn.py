@@ -108,7 +108,9 @@ class Device:
             getattr(runtime, name).restype = C.c_char_p
         for name in ("aclCreateTensor", "aclCreateIntArray", "aclCreateFloatArray", "aclCreateBoolArray"):
             getattr(runtime, name).restype = C.c_void_p
-        folder = (package or package_folder()) / "op_api"
+        package = (package or package_folder()).resolve()
+        runtime.double_add_package(str(package).encode())
+        folder = package / "op_api"
         opapi = C.CDLL(str(folder / "lib" / "libcust_opapi.so"))
         headers = "".join(p.read_text() for p in sorted((folder / "include").glob("*.h")))
         return cls(runtime, opapi, headers)

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "acl/acl.h"
 #include "aclnn/aclnn_base.h"
@@ -21,6 +22,7 @@ constexpr int kGuardByte = 0xA5;
 std::map<char*, size_t> g_memory;  // first byte of each allocation, without guards
 std::string g_error, g_soc = "Ascend910B1", g_launched, g_report;
 int g_launches = 0, g_executors = 0;
+std::vector<std::string> g_packages;
 
 bool guards_are_whole(const char* first, size_t bytes) {
     for (size_t i = 0; i < kGuard; ++i)
@@ -54,6 +56,12 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes) {
 
 const char* soc_name() { return g_soc.c_str(); }
 
+// One folder in ASCEND_CUSTOM_OPP_PATH, and those that a test adds.
+const std::vector<std::string>& operator_packages() {
+    if (const char* named = std::getenv("ASCEND_CUSTOM_OPP_PATH")) g_packages.push_back(named);
+    return g_packages;
+}
+
 void record_launch(const std::string& operator_name, const std::string& simulator_report) {
     ++g_launches;
     g_launched = operator_name;
@@ -66,6 +74,7 @@ extern "C" {
 
 // For the tests.
 void double_set_soc(const char* name) { g_soc = name; }
+void double_add_package(const char* folder) { g_packages.push_back(folder); }
 int double_launches() { return g_launches; }
 int double_executors() { return g_executors; }
 const char* double_launched() { return g_launched.c_str(); }

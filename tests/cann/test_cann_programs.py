@@ -47,7 +47,7 @@ def test_the_example_s_own_commands_run_it_on_the_simulated_runtime(tmp_path):
     text = (ROOT / "examples/aclnn_rope.cpp").read_text()
     _, _, without_cann = text.partition("// Without CANN")
     commands = [line[5:] for line in without_cann.splitlines() if line.startswith("//   ")]
-    assert len(commands) == 5
+    assert len(commands) == 6
     script = "set -e\n" + "\n".join(commands).replace("-o aclnn_rope", f"-o {tmp_path}/aclnn_rope")
     script = script.replace("./aclnn_rope", f"{tmp_path}/aclnn_rope")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -72,6 +72,7 @@ def test_the_example_rotates_without_torch(tmp_path, package):
         output=tmp_path / "aclnn_rope",
         more=more,
     )
-    done = subprocess.run([program], capture_output=True, text=True)
+    named = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(folder)}
+    done = subprocess.run([program], capture_output=True, text=True, env=named)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("64 elements rotated, largest error ")

@@ -111,6 +111,11 @@ class Simulated:
                 kept.write_text(json.dumps(make()))
         return json.loads(kept.read_text())
 
+    @staticmethod
+    def last_json(done):
+        """The last line of a command's standard output."""
+        return json.loads(done.stdout.splitlines()[-1])
+
     def sim(self, *arguments, **variables):
         """npu-rope sim itself."""
         return self.npu_rope("sim", *map(str, arguments), XDG_CACHE_HOME=str(self.cache), **variables)

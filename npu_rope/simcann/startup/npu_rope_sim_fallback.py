@@ -48,7 +48,7 @@ KEPT = _words(
     sub.Tensor sub.Scalar sub.out sub_.Tensor sub_.Scalar
     mul.Tensor mul.Scalar mul.out mul_.Tensor mul_.Scalar
     div.Tensor div.Scalar div.out div_.Tensor div_.Scalar
-    neg neg_
+    neg neg_ arange arange.start arange.start_step arange.start_out
     eq.Tensor eq.Scalar eq.Tensor_out eq.Scalar_out eq_.Tensor eq_.Scalar
     ne.Tensor ne.Scalar ne.Tensor_out ne.Scalar_out ne_.Tensor ne_.Scalar
     lt.Tensor lt.Scalar lt.Tensor_out lt.Scalar_out lt_.Tensor lt_.Scalar

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "simulator/cann/host/cann_types.h"
 #include "simulator/cann/host/def_reader.h"
@@ -25,6 +26,15 @@ gert::Shape shape_of(const std::vector<int64_t>& sizes) {
     gert::Shape shape;
     for (int64_t size : sizes) shape.AppendDim(size);
     return shape;
+}
+
+// The package that this code is a part of: <package>/op_api/lib/libcust_opapi.so.
+std::string own_package() {
+    Dl_info found;
+    if (!dladdr(reinterpret_cast<const void*>(&own_package), &found) || !found.dli_fname) return "";
+    std::error_code none;
+    const auto library = std::filesystem::canonical(found.dli_fname, none);
+    return none ? "" : library.parent_path().parent_path().parent_path().string();
 }
 
 // Another part of its storage than all of it, in order.
@@ -84,6 +94,7 @@ struct OpCall::Parts {
     [[noreturn]] void refuse(aclnnStatus status, const std::string& text) const {
         throw Failure{status, "[" + type + "] " + text};
     }
+    void require_package() const;
     void read_definition();
     void require_tensors();
     void make_node();
@@ -119,6 +130,22 @@ void OpCall::attr(const aclBoolArray* values) {
     Parts::Attr a{values != nullptr, {}, {}, {}};
     if (values) a.integers.assign(values->values.begin(), values->values.end());
     parts_->attrs.push_back(std::move(a));
+}
+
+// An operator of a package that CANN did not read has no executor: NnopbaseExecutorSetRegInfo fails,
+// NnopbaseGetExecutor gives null, and the generated code returns ACLNN_ERR_INNER_NULLPTR (hicann/opbase
+// src/nnopbase/individual_op/executor/indv_executor_ext.cpp; asc-devkit tools/build/opbuild/op_aclnn_generator.cpp).
+void OpCall::Parts::require_package() const {
+    const std::string own = own_package();
+    std::string read;
+    for (const std::string& folder : operator_packages()) {
+        if (folder == own) return;
+        read += (read.empty() ? "" : ", ") + folder;
+    }
+    refuse(kNoExecutor,
+           "operator package must be in ASCEND_CUSTOM_OPP_PATH, or installed into CANN, at the process's "
+           "first operator of a package but got " +
+               (read.empty() ? std::string("none") : read) + ", and not " + own + ".");
 }
 
 void OpCall::Parts::read_definition() {
@@ -390,6 +417,7 @@ aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor)
         if (!workspace_bytes) p.refuse(kNullPointer, "workspaceSize must be given but got NULL.");
         if (!executor) p.refuse(kNullPointer, "executor must be given but got NULL.");
         *workspace_bytes = 0;
+        p.require_package();
         p.read_definition();
         p.require_tensors();
         p.make_node();

@@ -18,6 +18,7 @@ constexpr aclnnStatus kKernelFailed = 361001;  // the kernel broke a rule of the
 constexpr aclnnStatus kInferShapeFailed = 561001;
 constexpr aclnnStatus kTilingFailed = 561002;  // the operator refuses the call: its own words
 constexpr aclnnStatus kNoKernel = 561003;
+constexpr aclnnStatus kNoExecutor = 561103;  // the operator is in no package that CANN read
 
 class OpCall {
 public:

@@ -61,6 +61,10 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes);
 // The chip of this process, such as "Ascend910B2".
 const char* soc_name();
 
+// The folders of operator packages that CANN knows, as they were when this was first called. An operator of another
+// package does not exist for CANN.
+const std::vector<std::string>& operator_packages();
+
 // For the report: one launch of an operator. `simulator_report` is npu_sim's JSON, or "".
 void record_launch(const std::string& operator_name, const std::string& simulator_report);
 

@@ -46,6 +46,16 @@ def check_comparisons_of_any_dtypes():
         same(op(x.npu(), y.npu()), op(x, y))
 
 
+def check_ranges():
+    for bounds in ((5,), (2, 9), (0, 10, 3), (10, 0, -3)):
+        for dtype in (None, *FLOATS, torch.float64, torch.int32, torch.int64):
+            same(torch.arange(*bounds, dtype=dtype, device="npu"), torch.arange(*bounds, dtype=dtype))
+    same(torch.arange(0.0, 1.0, 0.1, device="npu"), torch.arange(0.0, 1.0, 0.1))
+    given = torch.empty(10, device="npu")
+    torch.arange(5, out=given[::2])
+    same(given[::2], torch.arange(5.0))
+
+
 def check_broadcasting():
     shapes = (
         ((2, 1, 4), (3, 1)),

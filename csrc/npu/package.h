@@ -1,0 +1,25 @@
+// Launches go to the operator package that CANN sees now, not to the one that torch_npu saw when it was loaded.
+//
+// torch_npu reads ASCEND_CUSTOM_OPP_PATH once, while libtorch_npu.so is loaded (op-plugin
+// op_plugin/utils/op_api_common.cpp, g_custom_lib_path). `import torch` loads it by itself, before npu_rope could set
+// the variable. CANN reads the variable later, at the first generated operator of the process (hicann/opbase
+// src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit). The binding therefore opens the package's
+// library itself.
+#pragma once
+
+#include "op_plugin/include/npu_cpp_extension.h"
+
+namespace npu_rope {
+
+// Has the name and parameters of the function by which torch_npu's launch macros find an operator's two functions. The
+// first call checks that CANN accepts a call of the package; raises with what to do where it does not.
+void GetApiFunc(const char* api_name, const char* workspace_api_name, void*& api, void*& workspace_api);
+
+}  // namespace npu_rope
+
+// EXEC_NPU_CMD_EXT with the function above: a declaration in this block hides torch_npu's.
+#define NPU_ROPE_LAUNCH(aclnn_api, ...)           \
+    do {                                          \
+        using npu_rope::GetApiFunc;               \
+        EXEC_NPU_CMD_EXT(aclnn_api, __VA_ARGS__); \
+    } while (false)

@@ -1,0 +1,67 @@
+// aclnnArange: out[i] = start + i * step, a vector. Arguments and types: CANN's documentation of aclnnArange. Whole
+// numbers are computed as such, others in float64 and rounded once.
+#include <cmath>
+
+#include "simulator/cann/opapi/elements.h"
+
+namespace npu_cann {
+namespace {
+
+template <class C>
+void write_range(const Operand& out, C start, C step) {
+    C run[kRun];
+    int64_t done = 0;
+    const int64_t stride = out.strides.back();
+    for_each_run({&out}, [&](int64_t count, char* const* at) {
+        for (int64_t i = 0; i < count; ++i) run[i] = start + static_cast<C>(done + i) * step;
+        store(out.dtype, at[0], stride, count, run);
+        done += count;
+    });
+}
+
+bool is_supported(int32_t dtype) {
+    return dtype == kFloat || dtype == kFloat16 || dtype == kBfloat16 || dtype == kDouble || dtype == kInt32 ||
+           dtype == kInt64;
+}
+
+// "" or why these bounds do not describe `count` numbers.
+std::string range_rule(double start, double end, double step, int64_t count) {
+    if (step == 0) return "step must not be 0.";
+    if ((end - start) * step < 0) return "end must lie in step's direction from start.";
+    const double expected = std::ceil((end - start) / step);
+    if (expected == static_cast<double>(count)) return "";
+    return "out must have " + std::to_string(static_cast<int64_t>(expected)) + " elements but got " +
+           std::to_string(count) + ".";
+}
+
+}  // namespace
+}  // namespace npu_cann
+
+NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const aclScalar* end, const aclScalar* step,
+                                                  aclTensor* tensor, uint64_t* bytes, aclOpExecutor** executor) {
+    using namespace npu_cann;
+    Operand out;
+    std::string wrong = take(tensor, "out", &out);
+    const struct {
+        const aclScalar* scalar;
+        const char* name;
+    } bounds[] = {{start, "start"}, {end, "end"}, {step, "step"}};
+    for (const auto& bound : bounds)
+        if (wrong.empty())
+            wrong = bound.scalar ? take(bound.scalar, bound.name) : bound.name + std::string(" must not be null.");
+    if (wrong.empty() && !is_supported(out.dtype)) wrong = "out must be of a type that the documentation lists.";
+    if (wrong.empty() && out.shape.size() != 1) wrong = "out must have one dimension.";
+    if (!wrong.empty()) return refused("aclnnArange", wrong);
+    const auto from = scalar_as<double>(*start), by = scalar_as<double>(*step);
+    wrong = range_rule(from, scalar_as<double>(*end), by, out.count());
+    if (!wrong.empty()) return refused("aclnnArange", wrong);
+    const auto whole_from = scalar_as<int64_t>(*start), whole_by = scalar_as<int64_t>(*step);
+    auto body = [out, from, by, whole_from, whole_by] {
+        if (is_floating(out.dtype))
+            write_range(out, from, by);
+        else
+            write_range(out, whole_from, whole_by);
+    };
+    return prepared("aclnnArange", body, bytes, executor);
+}
+NPU_CANN_PHASE_TWO(aclnnArange)

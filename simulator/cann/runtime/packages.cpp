@@ -1,0 +1,52 @@
+// The folders of operator packages that CANN knows. CANN reads them once in a process, when the first generated
+// operator is called (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
+// src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath and NnopbaseGetOppPath).
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "simulator/cann/runtime/api.h"
+
+namespace npu_cann {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator) {
+    std::vector<std::string> parts;
+    std::stringstream stream(text);
+    for (std::string part; std::getline(stream, part, separator);)
+        if (!part.empty()) parts.push_back(part);
+    return parts;
+}
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
+
+std::vector<std::string> read_folders() {
+    std::vector<std::string> folders = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
+    const std::string vendors = environment("ASCEND_OPP_PATH") + "/vendors", key = "load_priority=";
+    std::ifstream config(vendors + "/config.ini");
+    for (std::string line; std::getline(config, line);) {
+        if (line.rfind(key, 0) != 0) continue;
+        for (const std::string& name : split(line.substr(key.size()), ',')) folders.push_back(vendors + "/" + name);
+        break;
+    }
+    std::vector<std::string> known;
+    for (const std::string& folder : folders) {
+        std::error_code none;
+        const auto resolved = std::filesystem::canonical(folder, none);
+        if (!none && std::filesystem::is_directory(resolved)) known.push_back(resolved.string());
+    }
+    return known;
+}
+
+}  // namespace
+
+const std::vector<std::string>& operator_packages() {
+    static const std::vector<std::string> read = read_folders();
+    return read;
+}
+
+}  // namespace npu_cann

@@ -1,0 +1,153 @@
+"""npu_rope's operator package is found without a variable, and no operator falls back to the CPU."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from simulated_npu import SCRIPTS
+
+from npu_rope import backends
+from npu_rope.simcann import session
+
+# Operators that launch another operator's kernel.
+KERNEL_OF = {
+    "rotary_embedding": "rotary_mul",
+    "rotary_position_embedding": "rope_qk",
+    "rms_norm_rope_set_rows": "rms_norm_rope",
+}
+
+
+def kernel_of(name):
+    """The one kernel that a call of this operator launches; none for operators of CPU tensors alone."""
+    if "_packed_" in name:
+        return []
+    stem = re.sub(r"(_out|_compiled|_)$", "", name)
+    stem = KERNEL_OF.get(stem, stem)
+    return ["Npu" + "".join(word.capitalize() for word in stem.split("_"))]
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("order", "queue"),
+    [
+        ("npu_rope", "1"),
+        *(slow("npu_rope", queue) for queue in "02"),
+        *(slow(order, queue) for order in ("torch_npu", "torch") for queue in "012"),
+    ],
+)
+def test_every_operator_is_a_launch_as_the_first_call(simulated, tmp_path, order, queue, monkeypatch):
+    monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
+    done = simulated.sim(
+        "--", simulated.python, SCRIPTS / "first_call.py", order, tmp_path, TASK_QUEUE_ENABLE=queue
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = simulated.last_json(done)
+    assert len(found) >= 30
+    assert {name: said for name, said in found.items() if said != "ok"} == {}
+    for name in found:
+        report = session.read_reports(tmp_path / name, "Ascend910B2")
+        assert [k for k in report.launches if k.startswith("Npu")] == kernel_of(name), name
+        assert sum(n for k, n in report.launches.items() if k.startswith("Npu")) == len(kernel_of(name))
+        assert not report.fallbacks, name
+        assert report.is_clean
+
+
+def test_the_binding_does_not_use_torch_npu_s_search():
+    binding = backends.npu_binding()
+    if binding is None:
+        pytest.skip("the binding of torch_npu was not built: no torch_npu")
+    wanted = subprocess.run(["nm", "-D", "-C", binding], capture_output=True, text=True, check=True).stdout
+    assert re.search(r" U GetOpApiFuncAddr\(", wanted)  # the names are those of torch_npu's own
+    assert not re.search(r" U GetApiFunc\(", wanted)
+
+
+ONE_CALL = """
+import os, sys
+order = sys.argv[1:]
+for module in order:
+    __import__(module)
+import torch, torch_npu, npu_rope
+x, at = torch.ones(1, 4, 2, 16), torch.arange(4)
+p = npu_rope.RopeParams(16, "neox")
+y = npu_rope.rope(x.npu(), at.npu(), p).cpu()
+assert (y - npu_rope.rope(x, at, p)).abs().max() < 1e-6
+print([line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().endswith("libcust_opapi.so")][0])
+"""
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    """A copy of the simulated package, whose name tells it from the one that npu_rope brings."""
+    from npu_rope.native import library_folders
+
+    bundled = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
+    folder = tmp_path_factory.mktemp("package") / "lib" / "own"
+    shutil.copytree(bundled / "simcann_opp", folder)
+    for library in (*bundled.glob("*.so"), *bundled.glob("npu_rope_sim_kernels")):
+        (folder.parent / library.name).symlink_to(library)
+    return folder
+
+
+def test_a_package_that_the_user_names_wins(simulated, package):
+    done = simulated.code(ONE_CALL, "npu_rope", fresh=True, ASCEND_CUSTOM_OPP_PATH=f"/nonexistent:{package}")
+    assert done.status == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"{package}/op_api/lib/libcust_opapi.so"
+
+
+def test_a_package_installed_into_cann_wins_over_the_bundled_one(simulated, package, tmp_path):
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "vendors" / "npu_rope").symlink_to(package)
+    (tmp_path / "vendors" / "config.ini").write_text("load_priority=another,npu_rope\n")
+    done = simulated.code(ONE_CALL, "torch", fresh=True, ASCEND_OPP_PATH=str(tmp_path))
+    assert done.status == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"{package}/op_api/lib/libcust_opapi.so"
+
+
+def refused(done):
+    assert done.status != 0, done.stdout
+    return " ".join(done.stderr.split())
+
+
+def half(library):
+    library.write_bytes(library.read_bytes()[: library.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (half, "be whole but got {library}, which is absent or truncated."),
+        (lambda library: library.unlink(), "be whole but got {library}, which is absent or truncated."),
+        (lambda library: library.write_text("no library"), "be whole but got {library}, which is absent"),
+    ],
+    ids=["half", "absent", "text"],
+)
+def test_a_damaged_package_is_named(simulated, package, tmp_path, damage, words):
+    broken = tmp_path / "broken"
+    shutil.copytree(package, broken)
+    library = broken / "op_api/lib/libcust_opapi.so"
+    damage(library)
+    said = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken)))
+    assert f"[npu] operator package must {words.format(library=library)}" in said
+    assert "scripts/build_npu.sh" in said
+
+
+LATE = """
+import os, torch, torch_npu, npu_rope
+os.environ["ASCEND_CUSTOM_OPP_PATH"], own = "", os.environ["ASCEND_CUSTOM_OPP_PATH"]
+import ctypes
+cann = ctypes.CDLL("libnpu_rope_cann.so")
+getattr(cann, "_ZN8npu_cann17operator_packagesB5cxx11Ev")()  # as the first operator of another package does
+os.environ["ASCEND_CUSTOM_OPP_PATH"] = own
+npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.RopeParams(16))
+"""
+
+
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated, queue):
+    said = refused(simulated.code(LATE, fresh=True, TASK_QUEUE_ENABLE=queue))
+    assert "[npu] operator package must be one that CANN runs on this chip but got status 561103" in said
+    assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in said
