@@ -55,7 +55,8 @@ aclTensor* upload(const std::vector<T>& values, const std::vector<int64_t>& shap
 int rotate(const aclTensor* x, const aclTensor* positions, const aclTensor* out, aclrtStream stream) {
     uint64_t workspace_bytes = 0;
     aclOpExecutor* executor = nullptr;
-    // No freq_factors, no sections; every tensor is contiguous, so no strides.
+    // No freq_factors, no sections. Every tensor is contiguous, so NULL for strides: never an empty aclIntArray,
+    // which aclnn refuses.
     int status = aclnnNpuRopeGetWorkspaceSize(x, positions, nullptr, /*nDims=*/kHead, /*mode: neox*/ 2,
                                               /*nCtxOrig=*/0, /*freqBase=*/10000.0, /*freqScale=*/1.0,
                                               /*extFactor=*/0.0, /*attnFactor=*/1.0, /*betaFast=*/32.0,

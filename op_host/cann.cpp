@@ -42,12 +42,17 @@ npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::Co
     return t;
 }
 
+void add_strides_attribute(ops::OpDef* def) { def->Attr("strides").AttrType(ops::OPTIONAL).ListInt({0}); }
+
+// A graph may still pass an empty list, which means the same as one 0. One 0 is never a call's strides: every
+// operator has at least two tensors with a dimension each.
 Check CannCall::begin(size_t strides_attribute) {
     attrs_ = context_->GetAttrs();
     if (attrs_ == nullptr) return nothing_of(op_, "attributes");
     const auto* strides = attrs_->GetListInt(strides_attribute);
     size_t count = strides == nullptr ? 0 : strides->GetSize();
-    if (count > 0) strides_.assign(strides->GetData(), strides->GetData() + count);
+    const bool contiguous = count == 0 || (count == 1 && *strides->GetData() == 0);
+    if (!contiguous) strides_.assign(strides->GetData(), strides->GetData() + count);
     return {};
 }
 
@@ -103,7 +108,8 @@ const npu_rope_tensor* CannCall::output(size_t index) {
 
 Check CannCall::end() const {
     if (strides_.empty() || strides_at_ == strides_.size()) return {};
-    return bad_value(op_, "strides must be empty or name the %zu dimensions of all tensors but got %zu numbers.",
+    return bad_value(op_,
+                     "strides must be [0] or the strides of all %zu dimensions of the tensors but got %zu numbers.",
                      strides_at_, strides_.size());
 }
 

@@ -20,9 +20,14 @@ int32_t dtype_from_cann(ge::DataType type);
 // the storage is all of its memory. Its data are nowhere: the host does not see them.
 npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc);
 
-// A call as CANN tells a tiling function: its attributes, and its tensors with the strides that the attribute
-// `strides` has for them, see docs/npu.md: empty where every tensor is contiguous, else those of each view that
-// is there, one tensor behind the other: inputs, then outputs. Tensors are to be read in that order.
+// The attribute `strides` of every operator. Its default is one 0, which means that every tensor is contiguous.
+// It must not be empty: aclnn's runtime refuses a list without elements (561103), and the code that CANN generates
+// for an empty default passes one element of undefined memory.
+void add_strides_attribute(ops::OpDef* def);
+
+// A call as CANN passes it to a tiling function: its attributes, and its tensors with their strides from the
+// attribute `strides`, see docs/npu.md. The list is one 0 where every tensor is contiguous. Otherwise it holds the
+// strides of every tensor that may be a view and is given, inputs first. Read the tensors in that order.
 class CannCall {
 public:
     CannCall(const char* op, gert::TilingContext* context) : op_(op), context_(context) {}

@@ -12,7 +12,7 @@ void add_rms_norm_attributes(ops::OpDef* def) {
     def->Attr("axis").AttrType(ops::OPTIONAL).Int(-1);
     def->Attr("epsilon").AttrType(ops::OPTIONAL).Float(1e-5f);
     def->Attr("stash_type").AttrType(ops::OPTIONAL).Int(1);
-    def->Attr("strides").AttrType(ops::OPTIONAL).ListInt({});
+    add_strides_attribute(def);
 }
 
 Check read_rms_norm_attributes(CannCall* call, RmsNormAttributes* a) {

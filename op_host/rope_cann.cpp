@@ -104,7 +104,7 @@ void add_rope_attributes(ops::OpDef* def) {
     def->Attr("sections").AttrType(ops::OPTIONAL).ListInt({0, 0, 0, 0});
     def->Attr("forward").AttrType(ops::OPTIONAL).Bool(true);
     def->Attr("n_offs").AttrType(ops::OPTIONAL).Int(0);
-    def->Attr("strides").AttrType(ops::OPTIONAL).ListInt({});
+    add_strides_attribute(def);
 }
 
 ge::graphStatus tile_rope(gert::TilingContext* context, RopeTensors tensors) {

@@ -48,7 +48,7 @@ void add_rotary_attributes(ops::OpDef* def) {
     def->Attr("rotary_dim").AttrType(ops::OPTIONAL).Int(0);
     def->Attr("offset").AttrType(ops::OPTIONAL).Int(0);
     def->Attr("forward").AttrType(ops::OPTIONAL).Bool(true);
-    def->Attr("strides").AttrType(ops::OPTIONAL).ListInt({});
+    add_strides_attribute(def);
 }
 
 ge::graphStatus tile_rotary(gert::TilingContext* context, RotaryTensors tensors) {

@@ -114,8 +114,9 @@ void check_devices(const char* op, const std::vector<LaunchTensor>& tensors) {
 }
 
 std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors) {
+    // aclnn refuses an empty list (561103): one 0 means that all tensors are contiguous, see op_host/cann.h.
+    if (all_contiguous(tensors)) return {0};
     std::vector<int64_t> all;
-    if (all_contiguous(tensors)) return all;
     for (const LaunchTensor& n : tensors) all.insert(all.end(), n.tensor->strides().begin(), n.tensor->strides().end());
     return all;
 }

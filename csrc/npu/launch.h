@@ -39,7 +39,7 @@ npu_rope_tensor view_for_launch(const at::Tensor& t, bool copied, size_t number)
 
 void check_devices(const char* op, const std::vector<LaunchTensor>& tensors);
 
-// Of every tensor; empty where all are contiguous.
+// The attribute `strides`: those of every tensor, or one 0 where all are contiguous.
 std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors);
 
 }  // namespace npu_rope

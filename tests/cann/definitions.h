@@ -54,6 +54,16 @@ inline npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
     return t;
 }
 
+// The attribute `strides`: those of every tensor, or what a contiguous call passes. Where none are passed, a graph
+// has an empty list, aclnn one 0.
+inline void add_strides(Node* node, const std::vector<int64_t>& strides, bool passed) {
+    static const int64_t zero = 0;
+    static bool alternate = false;
+    if (passed) return node->add_attr_list(strides.data(), strides.size());
+    alternate = !alternate;
+    node->add_attr_list(&zero, alternate ? 1 : 0);
+}
+
 class Random {
 public:
     explicit Random(unsigned seed) : engine_(seed) {}

@@ -15,6 +15,7 @@ from rope_bad_calls import ATTRIBUTES, INPUTS, OUTPUTS, B, D, N, S
 from npu_rope import RopeParams, rope, simulator
 
 NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED, TILING_FAILED, NO_KERNEL = 161001, 161002, 361001, 561002, 561003
+INNER_NULL_POINTER = 561103
 PARAMS = RopeParams(n_dims=D, mode="neox")
 
 # Bad calls whose fault lies in bytes that the host does not see on a device: values, addresses.
@@ -167,6 +168,21 @@ def test_a_views_strides_must_be_told(device):
     status, words = refused(device, "rope", rope_arguments(x=x) | {"strides": None})
     assert status == BAD_ARGUMENT
     assert words == "[NpuRope] strides must be those of x, [144, 48, 8, 1], but got [48, 16, 8, 1]."
+
+
+@pytest.mark.parametrize("strides", [None, [0]], ids=["null", "one-zero"])
+def test_a_contiguous_call_passes_no_strides_or_one_zero(device, strides):
+    given = rope_arguments() | {"strides": strides}
+    device.call("NpuRope", given)
+    assert np.array_equal(given["out"], rope(given["x"], given["positions"], PARAMS, backend="sim"))
+
+
+@pytest.mark.parametrize("name", ["strides", "sections"])
+def test_an_empty_list_is_refused_as_aclnn_refuses_it(device, name):
+    assert refused(device, "rope", rope_arguments() | {name: []}) == (
+        INNER_NULL_POINTER,
+        f"[NpuRope] {name} must have elements but got an empty list.",
+    )
 
 
 def test_strides_must_be_the_truth(device):

@@ -110,6 +110,19 @@ def test_optional_arguments_are_called_so(stem):
     assert optional == {"freqFactorsOptional", "sectionsOptional", "stridesOptional"}
 
 
+@pytest.mark.parametrize("soc", SOCS)
+def test_no_optional_list_is_empty_by_default(soc):
+    """CANN's generated code passes one element of undefined memory for an empty default."""
+    defaults = {
+        f"{op}.{name}": fields["defaultValue"]
+        for op, described in description(soc).items()
+        for name, fields in described.items()
+        if fields.get("type", "").startswith("list") and fields["paramType"] == "optional"
+    }
+    assert sum(name.endswith(".attr_strides") for name in defaults) == len(description(soc))
+    assert {name: value for name, value in defaults.items() if value == "[]"} == {}
+
+
 @pytest.mark.parametrize("stem", STEMS)
 def test_it_is_defined_for_the_socs_that_cmake_compiles_for(stem):
     text = (ROOT / "CMakeLists.txt").read_text()

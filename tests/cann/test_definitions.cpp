@@ -53,7 +53,7 @@ void fill_node(const Case& c, Node* node) {
     node->add_attr_list(sections, 4);
     node->add_attr(c.forward);
     node->add_attr(int64_t{p.n_offs});
-    node->add_attr_list(strides.data(), c.tell_strides ? strides.size() : 0);
+    add_strides(node, strides, c.tell_strides);
 }
 
 Case plain(const char* type = "NpuRope") {
@@ -274,7 +274,7 @@ void test_attributes_are_read_with_care() {
                "[rope] sections must be in the int32 range but got -1099511627776.");
     check_text(refusal(c, list(9, {})), "");
     check_text(refusal(c, list(12, {768, 256, 64, 1})),
-               "[rope] strides must be empty or name the 9 dimensions of all tensors but got 4 numbers.");
+               "[rope] strides must be [0] or the strides of all 9 dimensions of the tensors but got 4 numbers.");
     check_text(refusal(c, [](Node* node) { node->attrs.resize(7); }), "[rope] n_offs must be there but got none.");
 }
 

@@ -79,6 +79,7 @@ def device(runtime, package, kernel, monkeypatch):
 def call(**changed):
     x = np.arange(21, dtype=np.float32).reshape(3, 7)
     made = {"x": x, "y": x[::-1].copy(), "out": np.zeros_like(x), "axes": [0], "alpha": 0.5, "adds": True}
+    made["shift"] = [0]
     return made | changed
 
 
@@ -100,6 +101,7 @@ def test_its_interface_is_written(device):
         ("const aclBoolArray*", "flagsOptional"),
         ("const aclIntArray*", "axes"),
         ("bool", "adds"),
+        ("const aclIntArray*", "shiftOptional"),
         ("const aclTensor*", "out"),
         ("uint64_t*", "workspaceSize"),
         ("aclOpExecutor**", "executor"),
@@ -162,6 +164,27 @@ def test_a_refusal_without_a_word_is_told_so(device):
 
 def test_a_required_list_must_be_given(device):
     assert refused(device, call(axes=None)) == (161001, "[WeightedAdd] axes must be given but got NULL.")
+
+
+@pytest.mark.parametrize("name", ["axes", "shift", "weights", "flags"])
+def test_a_list_without_elements_is_refused(device, name):
+    """aclnn keeps no memory for it, and an attribute's address must not be null."""
+    said = f"[WeightedAdd] {name} must have elements but got an empty list."
+    assert refused(device, call(**{name: []})) == (561103, said)
+
+
+def test_an_empty_default_is_one_element_of_undefined_memory(device):
+    assert refused(device, call(shift=None))[0] == 561002
+
+
+def test_generated_defaults_are_literals_of_the_definition(package):
+    text = (package / "op_api/include/aclnn_weighted_add.cpp").read_text()
+    assert "weightsOptionalDef[] = {1.5,2};" in text
+    assert "call.attr(weightsOptionalDef, 2);" in text
+    assert "flagsOptionalDef[] = {true,false};" in text
+    # One element, though there is none: CANN's generator counts commas.
+    assert "shiftOptionalDef[] = {npu_cann::kBehindEmptyInts};" in text
+    assert "call.attr(shiftOptionalDef, 1);" in text
 
 
 def test_outputs_have_the_shape_and_the_type_that_follow(device):

@@ -13,7 +13,7 @@ public:
         to->push_back(Node::tensor(ge_type(t.dtype), sizes(t)));
         strides_.insert(strides_.end(), t.stride, t.stride + t.ndim);
     }
-    void tell(Node* node, bool all) { node->add_attr_list(strides_.data(), all ? strides_.size() : 0); }
+    void tell(Node* node, bool all) { add_strides(node, strides_, all); }
 
 private:
     std::vector<int64_t> strides_;

@@ -43,7 +43,7 @@ void fill_node(const Case& c, Node* node) {
     node->add_attr(c.attributes.rotary_dim);
     node->add_attr(c.attributes.offset);
     node->add_attr(c.forward);
-    node->add_attr_list(strides.data(), c.tell_strides ? strides.size() : 0);
+    add_strides(node, strides, c.tell_strides);
 }
 
 std::string refusal(const Case& c, const std::function<void(Node*)>& spoil = nullptr) {

@@ -23,7 +23,6 @@ struct AttrRecord {
     ops::AttrDataType type;
     bool has_default;
     std::string default_text;
-    std::vector<double> default_numbers;
     bool is_list() const { return type >= ops::AttrDataType::ATTR_DT_LIST_BOOL; }
     bool is_pointer() const { return is_list() || type == ops::AttrDataType::ATTR_DT_STR; }
 };

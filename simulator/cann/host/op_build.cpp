@@ -2,6 +2,7 @@
 // the two functions of aclnn with their header, for each SoC the operators' description as JSON.
 //
 // usage: op_build FOLDER
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <stdexcept>
@@ -26,6 +27,7 @@ std::string camel_case(const std::string& name) {
 struct Parameter {
     std::string type, name, kind;
     const char* handed_to;  // of OpCall
+    const AttrRecord* attr = nullptr;
 };
 
 const char* attr_type(ops::AttrDataType type) {
@@ -68,7 +70,7 @@ std::vector<Parameter> parameters(const OpRecord& def) {
     }
     for (const AttrRecord& a : def.attrs)
         all.push_back({attr_type(a.type), camel_case(a.name) + (!a.required && a.is_pointer() ? "Optional" : ""),
-                       a.required ? "required" : "optional", "attr"});
+                       a.required ? "required" : "optional", "attr", &a});
     for (size_t i = 0; i < def.outputs.size(); ++i)
         if (def.input_of_output(i) < 0)
             all.push_back({"const aclTensor *",
@@ -104,11 +106,39 @@ std::string header(const OpRecord& def) {
     return text;
 }
 
+// A default as a C++ literal. CANN's generator writes the definition's numbers between braces and counts the commas,
+// so an empty default becomes an array without elements and a length of 1: the runtime reads what lies behind it
+// (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue). That memory is a fixed wrong
+// value here.
+std::string default_list(const AttrRecord& a, const std::string& name) {
+    const bool bools = a.type == ops::AttrDataType::ATTR_DT_LIST_BOOL;
+    const bool floats = a.type == ops::AttrDataType::ATTR_DT_LIST_FLOAT;
+    const std::string inner = a.default_text.size() > 2 ? a.default_text.substr(1, a.default_text.size() - 2) : "";
+    const std::string behind = bools ? "Bools" : floats ? "Floats" : "Ints";
+    const auto commas = std::count(inner.begin(), inner.end(), ',');
+    return std::string("        static const ") +
+           (bools    ? "bool "
+            : floats ? "float "
+                     : "int64_t ") +
+           name + "Def[] = {" + (inner.empty() ? "npu_cann::kBehindEmpty" + behind : inner) + "};\n        call.attr(" +
+           name + "Def, " + std::to_string(commas + 1) + ");\n";
+}
+
+// How a parameter reaches OpCall. An optional attribute that is NULL has the literal of its default.
+std::string hand_over(const Parameter& p) {
+    const std::string call = std::string("call.") + p.handed_to + "(" + p.name + ");\n";
+    if (!p.attr || p.attr->required || !p.attr->is_pointer()) return "    " + call;
+    return "    if (" + p.name + ") {\n        " + call + "    } else {\n" +
+           (p.attr->is_list() ? default_list(*p.attr, p.name)
+                              : "        call.attr(\"" + p.attr->default_text + "\");\n") +
+           "    }\n";
+}
+
 std::string source(const OpRecord& def) {
     std::string text = "// Generated from the operator's definition.\n#include \"aclnn_" + snake_case(def.type) +
                        ".h\"\n\n#include \"simulator/cann/host/op_call.h\"\n\nextern \"C\" {\n\n" + first_phase(def) +
                        "\n{\n    npu_cann::OpCall call(\"" + def.type + "\");\n";
-    for (const Parameter& p : parameters(def)) text += std::string("    call.") + p.handed_to + "(" + p.name + ");\n";
+    for (const Parameter& p : parameters(def)) text += hand_over(p);
     text += "    return call.prepare(workspaceSize, executor);\n}\n\n" + second_phase(def) +
             "\n{\n    return npu_cann::run_prepared(workspace, workspaceSize, executor, stream);\n}\n\n}\n";
     return text;

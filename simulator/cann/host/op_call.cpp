@@ -75,14 +75,14 @@ struct Failure {
 struct OpCall::Parts {
     std::string type;
     std::vector<const aclTensor*> inputs, outputs;
-    // An attribute as it was given; none where its default is meant.
     struct Attr {
-        bool given = false;
         std::vector<double> reals;
         std::vector<int64_t> integers;
         std::string text;
     };
     std::vector<Attr> attrs;
+    Failure attr_failure = {OK, ""};  // of the first attribute that CANN does not take
+    size_t failed_attr = 0;
 
     // Found while the call is prepared.
     OpRecord def;
@@ -95,6 +95,9 @@ struct OpCall::Parts {
         throw Failure{status, "[" + type + "] " + text};
     }
     void require_package() const;
+    template <typename List>
+    void add_list(const List* list);
+    void fail_attr(aclnnStatus status, const std::string& rule);
     void read_definition();
     void require_tensors();
     void make_node();
@@ -114,22 +117,43 @@ OpCall::OpCall(const char* op_type) : parts_(new Parts) { parts_->type = op_type
 OpCall::~OpCall() = default;
 void OpCall::input(const aclTensor* tensor) { parts_->inputs.push_back(tensor); }
 void OpCall::output(const aclTensor* tensor) { parts_->outputs.push_back(tensor); }
-void OpCall::attr(int64_t value) { parts_->attrs.push_back({true, {}, {value}, {}}); }
-void OpCall::attr(double value) { parts_->attrs.push_back({true, {value}, {}, {}}); }
-void OpCall::attr(bool value) { parts_->attrs.push_back({true, {}, {value}, {}}); }
-void OpCall::attr(const char* value) { parts_->attrs.push_back({value != nullptr, {}, {}, value ? value : ""}); }
-void OpCall::attr(const aclIntArray* values) {
-    parts_->attrs.push_back({values != nullptr, {}, values ? values->values : std::vector<int64_t>(), {}});
+void OpCall::attr(int64_t value) { parts_->attrs.push_back({{}, {value}, {}}); }
+void OpCall::attr(double value) { parts_->attrs.push_back({{value}, {}, {}}); }
+void OpCall::attr(bool value) { parts_->attrs.push_back({{}, {value}, {}}); }
+void OpCall::attr(const char* value) {
+    if (!value) parts_->fail_attr(kNullPointer, "must be given but got NULL.");
+    parts_->attrs.push_back({{}, {}, value ? value : ""});
 }
-void OpCall::attr(const aclFloatArray* values) {
-    Parts::Attr a{values != nullptr, {}, {}, {}};
-    if (values) a.reals.assign(values->values.begin(), values->values.end());
-    parts_->attrs.push_back(std::move(a));
+void OpCall::attr(const aclIntArray* values) { parts_->add_list(values); }
+void OpCall::attr(const aclFloatArray* values) { parts_->add_list(values); }
+void OpCall::attr(const aclBoolArray* values) { parts_->add_list(values); }
+void OpCall::attr(const int64_t* values, size_t count) { parts_->attrs.push_back({{}, {values, values + count}, {}}); }
+void OpCall::attr(const float* values, size_t count) { parts_->attrs.push_back({{values, values + count}, {}, {}}); }
+void OpCall::attr(const bool* values, size_t count) { parts_->attrs.push_back({{}, {values, values + count}, {}}); }
+
+// The list's elements. Both cases fail in CANN when the attribute is added, before anything else of the call is
+// looked at: a NULL list in the generated code, a list without elements in the runtime, because an array of size 0
+// keeps no memory (opbase src/nnopbase/common/utils/common_types.cpp, aclArray) and an attribute's address must not
+// be null (src/nnopbase/individual_op/executor/indv_executor_tensor.cpp, NnopbaseExecutorAddAttr).
+template <typename List>
+void OpCall::Parts::add_list(const List* list) {
+    if (!list)
+        fail_attr(kNullPointer, "must be given but got NULL.");
+    else if (list->values.empty())
+        fail_attr(kInnerNullPointer, "must have elements but got an empty list.");
+    Attr a;
+    if (list && std::is_same<List, aclFloatArray>::value)
+        a.reals.assign(list->values.begin(), list->values.end());
+    else if (list)
+        a.integers.assign(list->values.begin(), list->values.end());
+    attrs.push_back(std::move(a));
 }
-void OpCall::attr(const aclBoolArray* values) {
-    Parts::Attr a{values != nullptr, {}, {}, {}};
-    if (values) a.integers.assign(values->values.begin(), values->values.end());
-    parts_->attrs.push_back(std::move(a));
+
+// Only the first failure is CANN's answer: its generated code returns there.
+void OpCall::Parts::fail_attr(aclnnStatus status, const std::string& rule) {
+    if (!attr_failure.text.empty()) return;
+    attr_failure = {status, rule};
+    failed_attr = attrs.size();
 }
 
 // An operator of a package that CANN did not read has no executor: NnopbaseExecutorSetRegInfo fails,
@@ -172,9 +196,8 @@ void OpCall::Parts::require_tensors() {
     size_t given = 0;
     for (size_t i = 0; i < def.outputs.size(); ++i)
         if (def.input_of_output(i) < 0) take(def.outputs[i], outputs.at(given++));
-    for (size_t i = 0; i < def.attrs.size(); ++i)
-        if (!attrs.at(i).given && !def.attrs[i].has_default)
-            refuse(kNullPointer, def.attrs[i].name + " must be given but got NULL.");
+    if (!attr_failure.text.empty())
+        refuse(attr_failure.status, def.attrs.at(failed_attr).name + " " + attr_failure.text);
 }
 
 void OpCall::Parts::make_node() {
@@ -198,10 +221,8 @@ void OpCall::Parts::make_node() {
 void OpCall::Parts::add_attrs() {
     for (size_t i = 0; i < def.attrs.size(); ++i) {
         const AttrRecord& a = def.attrs[i];
-        std::vector<double> reals = attrs[i].given ? attrs[i].reals : a.default_numbers;
-        std::vector<int64_t> integers = attrs[i].integers;
-        if (!attrs[i].given) integers.assign(reals.begin(), reals.end());
-        std::vector<float> floats(reals.begin(), reals.end());
+        const std::vector<int64_t>& integers = attrs.at(i).integers;
+        std::vector<float> floats(attrs[i].reals.begin(), attrs[i].reals.end());
         std::vector<uint8_t> bools(integers.begin(), integers.end());
         switch (a.type) {
             case ops::AttrDataType::ATTR_DT_BOOL:
@@ -214,7 +235,7 @@ void OpCall::Parts::add_attrs() {
                 node.add_attr(integers.at(0));
                 break;
             case ops::AttrDataType::ATTR_DT_STR:
-                node.add_attr_text(attrs[i].given ? attrs[i].text : a.default_text);
+                node.add_attr_text(attrs[i].text);
                 break;
             case ops::AttrDataType::ATTR_DT_LIST_BOOL:
                 node.add_attr_list(bools.data(), bools.size());
@@ -305,7 +326,8 @@ void OpCall::Parts::check_strides_told() const {
     for (size_t a = 0; a < def.attrs.size(); ++a) {
         if (def.attrs[a].name != "strides" || def.attrs[a].type != ops::AttrDataType::ATTR_DT_LIST_INT) continue;
         size_t at = 0;
-        const std::vector<int64_t>& told = attrs[a].integers;
+        std::vector<int64_t> told = attrs[a].integers;
+        if (told == std::vector<int64_t>{0}) told.clear();  // every tensor is contiguous
         for (size_t i = 0; i < tensors.size(); ++i) {
             bool is_input = i < def.inputs.size();
             if (!tensors[i] || (is_input && !params[i]->ignore_contiguous)) continue;

@@ -19,6 +19,14 @@ constexpr aclnnStatus kInferShapeFailed = 561001;
 constexpr aclnnStatus kTilingFailed = 561002;  // the operator refuses the call: its own words
 constexpr aclnnStatus kNoKernel = 561003;
 constexpr aclnnStatus kNoExecutor = 561103;  // the operator is in no package that CANN read
+constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the runtime
+
+// The element that a call reads where a list attribute is NULL and its default is empty. CANN's generator writes
+// an array without elements for such a default and passes a length of 1, so the runtime reads the memory behind
+// the array (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue).
+constexpr int64_t kBehindEmptyInts = 0x5a5a5a5a5a5a5a5a;
+constexpr float kBehindEmptyFloats = -1.5e38f;
+constexpr bool kBehindEmptyBools = true;
 
 class OpCall {
 public:
@@ -30,10 +38,14 @@ public:
     void attr(int64_t value);
     void attr(double value);
     void attr(bool value);
-    void attr(const char* value);  // null: the default
+    void attr(const char* value);
     void attr(const aclIntArray* values);
     void attr(const aclFloatArray* values);
     void attr(const aclBoolArray* values);
+    // The default that the generated code holds as a literal.
+    void attr(const int64_t* values, size_t count);
+    void attr(const float* values, size_t count);
+    void attr(const bool* values, size_t count);
     aclnnStatus prepare(uint64_t* workspace_bytes, aclOpExecutor** executor);
 
 private:

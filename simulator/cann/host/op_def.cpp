@@ -14,9 +14,11 @@ Def& find_or_add(std::deque<Def>* all, const std::string& name, std::string Def:
     return all->back();
 }
 
+// Six digits, as a C++ stream writes a float (metadef base/asc/opdef/op_def_impl.cc, GetAttrDefaultVal): a default
+// that needs more of them is not the number that the definition names.
 std::string number_text(double value) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.9g", value);
+    std::snprintf(text, sizeof text, "%g", value);
     return text;
 }
 
@@ -60,60 +62,52 @@ OpAttrDef& OpAttrDef::AttrType(Option attr_type) {
     required_ = attr_type != Option::OPTIONAL;
     return *this;
 }
-OpAttrDef& OpAttrDef::set(AttrDataType type, std::string default_text, std::vector<double> default_numbers) {
+OpAttrDef& OpAttrDef::set(AttrDataType type, std::string default_text) {
     type_ = type;
     has_default_ = true;
     default_text_ = std::move(default_text);
-    default_numbers_ = std::move(default_numbers);
     return *this;
 }
 OpAttrDef& OpAttrDef::Bool(void) {
     type_ = AttrDataType::ATTR_DT_BOOL;
     return *this;
 }
-OpAttrDef& OpAttrDef::Bool(bool value) {
-    return set(AttrDataType::ATTR_DT_BOOL, bool_text(value), {value ? 1.0 : 0.0});
-}
+OpAttrDef& OpAttrDef::Bool(bool value) { return set(AttrDataType::ATTR_DT_BOOL, bool_text(value)); }
 OpAttrDef& OpAttrDef::Float(void) {
     type_ = AttrDataType::ATTR_DT_FLOAT;
     return *this;
 }
-OpAttrDef& OpAttrDef::Float(float value) { return set(AttrDataType::ATTR_DT_FLOAT, number_text(value), {value}); }
+OpAttrDef& OpAttrDef::Float(float value) { return set(AttrDataType::ATTR_DT_FLOAT, number_text(value)); }
 OpAttrDef& OpAttrDef::Int(void) {
     type_ = AttrDataType::ATTR_DT_INT;
     return *this;
 }
-OpAttrDef& OpAttrDef::Int(int64_t value) {
-    return set(AttrDataType::ATTR_DT_INT, std::to_string(value), {static_cast<double>(value)});
-}
+OpAttrDef& OpAttrDef::Int(int64_t value) { return set(AttrDataType::ATTR_DT_INT, std::to_string(value)); }
 OpAttrDef& OpAttrDef::String(void) {
     type_ = AttrDataType::ATTR_DT_STR;
     return *this;
 }
-OpAttrDef& OpAttrDef::String(const char* value) { return set(AttrDataType::ATTR_DT_STR, value, {}); }
+OpAttrDef& OpAttrDef::String(const char* value) { return set(AttrDataType::ATTR_DT_STR, value); }
 OpAttrDef& OpAttrDef::ListBool(void) {
     type_ = AttrDataType::ATTR_DT_LIST_BOOL;
     return *this;
 }
 OpAttrDef& OpAttrDef::ListBool(std::vector<bool> value) {
-    return set(AttrDataType::ATTR_DT_LIST_BOOL, list_text(value, [](bool v) { return std::string(bool_text(v)); }),
-               {value.begin(), value.end()});
+    return set(AttrDataType::ATTR_DT_LIST_BOOL, list_text(value, [](bool v) { return std::string(bool_text(v)); }));
 }
 OpAttrDef& OpAttrDef::ListFloat(void) {
     type_ = AttrDataType::ATTR_DT_LIST_FLOAT;
     return *this;
 }
 OpAttrDef& OpAttrDef::ListFloat(std::vector<float> value) {
-    return set(AttrDataType::ATTR_DT_LIST_FLOAT, list_text(value, [](float v) { return number_text(v); }),
-               {value.begin(), value.end()});
+    return set(AttrDataType::ATTR_DT_LIST_FLOAT, list_text(value, [](float v) { return number_text(v); }));
 }
 OpAttrDef& OpAttrDef::ListInt(void) {
     type_ = AttrDataType::ATTR_DT_LIST_INT;
     return *this;
 }
 OpAttrDef& OpAttrDef::ListInt(std::vector<int64_t> value) {
-    return set(AttrDataType::ATTR_DT_LIST_INT, list_text(value, [](int64_t v) { return std::to_string(v); }),
-               {value.begin(), value.end()});
+    return set(AttrDataType::ATTR_DT_LIST_INT, list_text(value, [](int64_t v) { return std::to_string(v); }));
 }
 
 OpParamDef& OpAICoreConfig::Input(const char* name) { return find_or_add(&inputs_, name, &OpParamDef::name_); }

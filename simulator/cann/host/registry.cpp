@@ -75,7 +75,7 @@ bool DefReader::read(const std::string& op_type, const std::string& soc, OpRecor
     const ops::OpAICoreConfig& of_soc = soc.empty() ? none : config->second;
     *record = {op_type, soc, merged(def.inputs_, of_soc.inputs_), merged(def.outputs_, of_soc.outputs_), {}, {}};
     for (const ops::OpAttrDef& a : def.attrs_)
-        record->attrs.push_back({a.name_, a.required_, a.type_, a.has_default_, a.default_text_, a.default_numbers_});
+        record->attrs.push_back({a.name_, a.required_, a.type_, a.has_default_, a.default_text_});
     record->items.assign(of_soc.items_.begin(), of_soc.items_.end());
     return true;
 }

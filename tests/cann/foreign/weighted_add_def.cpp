@@ -1,5 +1,6 @@
 // An operator that is not this project's: z = alpha * x + weights[axes[0]] * y, where the flags are set.
-// It has every kind of attribute, and says nothing of views.
+// It has every kind of attribute, one of them with an
+// empty default, and does not say what becomes of views.
 #include <cstring>
 
 #include "register/op_def_registry.h"
@@ -12,7 +13,8 @@ static ge::graphStatus WeightedAddTiling(gert::TilingContext* context) {
     const gert::RuntimeAttrs* attrs = context->GetAttrs();
     const gert::Shape& x = context->GetInputShape(0)->GetStorageShape();
     if (std::strcmp(attrs->GetStr(1), "plain") != 0) return ge::GRAPH_FAILED;  // and says nothing
-    if (attrs->GetAttrNum() != 6 || context->GetComputeNodeInputNum() != 2) return ge::GRAPH_FAILED;
+    if (attrs->GetListInt(6)->GetSize() != 1 || attrs->GetListInt(6)->GetData()[0] != 0) return ge::GRAPH_FAILED;
+    if (attrs->GetAttrNum() != 7 || context->GetComputeNodeInputNum() != 2) return ge::GRAPH_FAILED;
     const auto* axes = attrs->GetListInt(4);
     auto* data = context->GetTilingData<WeightedAddTilingData>();
     data->elements = static_cast<uint32_t>(x.GetShapeSize());
@@ -64,6 +66,7 @@ public:
         this->Attr("flags").AttrType(OPTIONAL).ListBool({true, false});
         this->Attr("axes").AttrType(REQUIRED).ListInt();
         this->Attr("adds").AttrType(OPTIONAL).Bool(true);
+        this->Attr("shift").AttrType(OPTIONAL).ListInt({});
         this->SetInferShape(ge::WeightedAddShape).SetInferDataType(ge::WeightedAddType);
         this->AICore().SetTiling(optiling::WeightedAddTiling).AddConfig("ascend910b");
     }

@@ -73,13 +73,12 @@ public:
 private:
     friend struct npu_cann::DefReader;
     friend class OpDef;
-    OpAttrDef& set(AttrDataType type, std::string default_text, std::vector<double> default_numbers);
+    OpAttrDef& set(AttrDataType type, std::string default_text);
     std::string name_;
     bool required_ = true;
     AttrDataType type_ = AttrDataType::ATTR_DT_INT;
     bool has_default_ = false;
-    std::string default_text_;             // as CANN's description of an operator spells it
-    std::vector<double> default_numbers_;  // of every type but a string's
+    std::string default_text_;  // as CANN's description of an operator spells it
 };
 
 class OpAICoreConfig {
