@@ -15,12 +15,15 @@ target_link_libraries(npu_rope_cann_options INTERFACE npu_rope_options)
 
 # What definitions are written with and executed by.
 add_library(npu_rope_cann_host STATIC
+  simulator/cann/host/call_tensors.cpp
   simulator/cann/host/contexts.cpp
   simulator/cann/host/device_view.cpp
+  simulator/cann/host/executors.cpp
   simulator/cann/host/op_call.cpp
   simulator/cann/host/op_def.cpp
   simulator/cann/host/op_launch.cpp
   simulator/cann/host/registry.cpp
+  simulator/cann/host/tiling_cache.cpp
   simulator/src/profiles.cpp)
 target_link_libraries(npu_rope_cann_host PUBLIC npu_rope_cann_options)
 

@@ -26,7 +26,8 @@ thread_local uint64_t g_launches = 0;
 // A guarded, 512-byte aligned copy.
 class Arena {
 public:
-    Arena(const void* data, uint64_t bytes) : bytes_(bytes) {
+    // Without data every byte is `fill`.
+    Arena(const void* data, uint64_t bytes, int fill) : bytes_(bytes) {
         const uint64_t inner = (bytes + kAlignment - 1) / kAlignment * kAlignment;
         store_.reset(new uint8_t[inner + 2 * kGuardBytes + kAlignment]);
         base_ = store_.get() + kGuardBytes;
@@ -37,7 +38,7 @@ public:
         if (data)
             std::memcpy(base_, data, bytes);
         else
-            std::memset(base_, 0, bytes);
+            std::memset(base_, fill, bytes);
     }
     uint8_t* base() const { return base_; }
     // Offset of the first guard byte that changed; INT64_MIN where none did.
@@ -174,7 +175,9 @@ private:
             add(m, mem.name, mem.data, mem.bytes, mem.role == NPU_SIM_SUM ? Role::InOut : Role(mem.role));
         }
         const npu_sim_launch& l = *job_.launch;
-        add(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace);
+        // A workspace has the bytes of whoever had the memory before: NaNs here, and large numbers in the second
+        // order of the cores, so that an output that depends on them differs between the two.
+        add(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace, descending_ ? 0x7F : 0xFF);
         add(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
         for (int32_t i = 0; i < job_.arg_count; ++i) {
             const npu_sim_arg& a = job_.args[i];
@@ -184,8 +187,8 @@ private:
         addresses_[job_.arg_count + 1] = arenas_[job_.memory_count + 1].base();
     }
 
-    void add(Machine& m, const char* name, const void* data, uint64_t bytes, Role role) {
-        arenas_.emplace_back(data, bytes);
+    void add(Machine& m, const char* name, const void* data, uint64_t bytes, Role role, int fill = 0) {
+        arenas_.emplace_back(data, bytes, fill);
         GmTensor t;
         t.name = name ? name : "?";
         t.base = reinterpret_cast<uintptr_t>(arenas_.back().base());

@@ -26,11 +26,11 @@ OK = 0
 
 
 class Refused(Exception):
-    """A phase that failed: its status, and aclGetRecentErrMsg's sentence."""
+    """A phase that failed: its status, aclGetRecentErrMsg's sentence, and the executor of a first phase."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, executor: int | None = None) -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.executor = status, executor
 
 
 def package_folder() -> Path:
@@ -55,8 +55,11 @@ def build_double(folder: Path) -> Path:
         f"-I{INCLUDE}",
         f"-I{ROOT}",
     ]
-    source = ROOT / "tests" / "cann" / "runtime_double.cpp"
-    subprocess.run([*compiler, *flags, str(source), "-o", str(library)], check=True)
+    sources = [
+        ROOT / "tests" / "cann" / "runtime_double.cpp",
+        ROOT / "simulator" / "cann" / "runtime" / "tensors.cpp",
+    ]
+    subprocess.run([*compiler, *flags, *map(str, sources), "-o", str(library)], check=True)
     return library
 
 
@@ -99,6 +102,7 @@ class Device:
     opapi: C.CDLL
     headers: str
     memories: dict[int, int] = field(default_factory=dict)
+    format: int = 2  # of the tensors that are made: ND
 
     @classmethod
     def open(cls, double: Path, package: Path | None = None) -> Device:
@@ -162,8 +166,8 @@ class Device:
         sizes, strides = dims(array.shape), dims([s // item for s in array.strides])
         storage = dims([owner.nbytes // item])
         handle = self.double.aclCreateTensor(
-            sizes, C.c_uint64(array.ndim), TYPES[array.dtype.name], strides, C.c_int64(offset), 2, storage,
-            C.c_uint64(1), C.c_void_p(memory),
+            sizes, C.c_uint64(array.ndim), TYPES[array.dtype.name], strides, C.c_int64(offset), self.format,
+            storage, C.c_uint64(1), C.c_void_p(memory),
         )  # fmt: skip
         return Tensor(array, owner, memory, handle)
 
@@ -180,17 +184,19 @@ class Device:
     def parameters(self, op: str) -> list[Parameter]:
         return declared(self.headers, f"aclnn{op}GetWorkspaceSize")
 
-    def prepare(self, op: str, given: dict[str, Any]) -> tuple[int, C.c_void_p]:
-        """The first phase: bytes of the workspace, and the executor."""
+    def prepare(
+        self, op: str, given: dict[str, Any], *, null: tuple[str, ...] = ()
+    ) -> tuple[int, C.c_void_p]:
+        """The first phase: bytes of the workspace, and the executor. `null`: of these two, what is NULL."""
         size, executor = C.c_uint64(), C.c_void_p()
         arguments: list[Any] = []
         handles: list[Any] = []
         for p in self.parameters(op):
             name = re.sub(r"_(optional|ref)$", "", snake(p.name))
             if name == "workspace_size":
-                arguments.append(C.byref(size))
+                arguments.append(None if name in null else C.byref(size))
             elif name == "executor":
-                arguments.append(C.byref(executor))
+                arguments.append(None if name in null else C.byref(executor))
             elif p.type.endswith("aclTensor*"):
                 array = given[name]
                 handles.append(None if array is None else self.tensor(array).handle)
@@ -208,17 +214,21 @@ class Device:
             if handle is not None:
                 self.double.aclDestroyTensor(C.c_void_p(handle))
         if status != OK:
-            assert not executor.value
-            raise Refused(status, self.error())
+            raise Refused(status, self.error(), executor.value)
         return size.value, executor
 
     def run(self, op: str, size: int, executor: C.c_void_p, *, less: int = 0) -> None:
+        """The second phase, on a workspace of its own."""
         workspace = self.allocate(size)
-        stream = C.c_void_p()
+        try:
+            self.launch(op, workspace, size - less, executor)
+        finally:
+            self.free(workspace)
+
+    def launch(self, op: str, workspace: int | None, size: int, executor: C.c_void_p) -> None:
         status = getattr(self.opapi, f"aclnn{op}")(
-            C.c_void_p(workspace), C.c_uint64(size - less), executor, stream
+            C.c_void_p(workspace), C.c_uint64(size), executor, C.c_void_p()
         )
-        self.free(workspace)
         if status != OK:
             raise Refused(status, self.error())
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import aclnn
+import foreign_operator
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "ops"))  # the tables of bad calls
@@ -29,3 +30,24 @@ def device(package):
     package.set_soc("Ascend910B1")
     yield package
     package.forget()
+
+
+@pytest.fixture(scope="session")
+def foreign_package(tmp_path_factory):
+    """The package of an operator that is not this project's."""
+    return foreign_operator.build_package(tmp_path_factory.mktemp("foreign"))
+
+
+@pytest.fixture(scope="session")
+def foreign_kernel(tmp_path_factory):
+    return foreign_operator.build_kernel(tmp_path_factory.mktemp("kernel"))
+
+
+@pytest.fixture
+def foreign(runtime, foreign_package, foreign_kernel, monkeypatch):
+    """That package on Ascend910B4."""
+    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(foreign_kernel))
+    opened = aclnn.Device.open(runtime, foreign_package)
+    opened.set_soc("Ascend910B4")
+    yield opened
+    opened.forget()

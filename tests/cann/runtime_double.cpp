@@ -1,6 +1,6 @@
 // The least of a CANN runtime that the simulated operator package needs: a stand-in for libnpu_rope_cann
-// in these tests. Device memory is host memory with guard bytes around it; a stream runs what it is given
-// at once.
+// in these tests, beside its tensors.cpp. Device memory is host memory with guard bytes around it; a stream runs
+// what it is given at once.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -43,6 +43,10 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
 }
 
 void set_error(const std::string& text) { g_error = text; }
+int failed(int status, const std::string& text) {
+    g_error = text;
+    return status;
+}
 
 bool find_allocation(const void* address, void** first, uint64_t* bytes) {
     auto after = g_memory.upper_bound(static_cast<char*>(const_cast<void*>(address)));
@@ -120,43 +124,6 @@ aclError aclrtMemcpy(void* to, size_t most, const void* from, size_t bytes, aclr
     if (bytes > most) return 1;
     if (bytes) std::memcpy(to, from, bytes);
     return ACL_SUCCESS;
-}
-
-aclTensor* aclCreateTensor(const int64_t* sizes, uint64_t ndim, aclDataType type, const int64_t* strides,
-                           int64_t offset, aclFormat format, const int64_t* storage, uint64_t storage_ndim,
-                           void* data) {
-    return new aclTensor{{sizes, sizes + ndim},
-                         {strides, strides + ndim},
-                         offset,
-                         {storage, storage + storage_ndim},
-                         type,
-                         format,
-                         data};
-}
-aclIntArray* aclCreateIntArray(const int64_t* values, uint64_t size) {
-    return new aclIntArray{{values, values + size}};
-}
-aclFloatArray* aclCreateFloatArray(const float* values, uint64_t size) {
-    return new aclFloatArray{{values, values + size}};
-}
-aclBoolArray* aclCreateBoolArray(const bool* values, uint64_t size) {
-    return new aclBoolArray{{values, values + size}};
-}
-aclnnStatus aclDestroyTensor(const aclTensor* tensor) {
-    delete tensor;
-    return OK;
-}
-aclnnStatus aclDestroyIntArray(const aclIntArray* array) {
-    delete array;
-    return OK;
-}
-aclnnStatus aclDestroyFloatArray(const aclFloatArray* array) {
-    delete array;
-    return OK;
-}
-aclnnStatus aclDestroyBoolArray(const aclBoolArray* array) {
-    delete array;
-    return OK;
 }
 
 }  // extern "C"

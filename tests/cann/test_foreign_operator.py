@@ -4,83 +4,21 @@ interfaces and runs calls knows no operator. Where ours are stricter than CANN a
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
-from pathlib import Path
 
 import aclnn
 import numpy as np
 import pytest
-
-from npu_rope import native_sim, simulator
-
-ROOT = Path(__file__).resolve().parents[2]
-FOREIGN = ROOT / "tests" / "cann" / "foreign"
-HOST = ROOT / "simulator" / "cann" / "host"
-FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
-FLAGS += [f"-I{aclnn.INCLUDE}", f"-I{ROOT}", f"-I{FOREIGN}"]
-TYPES = {"X": "float", "Y": "float", "Z": "float"}
-
-
-def compiled(*sources, output, more=()):
-    compiler = shlex.split(os.environ.get("CXX", "c++"))
-    subprocess.run([*compiler, *FLAGS, *map(str, more), *map(str, sources), "-o", str(output)], check=True)
-    return output
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    """The operator's package, built as cmake/NpuRopeCannOp.cmake builds ours."""
-    folder = tmp_path_factory.mktemp("foreign")
-    libraries, headers = folder / "op_api/lib", folder / "op_api/include"
-    libraries.mkdir(parents=True)
-    headers.mkdir()
-    parts = [
-        compiled(FOREIGN / "weighted_add_def.cpp", output=folder / f"def{mode}.o", more=["-c", mode])
-        for mode in ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
-    ]
-    shared = [HOST / f"{s}.cpp" for s in ("contexts", "op_def", "registry")] + [
-        ROOT / "simulator/src/profiles.cpp"
-    ]
-    objects = [compiled(s, output=folder / f"{s.stem}.o", more=["-c"]) for s in shared]
-    op_build = compiled(HOST / "op_build.cpp", parts[0], *objects, output=folder / "op_build")
-    subprocess.run([op_build, headers], check=True)
-    calls = [HOST / f"{s}.cpp" for s in ("op_call", "op_launch", "device_view")]
-    compiled(
-        headers / "aclnn_weighted_add.cpp",
-        *calls,
-        *parts,
-        *objects,
-        native_sim.load().path,
-        output=libraries / "libcust_opapi.so",
-        more=["-shared", f"-I{headers}"],
-    )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    entry = "weighted_add__ascend910b__float_float_float"
-    defines = {"weighted_add": entry} | {f"DTYPE_{a}": t for a, t in TYPES.items()}
-    folder = tmp_path_factory.mktemp("kernel")
-    return simulator.build(FOREIGN / "weighted_add.cpp", defines=defines, folder=folder)
+from foreign_operator import call
 
 
 @pytest.fixture
-def device(runtime, package, kernel, monkeypatch):
-    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(kernel))
-    opened = aclnn.Device.open(runtime, package)
-    opened.set_soc("Ascend910B4")
-    yield opened
-    opened.forget()
+def device(foreign):
+    return foreign
 
 
-def call(**changed):
-    x = np.arange(21, dtype=np.float32).reshape(3, 7)
-    made = {"x": x, "y": x[::-1].copy(), "out": np.zeros_like(x), "axes": [0], "alpha": 0.5, "adds": True}
-    made["shift"] = [0]
-    return made | changed
+@pytest.fixture
+def package(foreign_package):
+    return foreign_package
 
 
 def refused(device, given):
@@ -191,18 +129,26 @@ def test_outputs_have_the_shape_and_the_type_that_follow(device):
     status, said = refused(device, call(out=np.zeros((7, 3), np.float32)))
     assert (status, said) == (161002, "[WeightedAdd] z must have shape [3, 7] but got [7, 3].")
     status, said = refused(device, call(out=np.zeros((3, 7), np.float16)))
-    assert (status, said) == (161002, "[WeightedAdd] z must be float32 but got float16.")
+    assert (status, said) == (
+        161002,
+        "[WeightedAdd] tensors must have the types of one of its kernels on ascend910b but got "
+        "x float32, y float32, z float16.",
+    )
 
 
 def test_a_view_is_refused_where_nothing_is_said_of_views(device):
     status, said = refused(device, call(y=np.ones((7, 3), np.float32).T))
-    assert (status, said) == (161002, "[WeightedAdd] y must be contiguous but got strides [1, 3].")
+    assert (status, said) == (
+        561000,
+        "[WeightedAdd] y must be contiguous, or declared AutoContiguous() or IgnoreContiguous(), "
+        "but got a view.",
+    )
 
 
 def test_a_chip_that_it_is_not_defined_for_is_refused(device):
     device.set_soc("Ascend310P3")
     status, said = refused(device, call())
-    assert status == 561003
+    assert status == 161001
     assert said == "[WeightedAdd] soc must be one that the operator is defined for but got ascend310p."
 
 

@@ -1,6 +1,9 @@
 #include "simulator/cann/host/device_view.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "simulator/cann/runtime/objects.h"
 
 namespace npu_cann {
 namespace {
@@ -79,13 +82,37 @@ bool DeviceView::shares_memory_with(const DeviceView& other) const {
     return shares;
 }
 
-DeviceView DeviceView::packed_copy() const {
+void DeviceView::unpack_from(const char* memory) const {
+    each_run(*this, [&](char* run, int64_t bytes) {
+        std::memcpy(run, memory, static_cast<size_t>(bytes));
+        memory += bytes;
+    });
+}
+
+bool is_in_one_allocation(char* low, char* high) {
+    void* begin = nullptr;
+    uint64_t bytes = 0;
+    return find_allocation(low, &begin, &bytes) && low >= begin && high <= static_cast<char*>(begin) + bytes;
+}
+
+bool DeviceView::is_in_one_allocation() const { return empty() || npu_cann::is_in_one_allocation(low, high); }
+
+uint64_t DeviceView::packed_size() const {
+    int64_t elements = 1;
+    for (int64_t size : shape) elements *= size;
+    return static_cast<uint64_t>(elements * item_bytes);
+}
+
+DeviceView DeviceView::packed_into(char* memory) const {
     DeviceView copy = *this;
-    copy.packed.clear();
-    each_run(*this, [&](char* run, int64_t bytes) { copy.packed.insert(copy.packed.end(), run, run + bytes); });
+    char* to = memory;
+    each_run(*this, [&](char* run, int64_t bytes) {
+        std::memcpy(to, run, static_cast<size_t>(bytes));
+        to += bytes;
+    });
     int64_t step = 1;
     for (size_t d = shape.size(); d-- > 0; step *= shape[d]) copy.strides[d] = step;
-    copy.first = copy.packed.data();
+    copy.first = memory;
     copy.find_span();
     return copy;
 }

@@ -13,7 +13,6 @@ struct DeviceView {
     int64_t item_bytes = 1;
     char* first = nullptr;                 // the first element
     char *low = nullptr, *high = nullptr;  // of all touched bytes; equal where there are none
-    std::vector<char> packed;              // a contiguous copy, where one was asked for
 
     // Sets low and high from the rest; false where they do not fit the address space.
     bool find_span();
@@ -22,8 +21,15 @@ struct DeviceView {
     bool same_as(const DeviceView& other) const;
     // Exact, byte by byte.
     bool shares_memory_with(const DeviceView& other) const;
-    // Elements one behind the other, in a memory of its own.
-    DeviceView packed_copy() const;
+    // As the device has it now: false where the memory was freed.
+    bool is_in_one_allocation() const;
+    // Its elements one behind the other, in other memory of packed_size() bytes.
+    uint64_t packed_size() const;
+    DeviceView packed_into(char* memory) const;
+    void unpack_from(const char* memory) const;
 };
+
+// Whether these bytes, from `low` to before `high`, belong to one allocation of device memory.
+bool is_in_one_allocation(char* low, char* high);
 
 }  // namespace npu_cann

@@ -1,7 +1,8 @@
 // A call of an operator through aclnn: what every generated interface hands its arguments to.
 //
-// The first phase checks the arguments, runs the operator's registered tiling and finds its kernel; the
-// second launches that on the simulator. Statuses are aclnn's, the sentence goes to aclGetRecentErrMsg.
+// The first phase checks the arguments, finds the kernel and runs the operator's registered tiling; the second
+// launches that on the simulator. Order and statuses are aclnn's (opbase include/nnopbase/opdev/op_errno.h), the
+// sentence goes to aclGetRecentErrMsg.
 #pragma once
 
 #include <memory>
@@ -15,10 +16,10 @@ namespace npu_cann {
 constexpr aclnnStatus kNullPointer = 161001;   // an argument that must be there is not
 constexpr aclnnStatus kBadArgument = 161002;   // what the definition, or a rule of memory, does not allow
 constexpr aclnnStatus kKernelFailed = 361001;  // the kernel broke a rule of the device
+constexpr aclnnStatus kInner = 561000;
 constexpr aclnnStatus kInferShapeFailed = 561001;
 constexpr aclnnStatus kTilingFailed = 561002;  // the operator refuses the call: its own words
 constexpr aclnnStatus kNoKernel = 561003;
-constexpr aclnnStatus kNoExecutor = 561103;  // the operator is in no package that CANN read
 constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the runtime
 
 // The element that a call reads where a list attribute is NULL and its default is empty. CANN's generator writes

@@ -1,28 +1,58 @@
 #include "simulator/cann/host/op_launch.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "simulator/cann/host/op_call.h"
 #include "simulator/cann/runtime/objects.h"
 #include "simulator/include/npu_sim.h"
 
 namespace npu_cann {
+namespace {
+
+constexpr uint64_t kPackedAlignment = 512;
+// What a kernel leaves in its caller's workspace: it may be anything.
+constexpr int kJunk = 0xD7;
+constexpr uint64_t kMostJunk = 64 * 1024;
+
+}  // namespace
+
+uint64_t OpLaunch::bytes_to_pack() const {
+    uint64_t bytes = 0;
+    for (const Memory& m : memories)
+        if (m.packs) bytes += (m.view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+    return bytes;
+}
+
+int32_t OpLaunch::failed(const std::string& text) const {
+    set_error("[" + type + "] " + text);
+    return kKernelFailed;
+}
 
 int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
-    if (given_bytes < workspace_bytes || (workspace_bytes && !workspace)) {
-        set_error("[" + type + "] workspace must have " + std::to_string(workspace_bytes) + " bytes but got " +
-                  std::to_string(workspace ? given_bytes : 0) + ".");
-        return kBadArgument;
+    // Memory may be gone by now: a workspace or a tensor that was freed before the device came to this launch.
+    char* const room = static_cast<char*>(workspace);
+    if (given_bytes > 0 && !is_in_one_allocation(room, room + given_bytes))
+        return failed("workspace must lie inside one allocation of device memory but got other memory.");
+    for (const Memory& m : memories)
+        if (!m.view.is_in_one_allocation())
+            return failed(m.view.name +
+                          " must lie inside one allocation of device memory when the kernel runs but got "
+                          "memory that was freed.");
+    std::vector<DeviceView> views;
+    char* packed = room + given_bytes - packed_bytes;
+    for (const Memory& m : memories) {
+        views.push_back(m.packs ? m.view.packed_into(packed) : m.view);
+        if (m.packs) packed += (m.view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
     }
-    std::vector<DeviceView> copies(memories.size());
-    auto view_of = [&](size_t i) -> const DeviceView& { return memories[i].packs ? copies[i] : memories[i].view; };
     std::vector<npu_sim_memory> spans;
     for (size_t i = 0; i < memories.size(); ++i) {
-        if (memories[i].packs) copies[i] = memories[i].view.packed_copy();
-        const DeviceView& v = view_of(i);
+        const DeviceView& v = views[i];
         spans.push_back({v.name.c_str(), v.low, static_cast<uint64_t>(v.high - v.low), memories[i].role});
     }
     std::vector<npu_sim_arg> args;
     for (int i : arguments) {
-        const DeviceView* v = i < 0 ? nullptr : &view_of(static_cast<size_t>(i));
+        const DeviceView* v = i < 0 ? nullptr : &views[static_cast<size_t>(i)];
         args.push_back({i, v ? v->first - v->low : 0});
     }
     npu_sim_launch launch = {};
@@ -35,9 +65,11 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     int32_t status = npu_sim_run(entry, spans.data(), static_cast<int32_t>(spans.size()), args.data(),
                                  static_cast<int32_t>(args.size()), &launch);
     record_launch(type, npu_sim_report());
+    for (size_t i = 0; i < memories.size(); ++i)  // aclnnViewCopy of an input that is written
+        if (memories[i].packs && memories[i].role != NPU_SIM_IN) memories[i].view.unpack_from(views[i].first);
+    if (given_bytes > 0) std::memset(room, kJunk, std::min(given_bytes, kMostJunk));
     if (status == NPU_SIM_OK) return OK;
-    set_error("[" + type + "] kernel must keep the simulator's rules but got " + npu_sim_message());
-    return kKernelFailed;
+    return failed(std::string("kernel must keep the simulator's rules but got ") + npu_sim_message());
 }
 
 }  // namespace npu_cann

@@ -9,7 +9,7 @@
 
 namespace npu_cann {
 
-// Everything that is needed, and nothing that may be gone by then.
+// Everything that is needed, and nothing that may be gone by then. Without an entry nothing is launched.
 struct OpLaunch {
     struct Memory {
         DeviceView view;
@@ -21,13 +21,19 @@ struct OpLaunch {
     std::vector<Memory> memories;  // of the tensors that are there
     std::vector<int> arguments;    // of the kernel: a memory, or -1
     uint64_t workspace_bytes = 0;  // that the caller brings
+    uint64_t packed_bytes = 0;     // of these, at their end: for contiguous copies
     uint64_t kernel_workspace_bytes = 0;
     uint32_t block_dim = 0;
     uint64_t tiling_key = 0;
     std::vector<uint8_t> tiling;
 
-    // aclnn's status; the sentence is set_error's.
+    // What the contiguous copies of views need of a workspace.
+    uint64_t bytes_to_pack() const;
+    // On the device: aclnn's status; the sentence is set_error's.
     int32_t run(void* workspace, uint64_t given_bytes) const;
+
+private:
+    int32_t failed(const std::string& text) const;
 };
 
 }  // namespace npu_cann

@@ -38,11 +38,27 @@ struct aclTensorList {
     std::vector<const aclTensor*> values;
 };
 
-// What GetWorkspaceSize prepared; the second phase runs it, once, and deletes it. `run` gets the
-// workspace and returns aclnn's status, 0 for success.
+namespace npu_cann {
+
+// The executor of a generated operator, which its pool owns; simulator/cann/host/executors.h.
+class PooledExecutor {
+public:
+    enum class Side { kInput, kOutput, kAny };
+    virtual ~PooledExecutor() = default;
+    // aclnn's statuses.
+    virtual int32_t set_repeatable() = 0;
+    virtual int32_t release() = 0;
+    virtual int32_t set_address(Side side, size_t index, void* first) = 0;
+};
+
+}  // namespace npu_cann
+
+// What GetWorkspaceSize prepared. The second phase of a stand-in runs it, once, and deletes it. `run` gets the
+// workspace and returns aclnn's status, 0 for success. A generated operator's belongs to `pooled` instead.
 struct aclOpExecutor {
     std::string name;
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
+    npu_cann::PooledExecutor* pooled = nullptr;
 };
 
 #pragma GCC visibility push(default)

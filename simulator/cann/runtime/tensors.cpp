@@ -1,4 +1,5 @@
 // aclnn's handles: what CANN's libnnopbase makes, gives back and destroys. objects.h has their structs.
+// Null cases and statuses: opbase src/nnopbase/common/api/acl_op_api.cpp.
 #include <cstring>
 
 #include "simulator/cann/runtime/api.h"
@@ -34,6 +35,8 @@ size_t value_bytes(int32_t dtype) {
     }
 }
 
+constexpr aclError kAclnnInner = 561000, kAclnnInnerNullptr = 561103;
+
 aclError copy_out(const std::vector<int64_t>& values, int64_t** out, uint64_t* count) {
     if (!out || !count) return kAclnnNullptr;
     *out = new int64_t[values.size() + 1];
@@ -54,6 +57,35 @@ aclError destroy_list(const List* list) {
     if (list)
         for (const auto* item : list->values) delete item;
     return destroy(list);
+}
+
+// NULL makes an empty list, whatever the count says (opbase common_types.cpp, aclArray and aclTensorList).
+template <class List, class T>
+List* create_list(const T* values, uint64_t count) {
+    return values ? new List{{values, values + count}} : new List;
+}
+
+template <class List>
+aclError count_of(const List* list, uint64_t* count) {
+    if (!list || !count) return kAclnnNullptr;
+    *count = list->values.size();
+    return kSuccess;
+}
+
+// The executor's tensor gets the address of the view's first element; the aclTensor keeps that of its storage even
+// where the executor is refused.
+aclError set_address(aclOpExecutor* executor, PooledExecutor::Side side, size_t index, aclTensor* tensor,
+                     void* address) {
+    if (!tensor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr: tensor must not be null.");
+    tensor->data = address;
+    if (!executor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr: executor must not be null.");
+    if (!executor->pooled) return failed(kAclnnInner, "aclSetTensorAddr: " + executor->name + " has no addresses.");
+    char* first = static_cast<char*>(address) + tensor->offset * static_cast<int64_t>(value_bytes(tensor->dtype));
+    return executor->pooled->set_address(side, index, first);
+}
+
+aclError no_dynamic(const char* call) {
+    return failed(kAclnnInner, std::string(call) + " is not simulated: no operator with lists of tensors is.");
 }
 
 }  // namespace
@@ -98,19 +130,19 @@ NPU_CANN_API aclScalar* aclCreateScalar(void* value, int32_t dtype) {
 }
 
 NPU_CANN_API aclIntArray* aclCreateIntArray(const int64_t* values, uint64_t count) {
-    return new aclIntArray{{values, values + count}};
+    return create_list<aclIntArray>(values, count);
 }
 NPU_CANN_API aclFloatArray* aclCreateFloatArray(const float* values, uint64_t count) {
-    return new aclFloatArray{{values, values + count}};
+    return create_list<aclFloatArray>(values, count);
 }
 NPU_CANN_API aclBoolArray* aclCreateBoolArray(const bool* values, uint64_t count) {
-    return new aclBoolArray{{values, values + count}};
+    return create_list<aclBoolArray>(values, count);
 }
 NPU_CANN_API aclTensorList* aclCreateTensorList(const aclTensor* const* values, uint64_t count) {
-    return new aclTensorList{{values, values + count}};
+    return create_list<aclTensorList>(values, count);
 }
 NPU_CANN_API aclScalarList* aclCreateScalarList(const aclScalar* const* values, uint64_t count) {
-    return new aclScalarList{{values, values + count}};
+    return create_list<aclScalarList>(values, count);
 }
 
 NPU_CANN_API aclError aclDestroyTensor(const aclTensor* tensor) { return destroy(tensor); }
@@ -120,8 +152,47 @@ NPU_CANN_API aclError aclDestroyFloatArray(const aclFloatArray* array) { return 
 NPU_CANN_API aclError aclDestroyBoolArray(const aclBoolArray* array) { return destroy(array); }
 NPU_CANN_API aclError aclDestroyTensorList(const aclTensorList* list) { return destroy_list(list); }
 NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return destroy_list(list); }
-// The second phase has deleted an executor that ran; this one never did.
-NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) { return destroy(executor); }
+
+// Executors: opbase src/nnopbase/common/api/acl_op_api.cpp. A stand-in's second phase has deleted an executor that
+// ran; a generated operator's goes back to its pool.
+NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+    if (!executor) return failed(kAclnnInnerNullptr, "aclDestroyAclOpExecutor: executor must not be null.");
+    return executor->pooled ? executor->pooled->release() : destroy(executor);
+}
+NPU_CANN_API aclError aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
+    if (!executor) return failed(kAclnnInnerNullptr, "aclSetAclOpExecutorRepeatable: executor must not be null.");
+    if (!executor->pooled)
+        return failed(kAclnnInner, "aclSetAclOpExecutorRepeatable is not simulated for " + executor->name + ".");
+    return executor->pooled->set_repeatable();
+}
+NPU_CANN_API aclError aclSetTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+    return set_address(executor, PooledExecutor::Side::kAny, index, tensor, address);
+}
+NPU_CANN_API aclError aclSetInputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+    return set_address(executor, PooledExecutor::Side::kInput, index, tensor, address);
+}
+NPU_CANN_API aclError aclSetOutputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+    return set_address(executor, PooledExecutor::Side::kOutput, index, tensor, address);
+}
+// CANN has each of the three under a second name.
+NPU_CANN_API aclError AclSetTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+    return aclSetTensorAddr(executor, index, tensor, address);
+}
+NPU_CANN_API aclError AclSetInputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+    return aclSetInputTensorAddr(executor, index, tensor, address);
+}
+NPU_CANN_API aclError AclSetOutputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+    return aclSetOutputTensorAddr(executor, index, tensor, address);
+}
+NPU_CANN_API aclError aclSetDynamicTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
+    return no_dynamic("aclSetDynamicTensorAddr");
+}
+NPU_CANN_API aclError aclSetDynamicInputTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
+    return no_dynamic("aclSetDynamicInputTensorAddr");
+}
+NPU_CANN_API aclError aclSetDynamicOutputTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
+    return no_dynamic("aclSetDynamicOutputTensorAddr");
+}
 
 // The caller frees what these give with delete[], as CANN documents.
 NPU_CANN_API aclError aclGetViewShape(const aclTensor* tensor, int64_t** dims, uint64_t* count) {
@@ -153,13 +224,15 @@ NPU_CANN_API aclError aclGetRawTensorAddr(const aclTensor* tensor, void** addres
     *address = tensor->data;
     return kSuccess;
 }
-NPU_CANN_API aclError aclGetIntArraySize(const aclIntArray* array, uint64_t* count) {
-    if (!array || !count) return kAclnnNullptr;
-    *count = array->values.size();
+NPU_CANN_API aclError aclSetRawTensorAddr(aclTensor* tensor, void* address) {
+    if (!tensor) return kAclnnNullptr;
+    tensor->data = address;
     return kSuccess;
 }
-NPU_CANN_API aclError aclGetTensorListSize(const aclTensorList* list, uint64_t* count) {
-    if (!list || !count) return kAclnnNullptr;
-    *count = list->values.size();
-    return kSuccess;
+NPU_CANN_API aclError aclGetIntArraySize(const aclIntArray* array, uint64_t* count) { return count_of(array, count); }
+NPU_CANN_API aclError aclGetFloatArraySize(const aclFloatArray* array, uint64_t* count) {
+    return count_of(array, count);
 }
+NPU_CANN_API aclError aclGetBoolArraySize(const aclBoolArray* array, uint64_t* count) { return count_of(array, count); }
+NPU_CANN_API aclError aclGetTensorListSize(const aclTensorList* list, uint64_t* count) { return count_of(list, count); }
+NPU_CANN_API aclError aclGetScalarListSize(const aclScalarList* list, uint64_t* count) { return count_of(list, count); }

@@ -7,9 +7,15 @@
 #include "tiling/platform/platform_ascendc.h"
 #include "weighted_add_tiling.h"
 
+// How often the tiling ran. Weak: the definition is compiled three times.
+extern "C" {
+__attribute__((visibility("default"), weak)) int weighted_add_tilings = 0;
+}
+
 namespace optiling {
 
 static ge::graphStatus WeightedAddTiling(gert::TilingContext* context) {
+    ++weighted_add_tilings;
     const gert::RuntimeAttrs* attrs = context->GetAttrs();
     const gert::Shape& x = context->GetInputShape(0)->GetStorageShape();
     if (std::strcmp(attrs->GetStr(1), "plain") != 0) return ge::GRAPH_FAILED;  // and says nothing
@@ -60,7 +66,7 @@ public:
             .ParamType(REQUIRED)
             .DataType({ge::DT_FLOAT, ge::DT_FLOAT16})
             .Format({ge::FORMAT_ND, ge::FORMAT_ND});
-        this->Attr("alpha").AttrType(OPTIONAL).Float(0.5f);
+        this->Attr("alpha").AttrType(OPTIONAL).Float(0.123456789f);
         this->Attr("kind").AttrType(OPTIONAL).String("plain");
         this->Attr("weights").AttrType(OPTIONAL).ListFloat({1.5f, 2.0f});
         this->Attr("flags").AttrType(OPTIONAL).ListBool({true, false});

@@ -1,0 +1,159 @@
+#include "simulator/cann/host/call_tensors.h"
+
+#include <algorithm>
+
+#include "simulator/cann/host/cann_types.h"
+#include "simulator/cann/host/op_call.h"
+#include "simulator/cann/runtime/objects.h"
+#include "simulator/include/npu_sim.h"
+
+namespace npu_cann {
+namespace {
+
+// gert::Shape has no room for more, so a tensor of more dimensions cannot reach a tiling.
+constexpr size_t kMaxDims = 25;
+
+}  // namespace
+
+void CallTensors::refuse(aclnnStatus status, const std::string& text) const {
+    throw Failure{status, "[" + def_.type + "] " + text};
+}
+
+// The generated code looks for NULL first, inputs before outputs (asc-devkit tools/build/opbuild
+// op_aclnn_generator.cpp, AclnnOpGenCodeParamCheck).
+CallTensors::CallTensors(const OpRecord& def, const std::vector<const aclTensor*>& inputs,
+                         const std::vector<const aclTensor*>& outputs)
+    : def_(def) {
+    auto take = [&](const ParamRecord& p, const aclTensor* t, bool is_input) {
+        Item item;
+        item.param = &p;
+        item.is_input = is_input;
+        if (!t && p.param_type != ops::OPTIONAL) refuse(kNullPointer, p.name + " must be a tensor but got NULL.");
+        item.given = t != nullptr;
+        if (t) {
+            item.dtype = t->dtype;
+            item.format = t->format;
+            item.offset = t->offset;
+            item.reads_view = is_input && p.ignore_contiguous;
+            item.view.name = p.name;
+            item.view.shape = t->shape;
+            item.view.strides = t->strides;
+            const TypeRow* row = find_type(t->dtype);
+            item.view.item_bytes = row ? row->bytes : 1;
+            item.view.first = static_cast<char*>(t->data) + t->offset * item.view.item_bytes;
+        }
+        items_.push_back(std::move(item));
+    };
+    for (size_t i = 0; i < def_.inputs.size(); ++i) take(def_.inputs[i], inputs.at(i), true);
+    size_t given = 0;
+    for (size_t i = 0; i < def_.outputs.size(); ++i)
+        if (def_.input_of_output(i) < 0) take(def_.outputs[i], outputs.at(given++), false);
+    for (const Item& item : items_)
+        if (item.given && item.view.shape.size() > kMaxDims)
+            refuse(kBadArgument, item.param->name + " must have at most " + std::to_string(kMaxDims) +
+                                     " dimensions but got " + std::to_string(item.view.shape.size()) + ".");
+}
+
+size_t CallTensors::item_of_output(size_t output) const {
+    if (const int same = def_.input_of_output(output); same >= 0) return static_cast<size_t>(same);
+    size_t item = def_.inputs.size();
+    for (size_t i = 0; i < output; ++i) item += def_.input_of_output(i) < 0;
+    return item;
+}
+
+// Where one input is made contiguous, every input is that does not say otherwise: the generated code hands all of
+// them to aclnnContiguous (op_aclnn_generator.cpp, CheckAutoContiguousWarning).
+bool CallTensors::packs(const Item& item) const {
+    const bool any =
+        std::any_of(def_.inputs.begin(), def_.inputs.end(), [](const ParamRecord& i) { return i.auto_contiguous; });
+    return any && item.is_input && !item.param->ignore_contiguous;
+}
+
+bool CallTensors::is_written(const Item& input) const {
+    return std::any_of(def_.outputs.begin(), def_.outputs.end(),
+                       [&](const ParamRecord& o) { return o.name == input.param->name; });
+}
+
+// An output that is NULL counts as empty (opbase indv_executor_tensor.cpp, NnopbaseExecutorAddTensor;
+// indv_executor.cpp, NnopbaseExecutorMatchCache).
+bool CallTensors::outputs_are_empty() const {
+    for (size_t o = 0; o < def_.outputs.size(); ++o) {
+        const Item& item = items_[item_of_output(o)];
+        const std::vector<int64_t>& shape = item.view.shape;
+        if (item.given && std::find(shape.begin(), shape.end(), 0) == shape.end()) return false;
+    }
+    return true;
+}
+
+// Only inputs are looked at (opbase indv_executor_tensor.cpp, NnopbaseExecutorAddTensor).
+std::string CallTensors::refused_view() const {
+    for (const Item& item : items_)
+        if (item.given && item.is_input && !item.reads_view && !packs(item) && !item.view.contiguous())
+            return item.param->name;
+    return "";
+}
+
+void CallTensors::check_memory() {
+    for (Item& item : items_) {
+        if (!item.given) continue;
+        DeviceView& v = item.view;
+        if (!find_type(item.dtype))
+            refuse(kBadArgument,
+                   v.name + " must have a type with elements but got type " + std::to_string(item.dtype) + ".");
+        if (!v.find_span())
+            refuse(kBadArgument, v.name + " must fit into memory but got shape " + list_text(v.shape) + ".");
+        if (!v.is_in_one_allocation())
+            refuse(kBadArgument, v.name + " must lie inside one allocation of device memory but got other memory.");
+    }
+    for (size_t out = 0; out < items_.size(); ++out) {
+        if (!items_[out].given || (items_[out].is_input && !is_written(items_[out]))) continue;
+        for (size_t i = 0; i < items_.size(); ++i) {
+            if (i == out || !items_[i].given || (i > out && !items_[out].is_input)) continue;
+            const bool is_itself =
+                !items_[out].is_input && items_[i].is_input && items_[out].view.same_as(items_[i].view);
+            if (!is_itself && items_[out].view.shares_memory_with(items_[i].view))
+                refuse(kBadArgument, items_[out].view.name + " must be an input itself or share no memory with " +
+                                         items_[i].view.name + " but got memory that they share.");
+        }
+    }
+}
+
+// The kernel's arguments are the definition's inputs and outputs; one memory where both are the same.
+void CallTensors::arrange(OpLaunch* launch) const {
+    launch->memories.clear();
+    launch->arguments.clear();
+    std::vector<int> place(items_.size(), -1);  // of a tensor among the launch's memories
+    auto add = [&](size_t item, int32_t role) {
+        const Item& it = items_[item];
+        place[item] = static_cast<int>(launch->memories.size());
+        launch->memories.push_back({it.view, role, !it.view.contiguous() && packs(it)});
+    };
+    for (size_t i = 0; i < inputs(); ++i) {
+        if (items_[i].given) add(i, NPU_SIM_IN);
+        launch->arguments.push_back(place[i]);
+    }
+    for (size_t o = 0; o < def_.outputs.size(); ++o) {
+        const size_t item = item_of_output(o);
+        int same = def_.input_of_output(o);
+        // Of an input that is written the definition does not tell whether cores add to it.
+        const npu_sim_role role = same < 0 ? NPU_SIM_INOUT : NPU_SIM_SUM;
+        for (size_t i = 0; i < inputs() && same < 0 && items_[item].given; ++i)
+            if (items_[i].given && items_[item].view.same_as(items_[i].view)) same = static_cast<int>(i);
+        if (same < 0 && items_[item].given) {
+            add(item, NPU_SIM_OUT);
+        } else if (same >= 0) {
+            place[item] = place[static_cast<size_t>(same)];
+            if (place[item] >= 0) launch->memories[static_cast<size_t>(place[item])].role = role;
+        }
+        launch->arguments.push_back(place[item]);
+    }
+}
+
+bool CallTensors::set_address(bool is_input, size_t index, void* first) {
+    const size_t item = is_input ? index : item_of_output(index);
+    if (!items_[item].given) return false;
+    items_[item].view.first = static_cast<char*>(first);
+    return true;
+}
+
+}  // namespace npu_cann

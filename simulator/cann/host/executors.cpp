@@ -1,0 +1,135 @@
+#include "simulator/cann/host/executors.h"
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "simulator/cann/host/op_call.h"
+
+namespace npu_cann {
+namespace {
+
+// Never destroyed: a program may run an executor while it ends.
+std::mutex& pool_mutex() {
+    static auto* mutex = new std::mutex;
+    return *mutex;
+}
+
+}  // namespace
+
+Executor::Executor(const std::string& op_type) { handle_ = {op_type, nullptr, this}; }
+
+Executor* Executor::take(const std::string& op_type) {
+    static auto* pools = new std::map<std::string, std::vector<Executor*>>;
+    std::lock_guard<std::mutex> lock(pool_mutex());
+    std::vector<Executor*>& pool = (*pools)[op_type];
+    for (Executor* e : pool)
+        if (e->state_ == State::kIdle) {
+            e->state_ = State::kTaken;
+            return e;
+        }
+    pool.push_back(new Executor(op_type));
+    pool.back()->state_ = State::kTaken;
+    return pool.back();
+}
+
+void Executor::prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch) {
+    tensors_ = std::move(tensors);
+    launch_ = launch;
+    state_ = State::kPrepared;
+}
+
+aclnnStatus Executor::refused(aclnnStatus status, const std::string& text) const {
+    set_error("[" + handle_.name + "] " + text);
+    return status;
+}
+
+// The order is the generated code's (asc-devkit op_aclnn_generator.cpp, AclnnOpGenCodeRunUnContWithWorkspaceImpl),
+// then the runtime's (opbase individual_op_api.cpp, NnopbaseRunWithWorkspace).
+aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream stream) {
+    const auto bytes_text = std::to_string(workspace_bytes);
+    if (workspace_bytes < launch_.packed_bytes)
+        return refused(kBadArgument, "workspace must have " + std::to_string(launch_.workspace_bytes) +
+                                         " bytes but got " + bytes_text + ".");
+    if (workspace_bytes > 0 && !workspace)
+        return refused(kNullPointer, "workspace must be memory but got NULL for " + bytes_text + " bytes.");
+    if (workspace_bytes < launch_.workspace_bytes)
+        return refused(kBadArgument, "workspace must have " + std::to_string(launch_.workspace_bytes) +
+                                         " bytes but got " + bytes_text + ".");
+    // CANN looks at the arguments that the first phase found, which a failed one has not. What a second run of a
+    // released executor does is not defined there: it may launch another call's kernel.
+    if (state_ != State::kPrepared)
+        return refused(kNullPointer,
+                       "executor must come from a first phase that succeeded, and run once, but got "
+                       "another.");
+    aclnnStatus status = OK;
+    const std::string view = tensors_->refused_view();
+    if (!view.empty()) {
+        // Only here, as in CANN (indv_executor.cpp, NnopbaseExecutorPrintErrMsg).
+        status = refused(kInner, view +
+                                     " must be contiguous, or declared AutoContiguous() or IgnoreContiguous(), but "
+                                     "got a view.");
+    } else if (launch_.entry) {
+        try {
+            if (moved_) tensors_->check_memory();
+            tensors_->arrange(&launch_);
+            auto launched = std::make_shared<const OpLaunch>(launch_);
+            status = launch(workspace, workspace_bytes,
+                            new aclOpExecutor{handle_.name,
+                                              [launched](void* w, uint64_t bytes) { return launched->run(w, bytes); }},
+                            stream);
+        } catch (const Failure& failure) {
+            set_error(failure.text);
+            status = failure.status;
+        }
+    }
+    if (!repeatable_) release();
+    return status;
+}
+
+int32_t Executor::set_repeatable() {
+    repeatable_ = true;
+    return OK;
+}
+
+int32_t Executor::release() {
+    std::lock_guard<std::mutex> lock(pool_mutex());
+    tensors_.reset();
+    launch_ = OpLaunch();
+    repeatable_ = moved_ = false;
+    state_ = State::kIdle;
+    return OK;
+}
+
+// The index counts every tensor of the definition, those that are NULL too, inputs before outputs (opbase
+// indv_executor.cpp, NnopbaseIsInput; individual_op_api.cpp, NnopbaseSetInputTensorAddr). The address of an input
+// that is written is its output's too, but not the other way round.
+int32_t Executor::set_address(Side side, size_t index, void* first) {
+    if (state_ != State::kPrepared)
+        return refused(kNullPointer, "executor must come from a first phase that succeeded but got another.");
+    const size_t inputs = tensors_->def().inputs.size(), outputs = tensors_->def().outputs.size();
+    bool is_input = side == Side::kInput;
+    if (side == Side::kAny) {
+        is_input = index < inputs;
+        if (!is_input) index -= inputs;
+    }
+    if (index >= (is_input ? inputs : outputs))
+        return refused(kBadArgument, "index must be less than " + std::to_string(is_input ? inputs : outputs) +
+                                         " but got " + std::to_string(index) + ".");
+    if (!tensors_->set_address(is_input, index, first))
+        return refused(kBadArgument, "index must be of a tensor that was given but got that of a NULL.");
+    moved_ = true;
+    return OK;
+}
+
+aclnnStatus run_prepared(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, aclrtStream stream) {
+    // Without an executor the runtime says what went wrong before.
+    if (!executor) return launch(workspace, workspace_bytes, nullptr, stream);
+    if (!executor->pooled) {
+        set_error("[aclnn] executor must be a generated operator's but got " + executor->name + "'s.");
+        return kBadArgument;
+    }
+    return static_cast<Executor*>(executor->pooled)->run(workspace, workspace_bytes, stream);
+}
+
+}  // namespace npu_cann

@@ -1,0 +1,44 @@
+// The executors of generated operators: what a first phase leaves for its second one.
+//
+// CANN keeps them in a pool, one for each operator, and never frees them (opbase individual_op_api.cpp,
+// NnopbaseGetExecutor). A second phase that is refused for its arguments leaves its executor as it is. One that goes
+// on to the device returns the executor to the pool, even if it fails there, unless the executor was made repeatable
+// (indv_executor.cpp, NnopbaseExecutorRunWithWorkspace).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "simulator/cann/host/call_tensors.h"
+#include "simulator/cann/runtime/objects.h"
+
+namespace npu_cann {
+
+class Executor : public PooledExecutor {
+public:
+    // An executor of this operator that no call uses.
+    static Executor* take(const std::string& op_type);
+
+    aclOpExecutor* handle() { return &handle_; }
+    // What the second phase launches; a launch without an entry is of a call without elements.
+    void prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch);
+    aclnnStatus run(void* workspace, uint64_t workspace_bytes, aclrtStream stream);
+
+    int32_t set_repeatable() override;
+    int32_t release() override;
+    int32_t set_address(Side side, size_t index, void* first) override;
+
+private:
+    enum class State { kIdle, kTaken, kPrepared };
+
+    explicit Executor(const std::string& op_type);
+    aclnnStatus refused(aclnnStatus status, const std::string& text) const;
+
+    aclOpExecutor handle_;
+    State state_ = State::kIdle;
+    bool repeatable_ = false, moved_ = false;
+    std::unique_ptr<CallTensors> tensors_;
+    OpLaunch launch_;
+};
+
+}  // namespace npu_cann

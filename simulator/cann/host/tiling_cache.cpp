@@ -1,0 +1,88 @@
+#include "simulator/cann/host/tiling_cache.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <map>
+#include <mutex>
+
+namespace npu_cann {
+namespace {
+
+size_t limit_of_environment() {
+    constexpr size_t kDefault = 10000, kMost = 10000000;  // indv_args_pool.cpp
+    const char* text = std::getenv("ACLNN_CACHE_LIMIT");
+    if (!text) return kDefault;
+    char* end = nullptr;
+    const unsigned long long limit = std::strtoull(text, &end, 10);
+    if (end == text) return kDefault;
+    return limit < kMost ? static_cast<size_t>(limit) : kMost;
+}
+
+const size_t g_limit = limit_of_environment();
+
+bool is_enabled() {
+    static const bool enabled = [] {
+        const char* disabled = std::getenv("DISABLE_L2_CACHE");
+        return !disabled || std::strcmp(disabled, "1") != 0;
+    }();
+    return enabled && g_limit > 0;
+}
+
+struct Cache {
+    std::mutex mutex;
+    std::list<std::string> order;  // the latest first
+    struct Entry {
+        std::shared_ptr<const Tiled> tiled;
+        std::list<std::string>::iterator place;
+    };
+    std::map<std::string, Entry> entries;
+};
+
+Cache& cache() {
+    static auto* all = new Cache;  // never destroyed: a program may call an operator while it ends
+    return *all;
+}
+
+template <typename T>
+void append(std::string* text, T value) {
+    text->append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+}  // namespace
+
+void TilingKey::tensor(int32_t dtype, int32_t format, const std::vector<int64_t>& shape,
+                       const std::vector<int64_t>& strides, int64_t offset) {
+    append(&text_, static_cast<uint8_t>(dtype));
+    append(&text_, static_cast<uint8_t>(format));
+    for (const std::vector<int64_t>* list : {&shape, &strides}) {
+        append(&text_, static_cast<uint8_t>(list->size()));
+        for (int64_t value : *list) append(&text_, value);
+    }
+    append(&text_, offset);
+}
+
+std::shared_ptr<const Tiled> find_tiled(const std::string& key) {
+    if (!is_enabled()) return nullptr;
+    Cache& all = cache();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    auto found = all.entries.find(key);
+    if (found == all.entries.end()) return nullptr;
+    all.order.splice(all.order.begin(), all.order, found->second.place);
+    return found->second.tiled;
+}
+
+void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled) {
+    if (!is_enabled()) return;
+    Cache& all = cache();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    if (all.entries.count(key)) return;
+    while (all.entries.size() >= g_limit) {
+        all.entries.erase(all.order.back());
+        all.order.pop_back();
+    }
+    all.order.push_front(key);
+    all.entries[key] = {std::move(tiled), all.order.begin()};
+}
+
+}  // namespace npu_cann

@@ -1,0 +1,41 @@
+// Tilings that were found before, by what CANN takes for the same call.
+//
+// CANN runs a tiling once for each key and reuses its result (opbase indv_args_pool.cpp, indv_cache_key_builder.cpp):
+// a tiling must not depend on anything that is not in the key. The environment is read when the library is loaded
+// (ACLNN_CACHE_LIMIT, the number of entries; 0 turns the cache off) and at the first call (DISABLE_L2_CACHE=1).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace npu_cann {
+
+struct Tiled {
+    uint64_t tiling_key = 0;
+    uint32_t block_dim = 0;
+    std::vector<uint8_t> tiling;
+    std::vector<size_t> workspaces;
+};
+
+// Null where the call was not tiled before.
+std::shared_ptr<const Tiled> find_tiled(const std::string& key);
+void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled);
+
+// A key, part by part, in CANN's order. Attributes are their bytes, one behind the other without their lengths.
+class TilingKey {
+public:
+    explicit TilingKey(const std::string& op_type, const std::string& chip) : text_(op_type + '/' + chip + '/') {}
+    void tensor(int32_t dtype, int32_t format, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                int64_t offset);
+    void no_tensor() { text_ += '/'; }
+    void separator() { text_ += '/'; }
+    void attribute(const void* bytes, size_t count) { text_.append(static_cast<const char*>(bytes), count); }
+    const std::string& text() const { return text_; }
+
+private:
+    std::string text_;
+};
+
+}  // namespace npu_cann

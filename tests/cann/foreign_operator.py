@@ -1,0 +1,70 @@
+"""The package and the kernel of an operator that is not this project's, built as cmake builds ours."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import aclnn
+import numpy as np
+
+from npu_rope import native_sim, simulator
+
+ROOT = Path(__file__).resolve().parents[2]
+FOREIGN = ROOT / "tests" / "cann" / "foreign"
+HOST = ROOT / "simulator" / "cann" / "host"
+FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+FLAGS += [f"-I{aclnn.INCLUDE}", f"-I{ROOT}", f"-I{FOREIGN}"]
+TYPES = {"X": "float", "Y": "float", "Z": "float"}
+EVERY_PART = ("contexts", "op_def", "registry")
+CALLS = ("op_call", "op_launch", "device_view", "call_tensors", "executors", "tiling_cache")
+
+
+def compiled(*sources: Path, output: Path, more: Any = ()) -> Path:
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    subprocess.run([*compiler, *FLAGS, *map(str, more), *map(str, sources), "-o", str(output)], check=True)
+    return output
+
+
+def build_package(folder: Path) -> Path:
+    libraries, headers = folder / "op_api/lib", folder / "op_api/include"
+    libraries.mkdir(parents=True)
+    headers.mkdir()
+    parts = [
+        compiled(FOREIGN / "weighted_add_def.cpp", output=folder / f"def{mode}.o", more=["-c", mode])
+        for mode in ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
+    ]
+    shared = [HOST / f"{s}.cpp" for s in EVERY_PART] + [ROOT / "simulator/src/profiles.cpp"]
+    objects = [compiled(s, output=folder / f"{s.stem}.o", more=["-c"]) for s in shared]
+    op_build = compiled(HOST / "op_build.cpp", parts[0], *objects, output=folder / "op_build")
+    subprocess.run([op_build, headers], check=True)
+    compiled(
+        headers / "aclnn_weighted_add.cpp",
+        *[HOST / f"{s}.cpp" for s in CALLS],
+        *parts,
+        *objects,
+        native_sim.load().path,
+        output=libraries / "libcust_opapi.so",
+        more=["-shared", f"-I{headers}"],
+    )
+    return folder
+
+
+def build_kernel(folder: Path, source: Path = FOREIGN / "weighted_add.cpp") -> Path:
+    entry = "weighted_add__ascend910b__float_float_float"
+    defines = {"weighted_add": entry} | {f"DTYPE_{a}": t for a, t in TYPES.items()}
+    return simulator.build(source, defines=defines, folder=folder, include=[FOREIGN])
+
+
+def call(**changed: Any) -> dict[str, Any]:
+    """A call's arguments: out becomes alpha * x + 1.5 * y."""
+    x = np.arange(21, dtype=np.float32).reshape(3, 7)
+    made = {"x": x, "y": x[::-1].copy(), "out": np.zeros_like(x), "axes": [0], "alpha": 0.5, "adds": True}
+    return made | {"shift": [0]} | changed
+
+
+def expected(given: dict[str, Any]) -> Any:
+    return np.float32(given["alpha"]) * given["x"] + np.float32(1.5) * given["y"]

@@ -1,0 +1,458 @@
+"""The rules of aclnn's runtime and of CANN's generated code, around an operator that is not this project's.
+
+docs/simulated_npu.md names the source of each in "Behaviours of the real CANN".
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import aclnn
+import foreign_operator
+import numpy as np
+import pytest
+from foreign_operator import call, expected
+
+OK, NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED = 0, 161001, 161002, 361001
+INNER, TILING_FAILED, INNER_NULL_POINTER = 561000, 561002, 561103
+OP = "WeightedAdd"
+LIBRARY_WORKSPACE = 16 * 1024 * 1024
+
+
+def refused(action):
+    with pytest.raises(aclnn.Refused) as caught:
+        action()
+    return caught.value
+
+
+def prepare_fails(device, given, **how):
+    return refused(lambda: device.prepare(OP, given, **how))
+
+
+def tilings(device):
+    return C.c_int.in_dll(device.opapi, "weighted_add_tilings").value
+
+
+@pytest.fixture
+def prepared(foreign):
+    """A call after its first phase: its arguments, the bytes of its workspace, its executor."""
+    given = call()
+    size, executor = foreign.prepare(OP, given)
+    return given, size, executor
+
+
+def out_of(device, given):
+    device.download(given["out"])
+    return given["out"]
+
+
+# ---- argument checks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x", "y", "out"])
+def test_a_null_tensor_is_found_before_a_bad_attribute(foreign, name):
+    failure = prepare_fails(foreign, call(**{name: None}, axes=[]))
+    assert failure.status == NULL_POINTER
+    assert failure.executor is None
+
+
+def test_a_bad_attribute_is_found_before_bad_types(foreign):
+    half = np.zeros((3, 7), np.float16)
+    assert prepare_fails(foreign, call(out=half, axes=[])).status == INNER_NULL_POINTER
+    assert prepare_fails(foreign, call(out=half)).status == BAD_ARGUMENT
+
+
+def test_types_are_compared_before_the_tiling_runs(foreign):
+    before = tilings(foreign)
+    half = np.zeros((3, 7), np.float16)
+    assert prepare_fails(foreign, call(out=half, kind=b"other")).status == BAD_ARGUMENT
+    assert tilings(foreign) == before
+    assert prepare_fails(foreign, call(kind=b"other")).status == TILING_FAILED
+    assert tilings(foreign) == before + 1
+
+
+@pytest.mark.parametrize("like_nd", [0, 1, 2, 30, 31, 47])
+def test_formats_of_whole_tensors_count_as_nd(foreign, like_nd):
+    foreign.format = like_nd
+    given = call()
+    foreign.call(OP, given)
+    assert np.array_equal(given["out"], expected(given))
+
+
+@pytest.mark.parametrize("private", [3, 29])
+def test_a_private_format_has_no_kernel(foreign, private):
+    foreign.format = private
+    failure = prepare_fails(foreign, call())
+    assert failure.status == BAD_ARGUMENT
+    assert f"x float32 in format {private}" in str(failure)
+
+
+def test_a_view_without_a_policy_fails_in_the_second_phase(foreign):
+    given = call(x=np.ones((7, 3), np.float32).T)
+    size, executor = foreign.prepare(OP, given)
+    failure = refused(lambda: foreign.run(OP, size, executor))
+    assert failure.status == INNER
+    assert not out_of(foreign, given).any()
+
+
+def test_a_chip_without_the_operators_kernels_has_no_executor(foreign):
+    foreign.set_soc("Ascend310P3")
+    failure = prepare_fails(foreign, call(axes=[]))
+    assert failure.status == NULL_POINTER
+    assert failure.executor is None
+
+
+def test_a_null_executor_pointer_is_found_before_a_bad_attribute(foreign):
+    assert prepare_fails(foreign, call(axes=[]), null=("executor",)).status == NULL_POINTER
+
+
+# ---- null and zero-length cases ----------------------------------------------------------------------
+
+
+def test_a_null_workspace_size_succeeds_and_its_second_phase_fails(foreign):
+    """The generated code takes an error of the function that looks into the cache for a hit."""
+    _, executor = foreign.prepare(OP, call(), null=("workspace_size",))
+    assert executor.value
+    assert refused(lambda: foreign.launch(OP, None, 0, executor)).status == NULL_POINTER
+
+
+def test_a_call_whose_outputs_are_empty_is_neither_tiled_nor_launched(foreign):
+    before, launches = tilings(foreign), foreign.double.double_launches()
+    empty = np.zeros((0, 7), np.float32)
+    given = call(x=empty, y=empty.copy(), out=empty.copy(), kind=b"other")
+    size, executor = foreign.prepare(OP, given)
+    assert size == 0
+    foreign.launch(OP, None, 0, executor)
+    assert (tilings(foreign), foreign.double.double_launches()) == (before, launches)
+
+
+def test_types_of_an_empty_call_are_compared(foreign):
+    empty = np.zeros((0, 7), np.float32)
+    given = call(x=empty, y=empty.copy(), out=np.zeros((0, 7), np.float16))
+    assert prepare_fails(foreign, given).status == BAD_ARGUMENT
+
+
+@pytest.mark.parametrize("kind", ["Int", "Float", "Bool", "Tensor", "Scalar"])
+def test_a_list_of_null_is_an_empty_list(foreign, kind):
+    suffix = "List" if kind in ("Tensor", "Scalar") else "Array"
+    create = getattr(foreign.double, f"aclCreate{kind}{suffix}")
+    create.restype = C.c_void_p
+    made, count = C.c_void_p(create(None, C.c_uint64(3))), C.c_uint64(7)
+    assert made.value
+    assert getattr(foreign.double, f"aclGet{kind}{suffix}Size")(made, C.byref(count)) == OK
+    assert count.value == 0
+    assert getattr(foreign.double, f"aclDestroy{kind}{suffix}")(made) == OK
+
+
+def test_a_tensor_without_its_dimensions_and_a_scalar_without_its_value_are_null(foreign):
+    runtime = foreign.double
+    runtime.aclCreateScalar.restype = C.c_void_p
+    two, memory = (C.c_int64 * 2)(2, 3), C.c_void_p()
+    arguments = (0, None, C.c_int64(0), 2)
+    assert runtime.aclCreateTensor(None, C.c_uint64(2), *arguments, two, C.c_uint64(2), memory) is None
+    assert runtime.aclCreateTensor(two, C.c_uint64(2), *arguments, None, C.c_uint64(2), memory) is None
+    assert runtime.aclCreateScalar(None, 0) is None
+    # Without data, and without dimensions, there is one.
+    made = runtime.aclCreateTensor(None, C.c_uint64(0), *arguments, None, C.c_uint64(0), memory)
+    assert made
+    assert runtime.aclDestroyTensor(C.c_void_p(made)) == OK
+
+
+@pytest.mark.parametrize(
+    "kind", ["Tensor", "Scalar", "IntArray", "FloatArray", "BoolArray", "TensorList", "ScalarList"]
+)
+def test_nothing_is_destroyed_without_an_error(foreign, kind):
+    assert getattr(foreign.double, f"aclDestroy{kind}")(None) == OK
+
+
+def test_nothing_tells_nothing(foreign):
+    somewhere = C.byref(C.c_uint64())
+    for name in ("DataType", "Format", "ViewOffset"):
+        assert getattr(foreign.double, f"aclGet{name}")(None, somewhere) == NULL_POINTER
+    for name in ("ViewShape", "ViewStrides", "StorageShape"):
+        assert getattr(foreign.double, f"aclGet{name}")(None, somewhere, somewhere) == NULL_POINTER
+    assert foreign.double.aclSetRawTensorAddr(None, None) == NULL_POINTER
+
+
+def test_functions_of_executors_take_none_for_an_inner_null_pointer(foreign):
+    runtime, handle = foreign.double, C.c_void_p(foreign.tensor(np.zeros(3, np.float32)).handle)
+    assert runtime.aclDestroyAclOpExecutor(None) == INNER_NULL_POINTER
+    assert runtime.aclSetAclOpExecutorRepeatable(None) == INNER_NULL_POINTER
+    assert runtime.aclSetTensorAddr(None, C.c_size_t(0), handle, None) == INNER_NULL_POINTER
+    runtime.aclDestroyTensor(handle)
+
+
+# ---- values that are read once -----------------------------------------------------------------------
+
+
+def test_a_call_is_tiled_once(foreign):
+    before = tilings(foreign)
+    for alpha in (0.25, 0.125, 0.25, 0.125):
+        given = call(alpha=alpha)
+        foreign.call(OP, given)
+        assert np.array_equal(given["out"], expected(given))
+    assert tilings(foreign) == before + 2
+
+
+def test_a_refused_tiling_is_not_kept(foreign):
+    before = tilings(foreign)
+    for _ in range(2):
+        prepare_fails(foreign, call(kind=b"never"))
+    assert tilings(foreign) == before + 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x": np.ones((3, 7), np.float32)[:, :]},  # the same call
+        {"alpha": 0.75},
+        {"weights": [4.0, 2.0]},
+        {"y": np.zeros((3, 9), np.float32)[:, 1:8]},  # other strides, another offset
+    ],
+    ids=["same", "attribute", "list", "strides"],
+)
+def test_the_key_has_types_shapes_strides_offsets_and_attributes(foreign, changed):
+    foreign.prepare(OP, call())
+    before = tilings(foreign)
+    foreign.prepare(OP, call(**changed))
+    assert tilings(foreign) == before + ("x" not in changed)
+
+
+ONE_PROCESS = """
+import ctypes, os, sys
+sys.path.insert(0, sys.argv[1])
+import aclnn
+from pathlib import Path
+from foreign_operator import call
+device = aclnn.Device.open(Path(sys.argv[2]), Path(sys.argv[3]))
+device.set_soc("Ascend910B4")
+os.environ.update(item.split("=") for item in sys.argv[4:])
+for _ in range(3):
+    device.call("WeightedAdd", call())
+    os.environ.update({"DISABLE_L2_CACHE": "1", "ACLNN_CACHE_LIMIT": "0"})
+print(ctypes.c_int.in_dll(device.opapi, "weighted_add_tilings").value)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before_loading", "before_the_first_call", "count"),
+    [
+        ({}, [], 1),
+        ({"ACLNN_CACHE_LIMIT": "0"}, ["ACLNN_CACHE_LIMIT=100"], 3),
+        ({}, ["ACLNN_CACHE_LIMIT=0"], 1),
+        ({"ACLNN_CACHE_LIMIT": "many"}, [], 1),
+        ({}, ["DISABLE_L2_CACHE=1"], 3),
+        ({"DISABLE_L2_CACHE": "1"}, ["DISABLE_L2_CACHE=0"], 1),
+    ],
+)
+def test_the_environment_of_the_cache_is_read_once(
+    runtime, foreign_package, foreign_kernel, before_loading, before_the_first_call, count
+):
+    """The limit when the library is loaded, the switch at the first call; what is set later is not seen."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("ACLNN_CACHE_LIMIT", "DISABLE_L2_CACHE")}
+    done = subprocess.run(
+        [
+            sys.executable, "-c", ONE_PROCESS, str(Path(__file__).parent), str(runtime), str(foreign_package),
+            *before_the_first_call,
+        ],
+        env={**environment, **before_loading, "NPU_ROPE_SIM_KERNELS": str(foreign_kernel)},
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == count
+
+
+# ---- literals in generated code ----------------------------------------------------------------------
+
+
+def test_defaults_of_floats_have_six_digits(foreign_package):
+    """alpha's default is 0.123456789f in the definition."""
+    described = (foreign_package / "op_api/include/aic-ascend910b-ops-info.json").read_text()
+    alpha = re.search(r'"attr_alpha": \{.*?"defaultValue": "(.*?)"', described)
+    assert alpha is not None
+    assert alpha[1] == "0.123457"
+
+
+# ---- object lifetimes --------------------------------------------------------------------------------
+
+
+def test_tensors_and_lists_may_go_between_the_phases(foreign):
+    """Device.prepare destroys the tensors."""
+    given = call()
+    size, executor = foreign.prepare(OP, given)
+    foreign.run(OP, size, executor)
+    assert np.array_equal(out_of(foreign, given), expected(given))
+
+
+def test_a_short_workspace_leaves_the_executor(foreign, prepared):
+    given, size, executor = prepared
+    assert refused(lambda: foreign.run(OP, size, executor, less=1)).status == BAD_ARGUMENT
+    assert refused(lambda: foreign.launch(OP, None, size, executor)).status == NULL_POINTER
+    foreign.run(OP, size, executor)
+    assert np.array_equal(out_of(foreign, given), expected(given))
+
+
+def test_an_executor_runs_once(foreign, prepared):
+    _, size, executor = prepared
+    foreign.run(OP, size, executor)
+    failure = refused(lambda: foreign.run(OP, size, executor))
+    assert failure.status == NULL_POINTER
+    assert "executor must come from a first phase that succeeded" in str(failure)
+
+
+def test_an_executor_that_failed_on_the_device_has_run(foreign, prepared):
+    _, size, executor = prepared
+    foreign.forget()  # the tensors' memory is freed
+    failure = refused(lambda: foreign.run(OP, size, executor))
+    assert failure.status == KERNEL_FAILED
+    assert "memory that was freed" in str(failure)
+    assert refused(lambda: foreign.run(OP, size, executor)).status == NULL_POINTER
+
+
+def test_a_failed_first_phase_leaves_an_executor_that_does_not_run(foreign):
+    failure = prepare_fails(foreign, call(kind=b"other"))
+    assert failure.executor
+    executor = C.c_void_p(failure.executor)
+    assert refused(lambda: foreign.launch(OP, None, 0, executor)).status == NULL_POINTER
+    assert foreign.double.aclDestroyAclOpExecutor(executor) == OK
+
+
+def test_an_executor_returns_to_its_operators_pool(foreign, prepared):
+    _, size, executor = prepared
+    _, other = foreign.prepare(OP, call())
+    assert other.value != executor.value
+    foreign.run(OP, size, executor)
+    assert foreign.prepare(OP, call())[1].value == executor.value
+    assert foreign.double.aclDestroyAclOpExecutor(other) == OK
+    assert foreign.prepare(OP, call())[1].value == other.value
+
+
+# ---- executor reuse ----------------------------------------------------------------------------------
+
+
+def test_a_repeatable_executor_runs_again_until_it_is_destroyed(foreign, prepared):
+    given, size, executor = prepared
+    assert foreign.double.aclSetAclOpExecutorRepeatable(executor) == OK
+    for _ in range(3):
+        given["out"][:] = 0
+        foreign.run(OP, size, executor)
+        assert np.array_equal(out_of(foreign, given), expected(given))
+    assert foreign.double.aclDestroyAclOpExecutor(executor) == OK
+    assert refused(lambda: foreign.run(OP, size, executor)).status == NULL_POINTER
+
+
+@pytest.mark.parametrize("function", ["aclSetTensorAddr", "AclSetTensorAddr", "aclSetInputTensorAddr"])
+def test_an_input_gets_another_address(foreign, prepared, function):
+    given, size, executor = prepared
+    assert foreign.double.aclSetAclOpExecutorRepeatable(executor) == OK
+    other = np.full((3, 7), 5, np.float32)
+    handle = C.c_void_p(foreign.tensor(other).handle)
+    address = C.c_void_p(foreign.upload(other))
+    assert getattr(foreign.double, function)(executor, C.c_size_t(1), handle, address) == OK
+    foreign.run(OP, size, executor)
+    assert np.array_equal(out_of(foreign, given), expected({**given, "y": other}))
+    foreign.double.aclDestroyTensor(handle)
+
+
+@pytest.mark.parametrize(("function", "index"), [("aclSetTensorAddr", 2), ("aclSetOutputTensorAddr", 0)])
+def test_outputs_are_counted_after_all_inputs(foreign, prepared, function, index):
+    given, size, executor = prepared
+    other = np.zeros((3, 7), np.float32)
+    handle = C.c_void_p(foreign.tensor(other).handle)
+    address = C.c_void_p(foreign.upload(other))
+    assert getattr(foreign.double, function)(executor, C.c_size_t(index), handle, address) == OK
+    foreign.run(OP, size, executor)
+    foreign.download(other)
+    assert np.array_equal(other, expected(given))
+    assert not out_of(foreign, given).any()
+    foreign.double.aclDestroyTensor(handle)
+
+
+@pytest.mark.parametrize(
+    ("function", "index"),
+    [("aclSetTensorAddr", 3), ("aclSetInputTensorAddr", 2), ("aclSetOutputTensorAddr", 1)],
+)
+def test_an_index_beyond_the_tensors_is_refused(foreign, prepared, function, index):
+    _, _, executor = prepared
+    handle = C.c_void_p(foreign.tensor(np.zeros((3, 7), np.float32)).handle)
+    set_address = getattr(foreign.double, function)
+    assert set_address(executor, C.c_size_t(index), handle, None) == BAD_ARGUMENT
+    assert set_address(executor, C.c_size_t(0), None, None) == INNER_NULL_POINTER
+    foreign.double.aclDestroyTensor(handle)
+
+
+def test_another_address_must_be_device_memory(foreign, prepared):
+    _, size, executor = prepared
+    other = np.zeros((3, 7), np.float32)
+    handle = C.c_void_p(foreign.tensor(other).handle)
+    address = C.c_void_p(other.ctypes.data)
+    assert foreign.double.aclSetTensorAddr(executor, C.c_size_t(0), handle, address) == OK
+    failure = refused(lambda: foreign.run(OP, size, executor))
+    assert failure.status == BAD_ARGUMENT
+    assert "x must lie inside one allocation of device memory" in str(failure)
+    foreign.double.aclDestroyTensor(handle)
+
+
+# ---- workspace contents ------------------------------------------------------------------------------
+
+
+def test_a_workspace_must_be_live_device_memory(foreign, prepared):
+    given, size, executor = prepared
+    freed = foreign.allocate(size)
+    foreign.free(freed)
+    failure = refused(lambda: foreign.launch(OP, freed, size, executor))
+    assert failure.status == KERNEL_FAILED
+    assert "workspace must lie inside one allocation" in str(failure)
+    assert not out_of(foreign, given).any()
+
+
+def test_a_workspace_is_junk_after_the_kernel(foreign, prepared):
+    _, size, executor = prepared
+    workspace = foreign.allocate(size)
+    C.memset(workspace, 0, size)
+    foreign.launch(OP, workspace, size, executor)
+    assert any(C.string_at(workspace, 4096))
+    foreign.free(workspace)
+
+
+READS_ITS_WORKSPACE = """
+#include "kernel_operator.h"
+#include "weighted_add_tiling.h"
+extern "C" __global__ __aicore__ void weighted_add(GM_ADDR x, GM_ADDR y, GM_ADDR z, GM_ADDR workspace,
+                                                   GM_ADDR tiling) {
+    REGISTER_TILING_DEFAULT(WeightedAddTilingData);
+    GET_TILING_DATA(td, tiling);
+    if (!TILING_KEY_IS(1)) return;
+    using namespace AscendC;
+    TPipe pipe;
+    TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> queue;
+    pipe.InitBuffer(queue, 1, 64);
+    GlobalTensor<float> from, to;
+    from.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace));
+    to.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(z));
+    LocalTensor<float> a = queue.AllocTensor<float>();
+    DataCopy(a, from, 16);
+    queue.EnQue(a);
+    a = queue.DeQue<float>();
+    DataCopy(to, a, 16);
+    queue.FreeTensor(a);
+}
+"""
+
+
+def test_a_kernel_that_reads_a_fresh_workspace_is_reported(foreign, tmp_path, monkeypatch):
+    """Its bytes are of whoever had the memory before, and not zeros."""
+    source = tmp_path / "reads_its_workspace.cpp"
+    source.write_text(READS_ITS_WORKSPACE)
+    kernel = foreign_operator.build_kernel(tmp_path, source)
+    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(kernel))
+    given = call()
+    failure = refused(lambda: foreign.call(OP, given))
+    assert failure.status == KERNEL_FAILED
+    assert "SIM-" in str(failure)
