@@ -21,6 +21,8 @@ from npu_rope.native import library_folders
 
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "simulator" / "cann" / "include"
+# The tests' own runtime.
+RUNTIME = (ROOT / "tests/cann/runtime_double.cpp", ROOT / "simulator/cann/runtime/tensors.cpp")
 TYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "float64": 11, "bfloat16": 27}
 OK = 0
 
@@ -55,11 +57,7 @@ def build_double(folder: Path) -> Path:
         f"-I{INCLUDE}",
         f"-I{ROOT}",
     ]
-    sources = [
-        ROOT / "tests" / "cann" / "runtime_double.cpp",
-        ROOT / "simulator" / "cann" / "runtime" / "tensors.cpp",
-    ]
-    subprocess.run([*compiler, *flags, *map(str, sources), "-o", str(library)], check=True)
+    subprocess.run([*compiler, *flags, *map(str, RUNTIME), "-o", str(library)], check=True)
     return library
 
 

@@ -29,6 +29,16 @@ def compiled(*sources: Path, output: Path, more: Any = ()) -> Path:
     return output
 
 
+def generate(definition: str, folder: Path) -> Path:
+    """What op_build writes for a definition's source text, in a folder."""
+    source = folder / "definition.cpp"
+    source.write_text(definition)
+    parts = [HOST / f"{s}.cpp" for s in ("op_build", *EVERY_PART)] + [ROOT / "simulator/src/profiles.cpp"]
+    op_build = compiled(source, *parts, output=folder / "op_build", more=["-DOP_DEFINITIONS"])
+    subprocess.run([op_build, folder], check=True)
+    return folder
+
+
 def build_package(folder: Path) -> Path:
     libraries, headers = folder / "op_api/lib", folder / "op_api/include"
     libraries.mkdir(parents=True)

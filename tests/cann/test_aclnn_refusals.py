@@ -23,6 +23,8 @@ UNSEEN = {
     "mrope-far", "positions-above", "positions-below", "factors-zero", "factors-nan", "factors-inf",
     "factors-negative", "out-unaligned", "angle-unknown",
 }  # fmt: skip
+# CANN compares the types of these before the operator's own words are heard.
+WITHOUT_A_KERNEL = {"x-int32", "positions-float", "out-dtype"}
 # Of these the package says itself that memory is shared.
 SHARED = "must be an input itself or share no memory with"
 
@@ -73,6 +75,9 @@ def test_bad_calls_are_refused_in_the_words_of_every_path(device, bad):
     if "memory that they share" in bad.text:
         assert status == BAD_ARGUMENT
         assert SHARED in words
+    elif bad.name in WITHOUT_A_KERNEL:
+        assert status == BAD_ARGUMENT
+        assert words.startswith("[NpuRope] tensors must have the types of one of its kernels on ascend910b")
     else:
         assert (status, words) == (TILING_FAILED, f"[rope] {bad.text}")
 
@@ -119,10 +124,17 @@ def test_types_without_a_kernel_are_refused(device):
     )
 
 
+def test_an_optional_tensors_type_is_left_to_the_tiling(device):
+    """CANN chooses the kernel by the tensors that must be there."""
+    given = rope_arguments(freq_factors=np.ones(D, np.float16))
+    said = "[rope] freq_factors must be float32 but got float16."
+    assert refused(device, "rope", given) == (TILING_FAILED, said)
+
+
 def test_an_unknown_chip_is_refused(device):
     device.set_soc("Ascend950PR_9599")
     status, words = refused(device, "rope", rope_arguments())
-    assert status == BAD_ARGUMENT
+    assert status == NULL_POINTER
     assert words == "[NpuRope] soc must be a simulated chip but got Ascend950PR_9599."
 
 
@@ -196,6 +208,18 @@ def test_factors_that_are_a_view_are_made_contiguous(device):
     given = rope_arguments(freq_factors=factors)
     device.call("NpuRope", given)
     assert np.array_equal(given["out"], rope(given["x"], given["positions"], PARAMS, factors, backend="sim"))
+
+
+def test_a_copied_view_is_part_of_the_workspace(device):
+    """The copies lie at its end, 512 bytes and more each."""
+    factors = np.linspace(1, 3, 2 * D, dtype=np.float32)[::2]
+    given = rope_arguments(freq_factors=factors)
+    size, executor = device.prepare("NpuRope", given)
+    assert size == device.prepare("NpuRope", rope_arguments())[0] + 512
+    with pytest.raises(aclnn.Refused, match=f"workspace must have {size} bytes but got {size - 1}") as caught:
+        device.run("NpuRope", size, executor, less=1)
+    assert caught.value.status == BAD_ARGUMENT
+    device.run("NpuRope", size, executor)
 
 
 def test_host_memory_is_refused(device):

@@ -62,12 +62,11 @@ def test_the_example_rotates_without_torch(tmp_path, package):
     """On the runtime of these tests, which stands before any other in the program."""
     folder = aclnn.package_folder()
     libraries = [folder / "op_api/lib", folder.parent]
-    double = ROOT / "tests/cann/runtime_double.cpp"
     more = [f"-I{folder / 'op_api/include'}", "-rdynamic", *(f"-Wl,-rpath,{path}" for path in libraries)]
     more += [f"-Wl,-rpath-link,{folder.parent}"]
     program = compile_(
         ROOT / "examples/aclnn_rope.cpp",
-        double,
+        *aclnn.RUNTIME,
         folder / "op_api/lib/libcust_opapi.so",
         output=tmp_path / "aclnn_rope",
         more=more,

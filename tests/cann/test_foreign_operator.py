@@ -8,7 +8,7 @@ import json
 import aclnn
 import numpy as np
 import pytest
-from foreign_operator import call
+from foreign_operator import call, generate
 
 
 @pytest.fixture
@@ -158,3 +158,36 @@ def test_a_column_without_a_compiled_kernel_is_refused(device):
     assert status == 561003
     assert said.startswith("[WeightedAdd] kernel must be compiled but got none (")
     assert "weighted_add__ascend910b__half_half_half" in said
+
+
+DEFINITION = """
+#include "register/op_def_registry.h"
+namespace ops {
+class HTTPScaleV2 : public OpDef {
+public:
+    explicit HTTPScaleV2(const char* name) : OpDef(name) {
+        auto all = {ge::DT_FLOAT};
+        this->Input("X_in").ParamType(REQUIRED).DataType(all).Format({ge::FORMAT_ND});
+        this->Input("kv_cache").ParamType(REQUIRED).DataType(all).Format({ge::FORMAT_ND});
+        this->Input("state").ParamType(OPTIONAL).DataType(all).Format({ge::FORMAT_ND});
+        this->Output("kv_cache").ParamType(REQUIRED).DataType(all).Format({ge::FORMAT_ND});
+        this->Output("state").ParamType(OPTIONAL).DataType(all).Format({ge::FORMAT_ND});
+        this->Output("sum").ParamType(REQUIRED).DataType(all).Format({ge::FORMAT_ND});
+        this->AICore().AddConfig("ascend910b");
+    }
+};
+OP_ADD(HTTPScaleV2);
+}  // namespace ops
+"""
+
+
+def test_an_optional_input_that_is_written_is_named_both(tmp_path):
+    """And only what ends in Ref is not const."""
+    header = (generate(DEFINITION, tmp_path) / "aclnn_http_scale_v2.h").read_text()
+    declared = aclnn.declared(header, "aclnnHTTPScaleV2GetWorkspaceSize")
+    assert [(p.type, p.name) for p in declared[:4]] == [
+        ("const aclTensor*", "xIn"),
+        ("aclTensor*", "kvCacheRef"),
+        ("const aclTensor*", "stateRefOptional"),
+        ("const aclTensor*", "sumOut"),
+    ]

@@ -123,8 +123,10 @@ int32_t Executor::set_address(Side side, size_t index, void* first) {
 }
 
 aclnnStatus run_prepared(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, aclrtStream stream) {
-    // Without an executor the runtime says what went wrong before.
-    if (!executor) return launch(workspace, workspace_bytes, nullptr, stream);
+    if (!executor) {
+        set_error("[aclnn] executor must come from a first phase that succeeded but got NULL.");
+        return kNullPointer;
+    }
     if (!executor->pooled) {
         set_error("[aclnn] executor must be a generated operator's but got " + executor->name + "'s.");
         return kBadArgument;

@@ -12,7 +12,7 @@
 namespace npu_cann {
 namespace {
 
-// "freq_factors" is freqFactors.
+// "freq_factors" is freqFactors, and the first letter is always small.
 std::string camel_case(const std::string& name) {
     std::string camel;
     for (size_t i = 0; i < name.size(); ++i) {
@@ -21,6 +21,7 @@ std::string camel_case(const std::string& name) {
         else
             camel += name[i];
     }
+    if (!camel.empty()) camel[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(camel[0])));
     return camel;
 }
 
@@ -56,26 +57,28 @@ bool is_output_too(const OpRecord& def, const std::string& input) {
     return false;
 }
 
-// Inputs, attributes, outputs; an input that is written is named once, as the input.
+// Inputs, attributes, outputs; an input that is written is named once, as the input. Names and types follow
+// asc-devkit tools/build/opbuild op_aclnn_generator.cpp (AclnnOpGenCodeFunInputComment and its neighbours): "Optional"
+// comes behind "Ref", and what does not end in "Ref" is const.
 std::vector<Parameter> parameters(const OpRecord& def) {
     std::vector<Parameter> all;
     for (const ParamRecord& p : def.inputs) {
         if (p.param_type == ops::DYNAMIC) throw std::runtime_error(def.type + ": lists of tensors are not generated");
-        bool optional = p.param_type == ops::OPTIONAL, written = is_output_too(def, p.name);
-        all.push_back({written ? "aclTensor *" : "const aclTensor *",
-                       camel_case(p.name) + (optional  ? "Optional"
-                                             : written ? "Ref"
-                                                       : ""),
+        const bool optional = p.param_type == ops::OPTIONAL, written = is_output_too(def, p.name);
+        all.push_back({written && !optional ? "aclTensor *" : "const aclTensor *",
+                       camel_case(p.name) + (written ? "Ref" : "") + (optional ? "Optional" : ""),
                        optional ? "optional" : "required", "input"});
     }
     for (const AttrRecord& a : def.attrs)
         all.push_back({attr_type(a.type), camel_case(a.name) + (!a.required && a.is_pointer() ? "Optional" : ""),
                        a.required ? "required" : "optional", "attr", &a});
-    for (size_t i = 0; i < def.outputs.size(); ++i)
-        if (def.input_of_output(i) < 0)
-            all.push_back({"const aclTensor *",
-                           def.outputs.size() == 1 ? "out" : camel_case(def.outputs[i].name) + "Out", "required",
-                           "output"});
+    for (size_t i = 0; i < def.outputs.size(); ++i) {
+        if (def.input_of_output(i) >= 0) continue;
+        const bool optional = def.outputs[i].param_type == ops::OPTIONAL;
+        const std::string name = def.outputs.size() == 1 ? "out" : camel_case(def.outputs[i].name) + "Out";
+        all.push_back(
+            {"const aclTensor *", name + (optional ? "Optional" : ""), optional ? "optional" : "required", "output"});
+    }
     return all;
 }
 

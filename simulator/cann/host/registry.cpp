@@ -86,11 +86,15 @@ const OpFunctions& find_functions(const std::string& op_type) {
     return found == functions().end() ? none : found->second;
 }
 
+// A capital begins a word where the letter before it is small, or the one behind it (asc-devkit tools/build/opbuild
+// op_generator.cpp, ConvertToSnakeCase).
 std::string snake_case(const std::string& op_type) {
+    auto is_upper = [&](size_t i) { return std::isupper(static_cast<unsigned char>(op_type[i])) != 0; };
     std::string name;
-    for (char c : op_type) {
-        if (std::isupper(static_cast<unsigned char>(c)) && !name.empty()) name += '_';
-        name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    for (size_t i = 0; i < op_type.size(); ++i) {
+        const bool before_small = i + 1 < op_type.size() && std::islower(static_cast<unsigned char>(op_type[i + 1]));
+        if (i > 0 && is_upper(i) && op_type[i - 1] != '_' && (!is_upper(i - 1) || before_small)) name += '_';
+        name += static_cast<char>(std::tolower(static_cast<unsigned char>(op_type[i])));
     }
     return name;
 }

@@ -1,0 +1,54 @@
+"""The table "Behaviours of the real CANN" of docs/simulated_npu.md: every row has a source and a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CATEGORIES = {
+    "argument checks", "null and zero-length", "read once", "literals in generated code", "object lifetimes",
+    "status codes", "stream state after an error", "workspace contents", "freed memory", "executor reuse",
+    "streams",
+}  # fmt: skip
+
+
+def rows():
+    text = (ROOT / "docs" / "simulated_npu.md").read_text()
+    section = text.split("## Behaviours of the real CANN")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    assert lines[0] == "| category | behaviour of the real one | source | test |"
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
+
+
+def functions(path):
+    return {n.name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)}
+
+
+def test_every_row_has_a_category_a_behaviour_a_source_and_a_test():
+    for row in rows():
+        assert len(row) == 4, row
+        category, behaviour, source, _ = row
+        assert category in CATEGORIES, row
+        assert behaviour.endswith("."), row
+        assert re.match(r"`[\w.-]+/[\w.-]+` `[\w./-]+\.(cpp|cc|c|h|hpp|py|md)`", source), row
+
+
+def test_every_test_exists():
+    for *_, test in rows():
+        named = re.fullmatch(r"`(tests/[\w/]+\.py)::(test_\w+)`", test)
+        assert named is not None, test
+        assert named[2] in functions(ROOT / named[1]), test
+
+
+def test_no_behaviour_is_named_twice():
+    behaviours = [row[1] for row in rows()]
+    assert len(set(behaviours)) == len(behaviours)
+
+
+def test_every_category_of_the_package_has_three_behaviours():
+    count = Counter(row[0] for row in rows())
+    of_calls = CATEGORIES - {"stream state after an error", "freed memory", "streams"}
+    assert {c: count[c] for c in of_calls if count[c] < 3} == {}
