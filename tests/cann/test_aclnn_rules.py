@@ -319,7 +319,9 @@ def test_a_failed_first_phase_leaves_an_executor_that_does_not_run(foreign):
     failure = prepare_fails(foreign, call(kind=b"other"))
     assert failure.executor
     executor = C.c_void_p(failure.executor)
-    assert refused(lambda: foreign.launch(OP, None, 0, executor)).status == NULL_POINTER
+    second = refused(lambda: foreign.launch(OP, None, 0, executor))
+    assert second.status == NULL_POINTER
+    assert f"Its first phase said: {failure}" in str(second)
     assert foreign.double.aclDestroyAclOpExecutor(executor) == OK
 
 

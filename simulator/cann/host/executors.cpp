@@ -60,8 +60,9 @@ aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream
     // released executor does is not defined there: it may launch another call's kernel.
     if (state_ != State::kPrepared)
         return refused(kNullPointer,
-                       "executor must come from a first phase that succeeded, and run once, but got "
-                       "another.");
+                       std::string("executor must come from a first phase that succeeded, and run once, but got "
+                                   "another.") +
+                           (failure_.empty() ? "" : " Its first phase said: " + failure_));
     aclnnStatus status = OK;
     const std::string view = tensors_->refused_view();
     if (!view.empty()) {
@@ -97,6 +98,7 @@ int32_t Executor::release() {
     tensors_.reset();
     launch_ = OpLaunch();
     repeatable_ = moved_ = false;
+    failure_.clear();
     state_ = State::kIdle;
     return OK;
 }

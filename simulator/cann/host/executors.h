@@ -22,6 +22,9 @@ public:
     aclOpExecutor* handle() { return &handle_; }
     // What the second phase launches; a launch without an entry is of a call without elements.
     void prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch);
+    // Why the first phase failed, for a caller who does not look at its status: torch_npu's EXEC_NPU_CMD_EXT runs the
+    // second phase all the same (Ascend/pytorch third_party/op-plugin op_api_common_base.h).
+    void fail(const std::string& why) { failure_ = why; }
     aclnnStatus run(void* workspace, uint64_t workspace_bytes, aclrtStream stream);
 
     int32_t set_repeatable() override;
@@ -37,6 +40,7 @@ private:
     aclOpExecutor handle_;
     State state_ = State::kIdle;
     bool repeatable_ = false, moved_ = false;
+    std::string failure_;
     std::unique_ptr<CallTensors> tensors_;
     OpLaunch launch_;
 };

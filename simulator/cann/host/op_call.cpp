@@ -381,12 +381,18 @@ OpLaunch OpCall::Parts::make_launch(const std::string& column) {
 // leaves it with the caller.
 aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Parts& p = *parts_;
+    Executor* taken = nullptr;
+    auto failed = [&](aclnnStatus status, const std::string& text) {
+        set_error(text);
+        if (taken) taken->fail(text);
+        return status;
+    };
     try {
         p.require_tensors();
         p.require_package();
         OpRecord def = p.definition_for_chip();
         if (!executor) p.refuse(kNullPointer, "executor must be given but got NULL.");
-        Executor* taken = Executor::take(p.type);
+        taken = Executor::take(p.type);
         *executor = taken->handle();
         p.tensors = std::make_unique<CallTensors>(def, p.given_inputs, p.given_outputs);
         if (!p.attr_failure.text.empty())
@@ -400,11 +406,9 @@ aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor)
         taken->prepare(std::move(p.tensors), launch);
         return OK;
     } catch (const Failure& failure) {
-        set_error(failure.text);
-        return failure.status;
+        return failed(failure.status, failure.text);
     } catch (const std::exception& e) {
-        set_error("[" + p.type + "] call must succeed but got " + e.what() + ".");
-        return kBadArgument;
+        return failed(kBadArgument, "[" + p.type + "] call must succeed but got " + e.what() + ".");
     }
 }
 

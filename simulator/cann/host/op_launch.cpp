@@ -1,6 +1,7 @@
 #include "simulator/cann/host/op_launch.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "simulator/cann/host/op_call.h"
@@ -14,6 +15,14 @@ constexpr uint64_t kPackedAlignment = 512;
 // What a kernel leaves in its caller's workspace: it may be anything.
 constexpr int kJunk = 0xD7;
 constexpr uint64_t kMostJunk = 64 * 1024;
+
+// torch_npu's EXEC_NPU_CMD_EXT gives a call's workspace back before it launches the call (Ascend/pytorch
+// third_party/op-plugin op_api_common_base.h, GetWorkSpaceAddr). Its cache keeps that memory in the stream's order.
+// Without the cache, which `npu-rope sim` turns off, the memory is gone by now: nothing may be read or written there.
+bool caller_frees_early() {
+    const char* uncached = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
+    return uncached && *uncached && std::strcmp(uncached, "0") != 0;
+}
 
 }  // namespace
 
@@ -32,7 +41,8 @@ int32_t OpLaunch::failed(const std::string& text) const {
 int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     // Memory may be gone by now: a workspace or a tensor that was freed before the device came to this launch.
     char* const room = static_cast<char*>(workspace);
-    if (given_bytes > 0 && !is_in_one_allocation(room, room + given_bytes))
+    const bool has_room = given_bytes > 0 && is_in_one_allocation(room, room + given_bytes);
+    if (given_bytes > 0 && !has_room && !caller_frees_early())
         return failed("workspace must lie inside one allocation of device memory but got other memory.");
     for (const Memory& m : memories)
         if (!m.view.is_in_one_allocation())
@@ -40,7 +50,8 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
                           " must lie inside one allocation of device memory when the kernel runs but got "
                           "memory that was freed.");
     std::vector<DeviceView> views;
-    char* packed = room + given_bytes - packed_bytes;
+    std::vector<char> own(has_room ? 0 : packed_bytes);
+    char* packed = has_room ? room + given_bytes - packed_bytes : own.data();
     for (const Memory& m : memories) {
         views.push_back(m.packs ? m.view.packed_into(packed) : m.view);
         if (m.packs) packed += (m.view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
@@ -67,7 +78,7 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     record_launch(type, npu_sim_report());
     for (size_t i = 0; i < memories.size(); ++i)  // aclnnViewCopy of an input that is written
         if (memories[i].packs && memories[i].role != NPU_SIM_IN) memories[i].view.unpack_from(views[i].first);
-    if (given_bytes > 0) std::memset(room, kJunk, std::min(given_bytes, kMostJunk));
+    if (has_room) std::memset(room, kJunk, std::min(given_bytes, kMostJunk));
     if (status == NPU_SIM_OK) return OK;
     return failed(std::string("kernel must keep the simulator's rules but got ") + npu_sim_message());
 }
