@@ -149,5 +149,5 @@ npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.Rop
 @pytest.mark.parametrize("queue", ["0", "1"])
 def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated, queue):
     said = refused(simulated.code(LATE, fresh=True, TASK_QUEUE_ENABLE=queue))
-    assert "[npu] operator package must be one that CANN runs on this chip but got status 561103" in said
+    assert "[npu] operator package must be one that CANN runs on this chip but got status 161001" in said
     assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in said
