@@ -1,4 +1,4 @@
-"""rope's kernel broken on purpose: a text of its sources replaced, compiled as the build compiles it.
+"""rope's kernel broken on purpose: an edit of its sources, compiled as the build compiles it.
 
 ``NPU_ROPE_SIM_KERNELS`` names the library; the simulator then runs it instead of the built-in one.
 """
@@ -9,33 +9,30 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import source_edits
+from source_edits import Edit
+
 from npu_rope import simulator
 
 KERNELS = Path(__file__).parents[1] / "op_kernel"
 VARIABLE = "NPU_ROPE_SIM_KERNELS"
-TABLE, LANES, BURSTS = "common/rope_table.h", "common/rope_lanes.h", "common/row_bursts.h"
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"
 SMALL_PART = "AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);"
 HIGH = "AscendC::Muls(high, position, 1.0f / kHighUnit, count);"
-KERNEL = "common/rope_kernel.h"
 RUNS = "AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan)"
 
-# name: (file, text, what replaces it)
+# How each change is called; "nothing" compiles the kernel as it is.
 CHANGES = {
-    "nothing": (KERNEL, "namespace rope_device {\n", "namespace rope_device {\n"),
-    "no order of vector instructions": ("common/vector_steps.h", "AscendC::PipeBarrier<PIPE_V>();", ""),
-    "sine's sign": (TABLE, SINE, SINE + " OrderV(); AscendC::Muls(sin_, sin_, -1.0f, count);"),
-    "mscale forgotten": (TABLE, COSINE, COSINE.replace("m, count", "1.0f, count")),
-    "one position off": (TABLE, HIGH, "AscendC::Adds(position, position, 1.0f, count); OrderV(); " + HIGH),
-    "small part of the angle dropped": (TABLE, SMALL_PART, ""),
-    "freq_factors ignored": (LANES, "if (td_->has_factors != 0) Divide();", ""),
-    "element too many written": (BURSTS, RUNS + ", 0", RUNS + " + 4, 0"),
-    "rest of the head not copied": (
-        KERNEL,
-        "            AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));\n            OrderV();\n",
-        "",
-    ),
+    "nothing": None,
+    "no order of vector instructions": Edit("AscendC::PipeBarrier<PIPE_V>();", ""),
+    "sine's sign": Edit(SINE, SINE + " OrderV(); AscendC::Muls(sin_, sin_, -1.0f, count);"),
+    "mscale forgotten": Edit(COSINE, COSINE.replace("m, count", "1.0f, count")),
+    "one position off": Edit(HIGH, "AscendC::Adds(position, position, 1.0f, count); OrderV(); " + HIGH),
+    "small part of the angle dropped": Edit(SMALL_PART, ""),
+    "freq_factors ignored": Edit("if (td_->has_factors != 0) Divide();", ""),
+    "element too many written": Edit(RUNS + ", 0", RUNS + " + 4, 0"),
+    "rest of the head not copied": Edit("AscendC::DataCopy(y, x, static_cast<uint32_t>(count_)); OrderV();", ""),
 }  # fmt: skip
 
 
@@ -43,18 +40,17 @@ def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):
     """The library of one column of element types, below folder; made once, whoever comes first."""
     sources = Path(folder) / name.replace(" ", "-").replace("'", "")
     if not sources.exists():
-        _copy(sources, *CHANGES[name])
+        _copy(sources, CHANGES[name])
     types = {"X": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "OUT": x}
     defines = simulator.operator_defines("rope", soc, types)
     return simulator.build(sources / "npu_rope.cpp", soc=soc, defines=defines, flags=["-O1"], folder=folder)
 
 
-def _copy(target, file, text, replacement):
+def _copy(target, edit):
     unfinished = Path(tempfile.mkdtemp(dir=target.parent)) / "op_kernel"
     shutil.copytree(KERNELS, unfinished)
-    original = (unfinished / file).read_text()
-    assert original.count(text) == 1, f"{file} must hold {text!r} once; mend tests/changed_kernel.py"
-    (unfinished / file).write_text(original.replace(text, replacement))
+    if edit is not None:
+        source_edits.apply(edit, [unfinished])
     try:
         unfinished.rename(target)
     except OSError:  # another worker was first

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import aclnn
@@ -15,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
 FLAGS = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{aclnn.INCLUDE}", f"-I{ROOT}"]
 DEFINITIONS = sorted(ROOT.glob("op_host/*_def.cpp"))
+DEFINITION_TESTS = sorted(ROOT.glob("tests/cann/test_*definitions.cpp"))
 HOST = [
     *(p for p in sorted(ROOT.glob("op_host/*.cpp")) if p not in DEFINITIONS),
     ROOT / "simulator/src/profiles.cpp",
@@ -28,17 +30,18 @@ def compile_(*sources, output, more=()):
     return output
 
 
-@pytest.mark.slow  # fifteen compiles; CI's C tests run the program, too
+@pytest.mark.slow  # thirty compiles
 def test_definitions_are_what_they_should_be(tmp_path):
-    """Each is compiled three times, as CANN does."""
-    parts = [
-        compile_(source, output=tmp_path / f"{source.stem}{mode}.o", more=["-c", mode])
-        for source in DEFINITIONS
-        for mode in ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
-    ]
-    tests = [ROOT / f"tests/cann/test_{what}.cpp" for what in ("definitions", "table_definitions")]
-    sources = [*tests, *HOST, *EXECUTED_BY, *parts]
-    done = subprocess.run([compile_(*sources, output=tmp_path / "program")], capture_output=True, text=True)
+    """Compile each definition three times, as CANN does, and run every program part that reads them."""
+    modes = ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
+    objects = {tmp_path / f"{p.stem}{mode}.o": (p, ["-c", mode]) for p in DEFINITIONS for mode in modes}
+    parts = [*DEFINITION_TESTS, *HOST, *EXECUTED_BY]
+    objects |= {tmp_path / f"{path.stem}.o": (path, ["-c"]) for path in parts}
+    assert len(objects) == 3 * len(DEFINITIONS) + len(parts)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda o: compile_(objects[o][0], output=o, more=objects[o][1]), objects))
+    program = compile_(*objects, output=tmp_path / "program")
+    done = subprocess.run([program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(" tests, 0 failure(s)\n")
 

@@ -1,7 +1,6 @@
 """Breaks the C++ sources on purpose, one mistake at a time: each must make validate fail.
 
-Every mutant is a copy of the native sources with one text replaced, built as the C library alone
-and handed to ``npu-rope validate`` and to a slice of the operator's tests.
+Every mutant is a copy of the native sources with one edit, built as the C library alone and handed to ``npu-rope validate`` and to a slice of the operator's tests.
 """
 
 # ruff: noqa: E501 - the table of mutants reads best a line each
@@ -15,30 +14,33 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import source_edits
+from source_edits import Edit
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "csrc", "include", "op_host")
+EDITED = ("csrc", "op_host")  # where the edits' texts are
+SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "include", *EDITED)
 
-# name: (file, text, what replaces it)
+# What each mistake is called.
 MUTANTS = {
-    "sin sign": ("csrc/cpu/rope.cpp", "made_of_.forward ? a_.mscale : -a_.mscale", "made_of_.forward ? -a_.mscale : a_.mscale"),
-    "pairing": ("csrc/cpu/rope.cpp", "NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf", "NPU_ROPE_MODE_NORMAL ? kHalf : kInterleaved"),
-    "mscale forgotten": ("op_host/rope_frequency.cpp", "mscale *= 1.0 + 0.1", "mscale *= 1.0 + 0.0"),
-    "one position off": ("csrc/cpu/rope.cpp", "fill(place_at(made_of_, call_.shape, b, s));", "Place p = place_at(made_of_, call_.shape, b, s); ++p.at[0]; fill(p);"),
-    "ramp direction": ("op_host/rope_frequency.h", "return 1 - std::min(T(1), std::max(T(0), y));", "return std::min(T(1), std::max(T(0), y));"),
-    "n_offs ignored": ("csrc/cpu/rotation.h", "h.x = heads.x + offset;", "h.x = heads.x;"),
-    "freq_factors multiplied": ("op_host/rope_frequency.cpp", "own /= freq_factors[i * factor_stride]", "own *= freq_factors[i * factor_stride]"),
-    "table not made anew for the next token": ("csrc/cpu/rope.cpp", "if (!filled_ || !(place == place_)) {", "if (!filled_) {"),
-    "step table's cos and sin exchanged": ("csrc/cpu/rope.cpp", "step_c_, step_s_, static_cast<int>", "step_s_, step_c_, static_cast<int>"),
-    "rest of the head not copied": ("csrc/cpu/rotation.h", "h.after = in_place ? 0", "h.after = true ? 0"),
-    "ggml: factors applied after scaling twice": ("csrc/cpu/rope_angle.cpp", "[rule.axis] / a.freq_factors[i]", "[rule.axis] / a.freq_factors[i] / a.freq_factors[i]"),
-    "every axis is time": ("csrc/cpu/rope.cpp", "at + sh.pos_axis[k])", "at)"),
-    "vision counts through": ("op_host/rope_frequency.cpp", "if (restarts >= 0) counted[restarts] = 0;", ""),
-    "imrope's rest is no axis of its own": ("op_host/rope_frequency.cpp", "s[turn] ? turn : 3", "s[turn] ? turn : 0"),
-    "another row of the cache": ("csrc/cpu/rotation.h", "heads.y += row * c.shape", "heads.y += row / 2 * c.shape"),
-    "second quarter's sign": ("csrc/cpu/rope_kernels.inl", "(((q + 1) & 2) << 62)", "(((q + 2) & 2) << 62)"),
+    "sin sign": Edit("made_of_.forward ? a_.mscale : -a_.mscale", "made_of_.forward ? -a_.mscale : a_.mscale"),
+    "pairing": Edit("NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf", "NPU_ROPE_MODE_NORMAL ? kHalf : kInterleaved"),
+    "mscale forgotten": Edit("mscale *= 1.0 + 0.1", "mscale *= 1.0 + 0.0"),
+    "one position off": Edit("fill(place_at(made_of_, call_.shape, b, s));", "Place p = place_at(made_of_, call_.shape, b, s); ++p.at[0]; fill(p);"),
+    "ramp direction": Edit("return 1 - std::min(T(1), std::max(T(0), y));", "return std::min(T(1), std::max(T(0), y));"),
+    "n_offs ignored": Edit("h.x = heads.x + offset;", "h.x = heads.x;"),
+    "freq_factors multiplied": Edit("own /= freq_factors[i * factor_stride]", "own *= freq_factors[i * factor_stride]"),
+    "table not made anew for the next token": Edit("if (!filled_ || !(place == place_)) {", "if (!filled_) {"),
+    "step table's cos and sin exchanged": Edit("step_c_, step_s_, static_cast<int>", "step_s_, step_c_, static_cast<int>"),
+    "rest of the head not copied": Edit("h.after = in_place ? 0", "h.after = true ? 0"),
+    "ggml: factors applied after scaling twice": Edit("[rule.axis] / a.freq_factors[i]", "[rule.axis] / a.freq_factors[i] / a.freq_factors[i]"),
+    "every axis is time": Edit("at + sh.pos_axis[k])", "at)"),
+    "vision counts through": Edit("if (restarts >= 0) counted[restarts] = 0;", ""),
+    "imrope's rest is no axis of its own": Edit("s[turn] ? turn : 3", "s[turn] ? turn : 0"),
+    "another row of the cache": Edit("heads.y += row * c.shape", "heads.y += row / 2 * c.shape"),
+    "second quarter's sign": Edit("(((q + 1) & 2) << 62)", "(((q + 2) & 2) << 62)"),
 }  # fmt: skip
 
 
@@ -68,15 +70,9 @@ class Workshop:
         return self.build
 
     @contextmanager
-    def mutated(self, file: str, text: str, replacement: str) -> Iterator[Path]:
-        path = self.source / file
-        original = path.read_text()
-        assert original.count(text) == 1, f"{file} must hold {text!r} once; mend this table with the source"
-        path.write_text(original.replace(text, replacement))
-        try:
+    def mutated(self, edit: Edit) -> Iterator[Path]:
+        with source_edits.applied(edit, [self.source / folder for folder in EDITED]):
             yield self.compile()
-        finally:
-            path.write_text(original)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +124,7 @@ def test_the_unbroken_library_passes(workshop):
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(workshop, name):
-    with workshop.mutated(*MUTANTS[name]) as library:
+    with workshop.mutated(MUTANTS[name]) as library:
         assert _validate(library, *FILTER) == 1
         if name in NAMED_BY_THE_OPERATOR_TESTS:
             assert _operator_tests(library) == 1

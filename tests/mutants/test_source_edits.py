@@ -1,0 +1,59 @@
+"""Every edit of the mutation tests applies to today's sources.
+
+The mutation tests are slow and run late. These tests read the sources only and run in the default suite, so a change
+of a line that a mutation test edits fails at once, with the edit's text and the places where it occurs.
+"""
+
+import re
+from pathlib import Path
+
+import changed_kernel
+import pytest
+import source_edits
+import test_rope_mutants
+from source_edits import CannotApply, Edit
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", test_rope_mutants.MUTANTS)
+def test_an_edit_of_the_library_names_one_place(name):
+    edit = test_rope_mutants.MUTANTS[name]
+    source_edits.find(edit, [ROOT / folder for folder in test_rope_mutants.EDITED])
+    assert edit.new != edit.old
+
+
+@pytest.mark.parametrize("name", [name for name, edit in changed_kernel.CHANGES.items() if edit is not None])
+def test_an_edit_of_the_kernel_names_one_place(name):
+    edit = changed_kernel.CHANGES[name]
+    source_edits.find(edit, [changed_kernel.KERNELS])
+    assert edit.new != edit.old
+
+
+@pytest.fixture
+def sources(tmp_path):
+    (tmp_path / "one.h").write_text("int f(int a,\n      int b) { return a + b; }\n")
+    (tmp_path / "two.cpp").write_text("int g() { return 1; }\nint h() { return 1; }\n")
+    (tmp_path / "notes.md").write_text("return a + b;")
+    return tmp_path
+
+
+def test_an_edit_applies_in_whatever_file_its_text_is_and_however_it_is_wrapped(sources):
+    before = (sources / "one.h").read_text()
+    with source_edits.applied(Edit("f(int a, int b)", "f(int b, int a)"), [sources]):
+        assert (sources / "one.h").read_text() == "int f(int b, int a) { return a + b; }\n"
+    assert (sources / "one.h").read_text() == before
+
+
+def test_an_absent_text_is_an_error_that_names_it(sources):
+    told = re.escape(f"{sources.name}/ must hold 'return a - b;' exactly once but got it at: nowhere.")
+    with pytest.raises(CannotApply, match=told):
+        source_edits.apply(Edit("return a - b;", ""), [sources])
+
+
+def test_a_text_in_two_places_is_an_error_that_lists_both(sources):
+    two = sources / "two.cpp"
+    told = re.escape(f"exactly once but got it at: {two}:1, {two}:2.")
+    with pytest.raises(CannotApply, match=told):
+        source_edits.apply(Edit("return 1;", "return 2;"), [sources])
+    assert "return 2;" not in two.read_text()
