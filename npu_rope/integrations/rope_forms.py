@@ -8,7 +8,7 @@ gpt-oss, nanochat and Llama share one, and rotate differently.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -328,32 +328,34 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
     of shapes that it was not recognized by, such as tables narrower than heads that turn whole, the function
     itself."""
     interleaved = form.pairs == INTERLEAVED
+    lanes = 2 if form.tables == ONCE else 1  # that an entry of the tables turns
 
     def rotate(
-        heads: tuple[torch.Tensor, ...], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
+        heads: Sequence[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
     ) -> Any:
         if not cos.is_floating_point():
             raise bad_value(OP, f"cos must be a table but got positions.\n{WHOLE_MODELS}")
-        axis = heads_axis(form, unsqueeze_dim, cos.ndim)
-        if axis is None or cos.shape != sin.shape or cos.dtype != sin.dtype:
+        first, tables = heads[0], cos.shape
+        axis = heads_axis(form, unsqueeze_dim, len(tables))
+        if axis is None or tables != sin.shape or cos.dtype != sin.dtype:
             return NotImplemented
-        if not _has_known_shapes(form, heads, cos, axis):
+        head, width = first.shape[-1], tables[-1] * lanes
+        fits = width == head if form.place is None else width <= head and width % 2 == 0
+        if not fits or not serves(tables, heads, axis):
             return NotImplemented
-        dtype = heads[0].dtype
-        if cos.dtype != dtype:
-            if cos.dtype != torch.float32 or dtype not in (torch.float16, torch.bfloat16):
+        if cos.dtype != first.dtype:
+            if cos.dtype != torch.float32 or first.dtype not in (torch.float16, torch.bfloat16):
                 return NotImplemented
             if form.promotes:
                 heads = tuple(h.float() for h in heads)
-        width = cos.shape[-1] * (2 if form.tables == ONCE else 1)
-        offset = heads[0].shape[-1] - width if form.place == TAIL else 0
+        offset = head - width if form.place == TAIL else 0
         if interleaved and form.tables == TWICE:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         given = [tokens_first(halved(h, form, width), axis) for h in heads]
-        how: dict[str, Any] = {"interleaved": interleaved, "rotary_dim": width, "offset": offset}
         if form.single:
-            return tokens_first(rotary_mul(given[0], cos, sin, **how), axis)
-        q, k = rotary_mul_qk(given[0], given[1], cos, sin, **how)
+            y = rotary_mul(given[0], cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
+            return tokens_first(y, axis)
+        q, k = rotary_mul_qk(*given, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
         return tokens_first(q, axis), tokens_first(k, axis)
 
     return with_parameters(rotate, function, form)
@@ -373,34 +375,41 @@ def with_parameters(
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
     by_position = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
     tensors = names[: 1 if form.single else 2]
+    # Models call with heads, cos and sin by position: then nothing has to be bound.
+    usual = len(tensors) + 2
+    may_be_usual = by_position >= usual and all(name in defaults for name in names[usual:])
+    usual_dim = defaults.get("unsqueeze_dim")
 
-    def stand_in(*given: Any, **named: Any) -> Any:
+    def bound(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         values = {**defaults, **dict(zip(names, given, strict=False)), **named}
         if len(given) > by_position or len(values) != len(names):
             got = ", ".join((*names[: len(given)], *named))
             raise bad_type(OP, f"a rotation must be given {', '.join(names)} but got {got}.")
-        heads = tuple(values[name] for name in tensors)
+        return values
+
+    def stand_in(*given: Any, **named: Any) -> Any:
+        if may_be_usual and len(given) == usual and not named:
+            *heads, cos, sin = given
+            dim = usual_dim
+        else:
+            values = bound(given, named)
+            heads, dim = [values[name] for name in tensors], values.get("unsqueeze_dim")
+            cos, sin = values["cos"], values["sin"]
         if heads[-1] is None:
             return function(*given, **named)
-        made = rotate(heads, values["cos"], values["sin"], values.get("unsqueeze_dim"))
+        made = rotate(heads, cos, sin, dim)
         if made is not NotImplemented:
             return made
         if tables is None:
             return function(*given, **named)
-        cos, sin = tables(values["cos"], values["sin"], heads[0])
-        return function(**{**values, "cos": cos, "sin": sin})
+        cos, sin = tables(cos, sin, heads[0])
+        return function(**{**bound(given, named), "cos": cos, "sin": sin})
 
     return stand_in
 
 
-def _has_known_shapes(form: Form, heads: tuple[torch.Tensor, ...], cos: torch.Tensor, axis: int) -> bool:
-    """Tables of the heads' width, or narrower where a part turns, that serve all heads."""
-    width, head = cos.shape[-1] * (2 if form.tables == ONCE else 1), heads[0].shape[-1]
-    fits = width == head if form.place is None else width <= head and width % 2 == 0
-    return fits and serves(tuple(cos.shape), heads, axis)
-
-
 HEADS_FIRST, TOKENS_FIRST = -3, -2  # where tables that broadcast over [B,N,S,D], or [B,S,N,D], have a 1
+_UNSQUEEZED = {1: HEADS_FIRST, 2: TOKENS_FIRST}
 
 
 def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
@@ -410,24 +419,29 @@ def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
         return form.flat_axis if unsqueeze_dim == form.usual_dim else None
     if unsqueeze_dim is None:
         return TOKENS_FIRST if form.tokens_first else HEADS_FIRST
-    return {1: HEADS_FIRST, 2: TOKENS_FIRST}.get(unsqueeze_dim)
+    return _UNSQUEEZED.get(unsqueeze_dim)
 
 
-def serves(tables: tuple[int, ...], heads: tuple[torch.Tensor, ...], axis: int) -> bool:
+def serves(tables: Sequence[int], heads: Sequence[torch.Tensor], axis: int) -> bool:
     """Whether tables of these sizes, [B,S,W] or [S,W], have a row for each token of all heads: those with
     batches, as many in all, or of tables without batches those without; all of one type and width."""
     first = heads[0]
-    if len(tables) not in (2, 3) or first.ndim not in ((4,) if len(tables) == 3 else (3, 4)):
-        return False
-    if len(tables) == 3 and tables[0] not in (1, first.shape[0]):
+    shape, dtype, dims = first.shape, first.dtype, len(tables)
+    if dims == 3:
+        if len(shape) != 4 or tables[0] not in (1, shape[0]):
+            return False
+    elif dims != 2 or len(shape) not in (3, 4):
         return False
     tokens = -2 if axis == HEADS_FIRST else -3
-    batches = first.shape[:-3]
-    return all(
-        (h.dtype, h.ndim, h.shape[-1], h.shape[:-3]) == (first.dtype, first.ndim, first.shape[-1], batches)
-        and h.shape[tokens] == tables[-2]
-        for h in heads
-    )
+    if shape[tokens] != tables[-2]:
+        return False
+    for other in heads[1:]:
+        if other.dtype != dtype or other.ndim != len(shape):
+            return False
+        sizes = other.shape
+        if sizes[-1] != shape[-1] or sizes[tokens] != shape[tokens] or sizes[:-3] != shape[:-3]:
+            return False
+    return True
 
 
 def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:

@@ -21,7 +21,7 @@ import sys
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -639,7 +639,7 @@ class _Positions:
         carriers = self.carriers[layer_type if self.nested else None]
 
         def rotate(
-            heads: tuple[torch.Tensor, ...],
+            heads: Sequence[torch.Tensor],
             cos: torch.Tensor,
             sin: torch.Tensor,
             unsqueeze_dim: int | None,

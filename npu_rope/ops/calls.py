@@ -66,7 +66,7 @@ def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
 def is_plain(x: Any) -> bool:
     """An ordinary CPU tensor outside any tracing, dispatch mode, function transform or dual level."""
     return (
-        type(x) is _Tensor
+        type(x) in ORDINARY
         and x.is_cpu
         and not _dispatch_modes()
         and _function_transforms() is None
@@ -251,9 +251,11 @@ def on_cpu(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
     executors.on_cpu_tensors(t, executors.Attributes(params, forward, angle))
 
 
-_Tensor: Any = ()  # an instance of nothing
+# Types without dispatch of their own. A parameter is one: whether it needs a gradient is asked apart from its type, and
+# torch.nn.Parameter(x) of a subclass has the subclass as its type.
+ORDINARY: frozenset[Any] = frozenset()
 if torch is not None:
-    _Tensor = torch.Tensor
+    ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack
     _forward_ad = torch.autograd.forward_ad

@@ -105,7 +105,7 @@ def _set_rows_torch(
             for name, t in (("x", x), ("cache", cache)):
                 if t.requires_grad:
                     raise bad_value("rope_set_rows", _NO_GRADIENT.format(name=name))
-        if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) is _Tensor:
+        if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) in calls.ORDINARY:
             _set_rows_packed(x, positions, rows, cache, params, freq_factors, forward, angle)
             return cache
         if x.device.type == "npu" and not torch.compiler.is_compiling():

@@ -73,9 +73,9 @@ def straight(
     """
     if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
         return NotImplemented
-    follows = torch.is_grad_enabled()
+    follows, ordinary = torch.is_grad_enabled(), calls.ORDINARY
     for t in (*tensors, *outs):
-        if type(t) is not _Tensor or (follows and t.requires_grad):
+        if type(t) not in ordinary or (follows and t.requires_grad):
             return NotImplemented
     if not calls.is_plain(tensors[0]):
         return NotImplemented
@@ -390,5 +390,5 @@ if torch is not None:
     _library = _register()
     _increment_version = torch._C._increment_version
     _callables: dict[str, Any] = {}
-    _below, _Tensor = torch._C._AutoDispatchBelowAutograd, torch.Tensor
+    _below = torch._C._AutoDispatchBelowAutograd
     _uncompiled: Any = torch._disable_dynamo(executors.run)
