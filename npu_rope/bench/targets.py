@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from npu_rope.bench import form_rows, norm_rope_rows, norm_rows
+from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows
 from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
 
 FLOOR_TARGETS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
 FORM_LIMIT = 1.3
 NORM_LIMIT = 1.3
 FUSION_GAIN = 1.3
+# Of a patched module and of a patched model's step, times transformers' own.
+PATCHED_LIMITS = {patched_rows.NORM: 0.6, patched_rows.DECODE: 1.0}
 DISTURBED_CORES = 0.1
 Figures = Sequence[dict[str, Any]]
 
@@ -33,11 +35,12 @@ class Verdict:
 
 def verdicts(figures: Figures) -> list[Verdict]:
     """Every target, judged."""
-    others = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP)
+    others = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP, patched_rows.GROUP)
     modes = dict.fromkeys(f["mode"] for f in figures if f["group"] not in others)
     decode = [_decode_calls(figures, mode) for mode in modes]
     norms = [*(_norm(figures, mode) for mode in norm_rows.MODES), _norm_rope(figures)]
-    return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures), *norms]
+    patched = [_patched(figures, mode) for mode in patched_rows.MODES]
+    return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures), *norms, *patched]
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
@@ -138,6 +141,22 @@ def _norm_rope(figures: Figures) -> Verdict:
         seen += [whole, parts]
         met = met and (whole["dtype"] == "f16" or gain >= FUSION_GAIN)
     target = f"rms_norm_rope f32 and bf16: at least {FUSION_GAIN} x as fast as rms_norm and rope_qk"
+    return _judged(target, met, details, seen)
+
+
+def _patched(figures: Figures, mode: str) -> Verdict:
+    """What is patched over transformers' own, which is the floor of these rows."""
+    details, seen, met = [], [], True
+    limit = PATCHED_LIMITS[mode]
+    for row in by_row(figures).values():
+        if (row[0]["group"], row[0]["mode"]) != (patched_rows.GROUP, mode):
+            continue
+        for mine in (f for f in row if f["kind"] == "ours" and "ratio" in f):
+            level = mine["contestant"].removeprefix(patched_rows.PATCHED).replace(", level", "")
+            details.append(f"{mine['dtype']} {mine['threads']}T{level} {mine['ratio']:.2f}")
+            seen.append(mine)
+            met = met and mine["ratio"] < limit
+    target = f"{mode} after apply_npu_rope: below {limit} x transformers' own"
     return _judged(target, met, details, seen)
 
 

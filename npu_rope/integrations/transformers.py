@@ -470,7 +470,8 @@ class _Carriers:
         numbers = positions.to(torch.int64)
         cos, sin = (t.view(self.TYPE) for t in self._bytes(numbers))
         if not torch.compiler.is_compiling():
-            kept = (cos.clone(), sin.clone()) if cos.is_cpu else (weakref.ref(cos), weakref.ref(sin))
+            by_content = cos.is_cpu
+            kept = tuple(_words(t).clone() if by_content else weakref.ref(t) for t in (cos, sin))
             self._last = numbers.clone(), *kept
         return cos, sin
 
@@ -506,28 +507,28 @@ class _Carriers:
         if positions.device != cos.device:
             return None
         if cos.is_cpu:
-            same = all(
-                t.shape == m.shape and torch.equal(_words(t), _words(m))
-                for t, m in zip((cos, sin), made, strict=True)
-            )
+            same = torch.equal(_words(cos), made[0]) and torch.equal(_words(sin), made[1])
             return positions if same else None
         is_written = cos.is_inference() or sin.is_inference() or cos._version > 0 or sin._version > 0
         return positions if cos is made[0]() and sin is made[1]() and not is_written else None
 
     def _bytes(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Of cos and of sin, [B,S,lanes], of int64."""
-        numbers = positions[..., None] if self.planes == 1 else positions.movedim(0, -1)
-        count = self.keys.shape[1]
-        each = numbers.repeat(*[1] * (numbers.ndim - 1), -(-count // self.planes))[..., :count]
+        if self.planes == 1:
+            each = positions[..., None]
+        else:
+            numbers, count = positions.movedim(0, -1), self.keys.shape[1]
+            each = numbers.repeat(*[1] * (numbers.ndim - 1), -(-count // self.planes))[..., :count]
         keys = self.keys.to(positions.device)
         cos, sin = ((each ^ keys[k]).view(torch.uint8)[..., : self.lanes].contiguous() for k in (0, 1))
         return cos, sin
 
 
 def _words(carrier: torch.Tensor) -> torch.Tensor:
-    """What is compared soonest."""
-    bits = carrier.view(torch.uint8).contiguous()
-    return bits.view(torch.int64) if bits.shape[-1] % 8 == 0 else bits
+    """The carrier's bytes in the largest type that holds them, which is compared soonest."""
+    if not carrier.is_contiguous():
+        carrier = carrier.view(torch.uint8).contiguous()
+    return carrier.view(torch.int64 if carrier.shape[-1] % 8 == 0 else torch.uint8)
 
 
 class _Positions:

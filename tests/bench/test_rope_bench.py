@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from npu_rope.bench import norm_rope_rows, norm_rows, report  # noqa: E402
+from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows, report  # noqa: E402
 from npu_rope.bench.harness import NotInstalled, Unsupported  # noqa: E402
 from npu_rope.bench.peers import peers  # noqa: E402
 from npu_rope.bench.rope_rows import OUT, PACKED, Inputs, Row, ours, rows  # noqa: E402
@@ -56,7 +56,7 @@ def outcomes(*figures):
 
 def test_every_shape_dtype_and_mode_is_a_row():
     found = Options().chosen_rows(2)
-    assert len(found) == 5 * 3 * 2 + 3 + 2 * 3 * 3 + 3 == len({row.name for row in found})
+    assert len(found) == 5 * 3 * 2 + 3 + 2 * 3 * 3 + 3 + 2 * 3 == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
 
@@ -118,7 +118,7 @@ def test_verdicts_pass_and_miss_at_the_limit():
         "NOT MEASURED",
         "PASS",
         "PASS",
-        *["NOT MEASURED"] * 5,
+        *["NOT MEASURED"] * 7,
     ]
     ahead = figure("peer", "peer", dtype="bf16", median=1.9)
     assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
@@ -126,15 +126,15 @@ def test_verdicts_pass_and_miss_at_the_limit():
         "NOT MEASURED",
         "MISS",
         "MISS",
-        *["NOT MEASURED"] * 5,
+        *["NOT MEASURED"] * 7,
     ]
 
 
 def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
     mine = figure(PACKED, row="decode", median=3.0)
     slow, fast = (figure(f"peer {t}", "peer", row="decode", median=t) for t in (9.0, 2.0))
-    assert outcomes(mine, slow)[-5] == "PASS"
-    assert outcomes(mine, slow, fast)[-5] == "MISS"
+    assert outcomes(mine, slow)[-7] == "PASS"
+    assert outcomes(mine, slow, fast)[-7] == "MISS"
 
 
 def test_no_form_may_cost_much_more_than_neox():
@@ -142,11 +142,11 @@ def test_no_form_may_cost_much_more_than_neox():
         return figure(name, row="forms", ratio=ratio)
 
     neox = form("neox", 1.1)
-    assert outcomes(neox, form("mrope, image", 1.42))[-4] == "PASS"
-    assert outcomes(neox, form("mrope, image", 1.1), form("vision, image", 1.45))[-4] == "MISS"
+    assert outcomes(neox, form("mrope, image", 1.42))[-6] == "PASS"
+    assert outcomes(neox, form("mrope, image", 1.1), form("vision, image", 1.45))[-6] == "MISS"
 
 
-@pytest.mark.parametrize(("mode", "place"), [("rms_norm", -3), ("add_rms_norm", -2)])
+@pytest.mark.parametrize(("mode", "place"), [("rms_norm", -5), ("add_rms_norm", -4)])
 def test_the_norm_verdict_looks_at_the_floor_and_the_peers(mode, place):
     def norm(name, kind="ours", *, shape="[2048,4096]", **how):
         return figure(name, kind, row="norm", **how) | {"mode": mode, "shape": shape}
@@ -164,11 +164,50 @@ def test_the_norm_rope_verdict_compares_with_the_parts():
         return figure(name, row="norm-rope", ratio=ratio, dtype=dtype)
 
     parts = norm_rope(norm_rope_rows.PARTS, 2.6)
-    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.0), parts)[-1] == "PASS"
-    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.01), parts)[-1] == "MISS"
-    assert outcomes(parts)[-1] == "NOT MEASURED"
+    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.0), parts)[-3] == "PASS"
+    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.01), parts)[-3] == "MISS"
+    assert outcomes(parts)[-3] == "NOT MEASURED"
     halves = [norm_rope(norm_rope_rows.OUT, 2.0, "f16"), norm_rope(norm_rope_rows.PARTS, 2.1, "f16")]
-    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.0), parts, *halves)[-1] == "PASS"
+    assert outcomes(norm_rope(norm_rope_rows.OUT, 2.0), parts, *halves)[-3] == "PASS"
+
+
+@pytest.mark.parametrize(("mode", "limit", "place"), [(patched_rows.NORM, 0.6, -2), (patched_rows.DECODE, 1.0, -1)])
+def test_the_patched_verdict_looks_at_every_level_and_dtype(mode, limit, place):
+    def patched(name, ratio, dtype="f32"):
+        return figure(name, row="patched", ratio=ratio, dtype=dtype) | {"mode": mode}
+
+    unpatched = patched(patched_rows.UNPATCHED, 1.0) | {"kind": "floor"}
+    tables, positions = (patched_rows.name_of(level) for level in patched_rows.LEVELS)
+    fast, slow = patched(tables, limit - 0.01), patched(positions, limit)
+    assert outcomes(unpatched, fast)[place] == "PASS"
+    assert outcomes(unpatched, fast, slow)[place] == "MISS"
+    assert outcomes(unpatched, fast, patched(tables, limit, "bf16"))[place] == "MISS"
+    assert outcomes(unpatched)[place] == "NOT MEASURED"
+    other = -3 - place
+    assert outcomes(unpatched, fast)[other] == "NOT MEASURED"
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("mode", patched_rows.MODES)
+def test_every_contestant_of_a_patched_row_is_right(mode, dtype):
+    found = list(patched_rows.contestants(patched_rows.row(dtype, 1, mode)))
+    assert [c.kind for c in found] == ["floor", *["ours"] * (1 if mode == patched_rows.NORM else 2)]
+    for contestant in found:
+        ready = contestant.prepare()
+        with ready.around():
+            results = [ready.result(), ready.result()]  # a step leaves its cache as it was
+        assert torch.equal(*results)
+        assert contestant.check(results[0]) is None, contestant.name
+        if contestant.kind == "ours":
+            assert contestant.check(results[0] * 1.2) is not None, contestant.name
+
+
+def test_a_patched_row_is_not_measured_where_the_patch_leaves_something(monkeypatch):
+    monkeypatch.setattr("npu_rope.integrations.norm_forms.SAME_NORM", 0.0)
+    *_, patched = patched_rows.contestants(patched_rows.row("f32", 1, patched_rows.NORM))
+    with pytest.raises(RuntimeError, match="left"):
+        patched.prepare()
 
 
 @pytest.mark.peer

@@ -1,0 +1,187 @@
+"""A transformers model before and after ``apply_npu_rope``, at decode size.
+
+Two line-ups: one RMSNorm module of a row of 4096, and a whole decode step of a small Llama. The floor of these
+rows is transformers' own module or model, so that a ratio is the patched one's time over the unpatched one's in
+the same round. Parameters keep requires_grad=True, as a loaded model has them, and every call runs under
+torch.no_grad().
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from npu_rope.bench import norm_rows
+from npu_rope.bench.harness import Contestant, Ready
+from npu_rope.bench.peers import require
+from npu_rope.bench.rope_rows import DTYPES, Row
+from npu_rope.optional_torch import torch
+
+GROUP = "patched"
+NORM, DECODE = "LlamaRMSNorm", "decode step"
+MODES = (NORM, DECODE)
+UNPATCHED, PATCHED = "transformers, unpatched", "after apply_npu_rope"
+LEVELS = ("tables", "positions")
+CONTEXT = 64  # tokens in the cache before the step
+LLAMA = {
+    "num_hidden_layers": 4,
+    "hidden_size": 512,
+    "intermediate_size": 1408,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 4096,
+}
+# How much further from float64 than the unpatched model's the patched model's logits may be.
+MOST_WORSE = 2.0
+
+
+@dataclass(frozen=True)
+class PatchedRow(Row):
+    """A line-up of a module, or of a model."""
+
+    @property
+    def shape(self) -> str:
+        """The module's row, or the model's layers and width."""
+        if self.mode == NORM:
+            return f"[1,{norm_rows.WIDTH}]"
+        return f"{LLAMA['num_hidden_layers']} layers of {LLAMA['hidden_size']}"
+
+
+def row(dtype: str, threads: int, mode: str) -> PatchedRow:
+    """The row of one dtype."""
+    return PatchedRow(GROUP, ((1, 1, 1),), dtype, mode, threads)
+
+
+def rows(dtypes: Sequence[str], threads: int) -> list[Row]:
+    """Every row for one number of threads."""
+    return [row(dtype, threads, mode) for mode in MODES for dtype in dtypes]
+
+
+def name_of(level: str) -> str:
+    """The contestant of that level."""
+    return f"{PATCHED}, level {level}"
+
+
+def contestants(own: Row) -> Iterator[Contestant]:
+    """transformers' own, and the patched one."""
+    made = _norms(own) if own.mode == NORM else _models(own)
+    for name, kind, prepare, check in made:
+        yield Contestant(name, kind, prepare, check)
+
+
+Made = tuple[str, str, Callable[[], Ready], Callable[[Any], str | None]]
+
+
+def _apply(model: Any, **how: Any) -> None:
+    """apply_npu_rope, which must replace all that it looks at.
+
+    Raises:
+        RuntimeError: it left something.
+    """
+    integration: Any = importlib.import_module("npu_rope.integrations.transformers")
+    report = integration.apply_npu_rope(model, **how)
+    if report.left or report.notes or not report.replaced:
+        raise RuntimeError(str(report))
+
+
+# ---- a norm module -----------------------------------------------------------------------------------
+
+
+def _norms(own: Row) -> Iterator[Made]:
+    inputs = norm_rows.Inputs(norm_rows.row(own.dtype, own.threads, 1))
+    for name, kind in ((UNPATCHED, "floor"), (PATCHED, "ours")):
+        prepare = partial(_norm, inputs, patched=kind == "ours")
+        yield name, kind, prepare, inputs.check(ours=kind == "ours")
+
+
+def _norm(inputs: norm_rows.Inputs, *, patched: bool) -> Ready:
+    require("transformers")
+    modeling: Any = importlib.import_module("transformers.models.llama.modeling_llama")
+    model = torch.nn.Sequential(modeling.LlamaRMSNorm(norm_rows.WIDTH, eps=norm_rows.EPSILON))
+    model[0].weight = torch.nn.Parameter(inputs.scale)
+    if patched:
+        _apply(model)
+    call = partial(model[0], inputs.x)
+    return Ready(call, call, torch.no_grad)
+
+
+# ---- a decode step -----------------------------------------------------------------------------------
+
+
+class _Step:
+    """A model with some tokens in its cache, which each call leaves as it was."""
+
+    def __init__(self, model: Any) -> None:
+        transformers: Any = importlib.import_module("transformers")
+        tokens = torch.randint(LLAMA["vocab_size"], (1, CONTEXT + 1), generator=_generator())
+        self.model, self.last = model, tokens[:, CONTEXT:]
+        self.cache = transformers.DynamicCache(config=model.config)
+        with torch.no_grad():
+            model(tokens[:, :CONTEXT], past_key_values=self.cache)
+
+    def __call__(self) -> Any:
+        logits = self.model(self.last, past_key_values=self.cache).logits
+        self.cache.crop(-1)
+        return logits
+
+
+def _generator() -> Any:
+    return torch.Generator().manual_seed(24)
+
+
+def _llama(dtype: Any) -> Any:
+    """The same model in every dtype."""
+    require("transformers")
+    transformers: Any = importlib.import_module("transformers")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(24)
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("norm.weight"):
+                parameter.copy_(torch.rand(parameter.shape, generator=_generator()) + 0.5)
+    return _with_parameters(model, dtype)
+
+
+def _with_parameters(model: Any, dtype: Any) -> Any:
+    """The model with parameters of that dtype. Its buffers stay float32, as those of a loaded model do."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
+
+
+def _models(own: Row) -> Iterator[Made]:
+    check = _Check(getattr(torch, DTYPES[own.dtype]))
+    yield UNPATCHED, "floor", partial(_step, check.dtype, None), lambda logits: None
+    for level in LEVELS:
+        yield name_of(level), "ours", partial(_step, check.dtype, level), check
+
+
+def _step(dtype: Any, level: str | None) -> Ready:
+    model = _llama(dtype)
+    if level is not None:
+        _apply(model, level=level)
+    step = _Step(model)
+    return Ready(step, step, torch.no_grad)
+
+
+class _Check:
+    """Compare logits with a model in float64: they may be little further from it than the unpatched model's."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+
+    def __call__(self, logits: Any) -> str | None:
+        with torch.no_grad():
+            # Rounded weights in both: what differs is the arithmetic.
+            exact = _Step(_with_parameters(_llama(self.dtype), torch.float64))()
+            theirs = _Step(_llama(self.dtype))()
+        if logits.shape != exact.shape or logits.dtype != theirs.dtype:
+            return f"its logits are {logits.dtype} {list(logits.shape)}"
+        error, allowed = ((v.double() - exact).abs().max().item() for v in (logits, theirs))
+        if not error <= MOST_WORSE * allowed:
+            return f"its logits are {error:.3g} from float64, the unpatched model's {allowed:.3g}"
+        return None
