@@ -28,11 +28,11 @@ LEVELS = ("tables", "positions")
 CONTEXT = 64  # tokens in the cache before the step
 LLAMA = {
     "num_hidden_layers": 4,
-    "hidden_size": 512,
-    "intermediate_size": 1408,
+    "hidden_size": 256,
+    "intermediate_size": 704,
     "num_attention_heads": 8,
     "num_key_value_heads": 4,
-    "vocab_size": 4096,
+    "vocab_size": 2048,
 }
 # How much further from float64 than the unpatched model's the patched model's logits may be.
 MOST_WORSE = 2.0
