@@ -20,6 +20,7 @@ SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"
 SMALL_PART = "AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);"
 HIGH = "AscendC::Muls(high, position, 1.0f / kHighUnit, count);"
+REST = "AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));"
 RUNS = "AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan)"
 
 # How each change is called; "nothing" compiles the kernel as it is.
@@ -32,7 +33,7 @@ CHANGES = {
     "small part of the angle dropped": Edit(SMALL_PART, ""),
     "freq_factors ignored": Edit("if (td_->has_factors != 0) Divide();", ""),
     "element too many written": Edit(RUNS + ", 0", RUNS + " + 4, 0"),
-    "rest of the head not copied": Edit("AscendC::DataCopy(y, x, static_cast<uint32_t>(count_)); OrderV();", ""),
+    "rest of the head not copied": Edit(REST + " OrderV();", ""),
 }  # fmt: skip
 
 

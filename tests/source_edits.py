@@ -1,9 +1,9 @@
 """Edits of a copy of the sources: mutation tests break one place at a time on purpose.
 
-An edit names the text to replace and no file. The text is searched in every source below a folder, and its white
-space matches any other. So an edit still applies after a function moves to another file or a line is wrapped. A text
-that is absent, or that occurs more than once, is an error; ``tests/mutants/test_source_edits.py`` reports it in the
-default suite, as soon as the sources change.
+An edit names the text to replace and no file. The text is searched in every source below a folder, and its
+white space matches any other. So an edit still applies after a function moves to another file or a line is
+wrapped. A text that is absent, or that occurs more than once, is an error;
+``tests/mutants/test_source_edits.py`` reports it in the default suite, as soon as the sources change.
 """
 
 from __future__ import annotations

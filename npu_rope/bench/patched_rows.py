@@ -1,9 +1,9 @@
 """A transformers model before and after ``apply_npu_rope``, at decode size.
 
-Two line-ups: one RMSNorm module of a row of 4096, and a whole decode step of a small Llama. The floor of these
-rows is transformers' own module or model, so that a ratio is the patched one's time over the unpatched one's in
-the same round. Parameters keep requires_grad=True, as a loaded model has them, and every call runs under
-torch.no_grad().
+Two line-ups: one RMSNorm module of a row of 4096, and a whole decode step of a small Llama. The floor of
+these rows is transformers' own module or model, so that a ratio is the patched one's time over the unpatched
+one's in the same round. Parameters keep requires_grad=True, as a loaded model has them, and every call runs
+under torch.no_grad().
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _step(dtype: Any, level: str | None) -> Ready:
 
 
 class _Check:
-    """Compare logits with a model in float64: they may be little further from it than the unpatched model's."""
+    """Compare logits with a model in float64: MOST_WORSE bounds the error beside the unpatched model's."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype

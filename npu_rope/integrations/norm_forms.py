@@ -152,8 +152,8 @@ _WIDE = (torch.float32, torch.float64)
 
 
 def _weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
-    """Return the module's weight. Its dictionary is asked first: a lookup by attribute fails once before it gets
-    there, which costs a tenth of a decode-sized call. A parametrized weight is not in it."""
+    """Return the module's weight. Its dictionary is asked first: a lookup by attribute fails once before it
+    gets there, which costs a tenth of a decode-sized call. A parametrized weight is not in it."""
     weight = module._parameters.get(name)
     if weight is None:
         weight = getattr(module, name)

@@ -355,7 +355,8 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
         if form.single:
             y = rotary_mul(given[0], cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
             return tokens_first(y, axis)
-        q, k = rotary_mul_qk(*given, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
+        q, k = given
+        q, k = rotary_mul_qk(q, k, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
         return tokens_first(q, axis), tokens_first(k, axis)
 
     return with_parameters(rotate, function, form)

@@ -251,8 +251,8 @@ def on_cpu(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
     executors.on_cpu_tensors(t, executors.Attributes(params, forward, angle))
 
 
-# Types without dispatch of their own. A parameter is one: whether it needs a gradient is asked apart from its type, and
-# torch.nn.Parameter(x) of a subclass has the subclass as its type.
+# Types without dispatch of their own. A parameter is one: whether it needs a gradient is asked apart from its
+# type, and torch.nn.Parameter(x) of a subclass has the subclass as its type.
 ORDINARY: frozenset[Any] = frozenset()
 if torch is not None:
     ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})

@@ -151,7 +151,11 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     try:
         followed = torch.is_grad_enabled() and _needs_gradient((q, k, q_scale, k_scale, *(written or ())))
-        if not (followed or torch.compiler.is_compiling()) and calls.is_plain(q) and type(k) in calls.ORDINARY:
+        if (
+            not (followed or torch.compiler.is_compiling())
+            and calls.is_plain(q)
+            and type(k) in calls.ORDINARY
+        ):
             return _packed(tensors, given)
         floats = {"q": q, "k": k, "q_scale": q_scale, "k_scale": k_scale, "freq_factors": freq_factors}
         gradients.refuse_tangents(OP, floats)

@@ -134,7 +134,11 @@ def _rope_qk_torch(
             or k.requires_grad
             or (out is not None and (q_out.requires_grad or k_out.requires_grad))
         )
-        if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(q) and type(k) in calls.ORDINARY:
+        if (
+            not (needs_grad or torch.compiler.is_compiling())
+            and calls.is_plain(q)
+            and type(k) in calls.ORDINARY
+        ):
             return _rope_qk_packed(q, k, positions, params, freq_factors, q_out, k_out, forward, angle)
         if q.device.type == "npu" and not torch.compiler.is_compiling():
             calls.require_npu()

@@ -171,7 +171,9 @@ def test_the_norm_rope_verdict_compares_with_the_parts():
     assert outcomes(norm_rope(norm_rope_rows.OUT, 2.0), parts, *halves)[-3] == "PASS"
 
 
-@pytest.mark.parametrize(("mode", "limit", "place"), [(patched_rows.NORM, 0.6, -2), (patched_rows.DECODE, 1.0, -1)])
+@pytest.mark.parametrize(
+    ("mode", "limit", "place"), [(patched_rows.NORM, 0.6, -2), (patched_rows.DECODE, 1.0, -1)]
+)
 def test_the_patched_verdict_looks_at_every_level_and_dtype(mode, limit, place):
     def patched(name, ratio, dtype="f32"):
         return figure(name, row="patched", ratio=ratio, dtype=dtype) | {"mode": mode}
