@@ -192,7 +192,7 @@ PYTHON_LAYERS = (
         (PY_STD, "npu_rope.native", "npu_rope.simcann"),
         functions_may_import=("elftools.*",),  # of the sim extra
     ),
-    Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*"), ("*",)),
+    Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),
     Layer(
         ("npu_rope/compat/*",),
         (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.executors", *PURE),

@@ -10,6 +10,7 @@ from npu_rope import __version__
 from npu_rope.cli import trace_norm
 from npu_rope.cli.bench import bench
 from npu_rope.cli.doctor import doctor
+from npu_rope.cli.hardware_report import hardware_report
 from npu_rope.cli.inspect import inspect
 from npu_rope.cli.sim import sim
 from npu_rope.cli.validate import validate
@@ -41,6 +42,7 @@ app.command()(validate)
 app.command()(doctor)
 app.command()(bench)
 app.command()(inspect)
+app.command()(hardware_report)
 app.add_typer(trace_norm.app, name="trace")
 # What stands behind the command's program is the program's, options too.
 app.command(context_settings={"allow_interspersed_args": False})(sim)

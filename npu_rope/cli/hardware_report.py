@@ -1,0 +1,227 @@
+"""``npu-rope hardware-report``: what the first person with an Ascend machine can send to us."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from npu_rope import backends
+from npu_rope.cli.files import replacing, unwritable
+from npu_rope.errors import BackendUnavailable
+from npu_rope.hardware.calls import OPERATORS
+from npu_rope.hardware.document import CORRECT, SIMULATED, WRONG, Document
+from npu_rope.hardware.page import html_of
+from npu_rope.hardware.privacy import Scrubber
+from npu_rope.hardware.run import STEPS, Plan, Run
+
+NOT_CORRECT, USAGE_ERROR = 1, 2
+JSON_FILE, HTML_FILE = "hardware-report.json", "hardware-report.html"
+
+Operator = Enum("Operator", {name.upper(): name for name in OPERATORS}, type=str)  # type: ignore[misc]
+Step = Enum("Step", {name.upper(): name for name in STEPS}, type=str)  # type: ignore[misc]
+
+
+def hardware_report(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The folder that gets both files; made where it is absent.")
+    ] = Path("npu-rope-report"),
+    quick: Annotated[bool, typer.Option("--quick", help="Few shapes and cases: a first look.")] = False,
+    op: Annotated[
+        list[Operator] | None, typer.Option(help="Check and time this operator only; repeatable.")
+    ] = None,
+    filter_: Annotated[
+        str, typer.Option("--filter", "-p", help="Check and time only calls whose name contains this text.")
+    ] = "",
+    skip: Annotated[list[Step] | None, typer.Option(help="Leave a step out; repeatable.")] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Longest time for a case or a call; a longer one counts as lost.")
+    ] = 300,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a report in that folder.")] = False,
+) -> None:
+    """Check and time npu_rope on this machine's NPU, and write a report to send.
+
+    It runs the steps below and writes hardware-report.json and
+    hardware-report.html, which hold the same. The files are complete after each
+    step, so that an interrupted run leaves what it found.
+
+    doctor: what is installed.
+
+    validate: every case of npu-rope validate on backend npu.
+
+    calls: each operator at about a dozen shapes, against float64.
+
+    times: the same calls on the device, by CANN's profiler. Where it gives
+    nothing, by events, which include the gaps between launches; the report says
+    so.
+
+    predictions: the same calls on the simulator of this chip. The report
+    compares both times: that is the error of our timing model.
+
+    The report has no host or user name, no serial number, and no path outside of
+    the installation. Read it before you send it.
+
+    Under npu-rope sim it tries everything on a simulated machine. Such a report
+    says SIMULATED everywhere, and has no times of a device.
+
+    Exit status: 0 every result is correct, 1 a result is wrong or a step failed,
+    2 bad usage or no NPU.
+
+    Examples:
+
+      npu-rope hardware-report --quick
+
+      npu-rope hardware-report --output report-910b3
+
+      npu-rope hardware-report --op rope --op rms_norm --skip validate
+
+      npu-rope sim -- python -m npu_rope.cli hardware-report --quick
+    """
+    plan = Plan(
+        quick=quick,
+        operators=[o.value for o in op] if op else OPERATORS,
+        text=filter_,
+        skip=[s.value for s in skip or []],
+        seconds=seconds,
+    )
+    _check(plan)
+    json_path, html_path = _files(output, overwrite)
+    scrub = Scrubber()
+
+    def write(document: Document) -> None:
+        clean = scrub.clean(document)
+        with replacing(json_path) as stream:
+            json.dump(clean, stream, indent=1, allow_nan=False)
+            stream.write("\n")
+        with replacing(html_path) as stream:
+            stream.write(html_of(clean))
+
+    console = Console(stderr=True, highlight=False)
+    if backends.simulated_soc() is not None:
+        console.print(f"[yellow]{SIMULATED}.[/]", soft_wrap=True)
+    try:
+        with _progress(console) as progress:
+            document = Run(plan, progress, write).all()
+    except KeyboardInterrupt:
+        print(f"What was found so far is in {json_path} and {html_path}.", file=sys.stderr)
+        raise
+    _show(scrub.clean(document), json_path, html_path)
+    raise typer.Exit(0 if document["verdict"]["status"] == CORRECT else NOT_CORRECT)
+
+
+def _usage_error(text: str) -> typer.Exit:
+    print(text, file=sys.stderr)
+    return typer.Exit(USAGE_ERROR)
+
+
+def _check(plan: Plan) -> None:
+    if "validate" in plan.skip and "calls" in plan.skip:
+        raise _usage_error("[hardware-report] skip must leave validate or calls but got both.")
+    if not plan.calls():
+        raise _usage_error(f"[hardware-report] filter must be part of a call's name but got {plan.text!r}.")
+    try:
+        backends.find("npu").require()
+    except BackendUnavailable as error:
+        raise _usage_error(str(error)) from None
+
+
+def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
+    """The two files to write."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        text = f"[hardware-report] output must be a folder one may write but got {folder}: {error.strerror}."
+        raise _usage_error(text) from None
+    paths = folder / JSON_FILE, folder / HTML_FILE
+    for path in paths:
+        if path.exists() and not overwrite:
+            raise _usage_error(
+                f"[hardware-report] output must be a folder without a report but got {folder}, which has"
+                f" {path.name}.\nName another folder, or replace it with --overwrite."
+            )
+        if must := unwritable(path):
+            raise _usage_error(f"[hardware-report] output {must}")
+    return paths
+
+
+class _Bar:
+    """A bar a step on a terminal; elsewhere a line."""
+
+    def __init__(self, console: Console, bar: Progress) -> None:
+        self.console, self.bar = console, bar
+        self.step, self.total, self.done = "", 0, 0
+        self.task: Any = None
+
+    def begin(self, step: str, total: int) -> None:
+        self.step, self.total, self.done = step, total, 0
+        self.task = self.bar.add_task(step, total=total)
+        if not self.console.is_terminal:
+            self.console.print(f"{step}: {total} to do", soft_wrap=True)
+
+    def advance(self, unit: str) -> None:
+        self.done += 1
+        self.bar.advance(self.task)
+
+    def end(self) -> None:
+        if self.task is None:
+            return
+        self.bar.update(self.task, completed=self.total)
+        self.bar.stop_task(self.task)
+        self.task = None
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[_Bar]:
+    columns = (
+        TextColumn("{task.description:11}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("passed,"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        yield _Bar(console, bar)
+
+
+def _show(d: Document, json_path: Path, html_path: Path) -> None:
+    """What came out, in a few lines."""
+    console = Console(highlight=False)
+
+    def say(line: str) -> None:
+        console.print(line, soft_wrap=True)
+
+    label = "[yellow]SIMULATED[/] " if d["simulated"] else ""
+    status = d["verdict"]["status"]
+    colour = {CORRECT: "bold green", WRONG: "bold red"}.get(status, "bold yellow")
+    say(f"{label}{escape(str(d['machine'].get('chip', 'unknown chip')))}: [{colour}]{status}[/]")
+    say(f"{label}{escape(d['verdict']['text'])}")
+    for failure in (d["validate"] or {}).get("failures", []):
+        say(f"  [red]{failure['verdict']}[/] {escape(failure['repeat'])}")
+    for operator in d["operators"]:
+        for call in operator["calls"]:
+            if call["correct"] is False:
+                say(f"  [red]wrong[/] {escape(call['id'])}; repeat: {escape(call['repeat'])}")
+    model = d["timing_model"]
+    if model["all"]:
+        e = model["all"]
+        say(
+            f"measured / predicted: median {e['median_ratio']:.2f}, worst {e['worst_ratio']:.2f}"
+            f" ({escape(e['worst_call'])}), {e['calls']} calls"
+        )
+    else:
+        say(f"{label}measured / predicted: {escape(model['note'])}")
+    for missing in d["not_done"]:
+        say(f"not done: {escape(missing['what'])}: {escape(missing['why'])}")
+    say(f"written: {escape(str(json_path))}, {escape(str(html_path))}")
+    say("Read them before you send them; docs/hardware_report.md says where to.")

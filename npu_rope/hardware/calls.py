@@ -1,0 +1,448 @@
+"""The calls that ``npu-rope hardware-report`` checks, times and predicts: every operator at about a dozen shapes.
+
+A call is data (:class:`TimedCall`). Its tensors, its float64 results and their bounds come from the cases of
+``npu_rope.testing``, so that the report judges by the same bounds as ``npu-rope validate``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import npu_rope
+from npu_rope.checks import RopeTensors, rope_qk_tensors, rope_set_rows_tensors, rope_tensors
+from npu_rope.executors import rms_norm as norm_executors
+from npu_rope.executors import rms_norm_rope as norm_rope_executors
+from npu_rope.executors import rope as rope_executors
+from npu_rope.executors import rotary as rotary_executors
+from npu_rope.native_sim import SimOptions
+from npu_rope.optional_torch import torch
+from npu_rope.params import RopeParams
+from npu_rope.rms_norm_checks import (
+    RmsNormTensors,
+    add_rms_norm_tensors,
+    rms_norm_backward_tensors,
+    rms_norm_tensors,
+)
+from npu_rope.rms_norm_rope_checks import RmsNormRopeTensors, rms_norm_rope_tensors
+from npu_rope.rotary_checks import (
+    RotaryTensors,
+    rotary_embedding_tensors,
+    rotary_mul_qk_tensors,
+    rotary_mul_tensors,
+)
+from npu_rope.testing import cases, judge, norm_ropes, norms, tables
+from npu_rope.testing.bounds import E_ANGLE_DEVICE, worst_ratio
+from npu_rope.testing.cases import SHORT, CaseData, RopeCase
+from npu_rope.testing.judge import Expectation
+
+Array = npt.NDArray[Any]
+F32, F16, BF16 = "float32", "float16", "bfloat16"
+HEAD = 128
+KEY_HEADS = 8
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """One call of one operator.
+
+    Attributes:
+        operator: its name in the namespace ``npu_rope``.
+        form: what it is in a model: ``decode``, ``prefill``, ...
+        shape: of x or q.
+        options: what differs from the operator's plain call; see the ``_*_call`` functions.
+        quick: part of ``--quick``.
+    """
+
+    operator: str
+    form: str
+    shape: tuple[int, ...]
+    dtype: str
+    options: tuple[tuple[str, Any], ...] = ()
+    quick: bool = False
+
+    @property
+    def id(self) -> str:
+        """Unique; what ``--filter`` looks at."""
+        sizes = "x".join(map(str, self.shape))
+        return f"{self.operator}/{self.form}-{sizes}-{SHORT[self.dtype]}"
+
+    @property
+    def kernel(self) -> str:
+        """The name of the operator in CANN, under which a profiler lists the launch."""
+        return KERNELS[self.operator]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call's tensors on the CPU, and what must come out.
+
+    Attributes:
+        tensors: as the executors take them.
+        attributes: what else the operator is given.
+        expect: the float64 results with their bounds; computed only when asked for.
+        look: the results as arrays of values, from CPU tensors; raises AssertionError where memory that no
+            result belongs to has changed.
+    """
+
+    tensors: Any
+    attributes: Any
+    expect: Callable[[], list[Expectation]]
+    look: Callable[[tuple[Any, ...]], list[Array]]
+
+
+KERNELS: Mapping[str, str] = {
+    "rope": "NpuRope",
+    "rope_qk": "NpuRopeQk",
+    "rope_set_rows": "NpuRopeSetRows",
+    "rotary_mul": "NpuRotaryMul",
+    "rotary_mul_qk": "NpuRotaryMulQk",
+    "rotary_embedding": "NpuRotaryMul",
+    "rms_norm": "NpuRmsNorm",
+    "add_rms_norm": "NpuAddRmsNorm",
+    "rms_norm_backward": "NpuRmsNormBackward",
+    "rms_norm_rope": "NpuRmsNormRope",
+}
+OPERATORS = tuple(KERNELS)
+
+# ---- the shapes -----------------------------------------------------------------------------------------
+
+# (form, B, S, N, dtype, quick): a decode step of one token, of small batches, and prefills.
+_HEADS = (
+    ("decode", 1, 1, 32, BF16, True),
+    ("decode", 1, 1, 32, F16, False),
+    ("decode", 1, 1, 32, F32, False),
+    ("batch", 8, 1, 32, BF16, False),
+    ("batch", 64, 1, 32, F32, True),
+    ("prefill", 1, 128, 32, F16, True),
+    ("prefill", 1, 512, 32, BF16, False),
+    ("prefill", 1, 512, 32, F32, False),
+    ("prefill", 1, 1024, 8, BF16, False),
+    ("prefill", 1, 2048, 32, F16, False),
+    ("prefill", 1, 4096, 8, F32, False),
+    ("prefill", 1, 4096, 32, BF16, False),
+)
+# (form, rows, elements of a row, dtype, quick): hidden states of models, and heads.
+_ROWS = (
+    ("decode", 1, 4096, BF16, True),
+    ("decode", 1, 4096, F16, False),
+    ("decode", 1, 4096, F32, False),
+    ("decode", 1, 8192, BF16, False),
+    ("batch", 8, 4096, BF16, False),
+    ("batch", 64, 4096, F32, True),
+    ("prefill", 128, 2048, F16, True),
+    ("prefill", 512, 4096, BF16, False),
+    ("prefill", 512, 4096, F32, False),
+    ("prefill", 1024, 4096, F16, False),
+    ("prefill", 2048, 4096, BF16, False),
+    ("heads", 32768, 128, BF16, False),
+)
+# What an operator has beyond the shapes above: (form, shape, dtype, options).
+_MORE: Mapping[str, tuple[tuple[str, tuple[int, ...], str, dict[str, Any]], ...]] = {
+    "rope": (
+        ("normal", (1, 512, 32, HEAD), BF16, {"mode": "normal"}),
+        ("mrope", (1, 512, 28, HEAD), BF16, {"mode": "mrope", "sections": (16, 24, 24, 0)}),
+        ("vision", (1, 1024, 16, 80), F16, {"mode": "vision", "n_dims": 40, "sections": (20, 20, 0, 0)}),
+        ("half-width", (1, 512, 32, HEAD), F32, {"n_dims": 64}),
+        ("backward", (1, 512, 32, HEAD), BF16, {"forward": False}),
+    ),
+    "rope_qk": (("normal", (1, 512, 32, HEAD), BF16, {"mode": "normal"}),),
+    "rope_set_rows": (("to-float16", (1, 512, 8, HEAD), F32, {"cache": F16}),),
+    "rotary_mul": (
+        ("interleaved", (1, 512, 32, HEAD), BF16, {"interleaved": True}),
+        ("float32-tables", (1, 512, 32, HEAD), F16, {"wide": True}),
+    ),
+    "rotary_embedding": (("interleaved", (1, 32, 512, HEAD), F16, {"interleaved": True}),),
+    "rms_norm": (("float32-scale", (512, 4096), BF16, {"scale_dtype": F32}),),
+    "rms_norm_rope": (
+        ("rounded-between", (1, 512, 32, HEAD), BF16, {"intermediate_rounding": True}),
+        ("to-cache", (1, 512, 32, HEAD), BF16, {"set_rows": True}),
+    ),
+}
+
+
+def timed_calls(operator: str, *, bfloat16: bool = True, quick: bool = False) -> Iterator[TimedCall]:
+    """An operator's calls, the small ones first; each once.
+
+    Args:
+        bfloat16: the chip has it. Where it has not, such calls are of float16.
+        quick: a few small ones only.
+    """
+    seen = set()
+    for call in _all_calls(operator):
+        if quick and not call.quick:
+            continue
+        call = call if bfloat16 or call.dtype != BF16 else replace(call, dtype=F16)
+        if call.id not in seen:
+            seen.add(call.id)
+            yield call
+
+
+def _all_calls(operator: str) -> Iterator[TimedCall]:
+    if operator in _NORMS:
+        for form, rows, n, dtype, quick in _ROWS:
+            yield TimedCall(operator, form, (rows, n), dtype, (), quick)
+    else:
+        for form, b, s, n, dtype, quick in _HEADS:
+            shape = (b, n, s, HEAD) if operator == "rotary_embedding" else (b, s, n, HEAD)
+            yield TimedCall(operator, form, shape, dtype, (), quick)
+    for form, shape, dtype, options in _MORE.get(operator, ()):
+        yield TimedCall(operator, form, shape, dtype, tuple(options.items()))
+
+
+# ---- tensors and what must come out -----------------------------------------------------------------------
+
+
+def make(call: TimedCall) -> Call:
+    """The call's tensors, drawn by a generator that the call's name seeds."""
+    made: Call = _MAKE[call.operator](call, dict(call.options))
+    return made
+
+
+def _tensor(values: Array, dtype: str) -> Any:
+    return torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, dtype))
+
+
+def _values(results: tuple[Any, ...]) -> list[Array]:
+    """CPU tensors as arrays; bfloat16 as float32, which holds its values exactly."""
+    return [(t.float() if t.dtype is torch.bfloat16 else t).numpy() for t in results]
+
+
+def _rope_case(call: TimedCall, o: dict[str, Any]) -> RopeCase:
+    mode, n_dims = o.get("mode", "neox"), o.get("n_dims", HEAD)
+    params = RopeParams(n_dims, mode, freq_base=500_000.0, sections=o.get("sections", (0, 0, 0, 0)))
+    b, s, n, d = call.shape
+    if call.operator == "rope_set_rows":
+        b, s = 1, b * s  # the cases' caches take the tokens of one batch
+    cache = o.get("cache", call.dtype) if call.operator == "rope_set_rows" else ""
+    return RopeCase(
+        suite="models",
+        name=call.id,
+        dtype=call.dtype,
+        shape=(b, s, n, d),
+        params=params,
+        ggml_n_ctx_orig=0,
+        positions="decode" if s == 1 else "prefill",
+        source="",
+        forward=o.get("forward", True),
+        cache_rows=2 * s if cache else 0,
+        cache_dtype=cache,
+    )
+
+
+def _rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
+    case = _rope_case(call, o)
+    data = cases.make_data(case)
+    taken = judge.as_taken(case, "npu")
+    a = rope_executors.Attributes(case.params, case.forward, "exact")
+    x, positions = _tensor(data.x, case.dtype), torch.from_numpy(data.positions)
+
+    def expect() -> list[Expectation]:
+        return [judge.exact_expectation(taken, data, E_ANGLE_DEVICE)]
+
+    if call.operator == "rope":
+        return Call(rope_tensors(x, positions, None, None), a, expect, _values)
+    if call.operator == "rope_set_rows":
+        assert data.rows is not None
+        assert data.cache is not None
+        rows, cache = torch.from_numpy(data.rows), _tensor(data.cache, case.cache_dtype)
+        given = rope_set_rows_tensors(x, positions, rows, None, cache)
+        return Call(given, a, expect, lambda r: [judge.rotated_rows(case, data, _values(r)[0])])
+    return _with_keys(case, data, a)
+
+
+def _with_keys(case: RopeCase, data: CaseData, a: rope_executors.Attributes) -> Call:
+    keys = replace(case, name=f"{case.name}/k", shape=(*case.shape[:2], KEY_HEADS, case.shape[3]))
+    of_keys = replace(cases.make_data(keys), positions=data.positions)
+    xs = [_tensor(d.x, case.dtype) for d in (data, of_keys)]
+
+    def expect() -> list[Expectation]:
+        both = ((case, data), (keys, of_keys))
+        return [judge.exact_expectation(judge.as_taken(c, "npu"), d, E_ANGLE_DEVICE) for c, d in both]
+
+    tensors = rope_qk_tensors(xs[0], xs[1], torch.from_numpy(data.positions), None, None)
+    return Call(tensors, a, expect, _values)
+
+
+def _table_call(call: TimedCall, o: dict[str, Any]) -> Call:
+    onnx = call.operator == "rotary_embedding"
+    case = tables.TableCase(
+        name=call.id,
+        suite="onnx" if onnx else "torch_npu",
+        dtype=call.dtype,
+        shape=call.shape,
+        keys=KEY_HEADS if call.operator == "rotary_mul_qk" else 0,
+        table=() if onnx else ((call.shape[1],) if call.shape[0] == 1 else (call.shape[0], 1, 1)),
+        full=not onnx,
+        rows=8192 if onnx else 0,
+        **o,
+    )
+    data = tables.make_data(case)
+    xs = [_tensor(x, case.dtype) for x in data.xs]
+    cos, sin = (_tensor(t, F32 if case.wide else case.dtype) for t in (data.cos, data.sin))
+    given: RotaryTensors[Any]
+    if onnx:
+        assert data.position_ids is not None
+        given = rotary_embedding_tensors(xs[0], cos, sin, torch.from_numpy(data.position_ids), None)
+    elif case.keys:
+        given = rotary_mul_qk_tensors(xs[0], xs[1], cos, sin, None)
+    else:
+        given = rotary_mul_tensors(xs[0], cos, sin, None)
+    return Call(given, case.attributes, lambda: tables.expectation(case, data), _values)
+
+
+def _norm_call(call: TimedCall, o: dict[str, Any]) -> Call:
+    case = norms.NormCase(
+        call.id,
+        call.dtype,
+        call.shape,
+        backward=call.operator == "rms_norm_backward",
+        add=call.operator == "add_rms_norm",
+        **o,
+    )
+    data = norms.make_data(case)
+    x, residual = (_tensor(a, case.dtype) for a in (data.x, data.residual))
+    scale, grad = (_tensor(a, case.scale_type) for a in (data.scale, data.grad))
+    given: RmsNormTensors[Any] = rms_norm_tensors(x, scale)
+    if case.add:
+        given = add_rms_norm_tensors(x, residual, scale)
+    if case.backward:
+        given = rms_norm_backward_tensors(grad, x, scale)
+    return Call(given, case.attributes, lambda: norms.expectation(case, data, "npu"), _values)
+
+
+def _norm_rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
+    params = RopeParams(HEAD, "neox", freq_base=1e6)
+    case = norm_ropes.NormRopeCase(call.id, call.dtype, params, call.shape, KEY_HEADS, start=1000, **o)
+    data = norm_ropes.make_data(case)
+    q, k = (_tensor(x, case.dtype) for x in data.xs)
+    q_scale, k_scale = (_tensor(s, case.dtype) for s in data.scales)
+    positions, rows, outs = torch.from_numpy(data.positions), None, None
+    if data.rows is not None:
+        rows, outs = torch.from_numpy(data.rows), (torch.empty_like(q), _tensor(data.cache, case.dtype))
+    given = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, None, outs, rows)
+    return Call(given, case.attributes, lambda: norm_ropes.expectation(case, data, "npu"), _values)
+
+
+_NORMS = ("rms_norm", "add_rms_norm", "rms_norm_backward")
+_MAKE: Mapping[str, Callable[[TimedCall, dict[str, Any]], Call]] = {
+    **dict.fromkeys(("rope", "rope_qk", "rope_set_rows"), _rope_call),
+    **dict.fromkeys(("rotary_mul", "rotary_mul_qk", "rotary_embedding"), _table_call),
+    **dict.fromkeys(_NORMS, _norm_call),
+    "rms_norm_rope": _norm_rope_call,
+}
+
+# ---- running ------------------------------------------------------------------------------------------------
+
+
+def run(tensors: Any, a: Any) -> tuple[Any, ...]:
+    """The call through npu_rope's interface, on the device that the tensors are on: one launch there."""
+    done = _RUN[tensors.op](tensors, a)
+    return done if isinstance(done, tuple) else (done,)
+
+
+def _run_rope(t: RopeTensors[Any], a: Any) -> Any:
+    return npu_rope.rope(t.xs["x"], t.positions, a.params, forward=a.forward)
+
+
+def _run_rope_qk(t: RopeTensors[Any], a: Any) -> Any:
+    return npu_rope.rope_qk(*t.xs.values(), t.positions, a.params, forward=a.forward)
+
+
+def _run_rope_set_rows(t: RopeTensors[Any], a: Any) -> Any:
+    return npu_rope.rope_set_rows(t.xs["x"], t.positions, t.rows, t.outs["cache"], a.params)
+
+
+def _run_rotary_mul(t: RotaryTensors[Any], a: Any) -> Any:
+    operator = npu_rope.rotary_mul_qk if len(t.xs) > 1 else npu_rope.rotary_mul
+    return operator(*t.xs.values(), *t.tables.values(), interleaved=a.interleaved)
+
+
+def _run_rotary_embedding(t: RotaryTensors[Any], a: Any) -> Any:
+    more = {"interleaved": int(a.interleaved)}
+    return npu_rope.rotary_embedding(t.xs["X"], *t.tables.values(), t.position_ids, **more)
+
+
+def _run_rms_norm(t: RmsNormTensors[Any], a: Any) -> Any:
+    return npu_rope.rms_norm(t.x, t.scale, epsilon=a.epsilon)
+
+
+def _run_add_rms_norm(t: RmsNormTensors[Any], a: Any) -> Any:
+    return npu_rope.add_rms_norm(t.x, t.xs["residual"], t.scale, epsilon=a.epsilon)
+
+
+def _run_rms_norm_backward(t: RmsNormTensors[Any], a: Any) -> Any:
+    return npu_rope.rms_norm_backward(t.xs["grad"], t.x, t.scale, epsilon=a.epsilon)
+
+
+def _run_rms_norm_rope(t: RmsNormRopeTensors[Any], a: Any) -> Any:
+    how: dict[str, Any] = {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
+    if t.rows is not None:
+        how |= {"rows": t.rows, "cache": t.outs["cache"]}
+    return npu_rope.rms_norm_rope(*t.xs.values(), *t.scales.values(), t.positions, a.params, **how)
+
+
+_RUN: Mapping[str, Callable[[Any, Any], Any]] = {
+    "rope": _run_rope,
+    "rope_qk": _run_rope_qk,
+    "rope_set_rows": _run_rope_set_rows,
+    "rotary_mul": _run_rotary_mul,
+    "rotary_mul_qk": _run_rotary_mul,
+    "rotary_embedding": _run_rotary_embedding,
+    "rms_norm": _run_rms_norm,
+    "add_rms_norm": _run_add_rms_norm,
+    "rms_norm_backward": _run_rms_norm_backward,
+    "rms_norm_rope": _run_rms_norm_rope,
+}
+_ON_SIMULATOR: Mapping[type, Callable[[SimOptions, Any, Any], Any]] = {
+    RopeTensors: rope_executors.on_sim,
+    RotaryTensors: rotary_executors.on_sim,
+    RmsNormTensors: norm_executors.on_sim,
+    RmsNormRopeTensors: norm_rope_executors.on_sim,
+}
+
+
+def simulate(call: Call, options: SimOptions) -> None:
+    """The call's one launch on the simulated cores; :func:`npu_rope.native_sim.load` has its report then."""
+    _ON_SIMULATOR[type(call.tensors)](options, call.tensors, call.attributes)
+
+
+# ---- judging --------------------------------------------------------------------------------------------------
+
+
+def compare(results: list[Array], expected: list[Expectation]) -> dict[str, Any]:
+    """The largest error, how much of its bound the worst element takes (1 or less is right), and where."""
+    error, ratio, worst = 0.0, 0.0, None
+    if len(results) != len(expected):
+        raise AssertionError(f"{len(expected)} results must come out but got {len(results)}")
+    for number, (got, e) in enumerate(zip(results, expected, strict=True)):
+        if got.shape != e.value.shape:
+            raise AssertionError(f"a result must be of shape {e.value.shape} but got {got.shape}")
+        own, at = worst_ratio(got, e.value, e.bound)
+        wide = got.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            error = max(error, float(np.nanmax(np.abs(wide - e.value), initial=0.0)))
+        if own > ratio:
+            ratio = own
+            worst = {
+                "result": number,
+                "index": list(at),
+                "got": _number(float(wide[at])),
+                "expected": _number(float(e.value[at])),
+            }
+    return {
+        "correct": ratio <= 1,
+        "max_error": _number(error),
+        "error_over_bound": _number(ratio),
+        "worst": worst,
+    }
+
+
+def _number(value: float) -> float | str:
+    """A number of JSON, which has neither infinities nor NaN."""
+    return value if math.isfinite(value) else str(value)

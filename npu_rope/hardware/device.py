@@ -1,0 +1,63 @@
+"""The NPU as the report's workers use it: tensors there and back, events, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.executors import npu
+from npu_rope.optional_torch import load_torch_npu, torch
+
+# What torch_npu tells of a device that is a fact about the chip; its uuid is not among them.
+_PROPERTIES = ("total_memory", "L2_cache_size", "cube_core_num", "vector_core_num", "multi_processor_count")
+
+
+class NpuDevice:
+    """The first NPU that torch_npu shows."""
+
+    backend = "npu"
+
+    def __init__(self) -> None:
+        load_torch_npu()
+        self.simulated = backends.simulated_soc() is not None
+
+    def put(self, tensor: Any) -> Any:
+        """A copy on the device."""
+        return npu.to_device(tensor)
+
+    def get(self, tensor: Any) -> Any:
+        """A copy on the host."""
+        return tensor.cpu()
+
+    def synchronize(self) -> None:
+        """Wait for everything that was launched; raises what went wrong on the device."""
+        torch.npu.synchronize()
+
+    def failure(self) -> str:
+        """Why the device does not compute any more in this process; empty where it does."""
+        try:
+            got = (torch.ones(4).to("npu") + 1).cpu().tolist()
+        except RuntimeError as error:
+            return str(error) or type(error).__name__
+        return "" if got == [2.0] * 4 else f"1 + 1 gives {got[0]} on the device"
+
+    def event_us(self, run: Callable[[], object], launches: int) -> float:
+        """Time of one of many launches between two events, in microseconds: gaps between them are included."""
+        begin, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(launches):
+            run()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e3 / launches
+
+    def facts(self) -> dict[str, Any]:
+        """The chip's name and sizes, and how many devices there are."""
+        properties = torch.npu.get_device_properties(0)
+        sizes = {name: getattr(properties, name, None) for name in _PROPERTIES}
+        return {
+            "chip": backends.simulated_soc() or torch.npu.get_device_name(0),
+            "devices": torch.npu.device_count(),
+            **{name: value for name, value in sizes.items() if isinstance(value, int)},
+        }

@@ -1,0 +1,258 @@
+"""The report as one JSON document: what it holds, and what follows from its parts. Schema: docs/hardware_report.md."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from npu_rope.hardware.calls import KERNELS, TimedCall
+from npu_rope.hardware.privacy import LEFT_OUT
+from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED
+
+Document = dict[str, Any]
+SCHEMA, SCHEMA_VERSION = "npu-rope-hardware-report", 1
+SIMULATED = "SIMULATED: nothing of this ran on hardware"
+NOT_MEASURED = "n/a: simulated"
+CORRECT, WRONG, UNFINISHED = "correct", "wrong", "unfinished"
+LOST = "lost"
+# Below this the start of a kernel, which the model leaves out, is a large part of its time.
+SHORT_US = 20.0
+CAVEATS = (
+    "The model's times leave out the start of a kernel on its cores.",
+    "A call is launched several times on the same tensors, which may then lie in the L2 cache. The model has no"
+    " such cache.",
+)
+
+
+def new(options: Mapping[str, Any]) -> Document:
+    """A report of nothing yet."""
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "label": "",
+        "simulated": False,
+        "complete": False,
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "seconds": 0.0,
+        "options": dict(options),
+        "verdict": {},
+        "machine": {},
+        "doctor": [],
+        "validate": None,
+        "operators": [],
+        "timing_model": None,
+        "not_done": [],
+        "left_out": list(LEFT_OUT),
+    }
+
+
+def not_done(document: Document, what: str, why: str, *, wrong: bool = False) -> None:
+    """Say what is missing. wrong: something failed; else it could not be had here, or was not asked for."""
+    document["not_done"].append({"what": what, "why": why, "failed": wrong})
+
+
+# ---- validate -------------------------------------------------------------------------------------------------
+
+
+def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts by suite and operation, and everything that is not correct.
+
+    Args:
+        cases: all that were to be run.
+        results: of worker.py, by suite/name; a case without one was not run.
+    """
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    failures, reasons = [], Counter[str]()
+    for case in cases:
+        result = results.get(f"{case.suite}/{case.name}")
+        row = rows.setdefault((case.suite, case.op), _row(case))
+        row["cases"] += 1
+        if result is None:
+            continue
+        verdict = _verdict(result)
+        row[{OK: CORRECT, FAIL: WRONG}.get(verdict, verdict)] += 1
+        if verdict == UNSUPPORTED:
+            reasons[result["message"]] += 1
+        elif verdict != OK:
+            failures.append(_failure(case, verdict, result))
+        ratio = result.get("error_over_bound")
+        if isinstance(ratio, float) and not math.isnan(ratio) and ratio > row["largest_error_over_bound"]:
+            row["largest_error_over_bound"] = ratio
+    table = list(rows.values())
+    totals = {name: sum(row[name] for row in table) for name in ("cases", CORRECT, WRONG, UNSUPPORTED, LOST)}
+    return {
+        **totals,
+        "not_run": totals["cases"] - sum(totals[n] for n in (CORRECT, WRONG, UNSUPPORTED, LOST)),
+        "by_suite": table,
+        "unsupported_because": dict(reasons.most_common()),
+        "failures": failures,
+    }
+
+
+def _row(case: Any) -> dict[str, Any]:
+    counts = dict.fromkeys(("cases", CORRECT, WRONG, UNSUPPORTED, LOST), 0)
+    return {"suite": case.suite, "op": case.op, **counts, "largest_error_over_bound": 0.0}
+
+
+def _verdict(result: Mapping[str, Any]) -> str:
+    if "lost" in result:
+        return LOST
+    return FAIL if "failed" in result else str(result["verdict"])
+
+
+def _failure(case: Any, verdict: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    message = result.get("lost") or result.get("failed") or result.get("message") or ""
+    printed = {"printed": result["printed"]} if result.get("printed") else {}
+    name = shlex.quote(case.name)
+    return {
+        "suite": case.suite,
+        "name": case.name,
+        "op": case.op,
+        "verdict": {FAIL: WRONG}.get(verdict, verdict),
+        "message": message,
+        **printed,
+        "repeat": f"npu-rope validate --backend npu --no-ggml --suite {case.suite} --op {name}",
+    }
+
+
+# ---- operators ------------------------------------------------------------------------------------------------
+
+
+def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
+    """A call of which nothing is known yet."""
+    short = call.id.partition("/")[2]
+    return {
+        "id": call.id,
+        "form": call.form,
+        "shape": list(call.shape),
+        "dtype": call.dtype,
+        "options": dict(call.options),
+        "simulated": simulated,
+        "correct": None,
+        "max_error": None,
+        "error_over_bound": None,
+        "worst": None,
+        "message": "",
+        "measured": None,
+        "measured_note": NOT_MEASURED if simulated else "not measured",
+        "predicted": None,
+        "predicted_note": "not predicted",
+        "measured_over_predicted": None,
+        "repeat": f"npu-rope hardware-report --skip validate --op {call.operator} --filter {shlex.quote(short)}",
+    }
+
+
+def operator_records(calls: Iterable[TimedCall], *, simulated: bool) -> list[dict[str, Any]]:
+    """Every operator with its calls."""
+    made: dict[str, dict[str, Any]] = {}
+    for call in calls:
+        fresh = {"operator": call.operator, "kernel": KERNELS[call.operator], "calls": []}
+        record = made.setdefault(call.operator, fresh)
+        record["calls"].append(call_record(call, simulated=simulated))
+    return list(made.values())
+
+
+def all_calls(document: Document) -> list[dict[str, Any]]:
+    """The calls of all operators."""
+    return [call for operator in document["operators"] for call in operator["calls"]]
+
+
+def put_check(record: dict[str, Any], result: Mapping[str, Any]) -> None:
+    """A call's correctness, of worker.py; a lost one is not correct."""
+    record["correct"] = bool(result.get("correct", False))
+    for name in ("max_error", "error_over_bound", "worst"):
+        record[name] = result.get(name)
+    record["message"] = result.get("lost") or result.get("failed") or result.get("message") or ""
+    if result.get("printed"):
+        record["printed"] = result["printed"]
+
+
+def put_prediction(record: dict[str, Any], result: Mapping[str, Any], profile: str) -> None:
+    """A call's simulated cycles, of worker.py."""
+    if "cycles" in result:
+        record["predicted"] = {**result, "profile": profile}
+        record["predicted_note"] = ""
+    else:
+        record["predicted_note"] = f"failed: {result.get('lost') or result.get('failed')}"
+
+
+def put_time(record: dict[str, Any], time: Mapping[str, Any]) -> None:
+    """A call's time on the device, of worker.py."""
+    record["measured"], record["measured_note"] = dict(time), ""
+
+
+def relate(record: dict[str, Any]) -> None:
+    """Measured over predicted, where there are both. Never on a simulated machine, whose time is no device's."""
+    measured, predicted = record["measured"], record["predicted"]
+    if record["simulated"] or not measured or not predicted or not predicted["microseconds"]:
+        record["measured_over_predicted"] = None
+    else:
+        record["measured_over_predicted"] = measured["us"] / predicted["microseconds"]
+
+
+# ---- the timing model ---------------------------------------------------------------------------------------
+
+
+def timing_model(document: Document, profile: str | None, profile_note: str) -> dict[str, Any]:
+    """How far the simulator's times are from the measured ones."""
+    about = {"profile": profile, "profile_note": profile_note, "caveats": list(CAVEATS)}
+    if document["simulated"]:
+        return {**about, "note": NOT_MEASURED, "all": None, "by_size": [], "by_operator": []}
+    related = [call for call in all_calls(document) if call["measured_over_predicted"] is not None]
+    if not related:
+        return {**about, "note": "no call has both times", "all": None, "by_size": [], "by_operator": []}
+    short = [call for call in related if call["predicted"]["microseconds"] < SHORT_US]
+    rest = [call for call in related if call["predicted"]["microseconds"] >= SHORT_US]
+    sizes = ((f"predicted below {SHORT_US:g} us", short), (f"predicted {SHORT_US:g} us or more", rest))
+    operators = [(o["operator"], [c for c in o["calls"] if c in related]) for o in document["operators"]]
+    return {
+        **about,
+        "note": "",
+        "all": _errors("all calls", related),
+        "by_size": [_errors(name, group) for name, group in sizes if group],
+        "by_operator": [_errors(name, group) for name, group in operators if group],
+    }
+
+
+def _errors(name: str, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    worst = max(calls, key=lambda call: abs(math.log(call["measured_over_predicted"])))
+    gaps = [call["measured"]["us"] - call["predicted"]["microseconds"] for call in calls]
+    return {
+        "of": name,
+        "calls": len(calls),
+        "median_ratio": statistics.median(call["measured_over_predicted"] for call in calls),
+        "worst_ratio": worst["measured_over_predicted"],
+        "worst_call": worst["id"],
+        "median_difference_us": statistics.median(gaps),
+        "methods": dict(Counter(call["measured"]["method"] for call in calls)),
+    }
+
+
+# ---- the verdict ------------------------------------------------------------------------------------------------
+
+
+def verdict(document: Document) -> dict[str, Any]:
+    """Whether everything that was checked is right."""
+    checked = [call for call in all_calls(document) if call["correct"] is not None]
+    wrong_calls = sum(not call["correct"] for call in checked)
+    cases = document["validate"] or dict.fromkeys(("cases", CORRECT, WRONG, UNSUPPORTED, LOST, "not_run"), 0)
+    wrong_cases = cases[WRONG] + cases[LOST]
+    failed = [step["what"] for step in document["not_done"] if step["failed"]]
+    parts = []
+    if cases["cases"]:
+        parts.append(f"validate: {cases[CORRECT]} of {cases['cases'] - cases[UNSUPPORTED]} cases correct")
+    if checked:
+        parts.append(f"calls: {len(checked) - wrong_calls} of {len(checked)} correct")
+    if failed:
+        parts.append(f"failed: {', '.join(failed)}")
+    status = CORRECT if checked or cases[CORRECT] else UNFINISHED
+    if not document["complete"]:
+        status = UNFINISHED
+    if wrong_calls or wrong_cases or failed:
+        status = WRONG
+    return {"status": status, "text": "; ".join(parts) or "nothing was checked"}

@@ -1,0 +1,202 @@
+"""Durations of kernels on the device: by CANN's profiler, or by events where the profiler gives nothing.
+
+The profiler is torch_npu's (``torch_npu.profiler.profile``), which drives CANN's. It leaves one CSV file a
+session: ``ASCEND_PROFILER_OUTPUT/kernel_details.csv``, made of CANN's own
+``mindstudio_profiler_output/op_summary_*.csv``. Both have one row a launch, under different column names
+(Ascend/pytorch ``torch_npu/profiler/analysis/prof_common_func/_csv_headers.py``; the columns' meaning:
+``docs/en/developer_notes/ascend_pytorch_profiler_user_guide.md``).
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import os
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+BY_PROFILER = "profiler"
+BY_EVENTS = "events"
+MEANING = {
+    BY_PROFILER: "CANN's profiler: the kernel's own time on the device",
+    BY_EVENTS: "events: includes launch gaps",
+}
+# The same facts under the names of kernel_details.csv and of op_summary_*.csv.
+_COLUMNS = (
+    ("Name", "Type", "Start Time(us)", "Duration(us)"),
+    ("Op Name", "OP Type", "Task Start Time(us)", "Task Duration(us)"),
+)
+_FILES = ("**/ASCEND_PROFILER_OUTPUT/kernel_details.csv", "**/mindstudio_profiler_output/op_summary_*.csv")
+_NO_TYPE = ("", "N/A")
+# With one of these set torch_npu's profiler collects nothing (its check_msprof_env).
+_OTHER_PROFILERS = ("PROFILER_SAMPLECONFIG", "PROFILING_MODE")
+
+
+class NoKernelTimes(Exception):
+    """The profiler's result cannot be used; the text says why."""
+
+
+@dataclass(frozen=True)
+class KernelRun:
+    """One launch, as the profiler lists it."""
+
+    name: str
+    type: str
+    start_us: Decimal
+    duration_us: float
+
+    def is_of(self, kernel: str) -> bool:
+        """It is a launch of the operator that CANN knows by this name.
+
+        Without a type (low profiling levels) the name tells: ``aclnnNpuRope_NpuRope_NpuRope``.
+        """
+        if self.type not in _NO_TYPE:
+            return self.type == kernel
+        return self.name == kernel or self.name.rsplit("_", 1)[-1] == kernel
+
+
+# ---- the profiler's files ---------------------------------------------------------------------------------
+
+
+def read_kernels(path: Path) -> list[KernelRun]:
+    """The launches in a kernel_details.csv or an op_summary_*.csv, in the order of their start.
+
+    Raises:
+        NoKernelTimes: the file has other columns, or values that are no numbers.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = list(csv.reader(stream))
+    if not rows:
+        raise NoKernelTimes(f"{path.name} is empty")
+    header = [cell.strip() for cell in rows[0]]
+    columns = next((names for names in _COLUMNS if set(names) <= set(header)), None)
+    if columns is None:
+        raise NoKernelTimes(f"{path.name} has other columns than documented: {', '.join(header)}")
+    at = [header.index(name) for name in columns]
+    runs = [_run_of(path, number, [row[i] for i in at]) for number, row in _whole_rows(rows, max(at))]
+    return sorted(runs, key=lambda run: run.start_us)
+
+
+def _whole_rows(rows: list[list[str]], last: int) -> list[tuple[int, list[str]]]:
+    return [(number, row) for number, row in enumerate(rows[1:], 2) if len(row) > last]
+
+
+def _run_of(path: Path, number: int, cells: list[str]) -> KernelRun:
+    name, type_, start, duration = (cell.strip() for cell in cells)  # start times end with a tab
+    try:
+        begun, took = Decimal(start), Decimal(duration)
+    except InvalidOperation:
+        begun = took = Decimal("NaN")
+    if not begun.is_finite() or not took.is_finite():
+        text = f"{path.name}, line {number}: times must be numbers but got {start!r} and {duration!r}"
+        raise NoKernelTimes(text)
+    return KernelRun(name, type_, begun, float(took))
+
+
+def find_kernels(folder: Path) -> list[KernelRun]:
+    """The launches of the one session whose files are below the folder.
+
+    Raises:
+        NoKernelTimes: there is no such file, or it cannot be read.
+    """
+    for pattern in _FILES:
+        found = sorted(folder.glob(pattern))
+        if found:
+            return sorted((r for path in found for r in read_kernels(path)), key=lambda run: run.start_us)
+    raise NoKernelTimes("the profiler wrote neither kernel_details.csv nor op_summary_*.csv")
+
+
+def durations_of(runs: Sequence[KernelRun], kernel: str, launches: Sequence[int]) -> list[list[float]]:
+    """The durations of each call, in microseconds: launches[i] of call i, one call after the other.
+
+    Raises:
+        NoKernelTimes: the profiler lists another number of launches, so that nobody can tell whose they are.
+    """
+    own = [run.duration_us for run in runs if run.is_of(kernel)]
+    if len(own) != sum(launches):
+        others = sorted({run.type if run.type not in _NO_TYPE else run.name for run in runs})
+        listed = ", ".join(others[:8]) or "nothing"
+        raise NoKernelTimes(
+            f"the profiler lists {len(own)} launches of {kernel} where {sum(launches)} were made"
+            f" (it lists {listed})"
+        )
+    taken = iter(own)
+    return [[next(taken) for _ in range(count)] for count in launches]
+
+
+# ---- a session ----------------------------------------------------------------------------------------------
+
+
+def require_profiler() -> Any:
+    """torch_npu's profiler module.
+
+    Raises:
+        NoKernelTimes: it cannot work here.
+    """
+    set_here = [name for name in _OTHER_PROFILERS if os.environ.get(name)]
+    if set_here:
+        raise NoKernelTimes(f"{set_here[0]} is set: torch_npu's profiler collects nothing beside msprof")
+    if shutil.which("msprof") is None:
+        raise NoKernelTimes("msprof is not on PATH, which exports the profile: source CANN's set_env.sh")
+    try:
+        return importlib.import_module("torch_npu.profiler")
+    except (ImportError, OSError, RuntimeError) as error:
+        raise NoKernelTimes(f"torch_npu.profiler does not load: {error}") from error
+
+
+def session(profiler: Any, folder: Path) -> Any:
+    """A profile of CPU and NPU at level 1 (operators with their types), exported as text below the folder.
+
+    The kernels' hardware counters are off, because reading them takes time on the device.
+    """
+    config = profiler._ExperimentalConfig(
+        profiler_level=profiler.ProfilerLevel.Level1,
+        aic_metrics=profiler.AiCMetrics.AiCoreNone,
+        export_type=profiler.ExportType.Text,
+        data_simplification=False,
+    )
+    return profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
+        on_trace_ready=profiler.tensorboard_trace_handler(str(folder)),
+        experimental_config=config,
+    )
+
+
+def profile(
+    profiler: Any,
+    folder: Path,
+    kernel: str,
+    runs: Sequence[Callable[[], object]],
+    launches: int,
+    synchronize: Callable[[], None],
+) -> list[list[float]]:
+    """Durations, in microseconds, of each of the runs, launched so many times in one session.
+
+    Raises:
+        NoKernelTimes: the profiler fails, or its result cannot be used.
+    """
+    try:
+        with session(profiler, folder):
+            for run in runs:
+                for _ in range(launches):
+                    run()
+                synchronize()
+    except (AttributeError, TypeError, ValueError, RuntimeError, OSError) as error:
+        raise NoKernelTimes(f"torch_npu's profiler failed: {type(error).__name__}: {error}") from error
+    return durations_of(find_kernels(folder), kernel, [launches] * len(runs))
+
+
+def summary_of(durations: Sequence[float], method: str) -> dict[str, Any]:
+    """A call's time as the report has it."""
+    return {
+        "us": statistics.median(durations),
+        "min_us": min(durations),
+        "max_us": max(durations),
+        "launches": len(durations),
+        "method": method,
+    }

@@ -1,0 +1,166 @@
+"""What the machine is: chip, versions, settings. No names of hosts or users; see ``privacy.py``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import npu_rope
+from npu_rope import backends
+from npu_rope.bench.machine import machine as host
+
+UNKNOWN = "unknown"
+COMMAND_SECONDS = 20
+PACKAGES = ("torch", "torch_npu", "numpy")
+# Settings that a result or a time may depend on.
+VARIABLES = (
+    "TASK_QUEUE_ENABLE",
+    "ASCEND_LAUNCH_BLOCKING",
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "ASCEND_HOME_PATH",
+    "ASCEND_OPP_PATH",
+    "ASCEND_CUSTOM_OPP_PATH",
+    "ACLNN_CACHE_LIMIT",
+    "PYTORCH_NPU_ALLOC_CONF",
+    "PYTORCH_NO_NPU_MEMORY_CACHING",
+    "CPU_AFFINITY_CONF",
+    "NPU_ROPE_BACKEND",
+)
+# Below CANN's folder, with the key that names its release: 8.x, then 9.x.
+_CANN_FILES = (
+    ("*-linux/ascend_toolkit_install.info", "version"),
+    ("toolkit/version.info", "version_dir"),
+    ("share/info/*/version.info", "version_dir"),
+    ("opp/version.info", "version_dir"),
+    ("compiler/version.info", "version_dir"),
+)
+# Chips whose profiles are alike.
+_FAMILIES = ("Ascend910B", "Ascend910_93", "Ascend310P", "Ascend950")
+_DRIVER = Path("/usr/local/Ascend/driver/version.info")
+_FIRMWARE = Path("/usr/local/Ascend/firmware/version.info")
+
+
+def facts(device: Any) -> dict[str, Any]:
+    """All of it. The device's own facts come first, and are missing where it does not say them."""
+    simulated = bool(device.simulated)
+    return {
+        **device.facts(),
+        "simulated": simulated,
+        "cann": "simulated" if simulated else cann_version(),
+        "driver": "none: simulated" if simulated else _version(_DRIVER),
+        "firmware": "none: simulated" if simulated else _version(_FIRMWARE),
+        "npu_smi": "none: simulated" if simulated else npu_smi_version(),
+        **software(),
+    }
+
+
+def software() -> dict[str, Any]:
+    """What can be said without a device."""
+    return {
+        "npu_rope": npu_rope.__version__,
+        "npu_rope_revision": revision(),
+        "python": f"{platform.python_version()} ({platform.machine()})",
+        **{name: _package(name) for name in PACKAGES},
+        "host": host(),
+        "libc": " ".join(platform.libc_ver()).strip() or UNKNOWN,
+        "kernel": re.match(r"[\d.]*", platform.release())[0] or UNKNOWN,  # type: ignore[index]
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def _package(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def cann_version(home: str | None = None) -> str:
+    """CANN's release, such as 9.0.0, from the files that its installer leaves."""
+    folder = Path(home or os.environ.get("ASCEND_HOME_PATH") or "/nonexistent")
+    for pattern, key in _CANN_FILES:
+        for path in sorted(folder.glob(pattern)):
+            if (found := _value(path, key)) is not None:
+                return found
+    return UNKNOWN
+
+
+def _version(path: Path) -> str:
+    return _value(path, "Version") or UNKNOWN
+
+
+def _value(path: Path, key: str) -> str | None:
+    """Of ``key=value`` lines, which is what CANN's version files have."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(rf"^\s*{key}\s*=\s*(\S+)", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def npu_smi_version() -> str:
+    """Of the tool and so of the driver; nothing else of what it prints is kept."""
+    if shutil.which("npu-smi") is None:
+        return "npu-smi is not on PATH"
+    found = re.search(r"Version:?\s*([\w.]+)", _output(["npu-smi", "info"]), re.IGNORECASE)
+    return found[1] if found else UNKNOWN
+
+
+def revision() -> str:
+    """The commit that npu_rope was installed from, where that is known."""
+    try:
+        text = importlib.metadata.distribution("npu-rope").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        text = None
+    commit = json.loads(text).get("vcs_info", {}).get("commit_id") if text else None
+    if commit:
+        return str(commit)
+    package = Path(npu_rope.__file__).parent
+    git = ["git", "-C", str(package)]
+    if not _output([*git, "ls-files", "--error-unmatch", "__init__.py"]):
+        return UNKNOWN  # not a checkout, or somebody else's
+    commit = _output([*git, "rev-parse", "HEAD"])
+    changed = _output([*git, "status", "--porcelain", "--untracked-files=no"])
+    return f"{commit}{', with changes' if changed else ''}" if commit else UNKNOWN
+
+
+def _output(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | None, str]:
+    """The simulator's profile of a chip, and what to know about it.
+
+    A variant such as Ascend910B2C has the profile of the chip that its name begins with.
+    """
+    by_name = {str(p["name"]): p for p in profiles}
+    if chip in by_name:
+        return chip, ""
+    alike = [name for name in by_name if chip.lower().startswith(name.lower())]
+    family = next((f for f in _FAMILIES if chip.startswith(f)), None)
+    alike += [name for name in by_name if family and name.startswith(family)]
+    if not alike:
+        return None, f"the simulator has no profile of {chip}; it has {', '.join(by_name)}"
+    return alike[0], f"the simulator has no profile of {chip}: {alike[0]}'s is used, whose sizes may differ"
+
+
+def has_bfloat16(chip: str) -> bool:
+    """Ascend310P has none."""
+    return not chip.lower().startswith("ascend310p")
+
+
+def is_simulated() -> bool:
+    """This process runs below ``npu-rope sim``."""
+    return backends.simulated_soc() is not None

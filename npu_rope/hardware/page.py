@@ -1,0 +1,445 @@
+"""The report as one HTML page: no script, no file beside it, no network. Light and dark, for wide and narrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from npu_rope.hardware.document import CORRECT, NOT_MEASURED, SIMULATED, WRONG, Document
+from npu_rope.hardware.kernel_times import MEANING
+from npu_rope.testing.cases import SHORT
+
+Row = Sequence[str]  # cells, as HTML
+
+STYLE = """
+:root { color-scheme: light dark;
+  --page: #f6f7f9; --card: #ffffff; --text: #1b1f24; --soft: #57606a; --line: #d5dae0; --head: #eef1f4;
+  --good: #116329; --good-back: #dcf5e3; --bad: #a40e26; --bad-back: #ffe3e6; --warn: #7a4b00;
+  --warn-back: #fff1cf; --link: #0a58ca; --dot: #0a58ca; }
+@media (prefers-color-scheme: dark) { :root {
+  --page: #0f1318; --card: #181d24; --text: #e4e8ec; --soft: #9aa5b1; --line: #313a45; --head: #202731;
+  --good: #7ee2a0; --good-back: #10331d; --bad: #ff9aa6; --bad-back: #4a1219; --warn: #ffd479;
+  --warn-back: #40300a; --link: #82b4ff; --dot: #82b4ff; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--text);
+  font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+.banner { background: var(--warn-back); color: var(--warn); font-weight: 700; text-align: center;
+  padding: .5rem 1rem; position: sticky; top: 0; z-index: 1; border-bottom: 1px solid var(--line); }
+main, header, nav { max-width: 76rem; margin: 0 auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 1.5rem 0 .5rem; }
+h2 { font-size: 1.25rem; margin: 2.25rem 0 .5rem; }
+h3 { font-size: 1.05rem; margin: 1.5rem 0 .25rem; }
+h2, h3 { scroll-margin-top: 3.5rem; }
+p { margin: .4rem 0; max-width: 60rem; }
+.soft, caption { color: var(--soft); }
+nav ul { list-style: none; display: flex; flex-wrap: wrap; gap: .25rem 1rem; padding: 0; margin: .75rem 0; }
+a { color: var(--link); }
+:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; border-radius: 3px; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: .75rem; margin: 1rem 0; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .75rem 1rem; }
+.card b { display: block; font-size: 1.2rem; line-height: 1.3; overflow-wrap: anywhere; }
+.good { color: var(--good); } .bad { color: var(--bad); } .warn { color: var(--warn); }
+.mark { display: inline-block; padding: 0 .5em; border-radius: 1em; font-weight: 600; white-space: nowrap; }
+.mark.good { background: var(--good-back); } .mark.bad { background: var(--bad-back); }
+.mark.warn { background: var(--warn-back); }
+.scroll { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+  margin: .5rem 0 1rem; }
+table { border-collapse: collapse; width: 100%; font-size: .92rem; }
+caption { text-align: left; padding: .5rem .75rem; font-size: .92rem; }
+th, td { padding: .35rem .75rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line); }
+thead th { background: var(--head); white-space: nowrap; }
+.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+tbody th { font-weight: 500; white-space: nowrap; }
+tr.wrong > * { background: var(--bad-back); }
+.facts th { width: 12rem; } .facts td { overflow-wrap: anywhere; white-space: normal; }
+code, pre { font: .86rem/1.45 ui-monospace, "SFMono-Regular", Consolas, "DejaVu Sans Mono", monospace; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--head); padding: .5rem .75rem;
+  border-radius: .4rem; margin: .4rem 0; }
+details { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .5rem 1rem;
+  margin: .5rem 0; }
+details .scroll { border: 0; margin: 0 -1rem; border-radius: 0; }
+summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
+svg { width: 100%; max-width: 40rem; height: auto; background: var(--card); border: 1px solid var(--line);
+  border-radius: .6rem; }
+svg text { fill: var(--soft); font-size: 12px; } svg .axis { stroke: var(--line); }
+svg .equal { stroke: var(--soft); stroke-dasharray: 5 4; } svg circle { fill: var(--dot); fill-opacity: .65; }
+footer { color: var(--soft); border-top: 1px solid var(--line); margin: 2.5rem 0 1.5rem; padding-top: .75rem; }
+@media (max-width: 40rem) { body { font-size: 15px; } th, td { padding: .35rem .5rem; }
+  .facts, .facts tbody, .facts tr, .facts th, .facts td { display: block; width: auto; }
+  .facts td { border-top: 0; padding-top: 0; } .facts caption { display: block; } }
+@media print { .banner { position: static; } details { break-inside: avoid; } }
+"""
+
+
+def html_of(document: Document) -> str:
+    """The page. It is made of the document alone."""
+    return "\n".join(_page(document)) + "\n"
+
+
+def _page(d: Document) -> Iterator[str]:
+    chip = str(d["machine"].get("chip", "unknown chip"))
+    title = f"npu_rope on {chip}"
+    yield "<!doctype html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield (
+        '<meta http-equiv="Content-Security-Policy"'
+        " content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+    )
+    yield f"<title>{'SIMULATED: ' if d['simulated'] else ''}{escape(title)}</title>"
+    yield f"<style>{STYLE}</style></head><body>"
+    if d["simulated"]:
+        yield f'<div class="banner" role="note">{SIMULATED}</div>'
+    yield "<header>"
+    yield f"<h1>Hardware report: {escape(title)}{_badge(d)}</h1>"
+    yield f'<p class="soft">{escape(_when(d))}</p>'
+    yield "</header>"
+    sections = (
+        ("verdict", "Verdict", _verdict),
+        ("machine", "Machine", _machine),
+        ("validate", "Correctness: validate", _validate),
+        ("operators", "Operators", _operators),
+        ("model", "Error of the timing model", _model),
+        ("missing", "What was not done", _not_done),
+        ("left-out", "What is left out of this report", _left_out),
+        ("doctor", "Doctor", _doctor),
+    )
+    links = "".join(f'<li><a href="#{id_}">{name}</a></li>' for id_, name, _ in sections)
+    yield f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>'
+    for id_, name, section in sections:
+        yield f'<section aria-labelledby="{id_}"><h2 id="{id_}">{name}{_badge(d)}</h2>'
+        yield from section(d)
+        yield "</section>"
+    yield (
+        f"<footer>{escape(d['schema'])}, version {d['schema_version']}. The JSON file beside this page has"
+        " the same numbers, and more of them.</footer>"
+    )
+    yield "</main></body></html>"
+
+
+def _badge(d: Document) -> str:
+    return ' <span class="mark warn">SIMULATED</span>' if d["simulated"] else ""
+
+
+def _when(d: Document) -> str:
+    how = "quick: few shapes and cases" if d["options"].get("quick") else "full"
+    whole = "" if d["complete"] else "; not finished"
+    return f"{d['created']}, {d['seconds']:g} seconds, {how}{whole}"
+
+
+# ---- pieces -------------------------------------------------------------------------------------------------
+
+
+def _table(caption: str, titles: Sequence[str], rows: Iterable[tuple[Row, bool]], numbers: Sequence[int]) -> str:
+    """titles, then rows with whether they are wrong. numbers: the columns that hold numbers."""
+    side = [' class="n"' if i in numbers else "" for i in range(len(titles))]
+    head = "".join(f'<th scope="col"{s}>{escape(t)}</th>' for t, s in zip(titles, side, strict=True))
+    body = []
+    for row, wrong in rows:
+        cells = f'<th scope="row">{row[0]}</th>'
+        cells += "".join(f"<td{s}>{c}</td>" for c, s in zip(row[1:], side[1:], strict=True))
+        kind = ' class="wrong"' if wrong else ""
+        body.append(f"<tr{kind}>{cells}</tr>")
+    # A region that scrolls sideways must be reachable by keyboard.
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(_plain(caption))}"><table>'
+        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def _plain(caption: str) -> str:
+    return caption.replace('<span class="mark warn">', "").replace("</span>", "").strip()
+
+
+def _facts(caption: str, facts: Iterable[tuple[str, str]]) -> str:
+    rows = "".join(f'<tr><th scope="row">{escape(k)}</th><td>{v}</td></tr>' for k, v in facts)
+    return f'<div class="scroll"><table class="facts"><caption>{caption}</caption><tbody>{rows}</tbody></table></div>'
+
+
+def _mark(text: str, kind: str) -> str:
+    return f'<span class="mark {kind}">{escape(text)}</span>'
+
+
+def _number(value: Any, form: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "–" if value is None else escape(str(value))
+    return format(value, form)
+
+
+def _us(value: float) -> str:
+    return f"{value:,.1f}" if value >= 100 else f"{value:.2f}"
+
+
+# ---- sections -----------------------------------------------------------------------------------------------
+
+
+def _verdict(d: Document) -> Iterator[str]:
+    found = d["verdict"]
+    kind = {CORRECT: "good", WRONG: "bad"}.get(found["status"], "warn")
+    machine, model = d["machine"], d["timing_model"] or {}
+    error = model.get("all")
+    cards = [
+        ("Results", _mark(found["status"], kind), escape(found["text"])),
+        ("Chip", escape(str(machine.get("chip", "unknown"))), f"CANN {escape(str(machine.get('cann', 'unknown')))}"),
+    ]
+    if error:
+        under = f"worst {error['worst_ratio']:.2f}, {error['calls']} calls"
+        cards.append(("Measured / predicted, median", f"{error['median_ratio']:.2f}", under))
+    else:
+        note = escape(str(model.get("note") or "not measured"))
+        cards.append(("Measured / predicted", note, "the time of the simulation is not a device's"
+                      if d["simulated"] else ""))
+    yield '<div class="cards">'
+    for name, value, under in cards:
+        yield f'<div class="card"><span class="soft">{name}</span><b>{value}</b><span>{under}</span></div>'
+    yield "</div>"
+
+
+_NAMES = {
+    "chip": "chip",
+    "devices": "devices",
+    "simulated": "simulated",
+    "cann": "CANN",
+    "driver": "driver",
+    "firmware": "firmware",
+    "npu_smi": "npu-smi",
+    "npu_rope": "npu_rope",
+    "npu_rope_revision": "its revision",
+    "python": "Python",
+    "host": "host",
+    "libc": "C library",
+    "kernel": "Linux kernel",
+    "total_memory": "device memory, bytes",
+    "L2_cache_size": "L2 cache, bytes",
+    "cube_core_num": "cube cores",
+    "vector_core_num": "vector cores",
+}
+
+
+def _machine(d: Document) -> Iterator[str]:
+    facts = d["machine"]
+    rows = []
+    for key, value in facts.items():
+        if key == "variables":
+            continue
+        text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            text = f"{value:,}"
+        rows.append((_NAMES.get(key, key), escape(text)))
+    rows += [(name, f"<code>{escape(value)}</code>") for name, value in facts.get("variables", {}).items()]
+    yield _facts(f"Versions and settings{_badge(d)}", rows)
+
+
+def _validate(d: Document) -> Iterator[str]:
+    found = d["validate"]
+    if found is None:
+        yield "<p>Not run.</p>"
+        return
+    wrong = found[WRONG] + found["lost"]
+    yield (
+        f"<p>{found[CORRECT]} of {found['cases'] - found['unsupported']} cases are within their bounds around"
+        f" the float64 reference; {wrong} are not; {found['unsupported']} are not supported on this chip or by"
+        f" this operator{_still(found)}.</p>"
+    )
+    rows = [
+        (
+            [
+                escape(f"{r['suite']}: {r['op']}"),
+                *(str(r[name]) for name in ("cases", CORRECT, WRONG, "lost", "unsupported")),
+                f"{r['largest_error_over_bound']:.2f}",
+            ],
+            bool(r[WRONG] + r["lost"]),
+        )
+        for r in found["by_suite"]
+    ]
+    titles = ("suite", "cases", "correct", "wrong", "lost", "not supported", "largest error / bound")
+    yield _table(f"Cases of npu-rope validate on backend npu{_badge(d)}", titles, rows, range(1, 7))
+    for reason, count in found["unsupported_because"].items():
+        yield f'<p class="soft">{count} not supported: {escape(reason)}</p>'
+    if found["failures"]:
+        yield f"<h3>{len(found['failures'])} cases that are not correct{_badge(d)}</h3>"
+    for failure in found["failures"]:
+        yield _failure(f"{failure['suite']}: {failure['name']}", failure["verdict"], failure)
+
+
+def _still(found: Mapping[str, Any]) -> str:
+    return f"; {found['not_run']} were not run" if found["not_run"] else ""
+
+
+def _failure(name: str, verdict: str, failure: Mapping[str, Any]) -> str:
+    printed = failure.get("printed")
+    more = f"<p>The process printed:</p><pre>{escape(printed)}</pre>" if printed else ""
+    return (
+        f"<details open><summary>{_mark(verdict, 'bad')} {escape(name)}</summary>"
+        f"<p>{escape(failure['message'])}</p>{more}"
+        f"<p>Repeat it with:</p><pre>{escape(failure['repeat'])}</pre></details>"
+    )
+
+
+_TITLES = (
+    "call", "shape", "type", "result", "error / bound", "measured, us", "min to max", "by", "predicted, us",
+    "cycles", "cores", "measured / predicted",
+)  # fmt: skip
+
+
+def _operators(d: Document) -> Iterator[str]:
+    methods = {c["measured"]["method"] for o in d["operators"] for c in o["calls"] if c["measured"]}
+    yield (
+        "<p>Each call's result is compared with the float64 reference: an error / bound of at most 1 is correct."
+        " Measured: the median of the call's launches on the device. Predicted: the simulator's model of the"
+        " same launch.</p>"
+    )
+    for method in sorted(methods):
+        yield f"<p><b>{method}</b>: {escape(MEANING[method])}.</p>"
+    for operator in d["operators"]:
+        yield f"<h3>{escape(operator['operator'])}{_badge(d)}</h3>"
+        rows = [(_call_row(call), call["correct"] is False) for call in operator["calls"]]
+        caption = f"{escape(operator['operator'])}: kernel {escape(operator['kernel'])}{_badge(d)}"
+        yield _table(caption, _TITLES, rows, (4, 5, 6, 8, 9, 10, 11))
+        for call in operator["calls"]:
+            if call["correct"] is False:
+                yield _failure(call["id"], WRONG, {**call, "message": call["message"] or _worst(call)})
+
+
+def _call_row(call: Mapping[str, Any]) -> Row:
+    measured, predicted = call["measured"], call["predicted"]
+    result = {None: _mark("not checked", "warn"), True: _mark(CORRECT, "good"), False: _mark(WRONG, "bad")}
+    note = f'<span class="soft">{escape(call["measured_note"])}</span>'
+    return [
+        escape(call["form"]),
+        escape(" × ".join(map(str, call["shape"]))),
+        escape(SHORT[call["dtype"]]),
+        result[call["correct"]],
+        _number(call["error_over_bound"], ".2f"),
+        _us(measured["us"]) if measured else note,
+        f"{_us(measured['min_us'])} to {_us(measured['max_us'])}" if measured else "–",
+        escape(measured["method"]) if measured else "–",
+        _us(predicted["microseconds"]) if predicted else f'<span class="soft">{escape(call["predicted_note"])}</span>',
+        f"{predicted['cycles']:,.0f}" if predicted else "–",
+        f"{predicted['cores']:.0f}" if predicted else "–",
+        _number(call["measured_over_predicted"], ".2f") if measured else note,
+    ]
+
+
+def _worst(call: Mapping[str, Any]) -> str:
+    worst = call["worst"]
+    if not worst:
+        return "no element could be compared"
+    index = ", ".join(map(str, worst["index"]))
+    return (
+        f"error {_number(call['max_error'], '.3g')}, the worst element {_number(call['error_over_bound'], '.3g')}"
+        f" times its bound: result {worst['result']}, index ({index}): got {_number(worst['got'], '.9g')},"
+        f" expected {_number(worst['expected'], '.9g')}"
+    )
+
+
+def _model(d: Document) -> Iterator[str]:
+    model = d["timing_model"] or {}
+    if model.get("profile"):
+        yield f"<p>Predicted with the simulator's profile of {escape(model['profile'])}.</p>"
+    if model.get("profile_note"):
+        yield f"<p>{escape(model['profile_note'])}.</p>"
+    if not model.get("all"):
+        text = str(model.get("note") or "not measured")
+        if text == NOT_MEASURED:
+            text += ". A simulated machine's times are the model's own, or the host's: the model has no error here."
+        yield f"<p>{_mark(text.partition('.')[0], 'warn')}{escape(text[len(text.partition('.')[0]):])}</p>"
+        return
+    groups = [model["all"], *model["by_size"], *model["by_operator"]]
+    rows = [
+        (
+            [
+                escape(g["of"]),
+                str(g["calls"]),
+                f"{g['median_ratio']:.2f}",
+                f"{g['worst_ratio']:.2f}",
+                escape(g["worst_call"]),
+                _us(g["median_difference_us"]) if g["median_difference_us"] >= 0 else f"{g['median_difference_us']:.2f}",
+                escape(", ".join(f"{n} by {m}" for m, n in g["methods"].items())),
+            ],
+            False,
+        )
+        for g in groups
+    ]
+    titles = ("calls", "number", "median ratio", "worst ratio", "worst call", "median difference, us", "measured by")
+    yield _table("Measured time over predicted time", titles, rows, (1, 2, 3, 5))
+    yield from _plot(d)
+    for caveat in model["caveats"]:
+        yield f'<p class="soft">{escape(caveat)}</p>'
+
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 560, 400, 60, 350, 20
+
+
+def _plot(d: Document) -> Iterator[str]:
+    """Measured over predicted time of each call, both axes logarithmic."""
+    points = [
+        (call["predicted"]["microseconds"], call["measured"]["us"], call["id"])
+        for operator in d["operators"]
+        for call in operator["calls"]
+        if call["measured_over_predicted"] is not None
+    ]
+    values = [value for x, y, _ in points for value in (x, y)]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    high = max(high, low + 1)
+
+    def scale(value: float, begin: float, end: float) -> float:
+        return begin + (math.log10(value) - low) / (high - low) * (end - begin)
+
+    x: Callable[[float], float] = lambda value: scale(value, LEFT, WIDTH - 20)  # noqa: E731
+    y: Callable[[float], float] = lambda value: scale(value, BOTTOM, TOP)  # noqa: E731
+    yield f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Measured over predicted time of each call">'
+    for power in range(low, high + 1):
+        at, text = 10.0**power, f"{10.0**power:g}"
+        yield f'<line class="axis" x1="{x(at):.1f}" y1="{TOP}" x2="{x(at):.1f}" y2="{BOTTOM}"/>'
+        yield f'<line class="axis" x1="{LEFT}" y1="{y(at):.1f}" x2="{WIDTH - 20}" y2="{y(at):.1f}"/>'
+        yield f'<text x="{x(at):.1f}" y="{BOTTOM + 18}" text-anchor="middle">{text}</text>'
+        yield f'<text x="{LEFT - 8}" y="{y(at) + 4:.1f}" text-anchor="end">{text}</text>'
+    ends = 10.0**low, 10.0**high
+    yield f'<line class="equal" x1="{x(ends[0])}" y1="{y(ends[0])}" x2="{x(ends[1])}" y2="{y(ends[1])}"/>'
+    for predicted, measured, id_ in points:
+        text = f"{id_}: predicted {predicted:.2f} us, measured {measured:.2f} us"
+        yield f'<circle cx="{x(predicted):.1f}" cy="{y(measured):.1f}" r="4"><title>{escape(text)}</title></circle>'
+    middle = (LEFT + WIDTH - 20) / 2
+    yield f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">predicted, us</text>'
+    centre = (TOP + BOTTOM) / 2
+    yield f'<text x="14" y="{centre}" text-anchor="middle" transform="rotate(-90 14 {centre})">measured, us</text></svg>'
+
+
+def _not_done(d: Document) -> Iterator[str]:
+    if not d["not_done"]:
+        yield "<p>Nothing: every step was done.</p>"
+        return
+    rows = [
+        ([escape(n["what"]), _mark(*(("failed", "bad") if n["failed"] else ("not done", "warn"))), escape(n["why"])],
+         n["failed"])
+        for n in d["not_done"]
+    ]
+    yield _table(f"Steps that are missing, and why{_badge(d)}", ("step", "", "why"), rows, ())
+
+
+def _left_out(d: Document) -> Iterator[str]:
+    yield "<p>Read the report before you send it. These are not in it, or stand there under another name:</p><ul>"
+    for text in d["left_out"]:
+        yield f"<li>{escape(text)}</li>"
+    yield "</ul>"
+
+
+def _doctor(d: Document) -> Iterator[str]:
+    if not d["doctor"]:
+        yield "<p>Not run.</p>"
+        return
+    marks = {True: _mark("yes", "good"), False: _mark("no", "warn"), None: ""}
+    for group in dict.fromkeys(f["group"] for f in d["doctor"]):
+        own = [f for f in d["doctor"] if f["group"] == group]
+        rows = [
+            (
+                f["piece"],
+                f"{marks[f['present']]} {escape(f['detail'])}"
+                + (f'<br><span class="soft">{escape(f["remedy"])}</span>' if f["remedy"] else ""),
+            )
+            for f in own
+        ]
+        yield f"<details><summary>{escape(group)}</summary>{_facts(_badge(d) or escape(group), rows)}</details>"

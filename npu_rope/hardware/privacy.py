@@ -1,0 +1,84 @@
+"""Takes out of the report what is private: host and user names, and paths outside of the installation."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import socket
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+LEFT_OUT = (
+    "the host's and the user's names",
+    "paths outside of the installation: <path>, and <home>, <temporary>; <npu_rope>, <python>, <packages> and"
+    " <CANN> stand for its folders",
+    "serial numbers, addresses and other processes: they are never read",
+    "environment variables, except those listed under Machine",
+)
+# A path that is the same on every machine.
+_PUBLIC = re.compile(r"/dev/davinci\w*|/usr/local/Ascend(?=/|$)")
+# Not a fraction, a division, "and/or", an address on the web or a path that has its folder's name already.
+_PATH = re.compile(r"(?<![\w/.:>)\]\-+*%])/[\w.+@~=-]+(?:/[\w.+@~=,-]*)*")
+_COMMON_NAMES = ("root", "localhost", "user", "ascend", "npu", "npu_rope", "cann")
+_SHORTEST_NAME = 3
+
+
+def installation() -> dict[str, str]:
+    """The folders that have a name in the report, by path."""
+    folders = {
+        str(Path(__file__).parents[1]): "<npu_rope>",
+        sysconfig.get_paths()["purelib"]: "<packages>",
+        sysconfig.get_paths()["platlib"]: "<packages>",
+        sys.prefix: "<python>",
+        sys.base_prefix: "<python>",
+        tempfile.gettempdir(): "<temporary>",
+        str(Path.home()): "<home>",
+    }
+    for variable in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
+        if folder := os.environ.get(variable):
+            folders[folder.rstrip("/")] = "<CANN>"
+    folders |= {os.path.realpath(folder): name for folder, name in folders.items()}
+    return {folder: name for folder, name in folders.items() if folder not in ("", "/")}
+
+
+def names() -> list[str]:
+    """The host's and the user's, as far as they say who it is."""
+    found = {socket.gethostname(), socket.getfqdn(), os.environ.get("HOSTNAME", "")}
+    found |= {name.partition(".")[0] for name in found}
+    try:
+        found.add(getpass.getuser())
+    except (KeyError, OSError):  # a user without a name
+        pass
+    wanted = {n for n in found if len(n) >= _SHORTEST_NAME and n.lower() not in _COMMON_NAMES}
+    return sorted(wanted, key=len, reverse=True)
+
+
+class Scrubber:
+    """Cleans texts, and everything that holds texts."""
+
+    def __init__(self, folders: Mapping[str, str] | None = None, private: list[str] | None = None) -> None:
+        self.folders = installation() if folders is None else dict(folders)
+        private = names() if private is None else private
+        self._names = re.compile("|".join(rf"(?<!\w){re.escape(n)}(?!\w)" for n in private)) if private else None
+
+    def text(self, text: str) -> str:
+        """The text with folders of the installation by their names, and nothing private."""
+        for folder in sorted(self.folders, key=len, reverse=True):
+            text = re.sub(rf"{re.escape(folder)}(?=/|[^\w.\-/]|$)", self.folders[folder], text)
+        text = _PATH.sub(lambda m: m[0] if _PUBLIC.match(m[0]) else "<path>", text)
+        return self._names.sub("<name>", text) if self._names else text
+
+    def clean(self, value: Any) -> Any:
+        """The same of all texts in lists and mappings; keys are ours and stay."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {key: self.clean(v) for key, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.clean(v) for v in value]
+        return value

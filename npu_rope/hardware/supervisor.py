@@ -1,0 +1,132 @@
+"""Runs a worker (``worker.py``) and starts another one where it is lost: no unit takes the others with it."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
+START_SECONDS = 300  # until the first unit begins: torch_npu and CANN are loaded
+MOST_LOST = 8  # workers of one kind; what is left then is not tried
+_END = object()
+
+
+@dataclass
+class Work:
+    """Units of one kind.
+
+    Attributes:
+        seconds: for one unit.
+        on_begin, on_result: what is told; every unit gets one result. ``{"lost": why}`` where its process
+            ended or was ended.
+    """
+
+    kind: str
+    units: Sequence[str]
+    options: dict[str, Any]
+    seconds: float
+    on_result: Callable[[str, dict[str, Any]], None]
+    on_begin: Callable[[str], None] = lambda unit: None
+    left: list[str] = field(init=False)
+    lost: int = 0
+
+    def __post_init__(self) -> None:
+        self.left = list(self.units)
+
+    def finish(self, unit: str, result: dict[str, Any]) -> None:
+        """Tell a unit's result."""
+        self.left.remove(unit)
+        self.on_result(unit, result)
+
+
+def run(work: Work) -> None:
+    """All units of the work, in as many processes as it takes."""
+    while work.left:
+        _run_one_process(work)
+        if work.lost >= MOST_LOST:
+            for unit in list(work.left):
+                work.finish(unit, {"lost": f"not tried: the device or its process was lost {work.lost} times"})
+
+
+def _run_one_process(work: Work) -> None:
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        told: queue.Queue[Any] = queue.Queue()
+        threading.Thread(target=_read, args=(process, told), daemon=True).start()
+        try:
+            _ask(process, work)
+            unit, why = _listen(work, told)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            status = process.wait()
+        if why is None:
+            return
+        work.lost += 1
+        why = why or _ended(status)
+        work.finish(unit or work.left[0], {"lost": why, "printed": _tail(errors)})
+
+
+def _ask(process: subprocess.Popen[bytes], work: Work) -> None:
+    assert process.stdin is not None
+    request = {"kind": work.kind, "units": work.left, "options": work.options}
+    try:
+        process.stdin.write(json.dumps(request).encode())
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it has ended already, which _listen finds
+
+
+def _read(process: subprocess.Popen[bytes], told: queue.Queue[Any]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        told.put(line)
+    told.put(_END)
+
+
+def _listen(work: Work, told: queue.Queue[Any]) -> tuple[str | None, str | None]:
+    """The unit that was lost, and why: None: none was; empty: its process ended."""
+    unit: str | None = None
+    limit: float = START_SECONDS
+    while True:
+        try:
+            line = told.get(timeout=limit)
+        except queue.Empty:
+            return unit, f"stopped after {limit:g} seconds without an answer"
+        if line is _END:
+            return unit, ""
+        said = json.loads(line)
+        if "begin" in said:
+            unit, limit = said["begin"], work.seconds
+            work.on_begin(said["begin"])
+        elif "unit" in said:
+            unit, limit = None, START_SECONDS
+            work.finish(said["unit"], said["result"])
+        else:
+            work.lost += "stop" in said  # the device failed, and the next process goes on
+            return None, None
+
+
+def _ended(status: int) -> str:
+    if status >= 0:
+        return f"its process ended with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = str(-status)
+    return f"its process was ended by signal {name}"
+
+
+def _tail(errors: IO[bytes], size: int = 2000) -> str:
+    """The end of what was printed."""
+    end = errors.seek(0, 2)
+    errors.seek(max(0, end - size))
+    return errors.read().decode(errors="replace").strip()

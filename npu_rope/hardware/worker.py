@@ -1,0 +1,186 @@
+"""A process of the report that does a list of things, one after the other, and tells the result of each.
+
+The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, costs one
+result. It reads one JSON object from standard input, ``{"kind", "units", "options"}``, and writes one JSON
+object a line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or ``{"stop": reason}`` where
+the device failed and a new process must go on. Everything else that is printed goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from npu_rope import native_sim
+from npu_rope.cli.report import explain
+from npu_rope.hardware import calls, kernel_times, machine
+from npu_rope.hardware.calls import Call, TimedCall
+from npu_rope.hardware.device import NpuDevice
+from npu_rope.hardware.kernel_times import NoKernelTimes
+from npu_rope.testing.judge import FAIL
+from npu_rope.testing.suites import all_cases, judge
+
+Options = Mapping[str, Any]
+Device: Callable[[], Any] = NpuDevice
+WARM_UP, LAUNCHES = 5, 20
+# A refused call is an answer; so is memory that was written and should not have been.
+ANSWERS = (ValueError, TypeError, AssertionError, RuntimeError, NotImplementedError)
+
+
+def chosen_calls(options: Options) -> dict[str, TimedCall]:
+    """The calls that the options name, by id."""
+    how = {"bfloat16": options.get("bfloat16", True), "quick": options.get("quick", False)}
+    return {call.id: call for operator in calls.OPERATORS for call in calls.timed_calls(operator, **how)}
+
+
+class Worker:
+    """Does units of one kind. The device is opened by the first one that needs it."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.calls = chosen_calls(options)
+        self._device: Any = None
+        self.cases: dict[tuple[str, str], Any] = {}
+
+    @property
+    def device(self) -> Any:
+        """The device, opened once."""
+        if self._device is None:
+            self._device = Device()
+        return self._device
+
+    def facts(self, _: str) -> dict[str, Any]:
+        """What the machine is."""
+        return machine.facts(self.device)
+
+    def validate(self, unit: str) -> dict[str, Any]:
+        """A case of ``npu-rope validate``, named by its suite and name."""
+        suite, _, name = unit.partition("/")
+        if not self.cases:
+            self.cases = {(case.suite, case.name): case for case in all_cases()}
+        result = judge(self.cases[suite, name], [self.device.backend], None)
+        (judgement,) = result.judgements
+        return {
+            "verdict": judgement.verdict,
+            "op": result.case.op,
+            "max_error": calls._number(judgement.max_error),
+            "error_over_bound": calls._number(judgement.ratio),
+            "message": explain(judgement) if judgement.verdict == FAIL else judgement.message,
+        }
+
+    def check(self, unit: str) -> dict[str, Any]:
+        """A call's results on the device against float64."""
+        call = calls.make(self.calls[unit])
+        try:
+            results = self._run(call)
+            return calls.compare(results, call.expect())
+        except ANSWERS as error:
+            return {"correct": False, "message": f"{type(error).__name__}: {error}"}
+
+    def _run(self, call: Call) -> list[Any]:
+        device = self.device
+        results = calls.run(call.tensors.map(device.put), call.attributes)
+        device.synchronize()
+        return call.look(tuple(device.get(result) for result in results))
+
+    def time(self, unit: str) -> dict[str, Any]:
+        """The times of an operator's calls on the device, by call.
+
+        A simulated device has none: there the launches and events are tried, and nothing is told of them.
+        """
+        wanted = [self.calls[id_] for id_ in self.options["time"][unit]]
+        made = [calls.make(call) for call in wanted]
+        on_device = [(call.tensors.map(self.device.put), call.attributes) for call in made]
+        runs = [lambda t=t, a=a: calls.run(t, a) for t, a in on_device]  # type: ignore[misc]
+        for run in runs:
+            for _ in range(1 if self.device.simulated else WARM_UP):
+                run()
+        self.device.synchronize()
+        if self.device.simulated:
+            for run in runs:
+                self.device.event_us(run, 1)
+            return {"times": {}, "why_not_profiler": "", "simulated": True}
+        times, why_not = self._times(wanted[0].kernel, runs)
+        return {
+            "times": {call.id: t for call, t in zip(wanted, times, strict=True)},
+            "why_not_profiler": why_not,
+        }
+
+    def _times(self, kernel: str, runs: list[Callable[[], object]]) -> tuple[list[dict[str, Any]], str]:
+        device, summary_of = self.device, kernel_times.summary_of
+        try:
+            profiler = kernel_times.require_profiler()
+            with tempfile.TemporaryDirectory(prefix="npu-rope-profile-") as folder:
+                how = (kernel, runs, LAUNCHES, device.synchronize)
+                durations = kernel_times.profile(profiler, Path(folder), *how)
+            return [summary_of(d, kernel_times.BY_PROFILER) for d in durations], ""
+        except NoKernelTimes as error:
+            each = [[device.event_us(run, LAUNCHES) for _ in range(3)] for run in runs]
+            times = [summary_of(d, kernel_times.BY_EVENTS) for d in each]
+            return [{**t, "launches": 3 * LAUNCHES} for t in times], str(error)
+
+    def predict(self, unit: str) -> dict[str, Any]:
+        """A call's cycles on the simulated chip."""
+        library = native_sim.load()
+        before = library.launches()
+        options = native_sim.SimOptions(soc=self.options["profile"], one_order=True)
+        calls.simulate(calls.make(self.calls[unit]), options)
+        if (launches := library.launches() - before) != 1:
+            raise RuntimeError(f"the simulator must launch one kernel but launched {launches}")
+        summary = library.report()["summary"]
+        return {name: summary[name] for name in ("cycles", "microseconds", "cores")}
+
+    def has_lost_device(self) -> str:
+        """Why a new process must go on; empty where this one can."""
+        return "" if self._device is None else str(self._device.failure())
+
+
+KINDS: Mapping[str, Callable[[Worker, str], dict[str, Any]]] = {
+    "facts": Worker.facts,
+    "validate": Worker.validate,
+    "check": Worker.check,
+    "time": Worker.time,
+    "predict": Worker.predict,
+}
+
+
+def is_good(result: dict[str, Any]) -> bool:
+    """Nothing failed on the way: the device need not be looked at."""
+    return "failed" not in result and not result.get("message")
+
+
+def serve(stream: TextIO, request: dict[str, Any]) -> None:
+    """Do the units and tell each result."""
+
+    def tell(**said: Any) -> None:
+        stream.write(json.dumps(said) + "\n")
+        stream.flush()
+
+    worker = Worker(request["options"])
+    for unit in request["units"]:
+        tell(begin=unit)
+        try:
+            result = KINDS[request["kind"]](worker, unit)
+        except Exception as error:
+            result = {"failed": f"{type(error).__name__}: {error}"}
+        tell(unit=unit, result=result)
+        if not is_good(result) and (reason := worker.has_lost_device()):
+            tell(stop=reason)
+            return
+    tell(end=True)
+
+
+def main() -> None:
+    """Standard output belongs to the results alone, whatever libraries print."""
+    results = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    serve(results, json.load(sys.stdin))
+
+
+if __name__ == "__main__":
+    main()
