@@ -64,7 +64,8 @@ class Worker:
         if not self.cases:
             self.cases = {(case.suite, case.name): case for case in all_cases()}
         result = judge(self.cases[suite, name], [self.device.backend], None)
-        (judgement,) = result.judgements
+        judgement = result.by(self.device.backend)
+        assert judgement is not None
         return {
             "verdict": judgement.verdict,
             "op": result.case.op,

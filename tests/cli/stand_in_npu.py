@@ -1,0 +1,106 @@
+"""The hardware report's worker on an NPU that is not here: the CPU, which computes right, or not, as it is told.
+
+    NPU_ROPE_STAND_IN=FAULT:OPERATOR,... python stand_in_npu.py
+
+Faults: ``wrong`` results, ``refused`` calls, a process that ``crash``es or does not ``hang`` up, a device that is
+``dead`` after the operator's first call; ``no-profiler:`` and ``lost-rows:`` of the profiler, ``simulated:``.
+The profiler is a stand-in as well, which writes kernel_details.csv as torch_npu does.
+"""
+
+import csv
+import os
+import signal
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+from npu_rope.hardware import calls, kernel_times, worker
+
+FAULTS = dict(part.split(":") for part in os.environ.get("NPU_ROPE_STAND_IN", "").split(",") if part)
+COLUMNS = (
+    "Device_id", "Model ID", "Task ID", "Stream ID", "Name", "Type", "OP State", "Accelerator Core",
+    "Start Time(us)", "Duration(us)", "Wait Time(us)", "Block Num", "Mix Block Num", "HF32 Eligible",
+    "Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats",
+    "Context ID",
+)  # fmt: skip
+EPOCH = 1_750_000_000_000_000
+launched = []
+run_right = calls.run
+
+
+def run(tensors, attributes):
+    op = tensors.op
+    launched.append(calls.KERNELS[op])
+    if FAULTS.get("crash") == op:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if FAULTS.get("hang") == op:
+        time.sleep(600)
+    if FAULTS.get("refused") == op:
+        raise ValueError(f"[{op}] x must be another one but got this one.")
+    if FAULTS.get("dead") == op:
+        StandIn.dead = True
+        raise RuntimeError("the device is gone: /home/somebody/secret/file.py line 7")
+    results = run_right(tensors, attributes)
+    return (results[0] + 0.125, *results[1:]) if FAULTS.get("wrong") == op else results
+
+
+class StandIn:
+    backend = "sim"  # of validate's cases
+    simulated = "simulated" in FAULTS
+    dead = False
+
+    def put(self, tensor):
+        return tensor.clone()
+
+    def get(self, tensor):
+        return tensor
+
+    def synchronize(self):
+        pass
+
+    def failure(self):
+        return "the device is gone" if self.dead else ""
+
+    def event_us(self, run, launches):
+        for _ in range(launches):
+            run()
+        return 123.0
+
+    def facts(self):
+        return {"chip": "Ascend910B2", "devices": 8, "total_memory": 2**36}
+
+
+def kernel_row(number, kernel):
+    """A row of kernel_details.csv. Start times end with a tab, in real files too."""
+    name = f"aclnn{kernel}_{kernel}_{kernel}"
+    start, took = f"{EPOCH + 50 * number}.027\t", f"{4 + number % 3}.5"
+    row = dict.fromkeys(COLUMNS, "N/A") | {"Device_id": 0, "Name": name, "Type": kernel, "Block Num": 48}
+    return row | {"Accelerator Core": "AI_VECTOR_CORE", "Start Time(us)": start, "Duration(us)": took}
+
+
+@contextmanager
+def session(folder, **_):
+    launched.clear()
+    yield
+    output = folder / "host_1_20260101_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    output.mkdir(parents=True)
+    made = launched[1:] if "lost-rows" in FAULTS else launched
+    with (output / "kernel_details.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        # The file need not be in the order of the launches.
+        writer.writerows(reversed([kernel_row(i, kernel) for i, kernel in enumerate(made)]))
+
+
+def require_profiler():
+    if "no-profiler" in FAULTS:
+        raise kernel_times.NoKernelTimes("msprof is not on PATH, which exports the profile")
+    return SimpleNamespace()
+
+
+if __name__ == "__main__":
+    calls.run = run
+    kernel_times.session = lambda profiler, folder: session(folder)
+    kernel_times.require_profiler = require_profiler
+    worker.Device = StandIn
+    worker.main()
