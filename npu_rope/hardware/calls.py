@@ -1,4 +1,4 @@
-"""The calls that ``npu-rope hardware-report`` checks, times and predicts: every operator at about a dozen shapes.
+"""The calls that ``npu-rope hardware-report`` checks, times and predicts: about a dozen of every operator.
 
 A call is data (:class:`TimedCall`). Its tensors, its float64 results and their bounds come from the cases of
 ``npu_rope.testing``, so that the report judges by the same bounds as ``npu-rope validate``.
@@ -110,7 +110,7 @@ KERNELS: Mapping[str, str] = {
 }
 OPERATORS = tuple(KERNELS)
 
-# ---- the shapes -----------------------------------------------------------------------------------------
+# ---- the shapes ---------------------------------------------------------------------------------------
 
 # (form, B, S, N, dtype, quick): a decode step of one token, of small batches, and prefills.
 _HEADS = (
@@ -173,7 +173,7 @@ def timed_calls(operator: str, *, bfloat16: bool = True, quick: bool = False) ->
         bfloat16: the chip has it. Where it has not, such calls are of float16.
         quick: a few small ones only.
     """
-    seen = set()
+    seen: set[str] = set()
     for call in _all_calls(operator):
         if quick and not call.quick:
             continue
@@ -189,13 +189,17 @@ def _all_calls(operator: str) -> Iterator[TimedCall]:
             yield TimedCall(operator, form, (rows, n), dtype, (), quick)
     else:
         for form, b, s, n, dtype, quick in _HEADS:
-            shape = (b, n, s, HEAD) if operator == "rotary_embedding" else (b, s, n, HEAD)
+            shape: tuple[int, ...] = (b, s, n, HEAD)
+            if operator == "rotary_embedding":
+                shape = (b, n, s, HEAD)
+            elif operator == "rope_set_rows":
+                shape = (1, b * s, n, HEAD)  # the cases' caches take the tokens of one batch
             yield TimedCall(operator, form, shape, dtype, (), quick)
     for form, shape, dtype, options in _MORE.get(operator, ()):
         yield TimedCall(operator, form, shape, dtype, tuple(options.items()))
 
 
-# ---- tensors and what must come out -----------------------------------------------------------------------
+# ---- tensors and what must come out ------------------------------------------------------------------
 
 
 def make(call: TimedCall) -> Call:
@@ -217,8 +221,6 @@ def _rope_case(call: TimedCall, o: dict[str, Any]) -> RopeCase:
     mode, n_dims = o.get("mode", "neox"), o.get("n_dims", HEAD)
     params = RopeParams(n_dims, mode, freq_base=500_000.0, sections=o.get("sections", (0, 0, 0, 0)))
     b, s, n, d = call.shape
-    if call.operator == "rope_set_rows":
-        b, s = 1, b * s  # the cases' caches take the tokens of one batch
     cache = o.get("cache", call.dtype) if call.operator == "rope_set_rows" else ""
     return RopeCase(
         suite="models",
@@ -337,7 +339,7 @@ _MAKE: Mapping[str, Callable[[TimedCall, dict[str, Any]], Call]] = {
     "rms_norm_rope": _norm_rope_call,
 }
 
-# ---- running ------------------------------------------------------------------------------------------------
+# ---- running ------------------------------------------------------------------------------------------
 
 
 def run(tensors: Any, a: Any) -> tuple[Any, ...]:
@@ -351,7 +353,7 @@ def _run_rope(t: RopeTensors[Any], a: Any) -> Any:
 
 
 def _run_rope_qk(t: RopeTensors[Any], a: Any) -> Any:
-    return npu_rope.rope_qk(*t.xs.values(), t.positions, a.params, forward=a.forward)
+    return npu_rope.rope_qk(t.xs["q"], t.xs["k"], t.positions, a.params, forward=a.forward)
 
 
 def _run_rope_set_rows(t: RopeTensors[Any], a: Any) -> Any:
@@ -364,8 +366,8 @@ def _run_rotary_mul(t: RotaryTensors[Any], a: Any) -> Any:
 
 
 def _run_rotary_embedding(t: RotaryTensors[Any], a: Any) -> Any:
-    more = {"interleaved": int(a.interleaved)}
-    return npu_rope.rotary_embedding(t.xs["X"], *t.tables.values(), t.position_ids, **more)
+    cos, sin = t.tables.values()
+    return npu_rope.rotary_embedding(t.xs["X"], cos, sin, t.position_ids, interleaved=int(a.interleaved))
 
 
 def _run_rms_norm(t: RmsNormTensors[Any], a: Any) -> Any:
@@ -384,7 +386,8 @@ def _run_rms_norm_rope(t: RmsNormRopeTensors[Any], a: Any) -> Any:
     how: dict[str, Any] = {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
     if t.rows is not None:
         how |= {"rows": t.rows, "cache": t.outs["cache"]}
-    return npu_rope.rms_norm_rope(*t.xs.values(), *t.scales.values(), t.positions, a.params, **how)
+    (q, k), (q_scale, k_scale) = t.xs.values(), t.scales.values()
+    return npu_rope.rms_norm_rope(q, k, q_scale, k_scale, t.positions, a.params, **how)
 
 
 _RUN: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -412,7 +415,7 @@ def simulate(call: Call, options: SimOptions) -> None:
     _ON_SIMULATOR[type(call.tensors)](options, call.tensors, call.attributes)
 
 
-# ---- judging --------------------------------------------------------------------------------------------------
+# ---- judging -----------------------------------------------------------------------------------------
 
 
 def compare(results: list[Array], expected: list[Expectation]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class NpuDevice:
         return "" if got == [2.0] * 4 else f"1 + 1 gives {got[0]} on the device"
 
     def event_us(self, run: Callable[[], object], launches: int) -> float:
-        """Time of one of many launches between two events, in microseconds: gaps between them are included."""
+        """Microseconds between two events, divided by the launches between them; this includes their gaps."""
         begin, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(launches):

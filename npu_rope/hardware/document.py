@@ -1,4 +1,4 @@
-"""The report as one JSON document: what it holds, and what follows from its parts. Schema: docs/hardware_report.md."""
+"""The report as one JSON document, and what follows from its parts. Its schema: docs/hardware_report.md."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ SIMULATED = "SIMULATED: nothing of this ran on hardware"
 NOT_MEASURED = "n/a: simulated"
 CORRECT, WRONG, UNFINISHED = "correct", "wrong", "unfinished"
 LOST = "lost"
+# A call again, without touching the report that names it.
+REPEAT = "npu-rope hardware-report --output repeated --overwrite --skip validate"
 # Below this the start of a kernel, which the model leaves out, is a large part of its time.
 SHORT_US = 20.0
 CAVEATS = (
     "The model's times leave out the start of a kernel on its cores.",
-    "A call is launched several times on the same tensors, which may then lie in the L2 cache. The model has no"
-    " such cache.",
+    "A call is launched several times on the same tensors, which may then lie in the L2 cache. The model has"
+    " no such cache.",
 )
 
 
@@ -56,7 +58,7 @@ def not_done(document: Document, what: str, why: str, *, wrong: bool = False) ->
     document["not_done"].append({"what": what, "why": why, "failed": wrong})
 
 
-# ---- validate -------------------------------------------------------------------------------------------------
+# ---- validate ----------------------------------------------------------------------------------------
 
 
 def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -120,7 +122,7 @@ def _failure(case: Any, verdict: str, result: Mapping[str, Any]) -> dict[str, An
     }
 
 
-# ---- operators ------------------------------------------------------------------------------------------------
+# ---- operators ---------------------------------------------------------------------------------------
 
 
 def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
         "predicted": None,
         "predicted_note": "not predicted",
         "measured_over_predicted": None,
-        "repeat": f"npu-rope hardware-report --skip validate --op {call.operator} --filter {shlex.quote(short)}",
+        "repeat": f"{REPEAT} --op {call.operator} --filter {shlex.quote(short)}",
     }
 
 
@@ -187,20 +189,24 @@ def put_time(record: dict[str, Any], time: Mapping[str, Any]) -> None:
 
 
 def relate(record: dict[str, Any]) -> None:
-    """Measured over predicted, where there are both. Never on a simulated machine, whose time is no device's."""
+    """Measured over predicted, where there are both; never on a simulated machine."""
     measured, predicted = record["measured"], record["predicted"]
-    if record["simulated"] or not measured or not predicted or not predicted["microseconds"]:
-        record["measured_over_predicted"] = None
-    else:
+    record["measured_over_predicted"] = None
+    if not record["simulated"] and measured and predicted and measured["us"] and predicted["microseconds"]:
         record["measured_over_predicted"] = measured["us"] / predicted["microseconds"]
 
 
-# ---- the timing model ---------------------------------------------------------------------------------------
+# ---- the timing model --------------------------------------------------------------------------------
 
 
 def timing_model(document: Document, profile: str | None, profile_note: str) -> dict[str, Any]:
     """How far the simulator's times are from the measured ones."""
-    about = {"profile": profile, "profile_note": profile_note, "caveats": list(CAVEATS)}
+    about = {
+        "simulated": document["simulated"],
+        "profile": profile,
+        "profile_note": profile_note,
+        "caveats": list(CAVEATS),
+    }
     if document["simulated"]:
         return {**about, "note": NOT_MEASURED, "all": None, "by_size": [], "by_operator": []}
     related = [call for call in all_calls(document) if call["measured_over_predicted"] is not None]
@@ -233,7 +239,7 @@ def _errors(name: str, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-# ---- the verdict ------------------------------------------------------------------------------------------------
+# ---- the verdict -------------------------------------------------------------------------------------
 
 
 def verdict(document: Document) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class KernelRun:
         return self.name == kernel or self.name.rsplit("_", 1)[-1] == kernel
 
 
-# ---- the profiler's files ---------------------------------------------------------------------------------
+# ---- the profiler's files ----------------------------------------------------------------------------
 
 
 def read_kernels(path: Path) -> list[KernelRun]:
@@ -129,7 +129,7 @@ def durations_of(runs: Sequence[KernelRun], kernel: str, launches: Sequence[int]
     return [[next(taken) for _ in range(count)] for count in launches]
 
 
-# ---- a session ----------------------------------------------------------------------------------------------
+# ---- a session ---------------------------------------------------------------------------------------
 
 
 def require_profiler() -> Any:

@@ -1,76 +1,19 @@
-"""The report as one HTML page: no script, no file beside it, no network. Light and dark, for wide and narrow."""
+"""The report as one HTML page: without scripts, files beside it, or network."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from npu_rope.hardware.document import CORRECT, NOT_MEASURED, SIMULATED, WRONG, Document
 from npu_rope.hardware.kernel_times import MEANING
+from npu_rope.hardware.page_plot import plot
+from npu_rope.hardware.page_style import STYLE
 from npu_rope.testing.cases import SHORT
 
 Row = Sequence[str]  # cells, as HTML
-
-STYLE = """
-:root { color-scheme: light dark;
-  --page: #f6f7f9; --card: #ffffff; --text: #1b1f24; --soft: #57606a; --line: #d5dae0; --head: #eef1f4;
-  --good: #116329; --good-back: #dcf5e3; --bad: #a40e26; --bad-back: #ffe3e6; --warn: #7a4b00;
-  --warn-back: #fff1cf; --link: #0a58ca; --dot: #0a58ca; }
-@media (prefers-color-scheme: dark) { :root {
-  --page: #0f1318; --card: #181d24; --text: #e4e8ec; --soft: #9aa5b1; --line: #313a45; --head: #202731;
-  --good: #7ee2a0; --good-back: #10331d; --bad: #ff9aa6; --bad-back: #4a1219; --warn: #ffd479;
-  --warn-back: #40300a; --link: #82b4ff; --dot: #82b4ff; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--text);
-  font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
-.banner { background: var(--warn-back); color: var(--warn); font-weight: 700; text-align: center;
-  padding: .5rem 1rem; position: sticky; top: 0; z-index: 1; border-bottom: 1px solid var(--line); }
-main, header, nav { max-width: 76rem; margin: 0 auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 1.5rem 0 .5rem; }
-h2 { font-size: 1.25rem; margin: 2.25rem 0 .5rem; }
-h3 { font-size: 1.05rem; margin: 1.5rem 0 .25rem; }
-h2, h3 { scroll-margin-top: 3.5rem; }
-p { margin: .4rem 0; max-width: 60rem; }
-.soft, caption { color: var(--soft); }
-nav ul { list-style: none; display: flex; flex-wrap: wrap; gap: .25rem 1rem; padding: 0; margin: .75rem 0; }
-a { color: var(--link); }
-:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; border-radius: 3px; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: .75rem; margin: 1rem 0; }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .75rem 1rem; }
-.card b { display: block; font-size: 1.2rem; line-height: 1.3; overflow-wrap: anywhere; }
-.good { color: var(--good); } .bad { color: var(--bad); } .warn { color: var(--warn); }
-.mark { display: inline-block; padding: 0 .5em; border-radius: 1em; font-weight: 600; white-space: nowrap; }
-.mark.good { background: var(--good-back); } .mark.bad { background: var(--bad-back); }
-.mark.warn { background: var(--warn-back); }
-.scroll { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
-  margin: .5rem 0 1rem; }
-table { border-collapse: collapse; width: 100%; font-size: .92rem; }
-caption { text-align: left; padding: .5rem .75rem; font-size: .92rem; }
-th, td { padding: .35rem .75rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line); }
-thead th { background: var(--head); white-space: nowrap; }
-.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tbody th { font-weight: 500; white-space: nowrap; }
-tr.wrong > * { background: var(--bad-back); }
-.facts th { width: 12rem; } .facts td { overflow-wrap: anywhere; white-space: normal; }
-code, pre { font: .86rem/1.45 ui-monospace, "SFMono-Regular", Consolas, "DejaVu Sans Mono", monospace; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--head); padding: .5rem .75rem;
-  border-radius: .4rem; margin: .4rem 0; }
-details { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .5rem 1rem;
-  margin: .5rem 0; }
-details .scroll { border: 0; margin: 0 -1rem; border-radius: 0; }
-summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
-svg { width: 100%; max-width: 40rem; height: auto; background: var(--card); border: 1px solid var(--line);
-  border-radius: .6rem; }
-svg text { fill: var(--soft); font-size: 12px; } svg .axis { stroke: var(--line); }
-svg .equal { stroke: var(--soft); stroke-dasharray: 5 4; } svg circle { fill: var(--dot); fill-opacity: .65; }
-footer { color: var(--soft); border-top: 1px solid var(--line); margin: 2.5rem 0 1.5rem; padding-top: .75rem; }
-@media (max-width: 40rem) { body { font-size: 15px; } th, td { padding: .35rem .5rem; }
-  .facts, .facts tbody, .facts tr, .facts th, .facts td { display: block; width: auto; }
-  .facts td { border-top: 0; padding-top: 0; } .facts caption { display: block; } }
-@media print { .banner { position: static; } details { break-inside: avoid; } }
-"""
+LARGE = 100  # ratios from here on have no decimals
 
 
 def html_of(document: Document) -> str:
@@ -129,10 +72,12 @@ def _when(d: Document) -> str:
     return f"{d['created']}, {d['seconds']:g} seconds, {how}{whole}"
 
 
-# ---- pieces -------------------------------------------------------------------------------------------------
+# ---- pieces ------------------------------------------------------------------------------------------
 
 
-def _table(caption: str, titles: Sequence[str], rows: Iterable[tuple[Row, bool]], numbers: Sequence[int]) -> str:
+def _table(
+    caption: str, titles: Sequence[str], rows: Iterable[tuple[Row, bool]], numbers: Sequence[int]
+) -> str:
     """titles, then rows with whether they are wrong. numbers: the columns that hold numbers."""
     side = [' class="n"' if i in numbers else "" for i in range(len(titles))]
     head = "".join(f'<th scope="col"{s}>{escape(t)}</th>' for t, s in zip(titles, side, strict=True))
@@ -155,7 +100,8 @@ def _plain(caption: str) -> str:
 
 def _facts(caption: str, facts: Iterable[tuple[str, str]]) -> str:
     rows = "".join(f'<tr><th scope="row">{escape(k)}</th><td>{v}</td></tr>' for k, v in facts)
-    return f'<div class="scroll"><table class="facts"><caption>{caption}</caption><tbody>{rows}</tbody></table></div>'
+    table = f'<table class="facts"><caption>{caption}</caption><tbody>{rows}</tbody></table>'
+    return f'<div class="scroll">{table}</div>'
 
 
 def _mark(text: str, kind: str) -> str:
@@ -168,11 +114,16 @@ def _number(value: Any, form: str) -> str:
     return format(value, form)
 
 
+def _ratio(value: Any) -> str:
+    large = isinstance(value, (int, float)) and value >= LARGE
+    return _number(value, ".3g" if large else ".2f")
+
+
 def _us(value: float) -> str:
     return f"{value:,.1f}" if value >= 100 else f"{value:.2f}"
 
 
-# ---- sections -----------------------------------------------------------------------------------------------
+# ---- sections ----------------------------------------------------------------------------------------
 
 
 def _verdict(d: Document) -> Iterator[str]:
@@ -182,15 +133,24 @@ def _verdict(d: Document) -> Iterator[str]:
     error = model.get("all")
     cards = [
         ("Results", _mark(found["status"], kind), escape(found["text"])),
-        ("Chip", escape(str(machine.get("chip", "unknown"))), f"CANN {escape(str(machine.get('cann', 'unknown')))}"),
+        (
+            "Chip",
+            escape(str(machine.get("chip", "unknown"))),
+            f"CANN {escape(str(machine.get('cann', 'unknown')))}",
+        ),
     ]
     if error:
         under = f"worst {error['worst_ratio']:.2f}, {error['calls']} calls"
         cards.append(("Measured / predicted, median", f"{error['median_ratio']:.2f}", under))
     else:
         note = escape(str(model.get("note") or "not measured"))
-        cards.append(("Measured / predicted", note, "the time of the simulation is not a device's"
-                      if d["simulated"] else ""))
+        cards.append(
+            (
+                "Measured / predicted",
+                note,
+                "the time of the simulation is not a device's" if d["simulated"] else "",
+            )
+        )
     yield '<div class="cards">'
     for name, value, under in cards:
         yield f'<div class="card"><span class="soft">{name}</span><b>{value}</b><span>{under}</span></div>'
@@ -215,6 +175,7 @@ _NAMES = {
     "L2_cache_size": "L2 cache, bytes",
     "cube_core_num": "cube cores",
     "vector_core_num": "vector cores",
+    "multi_processor_count": "processors",
 }
 
 
@@ -240,15 +201,15 @@ def _validate(d: Document) -> Iterator[str]:
     wrong = found[WRONG] + found["lost"]
     yield (
         f"<p>{found[CORRECT]} of {found['cases'] - found['unsupported']} cases are within their bounds around"
-        f" the float64 reference; {wrong} are not; {found['unsupported']} are not supported on this chip or by"
-        f" this operator{_still(found)}.</p>"
+        f" the float64 reference; {wrong} are not; {found['unsupported']} are not supported on this chip or"
+        f" by this operator{_still(found)}.</p>"
     )
     rows = [
         (
             [
                 escape(f"{r['suite']}: {r['op']}"),
                 *(str(r[name]) for name in ("cases", CORRECT, WRONG, "lost", "unsupported")),
-                f"{r['largest_error_over_bound']:.2f}",
+                _ratio(r["largest_error_over_bound"]),
             ],
             bool(r[WRONG] + r["lost"]),
         )
@@ -279,16 +240,16 @@ def _failure(name: str, verdict: str, failure: Mapping[str, Any]) -> str:
 
 
 _TITLES = (
-    "call", "shape", "type", "result", "error / bound", "measured, us", "min to max", "by", "predicted, us",
-    "cycles", "cores", "measured / predicted",
+    "call", "shape", "type", "result", "error / bound", "measured, us", "by", "predicted, us", "cycles",
+    "cores", "measured / predicted",
 )  # fmt: skip
 
 
 def _operators(d: Document) -> Iterator[str]:
     methods = {c["measured"]["method"] for o in d["operators"] for c in o["calls"] if c["measured"]}
     yield (
-        "<p>Each call's result is compared with the float64 reference: an error / bound of at most 1 is correct."
-        " Measured: the median of the call's launches on the device. Predicted: the simulator's model of the"
+        "<p>Each call's result is compared with the float64 reference: an error / bound of at most 1 is"
+        " correct. Measured: the median of the call's launches on the device. Predicted: the simulator's model of the"
         " same launch.</p>"
     )
     for method in sorted(methods):
@@ -297,7 +258,7 @@ def _operators(d: Document) -> Iterator[str]:
         yield f"<h3>{escape(operator['operator'])}{_badge(d)}</h3>"
         rows = [(_call_row(call), call["correct"] is False) for call in operator["calls"]]
         caption = f"{escape(operator['operator'])}: kernel {escape(operator['kernel'])}{_badge(d)}"
-        yield _table(caption, _TITLES, rows, (4, 5, 6, 8, 9, 10, 11))
+        yield _table(caption, _TITLES, rows, (4, 5, 7, 8, 9, 10))
         for call in operator["calls"]:
             if call["correct"] is False:
                 yield _failure(call["id"], WRONG, {**call, "message": call["message"] or _worst(call)})
@@ -309,18 +270,23 @@ def _call_row(call: Mapping[str, Any]) -> Row:
     note = f'<span class="soft">{escape(call["measured_note"])}</span>'
     return [
         escape(call["form"]),
-        escape(" × ".join(map(str, call["shape"]))),
+        f'<span class="row">{escape("×".join(map(str, call["shape"])))}</span>',
         escape(SHORT[call["dtype"]]),
         result[call["correct"]],
-        _number(call["error_over_bound"], ".2f"),
-        _us(measured["us"]) if measured else note,
-        f"{_us(measured['min_us'])} to {_us(measured['max_us'])}" if measured else "–",
+        _ratio(call["error_over_bound"]),
+        f"{_us(measured['us'])}<br>{_range(measured)}" if measured else note,
         escape(measured["method"]) if measured else "–",
-        _us(predicted["microseconds"]) if predicted else f'<span class="soft">{escape(call["predicted_note"])}</span>',
+        _us(predicted["microseconds"])
+        if predicted
+        else f'<span class="soft">{escape(call["predicted_note"])}</span>',
         f"{predicted['cycles']:,.0f}" if predicted else "–",
         f"{predicted['cores']:.0f}" if predicted else "–",
         _number(call["measured_over_predicted"], ".2f") if measured else note,
     ]
+
+
+def _range(measured: Mapping[str, Any]) -> str:
+    return f'<small class="soft">{_us(measured["min_us"])} to {_us(measured["max_us"])}</small>'
 
 
 def _worst(call: Mapping[str, Any]) -> str:
@@ -328,9 +294,9 @@ def _worst(call: Mapping[str, Any]) -> str:
     if not worst:
         return "no element could be compared"
     index = ", ".join(map(str, worst["index"]))
+    error, ratio = (_number(call[name], ".3g") for name in ("max_error", "error_over_bound"))
     return (
-        f"error {_number(call['max_error'], '.3g')}, the worst element {_number(call['error_over_bound'], '.3g')}"
-        f" times its bound: result {worst['result']}, index ({index}): got {_number(worst['got'], '.9g')},"
+        f"error {error}, the worst element {ratio} times its bound: result {worst['result']}, index ({index}): got {_number(worst['got'], '.9g')},"
         f" expected {_number(worst['expected'], '.9g')}"
     )
 
@@ -342,10 +308,9 @@ def _model(d: Document) -> Iterator[str]:
     if model.get("profile_note"):
         yield f"<p>{escape(model['profile_note'])}.</p>"
     if not model.get("all"):
-        text = str(model.get("note") or "not measured")
-        if text == NOT_MEASURED:
-            text += ". A simulated machine's times are the model's own, or the host's: the model has no error here."
-        yield f"<p>{_mark(text.partition('.')[0], 'warn')}{escape(text[len(text.partition('.')[0]):])}</p>"
+        yield f"<p>{_mark(str(model.get('note') or 'not measured'), 'warn')}</p>"
+        if model.get("note") == NOT_MEASURED:
+            yield "<p>A simulated machine's times are the model's own, or the host's. They show no error.</p>"
         return
     groups = [model["all"], *model["by_size"], *model["by_operator"]]
     rows = [
@@ -356,56 +321,28 @@ def _model(d: Document) -> Iterator[str]:
                 f"{g['median_ratio']:.2f}",
                 f"{g['worst_ratio']:.2f}",
                 escape(g["worst_call"]),
-                _us(g["median_difference_us"]) if g["median_difference_us"] >= 0 else f"{g['median_difference_us']:.2f}",
+                _us(g["median_difference_us"])
+                if g["median_difference_us"] >= 0
+                else f"{g['median_difference_us']:.2f}",
                 escape(", ".join(f"{n} by {m}" for m, n in g["methods"].items())),
             ],
             False,
         )
         for g in groups
     ]
-    titles = ("calls", "number", "median ratio", "worst ratio", "worst call", "median difference, us", "measured by")
+    titles = (
+        "calls",
+        "number",
+        "median ratio",
+        "worst ratio",
+        "worst call",
+        "median difference, us",
+        "measured by",
+    )
     yield _table("Measured time over predicted time", titles, rows, (1, 2, 3, 5))
-    yield from _plot(d)
+    yield from plot(d)
     for caveat in model["caveats"]:
         yield f'<p class="soft">{escape(caveat)}</p>'
-
-
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 560, 400, 60, 350, 20
-
-
-def _plot(d: Document) -> Iterator[str]:
-    """Measured over predicted time of each call, both axes logarithmic."""
-    points = [
-        (call["predicted"]["microseconds"], call["measured"]["us"], call["id"])
-        for operator in d["operators"]
-        for call in operator["calls"]
-        if call["measured_over_predicted"] is not None
-    ]
-    values = [value for x, y, _ in points for value in (x, y)]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    high = max(high, low + 1)
-
-    def scale(value: float, begin: float, end: float) -> float:
-        return begin + (math.log10(value) - low) / (high - low) * (end - begin)
-
-    x: Callable[[float], float] = lambda value: scale(value, LEFT, WIDTH - 20)  # noqa: E731
-    y: Callable[[float], float] = lambda value: scale(value, BOTTOM, TOP)  # noqa: E731
-    yield f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Measured over predicted time of each call">'
-    for power in range(low, high + 1):
-        at, text = 10.0**power, f"{10.0**power:g}"
-        yield f'<line class="axis" x1="{x(at):.1f}" y1="{TOP}" x2="{x(at):.1f}" y2="{BOTTOM}"/>'
-        yield f'<line class="axis" x1="{LEFT}" y1="{y(at):.1f}" x2="{WIDTH - 20}" y2="{y(at):.1f}"/>'
-        yield f'<text x="{x(at):.1f}" y="{BOTTOM + 18}" text-anchor="middle">{text}</text>'
-        yield f'<text x="{LEFT - 8}" y="{y(at) + 4:.1f}" text-anchor="end">{text}</text>'
-    ends = 10.0**low, 10.0**high
-    yield f'<line class="equal" x1="{x(ends[0])}" y1="{y(ends[0])}" x2="{x(ends[1])}" y2="{y(ends[1])}"/>'
-    for predicted, measured, id_ in points:
-        text = f"{id_}: predicted {predicted:.2f} us, measured {measured:.2f} us"
-        yield f'<circle cx="{x(predicted):.1f}" cy="{y(measured):.1f}" r="4"><title>{escape(text)}</title></circle>'
-    middle = (LEFT + WIDTH - 20) / 2
-    yield f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">predicted, us</text>'
-    centre = (TOP + BOTTOM) / 2
-    yield f'<text x="14" y="{centre}" text-anchor="middle" transform="rotate(-90 14 {centre})">measured, us</text></svg>'
 
 
 def _not_done(d: Document) -> Iterator[str]:
@@ -413,15 +350,21 @@ def _not_done(d: Document) -> Iterator[str]:
         yield "<p>Nothing: every step was done.</p>"
         return
     rows = [
-        ([escape(n["what"]), _mark(*(("failed", "bad") if n["failed"] else ("not done", "warn"))), escape(n["why"])],
-         n["failed"])
+        (
+            [
+                escape(n["what"]),
+                _mark(*(("failed", "bad") if n["failed"] else ("not done", "warn"))),
+                escape(n["why"]),
+            ],
+            n["failed"],
+        )
         for n in d["not_done"]
     ]
     yield _table(f"Steps that are missing, and why{_badge(d)}", ("step", "", "why"), rows, ())
 
 
 def _left_out(d: Document) -> Iterator[str]:
-    yield "<p>Read the report before you send it. These are not in it, or stand there under another name:</p><ul>"
+    yield "<p>Read the report before you send it. It leaves out or renames:</p><ul>"
     for text in d["left_out"]:
         yield f"<li>{escape(text)}</li>"
     yield "</ul>"
@@ -442,4 +385,5 @@ def _doctor(d: Document) -> Iterator[str]:
             )
             for f in own
         ]
-        yield f"<details><summary>{escape(group)}</summary>{_facts(_badge(d) or escape(group), rows)}</details>"
+        facts = _facts(_badge(d) or escape(group), rows)
+        yield f"<details><summary>{escape(group)}</summary>{facts}</details>"

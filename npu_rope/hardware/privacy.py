@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,8 @@ def names() -> list[str]:
     """The host's and the user's, as far as they say who it is."""
     found = {socket.gethostname(), socket.getfqdn(), os.environ.get("HOSTNAME", "")}
     found |= {name.partition(".")[0] for name in found}
-    try:
+    with suppress(KeyError, OSError):  # a user without a name
         found.add(getpass.getuser())
-    except (KeyError, OSError):  # a user without a name
-        pass
     wanted = {n for n in found if len(n) >= _SHORTEST_NAME and n.lower() not in _COMMON_NAMES}
     return sorted(wanted, key=len, reverse=True)
 
@@ -64,7 +63,9 @@ class Scrubber:
     def __init__(self, folders: Mapping[str, str] | None = None, private: list[str] | None = None) -> None:
         self.folders = installation() if folders is None else dict(folders)
         private = names() if private is None else private
-        self._names = re.compile("|".join(rf"(?<!\w){re.escape(n)}(?!\w)" for n in private)) if private else None
+        self._names = (
+            re.compile("|".join(rf"(?<!\w){re.escape(n)}(?!\w)" for n in private)) if private else None
+        )
 
     def text(self, text: str) -> str:
         """The text with folders of the installation by their names, and nothing private."""

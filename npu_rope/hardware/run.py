@@ -164,7 +164,7 @@ class Run:
         d["seconds"] = round(time.monotonic() - self.begun, 1)
         self.write(d)
 
-    # ---- the steps ----------------------------------------------------------------------------------------
+    # ---- the steps ------------------------------------------------------------------------------------
 
     def _machine(self) -> None:
         self.progress.begin("machine", 1)
@@ -204,9 +204,12 @@ class Run:
         self.progress.begin("validate", len(cases))
         results: dict[str, dict[str, Any]] = {}
         try:
-            self._work("validate", [f"{c.suite}/{c.name}" for c in cases], self.plan.seconds, results.__setitem__)
+            self._work(
+                "validate", [f"{c.suite}/{c.name}" for c in cases], self.plan.seconds, results.__setitem__
+            )
         finally:
-            self.document["validate"] = document.validate_summary(cases, results)
+            summary = document.validate_summary(cases, results)
+            self.document["validate"] = {"simulated": self.document["simulated"], **summary}
 
     def _check(self) -> None:
         records = self._records()

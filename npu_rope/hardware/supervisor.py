@@ -10,11 +10,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
 START_SECONDS = 300  # until the first unit begins: torch_npu and CANN are loaded
+END_SECONDS = 60
 MOST_LOST = 8  # workers of one kind; what is left then is not tried
 _END = object()
 
@@ -53,7 +55,9 @@ def run(work: Work) -> None:
         _run_one_process(work)
         if work.lost >= MOST_LOST:
             for unit in list(work.left):
-                work.finish(unit, {"lost": f"not tried: the device or its process was lost {work.lost} times"})
+                work.finish(
+                    unit, {"lost": f"not tried: the device or its process was lost {work.lost} times"}
+                )
 
 
 def _run_one_process(work: Work) -> None:
@@ -64,9 +68,10 @@ def _run_one_process(work: Work) -> None:
         try:
             _ask(process, work)
             unit, why = _listen(work, told)
+            if why is None:
+                _let_end(process)
         finally:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
             status = process.wait()
         if why is None:
             return
@@ -78,11 +83,15 @@ def _run_one_process(work: Work) -> None:
 def _ask(process: subprocess.Popen[bytes], work: Work) -> None:
     assert process.stdin is not None
     request = {"kind": work.kind, "units": work.left, "options": work.options}
-    try:
+    with suppress(BrokenPipeError):  # it has ended already, which _listen finds
         process.stdin.write(json.dumps(request).encode())
         process.stdin.close()
-    except BrokenPipeError:
-        pass  # it has ended already, which _listen finds
+
+
+def _let_end(process: subprocess.Popen[bytes]) -> None:
+    """A process that has told everything closes its device by itself."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(END_SECONDS)
 
 
 def _read(process: subprocess.Popen[bytes], told: queue.Queue[Any]) -> None:

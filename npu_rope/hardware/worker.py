@@ -2,8 +2,8 @@
 
 The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, costs one
 result. It reads one JSON object from standard input, ``{"kind", "units", "options"}``, and writes one JSON
-object a line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or ``{"stop": reason}`` where
-the device failed and a new process must go on. Everything else that is printed goes to standard error.
+object a line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or ``{"stop": reason}``
+where the device failed and a new process must go on. Everything else that is printed goes to standard error.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -97,7 +98,7 @@ class Worker:
         wanted = [self.calls[id_] for id_ in self.options["time"][unit]]
         made = [calls.make(call) for call in wanted]
         on_device = [(call.tensors.map(self.device.put), call.attributes) for call in made]
-        runs = [lambda t=t, a=a: calls.run(t, a) for t, a in on_device]  # type: ignore[misc]
+        runs: list[Callable[[], object]] = [partial(calls.run, t, a) for t, a in on_device]
         for run in runs:
             for _ in range(1 if self.device.simulated else WARM_UP):
                 run()

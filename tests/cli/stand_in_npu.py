@@ -1,10 +1,10 @@
-"""The hardware report's worker on an NPU that is not here: the CPU, which computes right, or not, as it is told.
+"""The hardware report's worker with a stand-in for the NPU: the CPU, with the faults that a variable names.
 
     NPU_ROPE_STAND_IN=FAULT:OPERATOR,... python stand_in_npu.py
 
-Faults: ``wrong`` results, ``refused`` calls, a process that ``crash``es or does not ``hang`` up, a device that is
-``dead`` after the operator's first call; ``no-profiler:`` and ``lost-rows:`` of the profiler, ``simulated:``.
-The profiler is a stand-in as well, which writes kernel_details.csv as torch_npu does.
+Faults of an operator: ``wrong`` results, ``refused`` calls, ``crash`` of the process, ``hang``, and ``dead``:
+its first call makes the device fail. Faults without an operator: ``no-profiler``, ``lost-rows`` of the profiler's
+file, and ``simulated``. The profiler is a stand-in as well: it writes kernel_details.csv as torch_npu does.
 """
 
 import csv
@@ -20,8 +20,8 @@ FAULTS = dict(part.split(":") for part in os.environ.get("NPU_ROPE_STAND_IN", ""
 COLUMNS = (
     "Device_id", "Model ID", "Task ID", "Stream ID", "Name", "Type", "OP State", "Accelerator Core",
     "Start Time(us)", "Duration(us)", "Wait Time(us)", "Block Num", "Mix Block Num", "HF32 Eligible",
-    "Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats",
-    "Context ID",
+    "Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types",
+    "Output Formats", "Context ID",
 )  # fmt: skip
 EPOCH = 1_750_000_000_000_000
 launched = []
