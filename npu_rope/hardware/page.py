@@ -249,8 +249,8 @@ def _operators(d: Document) -> Iterator[str]:
     methods = {c["measured"]["method"] for o in d["operators"] for c in o["calls"] if c["measured"]}
     yield (
         "<p>Each call's result is compared with the float64 reference: an error / bound of at most 1 is"
-        " correct. Measured: the median of the call's launches on the device. Predicted: the simulator's model of the"
-        " same launch.</p>"
+        " correct. Measured: the median of the call's launches on the device. Predicted: the simulator's"
+        " model of the same launch.</p>"
     )
     for method in sorted(methods):
         yield f"<p><b>{method}</b>: {escape(MEANING[method])}.</p>"
@@ -295,9 +295,10 @@ def _worst(call: Mapping[str, Any]) -> str:
         return "no element could be compared"
     index = ", ".join(map(str, worst["index"]))
     error, ratio = (_number(call[name], ".3g") for name in ("max_error", "error_over_bound"))
+    got, expected = (_number(worst[name], ".9g") for name in ("got", "expected"))
     return (
-        f"error {error}, the worst element {ratio} times its bound: result {worst['result']}, index ({index}): got {_number(worst['got'], '.9g')},"
-        f" expected {_number(worst['expected'], '.9g')}"
+        f"error {error}, the worst element {ratio} times its bound: result {worst['result']}, index"
+        f" ({index}): got {got}, expected {expected}"
     )
 
 

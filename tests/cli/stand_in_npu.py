@@ -3,8 +3,9 @@
     NPU_ROPE_STAND_IN=FAULT:OPERATOR,... python stand_in_npu.py
 
 Faults of an operator: ``wrong`` results, ``refused`` calls, ``crash`` of the process, ``hang``, and ``dead``:
-its first call makes the device fail. Faults without an operator: ``no-profiler``, ``lost-rows`` of the profiler's
-file, and ``simulated``. The profiler is a stand-in as well: it writes kernel_details.csv as torch_npu does.
+its first call makes the device fail. Faults of everything (``FAULT:all``): ``no-profiler``, ``lost-rows`` of
+the profiler's file, and ``simulated``. The profiler is a stand-in as well: it writes
+kernel_details.csv as torch_npu does. Every launch of an operator's call k takes about 10 * (k + 1) us.
 """
 
 import csv
@@ -73,7 +74,8 @@ class StandIn:
 def kernel_row(number, kernel):
     """A row of kernel_details.csv. Start times end with a tab, in real files too."""
     name = f"aclnn{kernel}_{kernel}_{kernel}"
-    start, took = f"{EPOCH + 50 * number}.027\t", f"{4 + number % 3}.5"
+    call, launch = divmod(number, worker.LAUNCHES)
+    start, took = f"{EPOCH + 50 * number}.027\t", f"{10 * (call + 1) + launch % 3 - 1}.5"
     row = dict.fromkeys(COLUMNS, "N/A") | {"Device_id": 0, "Name": name, "Type": kernel, "Block Num": 48}
     return row | {"Accelerator Core": "AI_VECTOR_CORE", "Start Time(us)": start, "Duration(us)": took}
 

@@ -1,0 +1,611 @@
+"""npu-rope hardware-report on a stand-in for the NPU: what it writes of right, wrong and lost results."""
+
+import json
+import math
+import re
+import socket
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from npu_rope import backends
+from npu_rope.cli.app import app
+from npu_rope.hardware import calls, document, machine, run, supervisor
+from npu_rope.hardware.page import html_of
+from npu_rope.hardware.privacy import Scrubber
+
+STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_npu.py"))
+CANN_NAME = {op: "Npu" + "".join(word.title() for word in op.split("_")) for op in calls.OPERATORS}
+
+
+def start(folder, *arguments, faults=""):
+    """The command on the stand-in; gives its result and both files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervisor, "WORKER", STAND_IN)
+        patch.setitem(backends.BACKENDS, "npu", backends.Backend("npu", "a stand-in", lambda: None))
+        patch.setenv("NPU_ROPE_STAND_IN", faults)
+        if "simulated" in faults:
+            patch.setenv("NPU_ROPE_SIM_SOC", "Ascend910B2")
+        done = CliRunner().invoke(app, ["hardware-report", "--output", str(folder), *arguments])
+    return done
+
+
+def files_of(folder):
+    text, page = (folder / f"hardware-report.{kind}" for kind in ("json", "html"))
+    return json.loads(text.read_text()), page.read_text()
+
+
+def report(folder, *arguments, faults="", status=0):
+    done = start(folder, *arguments, faults=faults)
+    assert done.exit_code == status, (done.output, done.exception)
+    d, page = files_of(folder)
+    return SimpleNamespace(d=d, page=page, printed=done.output, calls=calls_of(d))
+
+
+def calls_of(d):
+    return {call["id"]: call for call in document.all_calls(d)}
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return report(tmp_path_factory.mktemp("good"), "--quick")
+
+
+FAULTS = "wrong:rope_qk,refused:rotary_mul,crash:rms_norm,dead:add_rms_norm"
+FAULTY = [f"--op={op}" for op in ("rope", "rope_qk", "rotary_mul", "rms_norm", "add_rms_norm")]
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faulty")
+    return report(folder, "--quick", "--skip=validate", "--skip=doctor", *FAULTY, faults=FAULTS, status=1)
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("simulated")
+    only = ["--op=rope", "--skip=doctor", "--skip=validate"]
+    return report(folder, "--quick", *only, faults="simulated:all")
+
+
+# ---- the calls ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", calls.OPERATORS)
+def test_every_operator_has_a_dozen_calls_of_all_types(operator):
+    made = list(calls.timed_calls(operator))
+    assert len(made) >= 12
+    assert len({call.id for call in made}) == len(made)
+    assert {call.dtype for call in made} == {"float32", "float16", "bfloat16"}
+    assert {"decode", "batch", "prefill"} <= {call.form for call in made}
+    assert 2 <= len(list(calls.timed_calls(operator, quick=True))) <= 4
+
+
+@pytest.mark.parametrize("operator", calls.OPERATORS)
+def test_a_chip_without_bfloat16_gets_none(operator):
+    made = list(calls.timed_calls(operator, bfloat16=False))
+    assert "bfloat16" not in {call.dtype for call in made}
+    assert len({call.id for call in made}) == len(made)
+
+
+def test_the_kernels_are_the_operators_definitions():
+    definitions = Path(__file__).parents[2] / "op_host"
+    defined = set(re.findall(r"OP_ADD\((\w+)", "".join(p.read_text() for p in definitions.glob("*_def.cpp"))))
+    assert set(calls.KERNELS.values()) == defined
+    assert {op for op in calls.OPERATORS if calls.KERNELS[op] != CANN_NAME[op]} == {"rotary_embedding"}
+
+
+@pytest.mark.parametrize("operator", calls.OPERATORS)
+def test_an_error_of_a_few_bounds_is_found(operator):
+    """In the last element of each result."""
+    (call, *_) = calls.timed_calls(operator, quick=True)
+    made = calls.make(call)
+    results = made.look(tuple(t.clone() for t in calls.run(made.tensors, made.attributes)))
+    expected = made.expect()
+    assert calls.compare(results, expected)["correct"]
+    for result, e in zip(results, expected, strict=True):
+        before = result.flat[-1]
+        largest = float(e.value.flat[-1]) + 3 * float(e.bound.flat[-1]) + 2.0**-10
+        result.flat[-1] = largest
+        found = calls.compare(results, expected)
+        assert found["correct"] is False
+        assert found["error_over_bound"] > 1
+        result.flat[-1] = before
+
+
+# ---- a report of right results -----------------------------------------------------------------------------
+
+
+def test_a_report_of_right_results_exits_0_and_says_so(good):
+    assert good.d["verdict"]["status"] == "correct"
+    assert good.d["complete"] is True
+    assert good.d["not_done"] == []
+    assert (good.d["schema"], good.d["schema_version"]) == ("npu-rope-hardware-report", 1)
+    assert "Ascend910B2: correct" in good.printed
+
+
+def test_it_has_the_machine_and_what_doctor_says(good):
+    facts = good.d["machine"]
+    assert facts["chip"] == "Ascend910B2"
+    assert facts["devices"] == 8
+    assert {"cann", "driver", "torch", "torch_npu", "npu_rope", "npu_rope_revision", "python"} <= set(facts)
+    assert {"npu_rope", "simulator", "torch", "NPU"} <= {f["group"] for f in good.d["doctor"]}
+
+
+def test_it_has_validates_counts(good):
+    found = good.d["validate"]
+    assert found["cases"] == len(run.Plan(quick=True).cases()) >= 30
+    assert found["correct"] + found["unsupported"] == found["cases"]
+    assert found["failures"] == []
+    suites = {row["suite"] for row in found["by_suite"]}
+    assert suites == {"ggml", "models", "onnx", "torch_npu", "norm", "pmx"}
+    assert sum(row["cases"] for row in found["by_suite"]) == found["cases"]
+    assert all(0 < row["largest_error_over_bound"] <= 1 for row in found["by_suite"])
+
+
+def test_every_call_has_a_verdict_a_time_and_a_prediction(good):
+    assert {o["operator"] for o in good.d["operators"]} == set(calls.OPERATORS)
+    assert len(good.calls) == 3 * len(calls.OPERATORS)
+    for call in good.calls.values():
+        assert call["correct"] is True
+        assert 0 <= call["error_over_bound"] <= 1
+        assert call["measured"]["method"] == "profiler"
+        assert call["measured"]["launches"] == 20
+        assert call["predicted"]["cycles"] > 100
+        assert call["predicted"]["profile"] == "Ascend910B2"
+        ratio = call["measured"]["us"] / call["predicted"]["microseconds"]
+        assert math.isclose(call["measured_over_predicted"], ratio)
+
+
+def test_a_call_has_the_times_of_its_own_launches(good):
+    """The stand-in's profile gives an operator's call k about 10 * (k + 1) microseconds."""
+    for operator in good.d["operators"]:
+        assert [call["measured"]["us"] for call in operator["calls"]] == [10.5, 20.5, 30.5]
+        assert [call["measured"]["min_us"] for call in operator["calls"]] == [9.5, 19.5, 29.5]
+
+
+def test_a_prediction_is_what_trace_says_of_the_same_call(good, npu_rope_command):
+    how = "--shape 1,128,32,128 --dtype f16 --mode neox --soc Ascend910B2 --json"
+    traced = json.loads(npu_rope_command("trace", "rope", *how.split()).stdout)
+    predicted = good.calls["rope/prefill-1x128x32x128-f16"]["predicted"]
+    assert predicted["cycles"] == traced["cycles"]
+    assert predicted["microseconds"] == traced["microseconds"]
+
+
+def test_the_models_error_is_the_median_and_the_worst_of_the_ratios(good):
+    model = good.d["timing_model"]
+    ratios = {id_: call["measured_over_predicted"] for id_, call in good.calls.items()}
+    assert model["all"]["calls"] == len(ratios)
+    assert math.isclose(model["all"]["median_ratio"], median(ratios.values()))
+    worst = max(ratios, key=lambda id_: abs(math.log(ratios[id_])))
+    assert model["all"]["worst_call"] == worst
+    assert model["all"]["worst_ratio"] == ratios[worst]
+    assert {row["of"] for row in model["by_operator"]} == set(calls.OPERATORS)
+    assert sum(row["calls"] for row in model["by_size"]) == len(ratios)
+
+
+def test_a_report_of_an_npu_says_nothing_of_a_simulated_one(good):
+    assert good.d["simulated"] is False
+    assert "SIMULATED" not in good.page
+    assert "SIMULATED" not in json.dumps(good.d)
+
+
+# ---- wrong, refused and lost results -----------------------------------------------------------------------
+
+
+def test_a_wrong_result_is_shown_with_its_element_and_how_to_repeat_it(faulty):
+    for id_, call in faulty.calls.items():
+        if not id_.startswith("rope_qk/"):
+            continue
+        assert call["correct"] is False
+        assert call["error_over_bound"] > 1000
+        assert abs(call["worst"]["got"] - call["worst"]["expected"]) > 0.1
+        assert call["measured"] is not None  # wrong, but it ran
+        assert f"wrong {id_}" in faulty.printed
+        assert call["repeat"] in faulty.page
+    assert faulty.d["verdict"]["status"] == "wrong"
+
+
+def test_the_command_that_repeats_a_call_names_it_alone(faulty, tmp_path):
+    call = faulty.calls["rope_qk/decode-1x1x32x128-bf16"]
+    _, command, *arguments = call["repeat"].split()
+    assert command == "hardware-report"
+    at = arguments.index("--output")
+    del arguments[at : at + 2]
+    again = report(tmp_path, *arguments, "--skip=doctor", faults="wrong:rope_qk", status=1)
+    assert set(again.calls) == {call["id"]}
+    assert again.calls[call["id"]]["worst"] == call["worst"]
+
+
+def test_a_refused_call_says_what_the_operator_said(faulty):
+    call = faulty.calls["rotary_mul/decode-1x1x32x128-bf16"]
+    assert call["correct"] is False
+    assert call["message"] == "ValueError: [rotary_mul] x must be another one but got this one."
+    assert call["measured"] is None
+    assert call["message"].replace("'", "&#x27;") in faulty.page
+
+
+def test_a_crash_loses_one_call_and_names_the_signal(faulty):
+    for id_, call in faulty.calls.items():
+        if id_.startswith("rms_norm/"):
+            assert call["correct"] is False
+            assert call["message"] == "its process was ended by signal SIGSEGV"
+
+
+def test_a_device_that_failed_is_opened_again_for_the_next_call(faulty):
+    lost = [call for id_, call in faulty.calls.items() if id_.startswith("add_rms_norm/")]
+    assert len(lost) == 3
+    assert all(call["message"].startswith("RuntimeError: the device is gone") for call in lost)
+
+
+def test_the_other_operators_are_checked_and_timed_all_the_same(faulty):
+    for id_, call in faulty.calls.items():
+        if id_.startswith("rope/"):
+            assert call["correct"] is True
+            assert call["measured"]["us"] > 0
+        assert call["predicted"]["cycles"] > 100
+    assert "calls: 3 of 15 correct" in faulty.d["verdict"]["text"]
+
+
+def test_a_call_that_does_not_end_is_stopped(tmp_path):
+    only = ["--op=rope_qk", "--op=rope", "--filter=decode", "--seconds=4"]
+    skip = ["--skip=doctor", "--skip=validate", "--skip=predictions"]
+    found = report(tmp_path, "--quick", *only, *skip, faults="hang:rope_qk", status=1)
+    (rope, rope_qk) = found.calls.values()
+    assert rope["correct"] is True
+    assert rope_qk["message"] == "stopped after 4 seconds without an answer"
+
+
+def test_a_wrong_case_of_validate_comes_with_its_command():
+    (case, *_) = run.Plan().cases()
+    id_ = f"{case.suite}/{case.name}"
+    wrong = {"verdict": "FAIL", "message": "error 3", "error_over_bound": 7.0}
+    summary = document.validate_summary([case], {id_: wrong})
+    (failure,) = summary["failures"]
+    assert summary["wrong"] == 1
+    assert summary["by_suite"][0]["largest_error_over_bound"] == 7.0
+    assert failure["repeat"].startswith(
+        f"npu-rope validate --backend npu --no-ggml --suite {case.suite} --op '"
+    )
+    d = document.new({}) | {"validate": summary, "complete": True}
+    assert document.verdict(d)["status"] == "wrong"
+    for lost in ({"lost": "its process ended with status 3"}, {"failed": "KeyError: 'x'"}):
+        again = document.validate_summary([case], {id_: lost})
+        assert again["correct"] == 0
+        assert len(again["failures"]) == 1
+
+
+# ---- times by events, and none -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("no-profiler", "msprof is not on PATH"),
+        ("lost-rows", "lists 19 launches of NpuRope where 20 were made"),
+    ],
+)
+def test_without_a_profile_events_are_used_and_named(tmp_path, fault, why):
+    only = ["--op=rope", "--filter=decode", "--skip=doctor", "--skip=validate"]
+    found = report(tmp_path, "--quick", *only, faults=f"{fault}:all")
+    (call,) = found.calls.values()
+    assert call["measured"]["method"] == "events"
+    assert call["measured"]["us"] == 123.0
+    (missing,) = found.d["not_done"]
+    assert missing["what"] == "profile of rope"
+    assert why in missing["why"]
+    assert not missing["failed"]
+    assert "events: includes launch gaps" in found.page
+    assert found.d["timing_model"]["all"]["methods"] == {"events": 1}
+
+
+def test_a_simulated_machine_has_no_times_and_no_error_of_the_model(simulated):
+    assert simulated.d["simulated"] is True
+    assert simulated.d["label"] == "SIMULATED: nothing of this ran on hardware"
+    for call in simulated.calls.values():
+        assert call["correct"] is True
+        assert call["measured"] is None
+        assert call["measured_note"] == "n/a: simulated"
+        assert call["measured_over_predicted"] is None
+        assert call["predicted"]["cycles"] > 100
+    assert simulated.d["timing_model"]["all"] is None
+    assert simulated.d["timing_model"]["note"] == "n/a: simulated"
+
+
+def test_a_simulated_machine_is_labelled_in_every_part(simulated):
+    body = simulated.page.partition("<body>")[2]
+    assert "<title>SIMULATED: " in simulated.page
+    sections = body.split("<section")[1:]
+    assert len(sections) == 8
+    for part in sections:
+        assert "SIMULATED" in part
+    for table in body.split("<table")[1:]:
+        assert "SIMULATED" in table.partition("</caption>")[0]
+    assert "SIMULATED Ascend910B2" in simulated.printed
+
+
+# ---- guarded steps -----------------------------------------------------------------------------------------
+
+
+class Silent:
+    def begin(self, step, total):
+        pass
+
+    def advance(self, unit):
+        pass
+
+    def end(self):
+        pass
+
+
+def made_by(monkeypatch, **steps):
+    """A run whose steps are these, and what was written after each."""
+    for name in ("_machine", "_doctor", "_validate", "_check", "_time", "_predict"):
+        monkeypatch.setattr(run.Run, name, steps.get(name, lambda self: None))
+    written = []
+    plan = run.Plan(quick=True)
+    return run.Run(plan, Silent(), lambda d: written.append(json.loads(json.dumps(d)))), written
+
+
+def fail(error):
+    def step(self):
+        raise error
+
+    return step
+
+
+@pytest.mark.parametrize("step", ["_machine", "_doctor", "_validate", "_check", "_time", "_predict"])
+def test_a_step_that_fails_is_named_and_the_next_ones_run(monkeypatch, step):
+    made, written = made_by(monkeypatch, **{step: fail(OSError("no such thing"))})
+    d = made.all()
+    assert [n["why"] for n in d["not_done"]] == ["OSError: no such thing"]
+    assert d["complete"] is True
+    assert d["verdict"]["status"] == "wrong"
+    assert len(written) == 7
+
+
+def test_an_interrupted_run_leaves_what_it_found(monkeypatch):
+    def validate(self):
+        self.document["doctor"] = [{"group": "g", "piece": "p", "present": True, "detail": "", "remedy": ""}]
+        raise KeyboardInterrupt
+
+    made, written = made_by(monkeypatch, _validate=validate)
+    with pytest.raises(KeyboardInterrupt):
+        made.all()
+    last = written[-1]
+    assert last["doctor"][0]["group"] == "g"
+    assert last["complete"] is False
+    assert last["not_done"] == [{"what": "the rest", "why": "interrupted", "failed": True}]
+    assert "not finished" in html_of(last)
+
+
+def test_nothing_checked_is_not_correct(monkeypatch):
+    made, _ = made_by(monkeypatch)
+    assert made.all()["verdict"] == {"status": "unfinished", "text": "nothing was checked"}
+
+
+def test_a_worker_that_does_not_start_loses_all_units_in_bounded_time(monkeypatch):
+    monkeypatch.setattr(supervisor, "WORKER", (sys.executable, "-c", "raise SystemExit('no CANN here')"))
+    results = {}
+    units = [f"unit {k}" for k in range(40)]
+    supervisor.run(supervisor.Work("check", units, {}, 5, results.__setitem__))
+    assert list(results) == units
+    assert results["unit 0"] == {"lost": "its process ended with status 1", "printed": "no CANN here"}
+    assert results["unit 39"]["lost"] == "not tried: the device or its process was lost 8 times"
+
+
+# ---- bad usage ---------------------------------------------------------------------------------------------
+
+
+def test_without_an_npu_it_exits_2_and_names_what_is_missing(npu_rope_command, tmp_path):
+    done = npu_rope_command("hardware-report", "--output", str(tmp_path / "report"))
+    assert done.returncode == 2
+    assert "[npu] backend must be available but missing:" in done.stderr
+    assert "torch_npu" in done.stderr
+    assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--filter", "nonsense"], "filter must be part of a call's name but got 'nonsense'."),
+        (["--skip", "validate", "--skip", "calls"], "skip must leave validate or calls but got both."),
+    ],
+)
+def test_bad_usage_exits_2(tmp_path, arguments, text):
+    done = start(tmp_path / "report", *arguments)
+    assert done.exit_code == 2
+    assert f"[hardware-report] {text}" in done.output
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_folder_that_cannot_be_made_exits_2(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = start(tmp_path / "file")
+    assert done.exit_code == 2
+    assert "output must be a folder one may write" in done.output
+
+
+def test_a_report_that_is_there_stays_unless_told_otherwise(tmp_path):
+    for name in ("hardware-report.json", "hardware-report.html"):
+        (tmp_path / name).write_text("old")
+    only = [
+        "--quick",
+        "--op=rope",
+        "--filter=decode",
+        "--skip=doctor",
+        "--skip=validate",
+        "--skip=predictions",
+    ]
+    done = start(tmp_path, *only)
+    assert done.exit_code == 2
+    assert "--overwrite" in done.output
+    assert (tmp_path / "hardware-report.json").read_text() == "old"
+    found = report(tmp_path, "--overwrite", *only)
+    assert found.d["verdict"]["status"] == "correct"
+    assert [n["what"] for n in found.d["not_done"]] == ["doctor", "validate", "predictions"]
+
+
+# ---- the page ----------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """What a browser would load, and what a reader can reach."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loads, self.open, self.wide = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        a = dict(attributes)
+        if "id" in a:
+            self.ids.append(a["id"])
+        if tag == "a":
+            self.links.append(a["href"])
+        if tag in ("script", "img", "link", "iframe", "object", "form") or "src" in a or "onclick" in a:
+            self.loads.append(tag)
+        if a.get("class") == "scroll" and "role" in a:
+            self.wide.append(a)
+        if tag not in ("meta", "br", "line", "circle"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("line", "circle"):
+            assert self.open.pop() == tag
+
+
+def test_the_page_loads_nothing_and_is_whole(good, faulty, simulated):
+    for made in (good, faulty, simulated):
+        page = Page(made.page)
+        assert page.open == []
+        assert page.loads == []
+        assert len(page.ids) == len(set(page.ids))
+        assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+        assert "url(" not in made.page
+        assert "default-src 'none'" in made.page
+
+
+def test_what_scrolls_sideways_can_be_reached_by_keyboard(good):
+    page = Page(good.page)
+    assert len(page.wide) >= 12
+    assert all(a["tabindex"] == "0" and a["role"] == "region" and a["aria-label"] for a in page.wide)
+
+
+def test_the_page_is_light_and_dark_and_fits_a_phone(good):
+    assert "prefers-color-scheme: dark" in good.page
+    assert 'name="viewport" content="width=device-width' in good.page
+
+
+def test_what_others_wrote_is_text_on_the_page(good):
+    d = json.loads(json.dumps(good.d))
+    call = document.all_calls(d)[0]
+    call["correct"], call["message"] = False, "<script>alert(1)</script>"
+    d["machine"]["chip"] = "<b>chip</b>"
+    d["doctor"][0]["detail"] = "<img src=x>"
+    page = html_of(d)
+    assert Page(page).loads == []
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<b>chip</b>" not in page
+
+
+def test_the_page_has_each_calls_numbers(good):
+    for call in good.calls.values():
+        assert f"{call['predicted']['cycles']:,.0f}" in good.page
+        assert f"{call['measured_over_predicted']:.2f}" in good.page
+
+
+# ---- nothing private ---------------------------------------------------------------------------------------
+
+
+def test_paths_of_others_do_not_get_into_the_files(faulty):
+    for text in (faulty.page, json.dumps(faulty.d), faulty.printed.replace("\n", "")):
+        assert "somebody" not in text
+    lost = faulty.calls["add_rms_norm/decode-1x4096-bf16"]["message"]
+    assert lost == "RuntimeError: the device is gone: <path> line 7"
+
+
+def test_folders_and_names_of_this_machine_do_not_get_into_the_files(good):
+    here = str(Path(__file__).parents[2])
+    for text in (good.page, json.dumps(good.d)):
+        assert here not in text
+        assert str(Path(sys.prefix)) not in text
+        if len(socket.gethostname()) > 8:
+            assert socket.gethostname() not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("/opt/venv/lib/site-packages/npu_rope/lib/x.so", "<npu_rope>/lib/x.so"),
+        ("found in /opt/venv/bin, and /opt/venv2/bin", "found in <python>/bin, and <path>"),
+        ("/home/ann/work/x.py:17: error", "<path>:17: error"),
+        ("ann@box-17.example.org said: no", "<name>@<name>.example.org said: no"),
+        ("/dev/davinci0, /dev/davinci1", "/dev/davinci0, /dev/davinci1"),
+        ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/ascend-toolkit/latest"),
+        ("x / RMS and 1/2, and/or a/b", "x / RMS and 1/2, and/or a/b"),
+        ("https://example.org/a/b", "https://example.org/a/b"),
+        ("'/secret/place'", "'<path>'"),
+        ("PATH=/secret/a:/secret/b", "PATH=<path>:<path>"),
+        ("annotated, planned", "annotated, planned"),
+    ],
+)
+def test_scrubbing(text, clean):
+    folders = {"/opt/venv": "<python>", "/opt/venv/lib/site-packages/npu_rope": "<npu_rope>"}
+    scrub = Scrubber(folders, ["box-17", "ann"])
+    assert scrub.text(text) == clean
+    assert scrub.clean({"a": [text, 1, None]}) == {"a": [clean, 1, None]}
+
+
+# ---- what the machine is -----------------------------------------------------------------------------------
+
+CHIPS = [{"name": name} for name in ("Ascend910B1", "Ascend910B2", "Ascend910_9392", "Ascend310P3")]
+
+
+@pytest.mark.parametrize(
+    ("chip", "profile", "note"),
+    [
+        ("Ascend910B2", "Ascend910B2", ""),
+        ("Ascend910B2C", "Ascend910B2", "whose sizes may differ"),
+        ("Ascend910B4-1", "Ascend910B1", "whose sizes may differ"),
+        ("Ascend910_9363", "Ascend910_9392", "whose sizes may differ"),
+        ("Ascend310P1", "Ascend310P3", "whose sizes may differ"),
+        ("Ascend910A", None, "the simulator has no profile of Ascend910A"),
+    ],
+)
+def test_the_profile_of_a_chip(chip, profile, note):
+    found, said = machine.nearest_profile(chip, CHIPS)
+    assert found == profile
+    assert note in said
+    assert bool(said) == bool(note)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "version"),
+    [
+        ("aarch64-linux/ascend_toolkit_install.info", "package_name=x\nversion=8.1.RC1\n", "8.1.RC1"),
+        ("toolkit/version.info", "Version=7.7.0.1.238\nversion_dir=8.1.RC1\n", "8.1.RC1"),
+        ("share/info/opbase/version.info", "version_dir=9.1.0\n", "9.1.0"),
+        ("elsewhere/version.info", "version_dir=9.1.0\n", "unknown"),
+    ],
+)
+def test_canns_version_is_read_from_its_files(tmp_path, file, text, version):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert machine.cann_version(str(tmp_path)) == version
+
+
+def test_of_npu_smi_only_the_version_is_kept(tmp_path, monkeypatch):
+    tool = tmp_path / "npu-smi"
+    tool.write_text(
+        "#!/bin/sh\necho '| npu-smi 24.1.rc2        Version: 24.1.rc2    |'\necho 'Serial 12345'\n"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert machine.npu_smi_version() == "24.1.rc2"
