@@ -435,17 +435,17 @@ def compare(results: list[Array], expected: list[Expectation]) -> dict[str, Any]
             worst = {
                 "result": number,
                 "index": list(at),
-                "got": _number(float(wide[at])),
-                "expected": _number(float(e.value[at])),
+                "got": json_number(float(wide[at])),
+                "expected": json_number(float(e.value[at])),
             }
     return {
         "correct": ratio <= 1,
-        "max_error": _number(error),
-        "error_over_bound": _number(ratio),
+        "max_error": json_number(error),
+        "error_over_bound": json_number(ratio),
         "worst": worst,
     }
 
 
-def _number(value: float) -> float | str:
-    """A number of JSON, which has neither infinities nor NaN."""
+def json_number(value: float) -> float | str:
+    """As JSON has it, which has neither infinities nor NaN: those become texts."""
     return value if math.isfinite(value) else str(value)

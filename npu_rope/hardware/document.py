@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from npu_rope.hardware.calls import KERNELS, TimedCall
+from npu_rope.hardware.calls import KERNELS, TimedCall, json_number
 from npu_rope.hardware.privacy import LEFT_OUT
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED
 
@@ -82,9 +82,9 @@ def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, An
             reasons[result["message"]] += 1
         elif verdict != OK:
             failures.append(_failure(case, verdict, result))
-        ratio = result.get("error_over_bound")
-        if isinstance(ratio, float) and not math.isnan(ratio) and ratio > row["largest_error_over_bound"]:
-            row["largest_error_over_bound"] = ratio
+        ratio = float(result.get("error_over_bound", "nan"))
+        if ratio > float(row["largest_error_over_bound"]):  # false for NaN: there was no result to compare
+            row["largest_error_over_bound"] = json_number(ratio)
     table = list(rows.values())
     totals = {name: sum(row[name] for row in table) for name in ("cases", CORRECT, WRONG, UNSUPPORTED, LOST)}
     return {

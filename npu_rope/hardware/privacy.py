@@ -24,7 +24,7 @@ LEFT_OUT = (
 # A path that is the same on every machine.
 _PUBLIC = re.compile(r"/dev/davinci\w*|/usr/local/Ascend(?=/|$)")
 # Not a fraction, a division, "and/or", an address on the web or a path that has its folder's name already.
-_PATH = re.compile(r"(?<![\w/.:>)\]\-+*%])/[\w.+@~=-]+(?:/[\w.+@~=,-]*)*")
+_PATH = re.compile(r"(?<![\w/.>)\]\-+*%])/[\w.+@~=-]+(?:/[\w.+@~=,-]*)*")
 _COMMON_NAMES = ("root", "localhost", "user", "ascend", "npu", "npu_rope", "cann")
 _SHORTEST_NAME = 3
 

@@ -64,7 +64,8 @@ def _run_one_process(work: Work) -> None:
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         told: queue.Queue[Any] = queue.Queue()
-        threading.Thread(target=_read, args=(process, told), daemon=True).start()
+        reader = threading.Thread(target=_read, args=(process, told), daemon=True)
+        reader.start()
         try:
             _ask(process, work)
             unit, why = _listen(work, told)
@@ -73,6 +74,7 @@ def _run_one_process(work: Work) -> None:
         finally:
             process.kill()
             status = process.wait()
+            reader.join(END_SECONDS)  # a process that it left behind may hold the pipe open
         if why is None:
             return
         work.lost += 1
@@ -83,9 +85,9 @@ def _run_one_process(work: Work) -> None:
 def _ask(process: subprocess.Popen[bytes], work: Work) -> None:
     assert process.stdin is not None
     request = {"kind": work.kind, "units": work.left, "options": work.options}
-    with suppress(BrokenPipeError):  # it has ended already, which _listen finds
+    # A process that has ended already is found by _listen.
+    with suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(request).encode())
-        process.stdin.close()
 
 
 def _let_end(process: subprocess.Popen[bytes]) -> None:
@@ -96,8 +98,9 @@ def _let_end(process: subprocess.Popen[bytes]) -> None:
 
 def _read(process: subprocess.Popen[bytes], told: queue.Queue[Any]) -> None:
     assert process.stdout is not None
-    for line in process.stdout:
-        told.put(line)
+    with process.stdout:
+        for line in process.stdout:
+            told.put(line)
     told.put(_END)
 
 

@@ -70,8 +70,8 @@ class Worker:
         return {
             "verdict": judgement.verdict,
             "op": result.case.op,
-            "max_error": calls._number(judgement.max_error),
-            "error_over_bound": calls._number(judgement.ratio),
+            "max_error": calls.json_number(judgement.max_error),
+            "error_over_bound": calls.json_number(judgement.ratio),
             "message": explain(judgement) if judgement.verdict == FAIL else judgement.message,
         }
 

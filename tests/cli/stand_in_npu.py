@@ -2,7 +2,7 @@
 
     NPU_ROPE_STAND_IN=FAULT:OPERATOR,... python stand_in_npu.py
 
-Faults of an operator: ``wrong`` results, ``refused`` calls, ``crash`` of the process, ``hang``, and ``dead``:
+Faults of an operator: ``wrong`` results, ``refused`` calls, ``crash`` of the process, and ``dead``:
 its first call makes the device fail. Faults of everything (``FAULT:all``): ``no-profiler``, ``lost-rows`` of
 the profiler's file, and ``simulated``. The profiler is a stand-in as well: it writes
 kernel_details.csv as torch_npu does. Every launch of an operator's call k takes about 10 * (k + 1) us.
@@ -11,7 +11,6 @@ kernel_details.csv as torch_npu does. Every launch of an operator's call k takes
 import csv
 import os
 import signal
-import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -34,8 +33,6 @@ def run(tensors, attributes):
     launched.append(calls.KERNELS[op])
     if FAULTS.get("crash") == op:
         os.kill(os.getpid(), signal.SIGSEGV)
-    if FAULTS.get("hang") == op:
-        time.sleep(600)
     if FAULTS.get("refused") == op:
         raise ValueError(f"[{op}] x must be another one but got this one.")
     if FAULTS.get("dead") == op:

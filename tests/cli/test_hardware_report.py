@@ -114,7 +114,7 @@ def test_an_error_of_a_few_bounds_is_found(operator):
         result.flat[-1] = largest
         found = calls.compare(results, expected)
         assert found["correct"] is False
-        assert found["error_over_bound"] > 1
+        assert float(found["error_over_bound"]) > 1
         result.flat[-1] = before
 
 
@@ -211,15 +211,13 @@ def test_a_wrong_result_is_shown_with_its_element_and_how_to_repeat_it(faulty):
     assert faulty.d["verdict"]["status"] == "wrong"
 
 
-def test_the_command_that_repeats_a_call_names_it_alone(faulty, tmp_path):
-    call = faulty.calls["rope_qk/decode-1x1x32x128-bf16"]
-    _, command, *arguments = call["repeat"].split()
-    assert command == "hardware-report"
-    at = arguments.index("--output")
-    del arguments[at : at + 2]
-    again = report(tmp_path, *arguments, "--skip=doctor", faults="wrong:rope_qk", status=1)
-    assert set(again.calls) == {call["id"]}
-    assert again.calls[call["id"]]["worst"] == call["worst"]
+def test_the_command_that_repeats_a_call_names_it_alone(faulty):
+    for id_, call in faulty.calls.items():
+        words = call["repeat"].split()
+        operator, text = (words[words.index(option) + 1] for option in ("--op", "--filter"))
+        assert [c.id for c in run.Plan(operators=[operator], text=text).calls()] == [id_]
+        assert "--overwrite" in words
+        assert words[words.index("--output") + 1] not in (".", "npu-rope-report")
 
 
 def test_a_refused_call_says_what_the_operator_said(faulty):
@@ -252,15 +250,6 @@ def test_the_other_operators_are_checked_and_timed_all_the_same(faulty):
     assert "calls: 3 of 15 correct" in faulty.d["verdict"]["text"]
 
 
-def test_a_call_that_does_not_end_is_stopped(tmp_path):
-    only = ["--op=rope_qk", "--op=rope", "--filter=decode", "--seconds=4"]
-    skip = ["--skip=doctor", "--skip=validate", "--skip=predictions"]
-    found = report(tmp_path, "--quick", *only, *skip, faults="hang:rope_qk", status=1)
-    (rope, rope_qk) = found.calls.values()
-    assert rope["correct"] is True
-    assert rope_qk["message"] == "stopped after 4 seconds without an answer"
-
-
 def test_a_wrong_case_of_validate_comes_with_its_command():
     (case, *_) = run.Plan().cases()
     id_ = f"{case.suite}/{case.name}"
@@ -283,22 +272,15 @@ def test_a_wrong_case_of_validate_comes_with_its_command():
 # ---- times by events, and none -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fault", "why"),
-    [
-        ("no-profiler", "msprof is not on PATH"),
-        ("lost-rows", "lists 19 launches of NpuRope where 20 were made"),
-    ],
-)
-def test_without_a_profile_events_are_used_and_named(tmp_path, fault, why):
+def test_without_a_profile_events_are_used_and_named(tmp_path):
     only = ["--op=rope", "--filter=decode", "--skip=doctor", "--skip=validate"]
-    found = report(tmp_path, "--quick", *only, faults=f"{fault}:all")
+    found = report(tmp_path, "--quick", *only, faults="lost-rows:all")
     (call,) = found.calls.values()
     assert call["measured"]["method"] == "events"
     assert call["measured"]["us"] == 123.0
     (missing,) = found.d["not_done"]
     assert missing["what"] == "profile of rope"
-    assert why in missing["why"]
+    assert "lists 19 launches of NpuRope where 20 were made" in missing["why"]
     assert not missing["failed"]
     assert "events: includes launch gaps" in found.page
     assert found.d["timing_model"]["all"]["methods"] == {"events": 1}
@@ -389,6 +371,28 @@ def test_nothing_checked_is_not_correct(monkeypatch):
     assert made.all()["verdict"] == {"status": "unfinished", "text": "nothing was checked"}
 
 
+SLOW = """
+import json, sys, time
+for unit in json.load(sys.stdin)["units"]:
+    print(json.dumps({"begin": unit}), flush=True)
+    if unit == "endless":
+        print("still here", file=sys.stderr, flush=True)
+        time.sleep(600)
+    print(json.dumps({"unit": unit, "result": {"correct": True}}), flush=True)
+print(json.dumps({"end": True}), flush=True)
+"""
+
+
+def test_a_call_that_does_not_end_is_stopped_and_the_next_ones_run(monkeypatch):
+    monkeypatch.setattr(supervisor, "WORKER", (sys.executable, "-c", SLOW))
+    results = {}
+    units = ["first", "endless", "last"]
+    supervisor.run(supervisor.Work("check", units, {}, 2, results.__setitem__))
+    right = {"correct": True}
+    lost = {"lost": "stopped after 2 seconds without an answer", "printed": "still here"}
+    assert results == {"first": right, "endless": lost, "last": right}
+
+
 def test_a_worker_that_does_not_start_loses_all_units_in_bounded_time(monkeypatch):
     monkeypatch.setattr(supervisor, "WORKER", (sys.executable, "-c", "raise SystemExit('no CANN here')"))
     results = {}
@@ -434,21 +438,15 @@ def test_a_folder_that_cannot_be_made_exits_2(tmp_path):
 def test_a_report_that_is_there_stays_unless_told_otherwise(tmp_path):
     for name in ("hardware-report.json", "hardware-report.html"):
         (tmp_path / name).write_text("old")
-    only = [
-        "--quick",
-        "--op=rope",
-        "--filter=decode",
-        "--skip=doctor",
-        "--skip=validate",
-        "--skip=predictions",
-    ]
+    skipped = ["doctor", "validate", "times", "predictions"]
+    only = ["--quick", "--op=rope", "--filter=decode", *(f"--skip={step}" for step in skipped)]
     done = start(tmp_path, *only)
     assert done.exit_code == 2
     assert "--overwrite" in done.output
     assert (tmp_path / "hardware-report.json").read_text() == "old"
     found = report(tmp_path, "--overwrite", *only)
     assert found.d["verdict"]["status"] == "correct"
-    assert [n["what"] for n in found.d["not_done"]] == ["doctor", "validate", "predictions"]
+    assert [n["what"] for n in found.d["not_done"]] == skipped
 
 
 # ---- the page ----------------------------------------------------------------------------------------------
