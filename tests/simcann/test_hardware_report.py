@@ -1,0 +1,169 @@
+"""npu-rope hardware-report with the real torch_npu, on a simulated NPU: right and wrong results, no times."""
+
+import json
+
+import pytest
+
+from npu_rope.hardware import calls
+
+REPORT = ("-m", "npu_rope.cli", "hardware-report", "--quick")
+FILES = ("hardware-report.json", "hardware-report.html")
+PROFILER = """
+import json, pathlib, sys
+import torch, torch_npu, torch_npu.profiler
+from npu_rope.hardware import kernel_times
+made = kernel_times.session(torch_npu.profiler, pathlib.Path(sys.argv[1]))
+made.stopped = True  # it was never started
+how = made.prof_if.experimental_config
+print(json.dumps({
+    "activities": sorted(str(a) for a in made.prof_if.activities),
+    "level": how._profiler_level,
+    "counters": how._aic_metrics,
+    "export": how.export_type,
+}))
+"""
+DEVICE = """
+import json
+import torch
+from npu_rope.hardware.device import NpuDevice
+device = NpuDevice()
+x = device.put(torch.arange(6.0).reshape(2, 3).t())
+us = device.event_us(lambda: x + 1, 4)
+print(json.dumps({
+    "strides": list(x.stride()),
+    "values": device.get(x).tolist(),
+    "us": us,
+    "failure": device.failure(),
+    "facts": device.facts(),
+}))
+"""
+
+
+def files_of(folder):
+    return [(folder / name).read_text() for name in FILES]
+
+
+@pytest.fixture(scope="module")
+def quick(simulated):
+    """The report of all operators, and what npu-rope sim says of the run; made once."""
+
+    def make():
+        folder = simulated.folder / "hardware-report"
+        report = simulated.folder / "hardware-report-run.json"
+        command = (simulated.python, *REPORT, "--output", folder)
+        done = simulated.sim("--report", report, "--", *command)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [*files_of(folder), json.loads(report.read_text()), done.stdout]
+
+    text, page, run, printed = simulated.once("hardware-report", make)
+    return json.loads(text), page, run, printed
+
+
+def test_all_operators_are_right_on_the_simulated_npu(quick):
+    d, _, run, printed = quick
+    assert d["verdict"]["status"] == "correct"
+    assert d["complete"] is True
+    assert {o["operator"] for o in d["operators"]} == set(calls.OPERATORS)
+    for operator in d["operators"]:
+        assert len(operator["calls"]) == 3
+        assert all(call["correct"] and call["error_over_bound"] <= 1 for call in operator["calls"])
+        # In every call's check, and in its warm-up and between two events.
+        assert run["launches"][operator["kernel"]] >= 3 * len(operator["calls"])
+    assert "SIMULATED Ascend910B2: correct" in printed
+
+
+def test_no_operator_ran_on_the_host_and_nothing_was_left_out(quick):
+    _, _, run, _ = quick
+    assert not [name for name in run["fallbacks"] if "npu_rope" in name]
+    assert run["not_simulated"] == {}
+    assert run["rule_violations"] == []
+    assert run["processes_without_end"] == 0
+
+
+def test_validate_ran_on_backend_npu(quick):
+    d, _, _, _ = quick
+    found = d["validate"]
+    assert found["cases"] >= 30
+    assert found["correct"] == found["cases"] - found["unsupported"]
+    assert set(found["unsupported_because"]) == {"no Ascend vector core computes in float64"}
+
+
+def test_the_numbers_are_there_and_labelled_as_simulated(quick):
+    d, page, _, _ = quick
+    assert d["simulated"] is True
+    assert d["label"].startswith("SIMULATED")
+    assert d["machine"]["chip"] == "Ascend910B2"
+    assert d["machine"]["torch_npu"] == "2.13.0"
+    assert d["machine"]["cann"] == "simulated"
+    for operator in d["operators"]:
+        for call in operator["calls"]:
+            assert call["simulated"] is True
+            assert call["measured"] is None
+            assert call["measured_over_predicted"] is None
+            assert call["measured_note"] == "n/a: simulated"
+            assert call["predicted"]["cycles"] > 100
+            assert call["predicted"]["profile"] == "Ascend910B2"
+            assert f"{call['predicted']['cycles']:,.0f}" in page
+    assert d["timing_model"]["all"] is None
+    assert d["timing_model"]["note"] == "n/a: simulated"
+    assert page.count("SIMULATED") > 30
+
+
+def test_doctors_pieces_are_in_it_without_folders(quick, simulated):
+    d, page, _, _ = quick
+    pieces = {f["piece"]: f for f in d["doctor"] if f["group"] == "NPU"}
+    assert pieces["torch_npu"]["present"] is True
+    assert pieces["binding"]["present"] is True
+    assert str(simulated.folder) not in page
+    assert str(simulated.folder) not in json.dumps(d)
+
+
+def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path):
+    library = str(changed_kernel("sine's sign"))
+    only = ["--op", "rope", "--filter", "f32", "--output", tmp_path]
+    skip = [f"--skip={step}" for step in ("doctor", "validate", "times", "predictions")]
+    command = (simulated.python, *REPORT, *only, *skip)
+    done = simulated.sim("--", *command, NPU_ROPE_SIM_KERNELS=library)
+    assert done.returncode == 1, done.stdout + done.stderr
+    text, page = files_of(tmp_path)
+    d = json.loads(text)
+    ((call,),) = [o["calls"] for o in d["operators"]]
+    assert call["id"] == "rope/batch-64x1x32x128-f32"
+    assert call["correct"] is False
+    assert call["error_over_bound"] > 1000
+    assert call["worst"]["got"] != call["worst"]["expected"]
+    assert d["verdict"]["status"] == "wrong"
+    assert '<tr class="wrong">' in page
+    assert "wrong rope/batch-64x1x32x128-f32" in done.stdout
+
+
+def test_a_kernel_that_breaks_a_rule_is_reported_with_the_rule(simulated, changed_kernel, tmp_path):
+    library = str(changed_kernel("element too many written"))
+    only = ["--op", "rope", "--filter", "f32", "--output", tmp_path]
+    skip = [f"--skip={step}" for step in ("doctor", "validate", "times", "predictions")]
+    how = {"NPU_ROPE_SIM_KERNELS": library, "TASK_QUEUE_ENABLE": "0"}
+    done = simulated.sim("--", simulated.python, *REPORT, *only, *skip, **how)
+    assert done.returncode == 1, done.stdout + done.stderr
+    d = json.loads(files_of(tmp_path)[0])
+    ((call,),) = [o["calls"] for o in d["operators"]]
+    assert call["correct"] is False
+    assert "SIM-BOUNDS" in call["message"]
+
+
+def test_the_real_profiler_takes_our_settings(simulated, tmp_path):
+    """Nothing is profiled: CANN's profiler is not simulated."""
+    found = simulated.code(PROFILER, tmp_path).json()
+    assert found["activities"] == ["ProfilerActivity.CPU", "ProfilerActivity.NPU"]
+    assert found["level"] == "Level1"
+    assert found["counters"] == "ACL_AICORE_NONE"
+    assert found["export"] == ["text"]
+
+
+def test_the_device_as_the_report_uses_it(simulated):
+    found = simulated.code(DEVICE).json()
+    assert found["strides"] == [1, 3]
+    assert found["values"] == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    assert found["us"] > 0
+    assert found["failure"] == ""
+    assert found["facts"]["chip"] == "Ascend910B2"
+    assert found["facts"]["vector_core_num"] == 48
