@@ -1,4 +1,4 @@
-"""``npu-rope hardware-report``: what the first person with an Ascend machine can send to us."""
+"""``npu-rope hardware-report``: a report about npu_rope on a machine with an Ascend NPU."""
 
 from __future__ import annotations
 
@@ -61,24 +61,24 @@ def hardware_report(
     hardware-report.html, which hold the same. The files are complete after each
     step, so that an interrupted run leaves what it found.
 
-    doctor: what is installed.
+    doctor: lists what is installed.
 
-    validate: every case of npu-rope validate on backend npu.
+    validate: runs every case of npu-rope validate on backend npu.
 
-    calls: each operator at about a dozen shapes, against float64.
+    calls: compares each operator at about a dozen shapes with float64.
 
-    times: the same calls on the device, by CANN's profiler. Where it gives
-    nothing, by events, which include the gaps between launches; the report says
-    so.
+    times: times the same calls on the device with CANN's profiler. Where the
+    profiler gives no result, events are used, which include the gaps between
+    launches. The report says which one was used.
 
-    predictions: the same calls on the simulator of this chip. The report
-    compares both times: that is the error of our timing model.
+    predictions: runs the same calls on the simulator of this chip. The report
+    compares both times, which shows the error of our timing model.
 
     The report has no host or user name, no serial number, and no path outside of
     the installation. Read it before you send it.
 
-    Under npu-rope sim it tries everything on a simulated machine. Such a report
-    says SIMULATED everywhere, and has no times of a device.
+    Under npu-rope sim everything runs on a simulated machine. That report is
+    labelled SIMULATED in every section and contains no device times.
 
     Exit status: 0 every result is correct, 1 a result is wrong or a step failed,
     2 bad usage or no NPU.
@@ -119,7 +119,7 @@ def hardware_report(
         with _progress(console) as progress:
             document = Run(plan, progress, write).all()
     except KeyboardInterrupt:
-        print(f"What was found so far is in {json_path} and {html_path}.", file=sys.stderr)
+        print(f"The results so far are in {json_path} and {html_path}.", file=sys.stderr)
         raise
     _show(scrub.clean(document), json_path, html_path)
     raise typer.Exit(0 if document["verdict"]["status"] == CORRECT else NOT_CORRECT)
@@ -202,7 +202,7 @@ def _progress(console: Console) -> Iterator[_Bar]:
 
 
 def _show(d: Document, json_path: Path, html_path: Path) -> None:
-    """What came out, in a few lines."""
+    """Print the verdict, everything that is wrong, and the names of the files."""
     console = Console(highlight=False)
 
     def say(line: str) -> None:

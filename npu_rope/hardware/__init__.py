@@ -1,1 +1,1 @@
-"""What ``npu-rope hardware-report`` measures on a machine with an Ascend NPU, and how it writes it down."""
+"""The steps of ``npu-rope hardware-report`` and the files that it writes."""

@@ -142,7 +142,7 @@ _ROWS = (
     ("prefill", 2048, 4096, BF16, False),
     ("heads", 32768, 128, BF16, False),
 )
-# What an operator has beyond the shapes above: (form, shape, dtype, options).
+# More calls of an operator: (form, shape, dtype, options).
 _MORE: Mapping[str, tuple[tuple[str, tuple[int, ...], str, dict[str, Any]], ...]] = {
     "rope": (
         ("normal", (1, 512, 32, HEAD), BF16, {"mode": "normal"}),
@@ -170,7 +170,7 @@ def timed_calls(operator: str, *, bfloat16: bool = True, quick: bool = False) ->
     """An operator's calls, the small ones first; each once.
 
     Args:
-        bfloat16: the chip has it. Where it has not, such calls are of float16.
+        bfloat16: the chip supports it. Without it, those calls use float16.
         quick: a few small ones only.
     """
     seen: set[str] = set()

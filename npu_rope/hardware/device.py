@@ -9,7 +9,7 @@ from npu_rope import backends
 from npu_rope.executors import npu
 from npu_rope.optional_torch import load_torch_npu, torch
 
-# What torch_npu tells of a device that is a fact about the chip; its uuid is not among them.
+# Properties that describe the chip. The uuid, which identifies the device, is not read.
 _PROPERTIES = ("total_memory", "L2_cache_size", "cube_core_num", "vector_core_num", "multi_processor_count")
 
 

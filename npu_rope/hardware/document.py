@@ -54,7 +54,7 @@ def new(options: Mapping[str, Any]) -> Document:
 
 
 def not_done(document: Document, what: str, why: str, *, wrong: bool = False) -> None:
-    """Say what is missing. wrong: something failed; else it could not be had here, or was not asked for."""
+    """Record something that is missing. wrong: it failed; otherwise it was not available or not asked for."""
     document["not_done"].append({"what": what, "why": why, "failed": wrong})
 
 

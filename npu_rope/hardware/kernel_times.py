@@ -26,7 +26,7 @@ MEANING = {
     BY_PROFILER: "CANN's profiler: the kernel's own time on the device",
     BY_EVENTS: "events: includes launch gaps",
 }
-# The same facts under the names of kernel_details.csv and of op_summary_*.csv.
+# Columns of kernel_details.csv, and of op_summary_*.csv.
 _COLUMNS = (
     ("Name", "Type", "Start Time(us)", "Duration(us)"),
     ("Op Name", "OP Type", "Task Start Time(us)", "Task Duration(us)"),
@@ -115,7 +115,7 @@ def durations_of(runs: Sequence[KernelRun], kernel: str, launches: Sequence[int]
     """The durations of each call, in microseconds: launches[i] of call i, one call after the other.
 
     Raises:
-        NoKernelTimes: the profiler lists another number of launches, so that nobody can tell whose they are.
+        NoKernelTimes: the profiler lists another number of launches, which cannot be attributed to the calls.
     """
     own = [run.duration_us for run in runs if run.is_of(kernel)]
     if len(own) != sum(launches):
@@ -175,7 +175,7 @@ def profile(
     launches: int,
     synchronize: Callable[[], None],
 ) -> list[list[float]]:
-    """Durations, in microseconds, of each of the runs, launched so many times in one session.
+    """Profile all runs in one session and return each run's durations in microseconds.
 
     Raises:
         NoKernelTimes: the profiler fails, or its result cannot be used.

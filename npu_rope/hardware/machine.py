@@ -1,4 +1,4 @@
-"""What the machine is: chip, versions, settings. No names of hosts or users; see ``privacy.py``."""
+"""Facts about the machine: chip, versions, settings; no names of hosts or users (``privacy.py``)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def facts(device: Any) -> dict[str, Any]:
 
 
 def software() -> dict[str, Any]:
-    """What can be said without a device."""
+    """Return the facts that need no device."""
     return {
         "npu_rope": npu_rope.__version__,
         "npu_rope_revision": revision(),
@@ -97,7 +97,7 @@ def _version(path: Path) -> str:
 
 
 def _value(path: Path, key: str) -> str | None:
-    """Of ``key=value`` lines, which is what CANN's version files have."""
+    """Return the value of a ``key=value`` line, the format of CANN's version files."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -107,7 +107,7 @@ def _value(path: Path, key: str) -> str | None:
 
 
 def npu_smi_version() -> str:
-    """Of the tool and so of the driver; nothing else of what it prints is kept."""
+    """Return the version that npu-smi prints; the rest of its output is dropped."""
     if shutil.which("npu-smi") is None:
         return "npu-smi is not on PATH"
     found = re.search(r"Version:?\s*([\w.]+)", _output(["npu-smi", "info"]), re.IGNORECASE)
@@ -126,7 +126,7 @@ def revision() -> str:
     package = Path(npu_rope.__file__).parent
     git = ["git", "-C", str(package)]
     if not _output([*git, "ls-files", "--error-unmatch", "__init__.py"]):
-        return UNKNOWN  # not a checkout, or somebody else's
+        return UNKNOWN  # not a checkout of npu_rope
     commit = _output([*git, "rev-parse", "HEAD"])
     changed = _output([*git, "status", "--porcelain", "--untracked-files=no"])
     return f"{commit}{', with changes' if changed else ''}" if commit else UNKNOWN

@@ -46,7 +46,7 @@ def _page(d: Document) -> Iterator[str]:
         ("operators", "Operators", _operators),
         ("model", "Error of the timing model", _model),
         ("missing", "What was not done", _not_done),
-        ("left-out", "What is left out of this report", _left_out),
+        ("left-out", "Left out of this report", _left_out),
         ("doctor", "Doctor", _doctor),
     )
     links = "".join(f'<li><a href="#{id_}">{name}</a></li>' for id_, name, _ in sections)

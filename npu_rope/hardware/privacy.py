@@ -1,4 +1,4 @@
-"""Takes out of the report what is private: host and user names, and paths outside of the installation."""
+"""Remove private facts from the report: host and user names, and paths outside of the installation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 
 LEFT_OUT = (
     "the host's and the user's names",
-    "paths outside of the installation: <path>, and <home>, <temporary>; <npu_rope>, <python>, <packages> and"
-    " <CANN> stand for its folders",
+    "paths outside of the installation, which become <path>, <home> or <temporary>; the installation's"
+    " folders become <npu_rope>, <python>, <packages> and <CANN>",
     "serial numbers, addresses and other processes: they are never read",
     "environment variables, except those listed under Machine",
 )
@@ -75,7 +75,7 @@ class Scrubber:
         return self._names.sub("<name>", text) if self._names else text
 
     def clean(self, value: Any) -> Any:
-        """The same of all texts in lists and mappings; keys are ours and stay."""
+        """Clean all texts in lists and mappings; keys stay as they are."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

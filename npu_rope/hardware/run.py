@@ -1,4 +1,4 @@
-"""The steps of a report, one after the other; each is guarded, and the files are written after each."""
+"""Run the steps of a report in order. A failing step does not stop the next. Each one ends with a write."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ STEPS = ("doctor", "validate", "calls", "times", "predictions")
 
 
 class Progress(Protocol):
-    """What is told while the steps run."""
+    """Receives the progress of the steps."""
 
     def begin(self, step: str, total: int) -> None:
-        """A step with so many units begins."""
+        """A step with ``total`` units begins."""
 
     def advance(self, unit: str) -> None:
         """A unit is done."""
@@ -120,7 +120,7 @@ class Run:
         self._lock = threading.Lock()
 
     def all(self) -> Document:
-        """Every step that is not skipped. What is done is written even where the next step is interrupted."""
+        """Run every step that is not skipped. Results are written even where a later step is interrupted."""
         steps: dict[str, Callable[[], None]] = {
             "doctor": self._doctor,
             "validate": self._validate,

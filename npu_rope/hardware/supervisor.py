@@ -17,7 +17,7 @@ from typing import IO, Any
 WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
 START_SECONDS = 300  # until the first unit begins: torch_npu and CANN are loaded
 END_SECONDS = 60
-MOST_LOST = 8  # workers of one kind; what is left then is not tried
+MOST_LOST = 8  # lost workers of one kind, after which the remaining units are not tried
 _END = object()
 
 
@@ -27,8 +27,8 @@ class Work:
 
     Attributes:
         seconds: for one unit.
-        on_begin, on_result: what is told; every unit gets one result. ``{"lost": why}`` where its process
-            ended or was ended.
+        on_begin, on_result: are called for each unit. Every unit gets one result, which is ``{"lost": why}``
+            where its process ended or was stopped.
     """
 
     kind: str
@@ -138,7 +138,7 @@ def _ended(status: int) -> str:
 
 
 def _tail(errors: IO[bytes], size: int = 2000) -> str:
-    """The end of what was printed."""
+    """Return the last characters of the output."""
     end = errors.seek(0, 2)
     errors.seek(max(0, end - size))
     return errors.read().decode(errors="replace").strip()

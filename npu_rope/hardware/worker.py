@@ -1,4 +1,4 @@
-"""A process of the report that does a list of things, one after the other, and tells the result of each.
+"""A process of the report that runs a list of units and reports the result of each.
 
 The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, costs one
 result. It reads one JSON object from standard input, ``{"kind", "units", "options"}``, and writes one JSON
@@ -56,7 +56,7 @@ class Worker:
         return self._device
 
     def facts(self, _: str) -> dict[str, Any]:
-        """What the machine is."""
+        """Return the facts about the machine."""
         return machine.facts(self.device)
 
     def validate(self, unit: str) -> dict[str, Any]:
@@ -152,7 +152,7 @@ KINDS: Mapping[str, Callable[[Worker, str], dict[str, Any]]] = {
 
 
 def is_good(result: dict[str, Any]) -> bool:
-    """Nothing failed on the way: the device need not be looked at."""
+    """Return whether nothing failed, so that the device need not be probed."""
     return "failed" not in result and not result.get("message")
 
 

@@ -1,4 +1,4 @@
-"""npu-rope hardware-report on a stand-in for the NPU: what it writes of right, wrong and lost results."""
+"""npu-rope hardware-report on a stand-in for the NPU, with right, wrong and lost results."""
 
 import json
 import math
@@ -325,7 +325,7 @@ class Silent:
 
 
 def made_by(monkeypatch, **steps):
-    """A run whose steps are these, and what was written after each."""
+    """Return a run with these steps, and the list of documents that it writes."""
     for name in ("_machine", "_doctor", "_validate", "_check", "_time", "_predict"):
         monkeypatch.setattr(run.Run, name, steps.get(name, lambda self: None))
     written = []
@@ -452,7 +452,7 @@ def test_a_report_that_is_there_stays_unless_told_otherwise(tmp_path):
 
 
 class Page(HTMLParser):
-    """What a browser would load, and what a reader can reach."""
+    """Collect what a browser loads and what a keyboard can reach."""
 
     def __init__(self, text):
         super().__init__()

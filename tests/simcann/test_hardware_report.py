@@ -151,7 +151,7 @@ def test_a_kernel_that_breaks_a_rule_is_reported_with_the_rule(simulated, change
 
 
 def test_the_real_profiler_takes_our_settings(simulated, tmp_path):
-    """Nothing is profiled: CANN's profiler is not simulated."""
+    """CANN's profiler is not simulated, so the session is not started."""
     found = simulated.code(PROFILER, tmp_path).json()
     assert found["activities"] == ["ProfilerActivity.CPU", "ProfilerActivity.NPU"]
     assert found["level"] == "Level1"
