@@ -33,6 +33,7 @@ class Layer:
 
 
 # CANN's headers for an operator's definition.
+CHIPS = "op_host/chips.h"  # data: the chips by CANN's names
 CANN_HOST = ("register/*", "exe_graph/*", "graph/*", "tiling/*")
 
 CPP_LAYERS = (
@@ -64,12 +65,12 @@ CPP_LAYERS = (
     Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
     Layer(
         ("simulator/cann/*",),
-        (C_STD, "cxxabi.h", "dlfcn.h", "unistd.h", "simulator/*", "acl/*", "aclnn/*", *CANN_HOST),
+        (C_STD, "cxxabi.h", "dlfcn.h", "unistd.h", "simulator/*", "acl/*", "aclnn/*", *CANN_HOST, CHIPS),
         names_no_operator=True,
     ),
     Layer(
         ("simulator/*",),
-        (C_STD, "dlfcn.h", "simulator/*", "ascendc/*", "kernel_operator.h"),
+        (C_STD, "dlfcn.h", "simulator/*", "ascendc/*", "kernel_operator.h", CHIPS),
         names_no_operator=True,
     ),
     Layer(
@@ -134,6 +135,8 @@ PY_STD = "<std>"
 PACKAGE = "npu_rope"
 # What needs nothing but NumPy.
 PURE = (
+    "npu_rope.cann_versions",
+    "npu_rope.chips",
     "npu_rope.params",
     "npu_rope.checks",
     "npu_rope.*_checks",
@@ -148,6 +151,8 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/reference/*",), (PY_STD, "numpy", "npu_rope.reference", *PURE), ("ctypes",)),
     Layer(
         (
+            "npu_rope/cann_versions.py",
+            "npu_rope/chips.py",
             "npu_rope/params.py",
             "npu_rope/*_params.py",
             "npu_rope/gguf_header.py",
@@ -189,7 +194,7 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/simcann/startup/*",), (PY_STD, "torch")),
     Layer(
         ("npu_rope/simcann/*",),
-        (PY_STD, "npu_rope.native", "npu_rope.simcann"),
+        (PY_STD, "npu_rope.chips", "npu_rope.native", "npu_rope.simcann"),
         functions_may_import=("elftools.*",),  # of the sim extra
     ),
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),

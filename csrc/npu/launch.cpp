@@ -1,7 +1,11 @@
 #include "csrc/npu/launch.h"
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
+#include <string>
 
+#include "acl/acl_base.h"
 #include "acl/acl_rt.h"
 
 namespace npu_rope {
@@ -81,12 +85,52 @@ void raise_on(const Check& c) {
     TORCH_CHECK(c.ok(), c.message);
 }
 
+namespace {
+
+// A number that CANN's platform files have for this device; 0 where CANN does not answer.
+int32_t cores_of_device(aclDeviceInfo kind) {
+    int32_t device = 0;
+    int64_t cores = 0;
+    if (aclrtGetDevice(&device) != ACL_SUCCESS) device = 0;
+    if (aclGetDeviceCapability(uint32_t(device), kind, &cores) != ACL_SUCCESS) return 0;
+    return int32_t(std::clamp<int64_t>(cores, 0, 1 << 16));
+}
+
+// The chip of this process. CANN is asked for the cores of one that our table lacks.
+Check find_this_platform(const char* op, Platform* found) {
+    static const std::string name = [] {
+        const char* soc = aclrtGetSocName();
+        return std::string(soc ? soc : "");
+    }();
+    const ascend::Family* family = ascend::find_family(name.c_str());
+    if (family == nullptr || family->arch == kArch950)
+        return bad_value(op, "soc must be an Ascend910B, Ascend910_93 or Ascend310P but got %s.",
+                         name.empty() ? "none" : name.c_str());
+    if (const std::optional<Platform> known = find_platform(name.c_str())) {
+        *found = *known;
+        return {};
+    }
+    const int32_t ai_cores = cores_of_device(ACL_DEVICE_INFO_AI_CORE_NUM);
+    const int32_t cores =
+        ascend::kernel_cores(family->arch, ai_cores, cores_of_device(ACL_DEVICE_INFO_VECTOR_CORE_NUM));
+    if (cores < 1)
+        return bad_value(op, "soc must be a chip whose cores CANN knows but got %s, for which it has none.",
+                         name.c_str());
+    *found = {name.c_str(), family->arch, cores, family->ub_bytes};
+    return {};
+}
+
+}  // namespace
+
 const Platform& platform(const char* op) {
-    const char* soc = aclrtGetSocName();
-    static const Platform* known = soc ? find_platform(soc) : nullptr;
-    if (known == nullptr)
-        raise_on(
-            bad_value(op, "soc must be an Ascend910B, Ascend910_93 or Ascend310P but got %s.", soc ? soc : "none"));
+    static std::mutex mutex;
+    static std::optional<Platform> known;  // kept once it is known: a refusal names the operator that was called
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!known.has_value()) {
+        Platform found = {};
+        raise_on(find_this_platform(op, &found));
+        known = found;
+    }
     return *known;
 }
 

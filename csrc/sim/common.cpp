@@ -34,8 +34,8 @@ constexpr const char* kSocs = "ascend910b,ascend910_93,ascend310p";
 std::string kernel_soc(const char* soc) {
     const npu_sim::Profile* p = npu_sim::find_profile(soc);
     if (!p) return "";
-    // 910B1 to 910B4 and the 910_93 run the same binaries here: one instruction set, one UB.
-    return p->arch == 220 ? "ascend910b" : p->soc;
+    // All chips of 910B and 910_93 run the same binaries here: one instruction set, one UB.
+    return p->arch == 220 ? "ascend910b" : p->arch == 200 ? "ascend310p" : p->soc;
 }
 
 bool has_kernels(const npu_sim::Profile& p) { return p.arch == 220 || p.arch == 200; }

@@ -23,7 +23,10 @@ def sim(
         typer.Argument(help="The command and its arguments, after --.", show_default=False),
     ] = None,
     soc: Annotated[
-        str, typer.Option(help="The chip that is simulated, by a name torch_npu knows.")
+        str,
+        typer.Option(
+            help="The simulated chip by CANN's name, or NAME:CORES for a new one of a known family."
+        ),
     ] = session.SOCS[0],
     report: Annotated[
         Path | None,
@@ -64,8 +67,11 @@ def sim(
             "[sim] command must be a program and its arguments but got nothing.\n"
             "Such as: npu-rope sim -- python script.py"
         )
-    if soc not in session.SOCS:
-        raise _usage_error(f"[sim] soc must be one of {', '.join(session.SOCS)} but got {soc}.")
+    if not session.is_simulated(soc):
+        raise _usage_error(
+            f"[sim] soc must be one of {', '.join(session.SOCS)}, or NAME:CORES with a new name of their "
+            f"families and a number of AI cores, but got {soc}."
+        )
     if report is not None and (must := unwritable(report)):
         raise _usage_error(f"[sim] report {must}")
     try:

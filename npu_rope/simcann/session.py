@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,26 +15,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from npu_rope import chips
 from npu_rope.simcann import pieces, stubs
 
-# As simulator/cann/runtime/chips.h has them; the first is what a process gets without a name.
-SOCS = (
-    "Ascend910B2",
-    "Ascend910B1",
-    "Ascend910B3",
-    "Ascend910B4",
-    "Ascend910_9391",
-    "Ascend910_9392",
-    "Ascend910_9381",
-    "Ascend910_9382",
-    "Ascend910_9372",
-    "Ascend910_9362",
-    "Ascend310P3",
-    "Ascend310P1",
-)
+# The first is the chip of a process that names none.
+SOCS = ("Ascend910B2", *(name for name in chips.NAMES if name != "Ascend910B2"))
+MOST_CORES = {"ascend910b": 24, "ascend910_93": 24, "ascend310p": 10}
 
 STARTUP = Path(__file__).parent / "startup"
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def is_simulated(soc: str) -> bool:
+    """Whether a chip can be simulated: one of :data:`SOCS`, or ``NAME:CORES``.
+
+    The second form is a chip that CANN may name one day: a new name of a known family, with its AI cores.
+    """
+    name, colon, cores = soc.partition(":")
+    family = chips.soc_of(name)
+    if not colon:
+        return soc in SOCS
+    if family is None or name in SOCS or not re.fullmatch("[0-9]{1,2}", cores):
+        return False
+    return 1 <= int(cores) <= MOST_CORES[family]
 
 
 def environment(command: list[str], soc: str, reports: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "op_host/chips.h"
 #include "simulator/src/profile.h"
 
 namespace npu_sim {
@@ -42,29 +43,36 @@ constexpr Profile with_instructions() {
     return p;
 }
 
+// E.1 of a chip, from the table that the tilings use as well. A name that it lacks does not compile.
+constexpr const ascend::Chip& chip(std::string_view name) {
+    for (const ascend::Chip& c : ascend::kChips)
+        if (name == c.name) return c;
+    throw "no such chip";
+}
+
 // Ascend910B and 910_93: the same core, two to an AI core, of which CANN's files count.
-constexpr Profile a2(const char* name, const char* soc, int32_t cores, double clock_ghz) {
+constexpr Profile a2(const char* name, const char* soc) {
     Profile p = with_instructions();
     p.name = name;
     p.soc = soc;
     p.arch = 220;
-    p.cores = cores;                          // E.1
-    p.clock_ghz = clock_ghz;                  // E.1
-    p.ub_bytes = 192 << 10;                   // A.1: TOTAL_UB_SIZE
-    p.reserved_from = 184 << 10;              // A.1: TMP_UB_OFFSET
-    p.gm_bytes_per_cycle = 32.0 * cores / 2;  // E.1: ddr, an AI core
-    p.core_gm_bytes_per_cycle = 24;           // E.2: one core alone reads 43 GB/s at 1.8 GHz
-    p.mte3_bytes_per_cycle = 64;              // E.1: ub_to_l2_rate, ub_to_ddr_rate
+    p.cores = chip(name).vector_cores;          // E.1
+    p.clock_ghz = chip(name).clock_ghz;         // E.1
+    p.ub_bytes = 192 << 10;                     // A.1: TOTAL_UB_SIZE
+    p.reserved_from = 184 << 10;                // A.1: TMP_UB_OFFSET
+    p.gm_bytes_per_cycle = 32.0 * p.cores / 2;  // E.1: ddr, an AI core
+    p.core_gm_bytes_per_cycle = 24;             // E.2: one core alone reads 43 GB/s at 1.8 GHz
+    p.mte3_bytes_per_cycle = 64;                // E.1: ub_to_l2_rate, ub_to_ddr_rate
     return p;
 }
 
-constexpr Profile ascend310p3() {
+constexpr Profile ascend310p(const char* name, const char* soc) {
     Profile p = with_instructions();
-    p.name = "Ascend310P3";
-    p.soc = "ascend310p";
+    p.name = name;
+    p.soc = soc;
     p.arch = 200;
-    p.cores = 8;                            // E.1
-    p.clock_ghz = 1.06;                     // E.1: of P1 and P3
+    p.cores = chip(name).ai_cores;          // E.1
+    p.clock_ghz = chip(name).clock_ghz;     // E.1
     p.ub_bytes = 256 << 10;                 // A.1: TOTAL_UB_SIZE
     p.reserved_from = 248 << 10;            // A.1: TMP_UB_OFFSET
     p.gm_bytes_per_cycle = 17.0 * p.cores;  // E.1: ddr, an AI core
@@ -79,25 +87,28 @@ constexpr Profile ascend950() {
     p.name = "Ascend950";
     p.soc = "ascend950";
     p.arch = 310;
-    p.cores = 64;                               // E.1
-    p.clock_ghz = 1.65;                         // E.1
-    p.ub_bytes = 248 << 10;                     // A.1: TOTAL_UB_SIZE, without
-    p.reserved_from = 248 << 10;                // A.1: the scratch
-    p.gm_bytes_per_cycle = 31.0 * p.cores / 2;  // E.1: ddr, an AI core of two vector cores
-    p.core_gm_bytes_per_cycle = 24;             // guess: an A2's
-    p.mte3_bytes_per_cycle = 64;                // guess: an A2's
-    p.mte_issue_cycles = 39;                    // E.2
+    p.cores = chip("Ascend950PR_9599").vector_cores;   // E.1
+    p.clock_ghz = chip("Ascend950PR_9599").clock_ghz;  // E.1
+    p.ub_bytes = 248 << 10;                            // A.1: TOTAL_UB_SIZE, without
+    p.reserved_from = 248 << 10;                       // A.1: the scratch
+    p.gm_bytes_per_cycle = 31.0 * p.cores / 2;         // E.1: ddr, an AI core of two vector cores
+    p.core_gm_bytes_per_cycle = 24;                    // guess: an A2's
+    p.mte3_bytes_per_cycle = 64;                       // guess: an A2's
+    p.mte_issue_cycles = 39;                           // E.2
     return p;
 }
 
+// A family's SoC names its first chip here.
 constexpr Profile kProfiles[] = {
-    a2("Ascend910B1", "ascend910b", 48, 1.85),
-    a2("Ascend910B2", "ascend910b2", 48, 1.80),
-    a2("Ascend910B3", "ascend910b3", 40, 1.80),
-    a2("Ascend910B4", "ascend910b4", 40, 1.50),
-    a2("Ascend910_9392", "ascend910_93", 48, 1.85),
-    ascend310p3(),
-    ascend950(),
+    a2("Ascend910B1", "ascend910b"),          a2("Ascend910B2", "ascend910b2"),
+    a2("Ascend910B2C", "ascend910b2c"),       a2("Ascend910B3", "ascend910b3"),
+    a2("Ascend910B4", "ascend910b4"),         a2("Ascend910B4-1", "ascend910b4-1"),
+    a2("Ascend910_9392", "ascend910_93"),     a2("Ascend910_9391", "ascend910_9391"),
+    a2("Ascend910_9381", "ascend910_9381"),   a2("Ascend910_9382", "ascend910_9382"),
+    a2("Ascend910_9372", "ascend910_9372"),   a2("Ascend910_9362", "ascend910_9362"),
+    a2("Ascend910_9363", "ascend910_9363"),   ascend310p("Ascend310P3", "ascend310p"),
+    ascend310p("Ascend310P1", "ascend310p1"), ascend310p("Ascend310P5", "ascend310p5"),
+    ascend310p("Ascend310P7", "ascend310p7"), ascend950(),
 };
 
 }  // namespace

@@ -98,7 +98,7 @@ inline std::string said_of(Node* node, const char* type) {
 }
 
 inline Platform platform_of(const char* chip) {
-    if (const Platform* p = find_platform(chip)) return *p;
+    if (const std::optional<Platform> known = find_platform(chip)) return *known;
     return {chip, kArch910b, 48, 196608};
 }
 

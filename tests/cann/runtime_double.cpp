@@ -10,6 +10,7 @@
 
 #include "acl/acl.h"
 #include "aclnn/aclnn_base.h"
+#include "op_host/platform.h"
 #include "simulator/cann/runtime/objects.h"
 
 #pragma GCC visibility push(default)
@@ -59,6 +60,11 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes) {
 }
 
 const char* soc_name() { return g_soc.c_str(); }
+// A chip that the table lacks has fewer cores here than any that it has.
+int32_t soc_kernel_cores() {
+    const auto known = npu_rope::find_platform(g_soc.c_str());
+    return known ? known->cores : 6;
+}
 
 // One folder in ASCEND_CUSTOM_OPP_PATH, and those that a test adds.
 const std::vector<std::string>& operator_packages() {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rope_bad_calls import ATTRIBUTES, INPUTS, OUTPUTS, B, D, N, S
 
-from npu_rope import RopeParams, rope, simulator
+from npu_rope import RopeParams, chips, rope, simulator
 
 NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED, TILING_FAILED, NO_KERNEL = 161001, 161002, 361001, 561002, 561003
 INNER_NULL_POINTER = 561103
@@ -138,14 +138,31 @@ def test_an_unknown_chip_is_refused(device):
     assert words == "[NpuRope] soc must be a simulated chip but got Ascend950PR_9599."
 
 
-@pytest.mark.parametrize(
-    "chip", ["Ascend910B2", "Ascend910_9391", "Ascend910_9392", "Ascend310P3", "Ascend310P1"]
-)
-def test_every_chip_that_torch_npu_names_is_known(device, chip):
+@pytest.mark.parametrize("chip", chips.NAMES)
+def test_every_chip_of_cann_is_known(device, chip):
     device.set_soc(chip)
     given = rope_arguments()
     device.call("NpuRope", given)
     assert np.array_equal(given["out"], rope(given["x"], given["positions"], PARAMS, backend="sim"))
+
+
+@pytest.mark.parametrize("chip", ["Ascend910B9", "Ascend910_9399", "Ascend310P2"])
+def test_a_new_name_of_a_known_family_works_with_the_cores_that_cann_says(device, chip):
+    device.set_soc(chip)
+    x = np.random.default_rng(1).standard_normal((1, 200, 4, 64)).astype(np.float32)
+    given = rope_arguments() | {"x": x, "positions": np.arange(200, dtype=np.int32), "out": np.zeros_like(x)}
+    device.call("NpuRope", given)
+    assert np.array_equal(given["out"], rope(x, given["positions"], PARAMS, backend="sim"))
+    assert device.report()["summary"]["cores"] == 6  # runtime_double.cpp: fewer than any chip of the table
+
+
+@pytest.mark.parametrize("chip", ["Ascend910B", "Ascend910_5591", "Ascend310B1"])
+def test_a_chip_of_another_family_is_refused(device, chip):
+    device.set_soc(chip)
+    assert refused(device, "rope", rope_arguments()) == (
+        BAD_ARGUMENT,
+        f"[NpuRope] soc must be a simulated chip but got {chip}.",
+    )
 
 
 def test_a_short_workspace_is_refused(device):

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -402,3 +403,78 @@ def test_doctor_says_what_is_missing_where_there_is_torch_npu_and_no_cann(npu_py
     assert "no CANN CANN (ASCEND_HOME_PATH) is absent install the CANN toolkit, then: source " in text
     assert "no torch torch does not load: " in text
     assert "With torch_npu but without CANN: source CANN's set_env.sh" in text
+
+
+# ---- chips -------------------------------------------------------------------------------------------
+
+CALL = """
+import ctypes, os, sys
+if sys.argv[1:]:
+    ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)  # library_in_front: before CANN in the order of look-up
+import torch, torch_npu, npu_rope
+torch.npu.synchronize()
+os.environ.update(argument.split("=") for argument in sys.argv[2:])
+x, positions = torch.randn(1, 200, 4, 64).half(), torch.arange(200)
+params = npu_rope.RopeParams(64)
+rotated = npu_rope.rope(x.npu(), positions.npu(), params)
+assert (rotated.cpu() - npu_rope.rope(x, positions, params)).abs().max() < 4e-3
+"""
+
+
+@pytest.mark.parametrize(
+    ("soc", "cores"), [("Ascend310P2:5", 5), ("Ascend910B2C", 48), ("Ascend910_9363", 40)]
+)
+def test_every_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc, cores):
+    """torch_npu has the name Ascend310P2 and CANN's platform files lack it: CANN is asked for its cores."""
+    done = simulated.code(CALL, soc=soc, fresh=True)
+    assert done.status == 0, done.stderr
+    assert [(run["operator"], run["cores"]) for run in done.report.timeline] == [("NpuRope", cores)]
+
+
+@pytest.fixture(scope="module")
+def library_in_front(tmp_path_factory):
+    """A library in front of CANN's: CHIP names the chip, whose cores are not known where CORES is set."""
+    folder = tmp_path_factory.mktemp("front")
+    (folder / "front.c").write_text("""
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+static void* real(const char* name) { return dlsym(dlopen("libnpu_rope_cann.so", RTLD_NOW), name); }
+const char* aclrtGetSocName(void) {
+    return getenv("CHIP") ? getenv("CHIP") : ((const char* (*)(void))real("aclrtGetSocName"))();
+}
+int aclGetDeviceCapability(uint32_t device, int what, int64_t* value) {
+    if (getenv("CORES")) return 100000;
+    return ((int (*)(uint32_t, int, int64_t*))real("aclGetDeviceCapability"))(device, what, value);
+}
+""")
+    compiler = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-fPIC"]
+    subprocess.run([*compiler, str(folder / "front.c"), "-o", str(folder / "front.so"), "-ldl"], check=True)
+    return str(folder / "front.so")
+
+
+WRONG_CHIPS = {
+    (
+        "CHIP=Ascend310B1",
+    ): "[rope] soc must be an Ascend910B, Ascend910_93 or Ascend310P but got Ascend310B1.",
+    ("CHIP=Ascend950PR_9599",): (
+        "[rope] soc must be an Ascend910B, Ascend910_93 or Ascend310P but got Ascend950PR_9599."
+    ),
+    ("CHIP=Ascend910B9", "CORES=none"): (
+        "[rope] soc must be a chip whose cores CANN knows but got Ascend910B9, for which it has none."
+    ),
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG_CHIPS)
+def test_a_chip_that_no_kernel_is_for_is_refused_by_name(simulated, library_in_front, arguments):
+    done = simulated.code(CALL, library_in_front, *arguments, fresh=True)
+    assert done.status == 1
+    assert f"ValueError: {WRONG_CHIPS[arguments]}" in done.stderr
+    assert not done.report.launches
+
+
+def test_the_cores_of_a_new_name_are_asked_of_cann(simulated, library_in_front):
+    done = simulated.code(CALL, library_in_front, "CHIP=Ascend910B9", fresh=True)
+    assert done.status == 0, done.stderr
+    assert done.report.launches["NpuRope"] == 1

@@ -169,36 +169,66 @@ def test_the_message_is_gone_once_read(cann):
 # ---- the chip ----------------------------------------------------------------------------------------
 
 
-def test_the_command_s_chips_are_the_library_s():
-    text = (ROOT / "simulator/cann/runtime/chips.h").read_text()
-    assert tuple(re.findall(r'\{"(Ascend\w+)"', text)) == session.SOCS
-
-
-@pytest.mark.parametrize(("soc", "cores", "vector"), [("Ascend910B2", 24, 48), ("Ascend310P3", 8, 8)])
-def test_capabilities_are_the_chip_s(soc, cores, vector):
-    source = """
+CHIP = """
 import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
 cann.aclrtGetSocName.restype = C.c_char_p
 value = C.c_int64()
 print(cann.aclrtGetSocName().decode())
-for what in 0, 1:
-    cann.aclGetDeviceCapability(0, what, C.byref(value)); print(value.value)
+for call, kinds in ("aclGetDeviceCapability", (0, 1)), ("aclrtGetDeviceInfo", (101, 201)):
+    for kind in kinds:
+        assert getattr(cann, call)(0, kind, C.byref(value)) == 0
+        print(value.value)
 """
+
+
+def chip_process(soc):
+    command = [sys.executable, "-c", CHIP, str(pieces.cann_library())]
     environment = {**os.environ, "NPU_ROPE_SIM_SOC": soc}
-    command = [sys.executable, "-c", source, str(pieces.cann_library())]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [soc, str(cores), str(vector)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_an_unknown_chip_ends_the_process():
-    source = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).aclrtGetSocName()"
-    environment = {**os.environ, "NPU_ROPE_SIM_SOC": "Ascend9000"}
-    command = [sys.executable, "-c", source, str(pieces.cann_library())]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+CORES = {  # CANN's platform_config: ai_core_cnt and vector_core_cnt
+    "Ascend910B2": (24, 48),
+    "Ascend910B2C": (24, 48),
+    "Ascend910B4-1": (20, 40),
+    "Ascend910_9363": (20, 40),
+    "Ascend310P1": (10, 8),
+    "Ascend310P3": (8, 7),
+    "Ascend310P7": (8, 7),
+    "Ascend910B9:11": (11, 22),
+    "Ascend310P2:5": (5, 4),
+}
+
+
+@pytest.mark.parametrize("soc", CORES)
+def test_capabilities_are_the_chip_s(soc):
+    done = chip_process(soc)
+    assert done.stdout.split() == [soc.partition(":")[0], *map(str, CORES[soc] * 2)], done.stderr
+
+
+def test_every_chip_of_the_command_is_one_of_the_library():
+    assert [soc for soc in session.SOCS if chip_process(soc).returncode] == []
+
+
+NOT_CHIPS = ["Ascend9000", "Ascend910B", "Ascend310B1", "Ascend950PR_9599", "Ascend910B9", "Ascend910B2:4"]
+NOT_CHIPS += [
+    "Ascend910B9:",
+    "Ascend910B9:0",
+    "Ascend910B9:25",
+    "Ascend310P2:11",
+    "Ascend9000:4",
+    "Ascend910B9:1x",
+]
+
+
+@pytest.mark.parametrize("soc", NOT_CHIPS)
+def test_an_unknown_chip_ends_the_process(soc):
+    done = chip_process(soc)
     assert done.returncode == 2
-    assert "NPU_ROPE_SIM_SOC must be one of Ascend910B2, " in done.stderr
-    assert "but got Ascend9000." in done.stderr
+    assert "NPU_ROPE_SIM_SOC must be one of Ascend910B1, " in done.stderr
+    assert f"but got {soc}." in done.stderr
+    assert not session.is_simulated(soc)
 
 
 # ---- stand-ins ---------------------------------------------------------------------------------------

@@ -35,7 +35,9 @@ def test_an_unknown_chip_is_refused_with_those_there_are():
     done = sim("--soc", "Ascend9000", "--", "python")
     assert done.exit_code == 2
     assert done.stderr.startswith("[sim] soc must be one of Ascend910B2, Ascend910B1, ")
-    assert done.stderr.endswith(" but got Ascend9000.\n")
+    assert done.stderr.endswith(
+        ", or NAME:CORES with a new name of their families and a number of AI cores, but got Ascend9000.\n"
+    )
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(tmp_path):

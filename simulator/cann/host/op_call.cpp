@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <mutex>
+#include <utility>
 
+#include "op_host/chips.h"
 #include "simulator/cann/host/call_tensors.h"
 #include "simulator/cann/host/cann_types.h"
 #include "simulator/cann/host/def_reader.h"
@@ -33,25 +37,32 @@ std::string own_package() {
     return none ? "" : library.parent_path().parent_path().parent_path().string();
 }
 
-// A chip's name, and the SoC that definitions call it.
-struct Chip {
+// The SoC that definitions call a chip, and its sizes.
+struct SimulatedSoc {
     std::string soc;
     const npu_sim::Profile* profile;
 };
 
-Chip find_chip(const std::string& name) {
-    constexpr const char* kFamilies[][2] = {
-        {"Ascend910_93", "ascend910_93"}, {"Ascend910B", "ascend910b"}, {"Ascend310P", "ascend310p"}};
-    for (const auto& family : kFamilies) {
-        if (name.rfind(family[0], 0) != 0) continue;
-        const npu_sim::Profile* own = npu_sim::find_profile(name.c_str());
-        return {family[1], own ? own : npu_sim::find_profile(family[1])};
-    }
-    return {name, nullptr};
+// A profile with another number of cores. It is kept: launches name it until the process ends.
+const npu_sim::Profile* with_cores(const npu_sim::Profile& family, int32_t cores) {
+    static std::mutex mutex;
+    static std::map<std::pair<std::string, int32_t>, npu_sim::Profile> made;
+    const std::lock_guard<std::mutex> lock(mutex);
+    npu_sim::Profile& own = made.try_emplace({family.name, cores}, family).first->second;
+    own.cores = cores;
+    return &own;
+}
+
+// A name that the table lacks is played by its family's core, as often as the runtime says.
+SimulatedSoc find_soc(const std::string& name) {
+    const ascend::Family* family = ascend::find_family(name.c_str());
+    if (!family || family->arch == ascend::kArch950) return {name, nullptr};
+    if (ascend::find_chip(name.c_str())) return {family->soc, npu_sim::find_profile(name.c_str())};
+    return {family->soc, with_cores(*npu_sim::find_profile(family->soc), soc_kernel_cores())};
 }
 
 // One instruction set and one UB: their kernels are compiled once.
-std::string kernel_soc(const Chip& chip) { return chip.profile->arch == 220 ? "ascend910b" : chip.soc; }
+std::string kernel_soc(const SimulatedSoc& chip) { return chip.profile->arch == 220 ? "ascend910b" : chip.soc; }
 
 // A tensor's format as the runtime compares it with the definition's: these are ND (opbase
 // indv_executor_tensor.cpp, FormatsLikeND).
@@ -77,7 +88,7 @@ struct OpCall::Parts {
     size_t failed_attr = 0;
 
     // Found while the call is prepared.
-    Chip chip;
+    SimulatedSoc chip;
     std::unique_ptr<CallTensors> tensors;
     Node node;
 
@@ -169,7 +180,7 @@ void OpCall::Parts::require_package() const {
 // pointer (opbase indv_executor_ext.cpp, NnopbaseExecutorSetRegInfo; op_aclnn_generator.cpp, AclnnOpGenCodeExecutor).
 OpRecord OpCall::Parts::definition_for_chip() {
     const char* name = soc_name();
-    chip = find_chip(name ? name : "");
+    chip = find_soc(name ? name : "");
     OpRecord def;
     if (!chip.profile) refuse(kNullPointer, "soc must be a simulated chip but got " + chip.soc + ".");
     if (!DefReader::read(type, chip.soc, &def))

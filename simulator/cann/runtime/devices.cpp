@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "op_host/chips.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/chips.h"
 
@@ -23,20 +24,65 @@ thread_local int64_t system_options[3] = {0, 0, 0};  // aclSysParamOpt: determin
 
 }  // namespace
 
-const Chip& this_chip() {
-    static const Chip* chip = [] {
-        const char* name = std::getenv("NPU_ROPE_SIM_SOC");
-        if (!name || !*name) return &kChips[0];
-        if (const Chip* found = find_chip(name)) return found;
-        std::string known;
-        for (const Chip& one : kChips) known += std::string(known.empty() ? "" : ", ") + one.name;
-        std::fprintf(stderr, "simulated CANN: NPU_ROPE_SIM_SOC must be one of %s but got %s.\n", known.c_str(), name);
-        std::exit(2);
-    }();
-    return *chip;
+namespace {
+
+constexpr const char* kDefaultChip = "Ascend910B2";
+constexpr int64_t kMiB = 1 << 20;
+
+// Chips of families that have kernels.
+bool is_playable(const char* name) {
+    const ascend::Family* family = ascend::find_family(name);
+    return family && family->arch != ascend::kArch950;
 }
 
-const char* soc_name() { return this_chip().name; }
+SimulatedChip known_chip(const ascend::Chip& c) {
+    const int32_t arch = ascend::find_family(c.name)->arch;
+    return {c.name, c.ai_cores, c.vector_cores, c.l2_mib * kMiB,
+            ascend::kernel_cores(arch, c.ai_cores, c.vector_cores)};
+}
+
+// NAME:CORES of a name that the table lacks; false where it is not that.
+bool invented_chip(const std::string& text, SimulatedChip* chip) {
+    const size_t colon = text.find(':');
+    if (colon == std::string::npos) return false;
+    const std::string name = text.substr(0, colon), digits = text.substr(colon + 1);
+    if (!is_playable(name.c_str()) || ascend::find_chip(name.c_str())) return false;
+    if (digits.empty() || digits.size() > 2 || digits.find_first_not_of("0123456789") != std::string::npos)
+        return false;
+    const int32_t cores = std::stoi(digits), arch = ascend::find_family(name.c_str())->arch;
+    // The simulated cores are those of the family's largest chip.
+    if (cores < 1 || cores > (arch == ascend::kArch310p ? 10 : 24)) return false;
+    const int32_t vector_cores = arch == ascend::kArch310p ? cores - 1 : 2 * cores;
+    *chip = {name, cores, vector_cores, 16 * kMiB, ascend::kernel_cores(arch, cores, vector_cores)};
+    return true;
+}
+
+SimulatedChip chip_of_environment() {
+    const char* name = std::getenv("NPU_ROPE_SIM_SOC");
+    if (!name || !*name) name = kDefaultChip;
+    const ascend::Chip* found = ascend::find_chip(name);
+    if (found && is_playable(name)) return known_chip(*found);
+    SimulatedChip invented;
+    if (invented_chip(name, &invented)) return invented;
+    std::string known;
+    for (const ascend::Chip& one : ascend::kChips)
+        if (is_playable(one.name)) known += std::string(known.empty() ? "" : ", ") + one.name;
+    std::fprintf(stderr,
+                 "simulated CANN: NPU_ROPE_SIM_SOC must be one of %s, or NAME:CORES with a new name of these families "
+                 "and a number of AI cores, but got %s.\n",
+                 known.c_str(), name);
+    std::exit(2);
+}
+
+}  // namespace
+
+const SimulatedChip& this_chip() {
+    static const SimulatedChip chip = chip_of_environment();
+    return chip;
+}
+
+const char* soc_name() { return this_chip().name.c_str(); }
+int32_t soc_kernel_cores() { return this_chip().kernel_cores; }
 
 }  // namespace npu_cann
 

@@ -81,6 +81,9 @@ const char* soc_name();
 // package does not exist for CANN.
 const std::vector<std::string>& operator_packages();
 
+// The cores of that chip among which tilings divide a kernel's work.
+int32_t soc_kernel_cores();
+
 // For the report: one launch of an operator. `simulator_report` is npu_sim's JSON, or "".
 void record_launch(const std::string& operator_name, const std::string& simulator_report);
 
