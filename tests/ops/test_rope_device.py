@@ -112,7 +112,11 @@ def launch(x, out, **options):
     native_sim.load().rope(*tensors, *settings, native_sim.SimOptions(**options))
 
 
-SOCS = "ascend910b, ascend910b2, ascend910b3, ascend910b4, ascend910_93, ascend310p"
+SOCS = (
+    "ascend910b, ascend910b2, ascend910b2c, ascend910b3, ascend910b4, ascend910b4-1, ascend910_93, "
+    "ascend910_9391, ascend910_9381, ascend910_9382, ascend910_9372, ascend910_9362, ascend910_9363, "
+    "ascend310p, ascend310p1, ascend310p5, ascend310p7"
+)
 BAD_OPTIONS = {
     "soc": ({"soc": "ascend999"}, rf"^\[rope\] soc must be one of {SOCS} but got ascend999\.$"),
     "no soc": ({"soc": ""}, rf"^\[rope\] soc must be one of {SOCS} but got \.$"),
@@ -144,7 +148,14 @@ def test_bad_options_are_refused_and_nothing_is_written(name):
 def test_every_chip_of_an_soc_gives_the_same_bits():
     """Sizes and cores differ from chip to chip, the arithmetic does not."""
     x, results = normal((2, 70, 5, 64)), []
-    for soc in ("ascend910b", "ascend910b2", "ascend910b3", "Ascend910B4", "ascend910_93"):
+    for soc in (
+        "ascend910b",
+        "ascend910b2",
+        "ascend910b3",
+        "Ascend910B4-1",
+        "ascend910_93",
+        "ascend910_9363",
+    ):
         results.append(np.empty_like(x))
         launch(x, results[-1], soc=soc)
     for name in ("sim", "sim:ascend910b", "sim:ascend910_93"):

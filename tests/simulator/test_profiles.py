@@ -19,9 +19,10 @@ PROGRAM = """#include <iostream>
 int main() {
     for (const ascend::Chip& chip : ascend::kChips) {
         const npu_rope::Platform p = npu_rope::find_platform(chip.name).value();
-        std::cout << p.soc << ' ' << ascend::find_family(chip.name)->soc << ' ' << p.arch << ' ' << p.cores << ' '
-                  << chip.ai_cores << ' ' << chip.vector_cores << ' ' << p.ub_bytes << ' '
-                  << npu_rope::ub_budget_bytes(p) << ' ' << chip.l2_mib << ' ' << chip.clock_ghz * 1000 << '\\n';
+        std::cout << p.soc << ' ' << ascend::find_family(chip.name)->soc << ' ' << p.arch << ' ' << p.cores;
+        std::cout << ' ' << chip.ai_cores << ' ' << chip.vector_cores << ' ' << p.ub_bytes;
+        std::cout << ' ' << npu_rope::ub_budget_bytes(p) << ' ' << chip.l2_mib;
+        std::cout << ' ' << chip.clock_ghz * 1000 << '\\n';
     }
 }
 """
