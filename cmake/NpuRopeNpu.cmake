@@ -1,11 +1,13 @@
-# The operator package for real NPUs, built with CANN 8.1's own functions from the operators' definitions
-# and kernels: NPU_ROPE_NPU=ON, preset npu, scripts/build_npu.sh. Where it goes: docs/npu.md.
+# The operator package for real NPUs, built with CANN's own functions from the operators' definitions and
+# kernels: NPU_ROPE_NPU=ON, preset npu, scripts/build_npu.sh. Where it goes: docs/npu.md.
 #
 # CANN comes with a project template whose CMake functions expect its layout, so such a project is laid
 # out in the build folder: the template, with our op_kernel/ and an op_host/ that names our sources.
 option(NPU_ROPE_NPU "Build the operator package for NPUs with CANN" OFF)
 set(ASCEND_HOME_PATH "$ENV{ASCEND_HOME_PATH}" CACHE PATH "CANN's folder")
 set(NPU_ROPE_COMPUTE_UNITS ascend910b ascend910_93 ascend310p CACHE STRING "SoCs that kernels are compiled for")
+set(NPU_ROPE_JOBS 1 CACHE STRING "Kernels that are compiled at a time")
+set(NPU_ROPE_OP_BUILD "" CACHE FILEPATH "CANN's op_build, where it is not in the template's place")
 if(NOT NPU_ROPE_NPU)
   return()
 endif()
@@ -14,13 +16,25 @@ set(template "${ASCEND_HOME_PATH}/tools/op_project_templates/ascendc/customize")
 foreach(part cmake/config.cmake cmake/func.cmake cmake/intf.cmake CMakeLists.txt scripts)
   if(NOT EXISTS "${template}/${part}")
     message(FATAL_ERROR "NPU_ROPE_NPU is ON but CANN's project template has no ${template}/${part}. Set "
-                        "ASCEND_HOME_PATH to a CANN toolkit (8.1), for example by its set_env.sh.")
+                        "ASCEND_HOME_PATH to a CANN toolkit, for example by its set_env.sh.")
   endif()
 endforeach()
 
 set(project "${CMAKE_BINARY_DIR}/opp_project")
 file(REMOVE_RECURSE "${project}/op_host" "${project}/op_kernel" "${project}/cmake" "${project}/scripts")
-file(COPY "${template}/cmake" "${template}/scripts" "${template}/CMakeLists.txt" DESTINATION "${project}")
+# The template of CANN 9.1 holds links to files beside it. copy_directory copies what they point to.
+foreach(part cmake scripts)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E copy_directory "${template}/${part}" "${project}/${part}"
+    COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
+file(COPY "${template}/CMakeLists.txt" DESTINATION "${project}")
+# The template calls toolkit/tools/opbuild/op_build, which newer releases may have in tools/ only.
+if(NPU_ROPE_OP_BUILD AND NOT EXISTS "${ASCEND_HOME_PATH}/toolkit/tools/opbuild/op_build")
+  file(READ "${project}/cmake/func.cmake" functions)
+  string(REPLACE "\${ASCEND_CANN_PACKAGE_PATH}/toolkit/tools/opbuild/op_build" "${NPU_ROPE_OP_BUILD}"
+    functions "${functions}")
+  file(WRITE "${project}/cmake/func.cmake" "${functions}")
+endif()
 file(COPY "${PROJECT_SOURCE_DIR}/op_kernel" DESTINATION "${project}")
 file(WRITE "${project}/op_kernel/CMakeLists.txt" "add_kernels_compile()\n")
 file(GLOB NPU_ROPE_OP_HOST_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/op_host/*.cpp")
@@ -28,11 +42,20 @@ configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_op_host.cmake.in" "${project}/op_h
 # A list cannot be handed over on a command line.
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_cache.cmake.in" "${project}/cache.cmake" @ONLY)
 
-# Kernels are compiled by make, which the template calls by name.
+# Kernels are compiled by make, which the template calls by name. The build starts from nothing: CANN's
+# ascendc_compile_kernel.py does not reuse the folders that an earlier failure left. The package takes its
+# place at the end, once it was checked, so a build that fails leaves none.
 set(out "${project}/build_out")
+set(opp "${CMAKE_BINARY_DIR}/opp")
+set(make ${CMAKE_COMMAND} -E env --unset=MAKEFLAGS --unset=MAKELEVEL ${CMAKE_COMMAND})
 add_custom_target(npu_rope_opp
+  COMMAND ${CMAKE_COMMAND} -E rm -rf "${out}" "${opp}" "${opp}.new"
   COMMAND ${CMAKE_COMMAND} -C "${project}/cache.cmake" -S "${project}" -B "${out}" -G "Unix Makefiles"
-  COMMAND ${CMAKE_COMMAND} --build "${out}" --target binary
-  COMMAND ${CMAKE_COMMAND} --build "${out}" --target package
-  COMMAND ${CMAKE_COMMAND} --install "${out}" --prefix "${CMAKE_BINARY_DIR}/opp"
+  COMMAND ${make} --build "${out}" --target binary -j ${NPU_ROPE_JOBS}
+  COMMAND ${make} --build "${out}" --target package -j ${NPU_ROPE_JOBS}
+  COMMAND ${CMAKE_COMMAND} --install "${out}" --prefix "${opp}.new"
+  COMMAND python3 -I "${PROJECT_SOURCE_DIR}/npu_rope/operator_package.py" "${opp}.new/packages/vendors/npu_rope"
+    ${NPU_ROPE_COMPUTE_UNITS}
+  COMMAND ${CMAKE_COMMAND} -DFROM=${out} -DTO=${CMAKE_BINARY_DIR} -P "${CMAKE_CURRENT_LIST_DIR}/copy_run_file.cmake"
+  COMMAND ${CMAKE_COMMAND} -E rename "${opp}.new" "${opp}"
   VERBATIM USES_TERMINAL)

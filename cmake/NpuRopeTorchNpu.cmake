@@ -24,15 +24,17 @@ endif()
 message(STATUS "torch_npu binding: ${NPU_ROPE_TORCH_NPU_DIR}")
 # V2R13 is torch_npu 2.13's.
 file(READ "${NPU_ROPE_TORCH_NPU_DIR}/version.py" torch_npu_version)
-if(NOT torch_npu_version MATCHES "__version__ = '([0-9]+)\\.([0-9]+)")
+if(NOT torch_npu_version MATCHES "__version__ = '(([0-9]+)\\.([0-9]+)[^']*)'")
   message(FATAL_ERROR "${NPU_ROPE_TORCH_NPU_DIR}/version.py names no version of torch_npu.")
 endif()
-set(torch_npu_version "V${CMAKE_MATCH_1}R${CMAKE_MATCH_2}")
+set(torch_npu_full_version "${CMAKE_MATCH_1}")
+set(torch_npu_version "V${CMAKE_MATCH_2}R${CMAKE_MATCH_3}")
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_paths()['include'], end='')"
   OUTPUT_VARIABLE python_headers)
 
-add_library(npu_rope_torch_npu MODULE csrc/npu/launch.cpp csrc/npu/package.cpp csrc/npu/rope_call.cpp op_host/strided.cpp)
+add_library(npu_rope_torch_npu MODULE csrc/npu/launch.cpp csrc/npu/package.cpp csrc/npu/rope_call.cpp
+  csrc/npu/built_for.cpp op_host/strided.cpp)
 set(torch_headers "${NPU_ROPE_TORCH_DIR}/include")
 target_include_directories(npu_rope_torch_npu SYSTEM PRIVATE
   "${torch_npu_headers}" "${torch_npu_headers}/third_party/acl/inc" "${torch_npu_headers}/third_party/hccl/inc"
@@ -44,7 +46,9 @@ target_compile_features(npu_rope_torch_npu PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch_npu PRIVATE -O2)
 # Torch's headers are most of what there is to compile: once, not once a file.
 target_precompile_headers(npu_rope_torch_npu PRIVATE <ATen/ATen.h> <torch/library.h> <op_plugin/include/npu_cpp_extension.h>)
-set_source_files_properties(op_host/strided.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(op_host/strided.cpp csrc/npu/built_for.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(csrc/npu/built_for.cpp PROPERTIES
+  COMPILE_DEFINITIONS NPU_ROPE_TORCH_NPU_VERSION="${torch_npu_full_version}")
 # torch and torch_npu are loaded before we are, CANN with them: no path is recorded.
 target_link_directories(npu_rope_torch_npu PRIVATE "${NPU_ROPE_TORCH_DIR}/lib" "${NPU_ROPE_TORCH_NPU_DIR}/lib")
 target_link_libraries(npu_rope_torch_npu PRIVATE npu_rope_options -ltorch -ltorch_cpu -lc10 -ltorch_npu

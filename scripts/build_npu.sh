@@ -1,61 +1,216 @@
 #!/usr/bin/env bash
-# Build the operator package for Ascend NPUs: one file to install on the machine that has them.
+# Build the operator package for Ascend NPUs with CANN's tools.
 set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
 usage() {
   cat <<TEXT
-usage: scripts/build_npu.sh [SOC...]
+usage: scripts/build_npu.sh [--all | SOC...] [-j JOBS] [--check]
 
-Builds build/npu/opp_project/build_out/custom_opp_<os>_<machine>.run with CANN's own tools, for all of
-ascend910b, ascend910_93 and ascend310p or for the SoCs named. Needs CANN 8.1's toolkit (ASCEND_HOME_PATH,
-which its set_env.sh sets), CMake, make, a C++17 compiler and Python 3; no NPU. What comes out travels with
-npu_rope that is installed or packed afterwards, and is found when npu_rope is imported:
+Build npu_rope's operator package with CANN 8.5, 9.0 or 9.1. The build needs no NPU.
 
-  pip install --no-build-isolation .         or: pip wheel --no-build-isolation --no-deps .
+  SOC      ascend910b (A2), ascend910_93 (A3) or ascend310p. Without a name the script asks npu-smi for this
+           machine's chip; where there is no npu-smi it builds for all three.
+  --all    build for all three.
+  -j JOBS  compile this number of kernels at a time. Default: one for each CPU. Each takes 1 to 2 GB of memory.
+  --check  look for everything that the build needs, print it, and build nothing.
 
-Without Python, install it with
+The script needs CANN's toolkit and the operator package of the chip (Ascend-cann-910b-ops and the like), CMake,
+make, a C++17 compiler, and a python3 that has CANN's modules. Source CANN's set_env.sh first. Without
+ASCEND_HOME_PATH the script looks in /usr/local/Ascend/cann and ~/Ascend/cann, then in ascend-toolkit/latest beside
+them, and sources the set_env.sh that it finds.
 
-  ./custom_opp_<os>_<machine>.run            into CANN's folder, or
-  ./custom_opp_<os>_<machine>.run --install-path=DIR, then: source DIR/vendors/npu_rope/bin/set_env.bash
+Output, only where the whole build succeeds:
+  build/npu/opp                     the package; an install of npu_rope copies it into the Python package:
+                                      pip install --no-build-isolation .
+  build/npu/custom_opp_<os>_<machine>.run
+                                    the same for programs without Python:
+                                      ./custom_opp_<os>_<machine>.run                       into CANN's folder, or
+                                      ./custom_opp_<os>_<machine>.run --install-path=DIR    and then
+                                      source DIR/vendors/npu_rope/bin/set_env.bash
 
-Exit status: 0 built, 1 the build failed, 2 something that it needs is missing.
+A build starts from nothing each time, so an earlier build that failed needs no cleaning.
+
+Exit status: 0 built, 1 the build failed, 2 something that it needs is missing or too old.
 TEXT
 }
 
+say() { printf '[build_npu] %s\n' "$@"; }
 missing() {
   printf '[build_npu] %s\n' "$@" >&2
   exit 2
 }
 
-case "${1:-}" in
-  -h | --help) usage && exit 0 ;;
+SOCS="ascend910b ascend910_93 ascend310p"
+GET="Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann, install it, and source its set_env.sh."
+
+# ---- arguments: socs, jobs, only_check ---------------------------------------------------------------
+
+socs=() jobs="" only_check="" all=""
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help) usage && exit 0 ;;
+    --all) all=yes ;;
+    --check) only_check=yes ;;
+    -j) jobs="${2:-}" && shift ;;
+    -j*) jobs="${1#-j}" ;;
+    ascend910b | ascend910_93 | ascend310p) socs+=("$1") ;;
+    *) missing "SOC must be ascend910b, ascend910_93 or ascend310p but got $1." ;;
+  esac
+  shift || missing "-j must be followed by a number of jobs."
+done
+jobs="${jobs:-$(nproc 2>/dev/null || echo 1)}"
+case "$jobs" in
+  *[!0-9]* | 0*) missing "JOBS must be a positive number but got $jobs." ;;
 esac
 
-for soc in "$@"; do
-  case "$soc" in
-    ascend910b | ascend910_93 | ascend310p) ;;
-    *) missing "SOC must be ascend910b, ascend910_93 or ascend310p but got $soc." ;;
-  esac
+# ---- CANN --------------------------------------------------------------------------------------------
+
+for tool in python3 cmake make "${CC:-cc}" "${CXX:-c++}"; do
+  command -v "${tool%% *}" >/dev/null || missing "$tool must be installed but is not on PATH."
 done
+
+# set_env.sh of CANN reads variables that need not be set.
+source_cann() {
+  set +eu
+  # shellcheck disable=SC1090
+  source "$1" >/dev/null
+  set -eu
+}
 
 cann="${ASCEND_HOME_PATH:-}"
-[ -n "$cann" ] || for folder in /usr/local/Ascend/ascend-toolkit/latest "$HOME/Ascend/ascend-toolkit/latest"; do
-  [ ! -d "$folder" ] || cann="$folder"
+if [ -z "$cann" ]; then
+  for folder in /usr/local/Ascend/cann "$HOME/Ascend/cann" \
+    /usr/local/Ascend/ascend-toolkit/latest "$HOME/Ascend/ascend-toolkit/latest"; do
+    [ -d "$folder" ] || continue
+    cann="$folder"
+    for setter in "$folder/set_env.sh" "$folder/../set_env.sh" "$folder/bin/setenv.bash"; do
+      [ -f "$setter" ] || continue
+      say "ASCEND_HOME_PATH is not set: sourcing $setter"
+      source_cann "$setter"
+      break
+    done
+    break
+  done
+fi
+[ -n "$cann" ] || missing "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." "$GET"
+[ -d "$cann" ] || missing "ASCEND_HOME_PATH must be CANN's folder but $cann is not a folder." "$GET"
+
+version="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann")" && known=0 || known=$?
+if [ "$known" = 2 ]; then
+  missing "CANN must be 8.5 or newer but $cann is $version, with which no torch_npu for torch 2.10 goes." "$GET"
+elif [ "$known" != 0 ]; then
+  version="unknown version"
+fi
+
+template="$cann/tools/op_project_templates/ascendc/customize"
+for part in "$template/cmake/func.cmake" "$template/CMakeLists.txt" "$cann/include/register/op_def_registry.h"; do
+  [ -e "$part" ] || missing "CANN must have $part but has not. Is it the toolkit, and is it whole?" "$GET"
 done
-where="Get Ascend-cann-toolkit 8.1.RC1 from https://www.hiascend.com/cann, install it, and source its set_env.sh."
-[ -n "$cann" ] || missing "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." "$where"
-[ -d "$cann" ] || missing "ASCEND_HOME_PATH must be CANN's folder but got $cann, which is none." "$where"
-for part in tools/op_project_templates/ascendc/customize/cmake/func.cmake include/register/op_def_registry.h \
-  toolkit/tools/opbuild/op_build; do
-  [ -e "$cann/$part" ] || missing "CANN must have $part but $cann has not (is it the toolkit, version 8.1?)." "$where"
+# CANN 8 has it below toolkit/tools; in 9.1 that may be a link to tools, or absent.
+op_build=""
+for file in "$cann/tools/opbuild/op_build" "$cann/toolkit/tools/opbuild/op_build"; do
+  [ -n "$op_build" ] || [ ! -x "$file" ] || op_build="$file"
 done
-for tool in cmake make python3 "${CXX:-c++}"; do
-  command -v "$tool" >/dev/null || missing "$tool must be installed but is not on the PATH."
+[ -n "$op_build" ] || missing "CANN must have tools/opbuild/op_build but $cann has not." "$GET"
+
+source_it="Source $cann/set_env.sh (or the set_env.sh beside it), then run this script again."
+for tool in opc bisheng llvm-objdump; do
+  command -v "$tool" >/dev/null || missing "$tool, which CANN compiles kernels with, must be on PATH but is not." "$source_it"
 done
 
+# opc runs in python3 and imports tbe, which imports the others.
+modules="$(python3 - <<'PYTHON'
+import importlib
+
+PACKAGES = {"attr": "attrs", "google.protobuf": "protobuf", "yaml": "pyyaml"}
+MODULES = ("numpy", "attr", "decorator", "sympy", "scipy", "psutil", "google.protobuf", "cffi", "yaml")
+absent = []
+for module in MODULES:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        absent.append(PACKAGES.get(module, module))
+if absent:
+    print("packages", *absent)
+else:
+    try:
+        importlib.import_module("tbe")
+    except Exception as error:  # whatever a foreign package raises
+        print("tbe", f"{type(error).__name__}: {error}".replace("\n", " "))
+PYTHON
+)" || missing "python3 ($(command -v python3)) must run but failed."
+case "$modules" in
+  packages*)
+    missing "python3 ($(command -v python3)) must have the modules that CANN's compiler imports but lacks${modules#packages}." \
+      "Install them: python3 -m pip install${modules#packages}"
+    ;;
+  tbe*) missing "python3 ($(command -v python3)) must import CANN's tbe but says ${modules#tbe }." "$source_it" ;;
+esac
+
+# ---- the SoC -----------------------------------------------------------------------------------------
+
+if [ -n "$all" ]; then
+  read -ra socs <<<"$SOCS"
+elif [ ${#socs[@]} -eq 0 ]; then
+  found="$(python3 -I "$ROOT/npu_rope/chips.py")" && known=0 || known=$?
+  chip="${found%%$'\n'*}"
+  case "$known" in
+    0)
+      socs=("${found##*$'\n'}")
+      say "npu-smi reports $chip: building for ${socs[0]}. (--all builds for all SoCs.)"
+      ;;
+    2)
+      missing "npu-smi reports $chip, for which npu_rope has no kernels." \
+        "To build for another machine, name its SoC: $SOCS."
+      ;;
+    *)
+      read -ra socs <<<"$SOCS"
+      say "The chip of this machine is not known: $chip." \
+        "Building for all SoCs. To build for one, name it: scripts/build_npu.sh ascend910b"
+      ;;
+  esac
+fi
+
+say "CANN $version in $cann; SoCs: ${socs[*]}; $jobs kernels at a time"
+say "op_build: $op_build; opc: $(command -v opc); bisheng: $(command -v bisheng); python3: $(command -v python3)"
+[ -z "$only_check" ] || exit 0
+
+# ---- the build ---------------------------------------------------------------------------------------
+
 cd "$ROOT"
-units="$(IFS=';' && printf '%s' "$*")"
-ASCEND_HOME_PATH="$cann" cmake --preset npu ${units:+"-DNPU_ROPE_COMPUTE_UNITS=$units"} || exit 1
-cmake --build --preset npu || exit 1
-find build/npu/opp_project/build_out -maxdepth 1 -name 'custom_opp_*.run' -print
+out=build/npu/opp_project/build_out
+# What an earlier build left would stop this one (CANN's ascendc_compile_kernel.py does not reuse its folders),
+# and a package of an earlier build must not be installed in place of one that fails now.
+rm -rf build/npu/opp build/npu/opp.new "$out" build/npu/custom_opp_*.run
+
+# Kernels that are compiled and kernels that there will be: a column of types of an operator is one kernel.
+progress() {
+  local started=$SECONDS done total line="" before=""
+  set +e +o pipefail # folders come and go
+  while sleep "${NPU_ROPE_PROGRESS_SECONDS:-10}"; do
+    total="$(cat "$out"/autogen/aic-*-ops-info.ini 2>/dev/null |
+      awk -F= '/^\[/ { fresh = 1 } /^input0\.dtype=/ && fresh { n += split($2, types, ","); fresh = 0 } END { print n + 0 }')"
+    done="$(find "$out/op_kernel/binary" -name '*.o' 2>/dev/null | wc -l)"
+    line="$done of $total kernels"
+    [ "$total" = 0 ] || [ "$line" = "$before" ] || say "$line, $(((SECONDS - started) / 60)) min"
+    before="$line"
+  done
+}
+
+units="$(IFS=';' && printf '%s' "${socs[*]}")"
+ASCEND_HOME_PATH="$cann" cmake --preset npu "-DASCEND_HOME_PATH=$cann" "-DNPU_ROPE_COMPUTE_UNITS=$units" \
+  "-DNPU_ROPE_JOBS=$jobs" "-DNPU_ROPE_OP_BUILD=$op_build" || exit 1
+progress &
+watcher=$!
+status=0
+cmake --build --preset npu || status=$?
+kill "$watcher" 2>/dev/null && wait "$watcher" 2>/dev/null || true
+if [ "$status" != 0 ]; then
+  rm -rf build/npu/opp build/npu/opp.new build/npu/custom_opp_*.run
+  printf '[build_npu] %s\n' "The build failed; nothing was installed. The first error is above." \
+    "With -j 1 the output of one kernel is not mixed with others'." >&2
+  exit 1
+fi
+say "built $(find build/npu/opp -name '*.o' | wc -l) kernels in $((SECONDS / 60)) min: build/npu/opp"
+find build/npu -maxdepth 1 -name 'custom_opp_*.run' -print

@@ -137,6 +137,7 @@ PACKAGE = "npu_rope"
 PURE = (
     "npu_rope.cann_versions",
     "npu_rope.chips",
+    "npu_rope.operator_package",
     "npu_rope.params",
     "npu_rope.checks",
     "npu_rope.*_checks",
@@ -153,6 +154,7 @@ PYTHON_LAYERS = (
         (
             "npu_rope/cann_versions.py",
             "npu_rope/chips.py",
+            "npu_rope/operator_package.py",
             "npu_rope/params.py",
             "npu_rope/*_params.py",
             "npu_rope/gguf_header.py",

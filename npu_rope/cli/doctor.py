@@ -18,7 +18,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from npu_rope import __version__, backends, native, native_sim, optional_torch, simulator
+from npu_rope import (
+    __version__,
+    backends,
+    cann_versions,
+    chips,
+    native,
+    native_sim,
+    operator_package,
+    optional_torch,
+    simulator,
+)
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
@@ -155,12 +165,68 @@ def _torch() -> list[Finding]:
 
 
 def _npu() -> list[Finding]:
-    return [
+    pieces = backends.npu_pieces()
+    findings = [
         Finding("NPU", piece.name, True, piece.found)
         if piece.found is not None
         else Finding("NPU", piece.name, False, f"{piece.what} is absent", piece.remedy)
-        for piece in backends.npu_pieces()
+        for piece in pieces
     ]
+    found = {piece.name: piece.found for piece in pieces}
+    return [*findings, *_npu_versions(found), *_npu_chip(found)]
+
+
+def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
+    """Whether CANN, torch_npu and the binding go together."""
+    simulated = backends.simulated_soc() is not None
+    torch_npu = _version_of("torch_npu") if found["torch_npu"] else None
+    findings = []
+    if found["CANN"] or torch_npu:
+        home = found["CANN"]
+        cann = cann_versions.cann_version(home) if home and not simulated else None
+        verdict = (
+            cann_versions.Verdict(None, f"torch_npu {torch_npu} on a simulated CANN, which has no version")
+            if simulated
+            else cann_versions.judge(cann, torch_npu)
+        )
+        findings.append(Finding("NPU", "versions", verdict.goes, verdict.text, verdict.remedy))
+    if found["binding"]:
+        built_for = cann_versions.binding_built_for(found["binding"])
+        verdict = cann_versions.judge_binding(built_for, torch_npu)
+        findings.append(Finding("NPU", "binding for", verdict.goes, verdict.text, verdict.remedy))
+    return findings
+
+
+def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
+    """The machine's chip, and whether the operator package is whole and has kernels for it."""
+    if backends.simulated_soc() is not None:
+        return []  # it has kernels of another kind
+    soc = None
+    findings = []
+    try:
+        chip = chips.chip_of_machine()
+    except chips.NoChip as why:
+        if found["device"]:
+            remedy = "Name the SoC to scripts/build_npu.sh yourself, such as ascend910b."
+            findings.append(Finding("NPU", "chip", None, f"not known: {why}", remedy))
+    else:
+        soc = chips.soc_of(chip)
+        text = f"{chip}: {soc}" if soc else f"{chip}, for which npu_rope has no kernels"
+        findings.append(Finding("NPU", "chip", soc is not None, text))
+    if found["operators"]:
+        fault = operator_package.fault_of(found["operators"], soc)
+        text = fault or f"kernels for {', '.join(operator_package.socs_of(found['operators']))}"
+        remedy = operator_package.BUILD_AGAIN if fault else ""
+        findings.append(Finding("NPU", "kernels", fault is None, text, remedy))
+    return findings
+
+
+def _version_of(package: str) -> str | None:
+    """The version of an installed package, which is not imported."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _tools() -> list[Finding]:

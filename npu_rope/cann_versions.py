@@ -1,0 +1,207 @@
+"""Which CANN goes with which torch_npu, as data; which of them an installation holds.
+
+Sources of the table, in Ascend/pytorch: ``COMPATIBILITY.md`` and ``docker/OVERVIEW*.md`` have the CANN that a
+package is published with; ``docs/zh/release_notes.md`` of line 26.1 has all CANN that a release line is
+compatible with. No combination was run.
+
+``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
+library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER`` prints the version of a CANN.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+# torch_npu for torch 2.10, the oldest torch that npu_rope's operators take, names no older CANN.
+OLDEST_CANN = (8, 5)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A published torch_npu.
+
+    Attributes:
+        torch_npu: the package's version.
+        torch: the torch it is built for.
+        recommended: the CANN it is published with.
+        compatible: all series of CANN that its release line is compatible with, ``(major, minor)``.
+        source: where that is said.
+    """
+
+    torch_npu: str
+    torch: str
+    recommended: str
+    compatible: tuple[tuple[int, int], ...]
+    source: str
+
+
+_ALL = ((8, 5), (9, 0), (9, 1))
+RELEASES = (
+    Release("2.10.0", "2.10.0", "9.0.0", _ALL, "line 26.0"),
+    Release("2.10.0.post4", "2.10.0", "9.1.0", _ALL, "line 26.1"),
+    Release("2.11.0", "2.11.0", "9.1.0", _ALL, "line 26.1"),
+    Release("2.12.0", "2.12.0", "9.1.0", _ALL, "line 26.1"),
+    # No release note names it yet.
+    Release("2.13.0", "2.13.0", "9.1.0", ((9, 1),), "its build image"),
+)
+
+
+def series(version: str) -> tuple[int, int] | None:
+    """Return ``(major, minor)`` of a version such as ``"9.0.0"`` or ``"8.1.RC1"``; None where it is none.
+
+    Example:
+        >>> series("9.1.0"), series("8.1.RC1"), series("cann-9.0.0"), series("unknown")
+        ((9, 1), (8, 1), (9, 0), None)
+    """
+    found = re.search(r"(?<![\d.])(\d+)\.(\d+)(?![\d])", version)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _value(path: Path, key: str) -> str | None:
+    """The value of a line ``key=value``, without quotes; None where there is none."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if equals and name.strip() == key:
+            return value.strip().strip('"') or None
+    return None
+
+
+def cann_version(home: str | Path) -> str | None:
+    """Return the version of the CANN in a folder (ASCEND_HOME_PATH), or None where no file of it says one.
+
+    Files, in this order:
+
+    - ``<arch>-linux/ascend_toolkit_install.info`` (hicann/runtime README.md; torch_npu/utils/collect_env.py);
+    - ``share/info/runtime/version.info``, ``Version`` (hicann/runtime src/acl/aclrt_impl/acl.cpp);
+    - ``runtime/version.info`` of CANN 8, where ``Version`` is another number and ``version_dir`` is CANN's.
+    """
+    folder = Path(home)
+    for path in sorted(folder.glob("*-linux/ascend_toolkit_install.info")):
+        if (version := _value(path, "version")) and series(version):
+            return version
+    for part, keys in (("share/info/runtime", ("Version", "version_dir")), ("runtime", ("version_dir",))):
+        for key in keys:
+            version = _value(folder / part / "version.info", key)
+            if version and series(version):
+                return version
+    return None
+
+
+def release_of(torch_npu: str) -> Release | None:
+    """Return the table's release of a torch_npu, or None. ``2.13.0+git…`` is the release 2.13.0."""
+    version = torch_npu.partition("+")[0]
+    return next((r for r in RELEASES if r.torch_npu == version), None)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether parts go together: ``goes`` None where the table does not say; what to do where they do not."""
+
+    goes: bool | None
+    text: str
+    remedy: str = ""
+
+
+def _too_old(cann: str) -> Verdict:
+    oldest = ".".join(map(str, OLDEST_CANN))
+    return Verdict(
+        False,
+        f"CANN must be {oldest} or newer but is {cann}",
+        f"Install CANN {RELEASES[-1].recommended} from https://www.hiascend.com/cann and source its"
+        " set_env.sh.",
+    )
+
+
+def judge(cann: str | None, torch_npu: str | None) -> Verdict:
+    """Say whether a CANN and a torch_npu go together."""
+    if cann is not None and (found := series(cann)) is not None and found < OLDEST_CANN:
+        return _too_old(cann)
+    if torch_npu is None:
+        return Verdict(None, "torch_npu is not installed, so there is nothing to compare")
+    if cann is None or series(cann) is None:
+        return Verdict(
+            None,
+            f"CANN's version is not known; torch_npu {torch_npu} is published with {_published(torch_npu)}",
+            "Compare with docs/npu.md.",
+        )
+    release = release_of(torch_npu)
+    if release is None:
+        known = ", ".join(r.torch_npu for r in RELEASES)
+        return Verdict(
+            None,
+            f"torch_npu {torch_npu} is not in the table, which has {known}",
+            "Compare with Ascend/pytorch's COMPATIBILITY.md.",
+        )
+    if series(cann) in release.compatible:
+        exact = "as published" if cann == release.recommended else f"published with {release.recommended}"
+        return Verdict(
+            True, f"CANN {cann} and torch_npu {torch_npu} ({exact}, {release.source}); not run by us"
+        )
+    others = ", ".join(f"{major}.{minor}" for major, minor in release.compatible)
+    return Verdict(
+        False,
+        f"torch_npu {torch_npu} must have a CANN of {others} but CANN is {cann}",
+        f"Install CANN {release.recommended}, or the torch_npu that is published with CANN {cann}:"
+        f" {_for_cann(cann)}.",
+    )
+
+
+def _published(torch_npu: str) -> str:
+    release = release_of(torch_npu)
+    return f"CANN {release.recommended}" if release else "a CANN that the table does not have"
+
+
+def _for_cann(cann: str) -> str:
+    """What is published with a CANN."""
+    of_it = [r for r in RELEASES if series(r.recommended) == series(cann)]
+    return ", ".join(r.torch_npu for r in of_it) or "none of the table"
+
+
+def judge_binding(built_for: str | None, torch_npu: str | None) -> Verdict:
+    """Say whether npu_rope's binding fits the torch_npu that is installed.
+
+    Args:
+        built_for: the torch_npu at build time, as :func:`binding_built_for` reads it.
+        torch_npu: the one that is installed.
+    """
+    if built_for is None:
+        return Verdict(None, "the binding does not say which torch_npu it was built for")
+    if torch_npu is None:
+        return Verdict(None, f"built for torch_npu {built_for}, which is not installed")
+    if built_for == torch_npu:
+        return Verdict(True, f"built for torch_npu {built_for}")
+    return Verdict(
+        False,
+        f"the binding must be built for the installed torch_npu {torch_npu} but was built for {built_for}",
+        "pip install --no-build-isolation --force-reinstall --no-deps .",
+    )
+
+
+_MARK = re.compile(rb"\[npu_rope\] built for torch_npu ([0-9A-Za-z.+_-]+)")
+
+
+def binding_built_for(library: str | Path) -> str | None:
+    """Return the torch_npu that a binding was built for, from the text in its file, without loading it."""
+    found = _MARK.search(Path(library).read_bytes())
+    return found[1].decode() if found else None
+
+
+def main(arguments: list[str]) -> int:
+    """Print a CANN's version. Exit status 0, or 1 without a version, or 2 where it is too old."""
+    version = cann_version(arguments[0])
+    if version is None:
+        return 1
+    print(version)
+    found = series(version)
+    return 2 if found is None or found < OLDEST_CANN else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

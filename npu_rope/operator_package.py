@@ -1,0 +1,158 @@
+"""Whether a built operator package is whole and for this machine's chip, from its files alone.
+
+The layout is the one that CANN's project template packs (hicann/asc-tools utils/templates, ``func.cmake`` and
+``ascendc_ops_config.py``): interface and headers below ``op_api``, tilings and kernels below
+``op_impl/ai_core/tbe``, for each SoC a folder of kernels and a list of them.
+
+The build runs this file by itself: it imports the standard library only. ``python3 -I
+npu_rope/operator_package.py FOLDER SOC...`` prints a fault and ends with status 1 where there is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+INTERFACE = Path("op_api/lib/libcust_opapi.so")
+HEADERS = Path("op_api/include")
+TBE = Path("op_impl/ai_core/tbe")
+KERNELS = TBE / "kernel"
+BUILD_AGAIN = "Build it again: scripts/build_npu.sh, then pip install --no-build-isolation ."
+
+
+def socs_of(folder: str | Path) -> list[str]:
+    """Return the SoCs that a package has kernels for."""
+    kernels = Path(folder) / KERNELS
+    if not kernels.is_dir():
+        return []
+    return sorted(p.name for p in kernels.iterdir() if p.is_dir() and p.name != "config")
+
+
+def fault_of(folder: str | Path, soc: str | None = None) -> str | None:
+    """Say what is wrong with a package, or None where it is whole.
+
+    Args:
+        folder: ``vendors/npu_rope``.
+        soc: the SoC that it must have kernels for; None: any.
+
+    Returns:
+        A sentence without a full stop that names the file and what it must be, or None.
+    """
+    package = Path(folder)
+    tilings = sorted((package / TBE / "op_tiling").rglob("libcust_opmaster*.so"))
+    if not tilings:
+        return f"{package / TBE / 'op_tiling'} must hold libcust_opmaster_rt2.0.so but does not"
+    for library in (package / INTERFACE, *tilings):
+        if (fault := _elf_fault(library)) is not None:
+            return fault
+    operators = sorted(p.stem.removeprefix("aclnn_") for p in (package / HEADERS).glob("aclnn_npu_*.h"))
+    if not operators:
+        return f"{package / HEADERS} must hold the interfaces aclnn_npu_*.h but holds none"
+    socs = socs_of(package)
+    if not socs:
+        return f"{package / KERNELS} must hold a folder of kernels for each SoC but holds none"
+    if soc is not None and soc not in socs:
+        return f"the package must have kernels for {soc} but has them for {', '.join(socs)}"
+    for name in [soc] if soc else socs:
+        if (fault := _kernels_fault(package / KERNELS, name, operators)) is not None:
+            return fault
+    return None
+
+
+def _kernels_fault(kernels: Path, soc: str, operators: list[str]) -> str | None:
+    """Compare an SoC's kernels with their descriptions, and with the list that CANN reads."""
+    for operator in operators:
+        described = sorted((kernels / soc / operator).glob("*.json"))
+        if not described:
+            return f"{kernels / soc / operator} must hold the kernels of {operator} but holds none"
+        for description in described:
+            if (fault := _kernel_fault(description)) is not None:
+                return fault
+    listed = kernels / "config" / soc / "binary_info_config.json"
+    entries = _json(listed)
+    if not isinstance(entries, dict):
+        return f"{listed} must list the kernels of {soc} but is {_state(listed)}"
+    for path in sorted(set(_bin_paths(entries))):
+        if not (kernels / path).is_file():
+            return f"{kernels / path} must be there, as {listed.name} lists it, but is missing"
+    return None
+
+
+def _kernel_fault(description: Path) -> str | None:
+    """A kernel's object must have the hash that its description holds."""
+    said = _json(description)
+    if not isinstance(said, dict) or "binFileName" not in said:
+        return f"{description} must describe a kernel but is {_state(description)}"
+    kernel = description.parent / f"{said['binFileName']}{said.get('binFileSuffix', '.o')}"
+    if not kernel.is_file():
+        return f"{kernel} must be there, as {description.name} describes it, but is missing"
+    if "sha256" in said and hashlib.sha256(kernel.read_bytes()).hexdigest() != said["sha256"]:
+        return f"{kernel} must have the bytes that {description.name} describes but is truncated or changed"
+    return None
+
+
+def _bin_paths(entries: Any) -> list[str]:
+    """All values of ``binPath`` in nested lists and dicts."""
+    if isinstance(entries, list):
+        return [path for entry in entries for path in _bin_paths(entry)]
+    if not isinstance(entries, dict):
+        return []
+    own = [entries["binPath"]] if isinstance(entries.get("binPath"), str) else []
+    return own + [path for value in entries.values() for path in _bin_paths(value)]
+
+
+def _json(path: Path) -> Any:
+    """What a JSON file holds; None where it is missing or is no JSON."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _state(path: Path) -> str:
+    if not path.is_file():
+        return "missing"
+    return "truncated or changed"
+
+
+def _elf_fault(path: Path) -> str | None:
+    """A shared library must be an ELF file that holds all sections that it lists."""
+    if not path.is_file():
+        return f"{path} must be there but is missing"
+    data = path.read_bytes()
+    if len(data) < 64 or data[:5] != b"\x7fELF\x02":
+        return f"{path} must be a 64-bit ELF library but is truncated or another file"
+    table, size, count = (
+        struct.unpack_from("<Q", data, 0x28)[0],
+        *struct.unpack_from("<HH", data, 0x3A),
+    )
+    ends = [table + size * count]
+    if count and ends[0] <= len(data):
+        for k in range(count):
+            kind, offset, length = (
+                struct.unpack_from("<I", data, table + size * k + 4)[0],
+                *struct.unpack_from("<QQ", data, table + size * k + 0x18),
+            )
+            if kind != 8:  # SHT_NOBITS takes no bytes
+                ends.append(offset + length)
+    if max(ends) > len(data):
+        return f"{path} must have {max(ends)} bytes but is truncated to {len(data)}"
+    return None
+
+
+def main(arguments: list[str]) -> int:
+    """Check a package for each SoC that is named."""
+    folder, *socs = arguments
+    for soc in socs:
+        if (fault := fault_of(folder, soc)) is not None:
+            print(f"[operators] {fault}.", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,98 @@
+"""npu_rope/cann_versions.py: the table against docs/npu.md, versions read from installations, verdicts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import cann_stand_in as stand_in
+import pytest
+
+from npu_rope import cann_versions, native
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_table_is_the_one_of_the_documentation():
+    text = (ROOT / "docs/npu.md").read_text()
+    rows = re.findall(r"^\| (2\.\S+) \| (\S+) \| (\S+) \| ([\d., ]+) \| .* not run \|$", text, re.M)
+    table = [
+        (r.torch_npu, r.torch, r.recommended, ", ".join(f"{a}.{b}" for a, b in r.compatible))
+        for r in cann_versions.RELEASES
+    ]
+    assert rows == table
+
+
+@pytest.mark.parametrize("version", ["8.5.0", "9.0.0", "9.1.0", "9.1.RC2"])
+def test_the_version_is_read_from_each_layout(tmp_path, version):
+    assert cann_versions.cann_version(stand_in.cann(tmp_path / "cann", version)) == version
+
+
+def test_cann_8_has_its_version_beside_a_package_s(tmp_path):
+    text = "Version=7.7.0.1.238\nversion_dir=8.1.RC1\ntimestamp=20250428\n"
+    stand_in.write(tmp_path / "runtime/version.info", text)
+    assert cann_versions.cann_version(tmp_path) == "8.1.RC1"
+
+
+@pytest.mark.parametrize("text", ["", "Version=\n", "version\n", "Version=unknown\n", "\x00\xff=\n"])
+def test_a_file_without_a_version_says_none(tmp_path, text):
+    stand_in.write(tmp_path / "share/info/runtime/version.info", text)
+    assert cann_versions.cann_version(tmp_path) is None
+    assert cann_versions.cann_version(tmp_path / "nonexistent") is None
+
+
+GO = [("9.0.0", "2.10.0"), ("8.5.0", "2.10.0"), ("9.1.0", "2.13.0"), ("9.1.0", "2.10.0.post4")]
+GO += [("9.0.0", "2.12.0"), ("9.1.0", "2.13.0+gitabc")]
+DO_NOT = {
+    ("8.1.RC1", "2.13.0"): "CANN must be 8.5 or newer but is 8.1.RC1",
+    ("8.3.RC1", None): "CANN must be 8.5 or newer but is 8.3.RC1",
+    ("9.0.0", "2.13.0"): "torch_npu 2.13.0 must have a CANN of 9.1 but CANN is 9.0.0",
+    ("10.0.0", "2.12.0"): "torch_npu 2.12.0 must have a CANN of 8.5, 9.0, 9.1 but CANN is 10.0.0",
+}
+UNKNOWN = [("9.1.0", None), (None, "2.13.0"), ("9.1.0", "2.99.0"), ("nonsense", "2.13.0")]
+
+
+@pytest.mark.parametrize(("cann", "torch_npu"), GO)
+def test_versions_that_go_together(cann, torch_npu):
+    verdict = cann_versions.judge(cann, torch_npu)
+    assert verdict.goes is True
+    assert verdict.text.endswith("; not run by us")
+
+
+@pytest.mark.parametrize("pair", DO_NOT)
+def test_versions_that_do_not_go_together_get_a_remedy(pair):
+    verdict = cann_versions.judge(*pair)
+    assert (verdict.goes, verdict.text) == (False, DO_NOT[pair])
+    assert verdict.remedy.startswith("Install CANN 9.1.0")
+
+
+def test_the_remedy_names_the_torch_npu_for_this_cann():
+    assert cann_versions.judge("9.0.0", "2.13.0").remedy == (
+        "Install CANN 9.1.0, or the torch_npu that is published with CANN 9.0.0: 2.10.0."
+    )
+
+
+@pytest.mark.parametrize(("cann", "torch_npu"), UNKNOWN)
+def test_what_the_table_does_not_have_is_neither_right_nor_wrong(cann, torch_npu):
+    assert cann_versions.judge(cann, torch_npu).goes is None
+
+
+def test_the_binding_says_which_torch_npu_it_was_built_for():
+    library = native.find_library("npu_rope_torch_npu")
+    if library is None:
+        pytest.skip("the binding of torch_npu is not built here")
+    built_for = cann_versions.binding_built_for(library)
+    assert re.fullmatch(r"2\.\d+\.\d+\S*", built_for)
+    assert cann_versions.judge_binding(built_for, built_for).goes is True
+    other = cann_versions.judge_binding(built_for, "2.9.0")
+    assert (other.goes, other.text) == (
+        False,
+        f"the binding must be built for the installed torch_npu 2.9.0 but was built for {built_for}",
+    )
+    assert "--force-reinstall" in other.remedy
+
+
+def test_a_library_without_the_text_says_none(tmp_path):
+    (tmp_path / "lib.so").write_bytes(b"\x7fELF and more")
+    assert cann_versions.binding_built_for(tmp_path / "lib.so") is None
+    assert cann_versions.judge_binding(None, "2.13.0").goes is None

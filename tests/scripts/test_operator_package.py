@@ -1,0 +1,158 @@
+"""npu_rope/operator_package.py: faults of a package, each planted in a whole one, and what doctor says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import cann_stand_in as stand_in
+import pytest
+
+from npu_rope import operator_package
+from npu_rope.cli import doctor
+
+TBE = Path("op_impl/ai_core/tbe")
+TILINGS = TBE / "op_tiling/lib/linux/x86_64/libcust_opmaster_rt2.0.so"
+INTERFACE = Path("op_api/lib/libcust_opapi.so")
+KERNEL = TBE / "kernel/ascend910b/npu_rope/NpuRope_1.o"
+LIST = TBE / "kernel/config/ascend910b/binary_info_config.json"
+SOCS = ("ascend910b", "ascend310p")
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A whole package with two operators for two SoCs."""
+    folder = tmp_path / "npu_rope"
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    for library in (INTERFACE, TILINGS):
+        (folder / library).parent.mkdir(parents=True)
+        command = [*compiler, "-shared", "-x", "c++", "/dev/null", "-o", str(folder / library)]
+        subprocess.run(command, check=True)
+    for operator, name in (("npu_rope", "NpuRope_1"), ("npu_rms_norm", "NpuRmsNorm_1")):
+        stand_in.write(folder / f"op_api/include/aclnn_{operator}.h", "\n")
+        for soc in SOCS:
+            code = f"code of {operator}"
+            kernel = stand_in.write(folder / TBE / "kernel" / soc / operator / f"{name}.o", code)
+            said = {"binFileName": name, "sha256": hashlib.sha256(code.encode()).hexdigest()}
+            kernel.with_suffix(".json").write_text(json.dumps(said))
+    for soc in SOCS:
+        listed = {"NpuRope": {"binaryList": [{"binPath": f"{soc}/npu_rope/NpuRope_1.o"}]}}
+        stand_in.write(folder / TBE / f"kernel/config/{soc}/binary_info_config.json", json.dumps(listed))
+    return folder
+
+
+def test_a_whole_package_has_no_fault(package):
+    assert operator_package.socs_of(package) == sorted(SOCS)
+    assert [operator_package.fault_of(package, soc) for soc in (None, *SOCS)] == [None] * 3
+
+
+def test_a_package_for_another_soc_is_named(package):
+    assert operator_package.fault_of(package, "ascend910_93") == (
+        "the package must have kernels for ascend910_93 but has them for ascend310p, ascend910b"
+    )
+
+
+@pytest.mark.parametrize("path", [INTERFACE, TILINGS])
+def test_a_truncated_library_is_found_at_every_length(package, path):
+    whole = (package / path).read_bytes()
+    lengths = [0, 3, 63, 64, len(whole) // 3, len(whole) // 2, len(whole) - 1]
+    for length in lengths:
+        (package / path).write_bytes(whole[:length])
+        fault = operator_package.fault_of(package)
+        assert fault.startswith(f"{package / path} must "), (length, fault)
+        assert "truncated" in fault
+
+
+FAULTS = {
+    "no interface": (INTERFACE, None, "must be there but is missing"),
+    "no tilings": (TILINGS, None, "must hold libcust_opmaster_rt2.0.so but does not"),
+    "kernel missing": (KERNEL, None, "must be there, as NpuRope_1.json describes it, but is missing"),
+    "kernel truncated": (
+        KERNEL,
+        "code",
+        "must have the bytes that NpuRope_1.json describes but is truncated",
+    ),
+    "kernel empty": (KERNEL, "", "must have the bytes that NpuRope_1.json describes but is truncated"),
+    "no description": (KERNEL.with_suffix(".json"), None, "must hold the kernels of npu_rope but holds none"),
+    "description truncated": (
+        KERNEL.with_suffix(".json"),
+        '{"binFile',
+        "must describe a kernel but is truncated",
+    ),
+    "no list": (LIST, None, "must list the kernels of ascend910b but is missing"),
+    "list truncated": (LIST, '{"NpuRope": {', "must list the kernels of ascend910b but is truncated"),
+    "list of another kernel": (
+        LIST,
+        '{"x": {"binPath": "ascend910b/a.o"}}',
+        "ascend910b/a.o must be there, as",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_a_sentence_that_names_the_file(package, name):
+    path, text, words = FAULTS[name]
+    if text is None:
+        (package / path).unlink()
+    else:
+        (package / path).write_text(text)
+    assert words in operator_package.fault_of(package, "ascend910b")
+
+
+def test_a_package_without_interfaces_is_found(package):
+    for header in (package / "op_api/include").glob("*.h"):
+        header.unlink()
+    assert "must hold the interfaces aclnn_npu_*.h but holds none" in operator_package.fault_of(package)
+
+
+def test_a_package_without_kernels_is_found(package):
+    (package / TBE / "kernel").rename(package / "elsewhere")
+    assert "must hold a folder of kernels for each SoC but holds none" in operator_package.fault_of(package)
+    assert operator_package.socs_of(package) == []
+
+
+NPU_SMI = """#!/bin/sh
+case "$*" in
+"info -l") echo "NPU ID : 0" ;;
+*) printf 'Chip Type : Ascend\\nChip Name : 310P3\\n' ;;
+esac
+"""
+
+
+def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, monkeypatch):
+    stand_in.executable(tmp_path / "bin/npu-smi", NPU_SMI)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    pieces = {"operators": str(package), "device": "/dev/davinci0"}
+    chip, kernels = doctor._npu_chip(pieces)
+    assert (chip.present, chip.detail) == (True, "Ascend310P3: ascend310p")
+    assert (kernels.present, kernels.detail) == (True, "kernels for ascend310p, ascend910b")
+    (package / TBE / "kernel/ascend310p").rename(package / "elsewhere")
+    kernels = doctor._npu_chip(pieces)[1]
+    assert (kernels.present, kernels.detail) == (
+        False,
+        "the package must have kernels for ascend310p but has them for ascend910b",
+    )
+    assert kernels.remedy.startswith("Build it again: scripts/build_npu.sh")
+
+
+def test_doctor_says_that_versions_do_not_go_together(tmp_path, monkeypatch):
+    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.setattr(doctor, "_version_of", lambda _package: "2.13.0")
+    home = stand_in.cann(tmp_path / "cann", "9.0.0")
+    (found,) = doctor._npu_versions({"torch_npu": "somewhere", "CANN": str(home), "binding": None})
+    assert (found.piece, found.present) == ("versions", False)
+    assert found.detail == "torch_npu 2.13.0 must have a CANN of 9.1 but CANN is 9.0.0"
+    assert found.remedy.startswith("Install CANN 9.1.0")
+
+
+def test_doctor_says_why_it_does_not_know_the_chip(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    (found,) = doctor._npu_chip({"operators": None, "device": "/dev/davinci0"})
+    assert found.present is None
+    assert found.detail == "not known: npu-smi, which comes with the NPU's driver, is not on PATH"
