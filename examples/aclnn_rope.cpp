@@ -15,7 +15,7 @@
 //   INCLUDE="-Isimulator/cann/include -I$OPP/include"
 //   LINK="-L$LIB -lnpu_rope_cann -L$OPP/lib -lcust_opapi -Wl,-rpath,$LIB:$OPP/lib"
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
-//   ASCEND_CUSTOM_OPP_PATH=$LIB/simcann_opp ./aclnn_rope
+//   ASCEND_OPP_PATH=$LIB ASCEND_CUSTOM_OPP_PATH=$LIB/simcann_opp ./aclnn_rope
 //
 // CANN finds the operator's kernels by that variable, or where a .run file installed the package. Linking the package's
 // library is not enough.

@@ -23,7 +23,7 @@ constexpr int kGuardByte = 0xA5;
 std::map<char*, size_t> g_memory;  // first byte of each allocation, without guards
 std::string g_error, g_soc = "Ascend910B1", g_launched, g_report;
 int g_launches = 0, g_executors = 0;
-std::vector<std::string> g_packages;
+npu_cann::OperatorPackages g_packages = {{}, true};
 
 bool guards_are_whole(const char* first, size_t bytes) {
     for (size_t i = 0; i < kGuard; ++i)
@@ -67,8 +67,8 @@ int32_t soc_kernel_cores() {
 }
 
 // One folder in ASCEND_CUSTOM_OPP_PATH, and those that a test adds.
-const std::vector<std::string>& operator_packages() {
-    if (const char* named = std::getenv("ASCEND_CUSTOM_OPP_PATH")) g_packages.push_back(named);
+const OperatorPackages& operator_packages() {
+    if (const char* named = std::getenv("ASCEND_CUSTOM_OPP_PATH")) g_packages.folders.push_back(named);
     return g_packages;
 }
 
@@ -84,7 +84,7 @@ extern "C" {
 
 // For the tests.
 void double_set_soc(const char* name) { g_soc = name; }
-void double_add_package(const char* folder) { g_packages.push_back(folder); }
+void double_add_package(const char* folder) { g_packages.folders.push_back(folder); }
 int double_launches() { return g_launches; }
 int double_executors() { return g_executors; }
 const char* double_launched() { return g_launched.c_str(); }

@@ -160,7 +160,7 @@ def test_a_new_name_of_a_known_family_works_with_the_cores_that_cann_says(device
 def test_a_chip_of_another_family_is_refused(device, chip):
     device.set_soc(chip)
     assert refused(device, "rope", rope_arguments()) == (
-        BAD_ARGUMENT,
+        NULL_POINTER,
         f"[NpuRope] soc must be a simulated chip but got {chip}.",
     )
 

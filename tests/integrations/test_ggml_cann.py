@@ -51,8 +51,9 @@ def test_graphs_of_ggml_give_what_the_cpu_gives(adapter, soc):
     except ggml.GgmlUnavailable as why:
         pytest.skip(str(why))
     command = [sys.executable, str(SCRIPT), *map(str, adapter)]
-    package = str(adapter[2].parents[2])
-    environment = {**os.environ, "NPU_ROPE_SIM_SOC": soc, "ASCEND_CUSTOM_OPP_PATH": package}
+    package = adapter[2].parents[2]
+    named = {"ASCEND_CUSTOM_OPP_PATH": str(package), "ASCEND_OPP_PATH": str(package.parent)}
+    environment = {**os.environ, "NPU_ROPE_SIM_SOC": soc, **named}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("80 graphs, at most 0.")

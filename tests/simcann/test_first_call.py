@@ -137,10 +137,11 @@ def test_a_damaged_package_is_named(simulated, package, tmp_path, damage, words)
 
 LATE = """
 import os, torch, torch_npu, npu_rope
-os.environ["ASCEND_CUSTOM_OPP_PATH"], own = "", os.environ["ASCEND_CUSTOM_OPP_PATH"]
+own = os.environ["ASCEND_CUSTOM_OPP_PATH"]
+os.environ["ASCEND_CUSTOM_OPP_PATH"] = "/tmp"  # another package
 import ctypes
 cann = ctypes.CDLL("libnpu_rope_cann.so")
-getattr(cann, "_ZN8npu_cann17operator_packagesB5cxx11Ev")()  # as the first operator of another package does
+getattr(cann, "_ZN8npu_cann17operator_packagesEv")()  # as the first operator of another package does
 os.environ["ASCEND_CUSTOM_OPP_PATH"] = own
 npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.RopeParams(16))
 """
@@ -151,3 +152,12 @@ def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated,
     said = refused(simulated.code(LATE, fresh=True, TASK_QUEUE_ENABLE=queue))
     assert "[npu] operator package must be one that CANN runs on this chip but got status 161001" in said
     assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in said
+
+
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_without_cann_s_own_folder_the_last_package_has_no_tiling(simulated, queue):
+    """hicann/opbase indv_collector.cpp, NnopbaseLoadTilingSo: the last folder counts as CANN's own."""
+    source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n" + ONE_CALL
+    said = refused(simulated.code(source, fresh=True, TASK_QUEUE_ENABLE=queue))
+    assert "got status 561002" in said
+    assert "ASCEND_OPP_PATH must be set" in said

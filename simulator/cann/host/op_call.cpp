@@ -162,18 +162,27 @@ void OpCall::Parts::require_tensors() const {
     CallTensors(base, given_inputs, given_outputs);
 }
 
-// An operator of a package that CANN did not read has no executor either.
+// An operator of a package that CANN did not read has no executor: NnopbaseExecutorSetRegInfo fails, and the generated
+// code finds that NnopbaseGetExecutor gave null (opbase src/nnopbase/individual_op/executor/indv_executor_ext.cpp).
+// Where CANN found no package at all, NnopbaseInit fails, and is tried again at the next call
+// (src/nnopbase/individual_op/api/individual_op_api.cpp). Without ASCEND_OPP_PATH the last package counts as the
+// built-in one, whose tiling library has another name (indv_collector.cpp, NnopbaseLoadTilingSo).
 void OpCall::Parts::require_package() const {
+    const OperatorPackages& packages = operator_packages();
+    if (packages.folders.empty())
+        refuse(kRuntimeFailed,
+               "operator package must be in ASCEND_CUSTOM_OPP_PATH or installed into CANN but got none.");
     const std::string own = own_package();
-    std::string read;
-    for (const std::string& folder : operator_packages()) {
-        if (folder == own) return;
-        read += (read.empty() ? "" : ", ") + folder;
-    }
-    refuse(kNullPointer,
-           "operator package must be in ASCEND_CUSTOM_OPP_PATH, or installed into CANN, at the process's "
-           "first operator of a package but got " +
-               (read.empty() ? std::string("none") : read) + ", and not " + own + ".");
+    const auto found = std::find(packages.folders.begin(), packages.folders.end(), own);
+    if (found == packages.folders.end())
+        refuse(kNullPointer,
+               "operator package must be one that CANN read at the process's first operator of a package "
+               "but got " +
+                   own + ", which is not among them.");
+    if (!packages.has_built_in && found + 1 == packages.folders.end())
+        refuse(kTilingFailed,
+               "ASCEND_OPP_PATH must be set, so that CANN loads the tiling of the last package, but got "
+               "nothing.");
 }
 
 // Without the operator's kernels for this chip there is no executor, and the generated code takes that for a null

@@ -13,9 +13,10 @@
 
 namespace npu_cann {
 
-constexpr aclnnStatus kNullPointer = 161001;   // an argument that must be there is not
-constexpr aclnnStatus kBadArgument = 161002;   // what the definition, or a rule of memory, does not allow
-constexpr aclnnStatus kKernelFailed = 361001;  // the kernel broke a rule of the device
+constexpr aclnnStatus kNullPointer = 161001;    // an argument that must be there is not
+constexpr aclnnStatus kBadArgument = 161002;    // what the definition, or a rule of memory, does not allow
+constexpr aclnnStatus kKernelFailed = 361001;   // the kernel broke a rule of the device
+constexpr aclnnStatus kRuntimeFailed = 361001;  // CANN itself could not begin
 constexpr aclnnStatus kInner = 561000;
 constexpr aclnnStatus kInferShapeFailed = 561001;
 constexpr aclnnStatus kTilingFailed = 561002;  // the operator refuses the call: its own words

@@ -77,9 +77,13 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes);
 // The chip of this process, such as "Ascend910B2".
 const char* soc_name();
 
-// The folders of operator packages that CANN knows, as they were when this was first called. An operator of another
-// package does not exist for CANN.
-const std::vector<std::string>& operator_packages();
+// The operator packages that CANN knows: those that were named when this was first called and found any. An operator of
+// another package does not exist for CANN.
+struct OperatorPackages {
+    std::vector<std::string> folders;
+    bool has_built_in = false;  // CANN's own operators, behind the folders
+};
+const OperatorPackages& operator_packages();
 
 // The cores of that chip among which tilings divide a kernel's work.
 int32_t soc_kernel_cores();

@@ -1,9 +1,10 @@
-// The folders of operator packages that CANN knows. CANN reads them once in a process, when the first generated
-// operator is called (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
+// The operator packages that CANN knows. CANN reads them once in a process, when the first operator of a package is
+// called (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath and NnopbaseGetOppPath).
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 
 #include "simulator/cann/runtime/api.h"
@@ -24,28 +25,32 @@ std::string environment(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-std::vector<std::string> read_folders() {
-    std::vector<std::string> folders = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
-    const std::string vendors = environment("ASCEND_OPP_PATH") + "/vendors", key = "load_priority=";
+OperatorPackages read_packages() {
+    std::vector<std::string> named = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
+    const std::string opp = environment("ASCEND_OPP_PATH"), vendors = opp + "/vendors", key = "load_priority=";
     std::ifstream config(vendors + "/config.ini");
     for (std::string line; std::getline(config, line);) {
         if (line.rfind(key, 0) != 0) continue;
-        for (const std::string& name : split(line.substr(key.size()), ',')) folders.push_back(vendors + "/" + name);
+        for (const std::string& name : split(line.substr(key.size()), ',')) named.push_back(vendors + "/" + name);
         break;
     }
-    std::vector<std::string> known;
-    for (const std::string& folder : folders) {
+    OperatorPackages known;
+    known.has_built_in = !opp.empty();
+    for (const std::string& folder : named) {
         std::error_code none;
         const auto resolved = std::filesystem::canonical(folder, none);
-        if (!none && std::filesystem::is_directory(resolved)) known.push_back(resolved.string());
+        if (!none && std::filesystem::is_directory(resolved)) known.folders.push_back(resolved.string());
     }
     return known;
 }
 
 }  // namespace
 
-const std::vector<std::string>& operator_packages() {
-    static const std::vector<std::string> read = read_folders();
+const OperatorPackages& operator_packages() {
+    static std::mutex mutex;
+    static OperatorPackages read;
+    std::lock_guard<std::mutex> lock(mutex);
+    if (read.folders.empty()) read = read_packages();
     return read;
 }
 
