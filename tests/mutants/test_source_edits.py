@@ -1,7 +1,7 @@
 """Every edit of the mutation tests applies to today's sources.
 
-The mutation tests are slow and run late. These tests read the sources only and run in the default suite. A
-change of a line that a mutation test edits fails at once, with the edit's text and where it occurs.
+The mutation tests are slow and run late. These tests read the sources only and run in the default suite, so
+a change of a line that a mutation test edits fails at once, with the text and the places where it occurs.
 """
 
 import re
