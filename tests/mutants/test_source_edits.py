@@ -4,6 +4,7 @@ The mutation tests are slow and run late. These tests read the sources only and 
 a change of a line that a mutation test edits fails at once, with the text and the places where it occurs.
 """
 
+import importlib
 import re
 from pathlib import Path
 
@@ -28,6 +29,16 @@ def test_an_edit_of_the_kernel_names_one_place(name):
     edit = changed_kernel.CHANGES[name]
     source_edits.find(edit, [changed_kernel.KERNELS])
     assert edit.new != edit.old
+
+
+@pytest.mark.parametrize("table", ["mutation_rope", "mutation_norm"])
+def test_every_mutant_that_a_table_calls_equivalent_exists(table, monkeypatch):
+    """scripts/mutate_kernels.py, which takes hours, refuses to begin with others."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    mutate_kernels, kernel = (importlib.import_module(name) for name in ("mutate_kernels", table))
+    named = {mutate_kernels.key_of(m) for path in kernel.sources() for m in mutate_kernels.mutants_of(path)}
+    assert kernel.EQUIVALENT
+    assert [key for key in kernel.EQUIVALENT if key not in named] == []
 
 
 @pytest.fixture
