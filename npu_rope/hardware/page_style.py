@@ -61,6 +61,6 @@ footer { color: var(--soft); border-top: 1px solid var(--line); margin: 2.5rem 0
   padding-top: .75rem; }
 @media (max-width: 40rem) { body { font-size: 15px; } th, td { padding: .35rem .5rem; }
   .facts th { width: 7.5rem; overflow-wrap: anywhere; white-space: normal; }
-  table:not(.facts) { min-width: 42rem; } }
+  thead th { white-space: nowrap; } }
 @media print { .banner { position: static; } details { break-inside: avoid; } }
 """

@@ -139,7 +139,7 @@ class Run:
                     step()
             self.document["complete"] = True
         except KeyboardInterrupt:
-            document.not_done(self.document, "the rest", "interrupted", wrong=True)
+            document.not_done(self.document, "the rest", "interrupted")
             raise
         finally:
             self._save()

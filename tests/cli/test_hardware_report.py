@@ -361,7 +361,8 @@ def test_an_interrupted_run_leaves_what_it_found(monkeypatch):
     last = written[-1]
     assert last["doctor"][0]["group"] == "g"
     assert last["complete"] is False
-    assert last["not_done"] == [{"what": "the rest", "why": "interrupted", "failed": True}]
+    assert last["not_done"] == [{"what": "the rest", "why": "interrupted", "failed": False}]
+    assert last["verdict"]["status"] == "unfinished"
     assert "not finished" in html_of(last)
 
 
