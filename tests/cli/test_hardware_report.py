@@ -1,7 +1,9 @@
 """npu-rope hardware-report on a stand-in for the NPU, with right, wrong and lost results."""
 
+import fcntl
 import json
 import math
+import os
 import re
 import socket
 import sys
@@ -51,9 +53,28 @@ def calls_of(d):
     return {call["id"]: call for call in document.all_calls(d)}
 
 
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """Make a report once for all workers of a test run: the first one that needs it does."""
+    base = tmp_path_factory.getbasetemp()  # of this worker; its parent is all workers'
+    shared = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "hardware-reports"
+    shared.mkdir(exist_ok=True)
+
+    def made(name, *arguments, **how):
+        folder, printed = shared / name, shared / f"{name}.txt"
+        with open(shared / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not printed.exists():
+                printed.write_text(report(folder, "--overwrite", "--quick", *arguments, **how).printed)
+        d, page = files_of(folder)
+        return SimpleNamespace(d=d, page=page, printed=printed.read_text(), calls=calls_of(d))
+
+    return made
+
+
 @pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    return report(tmp_path_factory.mktemp("good"), "--quick")
+def good(once):
+    return once("good")
 
 
 FAULTS = "wrong:rope_qk,refused:rotary_mul,crash:rms_norm,dead:add_rms_norm"
@@ -61,16 +82,13 @@ FAULTY = [f"--op={op}" for op in ("rope", "rope_qk", "rotary_mul", "rms_norm", "
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("faulty")
-    return report(folder, "--quick", "--skip=validate", "--skip=doctor", *FAULTY, faults=FAULTS, status=1)
+def faulty(once):
+    return once("faulty", "--skip=validate", "--skip=doctor", *FAULTY, faults=FAULTS, status=1)
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("simulated")
-    only = ["--op=rope", "--skip=doctor", "--skip=validate"]
-    return report(folder, "--quick", *only, faults="simulated:all")
+def simulated(once):
+    return once("simulated", "--op=rope", "--skip=doctor", "--skip=validate", faults="simulated:all")
 
 
 # ---- the calls ---------------------------------------------------------------------------------------------
