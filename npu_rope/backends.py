@@ -125,7 +125,7 @@ def npu_pieces() -> list[NpuPiece]:
             "CANN",
             "CANN (ASCEND_HOME_PATH)",
             ("simulated" if soc else cann) if cann and os.path.isdir(cann) else None,
-            "install the CANN toolkit, then: source /usr/local/Ascend/ascend-toolkit/set_env.sh",
+            "install the CANN toolkit, then: source /usr/local/Ascend/cann/set_env.sh",
         ),
         NpuPiece(
             "device",

@@ -173,7 +173,17 @@ def _npu() -> list[Finding]:
         for piece in pieces
     ]
     found = {piece.name: piece.found for piece in pieces}
-    return [*findings, *_npu_versions(found), *_npu_chip(found)]
+    return [*findings, *_cann_environment(found), *_npu_versions(found), *_npu_chip(found)]
+
+
+def _cann_environment(found: dict[str, str | None]) -> list[Finding]:
+    """Without ASCEND_OPP_PATH CANN takes the last custom package for its own, and does not load its tilings
+    (hicann/opbase, NnopbaseLoadTilingSo)."""
+    named = os.environ.get("ASCEND_OPP_PATH", "")
+    if not found["CANN"] or os.path.isdir(named):
+        return []
+    said = f"must be CANN's folder of operators but is {named or 'not set'}"
+    return [Finding("NPU", "ASCEND_OPP_PATH", False, said, "Source CANN's set_env.sh.")]
 
 
 def _npu_versions(found: dict[str, str | None]) -> list[Finding]:

@@ -156,3 +156,16 @@ def test_doctor_says_why_it_does_not_know_the_chip(monkeypatch, tmp_path):
     (found,) = doctor._npu_chip({"operators": None, "device": "/dev/davinci0"})
     assert found.present is None
     assert found.detail == "not known: npu-smi, which comes with the NPU's driver, is not on PATH"
+
+
+@pytest.mark.parametrize("named", [None, "/nonexistent"])
+def test_doctor_says_that_cann_s_operators_are_not_named(monkeypatch, named, tmp_path):
+    if named is None:
+        monkeypatch.delenv("ASCEND_OPP_PATH", raising=False)
+    else:
+        monkeypatch.setenv("ASCEND_OPP_PATH", named)
+    (found,) = doctor._cann_environment({"CANN": "somewhere"})
+    assert (found.piece, found.present) == ("ASCEND_OPP_PATH", False)
+    assert found.detail == f"must be CANN's folder of operators but is {named or 'not set'}"
+    monkeypatch.setenv("ASCEND_OPP_PATH", str(tmp_path))
+    assert doctor._cann_environment({"CANN": "somewhere"}) == []
