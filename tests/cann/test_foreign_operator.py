@@ -4,6 +4,7 @@ interfaces and runs calls knows no operator. Where ours are stricter than CANN a
 from __future__ import annotations
 
 import json
+import subprocess
 
 import aclnn
 import numpy as np
@@ -191,3 +192,42 @@ def test_an_optional_input_that_is_written_is_named_both(tmp_path):
         ("const aclTensor*", "stateRefOptional"),
         ("const aclTensor*", "sumOut"),
     ]
+
+
+def test_every_description_names_its_core_and_its_pattern(package):
+    described = json.loads((package / "op_api/include/aic-ascend910b-ops-info.json").read_text())
+    assert described["WeightedAdd"]["coreType"] == {"value": "AiCore"}
+    assert described["WeightedAdd"]["prebuildPattern"] == {"value": "Opaque"}
+
+
+TWO_POLICIES = (".DataType(all)", ".DataType(all).AutoContiguous().IgnoreContiguous()")
+TWO_OPTIONALS = (
+    'Input("state").ParamType(OPTIONAL).DataType(all).Format({ge::FORMAT_ND})',
+    'Input("state").ParamType(OPTIONAL).DataType({ge::DT_FLOAT, ge::DT_FLOAT16})'
+    ".Format({ge::FORMAT_ND, ge::FORMAT_ND})",
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([TWO_POLICIES], "X_in must not have both AutoContiguous() and IgnoreContiguous()"),
+        (
+            [
+                TWO_OPTIONALS,
+                ("auto all = {ge::DT_FLOAT}", "auto all = {ge::DT_FLOAT, ge::DT_FLOAT}"),
+                ("{ge::FORMAT_ND}", "{ge::FORMAT_ND, ge::FORMAT_ND}"),
+            ],
+            "columns must differ in a required tensor on ascend910b but got two of X_in float32 ND",
+        ),
+    ],
+    ids=["policies", "columns"],
+)
+def test_a_definition_that_cann_cannot_use_is_refused(tmp_path, capfd, changes, said):
+    text = DEFINITION
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    with pytest.raises(subprocess.CalledProcessError):
+        generate(text, tmp_path)
+    assert said in capfd.readouterr().err

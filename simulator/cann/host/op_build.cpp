@@ -102,6 +102,10 @@ std::string header(const OpRecord& def) {
                        "\n\n#include \"aclnn/acl_meta.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* aclnn" +
                        def.type + "GetWorkspaceSize\n";
     for (const Parameter& p : parameters(def)) text += " * " + p.name + " : " + p.kind + "\n";
+    for (const ParamRecord& o : def.outputs)  // once more, as an output
+        if (def.input_of_output(&o - def.outputs.data()) >= 0)
+            text += " * " + camel_case(o.name) + "Ref : " + (o.param_type == ops::OPTIONAL ? "optional" : "required") +
+                    "\n";
     text += " * workspaceSize : output, bytes\n * executor : output, for the second phase\n */\n";
     const std::string visible = "__attribute__((visibility(\"default\")))\n";
     text += visible + first_phase(def) + ";\n\n/* aclnn" + def.type + ": runs what the first phase prepared */\n" +
@@ -232,18 +236,48 @@ std::string description(const OpRecord& def) {
         size_t dot = item.find('.');
         json.add(item.substr(0, dot), dot == std::string::npos ? "value" : item.substr(dot + 1), value);
     }
+    auto says = [&](const std::string& section) {
+        return std::any_of(def.items.begin(), def.items.end(),
+                           [&](const auto& item) { return item.first == section + ".value"; });
+    };
+    // Of every operator that does not say otherwise (asc-devkit tools/build/opbuild op_cfg_generator.cpp).
+    if (!says("coreType")) json.add("coreType", "value", "AiCore");
+    if (!says("prebuildPattern")) json.add("prebuildPattern", "value", "Opaque");
     json.add("opFile", "value", snake_case(def.type));
     json.add("opInterface", "value", snake_case(def.type));
     return Json::quoted(def.type) + ": {\n" + json.text("    ") + "\n  }";
 }
 
-// A definition's columns must be whole.
+// The types and formats that CANN chooses a kernel by: those of the tensors that must be there (opbase
+// indv_executor_ext.cpp, NnopbaseAppendDynamicTensorsKey).
+std::string kernel_key(const OpRecord& def, size_t column) {
+    std::string key;
+    for (const auto* params : {&def.inputs, &def.outputs})
+        for (const ParamRecord& p : *params) {
+            if (p.param_type == ops::OPTIONAL) continue;
+            const ge::Format format = p.formats.empty() ? ge::FORMAT_ND : p.formats[p.formats.size() == 1 ? 0 : column];
+            key += p.name + " " + type_text(p.types[column]) + " " + format_text(format) + ", ";
+        }
+    return key;
+}
+
+// A definition's columns must be whole, and each must be one that CANN can choose. The generator refuses a policy for
+// views that contradicts itself (op_aclnn_generator.cpp, ValidateInputContiguousConflict).
 void check(const OpRecord& def) {
+    for (const ParamRecord& p : def.inputs)
+        if (p.auto_contiguous && p.ignore_contiguous)
+            throw std::runtime_error(def.type + ": " + p.name + " must not have both AutoContiguous() and " +
+                                     "IgnoreContiguous()");
     for (const auto* params : {&def.inputs, &def.outputs})
         for (const ParamRecord& p : *params)
             if (p.types.empty() || p.types.size() != def.columns())
                 throw std::runtime_error(def.type + ": " + p.name + " must have " + std::to_string(def.columns()) +
                                          " types on " + def.soc + " but got " + std::to_string(p.types.size()));
+    for (size_t column = 0; column < def.columns(); ++column)
+        for (size_t before = 0; before < column; ++before)
+            if (kernel_key(def, column) == kernel_key(def, before))
+                throw std::runtime_error(def.type + ": columns must differ in a required tensor on " + def.soc +
+                                         " but got two of " + kernel_key(def, column) + "of which CANN finds one");
 }
 
 void write(const std::string& path, const std::string& text) {

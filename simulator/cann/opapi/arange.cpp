@@ -47,8 +47,7 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
         const char* name;
     } bounds[] = {{start, "start"}, {end, "end"}, {step, "step"}};
     for (const auto& bound : bounds)
-        if (wrong.empty())
-            wrong = bound.scalar ? take(bound.scalar, bound.name) : bound.name + std::string(" must not be null.");
+        if (wrong.empty()) wrong = bound.scalar ? take(bound.scalar, bound.name) : bound.name + std::string(kIsNull);
     if (wrong.empty() && !is_supported(out.dtype)) wrong = "out must be of a type that the documentation lists.";
     if (wrong.empty() && out.shape.size() != 1) wrong = "out must have one dimension.";
     if (!wrong.empty()) return refused("aclnnArange", wrong);

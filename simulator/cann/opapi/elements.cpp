@@ -211,7 +211,7 @@ Operand Operand::broadcast_to(const std::vector<int64_t>& wanted) const {
 
 std::string take(const aclTensor* tensor, const char* what, Operand* out) {
     std::string name = what;
-    if (!tensor) return name + " must not be null.";
+    if (!tensor) return name + kIsNull;
     int64_t bytes = dtype_bytes(tensor->dtype);
     if (!bytes)
         return name + " must be of a dtype that is simulated but got aclDataType " + std::to_string(tensor->dtype) +
@@ -238,7 +238,7 @@ std::string take(const aclTensor* tensor, const char* what, Operand* out) {
 }
 
 std::string take(const aclScalar* scalar, const char* what) {
-    if (!scalar) return std::string(what) + " must not be null.";
+    if (!scalar) return what + std::string(kIsNull);
     if (dtype_bytes(scalar->dtype)) return "";
     return std::string(what) + " must be of a dtype that is simulated but got aclDataType " +
            std::to_string(scalar->dtype) + ".";
@@ -322,8 +322,13 @@ aclError prepared(const char* name, std::function<void()> body, uint64_t* worksp
     return kSuccess;
 }
 
+// Whatever is NULL gives 161001, every other fault of an argument 161002 (hicann/ops-math
+// math/mul/op_api/aclnn_mul.cpp, CheckParams, and its neighbours).
 aclError refused(const char* name, const std::string& why) {
-    return failed(kAclnnInvalidParam, std::string(name) + ": " + why);
+    const std::string ending = kIsNull;
+    const bool is_null =
+        why.size() > ending.size() && why.compare(why.size() - ending.size(), ending.size(), ending) == 0;
+    return failed(is_null ? kAclnnNullptr : kAclnnInvalidParam, std::string(name) + ": " + why);
 }
 
 }  // namespace npu_cann

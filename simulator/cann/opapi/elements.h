@@ -54,6 +54,9 @@ struct Operand {
     Operand broadcast_to(const std::vector<int64_t>& wanted) const;
 };
 
+// How a sentence about an argument ends that is NULL: refused() gives it a status of its own.
+constexpr const char* kIsNull = " must not be null.";
+
 // "" or why the stand-in cannot take this; fills `out`. `what` names the argument.
 std::string take(const aclTensor* tensor, const char* what, Operand* out);
 std::string take(const aclScalar* scalar, const char* what);

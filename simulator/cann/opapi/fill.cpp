@@ -63,7 +63,7 @@ NPU_CANN_PHASE_TWO(aclnnInplaceOne)
 
 NPU_CANN_API aclError aclnnInplaceFillScalarGetWorkspaceSize(aclTensor* self, const aclScalar* value, uint64_t* bytes,
                                                              aclOpExecutor** executor) {
-    if (!value) return npu_cann::refused("aclnnInplaceFillScalar", "value must not be null.");
+    if (!value) return npu_cann::refused("aclnnInplaceFillScalar", std::string("value") + npu_cann::kIsNull);
     return npu_cann::prepare_fill("aclnnInplaceFillScalar", self, *value, bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceFillScalar)
