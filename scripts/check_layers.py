@@ -36,6 +36,9 @@ class Layer:
 CHIPS = "op_host/chips.h"  # data: the chips by CANN's names
 CANN_HOST = ("register/*", "exe_graph/*", "graph/*", "tiling/*")
 
+# What the simulated CANN uses of Linux.
+LINUX = ("cxxabi.h", "dlfcn.h", "pthread.h", "sys/uio.h", "unistd.h")
+
 CPP_LAYERS = (
     Layer(("include/*",), ("stdint.h", "npu_rope.h")),
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint", "*_tiling_data.h")),
@@ -65,7 +68,7 @@ CPP_LAYERS = (
     Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
     Layer(
         ("simulator/cann/*",),
-        (C_STD, "cxxabi.h", "dlfcn.h", "unistd.h", "simulator/*", "acl/*", "aclnn/*", *CANN_HOST, CHIPS),
+        (C_STD, *LINUX, "simulator/*", "acl/*", "aclnn/*", *CANN_HOST, CHIPS),
         names_no_operator=True,
     ),
     Layer(

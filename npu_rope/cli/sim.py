@@ -28,6 +28,12 @@ def sim(
             help="The simulated chip by CANN's name, or NAME:CORES for a new one of a known family."
         ),
     ] = session.SOCS[0],
+    streams: Annotated[
+        str, typer.Option(help="asynchronous: work runs later, in a drawn order; immediate: at its launch.")
+    ] = session.STREAMS[0],
+    seed: Annotated[
+        int, typer.Option(help="The number that the order of asynchronous work is drawn from.")
+    ] = 0,
     report: Annotated[
         Path | None,
         typer.Option(help="Write launches, fallbacks, rule violations and the kernels' timeline as JSON."),
@@ -41,6 +47,11 @@ def sim(
     every other operator of torch runs on the host. Results are right; times say
     nothing about hardware, and random numbers are not an NPU's.
 
+    Streams are asynchronous: queued work runs when something waits for it, in an
+    order that is drawn from --seed and keeps only what streams, events and waits
+    promise. Two accesses to the same memory that nothing orders are a race, and
+    are reported whatever the order was.
+
     What it does not do: several devices, HCCL, graphs, torch_npu's own fused
     operators (npu_fusion_attention and its like). Such a call fails and says
     its name: at once with TASK_QUEUE_ENABLE=0, behind torch_npu's queue perhaps
@@ -51,8 +62,8 @@ def sim(
     to standard error.
 
     Exit status: the command's; 128 + n where signal n ended it; 1 where it ended
-    well but a kernel broke a rule or wrote outside its memory, or a call was not
-    simulated; 2 bad usage.
+    well but a kernel broke a rule or wrote outside its memory, streams raced, or
+    a call was not simulated; 2 bad usage.
 
     Examples:
 
@@ -61,6 +72,8 @@ def sim(
       npu-rope sim --soc Ascend310P3 -- python infer.py
 
       npu-rope sim --report run.json -- python -m pytest tests
+
+      npu-rope sim --seed 3 -- python overlapping_streams.py
     """
     if not command:
         raise _usage_error(
@@ -72,11 +85,15 @@ def sim(
             f"[sim] soc must be one of {', '.join(session.SOCS)}, or NAME:CORES with a new name of their "
             f"families and a number of AI cores, but got {soc}."
         )
+    if streams not in session.STREAMS:
+        raise _usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
+    if seed < 0:
+        raise _usage_error(f"[sim] seed must be at least 0 but got {seed}.")
     if report is not None and (must := unwritable(report)):
         raise _usage_error(f"[sim] report {must}")
     try:
         with tempfile.TemporaryDirectory(prefix="npu-rope-sim-") as folder:
-            environment = session.environment(command, soc, Path(folder))
+            environment = session.environment(command, soc, Path(folder), streams=streams, seed=seed)
             status = session.run(command, environment)
             done = session.read_reports(Path(folder), soc)
     except MissingPiece as error:

@@ -40,7 +40,12 @@ def is_simulated(soc: str) -> bool:
     return 1 <= int(cores) <= MOST_CORES[family]
 
 
-def environment(command: list[str], soc: str, reports: Path) -> dict[str, str]:
+STREAMS = ("asynchronous", "immediate")  # the first is the default
+
+
+def environment(
+    command: list[str], soc: str, reports: Path, *, streams: str = STREAMS[0], seed: int = 0
+) -> dict[str, str]:
     """What the command runs under. Makes CANN's libraries where they are not made yet."""
     npu = pieces.torch_npu_of(pieces.python_of(command))
     library = pieces.cann_library()
@@ -50,10 +55,12 @@ def environment(command: list[str], soc: str, reports: Path) -> dict[str, str]:
     e["PYTHONPATH"] = _path(STARTUP, e.get("PYTHONPATH"))
     e["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
     e["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
-    e.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "1")
+    e.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "0")  # torch_npu's cache is on, as on a real machine
     e.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # off where torch_npu has no CANN; here it has one
     e["NPU_ROPE_SIM_SOC"] = soc
     e["NPU_ROPE_SIM_REPORT_DIR"] = str(reports)
+    e["NPU_ROPE_SIM_STREAMS"] = streams
+    e["NPU_ROPE_SIM_SEED"] = str(seed)
     return e
 
 
@@ -108,13 +115,21 @@ class Report:
     broken_launches: int = 0
     violations: list[str] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
+    races: list[str] = field(default_factory=list)
+    race_count: int = 0
+    freed: list[str] = field(default_factory=list)
     bytes_not_freed: int = 0
+    streams: str = STREAMS[0]
+    seed: int = 0
 
     @property
     def is_clean(self) -> bool:
-        """No rule broken, no guard zone written, no call that CANN would have answered and we did not: behind
-        torch_npu's queue such a call leaves garbage and no error."""
-        return not self.broken_launches and not self.damage and not self.not_simulated
+        """No rule, guard zone or freed memory was broken, nothing raced, and every call was simulated.
+
+        Behind torch_npu's queue such a call leaves garbage and no error.
+        """
+        wrong = (self.broken_launches, self.damage, self.race_count, self.freed, self.not_simulated)
+        return not any(wrong)
 
     def as_json(self) -> dict[str, Any]:
         """For --report."""
@@ -130,6 +145,11 @@ class Report:
             "rule_violations": self.violations,
             "launches_with_violations": self.broken_launches,
             "guard_damage": self.damage,
+            "streams": self.streams,
+            "seed": self.seed,
+            "races": self.races,
+            "race_count": self.race_count,
+            "freed_memory": self.freed,
             "bytes_not_freed": self.bytes_not_freed,
             **counted,
             "timeline": self.timeline,
@@ -158,6 +178,10 @@ def read_reports(folder: Path, soc: str) -> Report:
             report.timeline.append({"process": report.processes, "begin": begin, **run})
             begin += run["microseconds"]
         report.damage += found["damage"]
+        report.races += found["races"]
+        report.race_count += found["race_count"]
+        report.freed += found["freed"]
+        report.streams, report.seed = found["streams"], found["seed"]
         report.broken_launches += found["broken_launches"]
         report.bytes_not_freed += found["bytes_not_freed"]
         for broken in found["broken"]:
@@ -188,6 +212,14 @@ def print_report(report: Report, say: Callable[[str], None]) -> None:
         say(f"simulated microseconds of npu_rope's kernels: {sum(took.values()):.1f} ({each})")
     say(f"rule violations: {report.broken_launches or 'none'}")
     for text in report.violations:
+        say(f"  {text}")
+    drawn = f" in the order of --seed {report.seed}" if report.streams == STREAMS[0] else ""
+    say(f"streams: {report.streams}{drawn}; races: {report.race_count or 'none'}")
+    for text in report.races:
+        say(f"  {text}")
+    if report.freed:
+        say(f"uses of freed memory: {len(report.freed)}")
+    for text in report.freed:
         say(f"  {text}")
     say(f"guard zones: {f'{len(report.damage)} overrun' if report.damage else 'intact'}")
     for text in report.damage:

@@ -59,12 +59,16 @@ class Simulated:
         return self.folder / "cache"
 
     def environment(self, soc):
-        """As npu-rope sim sets it, with the caches of these tests."""
+        """As npu-rope sim sets it, with the caches of these tests.
+
+        torch_npu's cache of memory is off, so that every tensor has guard zones of its own.
+        """
         if soc not in self.environments:
             before = os.environ.copy()
             os.environ["XDG_CACHE_HOME"] = str(self.cache)
             try:
-                self.environments[soc] = session.environment([self.python], soc, self.folder)
+                made = session.environment([self.python], soc, self.folder)
+                self.environments[soc] = made | {"PYTORCH_NO_NPU_MEMORY_CACHING": "1"}
             finally:
                 os.environ.clear()
                 os.environ.update(before)
@@ -129,3 +133,11 @@ class Simulated:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+
+def run_checks(simulated, script, soc, queue):
+    """What became of a script's checks with torch_npu's cache of memory, which graphs need."""
+    how = {"soc": soc, "TASK_QUEUE_ENABLE": queue, "PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
+    return simulated.once(
+        f"{script}-{soc}-{queue}-cached", lambda: simulated.run(SCRIPTS / f"{script}.py", **how).json()
+    )

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 OK, INVALID, NO_MEMORY, DEVICE_MEMORY, ACLNN_NULL, ACLNN_INVALID = 0, 100000, 200000, 507053, 161001, 161002
+VECTOR_CORE = 507035
 FLOAT, INT32, INT64, STRING = 0, 3, 9, 13
 
 
@@ -261,7 +262,8 @@ class Tensors:
         if status != OK:
             return status
         assert workspace.value == 0
-        return getattr(self.cann, f"aclnn{name}")(None, C.c_uint64(0), executor, None)
+        status = getattr(self.cann, f"aclnn{name}")(None, C.c_uint64(0), executor, None)
+        return status or self.cann.aclrtSynchronizeStream(None)
 
 
 @pytest.fixture
@@ -383,26 +385,32 @@ def operator(cann, tmp_path_factory):
     return C.CDLL(str(library))
 
 
+def finish(cann, operator, address, count):
+    """The launch succeeds; its error is the synchronization's."""
+    assert operator.run(address, C.c_uint64(count), b"") == OK
+    return cann.aclrtSynchronizeStream(None)
+
+
 def test_an_operator_that_overruns_is_named(cann, operator, memory):
-    address = memory(256)
-    assert operator.run(C.c_void_p(address), C.c_uint64(256), b"") == OK
-    assert operator.run(C.c_void_p(address), C.c_uint64(258), b"") == DEVICE_MEMORY
+    address = C.c_void_p(memory(256))
+    assert finish(cann, operator, address, 256) == OK
+    assert finish(cann, operator, address, 258) == DEVICE_MEMORY
     text = said(cann)
     assert "MadeUp: device memory was overrun: allocation" in text
     assert "had bytes 1 to 2 behind its last written" in text
-    assert operator.run(C.c_void_p(address), C.c_uint64(256), b"") == OK
+    assert finish(cann, operator, address, 256) == OK
 
 
 def test_damage_from_before_a_launch_is_not_the_operator_s(cann, operator, memory, capfd):
     address = memory(256)
     C.memset(address + 256, 0, 1)
-    assert operator.run(C.c_void_p(address), C.c_uint64(256), b"") == OK
+    assert finish(cann, operator, C.c_void_p(address), 256) == OK
     assert "Found before MadeUp was launched." in capfd.readouterr().err
 
 
-def test_an_operator_s_status_and_exception_come_back(cann, operator, memory):
-    assert operator.run(C.c_void_p(memory(8)), C.c_uint64(1), b"") == 77
-    assert operator.run(None, C.c_uint64(8), b"") == 500000
+def test_an_operator_s_status_and_exception_are_exceptions_of_the_kernel(cann, operator, memory):
+    assert finish(cann, operator, C.c_void_p(memory(8)), 1) == VECTOR_CORE
+    assert finish(cann, operator, None, 8) == VECTOR_CORE
     assert said(cann) == "simulated CANN: MadeUp: no address"
 
 
@@ -428,6 +436,7 @@ cann.aclrtMalloc(C.byref(address), C.c_size_t(64), 0)
 broken = b'{"status":"broken rule","errors":[{"text":"a rule"}]}'
 for report in (b'{"status":"ok"}', broken, broken):
     operator.run(address, C.c_uint64(64), report)
+cann.aclrtSynchronizeDevice()
 cann.npu_cann_not_simulated(b"aclMadeUp")
 C.memset(address.value + 64, 0, 1)
 """

@@ -4,11 +4,16 @@ Simulated device memory is host memory, so that an operator's tensors can be han
 kernel where they lie. :func:`install` takes torch_npu's kernels out of the dispatcher for every operator
 of torch but those of :data:`KEPT`, and puts one in that
 
-1. waits for the stream the tensors are used on,
+1. runs the earlier work of the current stream, and no more: other streams are not waited for,
 2. makes CPU tensors over the same memory: same storage, offset, strides, so that views stay views and
    what is written in place is written there,
-3. runs the CPU kernel, and
-4. brings new results into device memory; a result that is one of the arguments stays that argument.
+3. runs the CPU kernel,
+4. brings new results into device memory; a result that is one of the arguments stays that argument, and
+5. tells the runtime which memory it read and wrote, as work of the current stream, so that races with
+   other streams are found.
+
+During the capture of a graph (``torch.npu.graph``) an operator does not run: it becomes a node that runs
+the CPU kernel at each replay, on the same memory. What would wait for the device fails as it does there.
 
 Random numbers come from the NPU generator's seed and offset, so that seeds, states and checkpoints work;
 they are not the numbers that an NPU would draw. Every operator that ran here is counted.
@@ -26,7 +31,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -93,19 +98,81 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
     return view
 
 
-def device_copy(result: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A CPU result in new device memory, strides and all."""
+def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool = False) -> torch.Tensor:
+    """A CPU result in new device memory, strides and all. A capture only allocates the memory."""
     result = result.resolve_conj().resolve_neg()
     moved = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=device)
-    if result.numel():
+    if result.numel() and not is_captured:
         last = sum((size - 1) * stride for size, stride in zip(result.size(), result.stride(), strict=True))
         ctypes.memmove(moved.data_ptr(), result.data_ptr(), (last + 1) * result.element_size())
     return moved
 
 
-def drain(device: torch.device) -> None:
-    """Wait for what the current stream has been given."""
-    _npu.current_stream(device).synchronize()
+# What nodes of graphs run, by number. Kept as long as the process: a graph may be replayed at any time.
+_captured: list[Callable[[], None]] = []
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
+def _run_captured(number: int) -> int:
+    try:
+        with torch.no_grad():
+            _captured[number]()
+    except Exception as error:
+        StreamWork._cann.npu_cann_set_error(str(error).encode())
+        return 1
+    return 0
+
+
+class StreamWork:
+    """One operator on the host as work of the current stream: ``begin``, the operator, ``end``."""
+
+    _cann: Any = None
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        self.name = name.encode()
+        self.words: list[int] = []
+        self.count = 0
+        if StreamWork._cann is None:
+            StreamWork._cann = ctypes.CDLL("libnpu_rope_cann.so")
+            StreamWork._cann.aclGetRecentErrMsg.restype = ctypes.c_char_p
+        self.stream = ctypes.c_void_p(_npu.current_stream(device).npu_stream)
+
+    def is_captured(self) -> bool:
+        """The current stream is in the capture of a graph."""
+        return bool(self._cann.npu_cann_is_capturing(self.stream))
+
+    def begin(self) -> None:
+        """Wait until the stream's earlier work is done."""
+        self._check(self._cann.npu_cann_host_kernel_begin(self.stream, self.name))
+
+    def note(self, tensor: torch.Tensor, *, writes: bool) -> None:
+        """The operator reads or writes this tensor of the device."""
+        if tensor.numel() == 0:
+            return
+        self.count += 1
+        self.words += (tensor.data_ptr(), tensor.element_size(), int(writes), tensor.dim())
+        self.words += tensor.size()
+        self.words += tensor.stride()
+
+    def end(self) -> None:
+        """The operator has run."""
+        words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
+        count = ctypes.c_int64(self.count)
+        self._check(self._cann.npu_cann_host_kernel_end(self.stream, self.name, words, count))
+
+    def capture(self, run: Callable[[], None]) -> None:
+        """Make ``run`` a node of the graph that is captured."""
+        words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
+        _captured.append(run)
+        number = ctypes.c_int64(len(_captured) - 1)
+        count = ctypes.c_int64(self.count)
+        capture = self._cann.npu_cann_host_kernel_capture
+        self._check(capture(self.stream, self.name, words, count, _run_captured, number))
+
+    def _check(self, status: int) -> None:
+        if status:
+            text = self._cann.aclGetRecentErrMsg() or b""
+            raise RuntimeError(f"{self.name.decode()}: error {status} of the stream. {text.decode()}")
 
 
 # ---- one operator -----------------------------------------------------------------------------------
@@ -131,7 +198,10 @@ class HostKernel:
         host_kwargs = {name: call.to_host(value, self.by_name[name]) for name, value in kwargs.items()}
         device = call.device or _device_of(kwargs)
         call.check_devices()
-        drain(device)
+        work = StreamWork(self.name, device)
+        if work.is_captured():
+            return self._capture(call, work, host_args, host_kwargs, device)
+        work.begin()
         with _counts_lock:
             counts[self.name] += 1
         if self.random:
@@ -139,7 +209,38 @@ class HostKernel:
         else:
             results = self.op(*host_args, **host_kwargs)
         call.write_outs()
-        return call.to_device(results, device)
+        moved = call.to_device(results, device)
+        call.note_accesses(work, moved)
+        work.end()
+        return moved
+
+    def _capture(
+        self, call: _Call, work: StreamWork, args: list[Any], kwargs: dict[str, Any], device: torch.device
+    ) -> Any:
+        """Make the operator a node of a graph. Copies of its arguments tell the shapes of its results."""
+        if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(self.op.tags):
+            work.begin()  # which waits for the device, and so fails
+        if self.random:
+            raise RuntimeError(
+                f"{self.name} draws random numbers on the host: it cannot be captured (simulated)"
+            )
+        trial = call.on_copies(args, kwargs)
+        tried = self.op(*trial.args, **trial.kwargs)
+        moved = trial.call.to_device(tried, device)
+        call.note_accesses(work, moved)
+        fixed = _fixed_views(moved)
+        outs = _fixed_views([tensor for tensor, _ in call.outs])
+
+        def replay() -> None:
+            with _counts_lock:
+                counts[self.name] += 1
+            results = self.op(*args, **kwargs)
+            _write_all(_tensors_of(results), fixed)
+            _write_all([fresh for _, fresh in call.outs], outs)
+
+        work.capture(replay)
+        call.forget_device_tensors()
+        return moved
 
     def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with _random_lock:
@@ -166,8 +267,10 @@ class _Call:
         self.kernel = kernel
         self.device: torch.device | None = None
         self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the device, over the same memory
+        self.written: list[torch.Tensor] = []  # of the inputs
         self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, what the CPU fills
         self.foreign: torch.Tensor | None = None
+        self.is_captured = False
 
     def to_host(self, value: Any, argument: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -193,6 +296,8 @@ class _Call:
             return fresh
         view = host_view(tensor)
         self.inputs.append((tensor, view))
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            self.written.append(tensor)
         return view
 
     def check_devices(self) -> None:
@@ -208,6 +313,46 @@ class _Call:
                 tensor.resize_(fresh.size())
             host_view(tensor).copy_(fresh)
 
+    def on_copies(self, args: list[Any], kwargs: dict[str, Any]) -> _Trial:
+        """The same call on copies of the memory."""
+        copies: dict[int, torch.Tensor] = {}
+
+        def copied(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return type(value)(copied(item) for item in value)
+            return copies.get(id(value), value) if isinstance(value, torch.Tensor) else value
+
+        trial = _Call(self.kernel)
+        trial.device, trial.is_captured = self.device, True
+        for device_tensor, view in self.inputs:
+            copies[id(view)] = _copy_of(view)
+            trial.inputs.append((device_tensor, copies[id(view)]))
+        for device_tensor, fresh in self.outs:
+            copies[id(fresh)] = torch.empty_strided(fresh.size(), fresh.stride(), dtype=fresh.dtype)
+            trial.outs.append((device_tensor, copies[id(fresh)]))
+        return _Trial(trial, copied(args), {name: copied(value) for name, value in kwargs.items()})
+
+    def forget_device_tensors(self) -> None:
+        """A graph does not keep the memory of its arguments alive, as on the device."""
+        self.inputs = [(view, view) for _, view in self.inputs]
+        self.outs = [(fresh, fresh) for _, fresh in self.outs]
+        self.written = []
+
+    def note_accesses(self, work: StreamWork, results: Any) -> None:
+        """Inputs are read, the written ones and the results written."""
+        for tensor, _ in self.inputs:
+            work.note(tensor, writes=any(tensor is written for written in self.written))
+        for tensor, _ in self.outs:
+            work.note(tensor, writes=True)
+        for result in results if isinstance(results, (list, tuple)) else [results]:
+            if isinstance(result, torch.Tensor) and result.device.type == "npu":
+                work.note(result, writes=not self._is_argument(result))
+
+    def _is_argument(self, result: torch.Tensor) -> bool:
+        address = result.untyped_storage().data_ptr()
+        arguments = (*self.inputs, *self.outs)
+        return any(tensor.untyped_storage().data_ptr() == address for tensor, _ in arguments)
+
     def to_device(self, result: Any, device: torch.device) -> Any:
         """The operator's result; what the CPU gave back of its arguments is the argument."""
         if isinstance(result, (list, tuple)):
@@ -221,7 +366,43 @@ class _Call:
         for tensor, view in self.inputs:
             if address and address == view.untyped_storage().data_ptr() and view.dtype == result.dtype:
                 return torch.as_strided(tensor, result.size(), result.stride(), result.storage_offset())
-        return device_copy(result, device)
+        return device_copy(result, device, is_captured=self.is_captured)
+
+
+class _Trial(NamedTuple):
+    """A call on copies of its arguments."""
+
+    call: _Call
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+def _copy_of(view: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, whose storage is as long as the view's reaches."""
+    reach = sum((size - 1) * stride for size, stride in zip(view.size(), view.stride(), strict=True))
+    memory = torch.zeros(view.storage_offset() + max(0, reach) + 1, dtype=view.dtype)
+    copied = memory.as_strided(view.size(), view.stride(), view.storage_offset())
+    if view.numel():
+        copied.copy_(view.resolve_conj().resolve_neg())
+    return copied
+
+
+def _tensors_of(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _fixed_views(results: Any) -> list[torch.Tensor | None]:
+    """Where the results lie, without keeping them alive."""
+    return [
+        host_view(one) if isinstance(one, torch.Tensor) and one.device.type == "npu" else None
+        for one in _tensors_of(results)
+    ]
+
+
+def _write_all(results: list[Any], places: list[torch.Tensor | None]) -> None:
+    for result, place in zip(results, places, strict=True):
+        if place is not None and result.data_ptr() != place.data_ptr():
+            place.copy_(result)
 
 
 def _device_of(kwargs: dict[str, Any]) -> torch.device:

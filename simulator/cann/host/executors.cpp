@@ -17,7 +17,7 @@ std::mutex& pool_mutex() {
 
 }  // namespace
 
-Executor::Executor(const std::string& op_type) { handle_ = {op_type, nullptr, this}; }
+Executor::Executor(const std::string& op_type) { handle_ = {op_type, nullptr, this, {}}; }
 
 Executor* Executor::take(const std::string& op_type) {
     static auto* pools = new std::map<std::string, std::vector<Executor*>>;
@@ -75,10 +75,9 @@ aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream
             if (moved_) tensors_->check_memory();
             tensors_->arrange(&launch_);
             auto launched = std::make_shared<const OpLaunch>(launch_);
+            auto run = [launched](void* w, uint64_t bytes) { return launched->run(w, bytes); };
             status = launch(workspace, workspace_bytes,
-                            new aclOpExecutor{handle_.name,
-                                              [launched](void* w, uint64_t bytes) { return launched->run(w, bytes); }},
-                            stream);
+                            new aclOpExecutor{handle_.name, std::move(run), nullptr, launched->accesses()}, stream);
         } catch (const Failure& failure) {
             set_error(failure.text);
             status = failure.status;

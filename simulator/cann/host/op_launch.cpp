@@ -26,6 +26,14 @@ bool caller_frees_early() {
 
 }  // namespace
 
+std::vector<MemoryAccess> OpLaunch::accesses() const {
+    std::vector<MemoryAccess> all;
+    for (const Memory& m : memories)
+        all.push_back({m.view.name, m.view.first, m.view.shape, m.view.strides, m.view.item_bytes,
+                       m.role != NPU_SIM_OUT, m.role != NPU_SIM_IN});
+    return all;
+}
+
 uint64_t OpLaunch::bytes_to_pack() const {
     uint64_t bytes = 0;
     for (const Memory& m : memories)

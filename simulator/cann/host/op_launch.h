@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "simulator/cann/host/device_view.h"
+#include "simulator/cann/runtime/objects.h"
 
 namespace npu_cann {
 
@@ -27,6 +28,8 @@ struct OpLaunch {
     uint64_t tiling_key = 0;
     std::vector<uint8_t> tiling;
 
+    // The memory that run() touches, without the workspace.
+    std::vector<MemoryAccess> accesses() const;
     // What the contiguous copies of views need of a workspace.
     uint64_t bytes_to_pack() const;
     // On the device: aclnn's status; the sentence is set_error's.

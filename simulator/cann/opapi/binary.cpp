@@ -81,7 +81,9 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
                 return run(p, f.complex_twofold, scalar_dtype);
         }
     };
-    return prepared(name, body, workspace_bytes, executor);
+    std::vector<MemoryAccess> accesses{reads("self", p.a), writes("out", p.out)};
+    if (!p.b_is_scalar) accesses.push_back(reads("other", p.b));
+    return prepared(name, std::move(accesses), body, workspace_bytes, executor);
 }
 
 }  // namespace npu_cann

@@ -73,7 +73,9 @@ aclError prepare_copy(const char* name, const aclTensor* to, const aclTensor* fr
     if (wrong.empty()) wrong = take(from, "src", &source);
     if (wrong.empty()) wrong = broadcast_rule(source, out, "src");
     if (!wrong.empty()) return refused(name, wrong);
-    return prepared(name, [out, source] { copy(out, source); }, workspace_bytes, executor);
+    return prepared(
+        name, {reads("src", source), writes("out", out)}, [out, source] { copy(out, source); }, workspace_bytes,
+        executor);
 }
 
 }  // namespace
@@ -112,6 +114,8 @@ NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const 
         copy(parts, re);
         copy(second, im);
     };
-    return prepared("aclnnComplex", body, workspace_bytes, executor);
+    std::vector<MemoryAccess> accesses{reads("real", re), reads("imag", im), writes("out", parts),
+                                       writes("out", second)};
+    return prepared("aclnnComplex", std::move(accesses), body, workspace_bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnComplex)

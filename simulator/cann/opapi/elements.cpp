@@ -312,13 +312,23 @@ template void store(int32_t, char*, int64_t, int64_t, const int64_t*);
 template void store(int32_t, char*, int64_t, int64_t, const std::complex<float>*);
 template void store(int32_t, char*, int64_t, int64_t, const std::complex<double>*);
 
-aclError prepared(const char* name, std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor) {
+MemoryAccess reads(const char* what, const Operand& operand) {
+    return {what, operand.first, operand.shape, operand.strides, dtype_bytes(operand.dtype), true, false};
+}
+
+MemoryAccess writes(const char* what, const Operand& operand) {
+    return {what, operand.first, operand.shape, operand.strides, dtype_bytes(operand.dtype), false, true};
+}
+
+aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
+                  uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (!workspace_bytes || !executor) return failed(kAclnnNullptr, std::string(name) + ": executor must not be null.");
     *workspace_bytes = 0;
-    *executor = new aclOpExecutor{name, [body = std::move(body)](void*, uint64_t) {
-                                      body();
-                                      return int32_t(kSuccess);
-                                  }};
+    auto run = [body = std::move(body)](void*, uint64_t) {
+        body();
+        return int32_t(kSuccess);
+    };
+    *executor = new aclOpExecutor{name, std::move(run), nullptr, std::move(accesses)};
     return kSuccess;
 }
 

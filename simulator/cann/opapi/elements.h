@@ -88,14 +88,19 @@ C scalar_as(const aclScalar& scalar) {
     return value;
 }
 
+// The memory that a stand-in's body touches.
+MemoryAccess reads(const char* what, const Operand& operand);
+MemoryAccess writes(const char* what, const Operand& operand);
+
 // Phase one's end: an executor with this body, for a call that needs no workspace.
-aclError prepared(const char* name, std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor);
+aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
+                  uint64_t* workspace_bytes, aclOpExecutor** executor);
 aclError refused(const char* name, const std::string& why);
 
 }  // namespace npu_cann
 
 // Phase two of aclnn is the same for every stand-in.
-#define NPU_CANN_PHASE_TWO(name)                                                                                     \
-    NPU_CANN_API aclError name(void* /*workspace*/, uint64_t /*bytes*/, aclOpExecutor* executor, void* /*stream*/) { \
-        return npu_cann::launch_stand_in(executor);                                                                  \
+#define NPU_CANN_PHASE_TWO(name)                                                                                 \
+    NPU_CANN_API aclError name(void* /*workspace*/, uint64_t /*bytes*/, aclOpExecutor* executor, void* stream) { \
+        return npu_cann::launch_stand_in(executor, stream);                                                      \
     }

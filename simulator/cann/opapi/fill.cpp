@@ -38,7 +38,7 @@ aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value,
         one.first = reinterpret_cast<char*>(kept.value);
         fill_from(out, one);
     };
-    return prepared(name, body, workspace_bytes, executor);
+    return prepared(name, {writes("self", out)}, body, workspace_bytes, executor);
 }
 
 aclScalar whole_number(uint8_t value) {
@@ -76,6 +76,8 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
     if (wrong.empty()) wrong = take(value, "value", &one);
     if (wrong.empty() && one.count() != 1) wrong = "value must have one element.";
     if (!wrong.empty()) return refused("aclnnInplaceFillTensor", wrong);
-    return prepared("aclnnInplaceFillTensor", [out, one] { fill_from(out, one); }, bytes, executor);
+    return prepared(
+        "aclnnInplaceFillTensor", {reads("value", one), writes("self", out)}, [out, one] { fill_from(out, one); },
+        bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceFillTensor)

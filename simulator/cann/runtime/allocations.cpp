@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 
@@ -14,12 +15,15 @@ namespace {
 
 constexpr size_t kGuardBytes = 512;  // also the alignment of what aclrtMalloc gives
 constexpr uint8_t kGuard = 0xA5;
+constexpr uint8_t kFreed = 0xFB;  // a large negative number, and no NaN: it differs from fresh memory
+constexpr size_t kQuarantineBytes = size_t(256) << 20;
 constexpr uint8_t kFresh = 0xFF;  // NaN in every floating-point type: reading what nobody wrote shows
 
 struct Allocation {
     uint8_t* block;
     size_t bytes;
     uint64_t number;  // the how manieth of the process, from 1
+    bool is_padded = false;
     bool reported = false;
 };
 
@@ -30,6 +34,8 @@ struct Table {
     size_t in_use = 0;
     uint64_t count = 0;
     uintptr_t glanced_at = 0;
+    std::deque<Allocation> freed;  // in quarantine, the oldest first
+    size_t freed_bytes = 0;
 };
 Table& table() {
     static Table* instance = new Table;
@@ -100,20 +106,62 @@ void* allocate_device(size_t bytes, size_t padding) {
     std::memset(block + kGuardBytes + bytes, kGuard, kGuardBytes);
     std::lock_guard<std::mutex> lock(t.mutex);
     t.in_use += bytes;
-    t.by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++t.count};
+    t.by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++t.count, padding > 0};
     return block + kGuardBytes;
 }
 
-bool free_device(void* first, std::string* damage) {
+bool find_start(const void* first, Freed* out) {
     Table& t = table();
     std::lock_guard<std::mutex> lock(t.mutex);
     auto found = t.by_first.find(reinterpret_cast<uintptr_t>(first));
     if (found == t.by_first.end()) return false;
-    if (!found->second.reported) *damage = damage_of(found->second);
-    t.in_use -= found->second.bytes;
-    std::free(found->second.block);
-    t.by_first.erase(found);
+    out->number = found->second.number;
+    out->is_padded = found->second.is_padded;
     return true;
+}
+
+bool free_device(void* first, Freed* out) {
+    Table& t = table();
+    std::lock_guard<std::mutex> lock(t.mutex);
+    auto found = t.by_first.find(reinterpret_cast<uintptr_t>(first));
+    if (found == t.by_first.end()) return false;
+    Allocation& a = found->second;
+    *out = {a.number, a.is_padded, a.reported ? "" : damage_of(a)};
+    t.in_use -= a.bytes;
+    std::memset(a.block + kGuardBytes, kFreed, a.bytes);
+    t.freed.push_back(a);
+    t.freed_bytes += a.bytes;
+    t.by_first.erase(found);
+    while (t.freed_bytes > kQuarantineBytes) {
+        t.freed_bytes -= t.freed.front().bytes;
+        std::free(t.freed.front().block);
+        t.freed.pop_front();
+    }
+    return true;
+}
+
+namespace {
+
+// Under the lock; nullptr where no freed allocation that is still kept held the address.
+const Allocation* freed_holder_of(const void* address) {
+    const auto* wanted = static_cast<const uint8_t*>(address);
+    for (const Allocation& a : table().freed)
+        if (wanted >= a.block + kGuardBytes && wanted < a.block + kGuardBytes + a.bytes) return &a;
+    return nullptr;
+}
+
+}  // namespace
+
+std::string describe_freed(const void* address) {
+    std::lock_guard<std::mutex> lock(table().mutex);
+    const Allocation* a = freed_holder_of(address);
+    return a ? "allocation " + std::to_string(a->number) + " of " + std::to_string(a->bytes) + " bytes" : "";
+}
+
+bool is_freed_with_padding(const void* address) {
+    std::lock_guard<std::mutex> lock(table().mutex);
+    const Allocation* a = freed_holder_of(address);
+    return a && a->is_padded;
 }
 
 std::string guard_damage(Look look) {
@@ -142,18 +190,44 @@ size_t device_bytes_in_use() {
     return t.in_use;
 }
 
-bool find_allocation(const void* address, void** first, uint64_t* bytes) {
+namespace {
+
+// Under the lock; nullptr where no allocation holds the address.
+const Allocation* holder_of(const void* address) {
     Table& t = table();
-    auto wanted = reinterpret_cast<uintptr_t>(address);
-    std::lock_guard<std::mutex> lock(t.mutex);
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
     auto after = t.by_first.upper_bound(wanted);
-    if (after == t.by_first.begin()) return false;
+    if (after == t.by_first.begin()) return nullptr;
     const auto& [start, a] = *--after;
     // One past the end belongs to an empty allocation only.
-    if (wanted - start >= a.bytes && wanted != start) return false;
-    *first = reinterpret_cast<void*>(start);
-    *bytes = a.bytes;
+    return wanted - start >= a.bytes && wanted != start ? nullptr : &a;
+}
+
+}  // namespace
+
+bool find_allocation(const void* address, void** first, uint64_t* bytes) {
+    std::lock_guard<std::mutex> lock(table().mutex);
+    const Allocation* a = holder_of(address);
+    if (!a) return false;
+    *first = a->block + kGuardBytes;
+    *bytes = a->bytes;
     return true;
+}
+
+bool number_of_allocation(const void* address, uint64_t* number) {
+    std::lock_guard<std::mutex> lock(table().mutex);
+    const Allocation* a = holder_of(address);
+    if (!a) return false;
+    *number = a->number;
+    return true;
+}
+
+std::string describe_address(const void* address) {
+    std::lock_guard<std::mutex> lock(table().mutex);
+    const Allocation* a = holder_of(address);
+    if (!a) return "an address that is not allocated";
+    const auto offset = static_cast<const uint8_t*>(address) - (a->block + kGuardBytes);
+    return "byte " + std::to_string(offset) + " of allocation " + std::to_string(a->number);
 }
 
 }  // namespace npu_cann

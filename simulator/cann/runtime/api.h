@@ -21,13 +21,43 @@ constexpr aclError kBadAlloc = 200000;
 constexpr aclError kNotSupported = 200001;
 constexpr aclError kInvalidDevice = 200002;
 constexpr aclError kInternalError = 500000;
+// Of the runtime, hicann/runtime include/external/acl/error_codes/rt_error_codes.h.
+constexpr aclError kRtInvalid = 107000;
 constexpr aclError kContextNull = 107002;
+constexpr aclError kEventTimestampInvalid = 107006;
+constexpr aclError kCaptureDependency = 107024;
+constexpr aclError kStreamUnjoined = 107025;
+constexpr aclError kModelCaptured = 107026;
+constexpr aclError kStreamCaptured = 107027;
+constexpr aclError kEventCaptured = 107028;
+constexpr aclError kStreamNotCaptured = 107029;
+constexpr aclError kCaptureModeRefuses = 107030;
+constexpr aclError kCaptureImplicit = 107031;
+constexpr aclError kCaptureConflict = 107032;
+constexpr aclError kTaskGroupStatus = 107033;
+constexpr aclError kCaptureUnmatched = 107036;
+constexpr aclError kModelRunning = 107037;
+constexpr aclError kCaptureWrongThread = 107038;
+constexpr aclError kRtNotSupported = 207000;
+constexpr aclError kRtInternal = 507000;
+constexpr aclError kModelExecute = 507011;
+constexpr aclError kCopyEngine = 507013;
+constexpr aclError kAiCoreException = 507015;
+constexpr aclError kVectorCoreException = 507035;
+constexpr aclError kStreamSyncTimeout = 507046;
+constexpr aclError kCaptureInvalidated = 507903;
 constexpr aclError kDeviceMemoryError = 507053;
 constexpr aclError kAclnnNullptr = 161001;
 constexpr aclError kAclnnInvalidParam = 161002;
 
 // Sets aclGetRecentErrMsg's text and gives the status back: `return failed(kInvalidParam, "...")`.
 aclError failed(aclError status, const std::string& text);
+
+// The text that was set last, which stays.
+std::string recent_error_text();
+
+// What a kernel's failure is on this chip: of the vector core, or of the AI core that has its vector unit.
+aclError kernel_exception();
 
 // The same for a second phase of aclnn that got no executor.
 aclError no_executor();

@@ -7,6 +7,7 @@
 #include "op_host/chips.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/chips.h"
+#include "simulator/cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {
@@ -84,6 +85,10 @@ const SimulatedChip& this_chip() {
 const char* soc_name() { return this_chip().name.c_str(); }
 int32_t soc_kernel_cores() { return this_chip().kernel_cores; }
 
+aclError kernel_exception() {
+    return std::strncmp(soc_name(), "Ascend310P", 10) == 0 ? kAiCoreException : kVectorCoreException;
+}
+
 }  // namespace npu_cann
 
 using namespace npu_cann;
@@ -116,6 +121,8 @@ NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
 }
 NPU_CANN_API aclError aclrtResetDevice(int32_t /*device*/) {
     has_context = false;
+    auto lock = lock_streams();
+    reset_context();
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetCurrentContext(void** out) {

@@ -43,6 +43,11 @@ aclError no_executor() {
     return kAclnnNullptr;
 }
 
+std::string recent_error_text() {
+    std::lock_guard<std::mutex> lock(error_mutex);
+    return recent_error;
+}
+
 aclError failed(aclError status, const std::string& text) {
     set_error("simulated CANN: " + text);
     return status;

@@ -1,43 +1,78 @@
-// Running executors. In the stream's order means now: see streams.cpp.
+// Queueing executors on streams.
 #include "simulator/cann/runtime/launch.h"
 
-#include <exception>
 #include <memory>
 
 #include "simulator/cann/runtime/allocations.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/report.h"
+#include "simulator/cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {
 
-int32_t run(aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
+// A status of the executor's is an exception of the kernel to whoever waits for the stream. Where everything
+// runs at once it is the launch's status.
+int32_t status_of_kernel(int32_t status) {
+    return status == kSuccess || stream_order() == Order::kImmediate ? status : kernel_exception();
+}
+
+int32_t run(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
     try {
-        return executor.run(workspace, workspace_bytes);
+        return status_of_kernel(executor.run(workspace, workspace_bytes));
     } catch (const std::exception& error) {
-        return failed(kInternalError, executor.name + ": " + error.what());
+        return status_of_kernel(failed(kInternalError, executor.name + ": " + error.what()));
     }
+}
+
+// What the guard zones say after it is what it wrote: damage from before was reported before.
+int32_t run_guarded(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
+    check_guards("before " + executor.name + " was launched", Look::kWhole);
+    int32_t status = run(executor, workspace, workspace_bytes);
+    if (status != kSuccess) return status;
+    std::string damage = check_guards("after " + executor.name + " had run", Look::kWhole);
+    return damage.empty() ? kSuccess : failed(kDeviceMemoryError, executor.name + ": " + damage);
+}
+
+MemoryAccess whole_workspace(void* workspace, uint64_t bytes) {
+    return {kWorkspace, static_cast<char*>(workspace), {int64_t(bytes)}, {1}, 1, true, true};
+}
+
+int32_t submit_to(void* handle, Work work) {
+    StreamPtr stream;
+    {
+        auto lock = lock_streams();
+        stream = stream_of(handle);
+    }
+    if (!stream) return failed(kRtInvalid, work.name + ": stream must be one that exists.");
+    return submit(stream, std::move(work));
 }
 
 }  // namespace
 
-// What the guard zones say after it is what it wrote: damage from before was reported before.
-int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* /*stream*/) {
+int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
-    std::unique_ptr<aclOpExecutor> owned(executor);
-    check_guards("before " + owned->name + " was launched", Look::kWhole);
-    int32_t status = run(*owned, workspace, workspace_bytes);
-    if (status != kSuccess) return status;
-    std::string damage = check_guards("after " + owned->name + " had run", Look::kWhole);
-    return damage.empty() ? kSuccess : failed(kDeviceMemoryError, owned->name + ": " + damage);
+    std::shared_ptr<const aclOpExecutor> owned(executor);
+    Work work;
+    work.name = owned->name;
+    work.accesses = owned->accesses;
+    if (workspace && workspace_bytes) work.accesses.push_back(whole_workspace(workspace, workspace_bytes));
+    work.run = [owned, workspace, workspace_bytes] { return run_guarded(*owned, workspace, workspace_bytes); };
+    return submit_to(stream, std::move(work));
 }
 
-int32_t launch_stand_in(aclOpExecutor* executor) {
+int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
-    std::unique_ptr<aclOpExecutor> owned(executor);
-    int32_t status = run(*owned, nullptr, 0);
-    if (status == kSuccess) record_launch(owned->name, "");
-    return status;
+    std::shared_ptr<const aclOpExecutor> owned(executor);
+    Work work;
+    work.name = owned->name;
+    work.accesses = owned->accesses;
+    work.run = [owned] {
+        int32_t status = run(*owned, nullptr, 0);
+        if (status == kSuccess) record_launch(owned->name, "");
+        return status;
+    };
+    return submit_to(stream, std::move(work));
 }
 
 }  // namespace npu_cann

@@ -5,8 +5,8 @@
 
 namespace npu_cann {
 
-// What a stand-in's second phase calls: as launch, without looking at every guard zone after it. The
+// Queues a stand-in on the stream: as launch, without looking at every guard zone after it. The
 // stand-ins stay inside their tensors by their own checks, and there are many of them a step.
-int32_t launch_stand_in(aclOpExecutor* executor);
+int32_t launch_stand_in(aclOpExecutor* executor, void* stream);
 
 }  // namespace npu_cann

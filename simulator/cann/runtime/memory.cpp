@@ -1,11 +1,15 @@
 // aclrt's memory calls. Device memory is host memory (allocations.h); a copy to or from it is bounded by
-// the allocation it lies in, where CANN's is bounded by destMax alone.
+// the allocation it lies in, where CANN's is bounded by destMax alone. The calls without Async in their name
+// wait for no stream (hicann/runtime src/runtime/api/impl/api_impl.cc, MemCopySync: the driver copies).
 #include <cstdlib>
 #include <cstring>
 
 #include "simulator/cann/runtime/allocations.h"
 #include "simulator/cann/runtime/api.h"
+#include "simulator/cann/runtime/graphs.h"
+#include "simulator/cann/runtime/host_memory.h"
 #include "simulator/cann/runtime/report.h"
+#include "simulator/cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {
@@ -42,27 +46,91 @@ std::string outside(const char* call, const char* what, const void* address, siz
            " bytes but got " + std::to_string(bytes) + " bytes from byte " + std::to_string(offset) + ".";
 }
 
-aclError copy(const char* call, void* to, size_t to_bytes, const void* from, size_t bytes) {
-    if (bytes == 0) return kSuccess;
-    if (!to || !from) return failed(kInvalidParam, std::string(call) + ": dst and src must not be null.");
+struct Copy {
+    void* to;
+    size_t to_bytes;
+    const void* from;
+    size_t bytes;
+};
+
+// "" or why the copy cannot be made.
+std::string wrong_copy(const char* call, const Copy& c) {
+    if (!c.to || !c.from) return std::string(call) + ": dst and src must not be null.";
+    if (c.bytes > c.to_bytes)
+        return std::string(call) + ": count must be at most destMax " + std::to_string(c.to_bytes) + " but got " +
+               std::to_string(c.bytes) + ".";
+    std::string wrong = outside(call, "dst", c.to, c.bytes);
+    return wrong.empty() ? outside(call, "src", c.from, c.bytes) : wrong;
+}
+
+std::string wrong_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
+    if (!to) return std::string(call) + ": devPtr must not be null.";
     if (bytes > to_bytes)
-        return failed(kInvalidParam, std::string(call) + ": count must be at most destMax " + std::to_string(to_bytes) +
-                                         " but got " + std::to_string(bytes) + ".");
-    for (const std::string& wrong : {outside(call, "dst", to, bytes), outside(call, "src", from, bytes)})
-        if (!wrong.empty()) return failed(kInvalidParam, wrong);
-    std::memmove(to, from, bytes);
+        return std::string(call) + ": count must be at most maxCount " + std::to_string(to_bytes) + " but got " +
+               std::to_string(bytes) + ".";
+    return outside(call, "devPtr", to, bytes);
+}
+
+bool is_device(const void* address) {
+    void* first = nullptr;
+    uint64_t bytes = 0;
+    return find_allocation(address, &first, &bytes);
+}
+
+MemoryAccess access_of(const char* argument, const void* first, size_t bytes, bool writes) {
+    return {argument, static_cast<char*>(const_cast<void*>(first)), {int64_t(bytes)}, {1}, 1, !writes, writes};
+}
+
+aclError copy_now(const char* call, const Copy& c) {
+    auto lock = lock_streams();
+    if (aclError refused = refuse_while_capturing(call)) return refused;
+    note_host_access(call, c.from, c.bytes, false);
+    note_host_access(call, c.to, c.bytes, true);
+    std::memmove(c.to, c.from, c.bytes);
     return kSuccess;
 }
 
-aclError fill(const char* call, void* to, size_t to_bytes, int32_t value, size_t bytes) {
-    if (bytes == 0) return kSuccess;
-    if (!to) return failed(kInvalidParam, std::string(call) + ": devPtr must not be null.");
-    if (bytes > to_bytes)
-        return failed(kInvalidParam, std::string(call) + ": count must be at most maxCount " +
-                                         std::to_string(to_bytes) + " but got " + std::to_string(bytes) + ".");
-    std::string wrong = outside(call, "devPtr", to, bytes);
-    if (!wrong.empty()) return failed(kInvalidParam, wrong);
-    std::memset(to, value, bytes);
+// The work of an asynchronous copy. A side that is not the device's is reached through the kernel, which
+// refuses memory that is gone by then.
+Work copy_work(const char* call, const Copy& c) {
+    const bool to_device = is_device(c.to), from_device = is_device(c.from);
+    Work work;
+    work.name = call;
+    work.kind = to_device && from_device ? Work::Kind::kDevice : Work::Kind::kHostMemory;
+    if (from_device)
+        work.accesses.push_back(access_of("src", c.from, c.bytes, false));
+    else
+        work.source = {c.from, c.bytes};
+    if (to_device)
+        work.accesses.push_back(access_of("dst", c.to, c.bytes, true));
+    else
+        work.target = {c.to, c.bytes};
+    const std::string name = call;
+    work.run = [c, name, to_device, from_device]() -> int32_t {
+        if (to_device == from_device) {
+            std::memmove(c.to, c.from, c.bytes);
+            return kSuccess;
+        }
+        if (to_device ? read_host(c.to, c.from, c.bytes) : write_host(c.to, c.from, c.bytes)) return kSuccess;
+        const std::string text = name + ": the host's memory was given back before the copy ran.";
+        report_freed(text);
+        return failed(kCopyEngine, text);
+    };
+    return work;
+}
+
+StreamPtr find_stream(void* handle) {
+    auto lock = lock_streams();
+    return stream_of(handle);
+}
+
+// Pageable memory cannot be part of a graph: hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync.
+aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& c) {
+    auto lock = lock_streams();
+    if (!is_capturing(*stream)) return kSuccess;
+    for (const void* side : {static_cast<const void*>(c.to), c.from})
+        if (!is_device(side) && !is_pinned(side, c.bytes))
+            return failed(kRtInvalid, std::string(call) + ": host memory must be of aclrtMallocHost during a capture.");
     return kSuccess;
 }
 
@@ -81,39 +149,89 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/
     return allocate(out, bytes, 0, "aclrtMallocCached");
 }
 
-// Damage is reported and does not fail the call: what frees is a destructor more often than not.
+// Damage is reported and does not fail the call: what frees is a destructor more often than not. Nothing
+// waits for stream work that uses the memory.
 NPU_CANN_API aclError aclrtFree(void* first) {
-    std::string damage;
-    if (!free_device(first, &damage))
+    Freed freed;
+    if (!find_start(first, &freed))
         return failed(kInvalidParam, "aclrtFree: devPtr must be what aclrtMalloc gave and not be freed twice.");
-    if (!damage.empty()) report_damage(damage, "when it was freed");
+    {
+        auto lock = lock_streams();
+        note_freed(freed.number, freed.is_padded);
+    }
+    if (!free_device(first, &freed))
+        return failed(kInvalidParam, "aclrtFree: devPtr must be what aclrtMalloc gave and not be freed twice.");
+    if (!freed.damage.empty()) report_damage(freed.damage, "when it was freed");
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
     if (!out || bytes == 0) return failed(kInvalidParam, "aclrtMallocHost: hostPtr must not be null, size not 0.");
-    *out = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    *out = allocate_host(bytes);
     return *out ? kSuccess : failed(kBadAlloc, "aclrtMallocHost: no memory left.");
 }
-NPU_CANN_API aclError aclrtFreeHost(void* pointer) {
-    std::free(pointer);
+NPU_CANN_API aclError aclrtFreeHost(void* first) {
+    if (!first) return failed(kInvalidParam, "aclrtFreeHost: hostPtr must not be null.");
+    const size_t bytes = pinned_bytes(first);
+    if (bytes == 0) return failed(kInvalidParam, "aclrtFreeHost: hostPtr must be what aclrtMallocHost gave.");
+    std::string user;
+    {
+        auto lock = lock_streams();
+        user = user_of_host({first, bytes});
+    }
+    if (user.empty()) {
+        free_host(first);
+        return kSuccess;
+    }
+    // The memory stays, so that the copy does not reach somebody else's.
+    report_freed("aclrtFreeHost frees memory that " + user + " uses, and the host has not waited for it.");
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, size_t bytes, int kind) {
+    const char* call = "aclrtMemcpy";
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpy to the host");
-    return copy("aclrtMemcpy", to, to_bytes, from, bytes);
+    if (bytes == 0) return kSuccess;
+    const Copy c{to, to_bytes, from, bytes};
+    std::string wrong = wrong_copy(call, c);
+    return wrong.empty() ? copy_now(call, c) : failed(kInvalidParam, wrong);
 }
 NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int kind,
-                                       void* /*stream*/) {
+                                       void* handle) {
+    const char* call = "aclrtMemcpyAsync";
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpyAsync to the host");
-    return copy("aclrtMemcpyAsync", to, to_bytes, from, bytes);
+    if (bytes == 0) return kSuccess;
+    const Copy c{to, to_bytes, from, bytes};
+    if (std::string wrong = wrong_copy(call, c); !wrong.empty()) return failed(kInvalidParam, wrong);
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return no_stream(call);
+    if (aclError refused = refuse_pageable(call, stream, c)) return refused;
+    return submit(stream, copy_work(call, c));
 }
 NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size_t bytes) {
-    return fill("aclrtMemset", to, to_bytes, value, bytes);
+    const char* call = "aclrtMemset";
+    if (bytes == 0) return kSuccess;
+    if (std::string wrong = wrong_fill(call, to, to_bytes, bytes); !wrong.empty()) return failed(kInvalidParam, wrong);
+    auto lock = lock_streams();
+    if (aclError refused = refuse_while_capturing(call)) return refused;
+    note_host_access(call, to, bytes, true);
+    std::memset(to, value, bytes);
+    return kSuccess;
 }
-NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value, size_t bytes, void* /*stream*/) {
-    return fill("aclrtMemsetAsync", to, to_bytes, value, bytes);
+NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value, size_t bytes, void* handle) {
+    const char* call = "aclrtMemsetAsync";
+    if (bytes == 0) return kSuccess;
+    if (std::string wrong = wrong_fill(call, to, to_bytes, bytes); !wrong.empty()) return failed(kInvalidParam, wrong);
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return no_stream(call);
+    Work work;
+    work.name = call;
+    work.accesses.push_back(access_of("devPtr", to, bytes, true));
+    work.run = [to, value, bytes] {
+        std::memset(to, value, bytes);
+        return int32_t(kSuccess);
+    };
+    return submit(stream, std::move(work));
 }
 
 NPU_CANN_API aclError aclrtGetMemInfo(int /*attribute*/, size_t* free_bytes, size_t* total) {
@@ -135,6 +253,6 @@ NPU_CANN_API aclError aclrtPointerGetAttributes(const void* address, PointerAttr
     void* first = nullptr;
     uint64_t bytes = 0;
     *out = PointerAttributes{};
-    out->kind = find_allocation(address, &first, &bytes) ? 1 : 2;
+    out->kind = find_allocation(address, &first, &bytes) ? 1 : is_pinned(address, 1) ? 0 : 2;
     return kSuccess;
 }

@@ -51,20 +51,33 @@ public:
     virtual int32_t set_address(Side side, size_t index, void* first) = 0;
 };
 
+// Memory that a piece of stream work reads or writes: a view, with strides in elements.
+struct MemoryAccess {
+    std::string argument;  // the operator's name for it
+    char* first = nullptr;
+    std::vector<int64_t> shape, strides;
+    int64_t item_bytes = 1;
+    bool reads = false, writes = false;
+};
+
 }  // namespace npu_cann
 
-// What GetWorkspaceSize prepared. The second phase of a stand-in runs it, once, and deletes it. `run` gets the
-// workspace and returns aclnn's status, 0 for success. A generated operator's belongs to `pooled` instead.
+// What GetWorkspaceSize prepared. The second phase of a stand-in moves it into the stream's queue and deletes it.
+// `run` is called when the stream gets there, and once a replay where a graph captured it; it gets the workspace and
+// returns aclnn's status, 0 for success. `accesses` lists the memory that `run` touches. A generated operator's
+// executor belongs to `pooled` instead.
 struct aclOpExecutor {
     std::string name;
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
     npu_cann::PooledExecutor* pooled = nullptr;
+    std::vector<npu_cann::MemoryAccess> accesses = {};
 };
 
 #pragma GCC visibility push(default)
 namespace npu_cann {
 
-// Runs the executor in the stream's order and deletes it: what every second phase of aclnn does.
+// Queues the executor's work on the stream and deletes the executor: what every second phase of aclnn does.
+// The status is that of queueing; an error of the work comes from a later call that waits for it.
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream);
 
 // aclGetRecentErrMsg's text.

@@ -10,12 +10,14 @@
 
 #include "simulator/cann/runtime/allocations.h"
 #include "simulator/cann/runtime/api.h"
+#include "simulator/cann/runtime/scheduler.h"
 #include "simulator/src/json.h"
 
 namespace npu_cann {
 namespace {
 
 constexpr size_t kKeptBroken = 20;   // reports of launches that broke a rule; more are only counted
+constexpr size_t kKeptRaces = 100;   // sentences; more are only counted
 constexpr size_t kKeptRuns = 10000;  // launches of kernels on the timeline
 
 // A kernel's run on the simulated device's clock.
@@ -37,7 +39,9 @@ struct Report {
     std::vector<KernelRun> runs;
     std::vector<std::string> broken;  // npu_sim's JSON
     uint64_t broken_count = 0;
-    std::vector<std::string> damage;
+    std::vector<std::string> damage, races, freed;
+    uint64_t race_count = 0;
+    uint64_t work_left = 0;  // in queues as the process ended
 };
 // Never destroyed: memory is freed while the process ends.
 Report& report() {
@@ -63,6 +67,14 @@ double number_of(const std::string& json, const std::string& name) {
     return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + name.size() + 3, nullptr);
 }
 
+std::string quoted(const std::string& text);
+
+std::string quoted_list(const std::vector<std::string>& texts) {
+    std::vector<std::string> items;
+    for (const std::string& one : texts) items.push_back(quoted(one));
+    return list(items);
+}
+
 std::string quoted(const std::string& text) {
     std::string json = npu_sim::Json().field("t", text.c_str()).done();
     return json.substr(5, json.size() - 6);
@@ -73,8 +85,6 @@ std::string quoted(const std::string& text) {
 void write(Report& r, bool ended) {
     const std::string folder = report_folder();
     if (folder.empty() || (getpid() != r.process && folder == r.folder)) return;
-    std::vector<std::string> damage;
-    for (const std::string& one : r.damage) damage.push_back(quoted(one));
     std::vector<std::string> timeline;
     for (const KernelRun& one : r.runs) {
         npu_sim::Json run;
@@ -84,7 +94,11 @@ void write(Report& r, bool ended) {
     npu_sim::Json json;
     json.field("soc", soc_name()).raw("ended", ended ? "true" : "false").raw("launches", counts(r.launches));
     json.raw("broken", list(r.broken)).raw("broken_launches", std::to_string(r.broken_count));
-    json.raw("damage", list(damage)).raw("not_simulated", counts(r.not_simulated));
+    json.raw("damage", quoted_list(r.damage)).raw("not_simulated", counts(r.not_simulated));
+    json.raw("races", quoted_list(r.races)).raw("race_count", std::to_string(r.race_count));
+    json.raw("freed", quoted_list(r.freed)).raw("work_left", std::to_string(r.work_left));
+    json.field("streams", stream_order() == Order::kImmediate ? "immediate" : "asynchronous");
+    json.raw("seed", std::to_string(stream_seed()));
     json.raw("host_waits", counts(r.host_waits)).raw("kernel_runs", list(timeline));
     json.raw("bytes_not_freed", std::to_string(device_bytes_in_use()));
     const std::string path = folder + "/" + std::to_string(getpid()) + ".runtime.json";
@@ -98,8 +112,10 @@ void write(Report& r, bool ended) {
 
 void at_end() {
     check_guards("when the process ended", Look::kWhole);
+    const uint64_t left = work_left();
     Report& r = report();
     std::lock_guard<std::mutex> lock(r.mutex);
+    r.work_left = left;
     write(r, true);
 }
 
@@ -126,6 +142,24 @@ void report_damage(const std::string& damage, const std::string& when) {
     std::lock_guard<std::mutex> lock(r.mutex);
     r.damage.push_back(damage + " Found " + when + ".");
     std::fprintf(stderr, "simulated CANN: %s\n", r.damage.back().c_str());
+    write(r, false);
+}
+
+void report_race(const std::string& text, const std::string& detail, bool is_new) {
+    Report& r = report();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    ++r.race_count;
+    if (!is_new || r.races.size() >= kKeptRaces) return;
+    r.races.push_back(text);
+    std::fprintf(stderr, "simulated CANN: race: %s%s\n", text.c_str(), detail.c_str());
+    write(r, false);
+}
+
+void report_freed(const std::string& text) {
+    Report& r = report();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    r.freed.push_back(text);
+    std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
     write(r, false);
 }
 

@@ -1,0 +1,466 @@
+#include "simulator/cann/runtime/graphs.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <unordered_map>
+
+#include "simulator/cann/runtime/report.h"
+#include "simulator/src/json.h"
+
+namespace npu_cann {
+namespace {
+
+using Graph = std::shared_ptr<Capture>;
+
+// Never destroyed: graphs are destroyed while the process ends.
+struct Graphs {
+    std::unordered_map<void*, Graph> by_handle;  // captured, or ready
+    std::vector<Graph> active;
+    uint32_t made = 0;
+};
+Graphs& graphs() {
+    static Graphs* instance = new Graphs;
+    return *instance;
+}
+
+thread_local CaptureMode exchanged_mode = kGlobal;
+
+uint64_t this_thread() { return uint64_t(pthread_self()); }
+
+CaptureMode strictest(bool of_this_thread) {
+    CaptureMode mode = kNoCapture;
+    for (const Graph& g : graphs().active)
+        if (!of_this_thread || g->thread == this_thread()) mode = std::min(mode, g->mode);
+    return mode;
+}
+
+// context_aclgraph.cc, IsCaptureModeSupport.
+bool mode_allows_unsafe_calls() {
+    const CaptureMode context = strictest(false), thread = strictest(true);
+    if (context == kNoCapture || exchanged_mode == kRelaxed) return true;
+    if (exchanged_mode == kGlobal) return context != kGlobal && thread != kThreadLocal;
+    return thread != kGlobal && thread != kThreadLocal;
+}
+
+void invalidate(const Graph& g) {
+    if (g && g->state == Capture::State::kActive) g->state = Capture::State::kInvalid;
+}
+
+bool is_going_on(const Graph& g) { return g && g->state != Capture::State::kReady; }
+
+std::string named(const Stream& s) { return s.place(); }
+
+size_t add_lane(const Graph& g, const StreamPtr& s) {
+    g->lanes.push_back({s, nullptr});
+    s->capture = g;
+    s->lane = g->lanes.size() - 1;
+    return s->lane;
+}
+
+size_t add_node(const Graph& g, size_t lane, Work work, size_t waits_for = 0) {
+    g->nodes.push_back({std::move(work), lane, waits_for});
+    if (auto open = g->open_groups.find(lane); open != g->open_groups.end())
+        open->second->nodes.push_back(g->nodes.size() - 1);
+    return g->nodes.size() - 1;
+}
+
+void leave_capture(const Graph& g) {
+    auto& active = graphs().active;
+    active.erase(std::remove(active.begin(), active.end(), g), active.end());
+    for (Capture::Lane& lane : g->lanes) {
+        if (lane.source) lane.source->capture = nullptr;
+        lane.source = nullptr;
+    }
+}
+
+// context_aclgraph.cc, CheckCaptureModelValidity: the last node of every lane but the origin's is a record
+// that another lane waits for, and the origin waits for one of them.
+std::string unjoined(const Capture& g) {
+    if (!g.open_groups.empty()) return "a task group is open";
+    bool origin_waits = g.lanes.size() == 1;
+    for (size_t lane = 1; lane < g.lanes.size(); ++lane) {
+        size_t last = g.nodes.size();
+        for (size_t i = 0; i < g.nodes.size(); ++i)
+            if (g.nodes[i].lane == lane) last = i;
+        const std::string name = named(*g.lanes[lane].source);
+        if (last == g.nodes.size() || g.nodes[last].work.kind != Work::Kind::kRecord)
+            return name + " joined the capture, and its last work is not the record of an event";
+        bool is_waited_for = false;
+        for (const Capture::Node& node : g.nodes) {
+            if (node.work.kind != Work::Kind::kWait || node.waits_for != last || node.lane == lane) continue;
+            is_waited_for = true;
+            origin_waits = origin_waits || node.lane == 0;
+        }
+        if (!is_waited_for) return name + " joined the capture, and no stream waits for its last event";
+    }
+    return origin_waits ? "" : "the stream that began the capture waits for none of the streams that joined it";
+}
+
+Graph graph_of(void* handle) {
+    auto found = graphs().by_handle.find(handle);
+    return found == graphs().by_handle.end() ? nullptr : found->second;
+}
+
+// The nodes of other lanes than the origin's run on streams of the graph, which are made at the first replay.
+aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
+    for (size_t lane = 1; lane < g->lanes.size(); ++lane)
+        if (!g->lanes[lane].replay) g->lanes[lane].replay = new_stream();
+    std::unordered_map<size_t, std::shared_ptr<Record>> records;
+    for (size_t i = 0; i < g->nodes.size(); ++i) {
+        const Capture::Node& node = g->nodes[i];
+        const StreamPtr& on = node.lane == 0 ? stream : g->lanes[node.lane].replay;
+        aclError status = kSuccess;
+        if (node.work.kind == Work::Kind::kRecord)
+            status = enqueue_record(on, records[i] = std::make_shared<Record>());
+        else if (node.work.kind == Work::Kind::kWait)
+            status = enqueue_wait(on, records.at(node.waits_for));
+        else
+            status = enqueue(on, node.work);
+        if (status != kSuccess) return status;
+    }
+    return kSuccess;
+}
+
+aclError no_graph(const char* call) {
+    return failed(kInvalidParam, std::string(call) + ": modelRI must be a graph that exists.");
+}
+
+std::string name_of(const Capture& g, size_t i) {
+    const Capture::Node& node = g.nodes[i];
+    if (node.work.kind == Work::Kind::kRecord) return "EVENT_RECORD_" + std::to_string(i);
+    if (node.work.kind == Work::Kind::kWait) return "EVENT_WAIT_" + std::to_string(node.waits_for);
+    return node.work.name;
+}
+
+// As a trace of Chrome's format, which torch_npu reads again (torch_npu/npu/_npugraph_utils.py). The times
+// are places in the order of the capture.
+std::string as_trace(const Capture& g) {
+    std::string events;
+    for (size_t i = 0; i < g.nodes.size(); ++i) {
+        npu_sim::Json json;
+        json.field("name", name_of(g, i).c_str()).field("ph", "X");
+        json.field("pid", ("simulated graph " + std::to_string(g.id)).c_str());
+        json.field("tid", ("stream" + std::to_string(g.nodes[i].lane)).c_str());
+        json.raw("ts", std::to_string(i)).raw("dur", "1").raw("args", "{}");
+        events += (i ? ",\n" : "") + json.done();
+    }
+    return "[" + events + "]\n";
+}
+
+// A stream as the calls of this file get it: not null, as CANN has it.
+aclError take_stream(void* handle, const char* call, StreamPtr* out) {
+    if (!handle) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
+    *out = stream_of(handle);
+    return *out ? kSuccess : no_stream(call);
+}
+
+}  // namespace
+
+bool is_capturing(const Stream& stream) { return is_going_on(stream.capture); }
+bool is_capturing(const Event& event) { return event.capture && event.capture->state == Capture::State::kActive; }
+
+StreamPtr any_captured_stream() {
+    for (const Graph& g : graphs().active)
+        for (const Capture::Lane& lane : g->lanes)
+            if (lane.source) return lane.source;
+    return nullptr;
+}
+
+aclError keep_captured_stream(const Stream& stream, const std::string& call) {
+    return failed(kStreamCaptured,
+                  call + ": " + named(stream) + " must not be in a capture: its work is recorded and does not run.");
+}
+
+// hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: such a call is illegal in every mode, and
+// docs/zh/FAQ says that the capture fails.
+aclError refuse_captured_stream(const Stream& stream, const std::string& call) {
+    invalidate(stream.capture);
+    return keep_captured_stream(stream, call);
+}
+
+aclError refuse_captured_event(const Event& event, const std::string& call) {
+    invalidate(event.capture);
+    return failed(kEventCaptured, call + ": event " + std::to_string(event.id) +
+                                      " must not be in a capture: its record does not happen.");
+}
+
+aclError refuse_while_capturing(const std::string& call) {
+    if (mode_allows_unsafe_calls()) return kSuccess;
+    for (const Graph& g : graphs().active) invalidate(g);
+    return failed(kCaptureModeRefuses, call +
+                                           ": operation must not be made while a stream is captured and the mode "
+                                           "of the capture is not relaxed.");
+}
+
+aclError capture_work(const StreamPtr& stream, Work work) {
+    if (stream->capture->state == Capture::State::kInvalid)
+        return failed(kCaptureInvalidated, work.name + ": the capture of " + named(*stream) + " is invalid.");
+    add_node(stream->capture, stream->lane, std::move(work));
+    return kSuccess;
+}
+
+// context_aclgraph.cc, StreamBeginTaskUpdate: the launches take the places of the group's tasks, in order.
+aclError update_task(const StreamPtr& stream, Work work) {
+    TaskUpdate& update = *stream->update;
+    auto* group = static_cast<Capture::Group*>(update.group);
+    if (update.done >= group->nodes.size())
+        return failed(kTaskGroupStatus,
+                      work.name + ": the group has no more than " + std::to_string(group->nodes.size()) + " tasks.");
+    Work& old = update.graph->nodes[group->nodes[update.done]].work;
+    if (old.name != work.name)
+        return failed(kTaskGroupStatus, work.name + ": the task of the group must be " + old.name + ".");
+    old = std::move(work);
+    ++update.done;
+    return kSuccess;
+}
+
+// api_impl.cc, EventRecord: an event of the older calls cannot be captured.
+aclError capture_record(const StreamPtr& stream, Event* event) {
+    const char* call = "aclrtRecordEvent";
+    if (!event->is_extended)
+        return failed(kRtNotSupported, std::string(call) + ": event must be of aclrtCreateEventExWithFlag.");
+    if (is_capturing(*event) && event->capture != stream->capture) {
+        invalidate(event->capture);
+        invalidate(stream->capture);
+        return failed(kCaptureConflict, std::string(call) + ": event and stream must be of one capture.");
+    }
+    Work work;
+    work.kind = Work::Kind::kRecord;
+    work.name = call;
+    if (aclError status = capture_work(stream, std::move(work))) return status;
+    event->capture = stream->capture;
+    event->node = stream->capture->nodes.size() - 1;
+    return kSuccess;
+}
+
+// api_impl.cc, StreamWaitEvent, and api_impl_capture_event.cc, CaptureEventWait.
+aclError capture_wait(const StreamPtr& stream, Event* event) {
+    const std::string call = "aclrtStreamWaitEvent";
+    if (!is_capturing(*event)) {
+        if (!event->is_extended)
+            return failed(kRtNotSupported, call + ": event must be of aclrtCreateEventExWithFlag.");
+        if (!event->latest) return kSuccess;
+        return failed(kCaptureDependency, call + ": event must be recorded in the capture of " + named(*stream) + ".");
+    }
+    if (stream == default_stream()) return failed(kCaptureImplicit, call + ": stream must not be the default stream.");
+    const Graph graph = event->capture;
+    if (is_going_on(stream->capture) && stream->capture != graph) {
+        invalidate(graph);
+        invalidate(stream->capture);
+        return failed(kCaptureConflict, call + ": event and stream must be of one capture.");
+    }
+    if (!stream->capture) add_lane(graph, stream);
+    Work work;
+    work.kind = Work::Kind::kWait;
+    work.name = call;
+    add_node(graph, stream->lane, std::move(work), event->node);
+    return kSuccess;
+}
+
+}  // namespace npu_cann
+
+using namespace npu_cann;
+
+// context_aclgraph.cc, StreamBeginCapture.
+NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
+    const char* call = "aclmdlRICaptureBegin";
+    auto lock = lock_streams();
+    StreamPtr stream;
+    if (aclError wrong = take_stream(handle, call, &stream)) return wrong;
+    if (mode < kGlobal || mode > kRelaxed)
+        return failed(kRtInvalid, std::string(call) + ": mode must be 0, 1 or 2 but got " + std::to_string(mode) + ".");
+    if (stream == default_stream())
+        return failed(kRtNotSupported, std::string(call) + ": stream must not be the default stream.");
+    if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+    auto graph = std::make_shared<Capture>();
+    graph->id = ++graphs().made;
+    graph->mode = static_cast<CaptureMode>(mode);
+    graph->thread = this_thread();
+    add_lane(graph, stream);
+    graphs().by_handle[graph.get()] = graph;
+    graphs().active.push_back(graph);
+    return kSuccess;
+}
+
+// aclmdlRICaptureStatus: 0 none, 1 active, 2 invalidated.
+NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void** model) {
+    const char* call = "aclmdlRICaptureGetInfo";
+    if (!status && !model) return failed(kInvalidParam, std::string(call) + ": status must not be null.");
+    auto lock = lock_streams();
+    StreamPtr stream;
+    if (aclError wrong = take_stream(handle, call, &stream)) return wrong;
+    const Graph& graph = stream->capture;
+    if (status) *status = !is_going_on(graph) ? 0 : graph->state == Capture::State::kActive ? 1 : 2;
+    if (model) *model = is_going_on(graph) ? graph.get() : nullptr;
+    return kSuccess;
+}
+
+NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
+    auto lock = lock_streams();
+    Graph graph = graph_of(model);
+    if (!graph || !id) return no_graph("aclmdlRIGetId");
+    *id = graph->id;
+    return kSuccess;
+}
+
+// context_aclgraph.cc, StreamEndCapture: whatever is wrong, the capture is over, but for the first two.
+NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
+    const std::string call = "aclmdlRICaptureEnd";
+    auto lock = lock_streams();
+    StreamPtr stream;
+    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
+    if (!model) return failed(kRtInvalid, call + ": modelRI must not be null.");
+    *model = nullptr;
+    Graph graph = stream->capture;
+    if (!is_going_on(graph))
+        return failed(kStreamNotCaptured, call + ": " + stream->place() + " must be in a capture.");
+    if (stream->lane != 0)
+        return failed(kCaptureUnmatched, call + ": " + stream->place() + " must be the one that began the capture.");
+    const std::string wrong = unjoined(*graph);
+    leave_capture(graph);
+    aclError status = kSuccess;
+    if (graph->mode != kRelaxed && graph->thread != this_thread())
+        status = failed(kCaptureWrongThread, call + ": thread must be the one that began the capture.");
+    else if (graph->state == Capture::State::kInvalid)
+        status = failed(kCaptureInvalidated, call + ": the capture is invalid: an earlier call in it failed.");
+    else if (!wrong.empty())
+        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, call + ": " + wrong + ".");
+    if (status != kSuccess) {
+        graph->state = Capture::State::kInvalid;
+        graphs().by_handle.erase(graph.get());
+        return status;
+    }
+    graph->state = Capture::State::kReady;
+    *model = graph.get();
+    return kSuccess;
+}
+
+NPU_CANN_API aclError aclmdlRICaptureThreadExchangeMode(int32_t* mode) {
+    if (!mode) return failed(kInvalidParam, "aclmdlRICaptureThreadExchangeMode: mode must not be null.");
+    if (*mode < kGlobal || *mode > kRelaxed)
+        return failed(kRtInvalid, "aclmdlRICaptureThreadExchangeMode: mode must be 0, 1 or 2 but got " +
+                                      std::to_string(*mode) + ".");
+    const CaptureMode wanted = static_cast<CaptureMode>(*mode);
+    *mode = exchanged_mode;
+    exchanged_mode = wanted;
+    return kSuccess;
+}
+
+// api_error.cc, ModelExecute: not on a stream that is captured.
+NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
+    const char* call = "aclmdlRIExecuteAsync";
+    StreamPtr stream;
+    {
+        auto lock = lock_streams();
+        Graph graph = graph_of(model);
+        if (!graph || graph->state != Capture::State::kReady) return no_graph(call);
+        stream = stream_of(handle);
+        if (!stream) return no_stream(call);
+        if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+        if (aclError status = queue_nodes(graph, stream)) return status;
+    }
+    run_early(stream);
+    return kSuccess;
+}
+
+NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
+    auto lock = lock_streams();
+    Graph graph = graph_of(model);
+    if (!graph || graph->state != Capture::State::kReady) return no_graph("aclmdlRIDestroy");
+    graphs().by_handle.erase(model);
+    return kSuccess;
+}
+
+NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
+    const std::string call = "aclmdlRICaptureTaskGrpBegin";
+    auto lock = lock_streams();
+    StreamPtr stream;
+    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
+    if (!is_capturing(*stream))
+        return failed(kStreamNotCaptured, call + ": " + stream->place() + " must be in a capture.");
+    Capture& graph = *stream->capture;
+    if (graph.open_groups.count(stream->lane))
+        return failed(kTaskGroupStatus, call + ": " + stream->place() + " must not have an open group.");
+    graph.groups.push_back(std::make_unique<Capture::Group>());
+    graph.open_groups[stream->lane] = graph.groups.back().get();
+    return kSuccess;
+}
+
+NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
+    const std::string call = "aclmdlRICaptureTaskGrpEnd";
+    auto lock = lock_streams();
+    StreamPtr stream;
+    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
+    if (!group) return failed(kInvalidParam, call + ": handle must not be null.");
+    *group = nullptr;
+    if (!is_capturing(*stream))
+        return failed(kStreamNotCaptured, call + ": " + stream->place() + " must be in a capture.");
+    Capture& graph = *stream->capture;
+    auto open = graph.open_groups.find(stream->lane);
+    if (open == graph.open_groups.end())
+        return failed(kTaskGroupStatus, call + ": " + stream->place() + " must have an open group.");
+    Capture::Group* closed = open->second;
+    graph.open_groups.erase(open);
+    if (graph.state == Capture::State::kInvalid)
+        return failed(kCaptureInvalidated, call + ": the capture of " + stream->place() + " is invalid.");
+    *group = closed;
+    return kSuccess;
+}
+
+NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) {
+    const std::string call = "aclmdlRICaptureTaskUpdateBegin";
+    auto lock = lock_streams();
+    StreamPtr stream;
+    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
+    if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+    if (stream->update)
+        return failed(kTaskGroupStatus, call + ": " + stream->place() + " must not update another group.");
+    for (const auto& [key, graph] : graphs().by_handle)
+        for (const auto& one : graph->groups) {
+            if (one.get() != group || graph->state != Capture::State::kReady) continue;
+            if (one->is_updated)
+                return failed(kTaskGroupStatus, call + ": handle must not be updated by another stream.");
+            one->is_updated = true;
+            stream->update = std::make_shared<TaskUpdate>(TaskUpdate{graph, group, 0});
+            return kSuccess;
+        }
+    return failed(kInvalidParam, call + ": handle must be a group of a graph that exists.");
+}
+
+NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
+    const std::string call = "aclmdlRICaptureTaskUpdateEnd";
+    auto lock = lock_streams();
+    StreamPtr stream;
+    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
+    if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+    if (!stream->update) return failed(kTaskGroupStatus, call + ": " + stream->place() + " must update a group.");
+    const std::shared_ptr<TaskUpdate> update = std::move(stream->update);
+    stream->update = nullptr;
+    auto* group = static_cast<Capture::Group*>(update->group);
+    group->is_updated = false;
+    if (update->done == group->nodes.size()) return kSuccess;
+    return failed(kRtInternal, call + ": every task of the group must be updated but got " +
+                                   std::to_string(update->done) + " of " + std::to_string(group->nodes.size()) + ".");
+}
+
+NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
+    const char* call = "aclmdlRIDebugJsonPrint";
+    auto lock = lock_streams();
+    Graph graph = graph_of(model);
+    if (!graph) return no_graph(call);
+    std::FILE* file = path ? std::fopen(path, "w") : nullptr;
+    if (!file) return failed(kRtInvalid, std::string(call) + ": path must be a file that can be written.");
+    std::fputs(as_trace(*graph).c_str(), file);
+    std::fclose(file);
+    return kSuccess;
+}
+NPU_CANN_API aclError aclmdlRIDebugPrint(void* model) {
+    auto lock = lock_streams();
+    Graph graph = graph_of(model);
+    if (!graph) return no_graph("aclmdlRIDebugPrint");
+    std::fprintf(stderr, "simulated CANN: %s\n", as_trace(*graph).c_str());
+    return kSuccess;
+}

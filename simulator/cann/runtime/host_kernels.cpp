@@ -1,0 +1,91 @@
+// Operators that run on the host instead of the device (npu_rope/simcann/startup/npu_rope_sim_fallback.py).
+// Each counts as work of its stream: it begins when the stream's earlier work is done, and its accesses to
+// memory are compared with those of other streams. It does not make the host wait for the stream.
+#include "simulator/cann/runtime/api.h"
+#include "simulator/cann/runtime/graphs.h"
+#include "simulator/cann/runtime/scheduler.h"
+
+namespace npu_cann {
+namespace {
+
+// `words` holds an access after the other: first byte, bytes of an element, 1 where it is written, number of
+// dimensions, sizes, strides in elements.
+std::vector<MemoryAccess> accesses_of(const int64_t* words, int64_t count) {
+    std::vector<MemoryAccess> all;
+    for (int64_t i = 0; i < count; ++i) {
+        MemoryAccess access;
+        access.argument = "argument";
+        access.first = reinterpret_cast<char*>(*words++);
+        access.item_bytes = *words++;
+        access.writes = *words++ != 0;
+        access.reads = !access.writes;
+        const int64_t dims = *words++;
+        access.shape.assign(words, words + dims);
+        access.strides.assign(words + dims, words + 2 * dims);
+        words += 2 * dims;
+        all.push_back(std::move(access));
+    }
+    return all;
+}
+
+}  // namespace
+}  // namespace npu_cann
+
+using namespace npu_cann;
+
+// Runs the stream's earlier work, and what that waits for.
+NPU_CANN_API aclError npu_cann_host_kernel_begin(void* handle, const char* name) {
+    StreamPtr stream;
+    Target target;
+    {
+        auto lock = lock_streams();
+        stream = stream_of(handle);
+        if (!stream) return no_stream(name);
+        if (is_capturing(*stream)) return refuse_captured_stream(*stream, name);
+        if (aclError error = context_error()) return error;
+        target = {stream, stream->queued};
+    }
+    if (!run_until({target}))
+        return failed(kStreamSyncTimeout, std::string(name) + ": the stream waits for an event that nothing records.");
+    auto lock = lock_streams();
+    return context_error();
+}
+
+// The operator has run: these are the accesses that it made.
+NPU_CANN_API aclError npu_cann_host_kernel_end(void* handle, const char* name, const int64_t* words, int64_t count) {
+    StreamPtr stream;
+    {
+        auto lock = lock_streams();
+        stream = stream_of(handle);
+    }
+    if (!stream) return no_stream(name);
+    Work work;
+    work.name = name;
+    work.accesses = accesses_of(words, count);
+    return submit(stream, std::move(work));
+}
+
+// 1 where the stream is in a capture, whether that is still valid or not.
+NPU_CANN_API int32_t npu_cann_is_capturing(void* handle) {
+    auto lock = lock_streams();
+    StreamPtr stream = stream_of(handle);
+    return stream && is_capturing(*stream);
+}
+
+// Captures the operator as a node: each replay calls `run` with `argument`, which gives 0 or, after
+// npu_cann_set_error, another number.
+NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* name, const int64_t* words, int64_t count,
+                                                   int32_t (*run)(int64_t), int64_t argument) {
+    auto lock = lock_streams();
+    StreamPtr stream = stream_of(handle);
+    if (!stream) return no_stream(name);
+    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, std::string(name) + ": stream must be in a capture.");
+    Work work;
+    work.kind = Work::Kind::kHostCode;
+    work.name = name;
+    work.accesses = accesses_of(words, count);
+    work.run = [run, argument] { return run(argument) == 0 ? int32_t(kSuccess) : int32_t(kernel_exception()); };
+    return capture_work(stream, std::move(work));
+}
+
+NPU_CANN_API void npu_cann_set_error(const char* text) { set_error(text); }

@@ -1,0 +1,113 @@
+#include "simulator/cann/runtime/host_memory.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace npu_cann {
+namespace {
+
+constexpr size_t kChunk = 1 << 16;
+constexpr uint8_t kNotANumber = 0xFF;
+
+struct Table {
+    std::mutex mutex;
+    std::map<uintptr_t, size_t> bytes_by_first;
+};
+Table& table() {
+    static Table* instance = new Table;
+    return *instance;
+}
+
+// Through the kernel, which refuses an address that is not mapped. Where it refuses the call, directly.
+template <class Call>
+bool transfer(Call call, void* to, const void* from, void* local, const void* remote, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        iovec here{static_cast<char*>(local) + done, bytes - done};
+        iovec there{const_cast<char*>(static_cast<const char*>(remote)) + done, bytes - done};
+        const ssize_t count = call(getpid(), &here, 1ul, &there, 1ul, 0ul);
+        if (count <= 0) {
+            if (errno == EFAULT) return false;
+            std::memcpy(static_cast<char*>(to) + done, static_cast<const char*>(from) + done, bytes - done);
+            return true;
+        }
+        done += size_t(count);
+    }
+    return true;
+}
+
+}  // namespace
+
+void* allocate_host(size_t bytes) {
+    void* first = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!first) return nullptr;
+    Table& t = table();
+    std::lock_guard<std::mutex> lock(t.mutex);
+    t.bytes_by_first[reinterpret_cast<uintptr_t>(first)] = bytes;
+    return first;
+}
+
+bool free_host(void* first) {
+    Table& t = table();
+    std::lock_guard<std::mutex> lock(t.mutex);
+    if (t.bytes_by_first.erase(reinterpret_cast<uintptr_t>(first)) == 0) return false;
+    std::free(first);
+    return true;
+}
+
+bool is_pinned(const void* address, size_t bytes) {
+    Table& t = table();
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    std::lock_guard<std::mutex> lock(t.mutex);
+    auto after = t.bytes_by_first.upper_bound(wanted);
+    if (after == t.bytes_by_first.begin()) return false;
+    --after;
+    return wanted - after->first + bytes <= after->second;
+}
+
+size_t pinned_bytes(const void* first) {
+    Table& t = table();
+    std::lock_guard<std::mutex> lock(t.mutex);
+    auto found = t.bytes_by_first.find(reinterpret_cast<uintptr_t>(first));
+    return found == t.bytes_by_first.end() ? 0 : found->second;
+}
+
+bool read_host(void* to, const void* from, size_t bytes) {
+    return transfer(process_vm_readv, to, from, to, from, bytes);
+}
+
+bool write_host(void* to, const void* from, size_t bytes) {
+    return transfer(process_vm_writev, to, from, const_cast<void*>(from), to, bytes);
+}
+
+bool hash_host(const void* first, size_t bytes, uint64_t* hash) {
+    std::vector<uint64_t> words(kChunk / sizeof(uint64_t));
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t done = 0; done < bytes; done += kChunk) {
+        const size_t count = std::min(kChunk, bytes - done);
+        words[(count - 1) / sizeof(uint64_t)] = 0;  // the last word may be a part
+        if (!read_host(words.data(), static_cast<const char*>(first) + done, count)) return false;
+        for (size_t i = 0; i < (count + sizeof(uint64_t) - 1) / sizeof(uint64_t); ++i) {
+            h = (h ^ words[i]) * 0x9E3779B97F4A7C15u;
+            h ^= h >> 29;
+        }
+    }
+    *hash = h;
+    return true;
+}
+
+void fill_host(void* first, size_t bytes) {
+    const std::vector<uint8_t> junk(std::min(kChunk, bytes), kNotANumber);
+    for (size_t done = 0; done < bytes; done += kChunk)
+        write_host(static_cast<char*>(first) + done, junk.data(), std::min(kChunk, bytes - done));
+}
+
+}  // namespace npu_cann

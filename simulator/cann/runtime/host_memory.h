@@ -1,0 +1,24 @@
+// Memory of the host that copies touch: allocated by aclrtMallocHost, or of anybody. Reads and writes of
+// memory that is not mapped fail instead of ending the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace npu_cann {
+
+void* allocate_host(size_t bytes);
+// False where allocate_host did not give it.
+bool free_host(void* first);
+// Allocated by aclrtMallocHost: pinned, in CANN's word.
+bool is_pinned(const void* address, size_t bytes);
+// 0 where nothing that it gave starts there.
+size_t pinned_bytes(const void* first);
+
+bool read_host(void* to, const void* from, size_t bytes);
+bool write_host(void* to, const void* from, size_t bytes);
+bool hash_host(const void* first, size_t bytes, uint64_t* hash);
+// With bytes that are NaN in every floating-point type.
+void fill_host(void* first, size_t bytes);
+
+}  // namespace npu_cann

@@ -1,0 +1,132 @@
+#include "simulator/cann/runtime/races.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "simulator/cann/runtime/report.h"
+
+namespace npu_cann {
+namespace {
+
+constexpr size_t kPruneAt = 4096;    // accesses of one actor to one allocation
+constexpr size_t kMostKept = 65536;  // beyond which the oldest are forgotten
+
+struct Access {
+    Region region;
+    uint64_t step;
+    bool writes;
+    std::shared_ptr<const Accessor> who;
+};
+
+// What one actor did to one allocation, by the region's first byte.
+struct OfActor {
+    std::map<uintptr_t, std::vector<Access>> by_low;
+    size_t count = 0;
+    uint64_t last_step = 0, last_write = 0;
+};
+
+using History = std::map<size_t, OfActor>;
+
+std::unordered_map<uint64_t, History>& histories() {
+    static auto* all = new std::unordered_map<uint64_t, History>;
+    return *all;
+}
+
+std::string verb(bool writes) { return writes ? "writes" : "reads"; }
+
+void report(const Access& before, const Region& region, bool writes, const Accessor& who) {
+    static auto* said = new std::set<std::string>;
+    const Accessor& first = *before.who;
+    std::string text = who.place + "'s " + who.operation + " " + verb(writes) + " memory that " + first.place + "'s " +
+                       first.operation + " " + verb(before.writes) + ", and nothing orders them: ";
+    if (who.actor == kHost)
+        text += "synchronize " + first.place + " first.";
+    else
+        text += "record an event on " + first.place + " after " + first.operation + " and let " + who.place +
+                " wait for it.";
+    const bool is_new = said->insert(text).second;
+    const uintptr_t low = std::max(before.region.low, region.low);
+    const uintptr_t high = std::min(before.region.high, region.high);
+    report_race(text,
+                is_new ? " (within " + std::to_string(high - low) + " bytes from " +
+                             describe_address(reinterpret_cast<const void*>(low)) + ")"
+                       : "",
+                is_new);
+}
+
+void report_early_free(const OfActor& of) {
+    const Access* last = nullptr;
+    for (const auto& [low, list] : of.by_low)
+        for (const Access& one : list)
+            if (!last || one.step > last->step) last = &one;
+    if (!last) return;
+    report_race("aclrtFree frees memory that " + last->who->place + "'s " + last->who->operation + " " +
+                    verb(last->writes) + ", and the host has not waited for it: synchronize " + last->who->place +
+                    " first.",
+                "", true);
+}
+
+// Steps that every later step of any actor comes after.
+void prune(OfActor* of, uint64_t known_to_host) {
+    for (auto at = of->by_low.begin(); at != of->by_low.end();) {
+        auto& list = at->second;
+        const size_t before = list.size();
+        list.erase(std::remove_if(list.begin(), list.end(), [&](const Access& a) { return a.step <= known_to_host; }),
+                   list.end());
+        of->count -= before - list.size();
+        at = list.empty() ? of->by_low.erase(at) : std::next(at);
+    }
+}
+
+void keep(OfActor* of, Access access) {
+    auto& list = of->by_low[access.region.low];
+    for (Access& old : list)
+        if (old.region == access.region && (access.writes || !old.writes)) {
+            old = std::move(access);
+            return;
+        }
+    list.push_back(std::move(access));
+    ++of->count;
+}
+
+}  // namespace
+
+void note_access(uint64_t allocation, const Region& region, bool writes, const std::shared_ptr<const Accessor>& who,
+                 const Clock& clock, const Clock& host) {
+    if (region.empty()) return;
+    History& history = histories()[allocation];
+    for (auto& [actor, of] : history) {
+        const uint64_t known = clock.at(actor);
+        if (actor == who->actor || (writes ? of.last_step : of.last_write) <= known) continue;
+        bool found = false;
+        for (const auto& [low, list] : of.by_low) {
+            if (low >= region.high || found) break;
+            for (const Access& old : list) {
+                if (old.step <= known || !(writes || old.writes) || !overlap(old.region, region)) continue;
+                report(old, region, writes, *who);
+                found = true;  // one sentence for an access and an actor
+                break;
+            }
+        }
+    }
+    if (who->actor == kHost) return;  // all that is queued later comes after it
+    OfActor& own = history[who->actor];
+    if (own.count >= kPruneAt && own.count % kPruneAt == 0) prune(&own, host.at(who->actor));
+    if (own.count >= kMostKept) own = OfActor();
+    keep(&own, {region, who->step, writes, who});
+    own.last_step = who->step;
+    if (writes) own.last_write = who->step;
+}
+
+void note_free(uint64_t allocation, const Clock* host) {
+    auto found = histories().find(allocation);
+    if (found == histories().end()) return;
+    for (const auto& [actor, of] : found->second)
+        if (host && of.last_step > host->at(actor)) report_early_free(of);
+    histories().erase(found);
+}
+
+}  // namespace npu_cann

@@ -1,0 +1,34 @@
+// Bytes that a view touches, and whether two views touch the same byte.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/cann/runtime/objects.h"
+
+namespace npu_cann {
+
+// Runs of `run` bytes from `low` on, repeated with the strides of `dims`, the largest stride first.
+struct Region {
+    struct Dim {
+        int64_t stride, count;
+        bool operator==(const Dim& other) const { return stride == other.stride && count == other.count; }
+    };
+    uintptr_t low = 0, high = 0;  // high is one past the last byte; equal where no byte is touched
+    int64_t run = 0;
+    std::vector<Dim> dims;
+
+    bool empty() const { return low == high; }
+    bool is_dense() const { return dims.empty(); }
+    bool operator==(const Region& other) const {
+        return low == other.low && high == other.high && run == other.run && dims == other.dims;
+    }
+};
+
+Region region_of(const MemoryAccess& access);
+Region dense_region(const void* first, uint64_t bytes);
+
+// Exact, up to a bound on the work, beyond which two interleaved regions count as disjoint.
+bool overlap(const Region& a, const Region& b);
+
+}  // namespace npu_cann

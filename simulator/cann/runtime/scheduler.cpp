@@ -1,0 +1,611 @@
+#include "simulator/cann/runtime/scheduler.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <unordered_map>
+
+#include "simulator/cann/runtime/allocations.h"
+#include "simulator/cann/runtime/gil.h"
+#include "simulator/cann/runtime/graphs.h"
+#include "simulator/cann/runtime/host_memory.h"
+#include "simulator/cann/runtime/races.h"
+#include "simulator/cann/runtime/report.h"
+
+namespace npu_cann {
+namespace {
+
+constexpr size_t kQueueDepth = 1024;  // work that a stream's queue holds before queueing waits for the device
+constexpr int kMostEarlySteps = 4;    // after one piece of work was queued
+constexpr size_t kMostSources = 4096;
+
+uint64_t number_of(const char* variable, uint64_t otherwise) {
+    const char* text = std::getenv(variable);
+    return text && *text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+// SplitMix64.
+class Draw {
+public:
+    explicit Draw(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+    uint64_t next() {
+        uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+        return z ^ (z >> 31);
+    }
+    size_t below(size_t count) { return size_t(next() % count); }
+    bool chance(double p) { return double(next() >> 11) * 0x1.0p-53 < p; }
+
+private:
+    uint64_t state_;
+};
+
+// A copy to the device whose source the host must leave alone until it knows that the copy is done.
+struct Source {
+    HostSource memory;
+    uint64_t hash;
+    size_t actor;
+    uint64_t step;
+    std::string operation, place;
+};
+
+// Never destroyed: the process may use it while it ends.
+struct State {
+    std::mutex mutex;              // all below, and the streams' and events' fields
+    std::recursive_mutex running;  // held by the thread that runs work; taken before `mutex`
+    std::unordered_map<void*, StreamPtr> streams;
+    StreamPtr default_stream;
+    size_t actors = kHost + 1;
+    int32_t stream_ids = 0;
+    Clock host;
+    Clock unsettled;  // what a synchronization of the device tells the host, see settle()
+    bool has_unsettled = false;
+    std::vector<Source> sources;
+    bool stops_on_failure = false;  // once a stream does, the context does
+    int32_t failure = 0;
+    std::string failure_text;
+    Draw draw{stream_seed()};
+    // Ten seeds in a row hold every way: late, early, and between.
+    double early = std::vector<double>{0.0, 0.3, 0.05, 0.7, 0.0, 1.0}[stream_seed() % 6];
+    double stray = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
+};
+State& state() {
+    static State* instance = new State;
+    return *instance;
+}
+
+int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+// ---- running, with `running` and the lock held -------------------------------------------------------
+
+bool is_done(const Record& record) { return record.done; }
+
+bool is_ready(const Stream& s) {
+    if (s.is_running || s.queue.empty()) return false;
+    const Work& head = s.queue.front();
+    return head.kind != Work::Kind::kWait || is_done(*head.record);
+}
+
+void mark_done(Record* record) {
+    record->done = true;
+    record->nanoseconds = now();
+}
+
+// hicann/runtime src/runtime/core/src/stream/stream.cc, EnterFailureAbort: a context that stops on failure
+// keeps the first error, and the stream runs nothing any more. Its records happen, so that nobody waits for
+// ever.
+void fail(Stream* s, int32_t status, const std::string& text) {
+    State& st = state();
+    s->error = status;
+    s->error_text = text;
+    if (!st.stops_on_failure) return;
+    if (!st.failure) {
+        st.failure = status;
+        st.failure_text = text;
+    }
+    s->is_aborted = true;
+    for (Work& work : s->queue)
+        if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
+    s->queue.clear();
+    s->finished = s->queued - 1;  // the caller counts the work that failed
+}
+
+// "" or which memory of the work's was freed before it ran.
+std::string freed_memory(const Work& work) {
+    for (const MemoryAccess& access : work.accesses) {
+        const Region region = region_of(access);
+        if (region.empty()) continue;
+        void* first = nullptr;
+        uint64_t bytes = 0;
+        const auto* low = reinterpret_cast<const void*>(region.low);
+        if (find_allocation(low, &first, &bytes)) continue;
+        // torch_npu gives a workspace back before it launches the call (Ascend/pytorch third_party/op-plugin
+        // op_api_common_base.h, GetWorkSpaceAddr): with its cache off that memory is freed by now.
+        if (access.argument == kWorkspace && is_freed_with_padding(low)) continue;
+        const std::string what = describe_freed(low);
+        return work.name + ": " + access.argument + " " + (access.writes ? "is written to" : "is read from") +
+               " memory that " + (what.empty() ? "is not allocated" : "was freed before it ran (" + what + ")") + ".";
+    }
+    return "";
+}
+
+int32_t run(const Work& work, std::string* text) {
+    std::string freed = freed_memory(work);
+    int32_t status = 0;
+    if (!freed.empty()) {
+        report_freed(freed);
+        status = failed(kernel_exception(), freed);
+    } else {
+        try {
+            status = work.run ? work.run() : 0;
+        } catch (const std::exception& error) {
+            status = failed(kernel_exception(), work.name + ": " + error.what());
+        }
+    }
+    if (status) *text = recent_error_text();
+    return status;
+}
+
+void step(const StreamPtr& s, std::unique_lock<std::mutex>* lock) {
+    Work work = std::move(s->queue.front());
+    s->queue.pop_front();
+    if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
+    if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) {
+        ++s->finished;
+        return;
+    }
+    s->is_running = true;
+    lock->unlock();
+    std::string text;
+    const int32_t status = run(work, &text);
+    lock->lock();
+    s->is_running = false;
+    if (status) fail(s.get(), status, text);
+    ++s->finished;
+}
+
+std::vector<StreamPtr> all_streams() {
+    State& st = state();
+    std::vector<StreamPtr> all;
+    for (const auto& [handle, s] : st.streams) all.push_back(s);
+    std::sort(all.begin(), all.end(), [](const StreamPtr& a, const StreamPtr& b) { return a->actor < b->actor; });
+    return all;
+}
+
+// How far each stream must come, so that the targets are reached.
+std::map<size_t, Target> needed_by(const std::vector<Target>& targets) {
+    std::map<size_t, Target> needed;
+    std::vector<Target> open(targets);
+    while (!open.empty()) {
+        Target one = std::move(open.back());
+        open.pop_back();
+        Target& kept = needed[one.stream->actor];
+        if (kept.stream && kept.position >= one.position) continue;
+        kept = one;
+        uint64_t position = one.stream->finished + (one.stream->is_running ? 1 : 0);
+        for (const Work& work : one.stream->queue) {
+            if (++position > one.position) break;
+            if (work.kind != Work::Kind::kWait || is_done(*work.record)) continue;
+            if (StreamPtr other = work.record->stream.lock(); other && work.record->position)
+                open.push_back({other, work.record->position});
+        }
+    }
+    return needed;
+}
+
+bool is_reached(const Target& t) { return t.stream->finished >= t.position; }
+
+// Runs one head that a target needs, or sometimes another; false where none of the needed ones is ready.
+bool run_one(const std::map<size_t, Target>& needed, std::unique_lock<std::mutex>* lock) {
+    State& st = state();
+    std::vector<StreamPtr> ready;
+    for (const auto& [actor, t] : needed)
+        if (!is_reached(t) && is_ready(*t.stream)) ready.push_back(t.stream);
+    if (ready.empty()) return false;
+    if (st.stray > 0 && st.draw.chance(st.stray)) {
+        ready.clear();
+        for (const StreamPtr& s : all_streams())
+            if (is_ready(*s)) ready.push_back(s);
+    }
+    step(ready[st.draw.below(ready.size())], lock);
+    return true;
+}
+
+// ---- clocks, with the lock held ----------------------------------------------------------------------
+
+bool detects_races() { return stream_order() == Order::kDrawn; }
+
+// Where torch_npu's cache is off it synchronizes the device before each aclrtFree. A program must not rely on
+// that: with the cache nothing synchronizes. What such a synchronization tells the host is forgotten again
+// when the free follows (note_freed), and kept when anything else does.
+void settle() {
+    State& st = state();
+    if (!st.has_unsettled) return;
+    st.host.join(st.unsettled);
+    st.has_unsettled = false;
+}
+
+void check_sources(const Clock& clock) {
+    State& st = state();
+    auto is_known = [&](const Source& s) { return clock.at(s.actor) >= s.step; };
+    for (const Source& s : st.sources) {
+        if (!is_known(s)) continue;
+        uint64_t hash = 0;
+        if (hash_host(s.memory.first, s.memory.bytes, &hash) && hash == s.hash) continue;
+        report_race("the host changes the " + std::to_string(s.memory.bytes) + " bytes that " + s.place + "'s " +
+                        s.operation + " reads, and it has not waited for the copy: synchronize " + s.place + " first.",
+                    "", true);
+    }
+    st.sources.erase(std::remove_if(st.sources.begin(), st.sources.end(), is_known), st.sources.end());
+}
+
+bool touches(const HostSource& a, const HostSource& b) {
+    const auto* a_first = static_cast<const char*>(a.first);
+    const auto* b_first = static_cast<const char*>(b.first);
+    return a_first < b_first + b.bytes && b_first < a_first + a.bytes;
+}
+
+// The work may change memory of the host: sources there are no longer compared.
+void forget_sources(const Work& work) {
+    auto& sources = state().sources;
+    if (work.kind == Work::Kind::kHostCode) return sources.clear();
+    if (work.target.bytes == 0) return;
+    sources.erase(
+        std::remove_if(sources.begin(), sources.end(), [&](const Source& s) { return touches(s.memory, work.target); }),
+        sources.end());
+}
+
+bool is_pending_on_host(const HostSource& memory) {
+    for (const auto& [handle, s] : state().streams)
+        for (const Work& work : s->queue)
+            if (touches(work.source, memory) || touches(work.target, memory)) return true;
+    return false;
+}
+
+// Reading the target of a copy before the copy is done gives NaN, not what it had before.
+void spoil_target(const Work& work) {
+    if (work.target.bytes == 0 || is_pending_on_host(work.target)) return;
+    fill_host(const_cast<void*>(work.target.first), work.target.bytes);
+}
+
+void note_work(const StreamPtr& s, const Work& work) {
+    State& st = state();
+    settle();
+    s->clock.join(st.host);
+    const uint64_t now_at = s->clock.advance(s->actor);
+    if (!detects_races()) return;
+    if (!s->waits_for_unrecorded) {
+        auto who = std::make_shared<const Accessor>(Accessor{s->actor, now_at, s->place(), work.name});
+        for (const MemoryAccess& access : work.accesses) {
+            const Region region = region_of(access);
+            uint64_t number = 0;
+            if (region.empty() || !number_of_allocation(reinterpret_cast<const void*>(region.low), &number)) continue;
+            note_access(number, region, access.writes, who, s->clock, st.host);
+        }
+    }
+    forget_sources(work);
+    Source source{work.source, 0, s->actor, now_at, work.name, s->place()};
+    if (work.source.bytes && hash_host(work.source.first, work.source.bytes, &source.hash)) {
+        if (st.sources.size() >= kMostSources) st.sources.erase(st.sources.begin());
+        st.sources.push_back(std::move(source));
+    }
+}
+
+// ---- queueing ----------------------------------------------------------------------------------------
+
+int32_t run_at_once(const StreamPtr& s, Work work, std::unique_lock<std::mutex>* lock) {
+    if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
+    ++s->finished;
+    if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) return 0;
+    lock->unlock();
+    std::string text;
+    const int32_t status = run(work, &text);
+    lock->lock();
+    return status;
+}
+
+}  // namespace
+
+std::string Stream::place() const { return "stream " + std::to_string(id); }
+
+namespace {
+
+// What the environment says, read again after a fork: tests fork a process that has loaded the library.
+struct Settings {
+    pid_t process = getpid();
+    Order order = Order::kDrawn;
+    uint64_t seed = number_of("NPU_ROPE_SIM_SEED", 0);
+
+    Settings() {
+        const char* wanted = std::getenv("NPU_ROPE_SIM_STREAMS");
+        if (!wanted || !*wanted || std::strcmp(wanted, "asynchronous") == 0) return;
+        order = Order::kImmediate;
+        if (std::strcmp(wanted, "immediate") == 0) return;
+        std::fprintf(stderr, "simulated CANN: NPU_ROPE_SIM_STREAMS must be asynchronous or immediate but got %s.\n",
+                     wanted);
+        std::exit(2);
+    }
+};
+
+const Settings& settings() {
+    static Settings current;
+    if (current.process != getpid()) current = Settings();
+    return current;
+}
+
+}  // namespace
+
+Order stream_order() { return settings().order; }
+uint64_t stream_seed() { return settings().seed; }
+
+std::unique_lock<std::mutex> lock_streams() { return std::unique_lock<std::mutex>(state().mutex); }
+
+StreamPtr new_stream() {
+    State& st = state();
+    auto s = std::make_shared<Stream>();
+    s->id = st.stream_ids++;
+    s->actor = st.actors++;
+    s->clock.join(st.host);
+    st.streams[s.get()] = s;
+    return s;
+}
+
+// hicann/runtime src/runtime/api/impl/api_impl.cc: a null stream is the context's default stream. It is
+// stream 0 and, as CANN's, is not ordered with others.
+StreamPtr default_stream() {
+    State& st = state();
+    if (!st.default_stream) {
+        st.default_stream = new_stream();
+    }
+    return st.default_stream;
+}
+
+StreamPtr stream_of(void* handle) {
+    if (!handle) return default_stream();
+    auto found = state().streams.find(handle);
+    return found == state().streams.end() ? nullptr : found->second;
+}
+
+void forget_stream(void* handle) { state().streams.erase(handle); }
+
+int32_t enqueue(const StreamPtr& s, Work work) {
+    State& st = state();
+    if (is_capturing(*s)) return capture_work(s, std::move(work));
+    if (s->update) return update_task(s, std::move(work));
+    // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: the default stream must not be used.
+    if (s == st.default_stream && any_captured_stream())
+        return failed(kCaptureImplicit, work.name + ": stream must not be the default stream during a capture.");
+    if (st.stops_on_failure && st.failure) {
+        set_error(st.failure_text);
+        return st.failure;
+    }
+    ++s->queued;
+    note_work(s, work);
+    if (work.kind == Work::Kind::kRecord) {
+        work.record->stream = s;
+        work.record->position = s->queued;
+        work.record->clock = s->clock;
+    }
+    if (stream_order() == Order::kImmediate) {
+        std::unique_lock<std::mutex> lock(st.mutex, std::adopt_lock);
+        const int32_t status = run_at_once(s, std::move(work), &lock);
+        lock.release();
+        return status;
+    }
+    spoil_target(work);
+    s->queue.push_back(std::move(work));
+    return 0;
+}
+
+int32_t enqueue_record(const StreamPtr& s, const std::shared_ptr<Record>& record) {
+    Work work;
+    work.kind = Work::Kind::kRecord;
+    work.name = "aclrtRecordEvent";
+    work.record = record;
+    return enqueue(s, std::move(work));
+}
+
+int32_t enqueue_wait(const StreamPtr& s, const std::shared_ptr<Record>& record) {
+    s->clock.join(record->clock);
+    if (is_done(*record)) return 0;
+    Work work;
+    work.kind = Work::Kind::kWait;
+    work.name = "aclrtStreamWaitEvent";
+    work.record = record;
+    return enqueue(s, std::move(work));
+}
+
+void run_early(const StreamPtr& s) {
+    State& st = state();
+    if (stream_order() == Order::kImmediate) return;
+    RunningLock running(&st.running, RunningLock::kTry);
+    if (!running.is_held()) return;
+    auto lock = lock_streams();
+    for (int i = 0; i < kMostEarlySteps && st.early > 0 && st.draw.chance(st.early); ++i) {
+        std::vector<StreamPtr> ready;
+        for (const StreamPtr& one : all_streams())
+            if (is_ready(*one)) ready.push_back(one);
+        if (ready.empty()) return;
+        step(ready[st.draw.below(ready.size())], &lock);
+    }
+    // A full queue: whoever queues waits for the device.
+    if (s->queue.size() < kQueueDepth) return;
+    const Target half{s, s->queued - kQueueDepth / 2};
+    lock.unlock();
+    run_until({half});
+}
+
+int32_t submit(const StreamPtr& s, Work work) {
+    int32_t status = 0;
+    {
+        auto lock = lock_streams();
+        status = enqueue(s, std::move(work));
+    }
+    if (status == 0) run_early(s);
+    return status;
+}
+
+void note_host_access(const char* call, const void* first, uint64_t bytes, bool writes) {
+    State& st = state();
+    settle();
+    uint64_t number = 0;
+    if (!detects_races() || !number_of_allocation(first, &number)) return;
+    auto who = std::make_shared<const Accessor>(Accessor{kHost, 0, "the host", call});
+    note_access(number, dense_region(first, bytes), writes, who, st.host, st.host);
+}
+
+void host_knows(const Clock& clock) {
+    State& st = state();
+    settle();
+    check_sources(clock);
+    st.host.join(clock);
+}
+
+std::string user_of_host(const HostSource& memory) {
+    State& st = state();
+    settle();
+    for (const Source& s : st.sources)
+        if (touches(s.memory, memory) && st.host.at(s.actor) < s.step) return s.place + "'s " + s.operation;
+    for (const auto& [handle, s] : st.streams)
+        for (const Work& work : s->queue)
+            if (touches(work.source, memory) || touches(work.target, memory)) return s->place() + "'s " + work.name;
+    return "";
+}
+
+void note_freed(uint64_t allocation, bool is_torchs_own) {
+    State& st = state();
+    Clock known = st.host;
+    if (st.has_unsettled) known.join(st.unsettled);
+    if (is_torchs_own)
+        st.has_unsettled = false;
+    else
+        settle();
+    // What torch_npu frees so it has waited for.
+    if (detects_races()) note_free(allocation, is_torchs_own ? nullptr : &known);
+}
+
+bool run_until(const std::vector<Target>& targets) {
+    State& st = state();
+    RunningLock running(&st.running, RunningLock::kWait);
+    auto lock = lock_streams();
+    const std::map<size_t, Target> needed = needed_by(targets);
+    for (;;) {
+        if (std::all_of(targets.begin(), targets.end(), is_reached)) return true;
+        if (!run_one(needed, &lock)) return false;
+    }
+}
+
+void run_some(const std::vector<Target>& targets) {
+    State& st = state();
+    RunningLock running(&st.running, RunningLock::kTry);
+    if (!running.is_held()) return;
+    auto lock = lock_streams();
+    const std::map<size_t, Target> needed = needed_by(targets);
+    for (size_t steps = st.draw.below(4); steps > 0; --steps)
+        if (!run_one(needed, &lock)) return;
+}
+
+void run_some_of_all() {
+    std::vector<Target> targets;
+    {
+        auto lock = lock_streams();
+        for (const StreamPtr& s : all_streams()) targets.push_back({s, s->queued});
+    }
+    run_some(targets);
+}
+
+int32_t context_error() {
+    State& st = state();
+    if (!st.stops_on_failure || !st.failure) return 0;
+    set_error(st.failure_text);
+    return st.failure;
+}
+
+void reset_context() {
+    State& st = state();
+    st.failure = 0;
+    for (const auto& [handle, s] : st.streams) {
+        s->is_aborted = false;
+        s->error = 0;
+    }
+}
+
+void set_failure_mode(const StreamPtr& s, bool stops) {
+    s->stops_on_failure = stops;
+    if (stops) state().stops_on_failure = true;
+}
+
+namespace {
+
+// The stream's error, once unless it is aborted; else the context's.
+int32_t take_error(const StreamPtr& s) {
+    if (!s->error) return context_error();
+    const int32_t error = s->error;
+    set_error(s->error_text);
+    if (!s->is_aborted) s->error = 0;
+    return error;
+}
+
+int32_t never_ends(const char* call) {
+    const std::string text = std::string(call) + ": the stream waits for an event that nothing records.";
+    report_race(text, "", true);
+    return failed(kStreamSyncTimeout, text);
+}
+
+}  // namespace
+
+int32_t synchronize(const StreamPtr& s, const char* call) {
+    Clock clock;
+    Target target{s, 0};
+    {
+        auto lock = lock_streams();
+        clock = s->clock;
+        target.position = s->queued;
+    }
+    if (!run_until({target})) return never_ends(call);
+    auto lock = lock_streams();
+    host_knows(clock);
+    return take_error(s);
+}
+
+int32_t synchronize_all(const char* call) {
+    State& st = state();
+    Clock clock;
+    std::vector<Target> targets;
+    {
+        auto lock = lock_streams();
+        for (const StreamPtr& s : all_streams()) {
+            clock.join(s->clock);
+            targets.push_back({s, s->queued});
+        }
+    }
+    if (!run_until(targets)) return never_ends(call);
+    auto lock = lock_streams();
+    settle();
+    check_sources(clock);
+    st.unsettled = clock;
+    st.has_unsettled = true;
+    int32_t status = 0;
+    for (const Target& t : targets)
+        if (int32_t one = take_error(t.stream); one && !status) status = one;
+    return status;
+}
+
+uint64_t work_left() {
+    auto lock = lock_streams();
+    uint64_t left = 0;
+    for (const auto& [handle, s] : state().streams) left += s->queue.size();
+    return left;
+}
+
+}  // namespace npu_cann

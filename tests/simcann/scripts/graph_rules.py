@@ -1,0 +1,209 @@
+"""What a capture refuses, with the codes of hicann/runtime. Without torch_npu's queue, behind which an error
+comes later and stays."""
+
+import ctypes
+import threading
+
+import torch
+import torch_npu  # noqa: F401
+from run_checks import refusal, run
+
+CANN = ctypes.CDLL("libnpu_rope_cann.so")
+GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
+
+
+# ---- what a capture refuses --------------------------------------------------------------------------
+
+
+class Refused:
+    """A capture with a call that is refused: its text, and what the end of the capture says."""
+
+    def __init__(self, work, *, mode="global"):
+        self.graph = torch.npu.NPUGraph()
+        self.stream = torch.npu.Stream()
+        torch.npu.synchronize()
+        with torch.npu.stream(self.stream):
+            self.graph.capture_begin(capture_error_mode=mode)
+            self.text = work()
+            try:
+                self.graph.capture_end()
+                self.end = ""
+            except RuntimeError as error:
+                self.end = str(error)
+
+
+def is_refused(work, code):
+    """The call gives this code, and the capture is invalid: 507903."""
+    refused = Refused(lambda: refusal(work))
+    assert f"error code is {code}" in refused.text, refused.text
+    assert "error code is 507903" in refused.end, refused.end
+    assert (torch.ones(3).npu() + 1).cpu().tolist() == [2.0, 2.0, 2.0]  # the device goes on
+
+
+def check_item():
+    x = torch.ones(1).npu()
+    is_refused(lambda: (x * 2).item(), 107027)
+
+
+def check_a_copy_to_the_host():
+    x = torch.ones(4).npu()
+    is_refused(lambda: (x * 2).cpu(), 107030)
+
+
+def check_the_shape_that_depends_on_data():
+    x = torch.ones(4).npu()
+    refused = Refused(lambda: refusal(lambda: x.nonzero()))
+    assert "107027" in refused.text, refused.text
+    assert "507903" in refused.end
+
+
+def check_synchronizing_the_stream():
+    is_refused(lambda: torch.npu.current_stream().synchronize(), 107027)
+
+
+def check_synchronizing_the_device():
+    is_refused(torch.npu.synchronize, 107027)
+
+
+def check_synchronizing_an_event():
+    event = torch.npu.Event()
+
+    def work():
+        event.record()
+        event.synchronize()
+
+    is_refused(work, 107028)
+
+
+def check_querying_an_event():
+    event = torch.npu.Event()
+
+    def work():
+        event.record()
+        event.query()
+
+    is_refused(work, 107028)
+
+
+def check_the_default_stream():
+    graph = torch.npu.NPUGraph()
+    assert "non-default stream" in refusal(graph.capture_begin)
+
+
+def check_an_event_from_outside():
+    event = torch.npu.Event()
+    event.record()
+    torch.npu.synchronize()
+    refused = Refused(lambda: refusal(lambda: torch.npu.current_stream().wait_event(event)))
+    assert "error code is 107024" in refused.text, refused.text
+
+
+def check_a_stream_that_does_not_join_again():
+    x = torch.ones(4).npu()
+    side = torch.npu.Stream()
+
+    def work():
+        side.wait_stream(torch.npu.current_stream())
+        with torch.npu.stream(side):
+            x.mul_(2)
+        return ""
+
+    assert "error code is 107025" in Refused(work).end
+
+
+def check_pageable_memory():
+    x, host = torch.ones(4).npu(), torch.ones(4)
+    is_pageable = Refused(lambda: refusal(lambda: x.copy_(host, non_blocking=True)))
+    assert "error code is 107000" in is_pageable.text, is_pageable.text
+
+
+# ---- modes, through C --------------------------------------------------------------------------------
+
+
+def capture_begin(mode):
+    stream = ctypes.c_void_p()
+    assert CANN.aclrtCreateStream(ctypes.byref(stream)) == 0
+    assert CANN.aclmdlRICaptureBegin(stream, mode) == 0
+    return stream
+
+
+def capture_end(stream):
+    model = ctypes.c_void_p()
+    return CANN.aclmdlRICaptureEnd(stream, ctypes.byref(model)), model
+
+
+def memset(address):
+    return CANN.aclrtMemset(address, ctypes.c_size_t(16), 0, ctypes.c_size_t(16))
+
+
+def in_another_thread(work):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def check_modes():
+    """What a synchronous call gives in this thread, in another one, and what the end of the capture gives."""
+    memory = torch.ones(16).npu()
+    torch.npu.synchronize()
+    address = ctypes.c_void_p(memory.data_ptr())
+    expected = {GLOBAL: (107030, 107030, 507903), THREAD_LOCAL: (107030, 0, 507903), RELAXED: (0, 0, 0)}
+    for mode, (here, there, end) in expected.items():
+        stream = capture_begin(mode)
+        assert in_another_thread(lambda: memset(address)) == there, mode
+        assert memset(address) == here, mode
+        assert capture_end(stream)[0] == end, mode
+
+
+def check_a_thread_that_exchanges_its_mode():
+    memory = torch.ones(16).npu()
+    torch.npu.synchronize()
+    stream = capture_begin(GLOBAL)
+    mode = ctypes.c_int32(RELAXED)
+    assert CANN.aclmdlRICaptureThreadExchangeMode(ctypes.byref(mode)) == 0
+    assert mode.value == GLOBAL
+    assert memset(ctypes.c_void_p(memory.data_ptr())) == 0
+    assert CANN.aclmdlRICaptureThreadExchangeMode(ctypes.byref(mode)) == 0
+    assert capture_end(stream)[0] == 0
+
+
+def check_the_end_in_another_thread():
+    stream = capture_begin(GLOBAL)
+    assert in_another_thread(lambda: capture_end(stream)[0]) == 107038
+    stream = capture_begin(RELAXED)
+    assert in_another_thread(lambda: capture_end(stream)[0]) == 0
+
+
+def check_memory_may_be_allocated():
+    stream, memory = capture_begin(GLOBAL), ctypes.c_void_p()
+    assert CANN.aclrtMalloc(ctypes.byref(memory), ctypes.c_size_t(64), 0) == 0
+    assert CANN.aclrtFree(memory) == 0
+    assert capture_end(stream)[0] == 0
+
+
+def check_wrong_handles():
+    assert CANN.aclmdlRICaptureBegin(None, GLOBAL) == 100000
+    stream = capture_begin(GLOBAL)
+    assert CANN.aclmdlRICaptureBegin(stream, GLOBAL) == 107027
+    assert CANN.aclrtDestroyStream(stream) == 107027
+    assert CANN.aclmdlRIExecuteAsync(stream, stream) == 100000
+    assert capture_end(stream)[0] == 0
+    assert capture_end(stream)[0] == 107029
+
+
+def check_a_task_group_that_stays_open():
+    stream = torch.npu.Stream()
+    torch.npu.synchronize()
+
+    def work():
+        torch.npu.graph_task_group_begin(torch.npu.current_stream())
+        return ""
+
+    assert stream
+    assert "error code is 107033" in Refused(work).end
+
+
+if __name__ == "__main__":
+    run(globals())

@@ -1,0 +1,266 @@
+"""Capture and replay with the real torch_npu: torch.npu.NPUGraph on the simulated runtime."""
+
+import json
+
+import torch
+import torch_npu  # noqa: F401
+from run_checks import run
+
+import npu_rope
+
+REPLAYS = 100
+PARAMS = npu_rope.RopeParams(64, "neox")
+
+
+def captured(work, *, stream=None):
+    """A graph of work(), after the warm-up that torch asks for, and what work() gave."""
+    side = torch.npu.Stream()
+    side.wait_stream(torch.npu.current_stream())
+    with torch.npu.stream(side):
+        work()
+    torch.npu.current_stream().wait_stream(side)
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph, stream=stream):
+        result = work()
+    return graph, result
+
+
+def as_list(result):
+    return list(result) if isinstance(result, (list, tuple)) else [result]
+
+
+def new_contents(inputs, generator):
+    """Random floats; integers are a permutation, so that they stay indices of rows."""
+    return [
+        torch.randn(one.shape, generator=generator).to(one.dtype)
+        if one.is_floating_point()
+        else torch.randperm(one.numel(), generator=generator).view(one.shape).to(one.dtype)
+        for one in inputs
+    ]
+
+
+def after(call, inputs, contents):
+    """What call() gives for these contents, and what it leaves in the inputs."""
+    for one, value in zip(inputs, contents, strict=True):
+        one.copy_(value)
+    return [one.cpu() for one in (*as_list(call()), *inputs)]
+
+
+def replays_equal_eager(work, inputs, count=REPLAYS):
+    """A hundred replays with new contents give what the calls give."""
+    graph, held = captured(work)
+    generator = torch.Generator().manual_seed(count)
+
+    def replay():
+        graph.replay()
+        return held
+
+    for number in range(count):
+        contents = new_contents(inputs, generator)
+        pairs = zip(after(replay, inputs, contents), after(work, inputs, contents), strict=True)
+        assert all(torch.equal(replayed, called) for replayed, called in pairs), number
+
+
+# ---- our operators -----------------------------------------------------------------------------------
+
+
+def check_rope():
+    x, positions = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu()
+    replays_equal_eager(lambda: npu_rope.rope(x, positions, PARAMS), [x, positions])
+
+
+def check_rope_in_place():
+    x, positions = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu()
+    replays_equal_eager(lambda: npu_rope.rope_(x, positions, PARAMS), [x, positions])
+
+
+def check_rope_qk():
+    q, k = torch.randn(1, 4, 4, 64).npu(), torch.randn(1, 4, 2, 64).npu()
+    positions = torch.arange(4).npu()
+    replays_equal_eager(lambda: npu_rope.rope_qk(q, k, positions, PARAMS), [q, k, positions])
+
+
+def check_rope_set_rows():
+    k, cache = torch.randn(1, 4, 2, 64).npu(), torch.zeros(16, 2, 64).npu()
+    positions, rows = torch.arange(4).npu(), torch.arange(4).npu()[None]
+
+    def work():
+        npu_rope.rope_set_rows(k, positions, rows, cache, PARAMS)
+        return cache
+
+    replays_equal_eager(work, [k, positions, rows, cache])
+
+
+def check_rotary_mul():
+    x, cos, sin = (torch.randn(1, 4, 2, 64).npu() for _ in range(3))
+    replays_equal_eager(lambda: npu_rope.rotary_mul(x, cos[:, :, :1], sin[:, :, :1]), [x, cos, sin])
+
+
+def check_rotary_mul_qk():
+    q, k = torch.randn(1, 4, 4, 64).npu(), torch.randn(1, 4, 2, 64).npu()
+    cos, sin = torch.randn(1, 4, 1, 64).npu(), torch.randn(1, 4, 1, 64).npu()
+    replays_equal_eager(lambda: npu_rope.rotary_mul_qk(q, k, cos, sin), [q, k, cos, sin])
+
+
+def check_rotary_embedding():
+    x, positions = torch.randn(1, 4, 2, 64).npu(), torch.arange(2).npu()[None]
+    cos, sin = torch.randn(16, 32).npu(), torch.randn(16, 32).npu()
+    replays_equal_eager(lambda: npu_rope.rotary_embedding(x, cos, sin, positions), [x, positions, cos, sin])
+
+
+def check_rms_norm():
+    x, weight = torch.randn(4, 128).npu(), torch.randn(128).npu()
+    replays_equal_eager(lambda: npu_rope.rms_norm(x, weight), [x, weight])
+
+
+def check_add_rms_norm():
+    x, residual, weight = torch.randn(4, 128).npu(), torch.randn(4, 128).npu(), torch.randn(128).npu()
+    replays_equal_eager(lambda: npu_rope.add_rms_norm(x, residual, weight), [x, residual, weight])
+
+
+def check_rms_norm_backward():
+    x, weight, grad = torch.randn(4, 128).npu(), torch.randn(128).npu(), torch.randn(4, 128).npu()
+
+    def work():
+        a, w = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        return torch.autograd.grad(npu_rope.rms_norm(a, w), (a, w), grad)
+
+    replays_equal_eager(work, [x, weight, grad])
+
+
+def check_rms_norm_rope():
+    q, k = torch.randn(1, 4, 4, 64).npu(), torch.randn(1, 4, 2, 64).npu()
+    scales, positions = (torch.randn(64).npu(), torch.randn(64).npu()), torch.arange(4).npu()
+
+    def work():
+        return npu_rope.rms_norm_rope(q, k, *scales, positions, PARAMS)
+
+    replays_equal_eager(work, [q, k, *scales, positions])
+
+
+# ---- torch's operators -------------------------------------------------------------------------------
+
+
+def check_stand_ins():
+    a, b = torch.randn(6, 8).npu(), torch.randn(8).npu()
+
+    def work():
+        c = (a + b) * 2 - a / 3
+        c.neg_()
+        d = torch.zeros_like(c)
+        d[1:].copy_(c[:-1])
+        d.add_((a > b).to(torch.float32))
+        return d, c.to(torch.float16)
+
+    replays_equal_eager(work, [a, b])
+
+
+def check_host_fallbacks():
+    a, b = torch.randn(6, 8).npu(), torch.randn(8, 4).npu()
+
+    def work():
+        c = (a @ b).softmax(-1)
+        d = torch.cat([c, c.sigmoid()])
+        d.clamp_(0.1, 0.6)
+        return d.sum(0), d.t().contiguous(), *torch.topk(d, 2)
+
+    replays_equal_eager(work, [a, b], 20)
+
+
+def check_a_replay_on_another_stream():
+    x = torch.ones(64).npu()
+    graph, y = captured(lambda: x * 3)
+    other = torch.npu.Stream()
+    x.fill_(5)
+    other.wait_stream(torch.npu.current_stream())
+    with torch.npu.stream(other):
+        graph.replay()
+    torch.npu.current_stream().wait_stream(other)
+    assert y.cpu().unique().tolist() == [15.0]
+
+
+def check_two_streams_in_one_graph():
+    x = torch.ones(64).npu()
+    side = torch.npu.Stream()
+
+    def work():
+        here = torch.npu.current_stream()
+        y = x * 3
+        side.wait_stream(here)
+        with torch.npu.stream(side):
+            z = y + 1
+        w = y * 2
+        here.wait_stream(side)
+        return z + w
+
+    graph, result = captured(work)
+    for value in range(5):
+        x.fill_(value)
+        graph.replay()
+        assert result.cpu().unique().tolist() == [9.0 * value + 1]
+
+
+def check_make_graphed_callables():
+    torch.manual_seed(0)
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4)).npu()
+    graphed = torch.npu.make_graphed_callables(layer, (torch.randn(3, 8, requires_grad=True).npu(),))
+    plain = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    plain.load_state_dict({name: value.cpu() for name, value in layer.state_dict().items()})
+    for seed in range(5):
+        x = torch.randn(3, 8, generator=torch.Generator().manual_seed(seed))
+        for model, at in ((graphed, x.npu()), (plain, x)):
+            model.zero_grad()
+            model(at).square().sum().backward()
+        for a, b in zip(graphed.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(a.grad.cpu(), b.grad)
+
+
+def check_the_graph_is_written_as_a_trace(path="graph.json"):
+    import os
+    import tempfile
+
+    x = torch.ones(8).npu()
+    graph, _ = captured(lambda: (x * 2).exp())
+    with tempfile.TemporaryDirectory() as folder:
+        written = os.path.join(folder, path)
+        graph.debug_dump(written)
+        with open(written) as stream:
+            names = [event["name"] for event in json.load(stream)]
+    assert names == ["aclnnMuls", "aten.exp.default"]
+
+
+def check_pinned_memory_is_read_at_each_replay():
+    x, host = torch.ones(4).npu(), torch.ones(4).pin_memory()
+    graph, _ = captured(lambda: x.copy_(host, non_blocking=True))
+    for value in (3.0, 5.0):
+        host.fill_(value)
+        graph.replay()
+        assert x.cpu().tolist() == [value] * 4
+
+
+# ---- task groups -------------------------------------------------------------------------------------
+
+
+def check_a_task_group_is_updated():
+    x, y, out = torch.full((4,), 2.0).npu(), torch.full((4,), 7.0).npu(), torch.zeros(4).npu()
+    torch.npu.synchronize()
+    stream, graph = torch.npu.Stream(), torch.npu.NPUGraph()
+    with torch.npu.graph(graph, stream=stream):
+        torch.npu.graph_task_group_begin(stream)
+        out.copy_(x)
+        handle = torch.npu.graph_task_group_end(stream)
+    graph.replay()
+    assert out.cpu().tolist() == [2.0] * 4
+    update = torch.npu.Stream()
+    with torch.npu.stream(update):
+        torch.npu.graph_task_update_begin(update, handle)
+        out.copy_(y)
+        torch.npu.graph_task_update_end(update)
+    torch.npu.synchronize()
+    assert out.cpu().tolist() == [2.0] * 4
+    graph.replay()
+    assert out.cpu().tolist() == [7.0] * 4
+
+
+if __name__ == "__main__":
+    run(globals())

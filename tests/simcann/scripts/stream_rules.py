@@ -1,0 +1,422 @@
+"""What the runtime's stream, event and memory calls promise, through C and without torch. Each check runs in
+a process of its own.
+
+usage: stream_rules.py LIBRARY
+"""
+
+import ctypes as C
+import json
+import os
+import sys
+import threading
+import traceback
+
+CANN = C.CDLL(sys.argv[1])
+CANN.aclGetRecentErrMsg.restype = C.c_char_p
+CANN.aclCreateTensor.restype = C.c_void_p
+
+OK, INVALID, RT_INVALID = 0, 100000, 107000
+TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
+CONTINUE, STOP = 0, 1
+# The exception of a kernel: of the vector core where it is a core of its own, else of the AI core.
+KERNEL = 507015 if os.environ.get("NPU_ROPE_SIM_SOC", "").startswith("Ascend310P") else 507035
+JUNK, FRESH = 0xFB, 0xFF
+COUNT = 64
+FUNCTION = C.CFUNCTYPE(None, C.c_void_p)
+
+
+def size(count=COUNT):
+    return C.c_size_t(count)
+
+
+def stream(mode=CONTINUE):
+    made = C.c_void_p()
+    assert CANN.aclrtCreateStream(C.byref(made)) == OK
+    assert CANN.aclrtSetStreamFailureMode(made, mode) == OK
+    return made
+
+
+def event(is_extended=True):
+    made = C.c_void_p()
+    create = CANN.aclrtCreateEventExWithFlag if is_extended else CANN.aclrtCreateEventWithFlag
+    assert create(C.byref(made), 1) == OK
+    return made
+
+
+def memory(count=COUNT, value=None):
+    made = C.c_void_p()
+    assert CANN.aclrtMalloc(C.byref(made), size(count), 0) == OK
+    if value is not None:
+        assert CANN.aclrtMemset(made, size(count), value, size(count)) == OK
+    return made
+
+
+def content(address, count=COUNT):
+    """What is there now, without any call."""
+    return set(C.string_at(address, count))
+
+
+def fill(address, value, on, count=COUNT):
+    return CANN.aclrtMemsetAsync(address, size(count), value, size(count), on)
+
+
+def copy(to, source, on, kind=IN_DEVICE):
+    return CANN.aclrtMemcpyAsync(to, size(), source, size(), kind, on)
+
+
+def said():
+    return (CANN.aclGetRecentErrMsg() or b"").decode()
+
+
+def query(of):
+    status = C.c_int32(-1)
+    return CANN.aclrtQueryEventStatus(of, C.byref(status)), status.value
+
+
+def fail_on(on):
+    """Work that fails when it runs: it uses memory that is freed by then."""
+    gone, target = memory(), memory()
+    assert copy(target, gone, on) == OK
+    assert CANN.aclrtFree(gone) == OK
+
+
+# ---- streams -----------------------------------------------------------------------------------------
+
+
+def check_work_waits_until_something_forces_it():
+    one, at = stream(), memory(value=1)
+    assert fill(at, 2, one) == OK
+    assert content(at) == {1}
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert content(at) == {2}
+
+
+def check_synchronizing_one_stream_need_not_run_another():
+    one, two = stream(), stream()
+    a, b = memory(value=1), memory(value=1)
+    fill(a, 2, one)
+    fill(b, 2, two)
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert (content(a), content(b)) == ({2}, {1})
+
+
+def check_a_stream_keeps_its_order():
+    one, at = stream(), memory(value=0)
+    for value in range(1, 100):
+        fill(at, value, one)
+    assert CANN.aclrtSynchronizeDevice() == OK
+    assert content(at) == {99}
+
+
+def check_a_full_queue_waits_for_the_device():
+    one, at = stream(), memory(value=0)
+    for _ in range(1023):
+        fill(at, 7, one)
+    assert content(at) == {0}
+    fill(at, 7, one)
+    assert content(at) == {7}
+
+
+def check_a_synchronous_copy_waits_for_no_stream():
+    one, at, host = stream(), memory(value=1), C.create_string_buffer(COUNT)
+    fill(at, 2, one)
+    assert CANN.aclrtMemcpy(host, size(), at, size(), TO_HOST) == OK
+    assert set(host.raw) == {1}
+
+
+def check_a_wait_passes_where_nothing_was_recorded():
+    one, at, early = stream(), memory(value=1), event()
+    assert CANN.aclrtStreamWaitEvent(one, early) == OK
+    fill(at, 2, one)
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert content(at) == {2}
+
+
+def check_an_older_event_waits_for_the_record_that_comes():
+    one, two, at, copied, older = stream(), stream(), memory(value=1), memory(value=0), event(False)
+    assert CANN.aclrtStreamWaitEvent(two, older) == OK
+    copy(copied, at, two)
+    fill(at, 2, one)
+    assert CANN.aclrtRecordEvent(older, one) == OK
+    assert CANN.aclrtSynchronizeStream(two) == OK
+    assert content(copied) == {2}
+
+
+def check_an_older_event_that_nothing_records_never_ends():
+    one, older = stream(), event(False)
+    assert CANN.aclrtStreamWaitEvent(one, older) == OK
+    assert CANN.aclrtSynchronizeStream(one) == 507046
+    assert "an event that nothing records" in said()
+
+
+def check_a_wait_binds_to_the_record_before_it():
+    one, two, at, copied, again = stream(), stream(), memory(value=1), memory(value=0), event()
+    CANN.aclrtRecordEvent(again, one)
+    CANN.aclrtStreamWaitEvent(two, again)
+    fill(at, 2, one)
+    CANN.aclrtRecordEvent(again, one)
+    copy(copied, at, two)
+    assert CANN.aclrtSynchronizeStream(two) == OK
+    assert content(copied) == {1}
+
+
+def check_synchronizing_an_event_runs_what_is_before_it():
+    one, at, behind, now = stream(), memory(value=1), memory(value=1), event()
+    fill(at, 2, one)
+    CANN.aclrtRecordEvent(now, one)
+    fill(behind, 2, one)
+    assert CANN.aclrtSynchronizeEvent(now) == OK
+    assert (content(at), content(behind)) == ({2}, {1})
+
+
+def check_the_time_between_events_needs_both():
+    one, start, end = stream(), event(), event()
+    elapsed = C.c_float()
+    times = (C.byref(elapsed), start, end)
+    assert CANN.aclrtEventElapsedTime(*times) == 507000
+    CANN.aclrtRecordEvent(start, one)
+    CANN.aclrtRecordEvent(end, one)
+    assert CANN.aclrtEventElapsedTime(*times) == 107006
+    assert CANN.aclrtSynchronizeEvent(end) == OK
+    assert CANN.aclrtEventElapsedTime(*times) == OK
+    assert elapsed.value >= 0
+
+
+def check_the_status_of_an_event_that_nothing_recorded():
+    assert query(event(True)) == (OK, 1)
+    assert query(event(False)) == (OK, 0)
+
+
+def check_queries_come_to_an_end():
+    one, at, now = stream(), memory(value=1), event()
+    fill(at, 2, one)
+    CANN.aclrtRecordEvent(now, one)
+    for _ in range(100):
+        if query(now) == (OK, 1):
+            break
+    assert query(now) == (OK, 1)
+    assert content(at) == {2}
+    status = C.c_int32()
+    assert CANN.aclrtStreamQuery(one, C.byref(status)) == OK
+    assert status.value == 0
+
+
+def check_an_extended_event_is_not_reset():
+    one = stream()
+    assert CANN.aclrtResetEvent(event(True), one) == 207000
+    assert CANN.aclrtResetEvent(event(False), one) == OK
+
+
+def check_a_timeout_of_zero_is_refused():
+    assert CANN.aclrtSynchronizeStreamWithTimeout(stream(), 0) == RT_INVALID
+    assert CANN.aclrtSynchronizeStreamWithTimeout(stream(), -2) == RT_INVALID
+    assert CANN.aclrtSynchronizeDeviceWithTimeout(0) == RT_INVALID
+    assert CANN.aclrtSynchronizeStreamWithTimeout(stream(), -1) == OK
+
+
+def check_a_stream_that_does_not_exist_is_refused():
+    gone = stream()
+    assert CANN.aclrtDestroyStream(gone) == OK
+    assert CANN.aclrtSynchronizeStream(gone) == RT_INVALID
+    assert fill(memory(), 1, gone) == RT_INVALID
+
+
+def check_a_host_function_keeps_the_streams_order():
+    one, at, seen = stream(), memory(value=1), []
+    function = FUNCTION(lambda _: seen.append(content(at)))
+    fill(at, 2, one)
+    assert CANN.aclrtLaunchHostFunc(one, function, None) == OK
+    fill(at, 3, one)
+    assert not seen
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert seen == [{2}]
+
+
+def check_a_callback_runs_on_the_thread_that_subscribed():
+    one, threads = stream(), []
+    function = FUNCTION(lambda _: threads.append(threading.get_ident()))
+    assert CANN.aclrtLaunchCallback(function, None, 1, one) == 107015
+    ready, done = threading.Event(), threading.Event()
+
+    def process():
+        assert CANN.aclrtSubscribeReport(C.c_uint64(threading.get_ident()), one) == OK
+        ready.set()
+        while not done.is_set():
+            CANN.aclrtProcessReport(5)
+
+    thread = threading.Thread(target=process)
+    thread.start()
+    ready.wait()
+    assert CANN.aclrtLaunchCallback(function, None, 1, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    done.set()
+    thread.join()
+    assert threads == [thread.ident]
+
+
+# ---- freed memory ------------------------------------------------------------------------------------
+
+
+def check_freed_memory_is_junk():
+    at = memory(value=1)
+    assert CANN.aclrtFree(at) == OK
+    assert content(at) == {JUNK}
+
+
+def check_freed_memory_is_not_given_again_soon():
+    at = memory()
+    CANN.aclrtFree(at)
+    assert at.value not in [memory().value for _ in range(50)]
+
+
+def check_fresh_memory_is_junk_of_another_kind():
+    assert content(memory()) == {FRESH}
+
+
+def check_work_on_freed_memory_fails_and_is_named():
+    one = stream()
+    fail_on(one)
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert "aclrtMemcpyAsync: src is read from memory that was freed before it ran (allocation 1 of" in said()
+
+
+def check_a_stand_in_on_freed_memory_fails():
+    one, at = stream(), memory(16, value=0)
+    dims, steps = (C.c_int64 * 1)(4), (C.c_int64 * 1)(1)
+    one_dim = C.c_uint64(1)
+    tensor = CANN.aclCreateTensor(dims, one_dim, 0, steps, C.c_int64(0), 2, dims, one_dim, at)
+    workspace, executor = C.c_uint64(), C.c_void_p()
+    prepare = CANN.aclnnInplaceOneGetWorkspaceSize
+    assert prepare(C.c_void_p(tensor), C.byref(workspace), C.byref(executor)) == OK
+    assert CANN.aclnnInplaceOne(None, C.c_uint64(0), executor, one) == OK
+    CANN.aclrtFree(at)
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert "aclnnInplaceOne: self is written to memory that was freed" in said()
+    assert content(at, 16) == {JUNK}
+
+
+def check_host_memory_that_is_gone_fails():
+    import mmap
+
+    one, at = stream(), memory(value=1)
+    host = mmap.mmap(-1, 4096)
+    first = C.c_char.from_buffer(host)
+    assert copy(at, C.c_void_p(C.addressof(first)), one, TO_DEVICE) == OK
+    del first
+    host.close()
+    assert CANN.aclrtSynchronizeStream(one) == 507013
+    assert "the host's memory was given back before the copy ran" in said()
+
+
+def check_only_memory_of_the_call_is_freed():
+    host = C.c_void_p()
+    assert CANN.aclrtMallocHost(C.byref(host), size()) == OK
+    assert CANN.aclrtFree(host) == INVALID
+    assert CANN.aclrtFreeHost(memory()) == INVALID
+    assert CANN.aclrtFreeHost(host) == OK
+    assert CANN.aclrtFreeHost(host) == INVALID
+
+
+def check_pinned_memory_says_so():
+    host, attributes = C.c_void_p(), (C.c_uint32 * 7)()
+    CANN.aclrtMallocHost(C.byref(host), size())
+    kinds = []
+    for address in (host, memory(), C.c_void_p(C.addressof(attributes))):
+        assert CANN.aclrtPointerGetAttributes(address, attributes) == OK
+        kinds.append(attributes[1])
+    assert kinds == [0, 1, 2]  # host, device, unregistered
+
+
+# ---- after an error ----------------------------------------------------------------------------------
+
+
+def check_an_error_is_that_of_the_next_synchronization():
+    one = stream()
+    fail_on(one)
+    assert fill(memory(), 1, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+
+
+def check_a_stream_that_continues_says_it_once_and_goes_on():
+    one, at = stream(CONTINUE), memory(value=1)
+    fail_on(one)
+    fill(at, 2, one)
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert content(at) == {2}
+    assert CANN.aclrtSynchronizeStream(one) == OK
+
+
+def check_a_stream_that_stops_runs_nothing_more():
+    one, at = stream(STOP), memory(value=1)
+    fail_on(one)
+    fill(at, 2, one)
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert content(at) == {1}
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+
+
+def check_the_whole_context_stops():
+    one, two, at, now = stream(STOP), stream(STOP), memory(value=1), event()
+    CANN.aclrtRecordEvent(now, two)
+    fail_on(one)
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert fill(at, 2, two) == KERNEL
+    assert CANN.aclrtRecordEvent(now, two) == KERNEL
+    assert CANN.aclrtSynchronizeStream(two) == KERNEL
+    assert CANN.aclrtSynchronizeEvent(now) == KERNEL
+    assert query(now)[0] == KERNEL
+    assert CANN.aclrtSynchronizeDevice() == KERNEL
+    assert "was freed before it ran" in said()
+    assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver's, which asks no context
+    assert CANN.aclrtFree(at) == OK
+
+
+def check_records_behind_an_error_happen():
+    one, two, at, now = stream(STOP), stream(STOP), memory(value=1), event()
+    fail_on(one)
+    CANN.aclrtRecordEvent(now, one)
+    CANN.aclrtStreamWaitEvent(two, now)
+    fill(at, 2, two)
+    assert CANN.aclrtSynchronizeStream(two) == KERNEL
+    assert content(at) == {2}
+
+
+def check_a_reset_of_the_device_ends_it():
+    one = stream(STOP)
+    fail_on(one)
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert CANN.aclrtSetDevice(0) == OK
+    assert CANN.aclrtResetDevice(0) == OK
+    assert CANN.aclrtSynchronizeStream(stream()) == OK
+
+
+def check_the_mode_does_not_go_back():
+    one = stream(STOP)
+    assert CANN.aclrtSetStreamFailureMode(one, CONTINUE) == 207000
+    assert CANN.aclrtSetStreamFailureMode(None, STOP) == INVALID
+    assert CANN.aclrtSetStreamFailureMode(one, 2) == RT_INVALID
+
+
+# ---- each in its process -----------------------------------------------------------------------------
+
+
+def in_child(check):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            check()
+            text = "ok"
+        except BaseException:
+            text = traceback.format_exc()
+        os.write(writer, text.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        text = stream.read()
+    os.wait()
+    return text
+
+
+if __name__ == "__main__":
+    checks = {name: one for name, one in list(globals().items()) if name.startswith("check_")}
+    print(json.dumps({name: in_child(check) for name, check in checks.items()}))

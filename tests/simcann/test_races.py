@@ -1,0 +1,45 @@
+"""Planted races between streams: each is reported, or gives a wrong result, and the same program with the
+wait is clean, whatever the drawn order."""
+
+import ast
+
+import pytest
+from simulated_npu import SCRIPTS
+
+SCRIPT = SCRIPTS / "races.py"
+SEEDS = range(10)
+# What is no access of two streams to one memory shows as a wrong result, or in another part of the report.
+WITHOUT_REPORT = {"callback_that_nothing_waited_for", "read_of_the_host_without_synchronization"}
+HELPERS = {"ones", "handle", "address", "succeeds", "is_all"}
+
+
+def programs():
+    tree = ast.parse(SCRIPT.read_text())
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in HELPERS]
+
+
+def run(simulated, seed, *arguments):
+    variables = {"NPU_ROPE_SIM_SEED": str(seed), "PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
+    return simulated.run(SCRIPT, *arguments, **variables)
+
+
+def test_there_are_twenty_of_them():
+    assert len(programs()) >= 20
+
+
+@pytest.mark.parametrize("name", programs())
+def test_a_race_is_reported_or_seen(simulated, name):
+    seen, reported = 0, 0
+    for seed in SEEDS if name in WITHOUT_REPORT else (0,):
+        done = run(simulated, seed, name)
+        seen += done.json() is False
+        reported += not done.report.is_clean
+    assert reported or name in WITHOUT_REPORT, done.stderr
+    assert seen or reported
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_programs_with_their_waits_are_right_and_clean(simulated, seed):
+    done = run(simulated, seed, "right")
+    assert done.json() == dict.fromkeys(programs(), True)
+    assert done.report.is_clean, done.stderr

@@ -1,0 +1,83 @@
+"""Streams, events, freed memory and the state after an error: the simulated runtime by itself, through C."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from simulated_npu import SCRIPTS, checks_of
+
+from npu_rope.simcann import pieces, session
+
+
+def results(**variables):
+    command = [sys.executable, str(SCRIPTS / "stream_rules.py"), str(pieces.cann_library())]
+    environment = {**os.environ, "NPU_ROPE_SIM_SEED": "0", **variables}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def of_seed_0():
+    return results()
+
+
+@pytest.mark.parametrize("check", checks_of("stream_rules"))
+def test_rule(of_seed_0, check):
+    assert of_seed_0[check] == "ok"
+
+
+def test_a_kernel_of_the_310p_fails_as_an_ai_core():
+    found = results(NPU_ROPE_SIM_SOC="Ascend310P3")
+    assert found["check_an_error_is_that_of_the_next_synchronization"] == "ok"
+    assert found["check_the_whole_context_stops"] == "ok"
+
+
+def test_immediate_streams_run_work_at_its_launch():
+    found = results(NPU_ROPE_SIM_STREAMS="immediate")
+    assert "AssertionError" in found["check_work_waits_until_something_forces_it"]
+    assert found["check_a_stream_keeps_its_order"] == "ok"
+
+
+def test_an_unknown_kind_of_streams_ends_the_process():
+    source = "import ctypes as C, sys; C.CDLL(sys.argv[1]).aclrtCreateStream(C.byref(C.c_void_p()))"
+    environment = {**os.environ, "NPU_ROPE_SIM_STREAMS": "eager"}
+    command = [sys.executable, "-c", source, str(pieces.cann_library())]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "NPU_ROPE_SIM_STREAMS must be asynchronous or immediate but got eager." in done.stderr
+
+
+SUM_OF_STREAMS = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+one, two, at = C.c_void_p(), C.c_void_p(), C.c_void_p()
+cann.aclrtCreateStream(C.byref(one)); cann.aclrtCreateStream(C.byref(two))
+cann.aclrtMalloc(C.byref(at), C.c_size_t(64), 0)
+for value in range(8):
+    cann.aclrtMemsetAsync(at, C.c_size_t(64), value, C.c_size_t(64), one if value % 2 else two)
+cann.aclrtSynchronizeDevice()
+print(C.string_at(at, 1)[0])
+"""
+
+
+def order_of(seed, folder):
+    folder.mkdir()
+    environment = {**os.environ, "NPU_ROPE_SIM_SEED": str(seed), "NPU_ROPE_SIM_REPORT_DIR": str(folder)}
+    command = [sys.executable, "-c", SUM_OF_STREAMS, str(pieces.cann_library())]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return int(done.stdout), session.read_reports(folder, "Ascend910B2")
+
+
+def test_the_order_is_the_seed_s_and_the_race_is_found_in_each(tmp_path):
+    last = set()
+    for seed in range(10):
+        first, report = order_of(seed, tmp_path / f"{seed}-first")
+        again, _ = order_of(seed, tmp_path / f"{seed}-again")
+        assert first == again
+        assert report.seed == seed
+        assert report.race_count > 0
+        assert not report.is_clean
+        last.add(first)
+    assert last == {6, 7}  # the last work of either stream
