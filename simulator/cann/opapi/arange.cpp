@@ -61,6 +61,6 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
         else
             write_range(out, whole_from, whole_by);
     };
-    return prepared("aclnnArange", body, bytes, executor);
+    return prepared("aclnnArange", {writes("out", out)}, body, bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnArange)
