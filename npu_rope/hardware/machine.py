@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import npu_rope
-from npu_rope import backends
+from npu_rope import backends, cann_versions, chips
 from npu_rope.bench.machine import machine as host
 
 UNKNOWN = "unknown"
@@ -33,16 +33,6 @@ VARIABLES = (
     "CPU_AFFINITY_CONF",
     "NPU_ROPE_BACKEND",
 )
-# Below CANN's folder, with the key that names its release: 8.x, then 9.x.
-_CANN_FILES = (
-    ("*-linux/ascend_toolkit_install.info", "version"),
-    ("toolkit/version.info", "version_dir"),
-    ("share/info/*/version.info", "version_dir"),
-    ("opp/version.info", "version_dir"),
-    ("compiler/version.info", "version_dir"),
-)
-# Chips whose profiles are alike.
-_FAMILIES = ("Ascend910B", "Ascend910_93", "Ascend310P", "Ascend950")
 _DRIVER = Path("/usr/local/Ascend/driver/version.info")
 _FIRMWARE = Path("/usr/local/Ascend/firmware/version.info")
 
@@ -53,7 +43,7 @@ def facts(device: Any) -> dict[str, Any]:
     return {
         **device.facts(),
         "simulated": simulated,
-        "cann": "simulated" if simulated else cann_version(),
+        "cann": "simulated" if simulated else cann_versions.cann_version(_home()) or UNKNOWN,
         "driver": "none: simulated" if simulated else _version(_DRIVER),
         "firmware": "none: simulated" if simulated else _version(_FIRMWARE),
         "npu_smi": "none: simulated" if simulated else npu_smi_version(),
@@ -82,14 +72,8 @@ def _package(name: str) -> str:
         return "not installed"
 
 
-def cann_version(home: str | None = None) -> str:
-    """CANN's release, such as 9.0.0, from the files that its installer leaves."""
-    folder = Path(home or os.environ.get("ASCEND_HOME_PATH") or "/nonexistent")
-    for pattern, key in _CANN_FILES:
-        for path in sorted(folder.glob(pattern)):
-            if (found := _value(path, key)) is not None:
-                return found
-    return UNKNOWN
+def _home() -> str:
+    return os.environ.get("ASCEND_HOME_PATH") or "/nonexistent"
 
 
 def _version(path: Path) -> str:
@@ -148,9 +132,9 @@ def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | No
     by_name = {str(p["name"]): p for p in profiles}
     if chip in by_name:
         return chip, ""
-    alike = [name for name in by_name if chip.lower().startswith(name.lower())]
-    family = next((f for f in _FAMILIES if chip.startswith(f)), None)
-    alike += [name for name in by_name if family and name.startswith(family)]
+    alike = sorted((n for n in by_name if chip.startswith(n)), key=len, reverse=True)
+    soc = chips.soc_of(chip)
+    alike += [name for name in by_name if soc and chips.soc_of(name) == soc]
     if not alike:
         return None, f"the simulator has no profile of {chip}; it has {', '.join(by_name)}"
     return alike[0], f"the simulator has no profile of {chip}: {alike[0]}'s is used, whose sizes may differ"
@@ -158,7 +142,7 @@ def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | No
 
 def has_bfloat16(chip: str) -> bool:
     """Ascend310P has none."""
-    return not chip.lower().startswith("ascend310p")
+    return chips.soc_of(chip) != "ascend310p"
 
 
 def is_simulated() -> bool:

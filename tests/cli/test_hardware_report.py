@@ -580,7 +580,8 @@ def test_scrubbing(text, clean):
 
 # ---- what the machine is -----------------------------------------------------------------------------------
 
-CHIPS = [{"name": name} for name in ("Ascend910B1", "Ascend910B2", "Ascend910_9392", "Ascend310P3")]
+PROFILES = ("Ascend910B1", "Ascend910B2", "Ascend910B2-1", "Ascend910_9392", "Ascend310P3")
+CHIPS = [{"name": name} for name in PROFILES]
 
 
 @pytest.mark.parametrize(
@@ -588,6 +589,7 @@ CHIPS = [{"name": name} for name in ("Ascend910B1", "Ascend910B2", "Ascend910_93
     [
         ("Ascend910B2", "Ascend910B2", ""),
         ("Ascend910B2C", "Ascend910B2", "whose sizes may differ"),
+        ("Ascend910B2-1X", "Ascend910B2-1", "whose sizes may differ"),
         ("Ascend910B4-1", "Ascend910B1", "whose sizes may differ"),
         ("Ascend910_9363", "Ascend910_9392", "whose sizes may differ"),
         ("Ascend310P1", "Ascend310P3", "whose sizes may differ"),
@@ -601,20 +603,9 @@ def test_the_profile_of_a_chip(chip, profile, note):
     assert bool(said) == bool(note)
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "version"),
-    [
-        ("aarch64-linux/ascend_toolkit_install.info", "package_name=x\nversion=8.1.RC1\n", "8.1.RC1"),
-        ("toolkit/version.info", "Version=7.7.0.1.238\nversion_dir=8.1.RC1\n", "8.1.RC1"),
-        ("share/info/opbase/version.info", "version_dir=9.1.0\n", "9.1.0"),
-        ("elsewhere/version.info", "version_dir=9.1.0\n", "unknown"),
-    ],
-)
-def test_canns_version_is_read_from_its_files(tmp_path, file, text, version):
-    path = tmp_path / file
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    assert machine.cann_version(str(tmp_path)) == version
+@pytest.mark.parametrize("chip", ["Ascend310P1", "Ascend310P7", "Ascend910B2", "Ascend910_9392"])
+def test_only_310p_has_no_bfloat16(chip):
+    assert machine.has_bfloat16(chip) is ("310P" not in chip)
 
 
 def test_of_npu_smi_only_the_version_is_kept(tmp_path, monkeypatch):
