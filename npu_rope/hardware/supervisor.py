@@ -115,7 +115,10 @@ def _listen(work: Work, told: queue.Queue[Any]) -> tuple[str | None, str | None]
             return unit, f"stopped after {limit:g} seconds without an answer"
         if line is _END:
             return unit, ""
-        said = json.loads(line)
+        try:
+            said = json.loads(line)
+        except ValueError:
+            return unit, "its process ended while it wrote a result"
         if "begin" in said:
             unit, limit = said["begin"], work.seconds
             work.on_begin(said["begin"])

@@ -411,6 +411,21 @@ def test_a_call_that_does_not_end_is_stopped_and_the_next_ones_run(monkeypatch):
     assert results == {"first": right, "endless": lost, "last": right}
 
 
+CUT_OFF = """
+import json, sys
+unit = json.load(sys.stdin)["units"][0]
+print(json.dumps({"begin": unit}), flush=True)
+print(json.dumps({"unit": unit, "result": {"correct": True}})[:20], end="", flush=True)
+"""
+
+
+def test_a_result_that_is_cut_off_is_lost(monkeypatch):
+    monkeypatch.setattr(supervisor, "WORKER", (sys.executable, "-c", CUT_OFF))
+    results = {}
+    supervisor.run(supervisor.Work("check", ["first"], {}, 5, results.__setitem__))
+    assert results["first"]["lost"] == "its process ended while it wrote a result"
+
+
 def test_a_worker_that_does_not_start_loses_all_units_in_bounded_time(monkeypatch):
     monkeypatch.setattr(supervisor, "WORKER", (sys.executable, "-c", "raise SystemExit('no CANN here')"))
     results = {}
