@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -161,15 +162,16 @@ def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
 
 
 class _Bar:
-    """A bar a step on a terminal; elsewhere a line."""
+    """A bar for each step on a terminal; elsewhere lines, one for each quarter of a step."""
 
     def __init__(self, console: Console, bar: Progress) -> None:
         self.console, self.bar = console, bar
         self.step, self.total, self.done = "", 0, 0
         self.task: Any = None
+        self.begun = 0.0
 
     def begin(self, step: str, total: int) -> None:
-        self.step, self.total, self.done = step, total, 0
+        self.step, self.total, self.done, self.begun = step, total, 0, time.monotonic()
         self.task = self.bar.add_task(step, total=total)
         if not self.console.is_terminal:
             self.console.print(f"{step}: {total} to do", soft_wrap=True)
@@ -177,6 +179,11 @@ class _Bar:
     def advance(self, unit: str) -> None:
         self.done += 1
         self.bar.advance(self.task)
+        quarter = 4 * self.done // self.total > 4 * (self.done - 1) // self.total
+        if quarter and self.done < self.total and not self.console.is_terminal:
+            left = (time.monotonic() - self.begun) / self.done * (self.total - self.done)
+            text = f"{self.step}: {self.done} of {self.total} done, about {left:.0f} s left"
+            self.console.print(text, soft_wrap=True)
 
     def end(self) -> None:
         if self.task is None:

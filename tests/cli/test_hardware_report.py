@@ -1,6 +1,7 @@
 """npu-rope hardware-report on a stand-in for the NPU, with right, wrong and lost results."""
 
 import fcntl
+import io
 import json
 import math
 import os
@@ -13,9 +14,12 @@ from statistics import median
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 from typer.testing import CliRunner
 
 from npu_rope import backends
+from npu_rope.cli import hardware_report
 from npu_rope.cli.app import app
 from npu_rope.hardware import calls, document, machine, run, supervisor
 from npu_rope.hardware.page import html_of
@@ -329,6 +333,21 @@ def test_a_simulated_machine_is_labelled_in_every_part(simulated):
 
 
 # ---- guarded steps -----------------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_each_quarter_of_a_step_is_a_line():
+    console = Console(file=io.StringIO(), width=100)
+    with Progress(console=console, disable=True) as bar:
+        progress = hardware_report._Bar(console, bar)
+        progress.begin("calls", 8)
+        for _ in range(8):
+            progress.advance("x")
+        progress.end()
+    lines = console.file.getvalue().splitlines()
+    assert [line.partition(" done")[0] for line in lines] == [
+        "calls: 8 to do", "calls: 2 of 8", "calls: 4 of 8", "calls: 6 of 8",
+    ]  # fmt: skip
+    assert all(re.search(r"about \d+ s left$", line) for line in lines[1:])
 
 
 class Silent:
