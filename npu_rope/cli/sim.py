@@ -52,7 +52,7 @@ def sim(
     promise. Two accesses to the same memory that nothing orders are a race, and
     are reported whatever the order was.
 
-    What it does not do: several devices, HCCL, graphs, torch_npu's own fused
+    What it does not do: several devices, HCCL, torch_npu's own fused
     operators (npu_fusion_attention and its like). Such a call fails and says
     its name: at once with TASK_QUEUE_ENABLE=0, behind torch_npu's queue perhaps
     in the report alone.

@@ -8,8 +8,13 @@ from simulated_npu import SCRIPTS
 
 SCRIPT = SCRIPTS / "races.py"
 SEEDS = range(10)
-# What is no access of two streams to one memory shows as a wrong result, or in another part of the report.
-WITHOUT_REPORT = {"callback_that_nothing_waited_for", "read_of_the_host_without_synchronization"}
+# The happens-before check sees the device's memory. These races are on the host's side: they show where the
+# drawn order makes a result wrong, or in another part of the report.
+ON_THE_HOST = {
+    "callback_that_nothing_waited_for",
+    "read_of_the_host_without_synchronization",
+    "source_that_the_host_changes_too_early",
+}
 HELPERS = {"ones", "handle", "address", "succeeds", "is_all"}
 
 
@@ -30,11 +35,11 @@ def test_there_are_twenty_of_them():
 @pytest.mark.parametrize("name", programs())
 def test_a_race_is_reported_or_seen(simulated, name):
     seen, reported = 0, 0
-    for seed in SEEDS if name in WITHOUT_REPORT else (0,):
+    for seed in SEEDS if name in ON_THE_HOST else (0,):
         done = run(simulated, seed, name)
         seen += done.json() is False
         reported += not done.report.is_clean
-    assert reported or name in WITHOUT_REPORT, done.stderr
+    assert reported or name in ON_THE_HOST, done.stderr
     assert seen or reported
 
 

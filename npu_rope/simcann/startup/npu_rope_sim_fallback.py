@@ -112,8 +112,7 @@ def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool
 _captured: list[Callable[[], None]] = []
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
-def _run_captured(number: int) -> int:
+def _run_node(number: int) -> int:
     try:
         with torch.no_grad():
             _captured[number]()
@@ -121,6 +120,9 @@ def _run_captured(number: int) -> int:
         StreamWork._cann.npu_cann_set_error(str(error).encode())
         return 1
     return 0
+
+
+_run_captured = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(_run_node)
 
 
 class StreamWork:
