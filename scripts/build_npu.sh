@@ -189,7 +189,8 @@ progress() {
   local started=$SECONDS done total line="" before=""
   set +e +o pipefail # folders come and go
   while sleep "${NPU_ROPE_PROGRESS_SECONDS:-10}"; do
-    total="$(cat "$out"/autogen/aic-*-ops-info.ini 2>/dev/null |
+    # op_build describes the kernels of all SoCs.
+    total="$(for soc in "${socs[@]}"; do cat "$out/autogen/aic-$soc-ops-info.ini" 2>/dev/null; done |
       awk -F= '/^\[/ { fresh = 1 } /^input0\.dtype=/ && fresh { n += split($2, types, ","); fresh = 0 } END { print n + 0 }')"
     done="$(find "$out/op_kernel/binary" -name '*.o' 2>/dev/null | wc -l)"
     line="$done of $total kernels"
