@@ -404,9 +404,7 @@ def test_one_job_compiles_one_kernel_at_a_time_and_progress_is_shown(build):
     assert done.returncode == 0, done.stdout + done.stderr
     assert build.most_jobs() == 1
     shown = [line for line in done.stdout.splitlines() if " of 3 kernels, 0 min" in line]
-    assert len(shown) >= 2, (
-        done.stdout
-    )  # op_build describes three kernels for each of two SoCs
+    assert len(shown) >= 2, done.stdout  # op_build describes three kernels for each of two SoCs
 
 
 @needs_make
