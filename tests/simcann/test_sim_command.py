@@ -159,7 +159,7 @@ def test_a_signal_is_forwarded_and_the_end_waited_for(number):
 RUNTIME = {
     "soc": "Ascend910B2", "ended": True, "launches": {"aclnnMul": 3}, "broken": [], "broken_launches": 0,
     "damage": [], "not_simulated": {}, "bytes_not_freed": 10, "host_waits": {"aclrtSynchronizeStream": 2},
-    "kernel_runs": [],
+    "kernel_runs": [], "races": [], "race_count": 0, "freed": [], "streams": "asynchronous", "seed": 7,
 }  # fmt: skip
 
 
@@ -203,6 +203,7 @@ def test_processes_are_added_up(tmp_path):
         "simulated microseconds of npu_rope's kernels: 6.5 (NpuRope 4.0, NpuRopeQk 2.5)",
         "rule violations: 2",
         "  Mine: UB-1 kernel.cpp:3, core 0: too far",
+        "streams: asynchronous in the order of --seed 7; races: none",
         "guard zones: intact",
     ]
 
