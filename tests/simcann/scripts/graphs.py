@@ -215,6 +215,16 @@ def check_make_graphed_callables():
             torch.testing.assert_close(a.grad.cpu(), b.grad)
 
 
+def check_npugraph_ex():
+    """torch.compile with torch_npu's backend of captured graphs, as far as its wheel brings it."""
+    compiled = torch.compile(lambda x: (x * 2 + 1).sin(), backend="npugraph_ex")
+    x = torch.ones(8).npu()
+    for value in (1.0, 2.0, 5.0):
+        x.fill_(value)
+        expected = torch.full((8,), 2 * value + 1).sin()
+        torch.testing.assert_close(compiled(x).cpu(), expected)
+
+
 def check_the_graph_is_written_as_a_trace(path="graph.json"):
     import os
     import tempfile
