@@ -40,6 +40,18 @@ def test_an_unknown_chip_is_refused_with_those_there_are():
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--streams", "eager", "[sim] streams must be one of asynchronous, immediate but got eager.\n"),
+        ("--seed", "-1", "[sim] seed must be at least 0 but got -1.\n"),
+    ],
+)
+def test_wrong_streams_are_refused(option, value, said):
+    done = sim(option, value, "--", "python")
+    assert (done.exit_code, done.stderr) == (2, said)
+
+
 def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(tmp_path):
     ran = tmp_path / "ran"
     done = sim("--report", tmp_path / "no" / "r.json", "--", "touch", ran)
@@ -206,6 +218,17 @@ def test_processes_are_added_up(tmp_path):
         "streams: asynchronous in the order of --seed 7; races: none",
         "guard zones: intact",
     ]
+
+
+def test_races_and_freed_memory_are_listed_and_not_clean(tmp_path):
+    for number, found in enumerate(({"races": ["two streams"], "race_count": 3}, {"freed": ["too early"]})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        report = reports(folder, found)
+        assert not report.is_clean
+        lines = printed(report)
+        assert ("  two streams" in lines, "  too early" in lines) == (number == 0, number == 1)
+        assert report.as_json()["race_count"] == (3 if number == 0 else 0)
 
 
 def test_memory_that_was_not_freed_is_no_error(tmp_path):
