@@ -70,11 +70,22 @@ CUSTOM_OPP, OPP = "ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"
 def operator_package() -> str | None:
     """The folder of npu_rope's operators that CANN will find, or None: among the custom packages, then
     among those installed into CANN."""
-    folders = os.environ.get(CUSTOM_OPP, "").split(os.pathsep)
-    if installed := os.environ.get(OPP):
-        folders.append(os.path.join(installed, "vendors", "npu_rope"))
+    folders = [*os.environ.get(CUSTOM_OPP, "").split(os.pathsep), *_vendor_folders()]
     interface = os.path.join("op_api", "include", "aclnn_npu_rope.h")
     return next((f for f in folders if f and os.path.isfile(os.path.join(f, interface))), None)
+
+
+def _vendor_folders() -> list[str]:
+    """The packages that are installed into CANN, in the order of ``vendors/config.ini``. CANN reads no others
+    (hicann/opbase ``indv_collector.cpp``, ``NnopbaseReadConfigFile``)."""
+    vendors = os.path.join(os.environ.get(OPP, ""), "vendors")
+    try:
+        with open(os.path.join(vendors, "config.ini"), encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    names = next((line.partition("=")[2] for line in lines if line.startswith("load_priority=")), "")
+    return [os.path.join(vendors, name) for name in names.split(",") if name]
 
 
 def bundled_package() -> str | None:

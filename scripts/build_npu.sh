@@ -54,7 +54,7 @@ while [ $# -gt 0 ]; do
     --check) only_check=yes ;;
     -j) jobs="${2:-}" && shift ;;
     -j*) jobs="${1#-j}" ;;
-    ascend910b | ascend910_93 | ascend310p) socs+=("$1") ;;
+    ascend910b | ascend910_93 | ascend310p) [[ " ${socs[*]-} " == *" $1 "* ]] || socs+=("$1") ;;
     *) missing "SOC must be ascend910b, ascend910_93 or ascend310p but got $1." ;;
   esac
   shift || missing "-j must be followed by a number of jobs."
@@ -188,7 +188,7 @@ rm -rf build/npu/opp build/npu/opp.new "$out" build/npu/custom_opp_*.run
 progress() {
   local started=$SECONDS done total line="" before=""
   set +e +o pipefail # folders come and go
-  while sleep "${NPU_ROPE_PROGRESS_SECONDS:-10}"; do
+  while sleep "${NPU_ROPE_PROGRESS_SECONDS:-10}" >/dev/null 2>&1; do
     # op_build describes the kernels of all SoCs.
     total="$(for soc in "${socs[@]}"; do cat "$out/autogen/aic-$soc-ops-info.ini" 2>/dev/null; done |
       awk -F= '/^\[/ { fresh = 1 } /^input0\.dtype=/ && fresh { n += split($2, types, ","); fresh = 0 } END { print n + 0 }')"
@@ -202,8 +202,9 @@ progress() {
 units="$(IFS=';' && printf '%s' "${socs[*]}")"
 ASCEND_HOME_PATH="$cann" cmake --preset npu "-DASCEND_HOME_PATH=$cann" "-DNPU_ROPE_COMPUTE_UNITS=$units" \
   "-DNPU_ROPE_JOBS=$jobs" "-DNPU_ROPE_OP_BUILD=$op_build" || exit 1
-progress &
+progress </dev/null &
 watcher=$!
+trap 'kill "$watcher" 2>/dev/null || true' EXIT
 status=0
 cmake --build --preset npu || status=$?
 kill "$watcher" 2>/dev/null && wait "$watcher" 2>/dev/null || true

@@ -77,7 +77,8 @@ struct Package {
 // The first of npu_rope's packages. One whose library does not load is an error: CANN would take its kernels.
 Package open_package() {
     for (const std::string& folder : package_folders()) {
-        if (!std::filesystem::exists(folder + kInterface)) continue;
+        std::error_code none;  // a folder that may not be read is skipped, as CANN skips it
+        if (!std::filesystem::exists(folder + kInterface, none)) continue;
         const std::string path = folder + kLibrary;
         TORCH_CHECK(is_whole(path), "[npu] operator package must be whole but got ", path,
                     ", which is absent or truncated.\n", kBuild);
@@ -125,7 +126,8 @@ void check_first_phase(const Package& package) {
     TORCH_CHECK(status == 0, "[npu] operator package must be one that CANN runs on this chip but got status ", status,
                 " for the package ", package.folder, ".\n", message == nullptr ? "" : message,
                 "\nEither it has no kernels for this chip (build it for its SoC), or a part of it is absent (build it "
-                "again), or CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported: it does so once, at the "
+                "again), or ASCEND_OPP_PATH is not set (source CANN's set_env.sh), or CANN read ASCEND_CUSTOM_OPP_PATH "
+                "before npu_rope was imported: it does so once, at the "
                 "process's first operator of a generated package. Import npu_rope before that, or set the variable.\n",
                 kBuild);
 }

@@ -154,10 +154,37 @@ def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated,
     assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in said
 
 
+@pytest.mark.parametrize("config", [None, "load_priority=another\n"], ids=["no config.ini", "not listed"])
+def test_a_folder_that_cann_does_not_read_is_no_installed_package(simulated, package, tmp_path, config):
+    """hicann/opbase indv_collector.cpp, NnopbaseReadConfigFile: vendors/config.ini lists the packages."""
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "vendors" / "npu_rope").symlink_to(package)
+    if config:
+        (tmp_path / "vendors" / "config.ini").write_text(config)
+    done = simulated.code(ONE_CALL, "torch", fresh=True, ASCEND_OPP_PATH=str(tmp_path))
+    assert done.status == 0, done.stderr
+    assert str(package) not in done.stdout.splitlines()[-1]
+    assert done.stdout.splitlines()[-1].endswith("/simcann_opp/op_api/lib/libcust_opapi.so")
+
+
+NONE_YET = """
+import os, torch, torch_npu, npu_rope, ctypes
+own = os.environ.pop("ASCEND_CUSTOM_OPP_PATH")
+getattr(ctypes.CDLL("libnpu_rope_cann.so"), "_ZN8npu_cann17operator_packagesEv")()
+os.environ["ASCEND_CUSTOM_OPP_PATH"] = own
+npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.RopeParams(16))
+"""
+
+
+def test_cann_s_own_operators_are_a_package_too(simulated):
+    """One of them as the process's first operator, and a path that is set later is not read."""
+    assert "got status 161001" in refused(simulated.code(NONE_YET, fresh=True))
+
+
 @pytest.mark.parametrize("queue", ["0", "1"])
 def test_without_cann_s_own_folder_the_last_package_has_no_tiling(simulated, queue):
     """hicann/opbase indv_collector.cpp, NnopbaseLoadTilingSo: the last folder counts as CANN's own."""
     source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n" + ONE_CALL
     said = refused(simulated.code(source, fresh=True, TASK_QUEUE_ENABLE=queue))
     assert "got status 561002" in said
-    assert "ASCEND_OPP_PATH must be set" in said
+    assert "ASCEND_OPP_PATH is not set (source CANN's set_env.sh)" in said

@@ -82,9 +82,9 @@ private:
     gert::RuntimeAttrs runtime_attrs_;
 };
 
-// What tiling data have room for. CANN gives a kernel's what its own struct needs, which nothing here
-// can know.
-constexpr size_t kTilingCapacity = 64 * 1024;
+// Room for tiling data: CANN's, where a kernel's description names no opParaSize (hicann/opbase
+// src/nnopbase/individual_op/executor/indv_executor.h).
+constexpr size_t kTilingCapacity = 8 * 1024;
 
 // The last sentence that a host function logged as an error on this thread, since the last call.
 std::string take_logged_error();

@@ -169,7 +169,7 @@ void OpCall::Parts::require_tensors() const {
 // built-in one, whose tiling library has another name (indv_collector.cpp, NnopbaseLoadTilingSo).
 void OpCall::Parts::require_package() const {
     const OperatorPackages& packages = operator_packages();
-    if (packages.folders.empty())
+    if (packages.folders.empty() && !packages.has_built_in)
         refuse(kRuntimeFailed,
                "operator package must be in ASCEND_CUSTOM_OPP_PATH or installed into CANN but got none.");
     const std::string own = own_package();

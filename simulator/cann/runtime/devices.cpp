@@ -184,7 +184,7 @@ NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int what, int64_t* val
 }
 
 namespace {
-// 0 cube cores, 1 vector cores: the limits are the chip's, and what is set is not kept.
+// 0 cube cores, 1 vector cores: the limits are the chip's, and setting a limit is not simulated.
 aclError core_limit(const char* call, int kind, uint32_t* value) {
     if (!value || kind < 0 || kind > 1) return failed(kInvalidParam, std::string(call) + ": type must be 0 or 1.");
     *value = uint32_t(kind == 0 ? this_chip().ai_cores : this_chip().vector_cores);

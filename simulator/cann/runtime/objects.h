@@ -90,8 +90,8 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes);
 // The chip of this process, such as "Ascend910B2".
 const char* soc_name();
 
-// The operator packages that CANN knows: those that were named when this was first called and found any. An operator of
-// another package does not exist for CANN.
+// The operator packages that CANN knows: those that were named when this was first called and found any, CANN's own
+// too. An operator of another package does not exist for CANN.
 struct OperatorPackages {
     std::vector<std::string> folders;
     bool has_built_in = false;  // CANN's own operators, behind the folders

@@ -50,7 +50,7 @@ const OperatorPackages& operator_packages() {
     static std::mutex mutex;
     static OperatorPackages read;
     std::lock_guard<std::mutex> lock(mutex);
-    if (read.folders.empty()) read = read_packages();
+    if (read.folders.empty() && !read.has_built_in) read = read_packages();
     return read;
 }
 

@@ -211,7 +211,8 @@ NPU_CANN_API aclError aclGetViewOffset(const aclTensor* tensor, int64_t* offset)
 }
 NPU_CANN_API aclError aclGetDataType(const aclTensor* tensor, int32_t* dtype) {
     if (!tensor || !dtype) return kAclnnNullptr;
-    *dtype = tensor->dtype;
+    constexpr int32_t kUndefined = 28;  // ge::DT_UNDEFINED, which acl calls -1 (hicann/opbase common_types.cpp)
+    *dtype = tensor->dtype == kUndefined ? -1 : tensor->dtype;
     return kSuccess;
 }
 NPU_CANN_API aclError aclGetFormat(const aclTensor* tensor, int32_t* format) {
