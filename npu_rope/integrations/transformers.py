@@ -463,16 +463,16 @@ class _Carriers:
         numbers = np.random.default_rng(salt).integers(-(2**63), 2**63 - 1, (2, count), np.int64)
         numbers[0, :planes] = 0
         self.keys = torch.from_numpy(numbers)
-        self._last: tuple[Any, ...] | None = None  # positions, cos and sin, or references to them
+        # Positions, references to cos and sin, and on a CPU their words.
+        self._last: tuple[torch.Tensor, tuple[Any, Any], tuple[Any, Any] | None] | None = None
 
     def made_of(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What goes for cos and sin of positions [B,S], or [planes,B,S]."""
         numbers = positions.to(torch.int64)
         cos, sin = (t.view(self.TYPE) for t in self._bytes(numbers))
         if not torch.compiler.is_compiling():
-            by_content = cos.is_cpu
-            kept = tuple(_words(t).clone() if by_content else weakref.ref(t) for t in (cos, sin))
-            self._last = numbers.clone(), *kept
+            words = (_words(cos).clone(), _words(sin).clone()) if cos.is_cpu else None
+            self._last = numbers.clone(), (weakref.ref(cos), weakref.ref(sin)), words
         return cos, sin
 
     def read(self, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -499,18 +499,20 @@ class _Carriers:
         return positions
 
     def _known(self, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor | None:
-        """The positions, where these are what was made last: on a device known without looking at them, which
-        would have to be waited for."""
+        """The positions, where these are what was made last: the same tensors, with nothing written to them,
+        are known by that. Of others the words are compared, but not on a device, which would have to be
+        waited for. Tensors of inference mode count as others: they do not say whether they were written."""
         if self._last is None:
             return None
-        positions, *made = self._last
+        positions, made, words = self._last
         if positions.device != cos.device:
             return None
-        if cos.is_cpu:
-            same = torch.equal(_words(cos), made[0]) and torch.equal(_words(sin), made[1])
-            return positions if same else None
-        is_written = cos.is_inference() or sin.is_inference() or cos._version > 0 or sin._version > 0
-        return positions if cos is made[0]() and sin is made[1]() and not is_written else None
+        if cos is made[0]() and sin is made[1]() and not _may_be_written(cos) and not _may_be_written(sin):
+            return positions
+        if words is None:
+            return None
+        same = torch.equal(_words(cos), words[0]) and torch.equal(_words(sin), words[1])
+        return positions if same else None
 
     def _bytes(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Of cos and of sin, [B,S,lanes], of int64."""
@@ -522,6 +524,10 @@ class _Carriers:
         keys = self.keys.to(positions.device)
         cos, sin = ((each ^ keys[k]).view(torch.uint8)[..., : self.lanes].contiguous() for k in (0, 1))
         return cos, sin
+
+
+def _may_be_written(carrier: torch.Tensor) -> bool:
+    return carrier.is_inference() or carrier._version > 0
 
 
 def _words(carrier: torch.Tensor) -> torch.Tensor:
@@ -623,6 +629,7 @@ class _Positions:
         if form.place == rope_forms.TAIL:
             raise NotKnown("it turns the last of the head")
         sections = model.params.rope_mode.has_sections
+        pads = model.params.rope_mode is RopeMode.IMROPE
         if sections and form.pairs != rope_forms.HALF:
             raise NotKnown(
                 "pairs are neighbours where several positions turn them, which no mode of rope has"
@@ -646,7 +653,7 @@ class _Positions:
             unsqueeze_dim: int | None,
         ) -> Any:
             positions = carriers.read(cos, sin)
-            if model.params.rope_mode is RopeMode.IMROPE:  # pairs that no section covers turn by time
+            if pads:  # pairs that no section covers turn by time
                 positions = torch.cat((positions, positions[:1]))
             got = heads[0].shape[-1]
             if got < width:  # which of the angles are its is not known
@@ -657,7 +664,7 @@ class _Positions:
             if axis is None or not known or not rope_forms.serves(tables, heads, axis):
                 return NotImplemented  # what it does then is not known
             on_device = factors if factors is None else factors.to(heads[0].device)
-            first = tuple(rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads)
+            first = [rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads]
             if form.single:
                 return rope_forms.tokens_first(rope(first[0], positions, params, on_device), axis)
             q, k = rope_qk(first[0], first[1], positions, params, on_device)
