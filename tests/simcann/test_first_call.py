@@ -35,8 +35,10 @@ def slow(*values):
     ("order", "queue"),
     [
         ("npu_rope", "1"),
+        ("torch", "2"),
         *(slow("npu_rope", queue) for queue in "02"),
-        *(slow(order, queue) for order in ("torch_npu", "torch") for queue in "012"),
+        *(slow("torch", queue) for queue in "01"),
+        *(slow("torch_npu", queue) for queue in "012"),
     ],
 )
 def test_every_operator_is_a_launch_as_the_first_call(simulated, tmp_path, order, queue, monkeypatch):
