@@ -111,6 +111,22 @@ def test_a_null_executor_pointer_is_found_before_a_bad_attribute(foreign):
     assert prepare_fails(foreign, call(axes=[]), null=("executor",)).status == NULL_POINTER
 
 
+def test_tiling_data_has_eight_kibibytes(foreign):
+    foreign.prepare(OP, call())
+    assert C.c_int.in_dll(foreign.opapi, "weighted_add_capacity").value == 8192
+
+
+@pytest.mark.parametrize(("made_of", "answered"), [(0, 0), (27, 27), (28, -1)])
+def test_the_undefined_data_type_is_minus_one(foreign, made_of, answered):
+    dims, steps, dtype = (C.c_int64 * 1)(4), (C.c_int64 * 1)(1), C.c_int32(7)
+    tensor = foreign.double.aclCreateTensor(
+        dims, C.c_uint64(1), made_of, steps, C.c_int64(0), 2, dims, C.c_uint64(1), None
+    )
+    assert foreign.double.aclGetDataType(C.c_void_p(tensor), C.byref(dtype)) == OK
+    assert dtype.value == answered
+    assert foreign.double.aclDestroyTensor(C.c_void_p(tensor)) == OK
+
+
 # ---- null and zero-length cases ----------------------------------------------------------------------
 
 

@@ -38,14 +38,19 @@ MemoryAccess whole_workspace(void* workspace, uint64_t bytes) {
     return {kWorkspace, static_cast<char*>(workspace), {int64_t(bytes)}, {1}, 1, true, true};
 }
 
+// aclnn has one status for every launch that the runtime refuses; the runtime's own code is in the text alone
+// (hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp, NnopbaseExecutorRunWithWorkspace;
+// src/nnopbase/composite_op/aclnn_engine/rts_arg.cpp, RtsArg::LaunchKernel).
+constexpr int32_t kLaunchRefused = 361001;
+
 int32_t submit_to(void* handle, Work work) {
     StreamPtr stream;
     {
         auto lock = lock_streams();
         stream = stream_of(handle);
     }
-    if (!stream) return failed(kRtInvalid, work.name + ": stream must be one that exists.");
-    return submit(stream, std::move(work));
+    if (!stream) return failed(kLaunchRefused, work.name + ": stream must be one that exists.");
+    return submit(stream, std::move(work)) == kSuccess ? kSuccess : kLaunchRefused;
 }
 
 }  // namespace

@@ -211,7 +211,7 @@ NPU_CANN_API aclError aclGetViewOffset(const aclTensor* tensor, int64_t* offset)
 }
 NPU_CANN_API aclError aclGetDataType(const aclTensor* tensor, int32_t* dtype) {
     if (!tensor || !dtype) return kAclnnNullptr;
-    constexpr int32_t kUndefined = 28;  // ge::DT_UNDEFINED, which acl calls -1 (hicann/opbase common_types.cpp)
+    constexpr int32_t kUndefined = 28;  // ge::DT_UNDEFINED, which acl calls -1 (hicann/opbase data_type_utils.h)
     *dtype = tensor->dtype == kUndefined ? -1 : tensor->dtype;
     return kSuccess;
 }

@@ -7,15 +7,17 @@
 #include "tiling/platform/platform_ascendc.h"
 #include "weighted_add_tiling.h"
 
-// How often the tiling ran. Weak: the definition is compiled three times.
+// How often the tiling ran, and the room that its last run had. Weak: the definition is compiled three times.
 extern "C" {
 __attribute__((visibility("default"), weak)) int weighted_add_tilings = 0;
+__attribute__((visibility("default"), weak)) int weighted_add_capacity = 0;
 }
 
 namespace optiling {
 
 static ge::graphStatus WeightedAddTiling(gert::TilingContext* context) {
     ++weighted_add_tilings;
+    weighted_add_capacity = static_cast<int>(context->GetRawTilingData()->GetCapacity());
     const gert::RuntimeAttrs* attrs = context->GetAttrs();
     const gert::Shape& x = context->GetInputShape(0)->GetStorageShape();
     if (std::strcmp(attrs->GetStr(1), "plain") != 0) return ge::GRAPH_FAILED;  // and says nothing

@@ -15,7 +15,7 @@ CANN = C.CDLL(sys.argv[1])
 CANN.aclGetRecentErrMsg.restype = C.c_char_p
 CANN.aclCreateTensor.restype = C.c_void_p
 
-OK, INVALID, RT_INVALID = 0, 100000, 107000
+OK, INVALID, RT_INVALID, LAUNCH_REFUSED = 0, 100000, 107000, 361001
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
 # The exception of a kernel: of the vector core where it is a core of its own, else of the AI core.
@@ -280,15 +280,20 @@ def check_work_on_freed_memory_fails_and_is_named():
     assert "aclrtMemcpyAsync: src is read from memory that was freed before it ran (allocation 1 of" in said()
 
 
-def check_a_stand_in_on_freed_memory_fails():
-    one, at = stream(), memory(16, value=0)
+def ones(at, on):
+    """A call of aclnn on four floats: the status of its second phase."""
     dims, steps = (C.c_int64 * 1)(4), (C.c_int64 * 1)(1)
     one_dim = C.c_uint64(1)
     tensor = CANN.aclCreateTensor(dims, one_dim, 0, steps, C.c_int64(0), 2, dims, one_dim, at)
     workspace, executor = C.c_uint64(), C.c_void_p()
     prepare = CANN.aclnnInplaceOneGetWorkspaceSize
     assert prepare(C.c_void_p(tensor), C.byref(workspace), C.byref(executor)) == OK
-    assert CANN.aclnnInplaceOne(None, C.c_uint64(0), executor, one) == OK
+    return CANN.aclnnInplaceOne(None, C.c_uint64(0), executor, on)
+
+
+def check_a_stand_in_on_freed_memory_fails():
+    one, at = stream(), memory(16, value=0)
+    assert ones(at, one) == OK
     CANN.aclrtFree(at)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
     assert "aclnnInplaceOne: self is written to memory that was freed" in said()
@@ -369,6 +374,19 @@ def check_the_whole_context_stops():
     assert "was freed before it ran" in said()
     assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver's, which asks no context
     assert CANN.aclrtFree(at) == OK
+
+
+def check_a_launch_that_the_runtime_refuses():
+    """aclnn has a status of its own for it, whatever the runtime's."""
+    gone, one, at = stream(), stream(STOP), memory(16, value=0)
+    assert CANN.aclrtDestroyStream(gone) == OK
+    assert ones(at, gone) == LAUNCH_REFUSED
+    assert "aclnnInplaceOne: stream must be one that exists." in said()
+    fail_on(one)
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert ones(at, one) == LAUNCH_REFUSED
+    assert fill(at, 1, one, 16) == KERNEL
+    assert content(at, 16) == {0}
 
 
 def check_records_behind_an_error_happen():
