@@ -34,11 +34,12 @@ def slow(*values):
 @pytest.mark.parametrize(
     ("order", "queue"),
     [
-        ("npu_rope", "1"),
-        ("torch", "2"),
-        *(slow("npu_rope", queue) for queue in "02"),
-        *(slow("torch", queue) for queue in "01"),
-        *(slow("torch_npu", queue) for queue in "012"),
+        ("npu_rope,torch_npu", "1"),
+        ("torch,npu_rope", "2"),
+        *(slow("npu_rope,torch_npu", queue) for queue in "02"),
+        *(slow("torch,npu_rope", queue) for queue in "01"),
+        *(slow("torch_npu,npu_rope", queue) for queue in "012"),
+        *(slow("npu_rope", queue) for queue in "012"),
     ],
 )
 def test_every_operator_is_a_launch_as_the_first_call(simulated, tmp_path, order, queue, monkeypatch):

@@ -1,9 +1,11 @@
 """Capture and replay with the real torch_npu: torch.npu.NPUGraph on the simulated runtime."""
 
+import functools
 import json
 
 import torch
 import torch_npu  # noqa: F401
+from namespace import call, operands, operators
 from run_checks import run
 
 import npu_rope
@@ -69,55 +71,6 @@ def check_rope():
     replays_equal_eager(lambda: npu_rope.rope(x, positions, PARAMS), [x, positions])
 
 
-def check_rope_in_place():
-    x, positions = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu()
-    replays_equal_eager(lambda: npu_rope.rope_(x, positions, PARAMS), [x, positions])
-
-
-def check_rope_qk():
-    q, k = torch.randn(1, 4, 4, 64).npu(), torch.randn(1, 4, 2, 64).npu()
-    positions = torch.arange(4).npu()
-    replays_equal_eager(lambda: npu_rope.rope_qk(q, k, positions, PARAMS), [q, k, positions])
-
-
-def check_rope_set_rows():
-    k, cache = torch.randn(1, 4, 2, 64).npu(), torch.zeros(16, 2, 64).npu()
-    positions, rows = torch.arange(4).npu(), torch.arange(4).npu()[None]
-
-    def work():
-        npu_rope.rope_set_rows(k, positions, rows, cache, PARAMS)
-        return cache
-
-    replays_equal_eager(work, [k, positions, rows, cache])
-
-
-def check_rotary_mul():
-    x, cos, sin = (torch.randn(1, 4, 2, 64).npu() for _ in range(3))
-    replays_equal_eager(lambda: npu_rope.rotary_mul(x, cos[:, :, :1], sin[:, :, :1]), [x, cos, sin])
-
-
-def check_rotary_mul_qk():
-    q, k = torch.randn(1, 4, 4, 64).npu(), torch.randn(1, 4, 2, 64).npu()
-    cos, sin = torch.randn(1, 4, 1, 64).npu(), torch.randn(1, 4, 1, 64).npu()
-    replays_equal_eager(lambda: npu_rope.rotary_mul_qk(q, k, cos, sin), [q, k, cos, sin])
-
-
-def check_rotary_embedding():
-    x, positions = torch.randn(1, 4, 2, 64).npu(), torch.arange(2).npu()[None]
-    cos, sin = torch.randn(16, 32).npu(), torch.randn(16, 32).npu()
-    replays_equal_eager(lambda: npu_rope.rotary_embedding(x, cos, sin, positions), [x, positions, cos, sin])
-
-
-def check_rms_norm():
-    x, weight = torch.randn(4, 128).npu(), torch.randn(128).npu()
-    replays_equal_eager(lambda: npu_rope.rms_norm(x, weight), [x, weight])
-
-
-def check_add_rms_norm():
-    x, residual, weight = torch.randn(4, 128).npu(), torch.randn(4, 128).npu(), torch.randn(128).npu()
-    replays_equal_eager(lambda: npu_rope.add_rms_norm(x, residual, weight), [x, residual, weight])
-
-
 def check_rms_norm_backward():
     x, weight, grad = torch.randn(4, 128).npu(), torch.randn(128).npu(), torch.randn(4, 128).npu()
 
@@ -128,14 +81,14 @@ def check_rms_norm_backward():
     replays_equal_eager(work, [x, weight, grad])
 
 
-def check_rms_norm_rope():
-    q, k = torch.randn(1, 4, 4, 64).npu(), torch.randn(1, 4, 2, 64).npu()
-    scales, positions = (torch.randn(64).npu(), torch.randn(64).npu()), torch.arange(4).npu()
-
-    def work():
-        return npu_rope.rms_norm_rope(q, k, *scales, positions, PARAMS)
-
-    replays_equal_eager(work, [q, k, *scales, positions])
+def check_every_operator_of_the_namespace():
+    """With its operands' forms: in place, with out, and into a cache."""
+    of_npu = {name: operator for name, operator in operators().items() if "_packed_" not in name}
+    assert len(of_npu) >= 26
+    for name, operator in of_npu.items():
+        values = operands(name, operator, "npu")
+        tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
+        replays_equal_eager(functools.partial(call, operator, values), tensors)
 
 
 # ---- torch's operators -------------------------------------------------------------------------------
