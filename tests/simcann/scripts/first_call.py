@@ -4,8 +4,8 @@ usage: first_call.py ORDER FOLDER
 
 ORDER names the modules that are imported, in their order. Where torch_npu is not among them, it is loaded by
 torch (TORCH_DEVICE_BACKEND_AUTOLOAD), which npu_rope imports, too. Every operator that torch lists in the
-namespace is called in a process of its own, which reports to FOLDER/<operator>. Prints JSON: by operator "ok",
-or what was wrong.
+namespace is called in a process of its own, which reports to FOLDER/<operator>. Prints JSON: by operator
+"ok", or what was wrong.
 """
 
 import gc
