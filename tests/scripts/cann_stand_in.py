@@ -109,6 +109,7 @@ OPC = """#!/bin/sh
 echo "opc $*" >>"$NPU_ROPE_STAND_IN_LOG"
 echo begin >>"$NPU_ROPE_STAND_IN_LOG.jobs"
 sleep 0.1
+test ! -e "$NPU_ROPE_STAND_IN_LOG.opc_waits" || sleep 1000
 echo end >>"$NPU_ROPE_STAND_IN_LOG.jobs"
 case "$1" in *"$(cat "$NPU_ROPE_STAND_IN_LOG.opc_fails" 2>/dev/null || echo none)"*) exit 1 ;; esac
 for argument; do

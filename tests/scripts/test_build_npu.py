@@ -7,7 +7,9 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,8 @@ ENVIRONMENT = (
     "CC",
     "CXXFLAGS",
     "LDFLAGS",
+    "CMAKE_C_COMPILER_LAUNCHER",
+    "CMAKE_CXX_COMPILER_LAUNCHER",
 )
 
 
@@ -50,7 +54,13 @@ class Machine:
     def npu_smi(self, text: str) -> None:
         stand_in.executable(self.commands / "npu-smi", f"#!/bin/sh\n{text}\n")
 
-    def run(self, *arguments, script=SCRIPT, sourced=True, **variables):
+    def run(self, *arguments, **how):
+        running = self.start(*arguments, **how)
+        stdout, stderr = running.communicate()
+        return subprocess.CompletedProcess(running.args, running.returncode, stdout, stderr)
+
+    def start(self, *arguments, script=SCRIPT, sourced=True, **variables):
+        """The script in a process group of its own."""
         environment = {k: v for k, v in os.environ.items() if k not in ENVIRONMENT}
         environment |= {
             "HOME": str(self.folder),
@@ -64,7 +74,14 @@ class Machine:
             environment["PATH"] = os.pathsep.join(map(str, tools))
             environment["PYTHONPATH"] = str(self.home / "python/site-packages")
         command = [str(self.commands / "bash"), str(script), *arguments]
-        return subprocess.run(command, env=environment | variables, capture_output=True, text=True)
+        return subprocess.Popen(
+            command,
+            env=environment | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
 
 @pytest.fixture
@@ -319,9 +336,11 @@ class Build:
     clone: Path
 
     def run(self, *arguments):
+        return self.machine.run(*arguments, **self.how())
+
+    def how(self):
         compiler = stand_in.recording_compiler(self.machine.folder / "compiler")
-        script = self.clone / "scripts/build_npu.sh"
-        return self.machine.run(*arguments, script=script, CXX=str(compiler))
+        return {"script": self.clone / "scripts/build_npu.sh", "CXX": str(compiler)}
 
     @property
     def opp(self):
@@ -421,6 +440,25 @@ def test_a_failed_build_leaves_nothing_and_the_next_one_succeeds(build):
     again = build.run("ascend310p")
     assert again.returncode == 0, again.stdout + again.stderr
     assert build.left == ["custom_opp_test.run", "opp"]
+
+
+@needs_make
+def test_an_interrupted_build_leaves_no_process_and_nothing_to_install(build):
+    build.breaks("opc_waits")
+    running = build.machine.start("ascend310p", **build.how())
+    until = time.monotonic() + 120
+    while not any(call.startswith("opc ") for call in build.machine.calls):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)  # Control-C
+    running.communicate(timeout=60)  # ends when no process holds its output
+    assert running.returncode != 0
+    with pytest.raises(ProcessLookupError):
+        os.killpg(running.pid, 0)
+    assert build.left == []
+    build.mends("opc_waits")
+    assert build.run("ascend310p").returncode == 0
 
 
 @needs_make
