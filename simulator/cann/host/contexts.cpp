@@ -190,7 +190,7 @@ void PlatformAscendC::GetCoreMemSize(const CoreMemType& memory, uint64_t& size) 
     size = memory == CoreMemType::UB ? p.ub_bytes - (p.arch == 220 ? kMessages910b : 0) : 0;
 }
 
-// Ascend910_93 counts as Ascend910B, as in CANN 8.1.
+// Ascend910_93 counts as Ascend910B (asc-devkit impl/utils/tiling/platform/platform_ascendc.cpp).
 SocVersion PlatformAscendC::GetSocVersion(void) const {
     switch (platform_info_->profile->arch) {
         case 220:

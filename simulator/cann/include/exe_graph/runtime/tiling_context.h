@@ -1,5 +1,5 @@
-// What a tiling sees and sets. As in CANN 8.1 there is no stride among it, no address and, but of
-// inputs it depends on, no value.
+// What a tiling sees and sets: shapes and types, but no address and, except of inputs that it depends on, no
+// value. Strides, which newer releases offer as reserved (hicann/metadef tiling_context.h), are absent on purpose.
 #pragma once
 
 #include "exe_graph/runtime/extended_kernel_context.h"
