@@ -41,7 +41,7 @@ def test_immediate_streams_run_work_at_its_launch():
 
 
 def test_an_unknown_kind_of_streams_ends_the_process():
-    source = "import ctypes as C, sys; C.CDLL(sys.argv[1]).aclrtCreateStream(C.byref(C.c_void_p()))"
+    source = "import ctypes as C, sys; C.CDLL(sys.argv[1]).aclrtResetDevice(0)"
     environment = {**os.environ, "NPU_ROPE_SIM_STREAMS": "eager"}
     command = [sys.executable, "-c", source, str(pieces.cann_library())]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -52,6 +52,7 @@ def test_an_unknown_kind_of_streams_ends_the_process():
 SUM_OF_STREAMS = """
 import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
+cann.aclrtSetDevice(0)
 one, two, at = C.c_void_p(), C.c_void_p(), C.c_void_p()
 cann.aclrtCreateStream(C.byref(one)); cann.aclrtCreateStream(C.byref(two))
 cann.aclrtMalloc(C.byref(at), C.c_size_t(64), 0)

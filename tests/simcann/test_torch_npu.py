@@ -169,3 +169,18 @@ def test_what_was_made_fits_the_installed_torch_npu(simulated):
     assert wanted <= stubbed | had
     assert not stubbed & had
     assert {"dlopen", "pthread_create", "PyList_New"}.isdisjoint(stubbed)
+
+
+OUT_OF_MEMORY = """
+import torch, torch_npu
+try:
+    torch.empty(1 << 45, dtype=torch.uint8, device="npu")
+except torch.OutOfMemoryError as error:
+    print(error)
+"""
+
+
+def test_too_much_memory_is_torch_s_own_error_where_it_caches(simulated):
+    done = simulated.code(OUT_OF_MEMORY, PYTORCH_NO_NPU_MEMORY_CACHING="0")
+    assert done.status == 0, done.stderr
+    assert done.stdout.startswith("NPU out of memory. Tried to allocate 32768.00 GiB")

@@ -17,12 +17,12 @@ namespace npu_cann {
 constexpr aclError kSuccess = 0;
 constexpr aclError kInvalidParam = 100000;
 constexpr aclError kRepeatInitialize = 100002;
-constexpr aclError kBadAlloc = 200000;
+constexpr aclError kRepeatFinalize = 100037;
 constexpr aclError kNotSupported = 200001;
-constexpr aclError kInvalidDevice = 200002;
 constexpr aclError kInternalError = 500000;
 // Of the runtime, hicann/runtime include/external/acl/error_codes/rt_error_codes.h.
 constexpr aclError kRtInvalid = 107000;
+constexpr aclError kRtInvalidDevice = 107001;
 constexpr aclError kContextNull = 107002;
 constexpr aclError kEventTimestampInvalid = 107006;
 constexpr aclError kCaptureDependency = 107024;
@@ -39,6 +39,7 @@ constexpr aclError kCaptureUnmatched = 107036;
 constexpr aclError kModelRunning = 107037;
 constexpr aclError kCaptureWrongThread = 107038;
 constexpr aclError kRtNotSupported = 207000;
+constexpr aclError kRtOutOfMemory = 207001;  // of the device and of the host
 constexpr aclError kRtInternal = 507000;
 constexpr aclError kModelExecute = 507011;
 constexpr aclError kCopyEngine = 507013;
@@ -55,6 +56,11 @@ aclError failed(aclError status, const std::string& text);
 
 // The text that was set last, which stays.
 std::string recent_error_text();
+
+// kContextNull where this thread has set no device (hicann/runtime src/runtime/core/src/runtime.cc,
+// Runtime::CurrentContext: of the thread). Most calls ask; DevFree, HostFree, PointerGetAttributes, GetStreamId
+// and what only looks at an event do not (src/runtime/api/impl/api_impl.cc).
+aclError no_context(const char* call);
 
 // What a kernel's failure is on this chip: of the vector core, or of the AI core that has its vector unit.
 aclError kernel_exception();

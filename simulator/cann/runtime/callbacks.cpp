@@ -16,7 +16,7 @@
 namespace npu_cann {
 namespace {
 
-constexpr int kCallbackBlocks = 1;                 // of aclrtCallbackBlockType
+constexpr int kCallbackGoesOn = 0, kCallbackBlocks = 1;  // aclrtCallbackBlockType
 constexpr std::chrono::seconds kMostPatience(20);  // for a thread that processes reports
 constexpr aclError kNotSubscribed = 107015, kReportTimeout = 507012;
 
@@ -60,11 +60,19 @@ aclError submit_code(void* handle, const char* call, std::function<int32_t()> ru
         stream = stream_of(handle);
     }
     if (!stream) return no_stream(call);
+    if (aclError refused = no_context(call)) return refused;
     Work work;
     work.kind = Work::Kind::kHostCode;
     work.name = call;
     work.run = std::move(run);
     return submit(stream, std::move(work));
+}
+
+// hicann/runtime src/runtime/api/impl/api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's.
+aclError no_subscriber(const char* call, void* handle) {
+    if (!handle) return no_context(call);
+    auto lock = lock_streams();
+    return stream_of(handle) ? kSuccess : no_stream(call);
 }
 
 }  // namespace
@@ -73,7 +81,7 @@ aclError submit_code(void* handle, const char* call, std::function<int32_t()> ru
 using namespace npu_cann;
 
 NPU_CANN_API aclError aclrtLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
-    if (!function) return failed(kInvalidParam, "aclrtLaunchHostFunc: fn must not be null.");
+    if (!function) return failed(kRtInvalid, "aclrtLaunchHostFunc: fn must not be null.");
     return submit_code(stream, "aclrtLaunchHostFunc", [function, argument] {
         function(argument);
         return int32_t(kSuccess);
@@ -83,7 +91,11 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* stream, void (*function)(void*),
 // hicann/runtime src/runtime/api/impl/api_impl.cc, LaunchHostFunc's neighbour: without a subscription refused.
 NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argument, int block, void* stream) {
     const char* call = "aclrtLaunchCallback";
-    if (!function) return failed(kInvalidParam, "aclrtLaunchCallback: fn must not be null.");
+    // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtLaunchCallbackImpl.
+    if (block != kCallbackBlocks && block != kCallbackGoesOn)
+        return failed(kInvalidParam, "aclrtLaunchCallback: blockType must be 0 or 1 but got " + std::to_string(block) +
+                                         ".");
+    if (!function) return failed(kRtInvalid, "aclrtLaunchCallback: fn must not be null.");
     uint64_t thread = 0;
     {
         Reports& r = reports();
@@ -98,12 +110,14 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
 }
 
 NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* stream) {
+    if (aclError refused = no_subscriber("aclrtSubscribeReport", stream)) return refused;
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
     r.thread_of_stream[stream] = thread;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t /*thread*/, void* stream) {
+    if (aclError refused = no_subscriber("aclrtUnSubscribeReport", stream)) return refused;
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
     r.thread_of_stream.erase(stream);
@@ -112,6 +126,10 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t /*thread*/, void* stream) 
 
 // The device goes on meanwhile.
 NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
+    // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtProcessReportImpl.
+    if (timeout_ms < -1 || timeout_ms == 0)
+        return failed(kInvalidParam, "aclrtProcessReport: timeout must be -1 or greater than 0 but got " +
+                                         std::to_string(timeout_ms) + ".");
     Reports& r = reports();
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms < 0 ? 1000 : timeout_ms);
     std::shared_ptr<Report> report;

@@ -19,7 +19,7 @@ struct Context {
     int32_t device;
 } context{0};
 
-std::atomic<bool> initialized{false};
+std::atomic<bool> initialized{false}, finalized{false};
 thread_local bool has_context = false;
 thread_local int64_t system_options[3] = {0, 0, 0};  // aclSysParamOpt: deterministic, debug kernel, consistency
 
@@ -82,6 +82,21 @@ const SimulatedChip& this_chip() {
     return chip;
 }
 
+namespace {
+// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDevice and ::DeviceReset.
+aclError no_device(const char* call, int32_t device) {
+    if (device >= 0 && uint32_t(device) < kDevices) return kSuccess;
+    return failed(kRtInvalidDevice, std::string(call) +
+                                        ": deviceId must be 0, the one device that is simulated, but got " +
+                                        std::to_string(device) + ".");
+}
+}  // namespace
+
+aclError no_context(const char* call) {
+    if (has_context) return kSuccess;
+    return failed(kContextNull, std::string(call) + ": a device must be set on this thread first (aclrtSetDevice).");
+}
+
 const char* soc_name() { return this_chip().name.c_str(); }
 int32_t soc_kernel_cores() { return this_chip().kernel_cores; }
 
@@ -94,9 +109,12 @@ aclError kernel_exception() {
 using namespace npu_cann;
 
 NPU_CANN_API aclError aclInit(const char* /*config_path*/) {
+    finalized = false;
     return initialized.exchange(true) ? failed(kRepeatInitialize, "aclInit must be called once.") : kSuccess;
 }
+// hicann/runtime src/acl/aclrt_impl/acl.cpp, aclFinalizeImpl: once, also without an aclInit before it.
 NPU_CANN_API aclError aclFinalize() {
+    if (finalized.exchange(true)) return failed(kRepeatFinalize, "aclFinalize must be called once.");
     initialized = false;
     return kSuccess;
 }
@@ -107,9 +125,7 @@ NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
-    if (device < 0 || uint32_t(device) >= kDevices)
-        return failed(kInvalidDevice, "aclrtSetDevice: deviceId must be 0, the one device that is simulated, but got " +
-                                          std::to_string(device) + ".");
+    if (aclError refused = no_device("aclrtSetDevice", device)) return refused;
     has_context = true;
     return kSuccess;
 }
@@ -119,7 +135,8 @@ NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
     *device = 0;
     return kSuccess;
 }
-NPU_CANN_API aclError aclrtResetDevice(int32_t /*device*/) {
+NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
+    if (aclError refused = no_device("aclrtResetDevice", device)) return refused;
     has_context = false;
     auto lock = lock_streams();
     reset_context();

@@ -15,12 +15,28 @@ constexpr int32_t kWaitComplete = 0, kWaitNotReady = 1;      // aclrtEventWaitSt
 
 int32_t events_made = 0;
 
-aclError make_event(void** out, bool is_extended, const char* call) {
+// Flags of an event: sync 1, capture of a stream's progress 2, sync between devices 4, time line 8, used alone:
+// device only 16, external 32, between processes 64.
+constexpr uint32_t kDefaultFlags = 0xE, kTimeLine = 0x8, kAlone = 0x70;
+
+// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::EventCreate and ::EventCreateEx.
+bool are_flags(uint32_t flags, bool is_extended) {
+    const uint32_t known = is_extended ? 0x4F : 0x3F;
+    return flags != 0 && flags <= known && (!(flags & kAlone) || (flags & (flags - 1)) == 0);
+}
+
+aclError make_event(void** out, uint32_t flags, bool is_extended, const char* call) {
     if (!out) return failed(kInvalidParam, std::string(call) + ": event must not be null.");
+    if (!are_flags(flags, is_extended))
+        return failed(kRtInvalid, std::string(call) + ": flag must be an OR of 1, 2, 4 and 8, or " +
+                                      (is_extended ? "64" : "16 or 32") + " alone, but got " + std::to_string(flags) +
+                                      ".");
+    if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
     auto* event = new Event;
     event->id = ++events_made;
     event->is_extended = is_extended;
+    event->has_times = flags & kTimeLine;
     *out = event;
     return kSuccess;
 }
@@ -56,13 +72,19 @@ aclError wait(const StreamPtr& stream, Event* event) {
     return kSuccess;
 }
 
-// When the event's record happened; a status where it has not.
+// When the event's record happened; a status where it has not. The device gives a time to events with the flag
+// ACL_EVENT_TIME_LINE only (hicann/runtime src/runtime/core/src/task/task_info/event/event_task.cc; event.cc,
+// Event::ElapsedTime).
 aclError moment(const Event& event, const char* call, int64_t* nanoseconds) {
     if (!event.latest)
         return failed(kRtInternal, std::string(call) + ": event must have been recorded but nothing recorded it.");
     if (!event.latest->done)
         return failed(kEventTimestampInvalid,
                       std::string(call) + ": event must have happened but its record is still in a queue.");
+    if (!event.has_times)
+        return failed(kEventTimestampInvalid, std::string(call) +
+                                                  ": event must be made with the flag 8, ACL_EVENT_TIME_LINE "
+                                                  "(torch.npu.Event(enable_timing=True)).");
     *nanoseconds = event.latest->nanoseconds;
     return kSuccess;
 }
@@ -70,6 +92,7 @@ aclError moment(const Event& event, const char* call, int64_t* nanoseconds) {
 aclError with_stream(void* event, void* handle, const char* call, aclError (*act)(const StreamPtr&, Event*),
                      bool* is_queued) {
     if (!event) return no_event(call);
+    if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
     StreamPtr stream = stream_of(handle);
     if (!stream) return no_stream(call);
@@ -98,12 +121,14 @@ aclError act_on(void* event, void* handle, const char* call, aclError (*act)(con
 
 using namespace npu_cann;
 
-NPU_CANN_API aclError aclrtCreateEvent(void** out) { return make_event(out, false, "aclrtCreateEvent"); }
-NPU_CANN_API aclError aclrtCreateEventWithFlag(void** out, uint32_t /*flag*/) {
-    return make_event(out, false, "aclrtCreateEventWithFlag");
+NPU_CANN_API aclError aclrtCreateEvent(void** out) {
+    return make_event(out, kDefaultFlags, false, "aclrtCreateEvent");
 }
-NPU_CANN_API aclError aclrtCreateEventExWithFlag(void** out, uint32_t /*flag*/) {
-    return make_event(out, true, "aclrtCreateEventExWithFlag");
+NPU_CANN_API aclError aclrtCreateEventWithFlag(void** out, uint32_t flag) {
+    return make_event(out, flag, false, "aclrtCreateEventWithFlag");
+}
+NPU_CANN_API aclError aclrtCreateEventExWithFlag(void** out, uint32_t flag) {
+    return make_event(out, flag, true, "aclrtCreateEventExWithFlag");
 }
 NPU_CANN_API aclError aclrtDestroyEvent(void* event) {
     if (!event) return no_event("aclrtDestroyEvent");

@@ -266,6 +266,7 @@ using namespace npu_cann;
 
 // context_aclgraph.cc, StreamBeginCapture.
 NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
+    if (aclError refused = no_context("aclmdlRICaptureBegin")) return refused;
     const char* call = "aclmdlRICaptureBegin";
     auto lock = lock_streams();
     StreamPtr stream;
@@ -351,6 +352,7 @@ NPU_CANN_API aclError aclmdlRICaptureThreadExchangeMode(int32_t* mode) {
 
 // api_error.cc, ModelExecute: not on a stream that is captured.
 NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
+    if (aclError refused = no_context("aclmdlRIExecuteAsync")) return refused;
     const char* call = "aclmdlRIExecuteAsync";
     StreamPtr stream;
     {

@@ -17,9 +17,26 @@ namespace {
 constexpr size_t kChunk = 1 << 16;
 constexpr uint8_t kNotANumber = 0xFF;
 
+constexpr uint64_t kFirstNumber = uint64_t(1) << 63;  // the device's allocations count from 1
+
+struct Pinned {
+    size_t bytes;
+    uint64_t number;
+};
+
 struct Table {
     std::mutex mutex;
-    std::map<uintptr_t, size_t> bytes_by_first;
+    std::map<uintptr_t, Pinned> by_first;
+    uint64_t made = kFirstNumber;
+
+    // With the lock; null where no allocation holds the address.
+    const std::pair<const uintptr_t, Pinned>* holder_of(const void* address) const {
+        const auto wanted = reinterpret_cast<uintptr_t>(address);
+        auto after = by_first.upper_bound(wanted);
+        if (after == by_first.begin()) return nullptr;
+        --after;
+        return wanted - after->first < after->second.bytes ? &*after : nullptr;
+    }
 };
 Table& table() {
     static Table* instance = new Table;
@@ -51,33 +68,38 @@ void* allocate_host(size_t bytes) {
     if (!first) return nullptr;
     Table& t = table();
     std::lock_guard<std::mutex> lock(t.mutex);
-    t.bytes_by_first[reinterpret_cast<uintptr_t>(first)] = bytes;
+    t.by_first[reinterpret_cast<uintptr_t>(first)] = {bytes, t.made++};
     return first;
 }
 
 bool free_host(void* first) {
     Table& t = table();
     std::lock_guard<std::mutex> lock(t.mutex);
-    if (t.bytes_by_first.erase(reinterpret_cast<uintptr_t>(first)) == 0) return false;
+    if (t.by_first.erase(reinterpret_cast<uintptr_t>(first)) == 0) return false;
     std::free(first);
     return true;
 }
 
 bool is_pinned(const void* address, size_t bytes) {
     Table& t = table();
-    const auto wanted = reinterpret_cast<uintptr_t>(address);
     std::lock_guard<std::mutex> lock(t.mutex);
-    auto after = t.bytes_by_first.upper_bound(wanted);
-    if (after == t.bytes_by_first.begin()) return false;
-    --after;
-    return wanted - after->first + bytes <= after->second;
+    const auto* holder = t.holder_of(address);
+    return holder && reinterpret_cast<uintptr_t>(address) - holder->first + bytes <= holder->second.bytes;
+}
+
+bool number_of_pinned(const void* address, uint64_t* number) {
+    Table& t = table();
+    std::lock_guard<std::mutex> lock(t.mutex);
+    const auto* holder = t.holder_of(address);
+    if (holder) *number = holder->second.number;
+    return holder;
 }
 
 size_t pinned_bytes(const void* first) {
     Table& t = table();
     std::lock_guard<std::mutex> lock(t.mutex);
-    auto found = t.bytes_by_first.find(reinterpret_cast<uintptr_t>(first));
-    return found == t.bytes_by_first.end() ? 0 : found->second;
+    auto found = t.by_first.find(reinterpret_cast<uintptr_t>(first));
+    return found == t.by_first.end() ? 0 : found->second.bytes;
 }
 
 bool read_host(void* to, const void* from, size_t bytes) {

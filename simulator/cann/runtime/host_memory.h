@@ -14,6 +14,8 @@ bool free_host(void* first);
 bool is_pinned(const void* address, size_t bytes);
 // 0 where nothing that it gave starts there.
 size_t pinned_bytes(const void* first);
+// The number of the allocation that holds the address, none of the device's; false where it is not pinned.
+bool number_of_pinned(const void* address, uint64_t* number);
 
 bool read_host(void* to, const void* from, size_t bytes);
 bool write_host(void* to, const void* from, size_t bytes);

@@ -50,6 +50,7 @@ int32_t submit_to(void* handle, Work work) {
         stream = stream_of(handle);
     }
     if (!stream) return failed(kLaunchRefused, work.name + ": stream must be one that exists.");
+    if (no_context(work.name.c_str())) return kLaunchRefused;
     return submit(stream, std::move(work)) == kSuccess ? kSuccess : kLaunchRefused;
 }
 

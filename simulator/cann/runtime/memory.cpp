@@ -8,13 +8,17 @@
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/graphs.h"
 #include "simulator/cann/runtime/host_memory.h"
+#include "simulator/cann/runtime/races.h"
 #include "simulator/cann/runtime/report.h"
 #include "simulator/cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {
 
-constexpr int kDeviceToHost = 2;  // of aclrtMemcpyKind
+// aclrtMemcpyKind: host to host 0, host to device 1, device to host 2, device to device 3, by the addresses 4,
+// host to device by way of a buffer 5.
+constexpr int kDeviceToHost = 2, kLastKind = 5;
+constexpr size_t kMostBytes = size_t(1) << 50;
 
 // Without its cache torch_npu asks for 32 bytes more than a tensor has, for kernels that write whole 32-byte
 // blocks. Ours must not: the padding is watched, too.
@@ -29,10 +33,16 @@ size_t torch_padding(size_t bytes) {
 aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
     if (!out) return failed(kInvalidParam, std::string(call) + ": devPtr must not be null.");
     if (bytes == 0) return failed(kInvalidParam, std::string(call) + ": size must be greater than 0.");
+    if (aclError refused = no_context(call)) return refused;
+    if (bytes > kMostBytes)
+        return failed(kRtInvalid, std::string(call) + ": size must be at most 2^50 but got " + std::to_string(bytes) +
+                                      ".");
     *out = allocate_device(bytes - padding, padding);
     if (*out) return kSuccess;
-    return failed(kBadAlloc, std::string(call) + ": no memory left for " + std::to_string(bytes) + " bytes; " +
-                                 std::to_string(device_bytes_in_use()) + " are in use.");
+    // The one status that torch_npu takes for a lack of memory: it frees its cache and tries again, and then raises
+    // OutOfMemoryError (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, alloc_block).
+    return failed(kRtOutOfMemory, std::string(call) + ": no memory left for " + std::to_string(bytes) + " bytes; " +
+                                      std::to_string(device_bytes_in_use()) + " are in use.");
 }
 
 // "" or why these bytes are not inside one allocation; memory that is not the device's passes.
@@ -53,22 +63,29 @@ struct Copy {
     size_t bytes;
 };
 
-// "" or why the copy cannot be made.
-std::string wrong_copy(const char* call, const Copy& c) {
-    if (!c.to || !c.from) return std::string(call) + ": dst and src must not be null.";
+// In the order of the real one: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
+// MemcpyKindTranslate; then src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemCopySync and ::MemcpyAsync.
+aclError refuse_copy(const char* call, const Copy& c, int kind) {
+    if (!c.to || !c.from) return failed(kInvalidParam, std::string(call) + ": dst and src must not be null.");
+    if (kind < 0 || kind > kLastKind)
+        return failed(kInvalidParam, std::string(call) + ": kind must be 0 to 5 but got " + std::to_string(kind) + ".");
     if (c.bytes > c.to_bytes)
-        return std::string(call) + ": count must be at most destMax " + std::to_string(c.to_bytes) + " but got " +
-               std::to_string(c.bytes) + ".";
+        return failed(kRtInvalid, std::string(call) + ": count must be at most destMax " + std::to_string(c.to_bytes) +
+                                      " but got " + std::to_string(c.bytes) + ".");
+    if (aclError refused = no_context(call)) return refused;
     std::string wrong = outside(call, "dst", c.to, c.bytes);
-    return wrong.empty() ? outside(call, "src", c.from, c.bytes) : wrong;
+    if (wrong.empty()) wrong = outside(call, "src", c.from, c.bytes);
+    return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
 }
 
-std::string wrong_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
-    if (!to) return std::string(call) + ": devPtr must not be null.";
+aclError refuse_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
+    if (!to) return failed(kInvalidParam, std::string(call) + ": devPtr must not be null.");
     if (bytes > to_bytes)
-        return std::string(call) + ": count must be at most maxCount " + std::to_string(to_bytes) + " but got " +
-               std::to_string(bytes) + ".";
-    return outside(call, "devPtr", to, bytes);
+        return failed(kRtInvalid, std::string(call) + ": count must be at most maxCount " + std::to_string(to_bytes) +
+                                      " but got " + std::to_string(bytes) + ".");
+    if (aclError refused = no_context(call)) return refused;
+    const std::string wrong = outside(call, "devPtr", to, bytes);
+    return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
 }
 
 bool is_device(const void* address) {
@@ -119,6 +136,13 @@ Work copy_work(const char* call, const Copy& c) {
     return work;
 }
 
+// Another allocation may get the address. Work that still uses the memory was reported by user_of_host.
+void forget_pinned(const void* first) {
+    uint64_t number = 0;
+    auto lock = lock_streams();
+    if (number_of_pinned(first, &number)) note_free(number, nullptr);
+}
+
 StreamPtr find_stream(void* handle) {
     auto lock = lock_streams();
     return stream_of(handle);
@@ -167,8 +191,9 @@ NPU_CANN_API aclError aclrtFree(void* first) {
 
 NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
     if (!out || bytes == 0) return failed(kInvalidParam, "aclrtMallocHost: hostPtr must not be null, size not 0.");
+    if (aclError refused = no_context("aclrtMallocHost")) return refused;
     *out = allocate_host(bytes);
-    return *out ? kSuccess : failed(kBadAlloc, "aclrtMallocHost: no memory left.");
+    return *out ? kSuccess : failed(kRtOutOfMemory, "aclrtMallocHost: no memory left.");
 }
 NPU_CANN_API aclError aclrtFreeHost(void* first) {
     if (!first) return failed(kInvalidParam, "aclrtFreeHost: hostPtr must not be null.");
@@ -180,6 +205,7 @@ NPU_CANN_API aclError aclrtFreeHost(void* first) {
         user = user_of_host({first, bytes});
     }
     if (user.empty()) {
+        forget_pinned(first);
         free_host(first);
         return kSuccess;
     }
@@ -193,8 +219,8 @@ NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, s
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpy to the host");
     if (bytes == 0) return kSuccess;
     const Copy c{to, to_bytes, from, bytes};
-    std::string wrong = wrong_copy(call, c);
-    return wrong.empty() ? copy_now(call, c) : failed(kInvalidParam, wrong);
+    if (aclError refused = refuse_copy(call, c, kind)) return refused;
+    return copy_now(call, c);
 }
 NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int kind,
                                        void* handle) {
@@ -202,7 +228,9 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpyAsync to the host");
     if (bytes == 0) return kSuccess;
     const Copy c{to, to_bytes, from, bytes};
-    if (std::string wrong = wrong_copy(call, c); !wrong.empty()) return failed(kInvalidParam, wrong);
+    if (aclError refused = refuse_copy(call, c, kind)) return refused;
+    if (!is_device(to) && !is_device(from))
+        return failed(kRtNotSupported, std::string(call) + ": dst or src must be the device's, but both are the host's.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
     if (aclError refused = refuse_pageable(call, stream, c)) return refused;
@@ -211,7 +239,7 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
 NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size_t bytes) {
     const char* call = "aclrtMemset";
     if (bytes == 0) return kSuccess;
-    if (std::string wrong = wrong_fill(call, to, to_bytes, bytes); !wrong.empty()) return failed(kInvalidParam, wrong);
+    if (aclError refused = refuse_fill(call, to, to_bytes, bytes)) return refused;
     auto lock = lock_streams();
     if (aclError refused = refuse_while_capturing(call)) return refused;
     note_host_access(call, to, bytes, true);
@@ -221,7 +249,7 @@ NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size
 NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value, size_t bytes, void* handle) {
     const char* call = "aclrtMemsetAsync";
     if (bytes == 0) return kSuccess;
-    if (std::string wrong = wrong_fill(call, to, to_bytes, bytes); !wrong.empty()) return failed(kInvalidParam, wrong);
+    if (aclError refused = refuse_fill(call, to, to_bytes, bytes)) return refused;
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
     Work work;
@@ -236,6 +264,7 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
 
 NPU_CANN_API aclError aclrtGetMemInfo(int /*attribute*/, size_t* free_bytes, size_t* total) {
     if (!free_bytes || !total) return failed(kInvalidParam, "aclrtGetMemInfo: free and total must not be null.");
+    if (aclError refused = no_context("aclrtGetMemInfo")) return refused;
     *total = kDeviceBytes;
     *free_bytes = kDeviceBytes - device_bytes_in_use();
     return kSuccess;
@@ -249,7 +278,8 @@ struct PointerAttributes {
     uint32_t reserved[4];
 };
 NPU_CANN_API aclError aclrtPointerGetAttributes(const void* address, PointerAttributes* out) {
-    if (!out) return failed(kInvalidParam, "aclrtPointerGetAttributes: attributes must not be null.");
+    if (!out || !address)
+        return failed(kInvalidParam, "aclrtPointerGetAttributes: ptr and attributes must not be null.");
     void* first = nullptr;
     uint64_t bytes = 0;
     *out = PointerAttributes{};

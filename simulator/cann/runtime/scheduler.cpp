@@ -272,6 +272,21 @@ bool is_pending_on_host(const HostSource& memory) {
     return false;
 }
 
+// Queued work will write there: what is there now says nothing about what the host does.
+bool will_be_written(const HostSource& memory) {
+    for (const auto& [handle, s] : state().streams)
+        for (const Work& work : s->queue)
+            if (touches(work.target, memory)) return true;
+    return false;
+}
+
+// Streams' accesses to pinned memory are ordered as those to the device's memory are.
+void note_pinned(const HostSource& memory, bool writes, const std::shared_ptr<const Accessor>& who, const Clock& clock) {
+    uint64_t number = 0;
+    if (memory.bytes == 0 || !number_of_pinned(memory.first, &number)) return;
+    note_access(number, dense_region(memory.first, memory.bytes), writes, who, clock, state().host);
+}
+
 // Reading the target of a copy before the copy is done gives NaN, not what it had before.
 void spoil_target(const Work& work) {
     if (work.target.bytes == 0 || is_pending_on_host(work.target)) return;
@@ -292,10 +307,12 @@ void note_work(const StreamPtr& s, const Work& work) {
             if (region.empty() || !number_of_allocation(reinterpret_cast<const void*>(region.low), &number)) continue;
             note_access(number, region, access.writes, who, s->clock, st.host);
         }
+        note_pinned(work.source, false, who, s->clock);
+        note_pinned(work.target, true, who, s->clock);
     }
     forget_sources(work);
     Source source{work.source, 0, s->actor, now_at, work.name, s->place()};
-    if (work.source.bytes && hash_host(work.source.first, work.source.bytes, &source.hash)) {
+    if (work.source.bytes && !will_be_written(work.source) && hash_host(work.source.first, work.source.bytes, &source.hash)) {
         if (st.sources.size() >= kMostSources) st.sources.erase(st.sources.begin());
         st.sources.push_back(std::move(source));
     }

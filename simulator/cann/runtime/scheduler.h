@@ -80,6 +80,7 @@ struct Stream {
 struct Event {
     int32_t id = 0;
     bool is_extended = false;  // of aclrtCreateEventExWithFlag
+    bool has_times = false;    // of flag ACL_EVENT_TIME_LINE
     std::shared_ptr<Record> latest;
     // What waits found no record for, and their streams; not of extended events.
     std::shared_ptr<Record> expected;

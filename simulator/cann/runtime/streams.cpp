@@ -14,6 +14,7 @@ constexpr uint64_t kContinueOnFailure = 0, kStopOnFailure = 1;
 
 aclError make_stream(void** out, const char* call) {
     if (!out) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
+    if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
     *out = new_stream().get();
     return kSuccess;
@@ -28,6 +29,7 @@ aclError destroy(void* handle, bool waits, const char* call) {
     if (!handle) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
+    if (aclError refused = no_context(call)) return refused;
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.
         auto lock = lock_streams();
@@ -48,6 +50,7 @@ aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
                                       std::to_string(timeout_ms) + ".");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
+    if (aclError refused = no_context(call)) return refused;
     {
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, call);
@@ -59,6 +62,7 @@ aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
 // captured. torch_npu does this before it frees a tensor's memory, so that the look at guard zones is short.
 aclError wait_for_device(const char* call) {
     count_host_wait("aclrtSynchronizeDevice");
+    if (aclError refused = no_context(call)) return refused;
     {
         auto lock = lock_streams();
         if (StreamPtr captured = any_captured_stream()) return refuse_captured_stream(*captured, call);
@@ -99,6 +103,7 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
     if (!status) return failed(kInvalidParam, "aclrtStreamQuery: status must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
+    if (aclError refused = no_context(call)) return refused;
     Target target{stream, 0};
     {
         auto lock = lock_streams();
@@ -121,17 +126,31 @@ NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
     if (!stream) return no_stream(call);
     if (mode > kStopOnFailure)
         return failed(kRtInvalid, std::string(call) + ": mode must be 0 or 1 but got " + std::to_string(mode) + ".");
+    if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
     if (mode == kContinueOnFailure && stream->stops_on_failure)
         return failed(kRtNotSupported, std::string(call) + ": mode must stay 1 once it is 1 but got 0.");
     set_failure_mode(stream, mode == kStopOnFailure);
     return kSuccess;
 }
-NPU_CANN_API aclError aclrtSetStreamAttribute(void* /*stream*/, int /*kind*/, void* /*value*/) { return kSuccess; }
-NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* /*stream*/, uint32_t /*flag*/) { return kSuccess; }
-NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* /*stream*/, uint32_t* flag) {
-    if (flag) *flag = 0;
-    return kSuccess;
+// hicann/runtime src/acl/aclrt_impl/stream.cpp. Kept for nobody: what the attributes and the switch change is not
+// simulated.
+NPU_CANN_API aclError aclrtSetStreamAttribute(void* stream, int /*kind*/, void* value) {
+    const char* call = "aclrtSetStreamAttribute";
+    if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");
+    return find_stream(stream) ? no_context(call) : no_stream(call);
+}
+NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* stream, uint32_t flag) {
+    const char* call = "aclrtSetStreamOverflowSwitch";
+    if (flag > 1)
+        return failed(kInvalidParam, std::string(call) + ": flag must be 0 or 1 but got " + std::to_string(flag) + ".");
+    return find_stream(stream) ? no_context(call) : no_stream(call);
+}
+NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* stream, uint32_t* flag) {
+    const char* call = "aclrtGetStreamOverflowSwitch";
+    if (!flag) return failed(kInvalidParam, std::string(call) + ": flag must not be null.");
+    *flag = 0;
+    return find_stream(stream) ? no_context(call) : no_stream(call);
 }
 
 NPU_CANN_API aclError aclrtSynchronizeStream(void* stream) {

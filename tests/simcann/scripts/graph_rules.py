@@ -137,8 +137,9 @@ def memset(address):
 
 
 def in_another_thread(work):
+    """A device is a thread's own, so that the thread sets it."""
     results = []
-    thread = threading.Thread(target=lambda: results.append(work()))
+    thread = threading.Thread(target=lambda: results.append(CANN.aclrtSetDevice(0) or work()))
     thread.start()
     thread.join()
     return results[0]

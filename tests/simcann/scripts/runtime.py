@@ -97,8 +97,17 @@ def check_fresh_memory_is_nan():
 
 
 def check_too_much_memory_is_refused():
-    said = refusal(lambda: torch.empty(1 << 50, dtype=torch.uint8, device="npu"))
+    said = refusal(lambda: torch.empty(1 << 45, dtype=torch.uint8, device="npu"))
+    assert "error code is 207001" in said, said
     assert "no memory left" in said, said
+
+
+def check_events_without_times():
+    events = [torch.npu.Event() for _ in range(2)]
+    for one in events:
+        one.record()
+    torch.npu.synchronize()
+    assert "error code is 107006" in refusal(lambda: events[0].elapsed_time(events[1]))
 
 
 def check_an_aclnn_function_without_stand_in_is_named():

@@ -14,10 +14,13 @@ import traceback
 CANN = C.CDLL(sys.argv[1])
 CANN.aclGetRecentErrMsg.restype = C.c_char_p
 CANN.aclCreateTensor.restype = C.c_void_p
+assert CANN.aclrtSetDevice(0) == 0
 
 OK, INVALID, RT_INVALID, LAUNCH_REFUSED = 0, 100000, 107000, 361001
+CONTEXT_NULL, NOT_SUPPORTED = 107002, 207000
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
+SYNC, TIME_LINE = 1, 8
 # The exception of a kernel: of the vector core where it is a core of its own, else of the AI core.
 KERNEL = 507015 if os.environ.get("NPU_ROPE_SIM_SOC", "").startswith("Ascend310P") else 507035
 JUNK, FRESH = 0xFB, 0xFF
@@ -36,10 +39,10 @@ def stream(mode=CONTINUE):
     return made
 
 
-def event(is_extended=True):
+def event(is_extended=True, flags=SYNC):
     made = C.c_void_p()
     create = CANN.aclrtCreateEventExWithFlag if is_extended else CANN.aclrtCreateEventWithFlag
-    assert create(C.byref(made), 1) == OK
+    assert create(C.byref(made), flags) == OK
     return made
 
 
@@ -170,7 +173,7 @@ def check_synchronizing_an_event_runs_what_is_before_it():
 
 
 def check_the_time_between_events_needs_both():
-    one, start, end = stream(), event(), event()
+    one, start, end = stream(), event(flags=TIME_LINE), event(flags=TIME_LINE | SYNC)
     elapsed = C.c_float()
     times = (C.byref(elapsed), start, end)
     assert CANN.aclrtEventElapsedTime(*times) == 507000
@@ -180,6 +183,21 @@ def check_the_time_between_events_needs_both():
     assert CANN.aclrtSynchronizeEvent(end) == OK
     assert CANN.aclrtEventElapsedTime(*times) == OK
     assert elapsed.value >= 0
+
+
+def check_an_event_without_the_flag_of_times_has_none():
+    for flags in ((SYNC, TIME_LINE), (TIME_LINE, SYNC)):
+        one, times = stream(), [event(flags=one_flag) for one_flag in flags]
+        for each in times:
+            CANN.aclrtRecordEvent(each, one)
+        assert CANN.aclrtSynchronizeStream(one) == OK
+        assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), *times) == 107006
+        assert "event must be made with the flag 8, ACL_EVENT_TIME_LINE" in said()
+    default = C.c_void_p()
+    assert CANN.aclrtCreateEvent(C.byref(default)) == OK
+    CANN.aclrtRecordEvent(default, one)
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), default, default) == OK
 
 
 def check_the_status_of_an_event_that_nothing_recorded():
@@ -405,6 +423,7 @@ def check_a_reset_of_the_device_ends_it():
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
     assert CANN.aclrtSetDevice(0) == OK
     assert CANN.aclrtResetDevice(0) == OK
+    assert CANN.aclrtSetDevice(0) == OK
     assert CANN.aclrtSynchronizeStream(stream()) == OK
 
 
@@ -413,6 +432,107 @@ def check_the_mode_does_not_go_back():
     assert CANN.aclrtSetStreamFailureMode(one, CONTINUE) == 207000
     assert CANN.aclrtSetStreamFailureMode(None, STOP) == INVALID
     assert CANN.aclrtSetStreamFailureMode(one, 2) == RT_INVALID
+
+
+# ---- arguments ---------------------------------------------------------------------------------------
+
+
+def check_every_thread_sets_its_device():
+    """What works on the memory, streams and events of a device asks for the thread's context."""
+    one, at, now = stream(), memory(16, value=1), event()
+    host, made, status = C.create_string_buffer(16), C.c_void_p(), C.c_int32()
+    plain = C.c_int32()
+    function = FUNCTION(lambda _: None)
+    copied = (at, size(16), host, size(16), TO_DEVICE)
+    needs = {
+        "aclrtMalloc": (C.byref(made), size(16), 0),
+        "aclrtMallocHost": (C.byref(made), size(16)),
+        "aclrtMemcpy": copied,
+        "aclrtMemcpyAsync": (*copied, one),
+        "aclrtMemset": (at, size(16), 1, size(16)),
+        "aclrtMemsetAsync": (at, size(16), 1, size(16), one),
+        "aclrtGetMemInfo": (0, C.byref(size()), C.byref(size())),
+        "aclrtCreateStream": (C.byref(made),),
+        "aclrtCreateStreamWithConfig": (C.byref(made), 0, 0),
+        "aclrtStreamQuery": (one, C.byref(status)),
+        "aclrtSynchronizeStream": (one,),
+        "aclrtSynchronizeStreamWithTimeout": (one, 100),
+        "aclrtSetStreamFailureMode": (one, C.c_uint64(CONTINUE)),
+        "aclrtSetStreamOverflowSwitch": (one, 1),
+        "aclrtGetStreamOverflowSwitch": (one, C.byref(status)),
+        "aclrtSynchronizeDevice": (),
+        "aclrtCreateEvent": (C.byref(made),),
+        "aclrtCreateEventWithFlag": (C.byref(made), SYNC),
+        "aclrtCreateEventExWithFlag": (C.byref(made), SYNC),
+        "aclrtRecordEvent": (now, one),
+        "aclrtStreamWaitEvent": (one, now),
+        "aclrtLaunchHostFunc": (one, function, None),
+        "aclmdlRICaptureBegin": (one, 0),
+        "aclmdlRIExecuteAsync": (None, one),
+        "aclrtDestroyStream": (one,),
+    }
+    does_not = {
+        "aclrtSynchronizeEvent": (now,),
+        "aclrtQueryEventStatus": (now, C.byref(status)),
+        "aclrtStreamGetId": (one, C.byref(plain)),
+        "aclrtPointerGetAttributes": (at, (C.c_uint32 * 7)()),
+        "aclrtFree": (at,),
+    }
+    found, other = {}, memory(16, value=1)
+
+    def without_a_device():
+        found["aclnn"] = ones(other, one)
+        for name, arguments in (needs | does_not).items():
+            found[name] = getattr(CANN, name)(*arguments)
+            found.setdefault("text", said())
+
+    thread = threading.Thread(target=without_a_device)
+    thread.start()
+    thread.join()
+    assert found.pop("text").endswith("a device must be set on this thread first (aclrtSetDevice).")
+    assert found.pop("aclnn") == LAUNCH_REFUSED
+    assert found == dict.fromkeys(needs, CONTEXT_NULL) | dict.fromkeys(does_not, OK)
+
+
+def check_arguments_that_are_refused():
+    """Statuses of the outer layer, acl, and of the runtime below it."""
+    one, at, there = stream(), memory(16, value=1), memory(16, value=1)
+    host, made = C.create_string_buffer(16), C.c_void_p()
+    function = FUNCTION(lambda _: None)
+    for call, more in ((CANN.aclrtMemcpy, ()), (CANN.aclrtMemcpyAsync, (one,))):
+        for kind in (-1, 6, 99):
+            assert call(at, size(16), there, size(16), kind, *more) == INVALID, kind
+            assert f"kind must be 0 to 5 but got {kind}." in said()
+        assert call(at, size(8), there, size(16), IN_DEVICE, *more) == RT_INVALID
+    assert CANN.aclrtMemcpyAsync(host, size(16), host, size(16), 0, one) == NOT_SUPPORTED
+    for create, known in ((CANN.aclrtCreateEventWithFlag, 0x20), (CANN.aclrtCreateEventExWithFlag, 0x40)):
+        for flags in (0, 0x1000, 0xFFFFFFFF, known | SYNC):
+            assert create(C.byref(made), C.c_uint32(flags)) == RT_INVALID, flags
+        assert create(C.byref(made), known) == OK
+    assert CANN.aclrtSetStreamOverflowSwitch(one, 5) == INVALID
+    assert CANN.aclrtGetStreamOverflowSwitch(one, None) == INVALID
+    assert CANN.aclrtSetStreamAttribute(one, 1, None) == INVALID
+    assert CANN.aclrtPointerGetAttributes(None, (C.c_uint32 * 7)()) == INVALID
+    assert CANN.aclrtLaunchCallback(function, None, 17, one) == INVALID
+    assert CANN.aclrtLaunchHostFunc(one, None, None) == RT_INVALID
+    assert CANN.aclrtSubscribeReport(C.c_uint64(1), C.c_void_p(77)) == RT_INVALID
+    for timeout in (0, -5):
+        assert CANN.aclrtProcessReport(timeout) == INVALID
+    for call in (CANN.aclrtSetDevice, CANN.aclrtResetDevice):
+        for device in (-1, 5):
+            assert call(device) == 107001
+            assert f"deviceId must be 0, the one device that is simulated, but got {device}." in said()
+    assert CANN.aclrtMalloc(C.byref(made), size(0), 0) == INVALID
+    assert CANN.aclrtMalloc(C.byref(made), size((1 << 50) + 1), 0) == RT_INVALID
+    assert CANN.aclrtMalloc(C.byref(made), size(1 << 45), 0) == 207001
+
+
+def check_the_end_comes_once():
+    assert CANN.aclFinalize() == OK
+    assert CANN.aclFinalize() == 100037
+    assert CANN.aclInit(None) == OK
+    assert CANN.aclInit(None) == 100002
+    assert CANN.aclFinalize() == OK
 
 
 # ---- each in its process -----------------------------------------------------------------------------
