@@ -253,6 +253,30 @@ def pinned_memory_that_is_freed_too_early():
     return is_all(x, 0)
 
 
+def pinned_memory_between_streams():
+    x, y, host = ones() * 3, ones(), torch.zeros(COUNT).pin_memory()
+    torch.npu.synchronize()
+    with torch.npu.stream(first):
+        host.copy_(x, non_blocking=True)
+    if RIGHT:
+        second.wait_stream(first)
+    with torch.npu.stream(second):
+        y.copy_(host, non_blocking=True)
+    return is_all(y, 3)
+
+
+def pinned_memory_that_two_streams_write():
+    x, y, host = ones(), ones() * 3, torch.zeros(COUNT).pin_memory()
+    torch.npu.synchronize()
+    with torch.npu.stream(first):
+        host.copy_(x, non_blocking=True)
+    if RIGHT:
+        second.wait_stream(first)
+    with torch.npu.stream(second):
+        host.copy_(y, non_blocking=True)
+    return is_all(host, 3)
+
+
 def read_of_the_host_without_synchronization():
     x = ones()
     host = torch.zeros(COUNT).pin_memory()
