@@ -14,6 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import npu_rope
+from npu_rope import native
+
 LEFT_OUT = (
     "the host's and the user's names",
     "paths outside of the installation, which become <path>, <home> or <temporary>; the installation's"
@@ -30,8 +33,14 @@ _SHORTEST_NAME = 3
 
 
 def installation() -> dict[str, str]:
-    """The folders that have a name in the report, by path."""
+    """The folders that have a name in the report, by path.
+
+    The Python files and the libraries of an editable install lie in different folders: each of them is
+    ``<npu_rope>``.
+    """
     folders = {
+        **{os.path.abspath(folder): "<npu_rope>/lib" for folder in native.library_folders()},
+        **{os.path.abspath(folder): "<npu_rope>" for folder in npu_rope.__path__},
         str(Path(__file__).parents[1]): "<npu_rope>",
         sysconfig.get_paths()["purelib"]: "<packages>",
         sysconfig.get_paths()["platlib"]: "<packages>",

@@ -43,6 +43,11 @@ def foreign_kernel(tmp_path_factory):
     return foreign_operator.build_kernel(tmp_path_factory.mktemp("kernel"))
 
 
+@pytest.fixture(scope="session")
+def foreign_half_kernel(tmp_path_factory):
+    return foreign_operator.build_kernel(tmp_path_factory.mktemp("kernel"), dtype="half")
+
+
 @pytest.fixture
 def foreign(runtime, foreign_package, foreign_kernel, monkeypatch):
     """That package on Ascend910B4."""

@@ -18,7 +18,6 @@ FOREIGN = ROOT / "tests" / "cann" / "foreign"
 HOST = ROOT / "simulator" / "cann" / "host"
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 FLAGS += [f"-I{aclnn.INCLUDE}", f"-I{ROOT}", f"-I{FOREIGN}"]
-TYPES = {"X": "float", "Y": "float", "Z": "float"}
 EVERY_PART = ("contexts", "op_def", "registry")
 CALLS = ("op_call", "op_launch", "device_view", "call_tensors", "executors", "tiling_cache")
 
@@ -63,9 +62,9 @@ def build_package(folder: Path) -> Path:
     return folder
 
 
-def build_kernel(folder: Path, source: Path = FOREIGN / "weighted_add.cpp") -> Path:
-    entry = "weighted_add__ascend910b__float_float_float"
-    defines = {"weighted_add": entry} | {f"DTYPE_{a}": t for a, t in TYPES.items()}
+def build_kernel(folder: Path, source: Path = FOREIGN / "weighted_add.cpp", dtype: str = "float") -> Path:
+    entry = f"weighted_add__ascend910b__{dtype}_{dtype}_{dtype}"
+    defines = {"weighted_add": entry} | {f"DTYPE_{a}": dtype for a in "XYZ"}
     return simulator.build(source, defines=defines, folder=folder, include=[FOREIGN])
 
 
@@ -73,7 +72,7 @@ def call(**changed: Any) -> dict[str, Any]:
     """A call's arguments: out becomes alpha * x + 1.5 * y."""
     x = np.arange(21, dtype=np.float32).reshape(3, 7)
     made = {"x": x, "y": x[::-1].copy(), "out": np.zeros_like(x), "axes": [0], "alpha": 0.5, "adds": True}
-    return made | {"shift": [0]} | changed
+    return made | {"shift": [0], "copies": 1} | changed
 
 
 def expected(given: dict[str, Any]) -> Any:

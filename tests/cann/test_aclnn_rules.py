@@ -5,6 +5,7 @@ docs/simulated_npu.md names the source of each in "Behaviours of the real CANN".
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as C
 import os
 import re
@@ -222,21 +223,76 @@ def test_a_refused_tiling_is_not_kept(foreign):
     assert tilings(foreign) == before + 2
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"x": np.ones((3, 7), np.float32)[:, :]},  # the same call
-        {"alpha": 0.75},
-        {"weights": [4.0, 2.0]},
-        {"y": np.zeros((3, 9), np.float32)[:, 1:8]},  # other strides, another offset
-    ],
-    ids=["same", "attribute", "list", "strides"],
-)
-def test_the_key_has_types_shapes_strides_offsets_and_attributes(foreign, changed):
-    foreign.prepare(OP, call())
+def view(shape=(3, 7), strides=(7, 1), offset=0, dtype=np.float32):
+    """A view of 64 elements of its own; strides and offset count elements."""
+    memory = np.ones(64, dtype)
+    return np.lib.stride_tricks.as_strided(memory[offset:], shape, [s * memory.itemsize for s in strides])
+
+
+def views(**of_each):
+    return {name: view(**of_each) for name in ("x", "y", "out")}
+
+
+def key_call(serial, changed):
+    """A call on views. alpha keeps the keys of different tests apart."""
+    return call(**{"alpha": 64.0 + serial, **views(), **changed})
+
+
+# One part of the key each. All tensors have the same size of memory.
+KEY_PARTS = {
+    "shape": views(shape=(7, 3)),
+    "rank": views(shape=(1, 3, 7), strides=(21, 7, 1)),
+    "dtype": views(dtype=np.float16),
+    "format": {},  # NCHW for ND
+    "input strides": {"y": view(strides=(8, 1))},
+    "input offset": {"y": view(offset=1)},
+    "output strides": {"out": view(strides=(8, 1))},
+    "output offset": {"out": view(offset=1)},
+    "float": {"alpha": 0.75},
+    "text": {"kind": b"never"},
+    "list of floats": {"weights": [1.5, 2.5]},
+    "list of bools": {"flags": [True, True]},
+    "list of ints": {"axes": [1]},
+    "bool": {"adds": False},
+    "list of ints with an empty default": {"shift": [1]},
+    "int": {"copies": 2},
+    "chip": {},  # Ascend910B1 for Ascend910B4
+}
+
+
+@pytest.mark.parametrize("part", KEY_PARTS)
+def test_each_part_of_the_key_alone_makes_another_tiling(
+    foreign, foreign_kernel, foreign_half_kernel, monkeypatch, part
+):
+    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", f"{foreign_kernel}:{foreign_half_kernel}")
+    serial = list(KEY_PARTS).index(part)
+    foreign.call(OP, key_call(serial, {}))
     before = tilings(foreign)
-    foreign.prepare(OP, call(**changed))
-    assert tilings(foreign) == before + ("x" not in changed)
+    if part == "format":
+        monkeypatch.setattr(foreign, "format", 0)
+    if part == "chip":
+        foreign.set_soc("Ascend910B1")
+    with contextlib.suppress(aclnn.Refused):  # the tiling refuses some attributes after it counted
+        foreign.prepare(OP, key_call(serial, KEY_PARTS[part]))
+    assert tilings(foreign) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {}),  # other addresses and other values
+        ({"weights": [1.5, 0.0], "flags": [True]}, {"weights": [1.5], "flags": [False] * 4 + [True]}),
+    ],
+    ids=["addresses", "lengths of lists"],
+)
+def test_the_key_has_neither_addresses_nor_lengths_of_lists(foreign, first, second):
+    """Lists lie one behind the other: four bools that are false are the bytes of 0.0."""
+    serial = len(KEY_PARTS) + len(first)
+    one, other = key_call(serial, first), key_call(serial, second)
+    foreign.call(OP, one)  # to its end: CANN gives no other call the tiling of an executor that lives
+    before = tilings(foreign)
+    foreign.call(OP, other)
+    assert tilings(foreign) == before
 
 
 ONE_PROCESS = """

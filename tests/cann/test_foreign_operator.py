@@ -41,6 +41,7 @@ def test_its_interface_is_written(device):
         ("const aclIntArray*", "axes"),
         ("bool", "adds"),
         ("const aclIntArray*", "shiftOptional"),
+        ("int64_t", "copies"),
         ("const aclTensor*", "out"),
         ("uint64_t*", "workspaceSize"),
         ("aclOpExecutor**", "executor"),
@@ -75,6 +76,7 @@ def test_it_runs_with_its_defaults(device):
         ({"weights": [3.0]}, 3.0),
         ({"flags": [False]}, 0.0),
         ({"adds": False}, 0.0),
+        ({"copies": 3}, 4.5),
         ({"kind": b"plain"}, 1.5),
     ],
 )

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 from typer.testing import CliRunner
 
+import npu_rope
 from npu_rope import backends
 from npu_rope.cli import hardware_report
 from npu_rope.cli.app import app
@@ -610,6 +611,23 @@ def test_scrubbing(text, clean):
     scrub = Scrubber(folders, ["box-17", "ann"])
     assert scrub.text(text) == clean
     assert scrub.clean({"a": [text, 1, None]}) == {"a": [clean, 1, None]}
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["of an editable install", "NPU_ROPE_LIB_DIR"])
+def test_the_folder_of_the_libraries_is_named_where_the_python_files_lie_elsewhere(
+    monkeypatch, tmp_path, forced
+):
+    """As with `.venv-npu/bin/python` in a checkout: neither folder is among this Python's packages."""
+    source, installed = tmp_path / "checkout" / "npu_rope", tmp_path / "other" / "site-packages" / "npu_rope"
+    monkeypatch.setattr(npu_rope, "__path__", [str(installed), str(source)])
+    libraries = tmp_path / "built" if forced else installed / "lib"
+    if forced:
+        monkeypatch.setenv("NPU_ROPE_LIB_DIR", str(libraries))
+    else:
+        monkeypatch.delenv("NPU_ROPE_LIB_DIR", raising=False)
+    scrub = Scrubber(private=[])
+    assert scrub.text(f"found {libraries}/simcann_opp") == "found <npu_rope>/lib/simcann_opp"
+    assert scrub.text(f"{libraries}/x.so, {source}/a.py") == "<npu_rope>/lib/x.so, <npu_rope>/a.py"
 
 
 # ---- what the machine is -----------------------------------------------------------------------------------

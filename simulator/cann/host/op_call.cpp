@@ -226,11 +226,13 @@ std::string OpCall::Parts::find_column() const {
     refuse(kBadArgument, "tensors must have the types of one of its kernels on " + chip.soc + " but got " + got + ".");
 }
 
+// A tensor's format is the one that it was made with: NCHW and ND are compared as equal and tiled apart (opbase
+// indv_cache_key_builder.cpp, AppendShapeInfo).
 std::string OpCall::Parts::cache_key() const {
     TilingKey key(type, chip.profile->name);
     auto add = [&](const CallTensors::Item& item) {
         if (item.given)
-            key.tensor(item.dtype, compared_format(item.format), item.view.shape, item.view.strides, item.offset);
+            key.tensor(item.dtype, item.format, item.view.shape, item.view.strides, item.offset);
         else
             key.no_tensor();
     };

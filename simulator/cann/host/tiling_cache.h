@@ -24,6 +24,8 @@ std::shared_ptr<const Tiled> find_tiled(const std::string& key);
 void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled);
 
 // A key, part by part, in CANN's order. Attributes are their bytes, one behind the other without their lengths.
+// CANN's key has the numbers of cores where this one has the chip: a process has one chip. The rank of a communicator
+// and the level of determinism, which CANN appends (NnopbaseMatchArgs), are not simulated.
 class TilingKey {
 public:
     explicit TilingKey(const std::string& op_type, const std::string& chip) : text_(op_type + '/' + chip + '/') {}

@@ -1,6 +1,5 @@
-// An operator that is not this project's: z = alpha * x + weights[axes[0]] * y, where the flags are set.
-// It has every kind of attribute, one of them with an
-// empty default, and does not say what becomes of views.
+// An operator that is not this project's: z = alpha * x + copies * weights[axes[0]] * y, where the flags are set.
+// It has every kind of attribute, one of them with an empty default, and does not say what becomes of views.
 #include <cstring>
 
 #include "register/op_def_registry.h"
@@ -22,12 +21,12 @@ static ge::graphStatus WeightedAddTiling(gert::TilingContext* context) {
     const gert::Shape& x = context->GetInputShape(0)->GetStorageShape();
     if (std::strcmp(attrs->GetStr(1), "plain") != 0) return ge::GRAPH_FAILED;  // and says nothing
     if (attrs->GetListInt(6)->GetSize() != 1 || attrs->GetListInt(6)->GetData()[0] != 0) return ge::GRAPH_FAILED;
-    if (attrs->GetAttrNum() != 7 || context->GetComputeNodeInputNum() != 2) return ge::GRAPH_FAILED;
+    if (attrs->GetAttrNum() != 8 || context->GetComputeNodeInputNum() != 2) return ge::GRAPH_FAILED;
     const auto* axes = attrs->GetListInt(4);
     auto* data = context->GetTilingData<WeightedAddTilingData>();
     data->elements = static_cast<uint32_t>(x.GetShapeSize());
     data->alpha = *attrs->GetFloat(0);
-    data->weight = attrs->GetListFloat(2)->GetData()[axes->GetData()[0]];
+    data->weight = static_cast<float>(*attrs->GetInt(7)) * attrs->GetListFloat(2)->GetData()[axes->GetData()[0]];
     const bool* flags = attrs->GetAttrPointer<gert::TypedContinuousVector<bool>>(3)->GetData();
     if (!flags[0] || !*attrs->GetBool(5)) data->weight = 0;
     platform_ascendc::PlatformAscendC chip(context->GetPlatformInfo());
@@ -75,6 +74,7 @@ public:
         this->Attr("axes").AttrType(REQUIRED).ListInt();
         this->Attr("adds").AttrType(OPTIONAL).Bool(true);
         this->Attr("shift").AttrType(OPTIONAL).ListInt({});
+        this->Attr("copies").AttrType(OPTIONAL).Int(1);
         this->SetInferShape(ge::WeightedAddShape).SetInferDataType(ge::WeightedAddType);
         this->AICore().SetTiling(optiling::WeightedAddTiling).AddConfig("ascend910b");
     }
