@@ -199,7 +199,7 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/simcann/startup/*",), (PY_STD, "torch")),
     Layer(
         ("npu_rope/simcann/*",),
-        (PY_STD, "npu_rope.chips", "npu_rope.native", "npu_rope.simcann"),
+        (PY_STD, "npu_rope.backends", "npu_rope.chips", "npu_rope.native", "npu_rope.simcann"),
         functions_may_import=("elftools.*",),  # of the sim extra
     ),
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),

@@ -87,7 +87,9 @@ Package open_package() {
         return {folder, library};
     }
     TORCH_CHECK(false,
-                "[npu] operator package must be in ASCEND_CUSTOM_OPP_PATH or installed into CANN but got none.\n",
+                "[npu] operator package must be in ASCEND_CUSTOM_OPP_PATH or installed into CANN but got none. "
+                "Importing npu_rope adds the package that it brings to the variable: a program that sets the variable "
+                "later must keep that folder. If npu_rope brings none:\n",
                 kBuild);
 }
 

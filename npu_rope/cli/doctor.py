@@ -30,6 +30,7 @@ from npu_rope import (
     simulator,
 )
 from npu_rope.errors import BackendUnavailable
+from npu_rope.ops.calls import REINSTALL, npu_binding_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
 PEERS = ("onnx", "onnxruntime", "transformers")
@@ -200,7 +201,9 @@ def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
             else cann_versions.judge(cann, torch_npu)
         )
         findings.append(Finding("NPU", "versions", verdict.goes, verdict.text, verdict.remedy))
-    if found["binding"]:
+    if found["binding"] and (error := npu_binding_error()):
+        findings.append(Finding("NPU", "binding for", False, f"it does not load: {error}", REINSTALL))
+    elif found["binding"]:
         built_for = cann_versions.binding_built_for(found["binding"])
         verdict = cann_versions.judge_binding(built_for, torch_npu)
         findings.append(Finding("NPU", "binding for", verdict.goes, verdict.text, verdict.remedy))

@@ -13,7 +13,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.checks import CallTensors, RopeTensors, check_cache, check_call, check_out
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import BackendUnavailable, bad_type, bad_value
 from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_dense, spec_of_tensor
 from npu_rope.ops.gradients import trace_write
@@ -171,15 +171,27 @@ def register(operators: Sequence[Operator]) -> Any:
             library.impl(name, operator.autograd, "Autograd")
         if operator.traced is not None:
             trace_write(getattr(torch.ops.npu_rope, name).default, operator.traced)
-        if path is None:
-            library.impl(name, operator.over_ctypes, "CPU")
         if "_packed_" in name:
             library.impl(name, refuses_devices(name), "PrivateUse1")
-    if path is not None:
-        torch.ops.load_library(path)
+    if path is None or not loads_registration(path):
+        for operator in operators:
+            library.impl(operator.schema.partition("(")[0], operator.over_ctypes, "CPU")
     names = [operator.schema.partition("(")[0] for operator in operators]
     expect_npu_kernels([name for name in names if "_packed_" not in name])
     return library
+
+
+@cache
+def loads_registration(path: str) -> bool:
+    """Load the operators' kernels of CPU tensors. A library that does not load is named by a warning: calls
+    then go through ctypes, with the same results."""
+    try:
+        torch.ops.load_library(path)
+    except OSError as error:
+        text = f"[npu_rope] {path} must load but got {error.__cause__ or error}. Calls on tensors are slower. {REINSTALL}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return False
+    return True
 
 
 def expect_npu_kernels(names: Sequence[str]) -> None:
@@ -198,6 +210,12 @@ def expect_npu_kernels(names: Sequence[str]) -> None:
 # gets them, too. torch_npu's own fallback would run ours on the CPU, and write before it fails.
 _until_loaded: list[Any] = []
 _binding_is_loaded = False
+_binding_error = ""
+REINSTALL = (
+    "Install npu_rope again with the installed torch and torch_npu: "
+    "pip install --no-build-isolation --force-reinstall --no-deps . "
+    "(npu-rope doctor says what goes together.)"
+)
 
 
 def _loads_binding(name: str) -> Callable[..., Any]:
@@ -222,14 +240,23 @@ def refuses_devices(name: str) -> Callable[..., None]:
 @cache
 def load_npu_binding() -> None:
     """The kernels of NPU tensors, where they were built. For when torch_npu is loaded, and CANN with it."""
-    global _binding_is_loaded
+    global _binding_is_loaded, _binding_error
     path = backends.npu_binding()
     if path is None:
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*Overriding a previously registered kernel")  # what stood for it
-        torch.ops.load_library(path)
+        try:
+            torch.ops.load_library(path)
+        except OSError as error:  # of another torch or torch_npu; the CPU does without it
+            _binding_error = f"{path}: {error.__cause__ or error}"  # the cause is the loader's own sentence
+            return
     _binding_is_loaded = True
+
+
+def npu_binding_error() -> str:
+    """Why the binding of torch_npu did not load; empty where it did, or where nothing asked for it yet."""
+    return _binding_error
 
 
 @cache
@@ -238,6 +265,8 @@ def require_npu() -> None:
     backends.find("npu").require()
     load_torch_npu()
     load_npu_binding()
+    if error := npu_binding_error():
+        raise BackendUnavailable("npu", f"npu_rope's binding of torch_npu does not load: {error}", REINSTALL)
 
 
 def callable_of(overload: Any) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from npu_rope import chips
+from npu_rope import backends, chips
 from npu_rope.simcann import pieces, stubs
 
 # The first is the chip of a process that names none.
@@ -56,12 +56,22 @@ def environment(
     e["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
     e["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
     e.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "0")  # torch_npu's cache is on, as on a real machine
+    _forget_own_package(e)
     e.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # off where torch_npu has no CANN; here it has one
     e["NPU_ROPE_SIM_SOC"] = soc
     e["NPU_ROPE_SIM_REPORT_DIR"] = str(reports)
     e["NPU_ROPE_SIM_STREAMS"] = streams
     e["NPU_ROPE_SIM_SEED"] = str(seed)
     return e
+
+
+def _forget_own_package(e: dict[str, str]) -> None:
+    """Remove the real operator package that npu_rope brings: an import of npu_rope outside the simulation
+    named it. Packages that the user named stay."""
+    own = backends.bundled_package()
+    named = [f for f in e.pop(backends.CUSTOM_OPP, "").split(os.pathsep) if f and f != own]
+    if named:
+        e[backends.CUSTOM_OPP] = os.pathsep.join(named)
 
 
 def _path(*parts: Path | str | None) -> str:

@@ -8,6 +8,7 @@ import pytest
 from simulated_npu import SCRIPTS
 
 from npu_rope import backends
+from npu_rope.native import library_folders
 from npu_rope.simcann import session
 
 # Operators that launch another operator's kernel.
@@ -85,8 +86,6 @@ print([line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().end
 @pytest.fixture(scope="session")
 def package(tmp_path_factory):
     """A copy of the simulated package, whose name tells it from the one that npu_rope brings."""
-    from npu_rope.native import library_folders
-
     bundled = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
     folder = tmp_path_factory.mktemp("package") / "lib" / "own"
     shutil.copytree(bundled / "simcann_opp", folder)
@@ -191,3 +190,58 @@ def test_without_cann_s_own_folder_the_last_package_has_no_tiling(simulated, que
     said = refused(simulated.code(source, fresh=True, TASK_QUEUE_ENABLE=queue))
     assert "got status 561002" in said
     assert "ASCEND_OPP_PATH is not set (source CANN's set_env.sh)" in said
+
+
+# ---- a binding that does not load --------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken_libraries(tmp_path):
+    """npu_rope's libraries, one of which is none."""
+
+    def make(name):
+        whole = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
+        for library in whole.iterdir():
+            (tmp_path / library.name).symlink_to(library)
+        (tmp_path / name).unlink()
+        (tmp_path / name).write_text("no library")
+        return str(tmp_path)
+
+    return make
+
+
+WITHOUT_BINDING = """
+import torch, torch_npu, npu_rope
+x, at, p = torch.ones(1, 4, 2, 16), torch.arange(4), npu_rope.RopeParams(16)
+assert npu_rope.rope(x, at, p).shape == x.shape
+for _ in range(2):
+    try:
+        torch.ops.npu_rope.rope(x.npu(), at.npu(), n_dims=16, mode=2)
+    except npu_rope.BackendUnavailable as error:
+        print(error)
+"""
+
+
+def test_a_binding_that_does_not_load_is_told_at_the_first_call_and_by_doctor(simulated, broken_libraries):
+    folder = broken_libraries("libnpu_rope_torch_npu.so")
+    done = simulated.code(WITHOUT_BINDING, fresh=True, NPU_ROPE_LIB_DIR=folder)
+    assert done.status == 0, done.stderr
+    assert done.stdout.count("npu_rope's binding of torch_npu does not load: ") == 2
+    assert f"{folder}/libnpu_rope_torch_npu.so" in done.stdout
+    assert done.stdout.count("Install npu_rope again with the installed torch and torch_npu") == 2
+    doctor = simulated.run("-m", "npu_rope.cli", "doctor", fresh=True, NPU_ROPE_LIB_DIR=folder)
+    assert "Traceback" not in doctor.stderr + doctor.stdout
+    assert re.search(r"^ +no +binding for +it does not load: .*file too short", doctor.stdout, re.M), (
+        doctor.stdout
+    )
+
+
+def test_kernels_of_cpu_tensors_that_do_not_load_are_told(simulated, broken_libraries):
+    folder = broken_libraries("libnpu_rope_torch.so")
+    source = "import torch, npu_rope\nx = torch.ones(1, 4, 2, 16)\n"
+    source += "print(npu_rope.rope(x, torch.arange(4), npu_rope.RopeParams(16)).sum().item())"
+    done = simulated.code(source, fresh=True, NPU_ROPE_LIB_DIR=folder)
+    assert done.status == 0, done.stderr
+    assert f"RuntimeWarning: [npu_rope] {folder}/libnpu_rope_torch.so must load but got " in done.stderr
+    whole = simulated.code(source, fresh=True)
+    assert done.stdout == whole.stdout

@@ -15,8 +15,32 @@ from npu_rope.cli.app import app
 from npu_rope.simcann import pieces, session
 
 
+@pytest.fixture
+def simulated_environment(monkeypatch, tmp_path):
+    """What npu-rope sim makes of an environment; no library is made."""
+    monkeypatch.setattr(pieces, "torch_npu_of", lambda python: None)
+    monkeypatch.setattr(pieces, "cann_library", lambda: tmp_path / "libnpu_rope_cann.so")
+    monkeypatch.setattr(session.stubs, "prepare", lambda npu, library: tmp_path)
+
+    def made(**variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, str(value))
+        return session.environment([sys.executable], "Ascend910B2", tmp_path)
+
+    return made
+
+
 def sim(*arguments, **variables):
     return CliRunner(env=variables).invoke(app, ["sim", *map(str, arguments)])
+
+
+def test_the_real_package_that_an_import_outside_named_is_not_the_machine_s(simulated_environment, tmp_path):
+    """npu-rope itself imports npu_rope, which names the package that CANN built, where there is one."""
+    bundled = tmp_path / "opp/vendors/npu_rope"
+    bundled.mkdir(parents=True)
+    for named, left in ((f"{bundled}:/own", "/own"), (str(bundled), None), ("/own:/other", "/own:/other")):
+        made = simulated_environment(NPU_ROPE_LIB_DIR=tmp_path, ASCEND_CUSTOM_OPP_PATH=named)
+        assert made.get("ASCEND_CUSTOM_OPP_PATH") == left
 
 
 # ---- refusals ----------------------------------------------------------------------------------------

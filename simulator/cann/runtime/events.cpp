@@ -172,8 +172,11 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* event) {
         if (!latest) return kSuccess;  // event.cc, Synchronize: nothing to wait for
         stream = latest->stream.lock();
     }
-    if (!latest->done && stream && !run_until({{stream, latest->position}}))
+    if (!latest->done && stream && !run_until({{stream, latest->position}})) {
+        auto lock = lock_streams();
+        if (int32_t error = context_error()) return error;
         return failed(kStreamSyncTimeout, "aclrtSynchronizeEvent: the event's stream waits for what nothing records.");
+    }
     auto lock = lock_streams();
     host_knows(latest->clock);
     return context_error();

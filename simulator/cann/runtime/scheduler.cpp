@@ -101,9 +101,10 @@ void mark_done(Record* record) {
     record->nanoseconds = now();
 }
 
-// hicann/runtime src/runtime/core/src/stream/stream.cc, EnterFailureAbort: a context that stops on failure
-// keeps the first error, and the stream runs nothing any more. Its records happen, so that nobody waits for
-// ever.
+// hicann/runtime src/runtime/core/src/stream/stream.cc, Stream::EnterFailureAbort: a context that stops on failure
+// keeps the first error, and the stream runs nothing any more. What other streams wait for behind the error does not
+// happen (src/runtime/core/src/device/raw_device.cc: SetDisableThread on chips with STARS; on the 310P with drivers that
+// have VirtualCqAllocate). The host does not wait for ever: it gets the context's error.
 void fail(Stream* s, int32_t status, const std::string& text) {
     State& st = state();
     s->error = status;
@@ -114,8 +115,6 @@ void fail(Stream* s, int32_t status, const std::string& text) {
         st.failure_text = text;
     }
     s->is_aborted = true;
-    for (Work& work : s->queue)
-        if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
     s->queue.clear();
     s->finished = s->queued - 1;  // the caller counts the work that failed
 }
@@ -554,6 +553,8 @@ void reset_context() {
     for (const auto& [handle, s] : st.streams) {
         s->is_aborted = false;
         s->error = 0;
+        s->queue.clear();  // a reset ends the device's streams
+        s->finished = s->queued;
     }
 }
 
@@ -573,7 +574,12 @@ int32_t take_error(const StreamPtr& s) {
     return error;
 }
 
+// Work waits for what does not happen: behind an error, or because nothing records it.
 int32_t never_ends(const char* call) {
+    {
+        auto lock = lock_streams();
+        if (int32_t error = context_error()) return error;
+    }
     const std::string text = std::string(call) + ": the stream waits for an event that nothing records.";
     report_race(text, "", true);
     return failed(kStreamSyncTimeout, text);
