@@ -88,8 +88,9 @@ constexpr ArgumentTypes kArgumentTypes[] = {
      "math/zero_op/op_api/aclnn_zero.cpp"},
 };
 
-// hicann/ops-math, CheckShape of each source. The in-place form of Mul and both forms of Muls have the limit in their
-// documentation alone; Zero has it in the kernel of types without an AI core kernel (math/zero_op/op_api/zero_op.cpp).
+// hicann/ops-math, CheckShape of each source. Muls and the in-place form of Muls have the limit in their documentation
+// alone. Zero has it in the kernel of types without an AI core kernel (math/zero_op/op_api/zero_op.cpp). The in-place
+// form of Mul leaves more dimensions undefined: they are refused.
 constexpr size_t kMaxRank = 8;
 
 std::string list_of(uint32_t allowed) {
