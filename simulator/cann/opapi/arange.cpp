@@ -2,7 +2,7 @@
 // numbers are computed as such, others in float64 and rounded once.
 #include <cmath>
 
-#include "simulator/cann/opapi/elements.h"
+#include "simulator/cann/opapi/argument_types.h"
 
 namespace npu_cann {
 namespace {
@@ -17,11 +17,6 @@ void write_range(const Operand& out, C start, C step) {
         store(out.dtype, at[0], stride, count, run);
         done += count;
     });
-}
-
-bool is_supported(int32_t dtype) {
-    return dtype == kFloat || dtype == kFloat16 || dtype == kBfloat16 || dtype == kDouble || dtype == kInt32 ||
-           dtype == kInt64;
 }
 
 // "" or why these bounds do not describe `count` numbers.
@@ -48,7 +43,9 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
     } bounds[] = {{start, "start"}, {end, "end"}, {step, "step"}};
     for (const auto& bound : bounds)
         if (wrong.empty()) wrong = bound.scalar ? take(bound.scalar, bound.name) : bound.name + std::string(kIsNull);
-    if (wrong.empty() && !is_supported(out.dtype)) wrong = "out must be of a type that the documentation lists.";
+    for (const auto& bound : bounds)
+        if (wrong.empty()) wrong = argument_rule("aclnnArange", bound.name, *bound.scalar);
+    if (wrong.empty()) wrong = argument_rule("aclnnArange", Role::kOutput, "out", out);
     if (wrong.empty() && out.shape.size() != 1) wrong = "out must have one dimension.";
     if (!wrong.empty()) return refused("aclnnArange", wrong);
     const auto from = scalar_as<double>(*start), by = scalar_as<double>(*step);

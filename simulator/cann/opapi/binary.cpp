@@ -1,5 +1,7 @@
 #include "simulator/cann/opapi/binary.h"
 
+#include "simulator/cann/opapi/argument_types.h"
+
 namespace npu_cann {
 namespace {
 
@@ -39,6 +41,18 @@ void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
     });
 }
 
+// "" or why the real function refuses arguments of these types or ranks.
+std::string types_rule(const char* name, const Plan& p, const Second& second) {
+    std::string wrong = argument_rule(name, Role::kInput, "self", p.a);
+    if (wrong.empty())
+        wrong = p.b_is_scalar ? argument_rule(name, "other", *second.scalar)
+                              : argument_rule(name, Role::kInput, "other", p.b);
+    if (wrong.empty() && second.alpha) wrong = argument_rule(name, "alpha", *second.alpha);
+    if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "out", p.out);
+    if (!wrong.empty()) return wrong;
+    return promotion_rule(p.a.dtype, p.b_is_scalar ? second.scalar->dtype : p.b.dtype);
+}
+
 }  // namespace
 
 aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
@@ -50,6 +64,7 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
     if (wrong.empty()) wrong = take(out, "out", &p.out);
     if (wrong.empty()) wrong = p.b_is_scalar ? take(second.scalar, "other") : take(second.tensor, "other", &p.b);
     if (wrong.empty() && second.alpha) wrong = take(second.alpha, "alpha");
+    if (wrong.empty()) wrong = types_rule(name, p, second);
     if (wrong.empty()) wrong = broadcast_rule(p.a, p.out, "self");
     if (wrong.empty() && !p.b_is_scalar) wrong = broadcast_rule(p.b, p.out, "other");
     if (!wrong.empty()) return refused(name, wrong);

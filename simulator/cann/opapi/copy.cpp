@@ -1,7 +1,7 @@
 // aclnnInplaceCopy and aclnnCast: out[i] = src[i], broadcast and converted. aclnnComplex: two copies.
 #include <cstring>
 
-#include "simulator/cann/opapi/elements.h"
+#include "simulator/cann/opapi/argument_types.h"
 
 namespace npu_cann {
 namespace {
@@ -66,15 +66,17 @@ void copy(const Operand& out, const Operand& source) {
         convert<int64_t>(out, from);
 }
 
-aclError prepare_copy(const char* name, const aclTensor* to, const aclTensor* from, uint64_t* workspace_bytes,
-                      aclOpExecutor** executor) {
+aclError prepare_copy(const char* name, const char* from_name, const aclTensor* to, const aclTensor* from,
+                      uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Operand out, source;
     std::string wrong = take(to, "out", &out);
-    if (wrong.empty()) wrong = take(from, "src", &source);
-    if (wrong.empty()) wrong = broadcast_rule(source, out, "src");
+    if (wrong.empty()) wrong = take(from, from_name, &source);
+    if (wrong.empty()) wrong = argument_rule(name, Role::kInput, from_name, source);
+    if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "out", out);
+    if (wrong.empty()) wrong = broadcast_rule(source, out, from_name);
     if (!wrong.empty()) return refused(name, wrong);
     return prepared(
-        name, {reads("src", source), writes("out", out)}, [out, source] { copy(out, source); }, workspace_bytes,
+        name, {reads(from_name, source), writes("out", out)}, [out, source] { copy(out, source); }, workspace_bytes,
         executor);
 }
 
@@ -83,14 +85,14 @@ aclError prepare_copy(const char* name, const aclTensor* to, const aclTensor* fr
 
 NPU_CANN_API aclError aclnnInplaceCopyGetWorkspaceSize(aclTensor* self, const aclTensor* src, uint64_t* workspace_bytes,
                                                        aclOpExecutor** executor) {
-    return npu_cann::prepare_copy("aclnnInplaceCopy", self, src, workspace_bytes, executor);
+    return npu_cann::prepare_copy("aclnnInplaceCopy", "src", self, src, workspace_bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceCopy)
 
 NPU_CANN_API aclError aclnnCastGetWorkspaceSize(const aclTensor* self, int32_t dtype, aclTensor* out,
                                                 uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (out && out->dtype != dtype) return npu_cann::refused("aclnnCast", "out must be of dtype's aclDataType.");
-    return npu_cann::prepare_copy("aclnnCast", out, self, workspace_bytes, executor);
+    return npu_cann::prepare_copy("aclnnCast", "self", out, self, workspace_bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnCast)
 
@@ -100,13 +102,20 @@ NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const 
     using namespace npu_cann;
     Operand parts, re, im;
     std::string wrong = take(out, "out", &parts);
-    if (wrong.empty() && !is_complex(parts.dtype)) wrong = "out must be complex.";
     if (wrong.empty()) wrong = take(real, "real", &re);
     if (wrong.empty()) wrong = take(imag, "imag", &im);
+    if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "real", re);
+    if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "imag", im);
+    if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kOutput, "out", parts);
+    const int32_t part = parts.dtype == kComplex64 ? kFloat : kDouble;
+    // hicann/ops-math math/complex/op_api/aclnn_complex.cpp, CheckDtypeValid.
+    if (wrong.empty() && (re.dtype != part || im.dtype != part))
+        wrong = std::string("real and imag must be ") + dtype_name(part) + ", as the parts of out, but got " +
+                dtype_name(re.dtype) + " and " + dtype_name(im.dtype) + ".";
     if (wrong.empty()) wrong = broadcast_rule(re, parts, "real");
     if (wrong.empty()) wrong = broadcast_rule(im, parts, "imag");
     if (!wrong.empty()) return refused("aclnnComplex", wrong);
-    parts.dtype = parts.dtype == kComplex64 ? kFloat : kDouble;
+    parts.dtype = part;
     for (int64_t& stride : parts.strides) stride *= 2;
     Operand second = parts;
     second.first += dtype_bytes(parts.dtype);

@@ -1,5 +1,5 @@
 // aclnnInplaceZero, -One, -FillScalar, -FillTensor: every element the same value.
-#include "simulator/cann/opapi/elements.h"
+#include "simulator/cann/opapi/argument_types.h"
 
 namespace npu_cann {
 namespace {
@@ -30,6 +30,8 @@ aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value,
     Operand out;
     std::string wrong = take(self, "self", &out);
     if (wrong.empty()) wrong = take(&value, "value");
+    if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "self", out);
+    if (wrong.empty()) wrong = argument_rule(name, "value", value);
     if (!wrong.empty()) return refused(name, wrong);
     auto body = [out, value] {
         aclScalar kept = value;
@@ -74,7 +76,12 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
     Operand out, one;
     std::string wrong = take(self, "self", &out);
     if (wrong.empty()) wrong = take(value, "value", &one);
-    if (wrong.empty() && one.count() != 1) wrong = "value must have one element.";
+    if (wrong.empty()) wrong = argument_rule("aclnnInplaceFillTensor", Role::kOutput, "self", out);
+    if (wrong.empty()) wrong = argument_rule("aclnnInplaceFillTensor", Role::kInput, "value", one);
+    // hicann/ops-math conversion/fill/op_api/aclnn_fill_tensor.cpp, CheckShape.
+    if (wrong.empty() && (one.count() != 1 || one.shape.size() > 1))
+        wrong = "value must have one element and at most one dimension but got " + std::to_string(one.count()) +
+                " in " + std::to_string(one.shape.size()) + ".";
     if (!wrong.empty()) return refused("aclnnInplaceFillTensor", wrong);
     return prepared(
         "aclnnInplaceFillTensor", {reads("value", one), writes("self", out)}, [out, one] { fill_from(out, one); },

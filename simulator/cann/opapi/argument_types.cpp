@@ -1,0 +1,164 @@
+#include "simulator/cann/opapi/argument_types.h"
+
+#include <cstring>
+#include <initializer_list>
+#include <vector>
+
+namespace npu_cann {
+namespace {
+
+constexpr uint32_t types(std::initializer_list<Dtype> list) {
+    uint32_t bits = 0;
+    for (Dtype one : list) bits |= 1U << one;
+    return bits;
+}
+
+constexpr uint32_t kHalfToDouble = types({kFloat16, kFloat, kDouble});
+constexpr uint32_t kReal = types({kFloat16, kFloat, kDouble, kInt8, kUint8, kInt16, kInt32, kInt64, kBool});
+constexpr uint32_t kSigned = types({kFloat16, kFloat, kDouble, kInt8, kInt32, kInt64});
+constexpr uint32_t kRange = types({kFloat16, kFloat, kDouble, kInt32, kInt64});
+constexpr uint32_t kComplex = types({kComplex64, kComplex128});
+constexpr uint32_t kNumber = kReal | kComplex;
+constexpr uint32_t kUnsigned16 = types({kUint16});
+constexpr uint32_t kUnsigned32And64 = types({kUint32, kUint64});
+constexpr uint32_t kWide = kUnsigned16 | kUnsigned32And64;
+constexpr uint32_t kBf16 = types({kBfloat16});
+
+struct ArgumentTypes {
+    const char* function;  // without aclnn and Inplace
+    uint32_t inputs, inputs_310p, outputs, outputs_310p;
+    const char* source;  // in hicann/ops-math
+};
+
+// The second and the fourth column hold on Ascend910B and Ascend910_93, the third and the fifth on Ascend310P. Inputs
+// are tensors and scalars; an in-place function's tensor is an input and an output. tests/simcann reads this table.
+//
+// Where a source compares fewer arguments than the function's documentation lists, the table has the documentation's
+// types (docs/ beside the source's op_api/): outputs of Add, Sub, Div and Neg; scalars of Add, Sub, Mul and FillScalar;
+// the inputs of EqTensor, GtTensor, GeTensor and GeScalar, of which the source compares the common type alone; the
+// value of FillTensor.
+constexpr ArgumentTypes kArgumentTypes[] = {
+    {"Add", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/add/op_api/aclnn_add.cpp"},
+    {"Adds", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/add/op_api/aclnn_add.cpp"},
+    {"Sub", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/sub/op_api/aclnn_sub.cpp"},
+    {"Subs", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/sub/op_api/aclnn_sub.cpp"},
+    {"Mul", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/mul/op_api/aclnn_mul.cpp"},
+    {"Muls", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/mul/op_api/aclnn_mul.cpp"},
+    {"Div", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/div/op_api/aclnn_div.cpp"},
+    {"Divs", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/div/op_api/aclnn_div.cpp"},
+    {"Neg", kSigned | kComplex | kBf16, kSigned | kComplex, kSigned | kComplex | kBf16, kSigned | kComplex,
+     "math/neg/op_api/aclnn_neg.cpp"},
+    {"EqTensor", kNumber | kBf16, kNumber | kUnsigned32And64, kNumber | kBf16, kNumber | kUnsigned32And64,
+     "math/equal/op_api/aclnn_eq_tensor.cpp"},
+    // The source takes every chip it does not know for an Ascend910B, bfloat16 included. The kernel of Ascend310P has
+    // no bfloat16 (equal.cpp beside it), and the documentation does not list it.
+    {"EqScalar", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/equal/op_api/aclnn_eq_scalar.cpp"},
+    {"NeTensor", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/not_equal/op_api/aclnn_ne_tensor.cpp"},
+    {"NeScalar", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/not_equal/op_api/aclnn_ne_scalar.cpp"},
+    {"LtTensor", kReal | kWide | kBf16, kReal | kWide, kReal | kWide | kBf16, kReal | kWide,
+     "math/less/op_api/aclnn_lt_tensor.cpp"},
+    {"LtScalar", kReal | kWide | kBf16, kReal | kWide, kReal | kWide | kBf16, kReal | kWide,
+     "math/less/op_api/aclnn_lt_scalar.cpp"},
+    {"LeTensor", kReal | kUnsigned16 | kBf16, kReal | kUnsigned16, kReal | kUnsigned16 | kBf16, kReal | kUnsigned16,
+     "math/less_equal/op_api/aclnn_le_tensor.cpp"},
+    {"LeScalar", kReal | kUnsigned16 | kBf16, kReal | kUnsigned16, kReal | kUnsigned16 | kBf16, kReal | kUnsigned16,
+     "math/less_equal/op_api/aclnn_le_scalar.cpp"},
+    {"GtTensor", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
+     "math/greater/op_api/aclnn_gt_tensor.cpp"},
+    {"GtScalar", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
+     "math/greater/op_api/aclnn_gt_scalar.cpp"},
+    // The source takes an output of bfloat16 on Ascend310P; the documentation does not list it.
+    {"GeTensor", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
+     "math/greater_equal/op_api/aclnn_ge_tensor.cpp"},
+    {"GeScalar", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
+     "math/greater_equal/op_api/aclnn_ge_scalar.cpp"},
+    {"Arange", kReal | kBf16, kReal, kRange | kBf16, kRange, "math/range/op_api/aclnn_arange.cpp"},
+    {"Cast", kNumber | kWide | kBf16, kNumber | kWide, kNumber | kWide | kBf16, kNumber | kWide,
+     "math/cast/op_api/aclnn_cast.cpp"},
+    // The source has one list for every chip, bfloat16 included, and so has the documentation.
+    {"Copy", kNumber | kWide | kBf16, kNumber | kWide | kBf16, kNumber | kWide | kBf16, kNumber | kWide | kBf16,
+     "conversion/view_copy/op_api/aclnn_copy.cpp"},
+    {"Complex", kHalfToDouble, kHalfToDouble, kComplex, kComplex, "math/complex/op_api/aclnn_complex.cpp"},
+    {"FillScalar", kNumber | kWide | kBf16, kNumber, kNumber | kWide | kBf16, kNumber,
+     "conversion/fill/op_api/aclnn_fill_scalar.cpp"},
+    {"FillTensor", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "conversion/fill/op_api/aclnn_fill_tensor.cpp"},
+    {"One", kReal | kBf16, kReal, kReal | kBf16, kReal, "math/ones_like/op_api/aclnn_ones.cpp"},
+    // The source takes bfloat16 on Ascend310P; the documentation does not list it.
+    {"Zero", kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16, kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16,
+     "math/zero_op/op_api/aclnn_zero.cpp"},
+};
+
+// hicann/ops-math, CheckShape of each source. Muls and the in-place form of Muls have the limit in their documentation
+// alone. Zero has it in the kernel of types without an AI core kernel (math/zero_op/op_api/zero_op.cpp). The in-place
+// form of Mul leaves more dimensions undefined: they are refused.
+constexpr size_t kMaxRank = 8;
+
+std::string list_of(uint32_t allowed) {
+    std::vector<int32_t> found;
+    for (int32_t dtype = 0; dtype < 32; ++dtype)
+        if (allowed >> dtype & 1) found.push_back(dtype);
+    std::string text;
+    for (size_t i = 0; i < found.size(); ++i)
+        text += std::string(i == 0 ? "" : i + 1 == found.size() ? " or " : ", ") + dtype_name(found[i]);
+    return text;
+}
+
+bool starts_with(const char* text, const char* prefix) { return std::strncmp(text, prefix, std::strlen(prefix)) == 0; }
+
+const ArgumentTypes* row_of(const char* function) {
+    for (const char* prefix : {"aclnn", "Inplace"})
+        if (starts_with(function, prefix)) function += std::strlen(prefix);
+    for (const ArgumentTypes& row : kArgumentTypes)
+        if (std::strcmp(row.function, function) == 0) return &row;
+    return nullptr;
+}
+
+bool is_wide(int32_t dtype) { return (kWide >> dtype & 1) != 0; }
+
+}  // namespace
+
+const char* dtype_name(int32_t dtype) {
+    static constexpr struct {
+        Dtype dtype;
+        const char* name;
+    } names[] = {{kFloat16, "float16"}, {kBfloat16, "bfloat16"},   {kFloat, "float32"},        {kDouble, "float64"},
+                 {kInt8, "int8"},       {kUint8, "uint8"},         {kInt16, "int16"},          {kUint16, "uint16"},
+                 {kInt32, "int32"},     {kUint32, "uint32"},       {kInt64, "int64"},          {kUint64, "uint64"},
+                 {kBool, "bool"},       {kComplex64, "complex64"}, {kComplex128, "complex128"}};
+    for (const auto& one : names)
+        if (one.dtype == dtype) return one.name;
+    return "another type";
+}
+
+std::string type_rule(const char* function, Role role, const char* what, int32_t dtype) {
+    const ArgumentTypes* row = row_of(function);
+    if (!row) return "has no row in simulator/cann/opapi/argument_types.cpp.";
+    const bool is_310p = starts_with(soc_name(), "Ascend310P");
+    const uint32_t inputs = is_310p ? row->inputs_310p : row->inputs,
+                   outputs = is_310p ? row->outputs_310p : row->outputs;
+    const uint32_t allowed = role == Role::kInput ? inputs : outputs;
+    if (allowed >> dtype & 1) return "";
+    return std::string(what) + " must be " + list_of(allowed) + " on " + soc_name() + " but got " + dtype_name(dtype) +
+           ".";
+}
+
+std::string argument_rule(const char* function, Role role, const char* what, const Operand& argument) {
+    std::string wrong = type_rule(function, role, what, argument.dtype);
+    if (!wrong.empty() || argument.shape.size() <= kMaxRank) return wrong;
+    return std::string(what) + " must have at most " + std::to_string(kMaxRank) + " dimensions but got " +
+           std::to_string(argument.shape.size()) + ".";
+}
+
+std::string argument_rule(const char* function, const char* what, const aclScalar& argument) {
+    return type_rule(function, Role::kInput, what, argument.dtype);
+}
+
+// hicann/opbase include/nnopbase/opdev/data_type_utils.h, kPromoteTypesLookup: unsigned types from 16 bits on have a
+// common type with complex numbers alone.
+std::string promotion_rule(int32_t self, int32_t other) {
+    if (self == other || (!is_wide(self) && !is_wide(other)) || is_complex(self) || is_complex(other)) return "";
+    return std::string("self and other must have a common type but got ") + dtype_name(self) + " and " +
+           dtype_name(other) + ".";
+}
+
+}  // namespace npu_cann
