@@ -188,7 +188,8 @@ def loads_registration(path: str) -> bool:
     try:
         torch.ops.load_library(path)
     except OSError as error:
-        text = f"[npu_rope] {path} must load but got {error.__cause__ or error}. Calls on tensors are slower. {REINSTALL}"
+        text = f"[npu_rope] {path} must load but got {error.__cause__ or error}. Calls on tensors are slower."
+        text += f" {REINSTALL}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
         return False
     return True
