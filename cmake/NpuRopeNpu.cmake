@@ -31,7 +31,7 @@ file(COPY "${template}/CMakeLists.txt" DESTINATION "${project}")
 # The template calls toolkit/tools/opbuild/op_build, which newer releases may have in tools/ only.
 if(NPU_ROPE_OP_BUILD AND NOT EXISTS "${ASCEND_HOME_PATH}/toolkit/tools/opbuild/op_build")
   file(READ "${project}/cmake/func.cmake" functions)
-  string(REPLACE "\${ASCEND_CANN_PACKAGE_PATH}/toolkit/tools/opbuild/op_build" "${NPU_ROPE_OP_BUILD}"
+  string(REPLACE "\${ASCEND_CANN_PACKAGE_PATH}/toolkit/tools/opbuild/op_build" "\"${NPU_ROPE_OP_BUILD}\""
     functions "${functions}")
   file(WRITE "${project}/cmake/func.cmake" "${functions}")
 endif()

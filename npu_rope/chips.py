@@ -94,7 +94,8 @@ def chip_of_machine() -> str:
     """Return CANN's name of this machine's first NPU, as ``npu-smi`` says it.
 
     The fields are those that vllm-ascend's setup.py reads: on A2 and 310P "Chip Type" and "Chip Name"
-    (Ascend, 910B3), on A3 "Chip Name" and "NPU Name" (Ascend910, 9392).
+    (Ascend, 910B3), on A3 "Chip Name" and "NPU Name" (Ascend910, 9392). Another firmware of A2 has
+    the Chip Name A2G3, which vllm-ascend takes for 910B1.
 
     Raises:
         NoChip: there is no npu-smi, it fails, or it does not name a chip.
@@ -108,6 +109,8 @@ def chip_of_machine() -> str:
     kind, name, npu = (board.get(key, "") for key in ("Chip Type", "Chip Name", "NPU Name"))
     if not name:
         raise NoChip(f"npu-smi info -t board -i {number} must have a Chip Name but has none")
+    if name.upper() == "A2G3":
+        return "Ascend910B1"
     if kind:
         return kind + name
     return f"{name}_{npu}" if npu else name

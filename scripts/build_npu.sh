@@ -46,7 +46,7 @@ GET="Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann, install it, an
 
 # ---- arguments: socs, jobs, only_check ---------------------------------------------------------------
 
-socs=() jobs="" only_check="" all=""
+socs=() jobs="$(nproc 2>/dev/null || echo 1)" only_check="" all=""
 while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help) usage && exit 0 ;;
@@ -59,10 +59,7 @@ while [ $# -gt 0 ]; do
   esac
   shift || missing "-j must be followed by a number of jobs."
 done
-jobs="${jobs:-$(nproc 2>/dev/null || echo 1)}"
-case "$jobs" in
-  *[!0-9]* | 0*) missing "JOBS must be a positive number but got $jobs." ;;
-esac
+[[ "$jobs" =~ ^[1-9][0-9]{0,2}$ ]] || missing "JOBS must be a number from 1 to 999 but got '$jobs'."
 
 # ---- CANN --------------------------------------------------------------------------------------------
 
@@ -70,18 +67,19 @@ for tool in python3 cmake make "${CC:-cc}" "${CXX:-c++}"; do
   command -v "${tool%% *}" >/dev/null || missing "$tool must be installed but is not on PATH."
 done
 
-# set_env.sh of CANN reads variables that need not be set.
+# CANN's set_env.sh reads variables that need not be set, and sets -e where a grep may find nothing (hicann/runtime
+# scripts/package/runtime/set_env.sh).
 source_cann() {
-  set +eu
+  set +eu +o pipefail
   # shellcheck disable=SC1090
   source "$1" >/dev/null
-  set -eu
+  set -euo pipefail
 }
 
 cann="${ASCEND_HOME_PATH:-}"
 if [ -z "$cann" ]; then
-  for folder in /usr/local/Ascend/cann "$HOME/Ascend/cann" \
-    /usr/local/Ascend/ascend-toolkit/latest "$HOME/Ascend/ascend-toolkit/latest"; do
+  for folder in /usr/local/Ascend/cann ~/Ascend/cann \
+    /usr/local/Ascend/ascend-toolkit/latest ~/Ascend/ascend-toolkit/latest; do
     [ -d "$folder" ] || continue
     cann="$folder"
     for setter in "$folder/set_env.sh" "$folder/../set_env.sh" "$folder/bin/setenv.bash"; do
@@ -95,6 +93,7 @@ if [ -z "$cann" ]; then
 fi
 [ -n "$cann" ] || missing "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." "$GET"
 [ -d "$cann" ] || missing "ASCEND_HOME_PATH must be CANN's folder but $cann is not a folder." "$GET"
+cann="$(cd "$cann" && pwd)"
 
 version="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann")" && known=0 || known=$?
 if [ "$known" = 2 ]; then
@@ -153,6 +152,7 @@ esac
 if [ -n "$all" ]; then
   read -ra socs <<<"$SOCS"
 elif [ ${#socs[@]} -eq 0 ]; then
+  say "Waiting for npu-smi, for at most 30 s a command."
   found="$(python3 -I "$ROOT/npu_rope/chips.py")" && known=0 || known=$?
   chip="${found%%$'\n'*}"
   case "$known" in
@@ -199,20 +199,33 @@ progress() {
   done
 }
 
-units="$(IFS=';' && printf '%s' "${socs[*]}")"
-ASCEND_HOME_PATH="$cann" cmake --preset npu "-DASCEND_HOME_PATH=$cann" "-DNPU_ROPE_COMPUTE_UNITS=$units" \
-  "-DNPU_ROPE_JOBS=$jobs" "-DNPU_ROPE_OP_BUILD=$op_build" || exit 1
-progress </dev/null &
-watcher=$!
-trap 'kill "$watcher" 2>/dev/null || true' EXIT
-status=0
-cmake --build --preset npu || status=$?
-kill "$watcher" 2>/dev/null && wait "$watcher" 2>/dev/null || true
-if [ "$status" != 0 ]; then
+# What ends this script ends every process of the build: they have a process group of their own.
+stop_build() {
+  kill -KILL -- "-${!-}" 2>/dev/null || true
+}
+failed() {
+  stop_build
   rm -rf build/npu/opp build/npu/opp.new build/npu/custom_opp_*.run
-  printf '[build_npu] %s\n' "The build failed; nothing was installed. The first error is above." \
-    "With -j 1 the output of one kernel is not mixed with others'." >&2
+  printf '[build_npu] %s\n' "$@" >&2
+}
+for signal in HUP INT TERM; do
+  # shellcheck disable=SC2064
+  trap "failed 'The build was interrupted; nothing was installed.'; trap - $signal; kill -$signal $$" "$signal"
+done
+
+units="$(IFS=';' && printf '%s' "${socs[*]}")"
+set -m
+{
+  progress &
+  ASCEND_HOME_PATH="$cann" cmake --preset npu "-DASCEND_HOME_PATH=$cann" "-DNPU_ROPE_COMPUTE_UNITS=$units" \
+    "-DNPU_ROPE_JOBS=$jobs" "-DNPU_ROPE_OP_BUILD=$op_build" && cmake --build --preset npu
+} </dev/null &
+set +m
+if ! wait $!; then
+  failed "The build failed; nothing was installed. The first error is above." \
+    "With -j 1 the output of one kernel is not mixed with others'."
   exit 1
 fi
+stop_build
 say "built $(find build/npu/opp -name '*.o' | wc -l) kernels in $((SECONDS / 60)) min: build/npu/opp"
 find build/npu -maxdepth 1 -name 'custom_opp_*.run' -print

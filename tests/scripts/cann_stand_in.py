@@ -133,10 +133,15 @@ for argument; do
 done
 exec REAL "$@"
 """
+# As hicann/runtime scripts/package/runtime/set_env.sh: it sets -e, looks for a line of /etc/ascend_install.info that
+# need not be there, and reads variables that need not be set.
 SET_ENV = """
+set -e
 export ASCEND_HOME_PATH="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+driver="$(grep -iw driver_install_path_param "$ASCEND_HOME_PATH/install.info" | cut -d= -f2-)"
 export PATH="$ASCEND_HOME_PATH/bin:$ASCEND_HOME_PATH/tools/ccec_compiler/bin:$PATH"
 export PYTHONPATH="$ASCEND_HOME_PATH/python/site-packages:$PYTHONPATH"
+set +e
 """
 # What python3 must import. None of them is what the tests' Python may have of that name.
 MODULES = ("numpy", "attr", "decorator", "sympy", "scipy", "psutil", "google.protobuf", "cffi", "yaml", "tbe")
@@ -180,6 +185,7 @@ def cann(home: Path, version: str = "9.1.0") -> Path:
     for module in MODULES:
         write(home / "python/site-packages" / module.replace(".", "/") / "__init__.py", "")
     write(home / "set_env.sh", SET_ENV)
+    write(home / "install.info", "UserName=HwHiAiUser\n")
     (home / "lib64").mkdir()
     return home
 

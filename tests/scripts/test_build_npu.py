@@ -16,6 +16,8 @@ from pathlib import Path
 import cann_stand_in as stand_in
 import pytest
 
+from npu_rope import chips
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "build_npu.sh"
 STEMS = sorted(p.stem for p in (ROOT / "op_kernel").glob("npu_*.cpp"))
@@ -60,7 +62,7 @@ class Machine:
         return subprocess.CompletedProcess(running.args, running.returncode, stdout, stderr)
 
     def start(self, *arguments, script=SCRIPT, sourced=True, **variables):
-        """The script in a process group of its own."""
+        """The script in a process group of its own. A variable that is None is not set."""
         environment = {k: v for k, v in os.environ.items() if k not in ENVIRONMENT}
         environment |= {
             "HOME": str(self.folder),
@@ -76,7 +78,7 @@ class Machine:
         command = [str(self.commands / "bash"), str(script), *arguments]
         return subprocess.Popen(
             command,
-            env=environment | variables,
+            env={k: v for k, v in (environment | variables).items() if v is not None},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -105,6 +107,19 @@ def test_without_cann_it_says_what_is_missing_and_where_to_get_it(machine):
     said = refused(machine.run(sourced=False))
     assert "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." in said
     assert "Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann" in said
+
+
+@pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is here")
+def test_without_a_home_it_says_the_same(machine):
+    assert "CANN's toolkit must be installed but" in refused(machine.run(sourced=False, HOME=None))
+
+
+@pytest.mark.parametrize("path", ["{home}/", "{home}//", "{home}/bin/.."])
+def test_the_folder_of_cann_is_named_without_what_it_does_not_need(machine, path):
+    done = machine.run("--check", ASCEND_HOME_PATH=path.format(home=machine.home))
+    assert done.returncode == 0, done.stderr
+    assert f"[build_npu] CANN 9.1.0 in {machine.home}; SoCs:" in done.stdout
+    assert f"op_build: {machine.home}/tools/opbuild/op_build;" in done.stdout
 
 
 def test_a_folder_that_is_none_is_named(machine):
@@ -212,9 +227,16 @@ def test_an_unknown_soc_is_refused(machine):
     assert "SOC must be ascend910b, ascend910_93 or ascend310p but got ascend950." in said
 
 
-@pytest.mark.parametrize("jobs", ["0", "x", "-3", "1.5"])
+@pytest.mark.parametrize("jobs", ["0", "x", "-3", "1.5", "", "1000", "9" * 20, "--check"])
 def test_a_number_of_jobs_that_is_none_is_refused(machine, jobs):
-    assert f"JOBS must be a positive number but got {jobs}." in refused(machine.run("-j", jobs))
+    assert f"JOBS must be a number from 1 to 999 but got '{jobs}'." in refused(machine.run("-j", jobs))
+
+
+@pytest.mark.parametrize("arguments", [("-j", "999"), ("-j999",)])
+def test_the_greatest_number_of_jobs_is_taken(machine, arguments):
+    done = machine.run("--check", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "; 999 kernels at a time" in done.stdout
 
 
 def test_jobs_without_a_number_are_refused(machine):
@@ -267,6 +289,24 @@ def test_the_package_is_built_for_the_chip_of_the_machine(machine, chip):
         f"[build_npu] npu-smi reports {chip}: building for {soc}. (--all builds for all SoCs.)" in done.stdout
     )
     assert f"; SoCs: {soc};" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["Ascend", ""])
+def test_the_name_that_another_firmware_of_a2_has_is_known(machine, kind):
+    machine.npu_smi(A2.replace("Type           : Ascend", f"Type : {kind}").replace("910B3", "A2G3"))
+    done = machine.run("--check")
+    assert done.returncode == 0, done.stderr
+    assert "[build_npu] npu-smi reports Ascend910B1: building for ascend910b." in done.stdout
+
+
+def test_an_npu_smi_that_hangs_is_named_while_it_is_waited_for(machine):
+    machine.npu_smi("sleep 1000")
+    running = machine.start("--check")
+    said = running.stdout.readline()
+    assert running.poll() is None
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate(timeout=60)
+    assert said == f"[build_npu] Waiting for npu-smi, for at most {chips.NPU_SMI_SECONDS} s a command.\n"
 
 
 @pytest.mark.parametrize("chip", ["310B1", "910A", "910B"])
@@ -442,23 +482,50 @@ def test_a_failed_build_leaves_nothing_and_the_next_one_succeeds(build):
     assert build.left == ["custom_opp_test.run", "opp"]
 
 
+def kill_script(running, number):
+    os.kill(running.pid, number)
+
+
+def kill_group(running, number):
+    os.killpg(running.pid, number)
+
+
 @needs_make
-def test_an_interrupted_build_leaves_no_process_and_nothing_to_install(build):
+@pytest.mark.parametrize(
+    ("kill", "number"),
+    [
+        (kill_group, signal.SIGINT),  # Control-C
+        (kill_group, signal.SIGHUP),  # the terminal is closed
+        (kill_script, signal.SIGTERM),
+        (kill_script, signal.SIGHUP),
+    ],
+)
+def test_an_interrupted_build_leaves_no_process_and_nothing_to_install(build, kill, number):
     build.breaks("opc_waits")
-    running = build.machine.start("ascend310p", **build.how())
+    running = build.machine.start("ascend310p", "-j", "2", **build.how())
     until = time.monotonic() + 120
-    while not any(call.startswith("opc ") for call in build.machine.calls):
+    while sum(call.startswith("opc ") for call in build.machine.calls) < 2:
         assert running.poll() is None, running.communicate()
         assert time.monotonic() < until
         time.sleep(0.05)
-    os.killpg(running.pid, signal.SIGINT)  # Control-C
-    running.communicate(timeout=60)  # ends when no process holds its output
-    assert running.returncode != 0
+    kill(running, number)
+    _, stderr = running.communicate(timeout=60)  # ends when no process holds its output
+    assert running.returncode == -number
+    assert stderr.splitlines()[-1] == "[build_npu] The build was interrupted; nothing was installed."
     with pytest.raises(ProcessLookupError):
         os.killpg(running.pid, 0)
     assert build.left == []
     build.mends("opc_waits")
     assert build.run("ascend310p").returncode == 0
+
+
+@needs_make
+def test_cann_s_folder_may_have_a_space_in_its_name(build):
+    home = build.machine.home.rename(build.machine.folder / "CANN 9.1")
+    build.machine.home = home
+    done = build.run("ascend310p")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert build.left == ["custom_opp_test.run", "opp"]
 
 
 @needs_make
