@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -124,7 +125,7 @@ def npu_pieces() -> list[NpuPiece]:
     spec = importlib.util.find_spec("torch_npu")
     cann = os.environ.get("ASCEND_HOME_PATH", "")
     soc = simulated_soc()
-    devices = [f"/dev/{name}" for name in _device_names() if name.startswith("davinci")]
+    devices = [f"/dev/{name}" for name in _device_names()]
     return [
         NpuPiece(
             "torch_npu",
@@ -140,9 +141,10 @@ def npu_pieces() -> list[NpuPiece]:
         ),
         NpuPiece(
             "device",
-            "an Ascend device (/dev/davinci*)",
+            "an Ascend device (/dev/davinci0 or another number)",
             f"{soc}, simulated: no hardware" if soc else ", ".join(devices) or None,
-            "run on a machine with an Ascend NPU and its driver, or simulated: npu-rope sim -- COMMAND",
+            "run on a machine with an Ascend NPU and its driver; start a container with"
+            " --device /dev/davinci0; or simulate: npu-rope sim -- COMMAND",
         ),
         NpuPiece(
             "binding",
@@ -161,10 +163,12 @@ def npu_pieces() -> list[NpuPiece]:
 
 
 def _device_names() -> list[str]:
+    """The NPUs below /dev. ``davinci_manager``, which all of them share, is none."""
     try:
-        return os.listdir("/dev")
+        names = os.listdir("/dev")
     except OSError:
         return []
+    return sorted(name for name in names if re.fullmatch("davinci[0-9]+", name))
 
 
 def _npu_missing() -> Missing | None:

@@ -148,8 +148,7 @@ def judge(cann: str | None, torch_npu: str | None) -> Verdict:
     return Verdict(
         False,
         f"torch_npu {torch_npu} must have a CANN of {others} but CANN is {cann}",
-        f"Install CANN {release.recommended}, or the torch_npu that is published with CANN {cann}:"
-        f" {_for_cann(cann)}.",
+        f"Install CANN {release.recommended}{_for_cann(cann)}.",
     )
 
 
@@ -159,9 +158,11 @@ def _published(torch_npu: str) -> str:
 
 
 def _for_cann(cann: str) -> str:
-    """What is published with a CANN."""
-    of_it = [r for r in RELEASES if series(r.recommended) == series(cann)]
-    return ", ".join(r.torch_npu for r in of_it) or "none of the table"
+    """The alternative to another CANN: the packages that are compatible with this one, or nothing."""
+    pairs = [f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in RELEASES if series(cann) in r.compatible]
+    if not pairs:
+        return ""
+    return f", or one of these pairs for CANN {cann}, and then npu_rope again: {'; '.join(pairs)}"
 
 
 def judge_binding(built_for: str | None, torch_npu: str | None) -> Verdict:

@@ -21,7 +21,6 @@ INTERFACE = Path("op_api/lib/libcust_opapi.so")
 HEADERS = Path("op_api/include")
 TBE = Path("op_impl/ai_core/tbe")
 KERNELS = TBE / "kernel"
-BUILD_AGAIN = "Build it again: scripts/build_npu.sh, then pip install --no-build-isolation ."
 
 
 def socs_of(folder: str | Path) -> list[str]:

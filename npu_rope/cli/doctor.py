@@ -33,6 +33,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.calls import REINSTALL, npu_binding_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
+BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ."
 PEERS = ("onnx", "onnxruntime", "transformers")
 COMMAND_SECONDS = 10
 
@@ -55,7 +56,8 @@ def doctor(
 
     Always exits 0: nothing it reports as absent is an error until something needs it.
     """
-    findings = [*_package(), *_backends(), *_simulator(), *_torch(), *_npu(), *_tools(), *_peers()]
+    npu = _npu()
+    findings = [*_package(), *_backends(npu), *_simulator(), *_torch(), *npu, *_tools(), *_peers()]
     if json_:
         print(json.dumps([asdict(f) for f in findings], indent=1))
         return
@@ -98,12 +100,16 @@ def _python() -> str:
     return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
 
 
-def _backends() -> list[Finding]:
+def _backends(npu: list[Finding]) -> list[Finding]:
+    """Each backend. The npu backend is present only where nothing in the NPU group is wrong."""
+    wrong = ", ".join(f.piece for f in npu if f.present is False)
     findings = []
     for backend in backends.BACKENDS.values():
         if backend.same_as:
             continue  # it is absent or present with the other
         missing = backend.missing()
+        if missing is None and backend.name == "npu" and wrong:
+            missing = backends.Missing(f"not in order: {wrong}", "")
         if missing is None:
             soc = backends.simulated_soc() if backend.name == "npu" else None
             summary = f"torch_npu, simulated CANN and {soc}" if soc else backend.summary
@@ -229,9 +235,20 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
     if found["operators"]:
         fault = operator_package.fault_of(found["operators"], soc)
         text = fault or f"kernels for {', '.join(operator_package.socs_of(found['operators']))}"
-        remedy = operator_package.BUILD_AGAIN if fault else ""
+        remedy = _package_remedy(found["operators"]) if fault else ""
         findings.append(Finding("NPU", "kernels", fault is None, text, remedy))
     return findings
+
+
+def _package_remedy(folder: str) -> str:
+    """What to do about a faulty package. One that is not npu_rope's own hides any that is built."""
+    own = backends.bundled_package()
+    if folder == own:
+        return f"Build it again: {BUILD_PACKAGE}"
+    named = folder in os.environ.get(backends.CUSTOM_OPP, "").split(os.pathsep)
+    away = f"Take {folder} out of {backends.CUSTOM_OPP}" if named else f"Remove {folder}"
+    then = f"npu_rope then uses its own package, {own}" if own else f"Then build it: {BUILD_PACKAGE}"
+    return f"{away}: CANN takes it before npu_rope's own package. {then}"
 
 
 def _version_of(package: str) -> str | None:

@@ -133,8 +133,8 @@ for argument; do
 done
 exec REAL "$@"
 """
-# As hicann/runtime scripts/package/runtime/set_env.sh: it sets -e, looks for a line of /etc/ascend_install.info that
-# need not be there, and reads variables that need not be set.
+# As hicann/runtime scripts/package/runtime/set_env.sh: it sets -e, looks for a line of
+# /etc/ascend_install.info that need not be there, and reads variables that need not be set.
 SET_ENV = """
 set -e
 export ASCEND_HOME_PATH="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -64,12 +64,20 @@ def test_versions_that_do_not_go_together_get_a_remedy(pair):
     verdict = cann_versions.judge(*pair)
     assert (verdict.goes, verdict.text) == (False, DO_NOT[pair])
     assert verdict.remedy.startswith("Install CANN 9.1.0")
+    assert "none" not in verdict.remedy
 
 
-def test_the_remedy_names_the_torch_npu_for_this_cann():
-    assert cann_versions.judge("9.0.0", "2.13.0").remedy == (
-        "Install CANN 9.1.0, or the torch_npu that is published with CANN 9.0.0: 2.10.0."
+@pytest.mark.parametrize("cann", ["9.0.0", "8.5.0"])
+def test_the_remedy_names_every_torch_npu_for_this_cann_and_its_torch(cann):
+    assert cann_versions.judge(cann, "2.13.0").remedy == (
+        f"Install CANN 9.1.0, or one of these pairs for CANN {cann}, and then npu_rope again:"
+        " torch==2.10.0 torch_npu==2.10.0; torch==2.10.0 torch_npu==2.10.0.post4;"
+        " torch==2.11.0 torch_npu==2.11.0; torch==2.12.0 torch_npu==2.12.0."
     )
+
+
+def test_the_remedy_for_a_cann_that_nothing_goes_with_names_a_cann_alone():
+    assert cann_versions.judge("10.0.0", "2.12.0").remedy == "Install CANN 9.1.0."
 
 
 @pytest.mark.parametrize(("cann", "torch_npu"), UNKNOWN)

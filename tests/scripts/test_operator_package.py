@@ -12,7 +12,7 @@ from pathlib import Path
 import cann_stand_in as stand_in
 import pytest
 
-from npu_rope import operator_package
+from npu_rope import backends, operator_package
 from npu_rope.cli import doctor
 
 TBE = Path("op_impl/ai_core/tbe")
@@ -21,6 +21,7 @@ INTERFACE = Path("op_api/lib/libcust_opapi.so")
 KERNEL = TBE / "kernel/ascend910b/npu_rope/NpuRope_1.o"
 LIST = TBE / "kernel/config/ascend910b/binary_info_config.json"
 SOCS = ("ascend910b", "ascend310p")
+INSTALL = "pip install --no-build-isolation ."
 
 
 @pytest.fixture
@@ -137,7 +138,65 @@ def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, 
         False,
         "the package must have kernels for ascend310p but has them for ascend910b",
     )
-    assert kernels.remedy.startswith("Build it again: scripts/build_npu.sh")
+    # The package is not npu_rope's own, so that a build alone would change nothing.
+    assert kernels.remedy.startswith(f"Remove {package}: CANN takes it before npu_rope's own package. ")
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", f"/elsewhere{os.pathsep}{package}")
+    taken_out = doctor._npu_chip(pieces)[1].remedy
+    assert taken_out.startswith(f"Take {package} out of ASCEND_CUSTOM_OPP_PATH: CANN takes it before ")
+    monkeypatch.setattr(backends, "bundled_package", lambda: None)
+    assert doctor._npu_chip(pieces)[1].remedy.endswith("Then build it: scripts/build_npu.sh && " + INSTALL)
+    monkeypatch.setattr(backends, "bundled_package", lambda: "/own")
+    assert doctor._npu_chip(pieces)[1].remedy.endswith("npu_rope then uses its own package, /own")
+    monkeypatch.setattr(backends, "bundled_package", lambda: str(package))
+    assert doctor._npu_chip(pieces)[1].remedy == "Build it again: scripts/build_npu.sh && " + INSTALL
+
+
+@pytest.mark.parametrize("wrong", [("versions", "kernels"), ("kernels",), ()])
+def test_the_npu_back_end_is_absent_where_a_piece_of_it_does_not_go_with_the_others(
+    package, tmp_path, monkeypatch, wrong
+):
+    """On a machine that has every piece: CANN 9.0 or 9.1, torch_npu 2.13.0, and a package with or without
+    kernels for its chip."""
+    home = stand_in.cann(tmp_path / "cann", "9.0.0" if "versions" in wrong else "9.1.0")
+    chip = "910B3" if not wrong else "310P3"
+    stand_in.executable(tmp_path / "bin/npu-smi", NPU_SMI.replace("310P3", chip))
+    (package / TBE / "kernel/ascend310p").rename(package / "elsewhere")
+    stand_in.write(tmp_path / "site/torch_npu/__init__.py", "")
+    stand_in.write(
+        tmp_path / "site/torch_npu-2.13.0.dist-info/METADATA", "Name: torch_npu\nVersion: 2.13.0\n"
+    )
+    binding = stand_in.write(tmp_path / "binding.so", "[npu_rope] built for torch_npu 2.13.0")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(home))
+    monkeypatch.setenv("ASCEND_OPP_PATH", str(home))
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(package))
+    monkeypatch.setattr(backends, "_device_names", lambda: ["davinci0"])
+    monkeypatch.setattr(backends, "npu_binding", lambda: str(binding))
+    assert backends._npu_missing() is None
+    npu = doctor._npu()
+    assert tuple(f.piece for f in npu if f.present is False) == wrong
+    found = next(f for f in doctor._backends(npu) if f.piece == "npu")
+    if wrong:
+        assert (found.present, found.detail) == (False, f"not in order: {', '.join(wrong)}")
+        assert found.remedy == "see NPU below"
+    else:
+        assert found.present is True
+
+
+def test_a_device_is_a_numbered_one(monkeypatch):
+    """A container without --device /dev/davinci0 may have davinci_manager, which all NPUs share."""
+    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+
+    def device_among(*names):
+        monkeypatch.setattr(backends.os, "listdir", lambda _folder: list(names))
+        return next(piece for piece in backends.npu_pieces() if piece.name == "device")
+
+    shared = ("davinci_manager", "davinci_manager_docker", "devmm_svm", "hisi_hdc")
+    assert device_among(*shared).found is None
+    assert "--device /dev/davinci0" in device_among(*shared).remedy
+    assert device_among("davinci7", *shared, "davinci1").found == "/dev/davinci1, /dev/davinci7"
 
 
 def test_doctor_says_that_versions_do_not_go_together(tmp_path, monkeypatch):
