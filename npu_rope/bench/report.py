@@ -26,8 +26,8 @@ OWN_MARKS = {
 }
 LEGEND = (
     "us: median microseconds per call. spread: interquartile range / least sample. x floor: median over"
-    " rounds of this time / the memory floor's time in the same round. *: others used 10 % of a core or"
-    " more meanwhile."
+    " rounds of this time / the floor's time in the same round; the floor is the first line of a table."
+    " *: others used 10 % of a core or more meanwhile."
 )
 CSV_COLUMNS = (
     "row",

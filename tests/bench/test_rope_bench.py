@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows, report  # noqa: E402
+from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows, report, worker  # noqa: E402
 from npu_rope.bench.harness import NotInstalled, Unsupported  # noqa: E402
 from npu_rope.bench.peers import peers  # noqa: E402
 from npu_rope.bench.rope_rows import OUT, PACKED, Inputs, Row, ours, rows  # noqa: E402
@@ -290,6 +290,17 @@ def test_a_missing_peer_stays_a_row_in_every_report():
     report.write_csv(run, stream)
     lines = list(csv.DictReader(stream.getvalue().splitlines()))
     assert [line["status"] for line in lines] == ["ok", "not installed"]
+
+
+def test_the_floor_that_the_legend_describes_is_the_first_line_of_every_table():
+    """It is a copy of bytes in some tables, and transformers' own module in others."""
+    assert "the floor is the first line of a table" in report.LEGEND
+    assert "memory floor" not in report.LEGEND
+    options = Options(dtypes=("f16",), modes=("neox",))
+    for row in options.chosen_rows(1):
+        first, *others = worker.contestants(row, options)
+        assert first.kind == "floor", row.name
+        assert "floor" not in [other.kind for other in others], row.name
 
 
 def test_markdown_replaces_only_what_stands_between_the_marks():

@@ -5,7 +5,9 @@ calls, how many kernels it compiles at a time, what it says of missing pieces, b
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -351,6 +353,23 @@ def test_npu_smi_is_not_asked_where_the_soc_is_named(machine, arguments):
     assert done.returncode == 0, done.stderr
     assert "not known" not in done.stdout
     assert ("SoCs: ascend310p;" if arguments[0] == "ascend310p" else ALL) in done.stdout
+
+
+# ---- the container -----------------------------------------------------------------------------------
+
+
+def test_every_command_of_the_container_has_cann_s_environment(machine):
+    text = (ROOT / "docker/Dockerfile.npu").read_text()
+    entry_point = json.loads(re.search(r"^ENTRYPOINT (.*)$", text, re.M)[1])
+    setter = "/usr/local/Ascend/cann/set_env.sh"
+    assert sum(setter in word for word in entry_point) == 1
+    entry_point = [word.replace(setter, str(machine.home / "set_env.sh")) for word in entry_point]
+    code = "import os, sys; print(os.environ['ASCEND_HOME_PATH'], sys.argv[1:]); sys.exit(3)"
+    command = [*entry_point, "python3", "-c", code, "two words", "$HOME"]
+    environment = {"PATH": str(machine.commands)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout == f"{machine.home} ['two words', '$HOME']\n"
 
 
 # ---- builds ------------------------------------------------------------------------------------------

@@ -397,8 +397,7 @@ def test_doctor_says_what_is_missing_where_there_is_torch_npu_and_no_cann(npu_py
     assert done.returncode == 0
     text = " ".join(done.stdout.split())
     assert (
-        "no npu missing: CANN (ASCEND_HOME_PATH); an Ascend device (/dev/davinci0 or another number);"
-        in text
+        "no npu missing: CANN (ASCEND_HOME_PATH); an Ascend device (/dev/davinci0 or another number);" in text
     )
     assert "no CANN CANN (ASCEND_HOME_PATH) is absent install the CANN toolkit, then: source " in text
     assert "no torch torch does not load: " in text
