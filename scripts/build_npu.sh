@@ -199,7 +199,7 @@ progress() {
   done
 }
 
-# What ends this script ends every process of the build: they have a process group of their own.
+# The build runs in a process group of its own, which ends with this script.
 stop_build() {
   kill -KILL -- "-${!-}" 2>/dev/null || true
 }

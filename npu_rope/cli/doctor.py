@@ -241,7 +241,7 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
 
 
 def _package_remedy(folder: str) -> str:
-    """What to do about a faulty package. One that is not npu_rope's own hides any that is built."""
+    """Return the remedy for a faulty package. One that is not npu_rope's own hides a newly built one."""
     own = backends.bundled_package()
     if folder == own:
         return f"Build it again: {BUILD_PACKAGE}"
