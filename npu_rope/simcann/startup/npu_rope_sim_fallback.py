@@ -520,6 +520,7 @@ def install() -> None:
                 library.impl(name, kernel, "AutogradPrivateUse1")
     _libraries.append(library)
     atexit.register(write_report)
+    os.register_at_fork(after_in_child=counts.clear)  # the parent reports its own
     _explain_uncaught_errors()
 
 

@@ -1,7 +1,9 @@
 #include "simulator/cann/runtime/report.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -33,7 +35,6 @@ std::string report_folder() {
 
 struct Report {
     std::mutex mutex;
-    pid_t process = getpid();
     std::string folder = report_folder();
     std::map<std::string, uint64_t> launches, not_simulated, host_waits;
     std::vector<KernelRun> runs;
@@ -42,6 +43,14 @@ struct Report {
     std::vector<std::string> damage, races, freed;
     uint64_t race_count = 0;
     uint64_t work_left = 0;  // in queues as the process ended
+
+    bool used_the_npu() const {
+        return !launches.empty() || !not_simulated.empty() || !host_waits.empty() || !damage.empty() ||
+               !races.empty() || !freed.empty();
+    }
+    // Whether a fork has filled this report. It counts its own work only.
+    bool is_fork = false;
+    uint64_t bytes_of_parent = 0;  // in use at the fork: a copy, which the fork need not free
 };
 // Never destroyed: memory is freed while the process ends.
 Report& report() {
@@ -80,11 +89,11 @@ std::string quoted(const std::string& text) {
     return json.substr(5, json.size() - 6);
 }
 
-// Under the lock. Renamed into place, so that a reader sees a whole file. A fork would count its parent's
-// launches again: it reports where it was given a folder of its own.
+// Write under the lock. The file is renamed into place, so that a reader sees a whole file. A fork writes where it has
+// used the NPU, or where it has got a folder of its own: forks that do other work are no processes of the run.
 void write(Report& r, bool ended) {
     const std::string folder = report_folder();
-    if (folder.empty() || (getpid() != r.process && folder == r.folder)) return;
+    if (folder.empty() || (r.is_fork && folder == r.folder && !r.used_the_npu())) return;
     std::vector<std::string> timeline;
     for (const KernelRun& one : r.runs) {
         npu_sim::Json run;
@@ -100,7 +109,8 @@ void write(Report& r, bool ended) {
     json.field("streams", stream_order() == Order::kImmediate ? "immediate" : "asynchronous");
     json.raw("seed", std::to_string(stream_seed()));
     json.raw("host_waits", counts(r.host_waits)).raw("kernel_runs", list(timeline));
-    json.raw("bytes_not_freed", std::to_string(device_bytes_in_use()));
+    const uint64_t bytes = device_bytes_in_use();
+    json.raw("bytes_not_freed", std::to_string(bytes - std::min(bytes, r.bytes_of_parent)));
     const std::string path = folder + "/" + std::to_string(getpid()) + ".runtime.json";
     const std::string draft = path + ".draft";
     std::FILE* file = std::fopen(draft.c_str(), "w");
@@ -110,7 +120,38 @@ void write(Report& r, bool ended) {
     std::rename(draft.c_str(), path.c_str());
 }
 
+// A process that ends by _exit does not reach at_end. Forks often end so (Python's multiprocessing): they write at
+// their first launches, then at every 64th.
+void write_early(Report& r) {
+    constexpr uint64_t kEach = 64;
+    uint64_t count = 0;
+    for (const auto& [name, launches] : r.launches) count += launches;
+    if (r.is_fork && (count < kEach || count % kEach == 0)) write(r, false);
+}
+
+void lock_before_fork() { report().mutex.lock(); }
+void unlock_in_parent() { report().mutex.unlock(); }
+
+// The parent reports what it counted: the fork begins anew.
+void begin_in_fork() {
+    Report& r = report();
+    r.is_fork = true;
+    for (auto* counted : {&r.launches, &r.not_simulated, &r.host_waits}) counted->clear();
+    for (auto* texts : {&r.broken, &r.damage, &r.races, &r.freed}) texts->clear();
+    r.runs.clear();
+    r.bytes_of_parent = device_bytes_in_use();
+    r.broken_count = r.race_count = r.work_left = 0;
+    r.mutex.unlock();
+}
+
+bool is_idle_fork() {
+    Report& r = report();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    return r.is_fork && report_folder() == r.folder && !r.used_the_npu();
+}
+
 void at_end() {
+    if (is_idle_fork()) return;  // the memory and the queues are its parent's
     check_guards("when the process ended", Look::kWhole);
     const uint64_t left = work_left();
     Report& r = report();
@@ -127,6 +168,7 @@ __attribute__((constructor)) void begin() {
         write(r, false);
     }
     std::atexit(at_end);
+    pthread_atfork(lock_before_fork, unlock_in_parent, begin_in_fork);
 }
 
 }  // namespace
@@ -167,6 +209,7 @@ void count_not_simulated(const std::string& call) {
     Report& r = report();
     std::lock_guard<std::mutex> lock(r.mutex);
     ++r.not_simulated[call];
+    write_early(r);
 }
 
 void count_host_wait(const std::string& call) {
@@ -182,7 +225,7 @@ void record_launch(const std::string& operator_name, const std::string& simulato
     if (double cycles = number_of(simulator_report, "cycles"); cycles > 0 && r.runs.size() < kKeptRuns)
         r.runs.push_back(
             {operator_name, number_of(simulator_report, "cores"), cycles, number_of(simulator_report, "microseconds")});
-    if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return;
+    if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return write_early(r);
     ++r.broken_count;
     if (r.broken.size() < kKeptBroken)
         r.broken.push_back("{\"operator\":" + quoted(operator_name) + ",\"report\":" + simulator_report + "}");
