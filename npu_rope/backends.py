@@ -77,15 +77,19 @@ def operator_package() -> str | None:
 
 
 def _vendor_folders() -> list[str]:
-    """The packages that are installed into CANN, in the order of ``vendors/config.ini``. CANN reads no others
-    (hicann/opbase ``indv_collector.cpp``, ``NnopbaseReadConfigFile``)."""
+    """The packages that are installed into CANN, in the order of ``vendors/config.ini``.
+
+    CANN reads the first line that contains "priority" and is no comment, and no other (hicann/opbase
+    ``indv_collector.cpp``, ``NnopbaseReadConfigFile``).
+    """
     vendors = os.path.join(os.environ.get(OPP, ""), "vendors")
     try:
         with open(os.path.join(vendors, "config.ini"), encoding="utf-8") as stream:
             lines = stream.read().splitlines()
     except (OSError, UnicodeDecodeError):
         return []
-    names = next((line.partition("=")[2] for line in lines if line.startswith("load_priority=")), "")
+    named = (line for line in lines if "priority" in line and not line.startswith("#"))
+    names = next(named, "").partition("=")[2]
     return [os.path.join(vendors, name) for name in names.split(",") if name]
 
 

@@ -25,15 +25,23 @@ std::string environment(const char* name) {
     return value == nullptr ? "" : value;
 }
 
+// The names in the first line that contains "priority" and is no comment (indv_collector.cpp, NnopbaseReadConfigFile).
+// Without "=" in that line there are none.
+std::vector<std::string> prioritized(std::istream& config) {
+    for (std::string line; std::getline(config, line);) {
+        if (!line.empty() && line.back() == '\r') line.pop_back();
+        if (line.rfind('#', 0) == 0 || line.find("priority") == std::string::npos) continue;
+        const size_t equal = line.find('=');
+        return equal == std::string::npos ? std::vector<std::string>{} : split(line.substr(equal + 1), ',');
+    }
+    return {};
+}
+
 OperatorPackages read_packages() {
     std::vector<std::string> named = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
-    const std::string opp = environment("ASCEND_OPP_PATH"), vendors = opp + "/vendors", key = "load_priority=";
+    const std::string opp = environment("ASCEND_OPP_PATH"), vendors = opp + "/vendors";
     std::ifstream config(vendors + "/config.ini");
-    for (std::string line; std::getline(config, line);) {
-        if (line.rfind(key, 0) != 0) continue;
-        for (const std::string& name : split(line.substr(key.size()), ',')) named.push_back(vendors + "/" + name);
-        break;
-    }
+    for (const std::string& name : prioritized(config)) named.push_back(vendors + "/" + name);
     OperatorPackages known;
     known.has_built_in = !opp.empty();
     for (const std::string& folder : named) {
