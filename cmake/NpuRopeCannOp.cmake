@@ -19,9 +19,13 @@ add_library(npu_rope_cann_host STATIC
   simulator/cann/host/contexts.cpp
   simulator/cann/host/device_view.cpp
   simulator/cann/host/executors.cpp
+  simulator/cann/host/json_reader.cpp
+  simulator/cann/host/kernel_file.cpp
+  simulator/cann/host/kernel_names.cpp
   simulator/cann/host/op_call.cpp
   simulator/cann/host/op_def.cpp
   simulator/cann/host/op_launch.cpp
+  simulator/cann/host/package_files.cpp
   simulator/cann/host/registry.cpp
   simulator/cann/host/tiling_cache.cpp
   simulator/src/profiles.cpp)
@@ -56,7 +60,7 @@ endfunction()
 function(npu_rope_add_cann_package)
   get_property(stems GLOBAL PROPERTY NPU_ROPE_CANN_OPS)
   get_property(socs GLOBAL PROPERTY NPU_ROPE_CANN_SOCS)
-  add_executable(npu_rope_op_build simulator/cann/host/op_build.cpp
+  add_executable(npu_rope_op_build simulator/cann/host/op_build.cpp simulator/cann/host/package_writer.cpp
     $<TARGET_OBJECTS:npu_rope_cann_defs> $<TARGET_OBJECTS:npu_rope_cann_op_host>)
   target_link_libraries(npu_rope_op_build PRIVATE npu_rope_cann_host)
 
@@ -69,12 +73,14 @@ function(npu_rope_add_cann_package)
   foreach(soc IN LISTS socs)
     list(APPEND descriptions "${generated}/aic-${soc}-ops-info.json")
     set(config "${opp}/op_impl/ai_core/tbe/config/${soc}")
+    list(APPEND kernel_lists "${opp}/op_impl/ai_core/tbe/kernel/config/${soc}/binary_info_config.json")
     list(APPEND copy_descriptions COMMAND ${CMAKE_COMMAND} -E make_directory "${config}"
       COMMAND ${CMAKE_COMMAND} -E copy "${generated}/aic-${soc}-ops-info.json" "${config}")
   endforeach()
-  add_custom_command(OUTPUT ${headers} ${sources} ${descriptions}
+  add_custom_command(OUTPUT ${headers} ${sources} ${descriptions} ${kernel_lists}
+    COMMAND ${CMAKE_COMMAND} -E rm -rf "${opp}/op_impl/ai_core/tbe/kernel"
     COMMAND ${CMAKE_COMMAND} -E make_directory "${generated}" "${opp}/op_api/include"
-    COMMAND npu_rope_op_build "${generated}"
+    COMMAND npu_rope_op_build "${generated}" "${opp}"
     COMMAND ${CMAKE_COMMAND} -E copy ${headers} "${opp}/op_api/include"
     ${copy_descriptions}
     DEPENDS npu_rope_op_build VERBATIM)
@@ -83,15 +89,26 @@ function(npu_rope_add_cann_package)
   # one, where it is built, or a test's.
   add_library(npu_rope_cust_opapi SHARED ${sources}
     $<TARGET_OBJECTS:npu_rope_cann_defs> $<TARGET_OBJECTS:npu_rope_cann_shapes>
-    $<TARGET_OBJECTS:npu_rope_cann_tilings> $<TARGET_OBJECTS:npu_rope_cann_op_host>)
+    $<TARGET_OBJECTS:npu_rope_cann_op_host>)
   target_include_directories(npu_rope_cust_opapi PRIVATE "${generated}")
   target_link_libraries(npu_rope_cust_opapi PRIVATE
     npu_rope_cann_host npu_rope_sim $<TARGET_NAME_IF_EXISTS:npu_rope_cann> ${CMAKE_DL_LIBS})
   set_target_properties(npu_rope_cust_opapi PROPERTIES
     OUTPUT_NAME cust_opapi LIBRARY_OUTPUT_DIRECTORY "${opp}/op_api/lib" INSTALL_RPATH "\$ORIGIN/../../..")
 
+  # The tilings, which the runtime loads at the first call.
+  add_library(npu_rope_cust_opmaster SHARED simulator/cann/host/tiling_library.cpp
+    $<TARGET_OBJECTS:npu_rope_cann_tilings> $<TARGET_OBJECTS:npu_rope_cann_op_host>)
+  target_link_libraries(npu_rope_cust_opmaster PRIVATE npu_rope_cann_host)
+  set(tilings op_impl/ai_core/tbe/op_tiling/lib/linux/${CMAKE_SYSTEM_PROCESSOR})
+  set_target_properties(npu_rope_cust_opmaster PROPERTIES
+    OUTPUT_NAME cust_opmaster_rt2.0 LIBRARY_OUTPUT_DIRECTORY "${opp}/${tilings}")
+  add_dependencies(npu_rope_cust_opapi npu_rope_cust_opmaster)
+
+  install(TARGETS npu_rope_cust_opmaster LIBRARY DESTINATION ${lib_dir}/simcann_opp/${tilings})
   install(TARGETS npu_rope_cust_opapi LIBRARY DESTINATION ${lib_dir}/simcann_opp/op_api/lib)
   install(FILES ${headers} DESTINATION ${lib_dir}/simcann_opp/op_api/include)
+  install(DIRECTORY "${opp}/op_impl/ai_core/tbe/kernel" DESTINATION ${lib_dir}/simcann_opp/op_impl/ai_core/tbe)
   foreach(soc description IN ZIP_LISTS socs descriptions)
     install(FILES ${description} DESTINATION ${lib_dir}/simcann_opp/op_impl/ai_core/tbe/config/${soc})
   endforeach()

@@ -75,9 +75,13 @@ def _kernels_fault(kernels: Path, soc: str, operators: list[str]) -> str | None:
     entries = _json(listed)
     if not isinstance(entries, dict):
         return f"{listed} must list the kernels of {soc} but is {_state(listed)}"
-    for path in sorted(set(_bin_paths(entries))):
+    paths = sorted(set(_bin_paths(entries)))
+    for path in paths:
         if not (kernels / path).is_file():
             return f"{kernels / path} must be there, as {listed.name} lists it, but is missing"
+    for operator in operators:
+        if not any(Path(path).parent.name == operator for path in paths):
+            return f"{listed} must list the kernels of {operator} but lists none"
     return None
 
 

@@ -37,7 +37,7 @@ CHIPS = "op_host/chips.h"  # data: the chips by CANN's names
 CANN_HOST = ("register/*", "exe_graph/*", "graph/*", "tiling/*")
 
 # What the simulated CANN uses of Linux.
-LINUX = ("cxxabi.h", "dlfcn.h", "pthread.h", "sys/uio.h", "unistd.h")
+LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.h", "unistd.h")
 
 CPP_LAYERS = (
     Layer(("include/*",), ("stdint.h", "npu_rope.h")),

@@ -42,11 +42,15 @@ std::string environment(const char* name) {
 // folder lists (op_api_common.cpp, get_custom_lib_path and get_default_custom_lib_path).
 std::vector<std::string> package_folders() {
     std::vector<std::string> folders = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
-    const std::string vendors = environment("ASCEND_OPP_PATH") + "/vendors", key = "load_priority=";
+    const std::string vendors = environment("ASCEND_OPP_PATH") + "/vendors";
     std::ifstream config(vendors + "/config.ini");
     for (std::string line; std::getline(config, line);) {
-        if (line.rfind(key, 0) != 0) continue;
-        for (const std::string& name : split(line.substr(key.size()), ',')) folders.push_back(vendors + "/" + name);
+        if (!line.empty() && line.back() == '\r') line.pop_back();
+        // As CANN reads it: hicann/opbase indv_collector.cpp, NnopbaseReadConfigFile.
+        if (line.rfind('#', 0) == 0 || line.find("priority") == std::string::npos) continue;
+        const size_t equal = line.find('=');
+        if (equal == std::string::npos) break;
+        for (const std::string& name : split(line.substr(equal + 1), ',')) folders.push_back(vendors + "/" + name);
         break;
     }
     return folders;
@@ -125,13 +129,15 @@ void check_first_phase(const Package& package) {
     auto destroy = reinterpret_cast<int (*)(aclOpExecutor*)>(GetOpApiFuncAddr("aclDestroyAclOpExecutor"));
     if (executor != nullptr && destroy != nullptr) destroy(executor);
     ReleaseConvertTypes(converted);
-    TORCH_CHECK(status == 0, "[npu] operator package must be one that CANN runs on this chip but got status ", status,
-                " for the package ", package.folder, ".\n", message == nullptr ? "" : message,
-                "\nEither it has no kernels for this chip (build it for its SoC), or a part of it is absent (build it "
-                "again), or ASCEND_OPP_PATH is not set (source CANN's set_env.sh), or CANN read ASCEND_CUSTOM_OPP_PATH "
-                "before npu_rope was imported: it does so once, at the "
-                "process's first operator of a generated package. Import npu_rope before that, or set the variable.\n",
-                kBuild);
+    TORCH_CHECK(
+        status == 0, "[npu] operator package must be one that CANN runs on this chip but got status ", status,
+        " for the package ", package.folder, ".\n", message == nullptr ? "" : message,
+        "\nEither it has no kernels for this chip (build it for its SoC), or a part of it is absent or truncated "
+        "(build "
+        "it again), or ASCEND_OPP_PATH is not set (source CANN's set_env.sh), or CANN read ASCEND_CUSTOM_OPP_PATH "
+        "before npu_rope was imported: it does so once, at the "
+        "process's first operator of a generated package. Import npu_rope before that, or set the variable.\n",
+        kBuild);
 }
 
 const Package& package() {

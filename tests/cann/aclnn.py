@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "simulator" / "cann" / "include"
 # The tests' own runtime.
 RUNTIME = (ROOT / "tests/cann/runtime_double.cpp", ROOT / "simulator/cann/runtime/tensors.cpp")
+TILINGS = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
 TYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "float64": 11, "bfloat16": 27}
 OK = 0
 
@@ -119,6 +120,10 @@ class Device:
 
     def set_soc(self, name: str) -> None:
         self.double.double_set_soc(name.encode())
+
+    def tilings(self) -> C.CDLL:
+        """The package's library of tilings."""
+        return C.CDLL(str(Path(self.opapi._name).parents[2] / TILINGS))
 
     def error(self) -> str:
         return str(self.double.aclGetRecentErrMsg().decode())

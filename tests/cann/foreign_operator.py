@@ -18,8 +18,10 @@ FOREIGN = ROOT / "tests" / "cann" / "foreign"
 HOST = ROOT / "simulator" / "cann" / "host"
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 FLAGS += [f"-I{aclnn.INCLUDE}", f"-I{ROOT}", f"-I{FOREIGN}"]
-EVERY_PART = ("contexts", "op_def", "registry")
+EVERY_PART = ("contexts", "kernel_file", "kernel_names", "op_def", "registry")
+OP_BUILD = ("op_build", "package_writer")
 CALLS = ("op_call", "op_launch", "device_view", "call_tensors", "executors", "tiling_cache")
+CALLS += ("json_reader", "package_files")
 
 
 def compiled(*sources: Path, output: Path, more: Any = ()) -> Path:
@@ -32,28 +34,37 @@ def generate(definition: str, folder: Path) -> Path:
     """What op_build writes for a definition's source text, in a folder."""
     source = folder / "definition.cpp"
     source.write_text(definition)
-    parts = [HOST / f"{s}.cpp" for s in ("op_build", *EVERY_PART)] + [ROOT / "simulator/src/profiles.cpp"]
+    parts = [HOST / f"{s}.cpp" for s in (*OP_BUILD, *EVERY_PART)] + [ROOT / "simulator/src/profiles.cpp"]
     op_build = compiled(source, *parts, output=folder / "op_build", more=["-DOP_DEFINITIONS"])
     subprocess.run([op_build, folder], check=True)
     return folder
 
 
 def build_package(folder: Path) -> Path:
-    libraries, headers = folder / "op_api/lib", folder / "op_api/include"
-    libraries.mkdir(parents=True)
-    headers.mkdir()
+    libraries, headers, tilings = folder / "op_api/lib", folder / "op_api/include", folder / aclnn.TILINGS
+    for made in (libraries, headers, tilings.parent):
+        made.mkdir(parents=True)
     parts = [
         compiled(FOREIGN / "weighted_add_def.cpp", output=folder / f"def{mode}.o", more=["-c", mode])
         for mode in ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
     ]
     shared = [HOST / f"{s}.cpp" for s in EVERY_PART] + [ROOT / "simulator/src/profiles.cpp"]
     objects = [compiled(s, output=folder / f"{s.stem}.o", more=["-c"]) for s in shared]
-    op_build = compiled(HOST / "op_build.cpp", parts[0], *objects, output=folder / "op_build")
-    subprocess.run([op_build, headers], check=True)
+    op_build = compiled(
+        *[HOST / f"{s}.cpp" for s in OP_BUILD], parts[0], *objects, output=folder / "op_build"
+    )
+    subprocess.run([op_build, headers, folder], check=True)
+    compiled(
+        HOST / "tiling_library.cpp",
+        parts[2],
+        *objects,
+        output=tilings,
+        more=["-shared"],
+    )
     compiled(
         headers / "aclnn_weighted_add.cpp",
         *[HOST / f"{s}.cpp" for s in CALLS],
-        *parts,
+        *parts[:2],
         *objects,
         native_sim.load().path,
         output=libraries / "libcust_opapi.so",

@@ -36,7 +36,7 @@ def prepare_fails(device, given, **how):
 
 
 def tilings(device):
-    return C.c_int.in_dll(device.opapi, "weighted_add_tilings").value
+    return C.c_int.in_dll(device.tilings(), "weighted_add_tilings").value
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_null_executor_pointer_is_found_before_a_bad_attribute(foreign):
 
 def test_tiling_data_has_eight_kibibytes(foreign):
     foreign.prepare(OP, call())
-    assert C.c_int.in_dll(foreign.opapi, "weighted_add_capacity").value == 8192
+    assert C.c_int.in_dll(foreign.tilings(), "weighted_add_capacity").value == 8192
 
 
 @pytest.mark.parametrize(("made_of", "answered"), [(0, 0), (27, 27), (28, -1)])
@@ -307,7 +307,7 @@ os.environ.update(item.split("=") for item in sys.argv[4:])
 for _ in range(3):
     device.call("WeightedAdd", call())
     os.environ.update({"DISABLE_L2_CACHE": "1", "ACLNN_CACHE_LIMIT": "0"})
-print(ctypes.c_int.in_dll(device.opapi, "weighted_add_tilings").value)
+print(ctypes.c_int.in_dll(device.tilings(), "weighted_add_tilings").value)
 """
 
 

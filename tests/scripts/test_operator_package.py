@@ -41,7 +41,10 @@ def package(tmp_path):
             said = {"binFileName": name, "sha256": hashlib.sha256(code.encode()).hexdigest()}
             kernel.with_suffix(".json").write_text(json.dumps(said))
     for soc in SOCS:
-        listed = {"NpuRope": {"binaryList": [{"binPath": f"{soc}/npu_rope/NpuRope_1.o"}]}}
+        listed = {
+            name: {"binaryList": [{"binPath": f"{soc}/{operator}/{name}_1.o"}]}
+            for operator, name in (("npu_rope", "NpuRope"), ("npu_rms_norm", "NpuRmsNorm"))
+        }
         stand_in.write(folder / TBE / f"kernel/config/{soc}/binary_info_config.json", json.dumps(listed))
     return folder
 
@@ -86,6 +89,11 @@ FAULTS = {
     ),
     "no list": (LIST, None, "must list the kernels of ascend910b but is missing"),
     "list truncated": (LIST, '{"NpuRope": {', "must list the kernels of ascend910b but is truncated"),
+    "list without an operator": (
+        LIST,
+        '{"x": {"binPath": "ascend910b/npu_rope/NpuRope_1.o"}}',
+        "must list the kernels of npu_rms_norm but lists none",
+    ),
     "list of another kernel": (
         LIST,
         '{"x": {"binPath": "ascend910b/a.o"}}',

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from npu_rope import native_sim
+from npu_rope import native_sim, operator_package
 
 compiles = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,12 @@ def test_wheel_holds_the_simulated_operator_package(unpacked):
     headers = {f"op_api/include/aclnn_npu_{op}.h" for op in ops}
     config = "op_impl/ai_core/tbe/config"
     described = {f"{config}/{s}/aic-{s}-ops-info.json" for s in ("ascend310p", "ascend910_93", "ascend910b")}
-    assert names == {"op_api/lib/libcust_opapi.so"} | headers | described
+    tilings = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
+    kernels = {n for n in names if n.startswith("op_impl/ai_core/tbe/kernel/")}
+    assert names - kernels == {"op_api/lib/libcust_opapi.so", tilings} | headers | described
+    package = unpacked / "npu_rope/lib/simcann_opp"
+    for soc in ("ascend310p", "ascend910_93", "ascend910b"):
+        assert operator_package.fault_of(package, soc) is None
 
 
 @compiles

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from simulated_npu import SCRIPTS
 
-from npu_rope import backends
+from npu_rope import backends, operator_package
 from npu_rope.native import library_folders
 from npu_rope.simcann import session
 
@@ -100,10 +100,20 @@ def test_a_package_that_the_user_names_wins(simulated, package):
     assert done.stdout.splitlines()[-1] == f"{package}/op_api/lib/libcust_opapi.so"
 
 
-def test_a_package_installed_into_cann_wins_over_the_bundled_one(simulated, package, tmp_path):
+@pytest.mark.parametrize(
+    "config",
+    [
+        "load_priority=another,npu_rope\n",
+        "# priority=another\n  the priority of vendors =npu_rope\nload_priority=another\n",
+        "load_priority=npu_rope\r\n",
+    ],
+    ids=["plain", "any line with priority", "carriage return"],
+)
+def test_a_package_installed_into_cann_wins_over_the_bundled_one(simulated, package, tmp_path, config):
+    """hicann/opbase indv_collector.cpp, NnopbaseReadConfigFile."""
     (tmp_path / "vendors").mkdir()
     (tmp_path / "vendors" / "npu_rope").symlink_to(package)
-    (tmp_path / "vendors" / "config.ini").write_text("load_priority=another,npu_rope\n")
+    (tmp_path / "vendors" / "config.ini").write_bytes(config.encode())
     done = simulated.code(ONE_CALL, "torch", fresh=True, ASCEND_OPP_PATH=str(tmp_path))
     assert done.status == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{package}/op_api/lib/libcust_opapi.so"
@@ -137,6 +147,83 @@ def test_a_damaged_package_is_named(simulated, package, tmp_path, damage, words)
     assert "scripts/build_npu.sh" in said
 
 
+TBE = "op_impl/ai_core/tbe"
+LIST = f"{TBE}/kernel/config/ascend910b/binary_info_config.json"
+TILINGS = f"{TBE}/op_tiling/lib/linux/*/libcust_opmaster_rt2.0.so"
+KERNELS = f"{TBE}/kernel/ascend910b/npu_rope/*"
+
+
+def cut(length):
+    return lambda file: file.write_bytes(file.read_bytes()[:length])
+
+
+def remove(path):
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+# By name: the files, the damage, the status of the first phase, and the words that name the file.
+DAMAGES = {
+    "no op_impl": ("op_impl", remove, 161001, f"{LIST}, which is absent or no JSON."),
+    "another chip's package": (f"{TBE}/kernel/*/ascend910b", remove, 161001, f"{LIST}, which is absent"),
+    "list cut": (LIST, cut(100), 161001, f"{LIST}, which is absent or no JSON."),
+    "list of nothing": (LIST, lambda f: f.write_text("{}"), 161001, f"{LIST}, which lists none of them."),
+    "no object of a list": (LIST, lambda f: f.write_text("[1]"), 161001, f"{LIST}, which is absent or no"),
+    "no tilings": (TILINGS, remove, 561002, "libcust_opmaster_rt2.0.so, which is absent or truncated."),
+    "tilings cut": (TILINGS, half, 561002, "libcust_opmaster_rt2.0.so, which is absent or truncated."),
+    "no kernels": (f"{KERNELS}.o", remove, 561113, ".o, which is absent."),
+    "kernels empty": (f"{KERNELS}.o", cut(0), 561113, ".o, which is empty."),
+    "kernels cut": (f"{KERNELS}.o", half, 361001, ".o, which is truncated"),
+    "no descriptions": (f"{KERNELS}.json", remove, 561108, ".json, which is absent."),
+    "descriptions cut": (f"{KERNELS}.json", half, 561108, ".json, which is no JSON."),
+}
+
+
+def test_the_simulated_package_is_whole_for_doctor(package):
+    for soc in ("ascend910b", "ascend910_93", "ascend310p"):
+        assert operator_package.fault_of(package, soc) is None
+
+
+@pytest.mark.parametrize("queue", ["0", "1"])
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_part_of_a_package_is_explained_at_the_call(simulated, package, tmp_path, name, queue):
+    """hicann/opbase indv_collector.cpp reads the lists and the tilings, indv_executor.cpp the kernels."""
+    where, damage, status, words = DAMAGES[name]
+    broken = tmp_path / "lib" / "broken"
+    shutil.copytree(package.parent, broken.parent, symlinks=True)
+    (broken.parent / package.name).rename(broken)
+    found = sorted(broken.glob(where))
+    assert found
+    for path in found:
+        damage(path)
+    said = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), TASK_QUEUE_ENABLE=queue))
+    assert f"must be one that CANN runs on this chip but got status {status} for the package" in said
+    assert f"[NpuRope] operator package must {'list' if words.startswith(LIST) else 'have'}" in said
+    assert words in said
+    assert "a part of it is absent or truncated (build it again)" in said
+    assert operator_package.fault_of(broken, "ascend910b") is not None
+
+
+def test_a_chip_that_the_package_has_no_list_for_is_explained_at_the_call(simulated, package, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(package, broken)
+    shutil.rmtree(broken / TBE / "kernel/config/ascend310p")
+    said = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), soc="Ascend310P3"))
+    assert "got status 161001" in said
+    assert "must list the operator's kernels for ascend310p" in said
+
+
+def test_without_any_list_cann_does_not_begin(simulated, package, tmp_path):
+    """hicann/opbase indv_collector.cpp, NnopbaseCollectorWork: 561108, which NnopbaseCreateExecutorSpace
+    turns into 361001."""
+    broken = tmp_path / "broken"
+    shutil.copytree(package, broken)
+    (broken / LIST).unlink()
+    source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n" + ONE_CALL
+    said = refused(simulated.code(source, fresh=True, ASCEND_CUSTOM_OPP_PATH=str(broken)))
+    assert "got status 361001" in said
+    assert f"{LIST}, which is absent or no JSON." in said
+
+
 LATE = """
 import os, torch, torch_npu, npu_rope
 own = os.environ["ASCEND_CUSTOM_OPP_PATH"]
@@ -156,7 +243,11 @@ def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated,
     assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in said
 
 
-@pytest.mark.parametrize("config", [None, "load_priority=another\n"], ids=["no config.ini", "not listed"])
+@pytest.mark.parametrize(
+    "config",
+    [None, "load_priority=another\n", "priority\nload_priority=npu_rope\n"],
+    ids=["no config.ini", "not listed", "no names"],
+)
 def test_a_folder_that_cann_does_not_read_is_no_installed_package(simulated, package, tmp_path, config):
     """hicann/opbase indv_collector.cpp, NnopbaseReadConfigFile: vendors/config.ini lists the packages."""
     (tmp_path / "vendors").mkdir()

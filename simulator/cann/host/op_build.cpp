@@ -1,13 +1,15 @@
 // Writes an operator package's sources from its definitions, as CANN's op_build does: for each operator
-// the two functions of aclnn with their header, for each SoC the operators' description as JSON.
+// the two functions of aclnn with their header, for each SoC the operators' description as JSON. Into PACKAGE, where it
+// is named, the kernels of the simulated SoCs and their lists.
 //
-// usage: op_build FOLDER
+// usage: op_build FOLDER [PACKAGE]
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <stdexcept>
 
-#include "simulator/cann/host/def_reader.h"
+#include "simulator/cann/host/kernel_names.h"
+#include "simulator/cann/host/package_writer.h"
 
 namespace npu_cann {
 namespace {
@@ -208,9 +210,8 @@ const char* attr_text(ops::AttrDataType type) {
 void describe(const std::string& section, const ParamRecord& p, Json* json) {
     std::string types, formats;
     for (size_t i = 0; i < p.types.size(); ++i) {
-        ge::Format format = p.formats.empty() ? ge::FORMAT_ND : p.formats[p.formats.size() == 1 ? 0 : i];
         types += (i ? "," : "") + std::string(type_text(p.types[i]));
-        formats += (i ? "," : "") + format_text(format);
+        formats += (i ? "," : "") + format_text(format_of(p, i));
     }
     json->add(section, "name", p.name);
     json->add(section, "dtype", types);
@@ -255,8 +256,7 @@ std::string kernel_key(const OpRecord& def, size_t column) {
     for (const auto* params : {&def.inputs, &def.outputs})
         for (const ParamRecord& p : *params) {
             if (p.param_type == ops::OPTIONAL) continue;
-            const ge::Format format = p.formats.empty() ? ge::FORMAT_ND : p.formats[p.formats.size() == 1 ? 0 : column];
-            key += p.name + " " + type_text(p.types[column]) + " " + format_text(format) + ", ";
+            key += p.name + " " + type_text(p.types[column]) + " " + format_text(format_of(p, column)) + ", ";
         }
     return key;
 }
@@ -280,43 +280,44 @@ void check(const OpRecord& def) {
                                          " but got two of " + kernel_key(def, column) + "of which CANN finds one");
 }
 
-void write(const std::string& path, const std::string& text) {
-    std::ofstream file(path);
-    file << text;
-    file.close();
-    if (!file) throw std::runtime_error("cannot write " + path);
-}
+struct Soc {
+    std::string name, descriptions, kernels;  // of its operators
+};
 
-void write_all(const std::string& folder) {
-    std::vector<std::pair<std::string, std::string>> descriptions;  // of a SoC's operators
+void write_all(const std::string& folder, const std::string& package) {
+    std::vector<Soc> socs;
     for (const std::string& type : DefReader::op_types()) {
         OpRecord def;
         DefReader::read(type, "", &def);
-        write(folder + "/aclnn_" + snake_case(type) + ".h", header(def));
-        write(folder + "/aclnn_" + snake_case(type) + ".cpp", source(def));
+        write_file(folder + "/aclnn_" + snake_case(type) + ".h", header(def));
+        write_file(folder + "/aclnn_" + snake_case(type) + ".cpp", source(def));
         for (const std::string& soc : DefReader::socs(type)) {
             DefReader::read(type, soc, &def);
             check(def);
             size_t at = 0;
-            while (at < descriptions.size() && descriptions[at].first != soc) ++at;
-            if (at == descriptions.size()) descriptions.push_back({soc, ""});
-            std::string& all = descriptions[at].second;
-            all += (all.empty() ? "  " : ",\n  ") + description(def);
+            while (at < socs.size() && socs[at].name != soc) ++at;
+            if (at == socs.size()) socs.push_back({soc, "", ""});
+            auto add = [](std::string* all, const std::string& one) { *all += (all->empty() ? "" : ",\n  ") + one; };
+            add(&socs[at].descriptions, description(def));
+            if (!package.empty() && is_simulated(soc)) add(&socs[at].kernels, write_kernels(package, def));
         }
     }
-    for (const auto& [soc, all] : descriptions) write(folder + "/aic-" + soc + "-ops-info.json", "{\n" + all + "\n}\n");
+    for (const Soc& soc : socs) {
+        write_file(folder + "/aic-" + soc.name + "-ops-info.json", "{\n  " + soc.descriptions + "\n}\n");
+        if (!soc.kernels.empty()) write_kernel_list(package, soc.name, soc.kernels);
+    }
 }
 
 }  // namespace
 }  // namespace npu_cann
 
 int main(int argc, char** argv) {
-    if (argc != 2) {
-        std::fprintf(stderr, "usage: op_build FOLDER\n");
+    if (argc != 2 && argc != 3) {
+        std::fprintf(stderr, "usage: op_build FOLDER [PACKAGE]\n");
         return 2;
     }
     try {
-        npu_cann::write_all(argv[1]);
+        npu_cann::write_all(argv[1], argc == 3 ? argv[2] : "");
     } catch (const std::exception& e) {
         std::fprintf(stderr, "op_build: %s\n", e.what());
         return 1;

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -13,7 +12,9 @@
 #include "simulator/cann/host/cann_types.h"
 #include "simulator/cann/host/def_reader.h"
 #include "simulator/cann/host/executors.h"
+#include "simulator/cann/host/kernel_names.h"
 #include "simulator/cann/host/node.h"
+#include "simulator/cann/host/package_files.h"
 #include "simulator/cann/host/tiling_cache.h"
 #include "simulator/cann/runtime/objects.h"
 #include "simulator/include/npu_sim.h"
@@ -26,15 +27,6 @@ std::vector<int64_t> sizes_of(const gert::Shape& shape) {
     std::vector<int64_t> sizes;
     for (size_t d = 0; d < shape.GetDimNum(); ++d) sizes.push_back(shape.GetDim(d));
     return sizes;
-}
-
-// The package that this code is a part of: <package>/op_api/lib/libcust_opapi.so.
-std::string own_package() {
-    Dl_info found;
-    if (!dladdr(reinterpret_cast<const void*>(&own_package), &found) || !found.dli_fname) return "";
-    std::error_code none;
-    const auto library = std::filesystem::canonical(found.dli_fname, none);
-    return none ? "" : library.parent_path().parent_path().parent_path().string();
 }
 
 // The SoC that definitions call a chip, and its sizes.
@@ -60,9 +52,6 @@ SimulatedSoc find_soc(const std::string& name) {
     if (ascend::find_chip(name.c_str())) return {family->soc, npu_sim::find_profile(name.c_str())};
     return {family->soc, with_cores(*npu_sim::find_profile(family->soc), soc_kernel_cores())};
 }
-
-// One instruction set and one UB: their kernels are compiled once.
-std::string kernel_soc(const SimulatedSoc& chip) { return chip.profile->arch == 220 ? "ascend910b" : chip.soc; }
 
 // A tensor's format as the runtime compares it with the definition's: these are ND (opbase
 // indv_executor_tensor.cpp, FormatsLikeND).
@@ -102,14 +91,16 @@ struct OpCall::Parts {
     void require_tensors() const;
     void require_package() const;
     OpRecord definition_for_chip();
-    std::string find_column() const;
+    void require_kernel_list() const;
+    size_t find_column() const;
+    void* find_entry(size_t column) const;
     std::string cache_key() const;
     void make_node();
     void add_attrs();
     std::shared_ptr<const Tiled> tile();
     void infer();
     void check_strides_told() const;
-    OpLaunch make_launch(const std::string& column);
+    OpLaunch make_launch(size_t column);
 };
 
 OpCall::OpCall(const char* op_type) : parts_(new Parts) { parts_->type = op_type; }
@@ -165,24 +156,18 @@ void OpCall::Parts::require_tensors() const {
 // An operator of a package that CANN did not read has no executor: NnopbaseExecutorSetRegInfo fails, and the generated
 // code finds that NnopbaseGetExecutor gave null (opbase src/nnopbase/individual_op/executor/indv_executor_ext.cpp).
 // Where CANN found no package at all, NnopbaseInit fails, and is tried again at the next call
-// (src/nnopbase/individual_op/api/individual_op_api.cpp). Without ASCEND_OPP_PATH the last package counts as the
-// built-in one, whose tiling library has another name (indv_collector.cpp, NnopbaseLoadTilingSo).
+// (src/nnopbase/individual_op/api/individual_op_api.cpp).
 void OpCall::Parts::require_package() const {
     const OperatorPackages& packages = operator_packages();
     if (packages.folders.empty() && !packages.has_built_in)
         refuse(kRuntimeFailed,
                "operator package must be in ASCEND_CUSTOM_OPP_PATH or installed into CANN but got none.");
     const std::string own = own_package();
-    const auto found = std::find(packages.folders.begin(), packages.folders.end(), own);
-    if (found == packages.folders.end())
+    if (std::find(packages.folders.begin(), packages.folders.end(), own) == packages.folders.end())
         refuse(kNullPointer,
                "operator package must be one that CANN read at the process's first operator of a package "
                "but got " +
                    own + ", which is not among them.");
-    if (!packages.has_built_in && found + 1 == packages.folders.end())
-        refuse(kTilingFailed,
-               "ASCEND_OPP_PATH must be set, so that CANN loads the tiling of the last package, but got "
-               "nothing.");
 }
 
 // Without the operator's kernels for this chip there is no executor, and the generated code takes that for a null
@@ -197,24 +182,34 @@ OpRecord OpCall::Parts::definition_for_chip() {
     return def;
 }
 
-// The types of a kernel's arguments, as its name has them. CANN looks for the kernel before the tiling runs, and by
+// CANN registers the operators that a package's list of kernels for this chip names, and no other. A list that is
+// absent, cut or malformed is skipped with a warning. Where no package has a list that can be read, and CANN's own
+// operators are not there either, CANN cannot begin (opbase indv_collector.cpp,
+// NnopbaseCollectorGetDynamicKernelPathAndReadConfig and NnopbaseCollectorWork).
+void OpCall::Parts::require_kernel_list() const {
+    const KernelList& list = KernelList::own(chip.soc);
+    if (list.names(type)) return;
+    const OperatorPackages& packages = operator_packages();
+    const bool any = packages.has_built_in ||
+                     std::any_of(packages.folders.begin(), packages.folders.end(),
+                                 [&](const std::string& folder) { return KernelList(folder, chip.soc).is_readable(); });
+    refuse(any ? kNullPointer : kRuntimeFailed,
+           "operator package must list the operator's kernels for " + chip.soc + " but got " + list.path() +
+               (list.is_readable() ? ", which lists none of them." : ", which is absent or no JSON."));
+}
+
+// The column of types that the tensors have. CANN looks for the kernel before the tiling runs, and by
 // the tensors alone that must be there: what an optional one has is not compared (opbase indv_executor_ext.cpp,
 // NnopbaseAppendDynamicTensorsKey; indv_executor.cpp, CheckSocVersionAndParam).
-std::string OpCall::Parts::find_column() const {
+size_t OpCall::Parts::find_column() const {
     const std::vector<CallTensors::Item>& items = tensors->items();
     for (size_t column = 0; column < def().columns(); ++column) {
-        std::string name;
-        bool fits = true;
-        for (size_t i = 0; i < items.size(); ++i) {
-            const ParamRecord& p = *items[i].param;
-            const ge::DataType type_of_column = p.types.at(column);
-            const int32_t format = p.formats.empty() ? ge::FORMAT_ND : p.formats[p.formats.size() == 1 ? 0 : column];
-            if (p.param_type != ops::OPTIONAL)
-                fits = fits && items[i].dtype == type_of_column && compared_format(items[i].format) == format;
-            const TypeRow* row = find_type(type_of_column);
-            name += (i ? "_" : "") + std::string(row ? row->kernel : "unknown");
-        }
-        if (fits) return name;
+        const bool fits = std::all_of(items.begin(), items.end(), [&](const CallTensors::Item& item) {
+            const ParamRecord& p = *item.param;
+            return p.param_type == ops::OPTIONAL ||
+                   (item.dtype == p.types.at(column) && compared_format(item.format) == format_of(p, column));
+        });
+        if (fits) return column;
     }
     std::string got;
     for (const CallTensors::Item& item : items) {
@@ -224,6 +219,19 @@ std::string OpCall::Parts::find_column() const {
                (format == 2 ? "" : " in " + format_name(format));
     }
     refuse(kBadArgument, "tensors must have the types of one of its kernels on " + chip.soc + " but got " + got + ".");
+}
+
+// The package's list names the kernel's file, and the file names what the simulator runs.
+void* OpCall::Parts::find_entry(size_t column) const {
+    const KernelList& list = KernelList::own(chip.soc);
+    const std::string key = simplified_key(def(), column), object = list.find(type, key);
+    if (object.empty())
+        refuse(kNoKernel, "operator package must list a kernel for these types but got " + list.path() +
+                              ", which has no simplifiedKey " + key + ".");
+    const std::string entry = load_kernel(type, object);
+    if (void* found = npu_sim_find_kernel(entry.c_str())) return found;
+    const char* why = dlerror();
+    refuse(kNoKernel, "kernel must be compiled but got none (" + std::string(why ? why : entry) + ").");
 }
 
 // A tensor's format is the one that it was made with: NCHW and ND are compared as equal and tiled apart (opbase
@@ -294,11 +302,22 @@ void OpCall::Parts::add_attrs() {
 }
 
 std::shared_ptr<const Tiled> OpCall::Parts::tile() {
-    auto function = find_functions(type).tiling;
+    // Without ASCEND_OPP_PATH the last package counts as the built-in one, whose tiling library has another name
+    // (opbase indv_collector.cpp, NnopbaseLoadTilingSo).
+    const OperatorPackages& packages = operator_packages();
+    if (!packages.has_built_in && packages.folders.back() == own_package())
+        refuse(kTilingFailed,
+               "ASCEND_OPP_PATH must be set, so that CANN loads the tiling of the last package, but got "
+               "nothing.");
+    const TilingLibrary* library = tiling_library();
+    if (!library)
+        refuse(kTilingFailed, "operator package must have a library of tilings that loads but got " +
+                                  tiling_library_path() + ", which is absent or truncated.");
+    auto function = library->find(type);
     if (!function) refuse(kTilingFailed, "tiling must be registered but got none.");
-    take_logged_error();
+    library->take_logged_error();
     if (node.tile(function) != ge::GRAPH_SUCCESS) {
-        std::string said = take_logged_error();
+        std::string said = library->take_logged_error();
         if (said.empty()) refuse(kTilingFailed, "tiling must succeed but got a failure that it does not explain.");
         throw Failure{kTilingFailed, said};
     }
@@ -363,17 +382,15 @@ void OpCall::Parts::check_strides_told() const {
     }
 }
 
-OpLaunch OpCall::Parts::make_launch(const std::string& column) {
+OpLaunch OpCall::Parts::make_launch(size_t column) {
     OpLaunch launch;
     launch.type = type;
     launch.chip = chip.profile->name;
+    launch.entry = find_entry(column);
     // CANN tiles and launches nothing where every output is empty (opbase indv_executor.h, NnopbaseSkipKernelLaunch).
-    if (tensors->outputs_are_empty()) return launch;
-    const std::string entry = snake_case(type) + "__" + kernel_soc(chip) + "__" + column;
-    launch.entry = npu_sim_find_kernel(entry.c_str());
-    if (!launch.entry) {
-        const char* why = dlerror();
-        refuse(kNoKernel, "kernel must be compiled but got none (" + std::string(why ? why : entry) + ").");
+    if (tensors->outputs_are_empty()) {
+        launch.entry = nullptr;
+        return launch;
     }
     const std::string key = cache_key();
     std::shared_ptr<const Tiled> tiled = find_tiled(key);
@@ -413,6 +430,7 @@ aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor)
         p.require_tensors();
         p.require_package();
         OpRecord def = p.definition_for_chip();
+        p.require_kernel_list();
         if (!executor) p.refuse(kNullPointer, "executor must be given but got NULL.");
         taken = Executor::take(p.type);
         *executor = taken->handle();

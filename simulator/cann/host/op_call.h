@@ -22,6 +22,8 @@ constexpr aclnnStatus kInferShapeFailed = 561001;
 constexpr aclnnStatus kTilingFailed = 561002;  // the operator refuses the call: its own words
 constexpr aclnnStatus kNoKernel = 561003;
 constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the runtime
+constexpr aclnnStatus kBadJson = 561108;           // a description in the package that cannot be read
+constexpr aclnnStatus kBadKernelFile = 561113;     // a kernel in the package that cannot be read
 
 // The element that a call reads where a list attribute is NULL and its default is empty. CANN's generator writes
 // an array without elements for such a default and passes a length of 1, so the runtime reads the memory behind

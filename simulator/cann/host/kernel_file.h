@@ -1,0 +1,19 @@
+// A kernel's object file in the simulated operator package: an ELF file without device code. It names the kernel of
+// npu_rope_sim_kernels that the simulator runs.
+#pragma once
+
+#include <string>
+
+namespace npu_cann {
+
+std::string kernel_object(const std::string& entry);
+
+// The kernel's name; "" where the bytes are no whole ELF file with such a name. CANN's runtime refuses an object whose
+// section table, or a section, goes beyond its end (hicann/runtime src/runtime/core/src/kernel/elf.cc,
+// Get64bitSectionHeaders).
+std::string entry_of_object(const std::string& bytes);
+
+// Whether a file is an ELF file with all of its sections.
+bool is_whole_elf(const std::string& bytes);
+
+}  // namespace npu_cann

@@ -1,0 +1,42 @@
+#include "simulator/cann/host/kernel_names.h"
+
+#include "simulator/cann/host/cann_types.h"
+#include "simulator/src/profile.h"
+
+namespace npu_cann {
+
+ge::Format format_of(const ParamRecord& p, size_t column) {
+    return p.formats.empty() ? ge::FORMAT_ND : p.formats[p.formats.size() == 1 ? 0 : column];
+}
+
+std::string simplified_key(const OpRecord& def, size_t column) {
+    std::string key = def.type + "/d=0,p=0";
+    for (const auto* params : {&def.inputs, &def.outputs})
+        for (const ParamRecord& p : *params)
+            if (p.param_type != ops::OPTIONAL)
+                key += "/" + std::to_string(static_cast<int>(p.types.at(column))) + "," +
+                       std::to_string(static_cast<int>(format_of(p, column)));
+    return key;
+}
+
+std::string column_name(const OpRecord& def, size_t column) {
+    std::string name;
+    auto add = [&](const ParamRecord& p) {
+        const TypeRow* row = find_type(p.types.at(column));
+        name += (name.empty() ? "" : "_") + std::string(row ? row->kernel : "unknown");
+    };
+    for (const ParamRecord& p : def.inputs) add(p);
+    for (size_t o = 0; o < def.outputs.size(); ++o)
+        if (def.input_of_output(o) < 0) add(def.outputs[o]);
+    return name;
+}
+
+bool is_simulated(const std::string& soc) { return npu_sim::find_profile(soc.c_str()) != nullptr; }
+
+std::string kernel_entry(const OpRecord& def, size_t column) {
+    const npu_sim::Profile* profile = npu_sim::find_profile(def.soc.c_str());
+    const std::string soc = profile && profile->arch == 220 ? "ascend910b" : def.soc;
+    return snake_case(def.type) + "__" + soc + "__" + column_name(def, column);
+}
+
+}  // namespace npu_cann

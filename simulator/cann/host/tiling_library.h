@@ -1,0 +1,17 @@
+// What libcust_opmaster_rt2.0.so, a package's library of tilings, gives to the library of interfaces.
+#pragma once
+
+#include <string>
+
+#include "register/op_impl_registry.h"
+
+namespace npu_cann {
+
+struct TilingLibrary {
+    gert::OpImplRegisterV2::TilingKernelFunc (*find)(const std::string& op_type);  // null where there is none
+    std::string (*take_logged_error)();                                            // of a tiling on this thread
+};
+
+constexpr const char* kTilingLibraryEntry = "npu_cann_tiling_library";
+
+}  // namespace npu_cann
