@@ -17,7 +17,7 @@ namespace npu_cann {
 namespace {
 
 constexpr int kCallbackGoesOn = 0, kCallbackBlocks = 1;  // aclrtCallbackBlockType
-constexpr std::chrono::seconds kMostPatience(20);  // for a thread that processes reports
+constexpr std::chrono::seconds kMostPatience(20);        // for a thread that processes reports
 constexpr aclError kNotSubscribed = 107015, kReportTimeout = 507012;
 
 struct Report {
@@ -93,8 +93,8 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
     const char* call = "aclrtLaunchCallback";
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtLaunchCallbackImpl.
     if (block != kCallbackBlocks && block != kCallbackGoesOn)
-        return failed(kInvalidParam, "aclrtLaunchCallback: blockType must be 0 or 1 but got " + std::to_string(block) +
-                                         ".");
+        return failed(kInvalidParam,
+                      "aclrtLaunchCallback: blockType must be 0 or 1 but got " + std::to_string(block) + ".");
     if (!function) return failed(kRtInvalid, "aclrtLaunchCallback: fn must not be null.");
     uint64_t thread = 0;
     {

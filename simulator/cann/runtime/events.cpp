@@ -121,9 +121,7 @@ aclError act_on(void* event, void* handle, const char* call, aclError (*act)(con
 
 using namespace npu_cann;
 
-NPU_CANN_API aclError aclrtCreateEvent(void** out) {
-    return make_event(out, kDefaultFlags, false, "aclrtCreateEvent");
-}
+NPU_CANN_API aclError aclrtCreateEvent(void** out) { return make_event(out, kDefaultFlags, false, "aclrtCreateEvent"); }
 NPU_CANN_API aclError aclrtCreateEventWithFlag(void** out, uint32_t flag) {
     return make_event(out, flag, false, "aclrtCreateEventWithFlag");
 }

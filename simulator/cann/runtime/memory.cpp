@@ -35,8 +35,8 @@ aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
     if (bytes == 0) return failed(kInvalidParam, std::string(call) + ": size must be greater than 0.");
     if (aclError refused = no_context(call)) return refused;
     if (bytes > kMostBytes)
-        return failed(kRtInvalid, std::string(call) + ": size must be at most 2^50 but got " + std::to_string(bytes) +
-                                      ".");
+        return failed(kRtInvalid,
+                      std::string(call) + ": size must be at most 2^50 but got " + std::to_string(bytes) + ".");
     *out = allocate_device(bytes - padding, padding);
     if (*out) return kSuccess;
     // The one status that torch_npu takes for a lack of memory: it frees its cache and tries again, and then raises
@@ -230,7 +230,8 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
     const Copy c{to, to_bytes, from, bytes};
     if (aclError refused = refuse_copy(call, c, kind)) return refused;
     if (!is_device(to) && !is_device(from))
-        return failed(kRtNotSupported, std::string(call) + ": dst or src must be the device's, but both are the host's.");
+        return failed(kRtNotSupported,
+                      std::string(call) + ": dst or src must be the device's, but both are the host's.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
     if (aclError refused = refuse_pageable(call, stream, c)) return refused;

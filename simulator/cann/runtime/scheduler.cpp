@@ -103,8 +103,8 @@ void mark_done(Record* record) {
 
 // hicann/runtime src/runtime/core/src/stream/stream.cc, Stream::EnterFailureAbort: a context that stops on failure
 // keeps the first error, and the stream runs nothing any more. What other streams wait for behind the error does not
-// happen (src/runtime/core/src/device/raw_device.cc: SetDisableThread on chips with STARS; on the 310P with drivers that
-// have VirtualCqAllocate). The host does not wait for ever: it gets the context's error.
+// happen (src/runtime/core/src/device/raw_device.cc: SetDisableThread on chips with STARS; on the 310P with drivers
+// that have VirtualCqAllocate). The host does not wait for ever: it gets the context's error.
 void fail(Stream* s, int32_t status, const std::string& text) {
     State& st = state();
     s->error = status;
@@ -280,7 +280,8 @@ bool will_be_written(const HostSource& memory) {
 }
 
 // Streams' accesses to pinned memory are ordered as those to the device's memory are.
-void note_pinned(const HostSource& memory, bool writes, const std::shared_ptr<const Accessor>& who, const Clock& clock) {
+void note_pinned(const HostSource& memory, bool writes, const std::shared_ptr<const Accessor>& who,
+                 const Clock& clock) {
     uint64_t number = 0;
     if (memory.bytes == 0 || !number_of_pinned(memory.first, &number)) return;
     note_access(number, dense_region(memory.first, memory.bytes), writes, who, clock, state().host);
@@ -311,7 +312,8 @@ void note_work(const StreamPtr& s, const Work& work) {
     }
     forget_sources(work);
     Source source{work.source, 0, s->actor, now_at, work.name, s->place()};
-    if (work.source.bytes && !will_be_written(work.source) && hash_host(work.source.first, work.source.bytes, &source.hash)) {
+    if (work.source.bytes && !will_be_written(work.source) &&
+        hash_host(work.source.first, work.source.bytes, &source.hash)) {
         if (st.sources.size() >= kMostSources) st.sources.erase(st.sources.begin());
         st.sources.push_back(std::move(source));
     }
