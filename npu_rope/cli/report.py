@@ -8,9 +8,11 @@ import math
 import platform
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, TextIO
 from xml.etree import ElementTree
@@ -78,12 +80,12 @@ class Report:
 
 @contextmanager
 def write_report(
-    format_: str, output: Path | None, report: Report, *, quiet: bool
+    format_: str, output: Path | None, report: Report, detail: Detail
 ) -> Iterator[Callable[[CaseResult], None]]:
     """Yields what to call with each result; writes the rest when left."""
     with stream_to(output) as stream:
         if format_ == "console":
-            printer = ConsolePrinter(stream, report, quiet=quiet)
+            printer = ConsolePrinter(stream, report, detail)
             printer.head()
             yield printer.add
             printer.summary()
@@ -104,53 +106,61 @@ def _ratio(j: Judgement | None, form: str) -> str:
     return _number(j.ratio if j else None, form)
 
 
-class ConsolePrinter:
-    """One line a case: verdict, figures, and the name last, so that it is never cut."""
+class Detail(Enum):
+    """How much the console says: failures and the last line, the summary too, or every case."""
 
-    def __init__(self, stream: TextIO, report: Report, *, quiet: bool) -> None:
+    QUIET = 0
+    SUMMARY = 1
+    EVERY_CASE = 2
+
+
+class ConsolePrinter:
+    """What is compared, each failure in full, and a summary; a line for each case where it is asked for."""
+
+    def __init__(self, stream: TextIO, report: Report, detail: Detail) -> None:
         # Not a terminal: nothing is wrapped, whatever width is assumed for it.
         width = None if stream.isatty() else UNWRAPPED
         self.console = Console(file=stream, highlight=False, width=width)
         if stream.isatty():
             report.terminal = self.console
         self.report = report
-        self.quiet = quiet
+        self.detail = detail
         self.ours = report.backends
 
     def head(self) -> None:
-        """What is compared, and the columns."""
-        for name, value in self.report.environment().items():
-            self.console.print(f"[dim]{name}:[/] {escape(value)}")
-        if self.quiet:
-            return
-        columns = [f"{'verdict':7}"]
-        columns += [f"{b + ' err':>{_width(b)}} {'/bound':>6}" for b in self.ours]
-        if "cpu" in self.ours:
-            columns.append(f"{'ggml angles':>11}")
-        if self.report.ggml:
-            columns.append(f"{'ggml':>6} {'bits':>7} {'from exact':>10}")
-        self.console.print("\n[bold]" + "  ".join(columns) + "  case[/]", soft_wrap=True)
+        """What is compared, and the columns of the cases' lines."""
+        if self.detail != Detail.QUIET:
+            for name, value in self.report.environment().items():
+                self.console.print(f"[dim]{name}:[/] {escape(value)}")
+        if self.detail == Detail.EVERY_CASE:
+            columns = [f"{'verdict':7}"]
+            columns += [f"{b + ' err':>{_width(b)}} {'/bound':>6}" for b in self.ours]
+            if "cpu" in self.ours:
+                columns.append(f"{'ggml angles':>11}")
+            if self.report.ggml:
+                columns.append(f"{'ggml':>6} {'bits':>7} {'from exact':>10}")
+            self.console.print("\n[bold]" + "  ".join(columns) + "  case[/]", soft_wrap=True)
 
     def add(self, result: CaseResult) -> None:
         """One finished case."""
         failed = result.verdict == FAIL
-        if self.quiet and not failed:
-            return
-        if not self.quiet:
+        if self.detail == Detail.EVERY_CASE or failed:
             self.console.print(self._line(result), soft_wrap=True)
         if failed:
             self._explain(result)
 
     def _line(self, result: CaseResult) -> str:
+        """Verdict, figures, and the name last, so that it is never cut."""
         colour = {OK: "green", FAIL: "bold red", UNSUPPORTED: "yellow"}[result.verdict]
         verdict = "not run" if result.verdict == UNSUPPORTED else result.verdict
         cells = [f"[{colour}]{verdict:7}[/]"]
-        for backend in self.ours:
-            cells.append(_our_cells(result.by(backend), _width(backend)))
-        if "cpu" in self.ours:
-            cells.append(_ratio(result.by("cpu:ggml"), "11.2f"))
-        if self.report.ggml:
-            cells.append(_ggml_cells(result.by("ggml")))
+        if self.detail == Detail.EVERY_CASE:
+            for backend in self.ours:
+                cells.append(_our_cells(result.by(backend), _width(backend)))
+            if "cpu" in self.ours:
+                cells.append(_ratio(result.by("cpu:ggml"), "11.2f"))
+            if self.report.ggml:
+                cells.append(_ggml_cells(result.by("ggml")))
         return "  ".join(cells) + "  " + escape(result.case.name)
 
     def _explain(self, result: CaseResult) -> None:
@@ -163,15 +173,18 @@ class ConsolePrinter:
             self.console.print(f"  reproduce: {escape(line)}", soft_wrap=True)
 
     def summary(self) -> None:
-        """Totals per executor, worst case of each, and what was not compared."""
+        """Suites by back ends, totals of each back end, what was not compared, and the verdict."""
         results = self.report.results
-        print_ = self.console.print
-        print_("")
-        for executor in dict.fromkeys(j.executor for r in results for j in r.judgements):
-            print_(escape(_summary_line(executor, results, _device(self.report))))
-        self._list_unsupported()
-        if self.report.ggml is None:
-            print_(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
+        if self.detail != Detail.QUIET:
+            executors = list(dict.fromkeys(j.executor for r in results for j in r.judgements))
+            self._table(executors)
+            for executor in executors:
+                line = _summary_line(executor, results, _device(self.report))
+                self.console.print(escape(line), soft_wrap=True)
+            if self.detail == Detail.EVERY_CASE:
+                self._list_unsupported()
+            if self.report.ggml is None:
+                self.console.print(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
         failed = sum(r.verdict == FAIL for r in results)
         cases = sum(r.verdict != UNSUPPORTED for r in results)
         ran, refused = _on_device(self.report)
@@ -184,7 +197,19 @@ class ConsolePrinter:
             text += f"; {len(results) - cases} not run: unsupported"
         if device:
             text += f"; {escape(device)}: {ran} of {ran + refused} run, {refused} refused"
-        print_(f"{verdict}: {text}", soft_wrap=True)
+        self.console.print(f"{verdict}: {text}", soft_wrap=True)
+
+    def _table(self, executors: list[str]) -> None:
+        """A row for each suite: of each back end the cases within bounds and the worst error / bound."""
+        columns = [(e, max(len(e), len("362/362  0.91"))) for e in executors]
+        heads = "  ".join(f"{e:>{width}}" for e, width in columns)
+        self.console.print(f"\n[bold]{'cases, worst error / bound':<27}{heads}[/]", soft_wrap=True)
+        suites = dict.fromkeys(r.case.suite for r in self.report.results)
+        for suite in suites:
+            results = [r for r in self.report.results if r.case.suite == suite]
+            cells = [_table_cell(results, e, width) for e, width in columns]
+            self.console.print(f"{suite:<27}" + "  ".join(cells), soft_wrap=True)
+        self.console.print("")
 
     def _list_unsupported(self) -> None:
         """The cases that ggml does not take, under the reason."""
@@ -195,12 +220,20 @@ class ConsolePrinter:
                 reasons.setdefault(j.message, []).append(result.case.name)
         for reason, names in reasons.items():
             self.console.print(f"\n{escape(reason)}: {len(names)} cases", soft_wrap=True)
-            for name in names[:1] if self.quiet else names:
+            for name in names:
                 self.console.print(f"  {escape(name)}", soft_wrap=True)
-            if self.quiet and len(names) > 1:
-                self.console.print(f"  and {len(names) - 1} more, which a run without --quiet lists")
         if reasons:
             self.console.print("")
+
+
+def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
+    ran = [j for r in results if (j := r.by(executor)) is not None and j.verdict != UNSUPPORTED]
+    if not ran:
+        return "-".rjust(width)
+    good = sum(j.verdict == OK for j in ran)
+    worst = max((j.ratio for j in ran if not math.isnan(j.ratio)), default=math.nan)
+    text = f"{good}/{len(ran)}  {_number(worst, '4.2f')}".rjust(width)
+    return text if good == len(ran) else f"[bold red]{text}[/]"
 
 
 def _device(report: Report) -> str:
@@ -253,9 +286,10 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
         title = f"npu ({f'{soc}, simulated' if soc else 'hardware'}; float32 attributes) vs float64 (exact)"
     title = title or _TITLES.get(executor, executor)
     text = f"{title}: {len(ran) - failed} of {len(ran)} within bounds"
-    finite = [j.ratio for _, j in ran if not math.isnan(j.ratio)]
+    finite = [(j.ratio, r.case.name) for r, j in ran if not math.isnan(j.ratio)]
     if finite:
-        text += f", largest error / bound {max(finite):.2f}"
+        ratio, worst = max(finite)
+        text += f", largest error / bound {ratio:.2f} ({worst})"
     compared = [(math.prod(r.case.shape), j.bit_equal) for r, j in ran if j.bit_equal is not None]
     if compared:
         share = sum(n * equal for n, equal in compared) / sum(n for n, _ in compared)
@@ -276,8 +310,12 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
         text += f"; {100 * share:.3f}% of 16-bit elements within one ulp of cpu's"
         text += f" (least in a case {100 * min(part for _, part in near):.2f}%)"
     if unsupported:
-        reasons = "; ".join(sorted({j.message for j in unsupported}))
-        text += f"; {len(unsupported)} unsupported ({reasons})"
+        reasons = Counter(j.message for j in unsupported)
+        if len(reasons) == 1:
+            text += f"; {len(unsupported)} unsupported ({unsupported[0].message})"
+        else:
+            counted = "; ".join(f"{count}: {reason}" for reason, count in sorted(reasons.items()))
+            text += f"; {len(unsupported)} unsupported ({counted})"
     return text
 
 

@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -19,13 +20,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from npu_rope import backends
 from npu_rope.cli.files import unwritable
-from npu_rope.cli.report import Report, write_report
+from npu_rope.cli.report import Detail, Report, write_report
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.judge import FAIL, AnyCase, CaseResult
 from npu_rope.testing.suites import SUITES, all_cases, judge
 
 USAGE_ERROR = 2
+PROGRESS_SECONDS = 15  # between lines of progress where there is no terminal
 
 
 class Format(str, Enum):
@@ -80,7 +82,12 @@ def validate(
         Path | None, typer.Option(help="Write the results here instead of standard output.")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Print the cases' names and stop.")] = False,
-    quiet: Annotated[bool, typer.Option(help="On the console only failures and the summary.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="On the console a line for every case.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="On the console only failures and the last line.")
+    ] = False,
 ) -> None:
     """Compare npu_rope with a float64 reference and with a real ggml, case by case.
 
@@ -120,6 +127,8 @@ def validate(
         for case in cases:
             print(case.name)
         return
+    if quiet and verbose:
+        raise _usage_error("[validate] --verbose must come without --quiet but got both.")
     names = _choose_backends(backend, ["cpu"] if ggml_device else None)
     if output is not None and (must := unwritable(output)):
         raise _usage_error(f"[validate] output {must}")
@@ -132,7 +141,8 @@ def validate(
         errors.print(f"[yellow]ggml is not among the columns:[/] {escape(why_not)}", soft_wrap=True)
     report = Report(names, process.info if process else None, why_not, ggml_lib or "")
     try:
-        with write_report(format_.value, output, report, quiet=quiet) as add:
+        detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
+        with write_report(format_.value, output, report, detail) as add:
             # The progress bar belongs to the console that prints the lines, or it would run into them.
             for result in _run(cases, names, process, report.terminal or errors):
                 report.results.append(result)
@@ -214,14 +224,30 @@ def _run(
 
 @contextmanager
 def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
-    columns = (
-        TextColumn("validating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("cases,"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("validate", total=total)
-        yield lambda: bar.advance(task)
+    """A bar on a terminal; elsewhere a line now and then on standard error."""
+    if console.is_terminal:
+        columns = (
+            TextColumn("validating"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("cases,"),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("validate", total=total)
+            yield lambda: bar.advance(task)
+        return
+    began = said = time.monotonic()
+    done = 0
+
+    def advance() -> None:
+        nonlocal done, said
+        done += 1
+        now = time.monotonic()
+        if now - said >= PROGRESS_SECONDS and done < total:
+            said = now
+            left = (now - began) / done * (total - done)
+            console.print(f"validating: {done} of {total} cases, about {left:.0f} s left")
+
+    yield advance

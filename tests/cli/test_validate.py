@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -38,11 +39,69 @@ def validate(npu_rope_command):
 
 
 def test_cases_within_bounds_exit_0_and_are_each_a_line(validate):
-    done = validate(*FEW)
+    done = validate(*FEW, "--verbose")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("ok ")]
     assert len(lines) == 9
     assert "9 of 9 cases within their bounds" in done.stdout
+
+
+def test_the_summary_is_a_table_of_suites_by_back_ends(validate):
+    done = validate(
+        "--suite", "pmx", "--suite", "onnx", "--backend", "cpu", "--backend", "reference", "--no-ggml"
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 40
+    head = next(n for n, line in enumerate(lines) if line.startswith("cases, worst error / bound"))
+    assert lines[head].split()[-2:] == ["cpu", "reference"]
+    cases = Counter(case.suite for case in all_cases(("pmx", "onnx")))
+    cell = r"(\d+)/\1 +(?:0\.\d\d|1\.00)"
+    for row, suite in zip(lines[head + 1 : head + 3], ("onnx", "pmx"), strict=True):
+        found = re.fullmatch(rf"{suite} +{cell} +{cell.replace('1', '2', 1)}", row)
+        assert found is not None, row
+        assert found[1] == found[2] == str(cases[suite])
+    worst = next(line for line in lines if line.startswith("cpu vs float64"))
+    name = re.search(r"largest error / bound \S+ \((.*)\)$", worst)[1]
+    assert name in [case.name for case in all_cases(("pmx", "onnx"))]
+
+
+def judged(verdict, ratio=0.5):
+    return lambda case, names, process: CaseResult(
+        case, [Judgement("cpu", verdict, ratio=ratio, max_error=1.0)]
+    )
+
+
+def test_failures_are_in_full_and_counted_in_the_table(monkeypatch):
+    monkeypatch.setattr(command, "judge", judged(FAIL, 3.25))
+    few = ["--suite", "onnx", "--filter", "prefill", "--no-ggml", "--backend", "cpu"]
+    done = invoke(*few)
+    assert done.exit_code == 1
+    names = re.findall(r"^FAIL +(\S+)$", done.stdout, re.M)
+    assert len(names) >= 1
+    for name in names:
+        assert f"--op '{name}'" in done.stdout
+    assert re.search(rf"^onnx +0/{len(names)}  3\.25$", done.stdout, re.M)
+    quiet = invoke(*few, "--quiet").stdout
+    assert "onnx  " not in quiet
+    assert quiet.count("  reproduce: ") == len(names)
+
+
+def test_quiet_leaves_the_last_line(validate):
+    done = validate(*FEW, "--quiet", "--no-ggml")
+    assert done.stdout == "OK: 9 of 9 cases within their bounds\n"
+    done = validate(*FEW, "--quiet", "--verbose")
+    assert done.returncode == 2
+    assert done.stderr == "[validate] --verbose must come without --quiet but got both.\n"
+
+
+def test_progress_is_told_where_there_is_no_terminal(monkeypatch):
+    monkeypatch.setattr(command, "PROGRESS_SECONDS", 0)
+    monkeypatch.setattr(command, "judge", judged("ok"))
+    done = invoke(*FEW, "--no-ggml", "--backend", "cpu")
+    told = [line for line in done.stderr.splitlines() if line.startswith("validating: ")]
+    assert len(told) == 8  # not behind the last
+    assert all(re.fullmatch(r"validating: \d of 9 cases, about \d+ s left", line) for line in told)
 
 
 @pytest.mark.peer
@@ -205,7 +264,7 @@ def invoke(*arguments):
 
 
 def test_console_shows_both_devices_and_what_one_cannot():
-    done = invoke(*LLAMA)
+    done = invoke(*LLAMA, "--verbose")
     assert done.exit_code == 0, done.output
     lines = {line.split("/")[-1]: line for line in done.stdout.splitlines() if line.startswith("ok ")}
     assert len(lines) == 3
@@ -348,7 +407,7 @@ def test_a_device_is_compared_with_the_cpu_alone_unless_others_are_named(validat
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
 def test_what_a_device_refuses_is_listed_under_the_reason_and_no_failure():
-    done = invoke(*SMALL, "--ggml-device", "CANN0")
+    done = invoke(*SMALL, "--ggml-device", "CANN0", "--verbose")
     assert done.exit_code == 0, done.output
     assert "ggml CANN0 vs ggml's angles: 2 of 2 within bounds" in done.stdout
     assert "2 unsupported (CANN0 refuses ROPE_BACK, but takes it forward)" in done.stdout
@@ -357,9 +416,9 @@ def test_what_a_device_refuses_is_listed_under_the_reason_and_no_failure():
     assert [re.search(r"ff=\d", name).group() for name in names] == ["ff=0", "ff=1"]
     last = done.stdout.splitlines()[-1]
     assert last == "OK: 4 of 4 cases within their bounds; CANN0: 2 of 4 run, 2 refused"
-    quiet = invoke(*SMALL, "--ggml-device", "CANN0", "--quiet")
-    assert quiet.stdout.count("  ROPE_BACK(") == 1
-    assert "and 1 more, which a run without --quiet lists" in quiet.stdout
+    brief = invoke(*SMALL, "--ggml-device", "CANN0").stdout
+    assert "  ROPE_BACK(" not in brief
+    assert "2 unsupported (CANN0 refuses ROPE_BACK, but takes it forward)" in brief
 
 
 @pytest.mark.peer
@@ -438,7 +497,7 @@ def test_what_the_ggml_here_is_too_old_for_is_listed_and_no_failure(monkeypatch)
         return CaseResult(case, [Judgement("cpu", "ok"), Judgement("ggml", "unsupported", message=message)])
 
     monkeypatch.setattr(command, "judge", too_old)
-    done = invoke("--no-ggml", "--suite", "ggml", "--op", "ROPE_SET_ROWS")
+    done = invoke("--no-ggml", "--suite", "ggml", "--op", "ROPE_SET_ROWS", "--verbose")
     assert done.exit_code == 0
     assert "ggml vs ggml's angles: 0 of 0 within bounds; 48 unsupported" in done.stdout
     _, _, listed = done.stdout.partition("\nggml 0.9.0 has no ggml_set_rows: 48 cases\n")
