@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from npu_rope.cli import trace_plot
-
-if TYPE_CHECKING:
-    from npu_rope.cli.inspect import Rope
+from npu_rope.cli.inspect_model import Rope
 
 BEFORE, AFTER, CONTEXT, INK = "#9a9a9a", "#0b3c8c", "#d9801a", "#1a1a1a"
 LONGEST_TITLE = 80

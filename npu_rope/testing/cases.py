@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.params import AXES, RopeMode, RopeParams
-from npu_rope.testing.models import MODELS, ModelRope
+from npu_rope.testing.models import MODELS, PublishedRope
 
 Suite = Literal["ggml", "models"]
 
@@ -339,7 +339,7 @@ def _ggml(
 # ---- real models -----------------------------------------------------------------------------------
 
 
-def model_cases(models: tuple[ModelRope, ...] = MODELS) -> Iterator[RopeCase]:
+def model_cases(models: tuple[PublishedRope, ...] = MODELS) -> Iterator[RopeCase]:
     """Per model: prefill q in three dtypes and k in one, a decode batch, the gradient, and
     positions up to 4,194,303, the last one that a device takes.
     """
@@ -356,7 +356,7 @@ def model_cases(models: tuple[ModelRope, ...] = MODELS) -> Iterator[RopeCase]:
 
 
 def _model(
-    m: ModelRope,
+    m: PublishedRope,
     what: str,
     positions: Literal["prefill", "decode", "far"],
     dtype: str,

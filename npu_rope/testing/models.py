@@ -17,7 +17,7 @@ PEER_RTOL = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelRope:
+class PublishedRope:
     """One model's rope, in ggml's parameters.
 
     Args:
@@ -137,8 +137,8 @@ _MLA_NOTE = (
 
 _MROPE_NOTE = "A text token's positions are equal; an image's are its frame, row and column."
 
-MODELS: tuple[ModelRope, ...] = (
-    ModelRope(
+MODELS: tuple[PublishedRope, ...] = (
+    PublishedRope(
         name="llama-2-7b",
         source=f"huggingface.co/meta-llama/Llama-2-7b-hf config.json, {_LITGPT}",
         n_heads=32,
@@ -147,7 +147,7 @@ MODELS: tuple[ModelRope, ...] = (
         params=RopeParams(128, "neox"),
         context=4096,
     ),
-    ModelRope(
+    PublishedRope(
         name="llama-3.1-8b",
         source=f"huggingface.co/meta-llama/Llama-3.1-8B config.json, {_BOTH}",
         n_heads=32,
@@ -158,7 +158,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=131072,
         note="llama.cpp's converter writes the factors as rope_freqs.weight.",
     ),
-    ModelRope(
+    PublishedRope(
         name="llama-3.2-1b",
         source=f"huggingface.co/meta-llama/Llama-3.2-1B config.json, {_BOTH}",
         n_heads=32,
@@ -168,7 +168,7 @@ MODELS: tuple[ModelRope, ...] = (
         freq_factors=llama3_freq_factors(64, 500000.0, 32.0, 1.0, 4.0, 8192),
         context=131072,
     ),
-    ModelRope(
+    PublishedRope(
         name="codellama-7b",
         source=f"huggingface.co/codellama/CodeLlama-7b-hf config.json, {_BOTH}",
         n_heads=32,
@@ -177,7 +177,7 @@ MODELS: tuple[ModelRope, ...] = (
         params=RopeParams(128, "neox", freq_base=1e6),
         context=16384,
     ),
-    ModelRope(
+    PublishedRope(
         name="mistral-7b-v0.3",
         source=f"huggingface.co/mistralai/Mistral-7B-v0.3 config.json, {_BOTH}",
         n_heads=32,
@@ -186,7 +186,7 @@ MODELS: tuple[ModelRope, ...] = (
         params=RopeParams(128, "neox", freq_base=1e6),
         context=32768,
     ),
-    ModelRope(
+    PublishedRope(
         name="qwen2.5-7b",
         source=f"huggingface.co/Qwen/Qwen2.5-7B config.json, {_LITGPT}",
         n_heads=28,
@@ -195,7 +195,7 @@ MODELS: tuple[ModelRope, ...] = (
         params=RopeParams(128, "neox", freq_base=1e6),
         context=131072,
     ),
-    ModelRope(
+    PublishedRope(
         name="qwen2.5-7b-instruct-yarn4",
         source="huggingface.co/Qwen/Qwen2.5-7B-Instruct README, Processing Long Texts, read in "
         f"huggingface.co/Qwen/Qwen2.5-32B-Instruct/discussions/5; heads and theta {_LITGPT}",
@@ -214,7 +214,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=131072,
         note="YaRN is off in the config as published (context 32768); the README tells to add it.",
     ),
-    ModelRope(
+    PublishedRope(
         name="qwen3-8b",
         source=f"huggingface.co/Qwen/Qwen3-8B config.json, {_LITGPT}",
         n_heads=32,
@@ -223,7 +223,7 @@ MODELS: tuple[ModelRope, ...] = (
         params=RopeParams(128, "neox", freq_base=1e6),
         context=40960,
     ),
-    ModelRope(
+    PublishedRope(
         name="phi-2",
         source=f"huggingface.co/microsoft/phi-2 config.json, {_BOTH}",
         n_heads=32,
@@ -233,7 +233,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=2048,
         note="partial_rotary_factor 0.4.",
     ),
-    ModelRope(
+    PublishedRope(
         name="phi-3-mini-128k",
         source=f"huggingface.co/microsoft/Phi-3-mini-128k-instruct config.json, {_LITGPT}; long_factor "
         "read in Microsoft's BABILong evaluation script (LONGROPE_PARAMS); its ends and the GGUF's keys "
@@ -246,7 +246,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=131072,
         note=_LONGROPE_NOTE + " The GGUF's rope.scaling.attn_factor is 1.190238.",
     ),
-    ModelRope(
+    PublishedRope(
         name="phi-4-mini",
         source=f"huggingface.co/microsoft/Phi-4-mini-instruct config.json, {_BOTH} (long_factor: mlc-llm)",
         n_heads=24,
@@ -257,7 +257,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=131072,
         note="partial_rotary_factor 0.75. " + _LONGROPE_NOTE,
     ),
-    ModelRope(
+    PublishedRope(
         name="gemma-2-9b",
         source=f"huggingface.co/google/gemma-2-9b config.json, {_BOTH}",
         n_heads=16,
@@ -266,7 +266,7 @@ MODELS: tuple[ModelRope, ...] = (
         params=RopeParams(256, "neox"),
         context=8192,
     ),
-    ModelRope(
+    PublishedRope(
         name="gemma-3-4b-global",
         source=f"huggingface.co/google/gemma-3-4b-it config.json, {_LITGPT}",
         n_heads=8,
@@ -276,7 +276,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=131072,
         note="Every sixth layer (full attention): linear scaling, factor 8.",
     ),
-    ModelRope(
+    PublishedRope(
         name="gemma-3-4b-local",
         source=f"huggingface.co/google/gemma-3-4b-it config.json, {_LITGPT}",
         n_heads=8,
@@ -286,7 +286,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=131072,
         note="The other layers (sliding window): rope_local_base_freq, never scaled.",
     ),
-    ModelRope(
+    PublishedRope(
         name="olmo-2-7b",
         source=f"huggingface.co/allenai/OLMo-2-1124-7B config.json, {_BOTH}",
         n_heads=32,
@@ -295,7 +295,7 @@ MODELS: tuple[ModelRope, ...] = (
         params=RopeParams(128, "neox", freq_base=500000.0),
         context=4096,
     ),
-    ModelRope(
+    PublishedRope(
         name="falcon-7b",
         source=f"huggingface.co/tiiuae/falcon-7b config.json, {_LITGPT}",
         n_heads=71,
@@ -305,7 +305,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=2048,
         note="multi_query: one key head.",
     ),
-    ModelRope(
+    PublishedRope(
         name="gpt-neox-20b",
         source="github.com/EleutherAI/gpt-neox configs/20B.yml, read there; "
         "theta is transformers' GPTNeoXConfig default",
@@ -316,7 +316,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=2048,
         note="rotary_pct 0.25.",
     ),
-    ModelRope(
+    PublishedRope(
         name="stablelm-3b-4e1t",
         source=f"huggingface.co/stabilityai/stablelm-3b-4e1t config.json, {_BOTH}",
         n_heads=32,
@@ -326,7 +326,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=4096,
         note="partial_rotary_factor 0.25: ten pairs, not a multiple of any vector width.",
     ),
-    ModelRope(
+    PublishedRope(
         name="gpt-j-6b",
         source=f"huggingface.co/EleutherAI/gpt-j-6b config.json, {_MLC}; theta is fixed in transformers' "
         "modeling_gptj",
@@ -337,7 +337,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=2048,
         note="rotary_dim 64.",
     ),
-    ModelRope(
+    PublishedRope(
         name="glm-4-9b-chat",
         source="huggingface.co/THUDM/glm-4-9b-chat config.json, read as a training log prints it "
         "(kv_channels 128, multi_query_group_num 2, rope_ratio 500, seq_length 131072)",
@@ -349,7 +349,7 @@ MODELS: tuple[ModelRope, ...] = (
         note="theta = 10000 * rope_ratio. The rotary width of half a head is the model code's: "
         "transformers' GlmConfig has partial_rotary_factor 0.5.",
     ),
-    ModelRope(
+    PublishedRope(
         name="command-r-v01",
         source="huggingface.co/CohereForAI/c4ai-command-r-v01 config.json, read as llama.cpp prints "
         "its GGUF (command-r.rope.freq_base, attention.head_count, context_length)",
@@ -360,7 +360,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=131072,
         note="context is model_max_length, as in the GGUF; max_position_embeddings is 8192.",
     ),
-    ModelRope(
+    PublishedRope(
         name="deepseek-v2-lite",
         source=f"huggingface.co/deepseek-ai/DeepSeek-V2-Lite config.json, {_MLC}",
         n_heads=16,
@@ -377,7 +377,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=163840,
         note=_MLA_NOTE + "mscale 0.707.",
     ),
-    ModelRope(
+    PublishedRope(
         name="deepseek-v3",
         source="huggingface.co/deepseek-ai/DeepSeek-V3 config.json, read as quoted in public notes; "
         "heads also in transformers' DeepseekV3Config, theta and YaRN in "
@@ -397,7 +397,7 @@ MODELS: tuple[ModelRope, ...] = (
         note=_MLA_NOTE + "mscale 1.0. transformers reads interleaved pairs and writes halves, in Q and K "
         "alike; the dot products are the same.",
     ),
-    ModelRope(
+    PublishedRope(
         name="qwen2-vl-7b",
         source="huggingface.co/Qwen/Qwen2-VL-7B-Instruct: theta, sections and context are the defaults of "
         "transformers' Qwen2VLTextConfig and Qwen2VLRotaryEmbedding, made for that checkpoint; heads follow "
@@ -409,7 +409,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=32768,
         note=_MROPE_NOTE,
     ),
-    ModelRope(
+    PublishedRope(
         name="qwen2.5-vl-7b",
         source="huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct, read as for Qwen2-VL; context is "
         "transformers' default",
@@ -420,7 +420,7 @@ MODELS: tuple[ModelRope, ...] = (
         context=32768,
         note=_MROPE_NOTE,
     ),
-    ModelRope(
+    PublishedRope(
         name="qwen3-vl-4b",
         source="huggingface.co/Qwen/Qwen3-VL-4B-Instruct config.json, read as a training script quotes it",
         n_heads=32,
@@ -431,7 +431,7 @@ MODELS: tuple[ModelRope, ...] = (
         note="The sections leave pairs 61 and 62 to the fourth position, which transformers takes from "
         "time; llama.cpp gives text 0 there.",
     ),
-    ModelRope(
+    PublishedRope(
         name="qwen2-vl-vision",
         source="huggingface.co/Qwen/Qwen2-VL-7B-Instruct vision_config, as transformers' Qwen2VLVisionConfig "
         "defaults have it; theta is its default for axial rope; context from its image processor's limits",

@@ -12,13 +12,13 @@ import pytest
 from npu_rope.params import RopeMode
 from npu_rope.reference.rope import cos_sin, rope
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
-from npu_rope.testing.models import MODELS, PEER_RTOL, ModelRope, llama3_freq_factors
+from npu_rope.testing.models import MODELS, PEER_RTOL, PublishedRope, llama3_freq_factors
 
 BY_NAME = {model.name: model for model in MODELS}
 
 
 @pytest.fixture(params=MODELS, ids=lambda model: model.name)
-def model(request: pytest.FixtureRequest) -> ModelRope:
+def model(request: pytest.FixtureRequest) -> PublishedRope:
     return request.param
 
 
@@ -27,23 +27,23 @@ def test_at_least_sixteen_models_each_named_once() -> None:
     assert len(BY_NAME) == len(MODELS)
 
 
-def test_a_source_is_given(model: ModelRope) -> None:
+def test_a_source_is_given(model: PublishedRope) -> None:
     assert model.name.strip()
     assert model.source.strip()
 
 
-def test_the_rotated_window_lies_in_the_head(model: ModelRope) -> None:
+def test_the_rotated_window_lies_in_the_head(model: PublishedRope) -> None:
     assert model.params.n_offs + model.params.n_dims <= model.head_dim
 
 
-def test_there_is_one_factor_a_pair(model: ModelRope) -> None:
+def test_there_is_one_factor_a_pair(model: PublishedRope) -> None:
     if model.freq_factors is not None:
         assert len(model.freq_factors) == model.params.pairs
         assert min(model.freq_factors) >= 1.0
         assert list(model.freq_factors) == sorted(model.freq_factors)
 
 
-def test_heads_divide_and_the_context_is_positive(model: ModelRope) -> None:
+def test_heads_divide_and_the_context_is_positive(model: PublishedRope) -> None:
     assert model.n_heads % model.n_kv_heads == 0
     assert model.context > 0
     assert model.params.n_ctx_orig <= model.context
@@ -244,12 +244,14 @@ def test_every_model_has_a_peer() -> None:
 
 
 @pytest.fixture(params=PEERS)
-def peered(request: pytest.FixtureRequest) -> tuple[ModelRope, Peer]:
+def peered(request: pytest.FixtureRequest) -> tuple[PublishedRope, Peer]:
     return BY_NAME[request.param], PEERS[request.param]
 
 
 @pytest.mark.peer
-def test_frequencies_and_attention_factor_are_those_of_transformers(peered: tuple[ModelRope, Peer]) -> None:
+def test_frequencies_and_attention_factor_are_those_of_transformers(
+    peered: tuple[PublishedRope, Peer],
+) -> None:
     model, peer = peered
     inv_freq, attention_factor = peer.frequencies()
     np.testing.assert_allclose(
@@ -259,7 +261,7 @@ def test_frequencies_and_attention_factor_are_those_of_transformers(peered: tupl
 
 
 @pytest.mark.peer
-def test_heads_are_those_of_the_transformers_config(peered: tuple[ModelRope, Peer]) -> None:
+def test_heads_are_those_of_the_transformers_config(peered: tuple[PublishedRope, Peer]) -> None:
     model, peer = peered
     config = peer.make_config()
     assert (model.n_heads, model.head_dim) == (config.num_attention_heads, peer.head_dim())
@@ -276,7 +278,7 @@ HEIGHTS = (2, 0, 3, 1, 7)
 WIDTHS = (1, 3, 0, 2, 11)
 
 
-def positions_of(model: ModelRope) -> np.ndarray:
+def positions_of(model: PublishedRope) -> np.ndarray:
     """``[S]``, or ``[4,S]`` in the modes with sections; a vision tower's are height and width."""
     if model.params.rope_mode is RopeMode.VISION:
         return np.array([HEIGHTS, WIDTHS, HEIGHTS, WIDTHS])
@@ -284,7 +286,7 @@ def positions_of(model: ModelRope) -> np.ndarray:
     return planes if model.params.rope_mode.has_sections else planes[0]
 
 
-def rotated_by_transformers(model: ModelRope, peer: Peer, x: np.ndarray) -> np.ndarray:
+def rotated_by_transformers(model: PublishedRope, peer: Peer, x: np.ndarray) -> np.ndarray:
     """x ``[1, N, S, 2*pairs]`` rotated by the model's own functions."""
     import torch
 
@@ -306,7 +308,7 @@ def rotated_by_transformers(model: ModelRope, peer: Peer, x: np.ndarray) -> np.n
     return code.apply_rotary_pos_emb(q, q, *turned)[0].numpy()
 
 
-def assert_rotated(model: ModelRope, x: np.ndarray, got: np.ndarray) -> None:
+def assert_rotated(model: PublishedRope, x: np.ndarray, got: np.ndarray) -> None:
     """x and got ``[1, S, N, 2*pairs]``."""
     positions = positions_of(model)[..., :COMPARED]
     factors = None if model.freq_factors is None else np.array(model.freq_factors, np.float32)
@@ -319,7 +321,7 @@ def assert_rotated(model: ModelRope, x: np.ndarray, got: np.ndarray) -> None:
 
 
 @pytest.mark.peer
-def test_dimensions_pair_up_as_in_transformers(peered: tuple[ModelRope, Peer]) -> None:
+def test_dimensions_pair_up_as_in_transformers(peered: tuple[PublishedRope, Peer]) -> None:
     model, peer = peered
     rng = np.random.default_rng(7)
     x = rng.standard_normal((1, len(POSITIONS), 2, 2 * model.params.pairs), np.float32)

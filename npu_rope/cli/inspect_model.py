@@ -1,0 +1,177 @@
+"""What a model's file says of its rope: read from a config.json of transformers or a GGUF file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_rope import RopeParams, hf_params
+from npu_rope.gguf_params import GgufFile
+from npu_rope.params import ModelRope
+
+MAGIC = b"GGUF"
+# Radians a token: what turns by less has not left 0, to float32's last bit, at any position of int32.
+STILL = 2.0**-55
+
+
+@dataclass
+class Rope:
+    """One way in which a model's heads turn."""
+
+    layers: str  # which ones
+    call: str  # what reads it
+    model: ModelRope
+    theta: float
+    context: int | None  # in tokens: the file's own,
+    trained: int | None  # what it was before it was scaled,
+    session: int | None  # and what the call is asked for
+
+    @property
+    def context_in_force(self) -> int | None:
+        """What turns are counted over."""
+        return self.session or self.context or self.trained
+
+    @property
+    def params(self) -> RopeParams:
+        """Without the factors."""
+        return self.model.params
+
+    def before(self) -> npt.NDArray[np.float64]:
+        """Radians per token of each pair, as if nothing but what is in a GGUF file's theta scaled them."""
+        p = self.params
+        more: dict[str, Any] = {}
+        if p.rope_mode.has_sections:
+            more["sections"] = p.sections
+        plain = RopeParams(p.n_dims, p.rope_mode, freq_base=self.theta, **more)
+        return np.asarray(plain.frequencies(), np.float64)
+
+    def after(self) -> npt.NDArray[np.float64]:
+        """The same as they are."""
+        return np.asarray(self.model.frequencies(), np.float64)
+
+    def turning(self) -> npt.NDArray[np.bool_]:
+        """Which pairs do: a frequency factor can be so large that one does not."""
+        return self.after() > STILL
+
+
+@dataclass
+class Model:
+    """What a file says."""
+
+    kind: str  # of file
+    title: str
+    ropes: list[Rope]
+    without_rope: list[int] | None = None  # these layers; None: it is not known
+
+
+def read(file: Path, layer_type: str | None, layer: int | None, n_ctx: int | None) -> Model:
+    """Read a model's file.
+
+    Args:
+        file: a config.json, its folder, or a GGUF file.
+        layer_type: of a config.json: only this type of layer.
+        layer: of a GGUF file: only this layer.
+        n_ctx: tokens of the session.
+
+    Raises:
+        ValueError, TypeError, OSError: the file cannot be read, or says something that cannot be.
+        ImportError: gguf is not installed.
+    """
+    if _is_gguf(file):
+        if layer_type is not None:
+            raise ValueError(f"[inspect] --layer-type must be of a config.json but got {file}; see --layer.")
+        return _of_gguf(file, layer, n_ctx)
+    if layer is not None:
+        raise ValueError(f"[inspect] --layer must be of a GGUF file but got {file}; see --layer-type.")
+    return _of_config(file, layer_type, n_ctx)
+
+
+def _is_gguf(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
+    ropes, model_type, config = [], "", hf_params.read(file)
+    for name in [layer_type] if layer_type is not None else hf_params.layer_types(config):
+        said = hf_params.facts(config, name)
+        model_type = said.model_type
+        arguments = [_quoted(str(file))] + ([f"layer_type={_quoted(name)}"] if name else [])
+        arguments += [f"seq_len={n_ctx}"] if n_ctx else []
+        ropes.append(
+            Rope(
+                f"{printable(name or 'all layers')}, rope_type {said.rope_type}",
+                f"RopeParams.from_hf({', '.join(arguments)})",
+                RopeParams.from_hf(config, name, n_ctx),
+                said.theta,
+                said.context,
+                said.trained,
+                n_ctx,
+            )
+        )
+    return Model("transformers configuration", printable(model_type or str(file)), ropes)
+
+
+def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
+    read = GgufFile(file)
+    if layer is not None:
+        wanted: dict[str, int | None] = {f"layer {layer}": layer}
+    else:
+        wanted = _kinds_of_layers(read, n_ctx)
+    ropes = []
+    for layers, number in wanted.items():
+        model = read.rope(number, n_ctx)
+        arguments = [_quoted(str(file))] + ([f"layer={number}"] if number is not None else [])
+        arguments += [f"n_ctx={n_ctx}"] if n_ctx else []
+        call = f"RopeParams.from_gguf({', '.join(arguments)})"
+        context = read.count("context_length")
+        trained = read.trained or None
+        ropes.append(Rope(layers, call, model, read.theta(number), context, trained, n_ctx))
+    name = read.values["general.name"]
+    title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
+    without = [i for i in range(read.layers or 0) if not read.turns(i)]
+    return Model("GGUF file", printable(title), ropes, without)
+
+
+def printable(text: str) -> str:
+    """What a terminal would obey, escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _quoted(text: str) -> str:
+    """As Python reads it."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
+
+
+def _kinds_of_layers(read: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
+    """Which layers turn alike, and one of each kind, where it is not what one gets unasked."""
+    turning = [i for i in range(read.layers or 0) if read.turns(i)]
+    windows = [i for i in turning if read.looks_at_a_window(i)]
+    see_all = [i for i in turning if i not in windows]
+    of = f" ({ranges(turning)})" if len(turning) < (read.layers or 0) else ""
+    if not (windows and see_all) or read.rope(windows[0], n_ctx).params == read.rope(None, n_ctx).params:
+        return {f"layers with rope{of}" if of else "all layers": None}
+    of = f" ({ranges(see_all)})" if of else ""
+    return {
+        f"layers that see every token{of}": None,
+        f"layers with a window ({ranges(windows)})": windows[0],
+    }
+
+
+def ranges(numbers: list[int]) -> str:
+    """0-4, 6-10: a few of them."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    said = [f"{a}-{b}" if a != b else str(a) for a, b in runs]
+    return ", ".join(said if len(said) <= 4 else [*said[:3], "...", said[-1]])
