@@ -1,8 +1,8 @@
-"""The header of a GGUF file, its keys and tensors, read in little memory and time whatever it says.
+"""Read the header of a GGUF file, its keys and tensors, in little memory and time whatever its content.
 
 Source: ggml's ``docs/gguf.md``; the numbers of the types are the gguf package's. Its reader is not used: it
-makes several arrays of each value, item and tensor, and believes every length, so that a file of a megabyte
-can take half a gigabyte, or minutes. Here a value is passed over by its size, and made when it is asked for.
+makes several arrays of each value, item and tensor, and accepts every length, so that a file of a megabyte
+can take half a gigabyte, or minutes. This reader skips a value by its size, and reads it on request.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ VERSIONS = (2, 3)
 MOST_KEYS = MOST_TENSORS = 1 << 16
 MOST_STRINGS = 1 << 22  # in all lists together
 MOST_DIMS = 4
-LONGEST_NAME = 128  # bytes; what has a longer one is passed over
-# Of what is asked for.
+LONGEST_NAME = 128  # bytes; entries with a longer name are skipped
+# Limits of the values that are read on request.
 LONGEST_STRING = 1 << 16  # bytes
 LONGEST_LIST = 1 << 12
 MOST_ELEMENTS = 1 << 16
@@ -29,16 +29,16 @@ BLOCK_BYTES = 1 << 18
 
 
 class TensorInfo(NamedTuple):
-    """What the header says of a tensor."""
+    """The header's entry of a tensor."""
 
     shape: tuple[int, ...]  # ggml's: the innermost dimension first
     type: Any  # gguf.GGMLQuantizationType
-    begin: int  # in bytes, from where the tensors do
+    begin: int  # in bytes, from the begin of the tensors
     end: int
 
 
 class GgufHeader:
-    """Of an open file.
+    """The header of an open file.
 
     Raises:
         ValueError: it is no GGUF file, ends too early, or has more of something than any model.
@@ -73,7 +73,7 @@ class GgufHeader:
         n_tensors, n_keys = self._file.number("Q"), self._file.number("Q")
         if n_keys > MOST_KEYS or n_tensors > MOST_TENSORS:
             raise ValueError(f"it has {n_keys} keys and {n_tensors} tensors")
-        # Where in the file each is, behind its name.
+        # The place of each in the file, after its name.
         self._values: dict[str, int] = {}
         self._infos: dict[str, int] = {}
         self._n_strings = 0  # in lists, so far
@@ -135,7 +135,7 @@ class GgufHeader:
         self._file.skip_strings(count)
 
     def value(self, key: str) -> Any:
-        """A number, a bool, a string, or a list of numbers; None: there is none."""
+        """Return a number, a bool, a string, or a list of numbers; None if the key is missing."""
         if key not in self._values:
             return None
         self._file.at = self._values[key]
@@ -166,7 +166,7 @@ class GgufHeader:
         return TensorInfo(shape, kind, begin, begin + math.prod(shape) // elements * size)
 
     def _aligned(self, end: int, default: int) -> int:
-        """Where tensors begin, behind a header that ends there."""
+        """Return the begin of the tensors: the aligned end of the header."""
         alignment = self.value("general.alignment")
         alignment = default if alignment is None else alignment
         if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1):
@@ -174,7 +174,7 @@ class GgufHeader:
         return -(-end // alignment) * alignment
 
     def floats(self, name: str) -> npt.NDArray[np.float32] | None:
-        """A tensor of float32, as NumPy has its dimensions; None: there is none."""
+        """Return a float32 tensor with its dimensions in NumPy's order; None if it is missing."""
         if name not in self._infos:
             return None
         self._file.at = self._infos[name]
@@ -190,7 +190,7 @@ class GgufHeader:
 
 
 class _Cursor:
-    """A place in a file, which is read a block at a time; nothing behind the file's end is asked for."""
+    """A place in a file, which is read a block at a time and never past its end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self.order = stream, "<"
@@ -199,31 +199,31 @@ class _Cursor:
         self.at = 0
 
     def must_reach(self, end: int) -> None:
-        """The file, its end."""
+        """Require that the file has at least ``end`` bytes."""
         if end > self._size:
             raise ValueError(f"it ends after {self._size} bytes, before byte {end}")
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Return the next ``count`` bytes."""
         begin = self._in_block(count)
         self.at += count
         return self._block[begin : begin + count]
 
     def skip(self, count: int) -> None:
-        """Bytes."""
+        """Skip ``count`` bytes."""
         self.at += count
         self.must_reach(self.at)
 
     def numbers(self, code: str, count: int) -> tuple[Any, ...]:
-        """The next ones, by struct's letter."""
+        """Return the next ``count`` numbers; ``code`` is struct's letter."""
         return struct.unpack(f"{self.order}{count}{code}", self.take(count * _size(code)))
 
     def number(self, code: str) -> Any:
-        """The next one."""
+        """Return the next number."""
         return self.numbers(code, 1)[0]
 
     def skip_strings(self, count: int) -> None:
-        """Each its length and so many bytes."""
+        """Skip strings; each is its length and that number of bytes."""
         length = struct.Struct(f"{self.order}Q").unpack_from
         for _ in range(count):
             begin = self._in_block(8)
@@ -231,7 +231,7 @@ class _Cursor:
         self.must_reach(self.at)
 
     def _in_block(self, count: int) -> int:
-        """Where in the block they are, which is read where they are not all in it."""
+        """Return the offset of the next bytes in the block; read a new block if it lacks some of them."""
         begin = self.at - self._start
         if 0 <= begin <= len(self._block) - count:
             return begin

@@ -1,7 +1,7 @@
 """A GGUF file's rope, as llama.cpp reads it.
 
-Sources: the keys are ``gguf.Keys``; what they mean, their defaults, which architecture has which mode and the
-rules of the factors at call time are llama.cpp's loaders and its context (ggml 0.25 of 2026).
+Sources: the keys are ``gguf.Keys``. Their meaning, their defaults, the mode of each architecture and the
+rules of the factors at call time come from llama.cpp's loaders and its context (ggml 0.25 of 2026).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from npu_rope.params import ModelRope, RopeMode, RopeParams
 
 OP = "rope"
 
-# ---- which architecture turns which pairs ------------------------------------------------------------
+# ---- which architecture rotates which pairs ----------------------------------------------------------
 #
-# A file does not say. What holds for its weights need not hold for the same model in transformers: a
+# A file does not record this. Its weights may pair other lanes than the same model's in transformers: a
 # converter permutes the rows of Llama's queries and keys, so that halves there are neighbours here.
 
 NORMAL = frozenset(
@@ -46,9 +46,9 @@ NEOX = frozenset(
 )
 MROPE = frozenset({"qwen2vl", "paddleocr"})
 IMROPE = frozenset({"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3tts"})
-# With sections mrope, without them this.
+# MROPE if the file has sections, else this mode.
 PERHAPS_MROPE = {"glm4": RopeMode.NORMAL, "glm4moe": RopeMode.NEOX, "hunyuan_vl": RopeMode.NEOX}
-# Nor are bert's and starcoder's heads turned, though llama.cpp's table has a mode for them.
+# Architectures without rope. llama.cpp has a mode for bert and starcoder but does not rotate their heads.
 NONE = frozenset(
     """
     bert starcoder clip gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6
@@ -56,7 +56,7 @@ NONE = frozenset(
     """.split()  # noqa: SIM905
 )
 
-# Which layers look at a window: all but every n-th, counted from the last of n or from the first.
+# In these periods one layer sees all tokens, the last or (FIRST_IS_DENSE) the first; the others see a window.
 PERIODS = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "gpt-oss": 2}
 PERIODS |= {
     "cohere2": 4,
@@ -70,28 +70,29 @@ PERIODS |= {
     "modern-bert": 3,
 }
 FIRST_IS_DENSE = frozenset({"cohere2moe", "modern-bert", "smallthinker"})
-HAS_WINDOWS = frozenset({"cohere2", "cohere2moe", "exaone-moe"})  # whatever the file says
+HAS_WINDOWS = frozenset({"cohere2", "cohere2moe", "exaone-moe"})  # with or without the key in the file
 
-# Which layers do not turn, by llama.cpp's graphs (src/models): of these all that look at no window,
+# Layers that do not rotate, by llama.cpp's graphs (src/models).
+# All layers without a window:
 TURN_IN_WINDOWS = HAS_WINDOWS | {"exaone4"}
-# one of four, the first or the last,
+# One layer of four, the first or the last:
 STILL_OF_FOUR = {"smallthinker": 0, "llama4": 3, "smollm3": 3, "afmoe": 3}
-# all but every so many-th, the others being recurrent,
+# The recurrent layers, which are all but every n-th:
 RECURRENT_BETWEEN = frozenset({"qwen3next", "qwen35", "qwen35moe"})
-# and all where this is false.
+# All layers, if this key is false:
 SWITCH = "rope.scaling.finetuned"
 SWITCHED = frozenset({"granite", "granitemoe", "granitehybrid"})
 MOST_LAYERS = 1 << 12
 
-# In whose windows theta is 10000 and nothing is scaled, where the file does not say otherwise.
+# theta of the layers with a window if the file has none for them; these layers are not scaled.
 BASE_OF_WINDOWS = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
-PLAIN_IN_WINDOWS = frozenset({"olmo2"})  # theta as elsewhere, nothing scaled
-SCALED_IN_WINDOWS = frozenset({"cohere2moe", "gpt-oss"})  # with a theta of their own, too
+PLAIN_IN_WINDOWS = frozenset({"olmo2"})  # same theta as the other layers, not scaled
+SCALED_IN_WINDOWS = frozenset({"cohere2moe", "gpt-oss"})  # even if they have their own theta
 STRETCHED_BY_ALPHA = frozenset({"hunyuan-dense", "hunyuan_vl"})
-# Whose converter writes a tenth of the multiplier.
+# The converter of these architectures writes a tenth of the multiplier.
 TENTH_OF_LOG = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
 
-# What is read of a file: of these keys the last are the architecture's own.
+# The keys that are read from a file; KEYS take the architecture's name as their prefix.
 GENERAL = ("general.architecture", "general.name")
 KEYS = """
     block_count context_length embedding_length full_attention_interval leading_dense_block_count
@@ -107,7 +108,7 @@ FACTORS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_fa
 
 
 def from_gguf(path: str | PathLike[str], layer: int | None = None, n_ctx: int | None = None) -> ModelRope:
-    """See :meth:`npu_rope.RopeParams.from_gguf`, which this is."""
+    """Implement :meth:`npu_rope.RopeParams.from_gguf`, which documents the arguments."""
     for name, value, least in (("layer", layer, 0), ("n_ctx", n_ctx, 1)):
         if value is None:
             continue
@@ -117,7 +118,7 @@ def from_gguf(path: str | PathLike[str], layer: int | None = None, n_ctx: int | 
 
 
 class GgufFile:
-    """What a file says of its model's rope."""
+    """The rope parameters of a GGUF file."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         if not isinstance(path, (str, PathLike)):
@@ -139,11 +140,11 @@ class GgufFile:
         return value
 
     def value(self, key: str) -> Any:
-        """Of the architecture's own key."""
+        """Return the value of the architecture's own key."""
         return self.values[f"{self.architecture}.{key}"]
 
     def number(self, key: str, default: float) -> float:
-        """A finite one."""
+        """Return a finite number."""
         value = self.value(key)
         if value is None:
             return default
@@ -153,7 +154,7 @@ class GgufFile:
         return float(value)
 
     def count(self, key: str, layer: int | None = None) -> int | None:
-        """A positive integer; of a list that of the layer, or its largest."""
+        """Return a positive integer; from a list, the layer's entry or the largest one."""
         value = self.value(key)
         if isinstance(value, list) and value:
             value = max(value) if layer is None else self._of_layer(key, layer)
@@ -167,10 +168,10 @@ class GgufFile:
     # ---- its rope
 
     def mode(self) -> RopeMode:
-        """Which pairs turn.
+        """Return the mode, which selects the pairs.
 
         Raises:
-            ValueError: none do, or it is not known.
+            ValueError: the architecture does not rotate, or its pairs are not known.
         """
         name = self.architecture
         if name in PERHAPS_MROPE:
@@ -192,7 +193,7 @@ class GgufFile:
         )
 
     def sections(self) -> tuple[int, int, int, int]:
-        """How many pairs each kind of position turns."""
+        """Return the number of pairs that each kind of position rotates."""
         value = self.value("rope.dimension_sections")
         if value is None:
             return (0, 0, 0, 0)
@@ -202,7 +203,7 @@ class GgufFile:
         return (a, b, c, d)
 
     def _of_layer(self, key: str, layer: int) -> Any:
-        """The list's entry."""
+        """Return the layer's entry of a list."""
         values = self.value(key)
         if layer >= len(values):
             told = f"{self.architecture}.{key}"
@@ -213,14 +214,14 @@ class GgufFile:
 
     @property
     def layers(self) -> int | None:
-        """How many; None: the file does not say."""
+        """The number of layers; None: the file does not have it."""
         layers = self.count("block_count")
         if layers is not None and layers > MOST_LAYERS:
             raise bad_value(OP, f"block_count must be at most {MOST_LAYERS} in {self.path} but got {layers}.")
         return layers
 
     def _trunk(self) -> int | None:
-        """Without those that predict further tokens."""
+        """Return the number of layers without those that predict further tokens."""
         return None if self.layers is None else self.layers - int(self.number("nextn_predict_layers", 0))
 
     def _has_windows(self) -> bool:
@@ -230,7 +231,7 @@ class GgufFile:
         return name in HAS_WINDOWS or window not in (None, 0) or (name == "llama4" and window is None)
 
     def looks_at_a_window(self, layer: int | None) -> bool:
-        """Whether the layer sees a window of the tokens only. None: one that sees all."""
+        """Whether the layer attends to a window of the tokens only; a layer of None attends to all."""
         if layer is None or not self._has_windows():
             return False
         pattern = self.value("attention.sliding_window_pattern")
@@ -244,7 +245,7 @@ class GgufFile:
         return layer % period < period - 1
 
     def turns(self, layer: int) -> bool:
-        """Whether the layer has heads, and llama.cpp turns them."""
+        """Whether the layer has heads, and llama.cpp rotates them."""
         name, layers = self.architecture, self.layers
         if name in SWITCHED and self.value(SWITCH) is False:
             return False
@@ -262,7 +263,7 @@ class GgufFile:
         return layer % 4 != STILL_OF_FOUR.get(name)
 
     def _attends(self, layer: int) -> bool:
-        """Whether it has heads: others are recurrent, convolve, or hand on what they get."""
+        """Whether the layer has heads: others are recurrent, convolve, or pass their input on."""
         for key in ("attention.head_count", "attention.head_count_kv"):
             heads = self.value(key)
             if isinstance(heads, list) and heads and self._of_layer(key, layer) == 0:
@@ -275,7 +276,8 @@ class GgufFile:
         return (trunk is not None and layer >= trunk) or (layer + 1) % interval == 0
 
     def _turning(self, layer: int | None) -> int | None:
-        """The layer if it turns; for None one that does, and sees all if any does; None where all turn."""
+        """Return the layer if it rotates. For None, return a layer that rotates, preferably one without a
+        window, or None if all layers rotate."""
         layers = range(self.layers or 0)
         if layer is not None:
             if layers and layer not in layers:
@@ -293,7 +295,7 @@ class GgufFile:
     # ---- its parameters
 
     def width(self, window: bool, layer: int | None) -> int:
-        """How many dimensions of a head turn."""
+        """Return the number of dimensions of a head that rotate."""
         suffix = "_swa" if window else ""
         for key in (f"rope.dimension_count{suffix}", f"attention.key_length{suffix}", "rope.dimension_count"):
             if (found := self.count(key, layer)) is not None:
@@ -311,11 +313,11 @@ class GgufFile:
 
     @property
     def trained(self) -> int:
-        """The context that scaling starts from; 0 where the file does not say."""
+        """The context that scaling starts from; 0 where the file does not have it."""
         return self.count("rope.scaling.original_context_length") or self.count("context_length") or 0
 
     def rope(self, layer: int | None, n_ctx: int | None) -> ModelRope:
-        """The parameters of a layer for a session of so many tokens."""
+        """Return the parameters of a layer for a session of ``n_ctx`` tokens."""
         mode, layer = self.mode(), self._turning(layer)
         window = self.looks_at_a_window(layer)
         width = self.width(window, layer)
@@ -334,11 +336,12 @@ class GgufFile:
         return ModelRope(RopeParams(**shape, freq_base=base, **self._scaling()), factors)
 
     def theta(self, layer: int | None) -> float:
-        """The layer's as the file has it: a converter may have stretched it, and nothing says by how much."""
+        """Return the layer's theta as the file has it. A converter may have stretched it, and the file does
+        not record by how much."""
         return self._theta(self.looks_at_a_window(self._turning(layer)))
 
     def _own_theta(self) -> bool:
-        """Whether windows have one."""
+        """Whether layers with a window have their own theta."""
         return self.value("rope.freq_base_swa") is not None or self.architecture in BASE_OF_WINDOWS
 
     def _theta(self, window: bool) -> float:
@@ -354,7 +357,7 @@ class GgufFile:
             return float(np.float64(alpha) ** (width / (width - 2)))
 
     def _scaling(self) -> dict[str, Any]:
-        """ggml's factors, as llama.cpp makes them of the file's."""
+        """Return ggml's factors, as llama.cpp computes them from the file's values."""
         kind = self.value("rope.scaling.type")
         if kind not in (None, "none", "linear", "yarn", "longrope"):
             raise bad_value(OP, f"rope.scaling.type must be none, linear, yarn or longrope but got {kind!r}.")
@@ -366,7 +369,7 @@ class GgufFile:
         if extrapolated < 0:
             extrapolated = 1.0 if kind == "yarn" else 0.0
         attention = self.number("rope.scaling.yarn_attn_factor", 1.0)
-        if extrapolated != 0:  # which puts the file's own factor aside
+        if extrapolated != 0:  # yarn ignores the file's own factor
             attention = self._yarn_attention(1 / scale)
         return {
             "freq_scale": scale,
@@ -377,7 +380,7 @@ class GgufFile:
         }
 
     def _yarn_attention(self, factor: float) -> float:
-        """Without what ggml multiplies by on its own."""
+        """Return the attention factor without the one that ggml itself multiplies by."""
 
         def mscale(by: float) -> float:
             return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
@@ -391,7 +394,7 @@ class GgufFile:
         return attention / (1 + 0.1 * math.log(factor))
 
     def _factors(self, pairs: int, n_ctx: int | None) -> npt.NDArray[np.float32] | None:
-        """rope_freqs, or of the long and the short factors those of the session."""
+        """Return rope_freqs, or the long or the short factors, depending on the length of the session."""
         name = FACTORS
         if FACTORS not in self.tensors and (LONG in self.tensors or SHORT in self.tensors):
             session = n_ctx or self.count("context_length") or 0
@@ -415,7 +418,7 @@ class GgufFile:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]]]:
-    """The values of the file's general keys and of its architecture's, and rope's tensors."""
+    """Return the values of the general and of the architecture's keys, and rope's tensors."""
     try:
         if not path.is_file():
             raise ValueError("it is no file" if path.exists() else "there is none")

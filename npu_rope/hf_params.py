@@ -1,7 +1,7 @@
 """A transformers configuration's rope: an object, a dict, or a config.json, without transformers.
 
-What the numbers mean is transformers' ``modeling_rope_utils`` (5.23); how they are said in ggml's
-parameters is ours: natively where those can (default, linear, dynamic, yarn), else as frequency factors.
+The numbers have the meaning of transformers' ``modeling_rope_utils`` (5.23). They are expressed in ggml's
+parameters: natively where ggml has the type (default, linear, dynamic, yarn), else as frequency factors.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy.typing as npt
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.params import ModelRope, RopeMode, RopeParams
 
-OP = "rope"  # in whose name errors speak, as RopeParams' own
-MOST_LANES = 65536  # of a head: what a damaged file says is not computed with
+OP = "rope"  # the prefix of errors, the same as RopeParams'
+MOST_LANES = 65536  # of a head; the larger number of a damaged file is refused
 
-# Models whose pairs are neighbours; those of all others are halves. tests/integrations/test_hf_params.py
-# holds the list against what the functions of the installed transformers do.
+# Models that pair neighbouring lanes; all others pair halves. tests/integrations/test_hf_params.py compares
+# the list with the functions of the installed transformers.
 INTERLEAVED = frozenset(
     """
     axk1 axk2 bailing_hybrid blt codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32
@@ -34,33 +34,34 @@ INTERLEAVED = frozenset(
     longcat_flash mistral4 mistral_large4 moonshine moonshine_streaming openai_privacy_filter youtu
     """.split()  # noqa: SIM905
 )
-# Whose pairs are neighbours and whose frequencies are shared out among several positions: no mode is both.
+# Models that pair neighbouring lanes and rotate them by several positions: no mode does both.
 INTERLEAVED_SECTIONS = frozenset(
     {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "glm4v", "glm4v_text", "glm_ocr", "glm_ocr_text"}
 )
-# Whose sections follow one another. Of all these the code has sections where the configuration has none.
+# Models with consecutive sections. The code of these, of INTERLEAVED_SECTIONS and of ALTERNATING uses
+# sections even where the configuration has none.
 SECTIONED = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "paddleocr_vl")
-# Who turn a head's last dimensions.
+# Models that rotate a head's last dimensions.
 TAIL = ("deepseek_v4",)
-# Whose sections alternate from pair to pair (imrope) whether or not the configuration says mrope_interleaved.
+# Models whose sections alternate from pair to pair (imrope), with or without mrope_interleaved.
 ALTERNATING = ("qwen3_vl", "qwen3_5", "qwen3_omni_moe", "qwen4_exp", "cosmos3", "cohere_compass")
 
-# Whose tokens turn by their row and column in a picture, which no parameters of rope say.
+# Models that rotate tokens by their row and column in a picture; rope's parameters cannot express that.
 OF_PICTURES = ("dinov3", "eomt_dinov3", "llama4_vision", "pixtral")
-# Whose code looks at rotary_dim. Of the other classes of transformers none does, though files have it.
+# Models whose code reads rotary_dim. The other classes of transformers ignore it, though files have it.
 WITH_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
 
-# Any of them says that a model has rope.
+# Any of these keys marks a model that has rope.
 SAY_ROPE = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rotary_pct", "rotary_dim")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
 OLD_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # of older files
-DOES_NOT_TURN = np.float32(1e30)  # a frequency divided by this is none
+DOES_NOT_TURN = np.float32(1e30)  # a frequency divided by this is practically 0
 
 TEXT_CONFIGS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
 
 
 def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = None) -> ModelRope:
-    """See :meth:`npu_rope.RopeParams.from_hf`, which this is."""
+    """Implement :meth:`npu_rope.RopeParams.from_hf`, which documents the arguments."""
     if seq_len is not None and (
         isinstance(seq_len, bool) or not isinstance(seq_len, (int, np.integer)) or seq_len <= 0
     ):
@@ -74,7 +75,7 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
 
 @contextlib.contextmanager
 def _numbers_of_their_kind() -> Iterator[None]:
-    """What a file's numbers make Python's arithmetic raise, in our words."""
+    """Convert the arithmetic errors that a file's numbers cause to errors of the library."""
     try:
         yield
     except (TypeError, ArithmeticError) as error:
@@ -91,12 +92,12 @@ def _given(config: Any, layer_type: str | None) -> _Config:
 
 
 def read(config: Any) -> Any:
-    """What every function here takes, and is then spared to read or convert."""
+    """Read and convert a configuration once; every function here accepts the result."""
     return _as_transformers(_read(config))
 
 
 def _read(config: Any) -> Any:
-    """An object or a dict: what was given, or a file's."""
+    """Return an object or a dict: the given one, or the content of the given file."""
     if not isinstance(config, (str, PathLike)):
         return config
     path = Path(config)
@@ -115,8 +116,8 @@ def _read(config: Any) -> Any:
 
 
 def _as_transformers(config: Any) -> Any:
-    """A dict as the configuration that transformers makes of it, where that is installed and knows the model:
-    a class has names and defaults of its own. Else the dict."""
+    """Return the configuration that transformers makes of a dict, if it is installed and has the model: a
+    class has its own names and defaults. Else return the dict."""
     if not isinstance(config, Mapping) or not isinstance(config.get("model_type"), str):
         return config
     try:
@@ -133,7 +134,7 @@ def _as_transformers(config: Any) -> Any:
 
 
 def _text_config(config: Any) -> Any:
-    """The language model's part of a model that has several."""
+    """Return the language model's part of a configuration that has several parts."""
     if isinstance(config, Mapping):
         for name in TEXT_CONFIGS:
             if isinstance(config.get(name), Mapping):
@@ -157,7 +158,7 @@ class _Config:
         self.own = self._of_layer()
 
     def _of_layer(self) -> Any:
-        """What may say otherwise for this type of layer."""
+        """Return the configuration that takes precedence for this type of layer."""
         kept = None if isinstance(self.config, Mapping) else getattr(self.config, "per_layer_config", None)
         if self.layer_type is None or kept is None:
             return self.config
@@ -178,7 +179,7 @@ class _Config:
         return str(self.get("model_type", ""))
 
     def head_size(self) -> int:
-        """How many dimensions of a head rotate at most."""
+        """Return the largest number of dimensions of a head that may rotate."""
         size = self.get("head_dim")
         if isinstance(self.config, Mapping):  # a class of transformers puts these into head_dim
             size = self.get("qk_rope_head_dim", size)
@@ -203,7 +204,7 @@ class _Config:
         return int(size)
 
     def rope(self) -> _Rope:
-        """The entries of rope_parameters, or of what was called otherwise, for this type of layer."""
+        """Return the entries of rope_parameters, or of the older rope_scaling, for this type of layer."""
         given = self.get("rope_parameters")
         if given is None:
             given = self.get("rope_scaling")
@@ -228,7 +229,7 @@ class _Config:
         return _Rope(self._with_defaults(dict(entries)), given, nested=True)
 
     def _require_rope(self, given: Mapping[str, Any]) -> None:
-        """Something that says that heads rotate; and no type of layer that there is not."""
+        """Require a key that indicates rope, and a layer type that the configuration has."""
         named = isinstance(self.config, Mapping) and "rope_scaling" in self.config
         if not given and not named and all(self.get(name) is None for name in SAY_ROPE):
             model = self.model_type or "none of these"
@@ -239,12 +240,12 @@ class _Config:
             raise bad_value(OP, f"layer_type must be {told} but got {self.layer_type}.")
 
     def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Entries by type of layer, where there are several sorts."""
+        """Return the entries by type of layer; empty where all layers have the same."""
         labels = self.get("_rope_type_labels") or self.get("layer_types") or ()
         found = {k: v for k, v in given.items() if isinstance(v, Mapping) or (v is None and k in labels)}
         if found:
             return found
-        # Before rope_parameters: a base of its own for the layers that look at a window.
+        # Configurations older than rope_parameters have a separate base for sliding-window layers.
         local = self.get("rope_local_base_freq", self.get("local_rope_theta"))
         if local is None or isinstance(self.get("rope_parameters"), Mapping):
             return {}
@@ -267,19 +268,19 @@ class _Config:
         return entries
 
     def _has_rotary_dim(self) -> bool:
-        """Whether the model's code looks at it: of unknown models as their files say."""
+        """Whether the model's code reads rotary_dim; unknown models are assumed to."""
         known = self.is_of_known_class() or self.model_type.startswith("minimax")
         return not known or self.model_type in WITH_ROTARY_DIM
 
     def is_of_known_class(self) -> bool:
-        """Of transformers' own, whose code is known not to look at what others' files say."""
+        """Whether the class is transformers' own, whose code is known to ignore the keys of other models."""
         return type(self.config).__module__.startswith("transformers.models.")
 
 
 def _attribute(config: Any, name: str) -> Any:
     try:
         return getattr(config, name, None)
-    except Exception:  # of a config whose layers differ: it refuses to say one number for all
+    except Exception:  # a configuration whose layers differ raises where they have no common value
         return None
 
 
@@ -288,11 +289,11 @@ def _is_count(value: Any) -> bool:
 
 
 class _Rope:
-    """The entries of one rope, each looked at when it is asked for."""
+    """The entries of one rope, each checked when it is read."""
 
     def __init__(self, entries: dict[str, Any], all_entries: Mapping[str, Any], nested: bool) -> None:
         self.entries, self.nested = entries, nested
-        # Where there are several ropes transformers looks for truncate beside them.
+        # With several ropes, transformers reads truncate beside them.
         self.truncate = bool(all_entries.get("truncate", True))
         kind = str(entries.get("rope_type", entries.get("type", "default")))
         self.kind = OLD_TYPES.get(kind, kind)
@@ -300,7 +301,7 @@ class _Rope:
             raise bad_value(OP, f"rope_type must be one of {', '.join(ROPE_TYPES)} but got {kind}.")
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A positive number; without a default one that must be there."""
+        """Return a positive number; the entry is required if there is no default."""
         value = self.entries.get(name, default)
         if value is None:
             raise bad_value(
@@ -315,7 +316,7 @@ class _Rope:
         return float(value)
 
     def factors(self, name: str, count: int) -> npt.NDArray[np.float32]:
-        """A positive number for each pair."""
+        """Return a positive number for each pair."""
         value = self.entries.get(name)
         if value is None:
             raise bad_value(OP, f"rope_parameters must have {name} for rope_type {self.kind} but got none.")
@@ -330,11 +331,11 @@ class _Rope:
         return made
 
 
-# ---- how it turns -----------------------------------------------------------------------------------
+# ---- how it rotates ---------------------------------------------------------------------------------
 
 
 def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any]:
-    """Which pairs, and which of several positions turn them."""
+    """Return the parameters that select the pairs, and the sections of several positions."""
     model = config.model_type
     if model.startswith(OF_PICTURES):
         raise bad_value(
@@ -361,7 +362,8 @@ def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any
     sections = [*sections, 0, 0, 0][:4]
     if not (rope.entries.get("mrope_interleaved") or model.startswith(ALTERNATING)):
         return {"n_dims": width, "mode": RopeMode.MROPE, "sections": sections}
-    # Behind the sum of the sections ggml begins anew and transformers does not: the fourth is all the rest.
+    # After the last section ggml starts again with the first, transformers does not: the fourth section
+    # takes all remaining pairs.
     sections[3] = width // 2 - sum(sections[:3])
     return {"n_dims": width, "mode": RopeMode.IMROPE, "sections": sections}
 
@@ -383,7 +385,7 @@ def _width(rope: _Rope, head: int) -> int:
 
 
 def _original(rope: _Rope, config: _Config) -> int:
-    """The context length that scaling starts from."""
+    """Return the context length that scaling starts from."""
     said = None if rope.nested else config.get("original_max_position_embeddings")
     said = rope.entries.get("original_max_position_embeddings") if said is None else said
     said = config.get("max_position_embeddings") if said is None else said
@@ -411,7 +413,7 @@ def _linear(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope
 
 
 def _dynamic(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> ModelRope:
-    # Hunyuan's: it takes the place of the length, of the whole head.
+    # Hunyuan's alpha replaces the length, and applies to the whole head.
     fixed = bool(rope.entries.get("alpha")) and (
         not config.is_of_known_class() or config.model_type.startswith("hunyuan")
     )
@@ -436,7 +438,7 @@ def _own(width: int, theta: float) -> npt.NDArray[np.float64]:
 def _by_factors(
     shape: dict[str, Any], theta: float, frequencies: npt.NDArray[np.float64], attention: float
 ) -> ModelRope:
-    """Any frequencies: each pair's own divided by a factor."""
+    """Express any frequencies by a factor for each pair, which divides the pair's own frequency."""
     width = shape["n_dims"]
     with np.errstate(divide="ignore"):
         factors = np.where(frequencies == 0, DOES_NOT_TURN, _own(width, theta) / frequencies)
@@ -460,7 +462,7 @@ def _yarn(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, width - 1)
-    yarn = 1 + 0.1 * math.log(factor)  # which ggml multiplies by on its own
+    yarn = 1 + 0.1 * math.log(factor)  # ggml itself multiplies by this
     if rope.truncate and high >= low and yarn > 0:
         params = RopeParams(
             **shape,
@@ -516,7 +518,7 @@ def _llama3(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope
 
 
 def _proportional(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
-    """The whole head's frequencies, of which the first share turns."""
+    """Take the frequencies of the whole head; only the first share of the pairs rotates."""
     theta, factor = rope.number("rope_theta"), rope.number("factor", 1.0)
     turning = int(rope.number("partial_rotary_factor") * head // 2)
     frequencies = _own(head, theta) / factor
@@ -537,17 +539,17 @@ _WAYS = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What a configuration says beside its rope."""
+    """Values of a configuration beside its rope parameters."""
 
     model_type: str
     rope_type: str
     theta: float
-    context: int | None  # in tokens, as it is
-    trained: int | None  # as it was before it was scaled; None: as it is
+    context: int | None  # max_position_embeddings, in tokens
+    trained: int | None  # the context before scaling; equal to context where nothing is scaled
 
 
 def facts(config: Any, layer_type: str | None = None) -> Facts:
-    """Of that type of layer."""
+    """Return the facts for that type of layer."""
     given = _given(config, layer_type)
     with _numbers_of_their_kind():
         rope, longest = given.rope(), given.get("max_position_embeddings")
@@ -558,7 +560,7 @@ def facts(config: Any, layer_type: str | None = None) -> Facts:
 
 
 def layer_types(config: Any) -> list[str | None]:
-    """The types of layers whose heads rotate each in their own way; one None where all do the same."""
+    """Return the layer types that rotate differently; ``[None]`` where all rotate alike."""
     given = _given(config, None)
     entries = given.get("rope_parameters", given.get("rope_scaling", {}))
     nested = given._nested(entries) if isinstance(entries, Mapping) else {}
