@@ -1,5 +1,5 @@
-"""The C library through ctypes: for NumPy arrays, the command line, and torch where its C++
-registration was not built. A load failure is kept and raised, with its cause, on first use.
+"""The C library through ctypes, for NumPy arrays, the command line, and torch without its C++
+registration. A load failure is stored and raised, with its cause, on first use.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class CParams(C.Structure):
 
 
 class PackedCall(C.Structure):
-    """What ``torch.ops.npu_rope.rope_packed_`` reads its attributes from."""
+    """The attributes of ``torch.ops.npu_rope.rope_packed_``."""
 
     _fields_ = [("params", CParams), ("forward", C.c_int32), ("angle", C.c_int32)]
 
 
 def c_params(p: RopeParams) -> CParams:
-    """``p`` as the C library takes it; made once and kept with p."""
+    """``p`` as a C struct, cached on ``p``."""
     try:
         kept: CParams = p.__dict__["_c_params"]
     except KeyError:
@@ -92,7 +92,7 @@ def c_tensor(address: int, dtype: str, shape: tuple[int, ...], strides: tuple[in
     ndim = len(shape)
     if ndim != MAX_NDIM:
         shape, strides = (shape + _NO_DIMS)[:MAX_NDIM], (strides + _NO_DIMS)[:MAX_NDIM]
-    # Packed in one go: setting the fields of a ctypes struct one by one takes several times as long.
+    # One pack call: setting the fields of a ctypes struct one by one takes several times as long.
     return CTensor.from_buffer_copy(_PACK(address, code, ndim, *shape, *strides))
 
 
@@ -101,7 +101,7 @@ _NO_DIMS = (0,) * MAX_NDIM
 
 
 def library_folders() -> Iterator[Path]:
-    """Where the built libraries may lie: ``NPU_ROPE_LIB_DIR``, then beside the package."""
+    """Folders to search for the built libraries: ``NPU_ROPE_LIB_DIR`` alone, else beside the package."""
     if forced := os.environ.get("NPU_ROPE_LIB_DIR"):
         yield Path(forced)
         return
@@ -125,21 +125,21 @@ def find_library(stem: str) -> Path | None:
 
 # ---- a loaded library -------------------------------------------------------------------------------
 
-# What a status that is not 0 is raised as.
+# Exception type for each nonzero status; RuntimeError for the others.
 _STATUS_ERRORS: dict[int, type[Exception]] = {1: ValueError, 2: TypeError}
 
 TENSOR = C.POINTER(CTensor)  # const npu_rope_tensor *
 
 
 class Library:
-    """A loaded library with our operators: their signatures, and their status as an exception.
+    """A loaded library with npu_rope's operators. Its calls raise an exception for a nonzero status.
 
     Args:
-        path: where it lies.
-        prefix: of its entries' names; ``<prefix>last_error()`` has the words.
-        mode: as ctypes takes it.
-        more: types of the arguments that come after those of ``npu_rope.h``; what is given for them has
-            ``as_c()``.
+        path: of the library.
+        prefix: of its entries' names; ``<prefix>last_error()`` returns the error message.
+        mode: of the load, as in :class:`ctypes.CDLL`.
+        more: types of the arguments that follow those of ``npu_rope.h``; the values passed for them
+            have a method ``as_c()``.
     """
 
     def __init__(self, path: Path, prefix: str, mode: int = C.DEFAULT_MODE, more: Sequence[Any] = ()) -> None:
@@ -150,7 +150,7 @@ class Library:
         for op, read, written in (("rope", 2, 1), ("rope_qk", 3, 2), ("rope_set_rows", 3, 1)):
             types = [*[TENSOR] * read, *attributes, *[TENSOR] * written, *more]
             setattr(self, f"_{op}", self.status_entry(f"{prefix}{op}", *types))
-        # By operator: tensors that are read, attributes between them and forward, tensors that are written.
+        # By operator: tensors read, attributes between them and forward, tensors written.
         rotary = {"rotary_mul": (3, 2, 1), "rotary_mul_qk": (4, 2, 2), "rotary_embedding": (4, 2, 1)}
         self._rotary = {
             op: self.checked_entry(
@@ -165,22 +165,22 @@ class Library:
     _rope_set_rows: Any
 
     def check_abi(self) -> None:
-        """OSError where the library is not of this package's version."""
+        """Raise OSError if the library does not match this package's version."""
 
     def text_entry(self, name: str) -> Any:
-        """The entry of that name, which takes nothing and returns a text."""
+        """The entry ``name``, which takes no arguments and returns a string."""
         entry = getattr(self.lib, name)
         entry.restype = C.c_char_p
         return entry
 
     def status_entry(self, name: str, *argument_types: Any) -> Any:
-        """The entry of that name, which returns a status."""
+        """The entry ``name``, which returns a status."""
         entry = getattr(self.lib, name)
         entry.restype, entry.argtypes = C.c_int32, list(argument_types)
         return entry
 
     def checked_entry(self, name: str, *argument_types: Any) -> Callable[..., None]:
-        """The entry of that name, its status raised as ValueError, TypeError or RuntimeError."""
+        """The entry ``name``; a nonzero status is raised as ValueError, TypeError or RuntimeError."""
         entry = self.status_entry(name, *argument_types)
 
         def call(*arguments: Any) -> None:
@@ -203,7 +203,7 @@ class Library:
         out: CTensor,
         *more: Any,
     ) -> None:
-        """``npu_rope_rope``, its status raised as ValueError, TypeError or RuntimeError."""
+        """Call ``npu_rope_rope``; a nonzero status is raised as ValueError, TypeError or RuntimeError."""
         code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
         self._raise_on(self._rope(x, positions, freq_factors, params, forward, code, out, *options))
 
@@ -220,7 +220,7 @@ class Library:
         k_out: CTensor,
         *more: Any,
     ) -> None:
-        """``npu_rope_rope_qk``, its status raised as in :meth:`rope`."""
+        """Call ``npu_rope_rope_qk``; raises as :meth:`rope`."""
         code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
         self._raise_on(
             self._rope_qk(q, k, positions, freq_factors, params, forward, code, q_out, k_out, *options)
@@ -238,7 +238,7 @@ class Library:
         cache: CTensor,
         *more: Any,
     ) -> None:
-        """``npu_rope_rope_set_rows``, its status raised as in :meth:`rope`."""
+        """Call ``npu_rope_rope_set_rows``; raises as :meth:`rope`."""
         code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
         self._raise_on(
             self._rope_set_rows(x, positions, rows, freq_factors, params, forward, code, cache, *options)
@@ -254,8 +254,8 @@ class Library:
         written: Sequence[CTensor],
         *more: Any,
     ) -> None:
-        """``npu_rope_rotary_mul``, ``..._qk`` (sizes: rotary_dim, offset) or ``npu_rope_rotary_embedding``
-        (num_heads, rotary_embedding_dim); its status raised as ValueError, TypeError or RuntimeError."""
+        """Call ``npu_rope_rotary_mul``, ``..._qk`` (sizes: rotary_dim, offset) or
+        ``npu_rope_rotary_embedding`` (sizes: num_heads, rotary_embedding_dim); raises as :meth:`rope`."""
         self._rotary[op](*read, interleaved, *sizes, forward, *written, *[m.as_c() for m in more])
 
 
@@ -269,7 +269,7 @@ class Native(Library):
         self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
 
     def check_abi(self) -> None:
-        """OSError where the library is not of this package's version."""
+        """Raise OSError if the library does not match this package's version."""
         found = self.status_entry("npu_rope_abi_version")()
         if found != ABI_VERSION:
             raise OSError(
@@ -281,15 +281,15 @@ class Native(Library):
         return str(self._version().decode())
 
     def isa(self) -> str:
-        """The instruction set the kernels run with."""
+        """The instruction set that the kernels use."""
         return str(self._isa().decode())
 
     def num_threads(self) -> int:
-        """How many threads a large call may use."""
+        """Maximum number of threads of a large call."""
         return int(self._num_threads())
 
     def force_isa(self, name: str | None) -> None:
-        """Run with a narrower instruction set (None: the widest again)."""
+        """Use a narrower instruction set (None: the widest)."""
         self._raise_on(self._force_isa(None if name is None else name.encode()))
 
 
@@ -300,7 +300,7 @@ def load() -> Native:
     """The library, loaded once.
 
     Raises:
-        BackendUnavailable: it is not there or does not load; the cause is in the message.
+        BackendUnavailable: the library is missing or does not load; the message has the cause.
     """
     global _loaded
     if _loaded is None:
@@ -313,7 +313,7 @@ def load() -> Native:
 def load_or_say_why(
     backend: str, stem: str, path: Path | None, make: Callable[[Path], L]
 ) -> L | BackendUnavailable:
-    """A backend's library, made from where it was found; or why not, to be kept and raised on use."""
+    """A backend's library, loaded by ``make(path)``, or the error to store and raise on first use."""
     remedy = "Build it with 'pip install .' in the project's folder (a C++17 compiler is needed)."
     if path is None:
         looked = ", ".join(str(p) for p in library_folders())
@@ -328,11 +328,11 @@ def load_or_say_why(
 
 
 def describe(a: Any) -> CTensor:
-    """A NumPy array (bfloat16 through ml_dtypes included) as the C library sees it. Its strides
-    must be whole elements."""
+    """A NumPy array (including bfloat16 of ml_dtypes) as a C tensor. Its strides must be multiples of
+    the element size."""
     dtype = a.dtype
     size = dtype.itemsize or 1
-    # The name of a dtype is put together in Python each time it is asked for; its hash is not.
+    # NumPy builds dtype.name in Python at every access, so cache it by dtype.
     name = _dtype_names.get(dtype)
     if name is None:
         name = _dtype_names[dtype] = dtype.name

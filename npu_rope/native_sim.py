@@ -31,18 +31,18 @@ class CSimOptions(C.Structure):
 
 @dataclass(frozen=True)
 class SimOptions:
-    """How a kernel is run.
+    """Options of a kernel's run.
 
     Attributes:
         soc: ``"ascend910b"`` (its B1), ``"ascend310p"``, … or a chip's name such as ``"Ascend910B4"``.
             None: a kernel runs on the SoC it was compiled for, an operator on Ascend910B.
-        lenient: rules that only warn, such as ``("SIM-COUNT-01",)``; ``("all",)``.
-        trace_path: where to write the timeline as Chrome trace JSON.
-        auto_sync: insert the order that CANN's compiler inserts by default (V to V, scalar).
+        lenient: rules that only warn, such as ``("SIM-COUNT-01",)``; ``("all",)`` for all rules.
+        trace_path: path of the timeline, a Chrome trace in JSON.
+        auto_sync: insert the synchronisation that CANN's compiler inserts by default (V to V, scalar).
         saturate: half overflow clamps instead of becoming infinite.
         one_order: run the cores in ascending order only.
-        trace_cores: write the timeline of the first so many cores only; 0: of all.
-        most_cores: the tiling may use so many cores; 0: all that the chip has.
+        trace_cores: number of cores in the written timeline, from the first; 0: all.
+        most_cores: maximum number of cores that the tiling may use; 0: all cores of the chip.
     """
 
     soc: str | None = None
@@ -73,10 +73,10 @@ class SimOptions:
 
 
 class NativeSim(Library):
-    """libnpu_rope_sim: the operators take :class:`CSimOptions` as well."""
+    """libnpu_rope_sim, whose operators have one more argument: :class:`CSimOptions`."""
 
     def __init__(self, path: Path) -> None:
-        # RTLD_GLOBAL: kernels of one's own link with it.
+        # RTLD_GLOBAL, because libraries of users' kernels link with it.
         super().__init__(path, "npu_rope_sim_", C.RTLD_GLOBAL, [C.POINTER(CSimOptions)])
         for name in ("npu_rope_sim_socs", "npu_sim_report", "npu_sim_rules", "npu_sim_profiles"):
             self.text_entry(name)
@@ -86,7 +86,7 @@ class NativeSim(Library):
 
     @property
     def kernel_folder(self) -> Path:
-        """Where the operators' kernels lie, each a library of its own."""
+        """The folder of the operators' kernels, one library each."""
         return self.path.parent / "npu_rope_sim_kernels"
 
     def socs(self) -> list[str]:
@@ -94,16 +94,16 @@ class NativeSim(Library):
         return str(self.lib.npu_rope_sim_socs().decode()).split(",")
 
     def report(self) -> dict[str, Any]:
-        """What the last launch of this thread found: errors, warnings, summary of the timeline."""
+        """Results of this thread's last launch: errors, warnings, summary of the timeline."""
         report: dict[str, Any] = json.loads(self.lib.npu_sim_report().decode() or "{}")
         return report
 
     def launches(self) -> int:
-        """How many kernels this thread has launched so far."""
+        """Number of kernels that this thread has launched."""
         return int(self.lib.npu_sim_launches())
 
     def rules(self) -> list[dict[str, str]]:
-        """Every rule: ``rule``, ``text``, ``basis``."""
+        """Every rule: ``rule``, ``severity``, ``text``, ``basis``."""
         rules: list[dict[str, str]] = json.loads(self.lib.npu_sim_rules().decode())
         return rules
 
@@ -113,13 +113,13 @@ class NativeSim(Library):
         return profiles
 
     def instructions(self) -> list[dict[str, Any]]:
-        """Every instruction: ``instruction``, ``source``, and by instruction set (``"220"``: Ascend910B and
-        910_93, ``"200"``: Ascend310P, ``"310"``: Ascend950) the element types it takes there."""
+        """Every instruction: ``instruction``, ``source``, and its element types by instruction set
+        (``"220"``: Ascend910B and 910_93, ``"200"``: Ascend310P, ``"310"``: Ascend950)."""
         rows: list[dict[str, Any]] = json.loads(self.lib.npu_sim_instructions().decode())
         return rows
 
     def conversions(self) -> list[dict[str, Any]]:
-        """Every conversion that Cast has: ``from``, ``to``, and by instruction set the round modes."""
+        """Every conversion of Cast: ``from``, ``to``, and its round modes by instruction set."""
         rows: list[dict[str, Any]] = json.loads(self.lib.npu_sim_conversions().decode())
         return rows
 
@@ -131,7 +131,7 @@ def load() -> NativeSim:
     """The library, loaded once.
 
     Raises:
-        BackendUnavailable: it is not there or does not load; the cause is in the message.
+        BackendUnavailable: the library is missing or does not load; the message has the cause.
     """
     global _loaded
     if _loaded is None:

@@ -1,6 +1,6 @@
-"""Runs AscendC kernels of one's own on the simulated core: compile one, launch it on arrays.
+"""Run your own AscendC kernels on the simulated core: compile a kernel, launch it on arrays.
 
-What is checked and what a report says is in docs/simulator.md.
+docs/simulator.md describes the checks and the contents of a report.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class KernelBroken(RuntimeError):
 class CompileFailed(RuntimeError):
     """The compiler refused a kernel.
 
-    The message is the compiler's, after the simulator's own sentences in it, such as
-    ``add.cpp:12: Add: this SoC does not have it for this type``.
+    The message holds the simulator's own errors first, such as
+    ``add.cpp:12: Add: this SoC does not have it for this type``, then the whole compiler output.
     """
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a launch found.
+    """Results of a launch.
 
     Attributes:
         errors, warnings: dictionaries with ``rule``, ``text``, ``file``, ``line``, ``core``.
@@ -91,7 +91,7 @@ class In:
 
 @dataclass(frozen=True)
 class Out:
-    """An argument the kernel writes; it may not be read before."""
+    """An argument the kernel writes; the kernel must not read it first."""
 
     array: Array
     name: str = ""
@@ -109,7 +109,7 @@ class InOut:
 
 @dataclass(frozen=True)
 class Sum:
-    """The same; what atomic copies of floats add up there may depend on the order of the cores."""
+    """An :class:`InOut` whose sums of atomic float copies may depend on the order of the cores."""
 
     array: Array
     name: str = ""
@@ -145,7 +145,7 @@ class _Launch(C.Structure):
     ]
 
 
-_Placed = tuple[Given, int]  # and the memory it is in
+_Placed = tuple[Given, int]  # an argument and the index of its memory
 
 
 class Kernel:
@@ -161,7 +161,7 @@ class Kernel:
             raise bad_value("simulator", f"entry must be a __global__ function but got {entry}.") from None
 
     def _arch_of(self, chip: str) -> int | None:
-        """__CCE_AICORE__ of a chip or SoC; None where the library does not know it and will say so."""
+        """__CCE_AICORE__ of a chip or SoC; None if the library does not list it and will reject it."""
         return _architectures().get(chip.lower())
 
     def run(
@@ -178,19 +178,19 @@ class Kernel:
 
         Args:
             arguments: the kernel's GM arguments before workspace and tiling; None is a null pointer.
-                Arrays must be contiguous and apart; a kernel that works in place gets InOut of the same
-                array twice. Outputs are written only where no rule was broken.
-            block_dim: how many cores.
+                Arrays must be contiguous and must not overlap; pass InOut of the same array twice to a
+                kernel that works in place. Outputs are written only if no rule was broken.
+            block_dim: number of cores.
             tiling: the tiling struct's bytes.
-            tiling_key: what TILING_KEY_IS compares with.
+            tiling_key: the value that TILING_KEY_IS compares with.
             workspace_bytes: size of the workspace argument.
-            options: lenient rules, trace, … ; its soc stands for this kernel's own where it is another
-                chip with the same instruction set.
-            check: raise where a rule was broken (else: look into the report).
+            options: lenient rules, trace, …; its soc may name another chip with the same instruction set
+                than the SoC this kernel was compiled for.
+            check: raise if a rule was broken; otherwise the report lists the violations.
 
         Raises:
             KernelBroken: the kernel broke a rule.
-            ValueError: an array is not contiguous or overlaps another, or there is no such chip or rule.
+            ValueError: an array is not contiguous or overlaps another, or the chip or rule is unknown.
         """
         for name, number, most in (
             ("block_dim", block_dim, 2**31 - 1),
@@ -265,7 +265,7 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[_Memory], list[_Ar
 
 
 def _shared_memory(argument: Given, index: int, seen: list[_Placed]) -> int | None:
-    """The memory of an earlier argument that is the very same; one that overlaps is refused."""
+    """Index of the memory if an earlier argument is identical; an argument that overlaps is an error."""
     array = argument.array
     for other, memory in seen:
         if not (argument.role or other.role) or not np.may_share_memory(array, other.array):
@@ -284,7 +284,7 @@ def include_root() -> Path:
     """The folder with ``kernel_operator.h``: ``-I`` for a kernel's compiler.
 
     Raises:
-        BackendUnavailable: it is not installed.
+        BackendUnavailable: the headers are not installed.
     """
     for folder in library_folders():
         root = folder.parent / "include" / "simulator"
@@ -297,7 +297,7 @@ def compiler() -> str:
     """``$CXX``, else the first C++ compiler on the path.
 
     Raises:
-        BackendUnavailable: there is none.
+        BackendUnavailable: no compiler was found.
     """
     for name in (os.environ.get("CXX", ""), "g++", "clang++", "c++"):
         if name and shutil.which(name.split()[0]):
@@ -322,8 +322,8 @@ def _instruction_set(chip: str) -> str:
 def instructions(soc: str = native_sim.DEFAULT_SOC) -> dict[str, tuple[str, ...]]:
     """The element types that each instruction takes on an SoC, or a chip such as ``"Ascend910B4"``.
 
-    Empty where the SoC lacks the instruction; ``("any",)`` where the type does not matter. What is not in
-    it (queues, flags, masks) every SoC has. docs/simulator.md has the table of all, with the sources.
+    A tuple is empty if the SoC lacks the instruction, and ``("any",)`` if the type does not matter. Every
+    SoC supports the calls not listed (queues, flags, masks). docs/simulator.md has the table with sources.
 
     >>> instructions("ascend310p")["Adds"]
     ('int16', 'half', 'int32', 'float')
@@ -341,7 +341,7 @@ def instructions(soc: str = native_sim.DEFAULT_SOC) -> dict[str, tuple[str, ...]
 def conversions(soc: str = native_sim.DEFAULT_SOC) -> dict[tuple[str, str], tuple[str, ...]]:
     """The round modes that Cast has on an SoC or chip, from one element type to another.
 
-    Empty where the SoC does not convert these types.
+    A tuple is empty if the SoC does not convert these types.
 
     >>> conversions("ascend310p")["float", "half"]
     ('CAST_NONE', 'CAST_ODD')
@@ -357,7 +357,7 @@ def conversions(soc: str = native_sim.DEFAULT_SOC) -> dict[tuple[str, str], tupl
 
 
 def operator_entry(op: str, soc: str, types: Mapping[str, str]) -> str:
-    """The name that an operator's kernel is compiled under, as the built-in ones are.
+    """The entry name of an operator's kernel, as in the built-in libraries.
 
     >>> operator_entry("rope", "ascend910b", {"X": "half", "POSITIONS": "int32_t"})
     'npu_rope__ascend910b__half_int32_t'
@@ -366,7 +366,7 @@ def operator_entry(op: str, soc: str, types: Mapping[str, str]) -> str:
 
 
 def operator_defines(op: str, soc: str, types: Mapping[str, str]) -> dict[str, str]:
-    """The macros that one column of element types is compiled with, as CANN does: for :func:`build`.
+    """Macros for :func:`build` that CANN defines for one column of element types.
 
     Args:
         types: each argument's C type, in the kernel's order, such as ``{"X": "half", …}``.
@@ -388,20 +388,20 @@ def build(
 ) -> Path:
     """Compile a kernel source for an SoC into a shared library.
 
-    The same flags and the same text of the source and of every header are compiled once in a folder,
-    whichever process comes first.
+    The folder caches the library: each combination of flags, source text and header texts is compiled once,
+    also across processes.
 
     Args:
         source: the ``.cpp`` file, with one or more entries.
-        soc: ``"ascend910b"``, ``"ascend910_93"``, ``"ascend310p"`` or ``"ascend950"``: what it lacks does not
-            compile.
+        soc: ``"ascend910b"``, ``"ascend910_93"``, ``"ascend310p"`` or ``"ascend950"``. An instruction that
+            the SoC lacks does not compile.
         defines: macros, such as ``{"DTYPE_X": "half", "ORIG_DTYPE_X": "DT_FLOAT16"}``.
         include: more include folders.
         flags: more flags for the compiler, such as ``("-g", "-O0")`` for a debugger.
         folder: where the library goes; a temporary folder by default.
 
     Raises:
-        CompileFailed: with the compiler's words.
+        CompileFailed: the compiler failed; the message holds its output.
     """
     if soc.lower() not in AICORE:
         raise bad_value("simulator", f"soc must be one of {', '.join(AICORE)} but got {soc}.")
@@ -430,7 +430,7 @@ def build(
 
 
 def _refusals(said: str, source: Path) -> list[str]:
-    """The sentences of static assertions, at the line of the source that the compiler came from."""
+    """Messages of failed static assertions, each with the line of ``source`` that led to it."""
     place = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")
     sentence = re.compile(r"static assertion failed(?: due to requirement '.*')?: \"?(.*?)\"?$")
     line, found = "", []
@@ -443,7 +443,7 @@ def _refusals(said: str, source: Path) -> list[str]:
 
 
 def _own_temporary_folder() -> Path:
-    """One of this user's alone: code is loaded from there."""
+    """A folder that only this user may write, because code is loaded from it."""
     folder = Path(tempfile.gettempdir()) / f"npu_rope-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
@@ -454,7 +454,7 @@ def _own_temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Processes that compile the same kernel do so one after another."""
+    """Serialize processes that compile the same kernel."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -465,7 +465,7 @@ def _digest(data: bytes) -> str:
 
 
 def _digest_of_files(dependencies: Path) -> str:
-    """Of the contents of the files that a make rule lists, in its order."""
+    """Digest of the contents of the files that a make rule lists, in its order."""
     if not dependencies.is_file():
         return ""
     text = dependencies.read_text().split(":", 1)[1].replace("\\\n", " ")
@@ -484,7 +484,7 @@ def compile(
     flags: Sequence[str] = (),
     folder: str | os.PathLike[str] | None = None,
 ) -> Kernel:
-    """:func:`build`, then the entry of that name.
+    """:func:`build` the source, then load the kernel ``entry`` from the library.
 
     >>> kernel = compile("add.cpp", "add")  # doctest: +SKIP
     >>> kernel.run(In(x), In(y), Out(z), block_dim=8)  # doctest: +SKIP

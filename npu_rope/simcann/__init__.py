@@ -1,1 +1,1 @@
-"""The simulated CANN under torch_npu: what ``npu-rope sim`` sets up. Needs nothing of CANN."""
+"""The simulated CANN for torch_npu, which ``npu-rope sim`` sets up. CANN is not needed."""

@@ -1,4 +1,4 @@
-"""What a simulated run needs and where it lies: a Python with torch_npu, our library, a compiler."""
+"""Find the parts of a simulated run: a Python with torch_npu, npu_rope's library, a compiler."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from npu_rope import native
 
 PROBE_SECONDS = 60
 
-# Runs in the Python of the command, which need not have npu_rope. Nothing is imported: torch would load
-# torch_npu, and torch_npu CANN.
+# Runs in the Python of the command, where npu_rope may be missing. It imports neither torch nor torch_npu,
+# because torch would load torch_npu, and torch_npu would load CANN.
 _PROBE = """
 import importlib.metadata, importlib.util, json
 found = {}
@@ -31,7 +31,7 @@ print(json.dumps(found))
 
 
 class MissingPiece(RuntimeError):
-    """Something that a simulated run needs is not here."""
+    """A part that a simulated run needs is missing."""
 
     def __init__(self, piece: str, missing: str, remedy: str) -> None:
         super().__init__(f"[sim] {piece} must be available but {missing}.\n{remedy}")
@@ -39,7 +39,7 @@ class MissingPiece(RuntimeError):
 
 @dataclass(frozen=True)
 class TorchNpu:
-    """An installed torch_npu, and the torch beside it."""
+    """An installed torch_npu and its torch."""
 
     version: str
     folder: Path
@@ -50,13 +50,13 @@ class TorchNpu:
         return sorted(self.folder.rglob("*.so"))
 
     def beside(self) -> list[Path]:
-        """Libraries that it finds without CANN: torch's, and those a wheel brings along."""
+        """Libraries that torch_npu finds without CANN: torch's, and those in its wheel."""
         folders = [self.torch_folder / "lib", self.folder.parent / "torch_npu.libs"]
         return sorted(path for folder in folders if folder.is_dir() for path in folder.glob("*.so*"))
 
 
 def python_of(command: list[str]) -> str:
-    """The Python that ``command`` runs: itself, what its first line names, else the first on the path."""
+    """The Python that runs ``command``: itself, that of its first line, else the first on the path."""
     program = shutil.which(command[0])
     if program is None:
         raise MissingPiece("command", f"there is no program {command[0]}", "Give its path, or install it.")
@@ -73,7 +73,7 @@ def python_of(command: list[str]) -> str:
 
 
 def torch_npu_of(python: str) -> TorchNpu:
-    """The torch_npu that this Python would import."""
+    """The torch_npu that this Python imports."""
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     try:
         done = subprocess.run(
@@ -92,7 +92,7 @@ def torch_npu_of(python: str) -> TorchNpu:
 
 
 def cann_library() -> Path:
-    """libnpu_rope_cann."""
+    """The path of libnpu_rope_cann."""
     found = native.find_library("npu_rope_cann")
     if found is None:
         remedy = "Reinstall npu-rope on Linux with a C++17 compiler there, without NPU_ROPE_CANN=OFF."

@@ -1,4 +1,4 @@
-"""One run of a command on the simulated NPU: its environment, its end, and what it did."""
+"""One run of a command on the simulated NPU: its environment, its exit status and its report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from npu_rope import backends, chips
 from npu_rope.simcann import pieces, stubs
 
-# The first is the chip of a process that names none.
+# The first is the default chip.
 SOCS = ("Ascend910B2", *(name for name in chips.NAMES if name != "Ascend910B2"))
 MOST_CORES = {"ascend910b": 24, "ascend910_93": 24, "ascend310p": 10}
 
@@ -29,7 +29,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signa
 def is_simulated(soc: str) -> bool:
     """Whether a chip can be simulated: one of :data:`SOCS`, or ``NAME:CORES``.
 
-    The second form is a chip that CANN may name one day: a new name of a known family, with its AI cores.
+    The second form is for future chips: a new name of a known family, with its number of AI cores.
     """
     name, colon, cores = soc.partition(":")
     family = chips.soc_of(name)
@@ -46,7 +46,7 @@ STREAMS = ("asynchronous", "immediate")  # the first is the default
 def environment(
     command: list[str], soc: str, reports: Path, *, streams: str = STREAMS[0], seed: int = 0
 ) -> dict[str, str]:
-    """What the command runs under. Makes CANN's libraries where they are not made yet."""
+    """The environment variables of the command. Builds CANN's libraries if they are not cached."""
     npu = pieces.torch_npu_of(pieces.python_of(command))
     library = pieces.cann_library()
     folder = stubs.prepare(npu, library)
@@ -66,8 +66,8 @@ def environment(
 
 
 def _forget_own_package(e: dict[str, str]) -> None:
-    """Remove the real operator package that npu_rope brings: an import of npu_rope outside the simulation
-    named it. Packages that the user named stay."""
+    """Remove npu_rope's real operator package, which an import of npu_rope outside the simulation added to
+    the path. Packages that the user added stay."""
     own = backends.bundled_package()
     named = [f for f in e.pop(backends.CUSTOM_OPP, "").split(os.pathsep) if f and f != own]
     if named:
@@ -79,7 +79,7 @@ def _path(*parts: Path | str | None) -> str:
 
 
 def run(command: list[str], env: dict[str, str]) -> int:
-    """The command's exit status; 128 and the signal's number where a signal ended it."""
+    """Run the command. Returns its exit status, or 128 plus the signal's number if a signal ended it."""
     try:
         child = subprocess.Popen(command, env=env)
     except OSError as error:
@@ -92,7 +92,7 @@ def run(command: list[str], env: dict[str, str]) -> int:
 
 @contextmanager
 def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Signals that reach this process reach the child."""
+    """Forward signals of this process to the child."""
     # A terminal sends its own signals to both.
     from_terminal = {signal.SIGINT, signal.SIGQUIT} if sys.stdin is not None and sys.stdin.isatty() else set()
 
@@ -112,11 +112,11 @@ def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
 
 @dataclass
 class Report:
-    """What all processes of a run did on the simulated NPU."""
+    """Work and errors of all processes of a run on the simulated NPU."""
 
     soc: str
     processes: int = 0
-    without_end: int = 0  # killed, or ended by os._exit: what they counted is lost
+    without_end: int = 0  # killed, or ended by os._exit: their counts are lost
     launches: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     not_simulated: Counter[str] = field(default_factory=Counter)
@@ -134,15 +134,16 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """No rule, guard zone or freed memory was broken, nothing raced, and every call was simulated.
+        """Whether every call was simulated, without rule violations, damaged guard zones, races, or uses of
+        freed memory.
 
-        Behind torch_npu's queue such a call leaves garbage and no error.
+        With torch_npu's queue, a call that is not simulated leaves undefined data and no error.
         """
         wrong = (self.broken_launches, self.damage, self.race_count, self.freed, self.not_simulated)
         return not any(wrong)
 
     def as_json(self) -> dict[str, Any]:
-        """For --report."""
+        """The contents of the --report file."""
         counted = {
             name: dict(getattr(self, name).most_common())
             for name in ("launches", "fallbacks", "not_simulated", "host_waits")
@@ -171,7 +172,7 @@ class Report:
 
 
 def read_reports(folder: Path, soc: str) -> Report:
-    """What the processes left there."""
+    """The merged reports that the processes wrote to ``folder``."""
     report = Report(soc)
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
@@ -202,7 +203,7 @@ def read_reports(folder: Path, soc: str) -> Report:
 
 
 def print_report(report: Report, say: Callable[[str], None]) -> None:
-    """Short, every line labelled."""
+    """Print a short report with one label a line."""
     say(f"simulated {report.soc}: nothing of this ran on hardware.")
     if not report.processes:
         say("no process used the simulated NPU.")

@@ -1,9 +1,9 @@
-"""CANN's libraries by name, for the torch_npu that is installed.
+"""Libraries with the names of CANN's, for the installed torch_npu.
 
-torch_npu's libraries say which shared libraries they need and which symbols they lack. What
-libnpu_rope_cann does not have of those becomes a stub that fails loudly when it is called; each needed
-library becomes an empty one that leads to both. All of it is made once, by the C++ compiler that is
-there, and kept below ``$XDG_CACHE_HOME/npu-rope/simcann``.
+torch_npu's libraries list the shared libraries they need and their undefined symbols. Each symbol that
+libnpu_rope_cann lacks becomes a stub that fails with an error when it is called. Each needed library becomes
+an empty library that links to both. The C++ compiler builds all of them once; they are cached below
+``$XDG_CACHE_HOME/npu-rope/simcann``.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from typing import Any
 
 from npu_rope.simcann.pieces import MissingPiece, TorchNpu, compiler
 
-# Loaded by torch_npu with dlopen, so that no library names them.
+# torch_npu loads these with dlopen, so no library names them.
 LOADED_LATE = ("libopapi.so", "libnnopbase.so")
 
-# What any Linux has; the rest of what torch_npu needs and does not bring is CANN's.
+# Libraries of every Linux. The others that torch_npu needs and does not contain are CANN's.
 _SYSTEM = re.compile(r"^(lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|gomp|z|python[\d.]+)\.so|ld-linux)")
 _PYTHON_SYMBOL = re.compile(r"^_?Py")
 _TORCH_SYMBOL = re.compile(r"^_ZNK?(2at|3c10|4c10d|5torch)")
 _DATA_SYMBOL = re.compile(r"^_ZT[VITS]")
-# C functions that give a status back; torch_npu raises with the message. Any other stub throws.
+# C functions that return a status: torch_npu raises an error with the message. Any other stub throws.
 _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Get[A-Z]\w*Size)[A-Z]|Hccl)")
 
 STUBS = "libnpu_rope_cann_stubs.so"
 HOME = "cann"  # for ASCEND_HOME_PATH
-# An installed CANN has these, and torch_npu looks whether they are there.
+# Folders of an installed CANN; torch_npu checks that they exist.
 HOME_FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
 COMPILE_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What an installed torch_npu wants of CANN."""
+    """The libraries and symbols of CANN that an installed torch_npu needs."""
 
     sonames: tuple[str, ...]
     symbols: tuple[str, ...]
 
 
 def needs_of(npu: TorchNpu) -> Needs:
-    """Read from the undefined symbols of its libraries."""
+    """The needs of ``npu``, from the undefined symbols of its libraries."""
     own = [Elf.read(path) for path in npu.libraries()]
     beside = [Elf.read(path) for path in npu.beside()]
     defined = {name for elf in (*own, *beside) for name in elf.defined}
@@ -66,7 +66,7 @@ def needs_of(npu: TorchNpu) -> Needs:
 
 
 def _system_libraries(names: Iterable[str]) -> list[ctypes.CDLL]:
-    """The C and C++ libraries, opened, so that they can be asked what they have."""
+    """The C and C++ libraries, opened, so that their symbols can be looked up."""
     opened = []
     for name in sorted(set(names)):
         with suppress(OSError):
@@ -85,7 +85,7 @@ class Elf:
 
     @classmethod
     def read(cls, path: Path) -> Elf:
-        """From the file; needs pyelftools."""
+        """Read the file at ``path``; needs pyelftools."""
         try:
             from elftools.elf.elffile import ELFFile
         except ImportError:
@@ -127,13 +127,13 @@ def source_of(symbols: Iterable[str]) -> str:
 
 
 def cache_folder() -> Path:
-    """Below which the libraries are kept."""
+    """The folder below which the libraries are cached."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "npu-rope" / "simcann"
 
 
 def key_of(npu: TorchNpu, library: Path) -> str:
-    """Changes with torch_npu, with libnpu_rope_cann and with this file."""
+    """A cache key that depends on torch_npu, on libnpu_rope_cann and on this file."""
     digest = hashlib.sha256()
     for path in (library, Path(__file__)):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -143,7 +143,7 @@ def key_of(npu: TorchNpu, library: Path) -> str:
 
 
 def prepare(npu: TorchNpu, library: Path) -> Path:
-    """The folder with CANN's libraries for this torch_npu; made where it is not there yet."""
+    """The folder with CANN's libraries for this torch_npu; builds them if the folder does not exist."""
     folder = cache_folder() / key_of(npu, library)
     if folder.is_dir():
         return folder

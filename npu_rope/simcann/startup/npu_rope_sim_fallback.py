@@ -1,22 +1,23 @@
-"""Host fallback: operators of torch that have no stand-in run on the host.
+"""Host fallback: run operators of torch that have no stand-in on the host.
 
-Simulated device memory is host memory, so that an operator's tensors can be handed to torch's own CPU
-kernel where they lie. :func:`install` takes torch_npu's kernels out of the dispatcher for every operator
-of torch but those of :data:`KEPT`, and puts one in that
+Simulated device memory is host memory, so torch's own CPU kernel can use an operator's tensors in place.
+:func:`install` replaces torch_npu's kernels in the dispatcher, except for the operators of :data:`KEPT`, by
+a kernel that
 
-1. runs the earlier work of the current stream, and no more: other streams are not waited for,
-2. makes CPU tensors over the same memory: same storage, offset, strides, so that views stay views and
-   what is written in place is written there,
+1. runs the earlier work of the current stream, without waiting for other streams,
+2. makes CPU tensors over the same memory, with the same storage, offset and strides, so that views and
+   in-place writes keep their meaning,
 3. runs the CPU kernel,
-4. brings new results into device memory; a result that is one of the arguments stays that argument, and
-5. tells the runtime which memory it read and wrote, as work of the current stream, so that races with
+4. copies new results into device memory; a result that is one of the arguments stays that argument, and
+5. reports the memory it read and wrote to the runtime, as work of the current stream, so that races with
    other streams are found.
 
 During the capture of a graph (``torch.npu.graph``) an operator does not run: it becomes a node that runs
-the CPU kernel at each replay, on the same memory. What would wait for the device fails as it does there.
+the CPU kernel at each replay, on the same memory. An operator that would wait for the device fails as in
+CANN.
 
 Random numbers come from the NPU generator's seed and offset, so that seeds, states and checkpoints work;
-they are not the numbers that an NPU would draw. Every operator that ran here is counted.
+an NPU draws other numbers. The fallback counts every operator that it runs.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Operators of torch_npu that work on the simulated runtime as they are: memory and metadata by name
-# without the overload, then what libnpu_rope_cann has the aclnn functions for, by overload.
+# Operators of torch_npu that work on the simulated runtime unchanged: memory and metadata by name without
+# the overload, then by overload the operators whose aclnn functions libnpu_rope_cann implements.
 KEPT = _words(
     """
     empty empty_like empty_strided empty_with_format empty_with_swapped_memory unsafe_empty_with_format
@@ -63,7 +64,7 @@ KEPT = _words(
     """
 )
 
-# Arguments that these take from the CPU besides those on the device.
+# Operators that accept CPU tensors beside tensors on the device.
 MIXED = _words(
     """
     index index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put _pack_padded_sequence
@@ -71,13 +72,13 @@ MIXED = _words(
     """
 )
 
-_npu: Any = vars(torch).get("npu")  # what torch_npu adds
+_npu: Any = vars(torch).get("npu")  # torch_npu adds it
 _Library: Any = torch.library.Library
 CPU = torch.device("cpu")
-RANDOM_STEP = 4  # by which a random operator moves the generator's offset; torch_npu wants multiples of 4
+RANDOM_STEP = 4  # a random operator advances the generator's offset by this; torch_npu needs multiples of 4
 
 counts: collections.Counter[str] = collections.Counter()
-_libraries: list[Any] = []  # a Library's kernels go when it goes
+_libraries: list[Any] = []  # keeps the kernels registered: a Library removes its kernels when it is freed
 _counts_lock = threading.Lock()
 _random_lock = threading.RLock()
 
@@ -86,7 +87,7 @@ _random_lock = threading.RLock()
 
 
 def host_view(tensor: torch.Tensor) -> torch.Tensor:
-    """A CPU tensor over the memory of one on the simulated device."""
+    """A CPU tensor over the memory of a tensor on the simulated device."""
     storage = tensor.untyped_storage()
     memory = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), CPU, storage.nbytes())
     view = torch.empty(0, dtype=tensor.dtype)
@@ -99,7 +100,7 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool = False) -> torch.Tensor:
-    """A CPU result in new device memory, strides and all. A capture only allocates the memory."""
+    """Copy a CPU result to new device memory with the same strides. A capture only allocates the memory."""
     result = result.resolve_conj().resolve_neg()
     moved = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=device)
     if result.numel() and not is_captured:
@@ -108,7 +109,8 @@ def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool
     return moved
 
 
-# What nodes of graphs run, by number. Kept as long as the process: a graph may be replayed at any time.
+# Functions of graph nodes, by number. They live as long as the process, because a graph may be replayed
+# at any time.
 _captured: list[Callable[[], None]] = []
 
 
@@ -140,7 +142,7 @@ class StreamWork:
         self.stream = ctypes.c_void_p(_npu.current_stream(device).npu_stream)
 
     def is_captured(self) -> bool:
-        """The current stream is in the capture of a graph."""
+        """Whether the current stream is being captured."""
         return bool(self._cann.npu_cann_is_capturing(self.stream))
 
     def begin(self) -> None:
@@ -148,7 +150,7 @@ class StreamWork:
         self._check(self._cann.npu_cann_host_kernel_begin(self.stream, self.name))
 
     def note(self, tensor: torch.Tensor, *, writes: bool) -> None:
-        """The operator reads or writes this tensor of the device."""
+        """Record that the operator reads or writes this device tensor."""
         if tensor.numel() == 0:
             return
         self.count += 1
@@ -157,13 +159,13 @@ class StreamWork:
         self.words += tensor.stride()
 
     def end(self) -> None:
-        """The operator has run."""
+        """Report the operator and its accesses to the runtime after it has run."""
         words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
         count = ctypes.c_int64(self.count)
         self._check(self._cann.npu_cann_host_kernel_end(self.stream, self.name, words, count))
 
     def capture(self, run: Callable[[], None]) -> None:
-        """Make ``run`` a node of the graph that is captured."""
+        """Add ``run`` as a node to the graph being captured."""
         words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
         _captured.append(run)
         number = ctypes.c_int64(len(_captured) - 1)
@@ -194,7 +196,7 @@ class HostKernel:
         self.random = self.generator is not None or torch.Tag.nondeterministic_seeded in op.tags
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the dispatcher calls it: positional arguments, then those that are by name only."""
+        """Run the operator; the dispatcher passes positional arguments, then the keyword-only ones."""
         call = _Call(self)
         host_args = [call.to_host(value, arg) for value, arg in zip(args, self.arguments, strict=False)]
         host_kwargs = {name: call.to_host(value, self.by_name[name]) for name, value in kwargs.items()}
@@ -219,9 +221,9 @@ class HostKernel:
     def _capture(
         self, call: _Call, work: StreamWork, args: list[Any], kwargs: dict[str, Any], device: torch.device
     ) -> Any:
-        """Make the operator a node of a graph. Copies of its arguments tell the shapes of its results."""
+        """Make the operator a graph node. A run on copies of the arguments gives its results' shapes."""
         if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(self.op.tags):
-            work.begin()  # which waits for the device, and so fails
+            work.begin()  # waits for the device, which fails in a capture
         if self.random:
             raise RuntimeError(
                 f"{self.name} draws random numbers on the host: it cannot be captured (simulated)"
@@ -263,14 +265,14 @@ class HostKernel:
 
 
 class _Call:
-    """One call's arguments on both sides."""
+    """One call's arguments on the device and on the host."""
 
     def __init__(self, kernel: HostKernel) -> None:
         self.kernel = kernel
         self.device: torch.device | None = None
-        self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the device, over the same memory
-        self.written: list[torch.Tensor] = []  # of the inputs
-        self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, what the CPU fills
+        self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # device tensor, CPU view of its memory
+        self.written: list[torch.Tensor] = []  # device tensors of the inputs
+        self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, CPU tensor to fill
         self.foreign: torch.Tensor | None = None
         self.is_captured = False
 
@@ -292,7 +294,7 @@ class _Call:
             return tensor
         self.device = tensor.device
         if argument.is_out:
-            # Of its own, because out= may be resized, and memory under a view cannot.
+            # Separate memory, because out= may be resized, and memory under a view cannot.
             fresh = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
             self.outs.append((tensor, fresh))
             return fresh
@@ -316,7 +318,7 @@ class _Call:
             host_view(tensor).copy_(fresh)
 
     def on_copies(self, args: list[Any], kwargs: dict[str, Any]) -> _Trial:
-        """The same call on copies of the memory."""
+        """This call with copies of the memory."""
         copies: dict[int, torch.Tensor] = {}
 
         def copied(value: Any) -> Any:
@@ -335,13 +337,13 @@ class _Call:
         return _Trial(trial, copied(args), {name: copied(value) for name, value in kwargs.items()})
 
     def forget_device_tensors(self) -> None:
-        """A graph does not keep the memory of its arguments alive, as on the device."""
+        """Drop the device tensors: as on the device, a graph does not keep its arguments' memory alive."""
         self.inputs = [(view, view) for _, view in self.inputs]
         self.outs = [(fresh, fresh) for _, fresh in self.outs]
         self.written = []
 
     def note_accesses(self, work: StreamWork, results: Any) -> None:
-        """Inputs are read, the written ones and the results written."""
+        """Report the inputs as read, and the written inputs and the results as written."""
         for tensor, _ in self.inputs:
             work.note(tensor, writes=any(tensor is written for written in self.written))
         for tensor, _ in self.outs:
@@ -356,7 +358,7 @@ class _Call:
         return any(tensor.untyped_storage().data_ptr() == address for tensor, _ in arguments)
 
     def to_device(self, result: Any, device: torch.device) -> Any:
-        """The operator's result; what the CPU gave back of its arguments is the argument."""
+        """The operator's result on the device. A result that is an argument stays that argument."""
         if isinstance(result, (list, tuple)):
             return type(result)(self.to_device(item, device) for item in result)
         if not isinstance(result, torch.Tensor):
@@ -380,7 +382,7 @@ class _Trial(NamedTuple):
 
 
 def _copy_of(view: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides, whose storage is as long as the view's reaches."""
+    """A copy with the same strides, whose storage ends at the view's last element."""
     reach = sum((size - 1) * stride for size, stride in zip(view.size(), view.stride(), strict=True))
     memory = torch.zeros(view.storage_offset() + max(0, reach) + 1, dtype=view.dtype)
     copied = memory.as_strided(view.size(), view.stride(), view.storage_offset())
@@ -394,7 +396,7 @@ def _tensors_of(results: Any) -> list[Any]:
 
 
 def _fixed_views(results: Any) -> list[torch.Tensor | None]:
-    """Where the results lie, without keeping them alive."""
+    """CPU views of the results' memory, which do not keep the results alive."""
     return [
         host_view(one) if isinstance(one, torch.Tensor) and one.device.type == "npu" else None
         for one in _tensors_of(results)
@@ -415,7 +417,7 @@ def _device_of(kwargs: dict[str, Any]) -> torch.device:
 
 
 def _next_seed(generator: torch.Generator | None, device: torch.device) -> int:
-    """A seed from the NPU generator's state, which it moves on."""
+    """A seed from the NPU generator's state; advances the state."""
     if generator is None:
         generator = _npu.default_generators[device.index or 0]
     state = generator.get_state()
@@ -434,11 +436,11 @@ def _host_generator(generator: torch.Generator | None, device: torch.device) -> 
     return host
 
 
-# ---- all of them ------------------------------------------------------------------------------------
+# ---- all operators ----------------------------------------------------------------------------------
 
 
 def decomposed(op: torch._ops.OpOverload) -> Callable[..., Any]:
-    """The kernel for an operator that torch makes of others: what torch itself would do."""
+    """A kernel that decomposes a composite operator as torch itself does."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return op.decompose(*args, **kwargs)
@@ -466,7 +468,7 @@ def _renorm(self: torch.Tensor, p: float, dim: int, maxnorm: float) -> torch.Ten
     return self * torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), torch.ones_like(norm))
 
 
-# torch_npu gives these gradients through functions of its own, which are not simulated.
+# torch_npu computes the gradients of these with its own functions, which are not simulated.
 DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
     "renorm": _renorm,
@@ -474,14 +476,14 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
 
 
 def _registered(key: str) -> Iterator[str]:
-    """Operators of torch with a kernel of their own on this key, as name.overload."""
+    """Operators of torch that have a kernel for this dispatch key, as name.overload."""
     for name in torch._C._dispatch_get_registrations_for_dispatch_key(key):
         if name.startswith("aten::"):
             yield name.removeprefix("aten::")
 
 
 def overload_of(name: str) -> torch._ops.OpOverload | None:
-    """torch.ops.aten.<name>, None where torch has no such operator."""
+    """torch.ops.aten.<name>, or None if torch has no such operator."""
     stem, _, overload = name.partition(".")
     try:
         return getattr(getattr(torch.ops.aten, stem), overload or "default")  # type: ignore[no-any-return]
@@ -490,7 +492,7 @@ def overload_of(name: str) -> torch._ops.OpOverload | None:
 
 
 def install() -> None:
-    """Take torch_npu's kernels out and put the host's in. Once, after torch_npu was imported."""
+    """Replace torch_npu's kernels by host kernels, once, after torch_npu was imported."""
     if _libraries:
         return
     explicit = set(_registered("CompositeExplicitAutograd"))
@@ -501,9 +503,9 @@ def install() -> None:
     of_torch_npu = set(_registered("PrivateUse1"))
     library = _Library("aten", "IMPL")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that kernels are overridden is the purpose
-        # Where torch_npu has no kernel, one that is composed of others serves; it has one for the rest,
-        # which copies to the CPU and back and does not count.
+        warnings.simplefilter("ignore")  # torch warns that kernels are overridden, which is intended here
+        # An operator that torch_npu lacks uses torch's composite kernel if there is one. For the others,
+        # torch_npu has a fallback that copies to the CPU and back without counting.
         for name in sorted(of_torch_npu | (on_cpu - explicit - composite)):
             kept = name in KEPT or name.split(".")[0] in KEPT
             op = None if kept else overload_of(name)
@@ -520,12 +522,12 @@ def install() -> None:
                 library.impl(name, kernel, "AutogradPrivateUse1")
     _libraries.append(library)
     atexit.register(write_report)
-    os.register_at_fork(after_in_child=counts.clear)  # the parent reports its own
+    os.register_at_fork(after_in_child=counts.clear)  # the parent reports its own counts
     _explain_uncaught_errors()
 
 
 def explanation(text: str) -> str | None:
-    """What torch_npu cannot know to say of an aclnn function that it did not find."""
+    """An explanation for torch_npu's error about a missing aclnn function; None for other errors."""
     missing = re.search(r"(aclnn\w+) or \w+ not in libopapi\.so", text)
     if missing is None:
         return None
@@ -547,7 +549,7 @@ def _explain_uncaught_errors() -> None:
 
 
 def write_report() -> None:
-    """The counts, for ``npu-rope sim``: <pid>.fallback.json beside the runtime's file."""
+    """Write the counts for ``npu-rope sim`` to <pid>.fallback.json, beside the runtime's file."""
     folder = os.environ.get("NPU_ROPE_SIM_REPORT_DIR")
     if not folder or not counts:
         return
@@ -557,4 +559,4 @@ def write_report() -> None:
             json.dump({"fallbacks": dict(counts)}, stream)
         os.replace(path + ".draft", path)
     except OSError:
-        pass  # the folder went with npu-rope sim
+        pass  # npu-rope sim has ended and removed the folder

@@ -1,7 +1,7 @@
-"""Python's start-up under ``npu-rope sim``: the host fallback, as soon as torch_npu is imported.
+"""Start-up of Python under ``npu-rope sim``: install the host fallback when torch_npu is imported.
 
-Python imports the first ``sitecustomize`` of its path when it starts. This one takes itself off the path
-again and runs the one that would have been first without it.
+Python imports the first ``sitecustomize`` of its path when it starts. This one removes its folder from the
+path and then runs the next ``sitecustomize``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class _AfterTorchNpu:
-    """A finder that leaves torch_npu to the others, and installs the fallback when it was imported."""
+    """A finder that lets the other finders load torch_npu, then installs the fallback."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """As ``sys.meta_path`` calls it."""
+        """The method that ``sys.meta_path`` calls."""
         if name != "torch_npu":
             return None
         sys.meta_path.remove(self)
