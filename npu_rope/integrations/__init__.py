@@ -1,3 +1,3 @@
-"""npu_rope inside other software. Each module needs the package it integrates with, and nothing imports it
-by itself.
+"""Integrations of npu_rope into other software. Each module needs the package it integrates with, and must
+be imported explicitly.
 """

@@ -1,11 +1,12 @@
-"""Sharding rules for torch's DTensor: which placements npu_rope's operators take as they are, and what comes
-out. Importing this module registers them.
+"""Sharding rules for torch's DTensor: the placements of arguments and results that npu_rope's operators
+support directly. Importing this module registers them.
 
-Heads may be shared out (tensor parallel), tokens (sequence and context parallel: the positions or the tables'
-rows with them), batches, and a norm's rows; a head's own dimensions may not, nor those that a norm is over.
-Whatever else is asked for, DTensor gathers first; what an operator writes cannot be gathered, and is refused
-if it lies otherwise. (rotary_position_embedding makes positions of its own: call it inside torch's
-implicit_replication().) Of a scale's or a table's gradient every rank has its share of the sum.
+Heads may be sharded (tensor parallel), tokens (sequence and context parallel: the positions or the tables'
+rows with them), batches, and a norm's rows. A head's own dimensions and the dimensions that a norm reduces
+may not. DTensor gathers arguments with any other placement first. An argument that an operator writes cannot
+be gathered; it is refused if it has another placement. (rotary_position_embedding makes positions of its own:
+call it inside torch's implicit_replication().) Each rank holds its share of the sum that is a scale's or a
+table's gradient.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import npu_rope  # noqa: F401 - the operators that the rules are for
 from npu_rope.errors import bad_value
 from npu_rope.params import RopeMode
 
-Rule = tuple[list[Any], list[Any]]  # placements of what comes out, of every argument
+Rule = tuple[list[Any], list[Any]]  # placements of the results, and of every argument
 Given = dict[str, Any]  # an operator's arguments by name
 BATCH, TOKENS, HEADS = "batch", "tokens", "heads"
-LAYOUT = (BATCH, TOKENS, HEADS, "lanes")  # of heads; without batches the last three
+LAYOUT = (BATCH, TOKENS, HEADS, "lanes")  # of heads; the last three without batches
 
 
 def _turns(
@@ -33,12 +34,13 @@ def _turns(
     beside: Callable[[Given, str], Given | None],
     layout: tuple[str, ...] = LAYOUT,
 ) -> None:
-    """Rules of an operator that turns each of xs' heads by itself.
+    """Register the rules of an operator that rotates each of xs' heads by itself.
 
     Args:
-        xs: the arguments with heads; results lie as the first does.
-        beside: where the others must lie when batches, tokens or heads are shared out; None: they cannot be.
-        layout: what xs' dimensions are.
+        xs: the arguments with heads; results have the first one's placement.
+        beside: returns the placements of the other arguments when batches, tokens or heads are sharded; None:
+            they cannot be sharded.
+        layout: the names of xs' dimensions.
     """
     names = [argument.name for argument in op._schema.arguments]
     written = [n for n in names if n.endswith("out") or n == "Y"]
@@ -66,10 +68,11 @@ def _turns(
 
 
 def _require_one_of(op: Any, placed: list[Given], tensors: Given) -> None:
-    """DTensor would gather what does not lie as a rule wants, and what is written would be lost with it.
+    """Require placements that are one of the rules. DTensor would gather other tensors, and writes to the
+    gathered copy would be lost.
 
     Raises:
-        ValueError: the tensors lie as no rule has them.
+        ValueError: no rule has the tensors' placements.
     """
     for lie in zip(*(spec.placements for spec in tensors.values()), strict=True):
         where = dict(zip(tensors, lie, strict=True))
@@ -81,7 +84,7 @@ def _require_one_of(op: Any, placed: list[Given], tensors: Given) -> None:
 
 
 def _positions(given: Given, what: str) -> Given | None:
-    """Positions [S] or [B,S]; with sections [M,S], [M,B,S], or [4*S], whose tokens cannot be shared out."""
+    """Place positions [S] or [B,S]; with sections [M,S], [M,B,S], or [4*S], whose tokens are not sharded."""
     positions, x = given["positions"], given.get("x") or given["q"]
     mode = given["mode"] if "mode" in given else given["rope_mode"]
     rank, tokens = len(positions.shape), x.shape[-3]
@@ -95,12 +98,12 @@ def _positions(given: Given, what: str) -> Given | None:
 
 
 def _rows(given: Given, what: str) -> Given | None:
-    """Into a cache [R,N,D]: heads alone; whose token goes where is known to every rank."""
+    """Place a cache [R,N,D]: only heads can be sharded, and every rank has all rows' indices."""
     return {"cache": Shard(1)} if what == HEADS else None
 
 
 def _tables(given: Given, what: str) -> Given | None:
-    """cos and sin [S,W], [B,S,W] or [B,S,1,W]; for x without batches [S,W] or [S,1,W]."""
+    """Place cos and sin [S,W], [B,S,W] or [B,S,1,W]; for x without batches [S,W] or [S,1,W]."""
     x = given.get("x") or given["q"]
     if what == HEADS:
         return {}
@@ -117,7 +120,7 @@ def _tables(given: Given, what: str) -> Given | None:
 
 
 def _onnx_tables(given: Given, what: str) -> Given | None:
-    """Caches [rows,W] with position_ids [B,S], or [B,S,W]."""
+    """Place caches [rows,W] with position_ids [B,S], or caches [B,S,W]."""
     if what == HEADS:
         return {}
     at = Shard(1 if what == TOKENS else 0)
@@ -128,10 +131,11 @@ def _onnx_tables(given: Given, what: str) -> Given | None:
 
 
 def _normalizes(op: Any, xs: int, results: tuple[bool, ...]) -> None:
-    """Rules of an operator with xs tensors like x, then a scale.
+    """Register the rules of an operator whose arguments are ``xs`` tensors of x's shape, then a scale.
 
     Args:
-        results: for each whether it is like x; else it is the scale's gradient, a sum over x's rows.
+        results: for each result, whether it has x's shape; else it is the scale's gradient, a sum over x's
+            rows.
     """
     names = [argument.name for argument in op._schema.arguments]
 
@@ -157,7 +161,7 @@ def _normalizes(op: Any, xs: int, results: tuple[bool, ...]) -> None:
 
 
 def _rows_of(x: Any, scale: Any, axis: int) -> Iterator[tuple[int, Any]]:
-    """The dimensions before a norm's axis, and where the scale must lie when one is shared out."""
+    """Yield the dimensions before a norm's axis, and the scale's placement when that dimension is sharded."""
     missing = len(x.shape) - len(scale.shape)
     for at in range(axis):
         own = at - missing

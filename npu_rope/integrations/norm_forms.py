@@ -1,4 +1,4 @@
-"""Which normalization a model's module is, found out by calling a copy of it, and ours in its place."""
+"""Recognize the normalization that a model's module computes, by calling a copy of it, and replace it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from npu_rope.ops.rms_norm import rms_norm
 
 ROUND_FIRST, ROUND_LAST = "rounded, then times the weight", "times the weight in float32, then rounded"
 EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
-# A result in float32 that is off by more than this share of its largest element is another formula's.
+# A float32 result with an error above this share of its largest element comes from another formula.
 SAME_NORM = 1e-5
 ROWS = 64
-MOST_DIFFERENT = 0.02  # of two bfloat16 results; by different orders about a third of the elements differ
-SIZES = (1e4, 1e2, 1.0, 0.1)  # of rows, in roots of epsilon
+MOST_DIFFERENT = 0.02  # of two bfloat16 results; with different orders about a third of the elements differ
+SIZES = (1e4, 1e2, 1.0, 0.1)  # of rows, in units of sqrt(epsilon)
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class NormForm:
     """A normalization of the last dimension by its root mean square.
 
     Attributes:
-        weight: its parameter's name; None: it has none.
-        offset: what is added to the weight.
-        order: when the result is rounded to x's type.
-        epsilon: its attribute's name.
-        mixes: x of another type than the weight's has this form, too; else the module itself computes it.
+        weight: name of the weight's parameter; None: no weight.
+        offset: number added to the weight.
+        order: when the result is rounded to x's dtype.
+        epsilon: name of epsilon's attribute.
+        mixes: the form also holds for x of another dtype than the weight's; else the module computes it.
     """
 
     weight: str | None
@@ -48,16 +48,16 @@ class NormForm:
 
 
 def looks_like_norm(module: torch.nn.Module) -> bool:
-    """By its class's name alone: what is to be looked at, or told of."""
+    """Whether the class's name is a norm's; such modules are replaced or reported."""
     name = type(module).__name__
     return name.endswith("Norm") or "RMSNorm" in name
 
 
 def classify(module: torch.nn.Module) -> NormForm:
-    """Which normalization the module is: a copy with random weights is called in float32 and in bfloat16.
+    """Return the module's normalization. A copy with random weights is called in float32 and in bfloat16.
 
     Raises:
-        NotKnown: it is none of those here, or raises what it likes; the message says what was noticed.
+        NotKnown: it is none of those here, or raises any exception; the message has the reason.
     """
     form: NormForm = tried(_classified, module)
     return form
@@ -83,11 +83,11 @@ def _classified(module: torch.nn.Module) -> NormForm:
     probe.__dict__.pop("forward", None)
     generator = torch.Generator().manual_seed(0)
     if weight is not None:
-        # What tells the orders of rounding apart is in bits that a product loses.
+        # Random weights: the orders of rounding differ only in bits that a product loses.
         values = torch.rand(width, generator=generator) + 0.5
         setattr(probe, weight, torch.nn.Parameter(values, requires_grad=False))
     x = torch.randn(1, ROWS, width, generator=generator)
-    # Rows of which epsilon is next to nothing, as much as their squares, and nearly all.
+    # Rows where epsilon is negligible against the mean square, as large, and dominant.
     x *= torch.tensor(SIZES).repeat(ROWS // len(SIZES))[:, None] * getattr(module, epsilon) ** 0.5
     for offset in (0.0, 1.0) if weight is not None else (0.0,):
         for order in (ROUND_FIRST, ROUND_LAST):
@@ -98,7 +98,8 @@ def _classified(module: torch.nn.Module) -> NormForm:
 
 
 def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
-    """In float32 to its rounding, training or not; in bfloat16 to the bit, but for what rounds either way."""
+    """Compare in float32 within its rounding, in training and out of it; in bfloat16 to the bit, except for a
+    few elements that may round either way."""
     with torch.no_grad():
         for training in (False, True):
             wanted, got = probe.train(training)(x), normalized(form, probe, x)
@@ -113,7 +114,7 @@ def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
 
 
 def _mixes(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
-    """Whether it is the same where x and the weight are of two types."""
+    """Whether the form also holds where x and the weight have different dtypes."""
     narrow = copy.deepcopy(probe).to(torch.bfloat16)
     with torch.no_grad():
         for module, given in ((narrow, x), (probe, x.bfloat16())):
@@ -135,7 +136,7 @@ def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
         ones = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
         return rms_norm(x, ones, epsilon=epsilon)
     weight = _weight_of(module, form.weight)
-    if x.dtype == weight.dtype and (form.order == ROUND_FIRST or x.dtype in _WIDE):  # no type to change
+    if x.dtype == weight.dtype and (form.order == ROUND_FIRST or x.dtype in _WIDE):  # no dtype changes
         return rms_norm(x, weight + form.offset if form.offset else weight, epsilon=epsilon)
     wide = torch.promote_types(x.dtype, torch.float32)
     if form.order == ROUND_LAST:
@@ -144,7 +145,7 @@ def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
             x.dtype
         )
     weight = weight + form.offset if form.offset else weight
-    # As torch multiplies two types.
+    # torch multiplies two dtypes in the promoted one.
     return rms_norm(x, weight.to(torch.promote_types(x.dtype, weight.dtype)), epsilon=epsilon)
 
 
@@ -152,8 +153,9 @@ _WIDE = (torch.float32, torch.float64)
 
 
 def _weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
-    """Return the module's weight. Its dictionary is asked first: a lookup by attribute fails once before it
-    gets there, which costs a tenth of a decode-sized call. A parametrized weight is not in it."""
+    """Return the module's weight. Read the parameters' dictionary first: a lookup by attribute fails once
+    before it gets there, which costs a tenth of a decode-sized call. The dictionary lacks a parametrized
+    weight."""
     weight = module._parameters.get(name)
     if weight is None:
         weight = getattr(module, name)
@@ -161,7 +163,7 @@ def _weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
 
 
 def replacement(form: NormForm) -> Callable[..., Any]:
-    """A module's forward, of that name: pickle finds a method by it."""
+    """Return a module's forward. It has that name because pickle finds a method by its name."""
 
     def forward(self: Any, hidden_states: Any) -> Any:
         if not form.mixes and hidden_states.dtype != getattr(self, str(form.weight)).dtype:

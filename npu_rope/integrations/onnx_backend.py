@@ -28,7 +28,7 @@ OPSET = 23  # since which the operators are in ONNX's standard domain
 def _rotary_embedding(
     inputs: Sequence[Any], attributes: Mapping[str, Any], backend: str | None
 ) -> tuple[Any]:
-    """X, cos_cache, sin_cache and perhaps position_ids."""
+    """Run on X, cos_cache, sin_cache and optional position_ids."""
     named = {
         name: attributes[name]
         for name in ("interleaved", "num_heads", "rotary_embedding_dim")
@@ -40,7 +40,7 @@ def _rotary_embedding(
 def _rms_normalization(
     inputs: Sequence[Any], attributes: Mapping[str, Any], backend: str | None
 ) -> tuple[Any]:
-    """X and scale."""
+    """Run on X and scale."""
     named = {name: attributes[name] for name in ("axis", "epsilon", "stash_type") if name in attributes}
     return (rms_norm(*inputs, **named, backend=backend),)
 
@@ -64,7 +64,7 @@ def _kind(node: onnx.NodeProto) -> str:
 
 
 def _unsupported(model: onnx.ModelProto) -> str | None:
-    """What of a model is not npu_rope's, or None."""
+    """Return the part of a model that npu_rope does not support, or None."""
     versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
     if versions.get("ai.onnx", 0) < OPSET:
         return f"its opset is {versions.get('ai.onnx', 0)}, below {OPSET}"
@@ -78,8 +78,8 @@ class NpuRopeModel(BackendRep):
     """A prepared model.
 
     Args:
-        model: whose nodes are all :data:`OPERATORS`.
-        backend: one of npu_rope's; None: its default.
+        model: all its nodes are :data:`OPERATORS`.
+        backend: one of npu_rope's backends; None: the default one.
     """
 
     def __init__(self, model: onnx.ModelProto, backend: str | None = None) -> None:
@@ -89,8 +89,8 @@ class NpuRopeModel(BackendRep):
         self._inputs = [name for name in self._all_inputs if name not in self._initialisers]
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        """The graph's outputs for its inputs: a sequence of those without a default, in the graph's order, or
-        a mapping by name, in which an input that is an initialiser, too, takes the place of its default.
+        """Return the graph's outputs for its inputs: a sequence of those without a default, in the graph's
+        order, or a mapping by name, whose entries also replace the defaults of initialisers.
 
         Raises:
             ValueError, TypeError: an input is missing or none of the graph's, or breaks an operator's rule.
@@ -128,7 +128,7 @@ class NpuRopeBackend(Backend):
     def prepare(
         cls, model: onnx.ModelProto, device: str = "CPU", *, backend: str | None = None, **kwargs: Any
     ) -> NpuRopeModel:
-        """A checked model, ready to run.
+        """Return a checked model, ready to run.
 
         Raises:
             ValueError: the device is not CPU, or a node is none of :data:`OPERATORS`.
@@ -153,7 +153,7 @@ class NpuRopeBackend(Backend):
         backend: str | None = None,
         **kwargs: Any,
     ) -> tuple[Array, ...]:
-        """:meth:`prepare` and run."""
+        """Run a model once: :meth:`prepare`, then :meth:`NpuRopeModel.run`."""
         return cls.prepare(model, device, backend=backend).run(inputs)
 
     @classmethod
@@ -167,7 +167,7 @@ class NpuRopeBackend(Backend):
         backend: str | None = None,
         **kwargs: Any,
     ) -> tuple[Array, ...]:
-        """One node on its inputs, in its order.
+        """Run one node on its inputs, in the node's order.
 
         Raises:
             ValueError: the node is none of :data:`OPERATORS`.
@@ -179,7 +179,7 @@ class NpuRopeBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """CPU: arrays come from the host and go there."""
+        """Whether the device is CPU: arrays come from the host and go there."""
         return device.partition(":")[0] == "CPU"
 
 

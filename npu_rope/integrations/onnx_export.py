@@ -1,7 +1,7 @@
-"""Export to ONNX: what ``torch.onnx.export(dynamo=True)`` makes of npu_rope's operators.
+"""Export to ONNX: translations of npu_rope's operators for ``torch.onnx.export(dynamo=True)``.
 
-Each becomes a standard RotaryEmbedding node (opset 23), its tables an initialiser, an input or a small
-subgraph of the positions, or a standard RMSNormalization node, so that any runtime runs it. Needs
+Each operator becomes a standard RotaryEmbedding node (opset 23), whose tables are an initialiser, an input or
+a small subgraph of the positions, or a standard RMSNormalization node, so that any runtime runs it. Needs
 ``pip install 'npu-rope[onnx]'``.
 
     from npu_rope.integrations import onnx_export
@@ -32,18 +32,18 @@ from npu_rope.dtypes import rounded_to
 from npu_rope.params import RopeMode, RopeParams
 from npu_rope.rms_norm_checks import RmsNormAttributes
 
-op: Any = opset23  # whose annotations know arrays, not the values of a graph
+op: Any = opset23  # Any, because its annotations have arrays, not the values of a graph
 OPSET = 23
 _FLOAT, _DOUBLE = FLOAT.dtype, DOUBLE.dtype
 
 
 def export(model: Any, args: Any = (), file: Any = None, **options: Any) -> Any:
-    """``torch.onnx.export`` with npu_rope's translations, by dynamo, to opset 23 unless ``opset_version``
-    says more.
+    """Call ``torch.onnx.export`` with npu_rope's translations and dynamo, for opset 23 or a higher
+    ``opset_version``.
 
     Args:
         model, args, file: as torch.onnx.export takes them.
-        options: any others of its options; translations given here come on top of npu_rope's.
+        options: any of its other options; translations given here override npu_rope's.
 
     Returns:
         torch's ONNXProgram.
@@ -63,7 +63,7 @@ def export(model: Any, args: Any = (), file: Any = None, **options: Any) -> Any:
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """The table that ``torch.onnx.export(custom_translation_table=...)`` takes, by operator."""
+    """Return the table for ``torch.onnx.export(custom_translation_table=...)``, by operator."""
     ours = torch.ops.npu_rope
     return {
         ours.rope.default: _rope,
@@ -94,12 +94,12 @@ def _static(name: str, size: Any) -> int:
 
 
 def _slice(x: Any, first: int, last: int) -> Any:
-    """Elements of the last dimension."""
+    """Slice the last dimension."""
     return op.Slice(x, _ints([first]), _ints([last]), _ints([-1]))
 
 
 def _rotated(x: Any, cos: Any, sin: Any, *, interleaved: bool, width: int, offset: int) -> Any:
-    """``[B,S,N,D]`` or ``[S,N,D]`` turned by tables ``[B or 1, S, width/2]`` of float32, or double."""
+    """Rotate ``[B,S,N,D]`` or ``[S,N,D]`` by tables ``[B or 1, S, width/2]`` of float32 or double."""
     heads, head = _static("the number of heads", x.shape[-2]), _static("the head size", x.shape[-1])
     sizes = _rank(x) == 4, heads, head
     return _turned(x, x.dtype, sizes, cos, sin, interleaved=interleaved, width=width, offset=offset)
@@ -116,9 +116,9 @@ def _turned(
     width: int,
     offset: int,
 ) -> Any:
-    """:func:`_rotated` of a value whose dtype and sizes (has a batch, heads, head size) are not on record.
+    """Compute :func:`_rotated` for a value without recorded dtype and sizes (has a batch, heads, head size).
 
-    What turns is computed in float32, as npu_rope does, and rounded once: tables in 16 bits would be wrong.
+    The rotation is computed in float32, as in npu_rope, and rounded once: 16-bit tables would be inaccurate.
     """
     batched, heads, head = sizes
     window = x if (offset, width) == (0, head) else _slice(x, offset, offset + width)
@@ -145,7 +145,7 @@ def _turned(
 
 
 def _by_formula(x: Any, cos: Any, sin: Any, interleaved: bool, heads: int, width: int) -> Any:
-    """For double, which RotaryEmbedding does not take: ``[B,S,N*width]`` by the formula."""
+    """Rotate ``[B,S,N*width]`` of double by the formula, because RotaryEmbedding has no double."""
     pair = [width // 2, 2] if interleaved else [2, width // 2]
     pairs = op.Reshape(x, _ints([0, 0, heads, *pair]))
     axis = -1 if interleaved else -2
@@ -174,10 +174,10 @@ def _params(attributes: Mapping[str, Any]) -> tuple[RopeParams, bool]:
 
 
 def _tables(positions: Any, factors: Any, params: RopeParams, wide: int) -> tuple[Any, Any]:
-    """cos and sin, ``[B or 1, S, pairs]``, by turns: what is left of them after whole ones is small, so that
-    far positions keep float32's accuracy. Doubles but for cos and sin themselves."""
+    """Return cos and sin, ``[B or 1, S, pairs]``. Angles are counted in turns and reduced to less than one
+    turn, so that far positions keep float32's accuracy. All but cos and sin themselves is double."""
     turns = params.frequencies("exact") / (2 * math.pi)
-    planes = _planes(positions, params)  # [B or 1, S, pairs], or [..., 1] where all turn by one
+    planes = _planes(positions, params)  # [B or 1, S, pairs], or [..., 1] for a common position
     angle = op.Mul(op.Cast(planes, to=_DOUBLE), op.Constant(value=_tensor(turns)))
     if factors is not None:
         pairs = op.Cast(op.Slice(factors, _ints([0]), _ints([params.pairs]), _ints([0])), to=_DOUBLE)
@@ -193,7 +193,7 @@ def _tables(positions: Any, factors: Any, params: RopeParams, wide: int) -> tupl
 
 
 def _planes(positions: Any, params: RopeParams) -> Any:
-    """The position that turns each pair, behind its token."""
+    """Return the position of each pair, as the last dimension after the tokens."""
     rank = _rank(positions)
     if not params.rope_mode.has_sections:
         by_batch = positions if rank == 2 else op.Unsqueeze(positions, _ints([0]))
@@ -282,7 +282,7 @@ def _rotary_embedding(
     rotary_embedding_dim: int,
     forward: bool,
 ) -> Any:
-    heads = {"num_heads": num_heads} if _rank(X) == 3 else {}  # else it is not looked at
+    heads = {"num_heads": num_heads} if _rank(X) == 3 else {}  # ignored for four dimensions
     head = X.shape[-1] if _rank(X) == 4 else X.shape[-1] // num_heads
     half = (rotary_embedding_dim or _static("the head size", head)) // 2
     sin_cache = _turn(sin_cache, forward)
@@ -300,7 +300,7 @@ def _rotary_embedding(
             rotary_embedding_dim=rotary_embedding_dim,
             **heads,
         )
-    # Other types are computed in float32, or by the formula: rows gathered first, heads behind tokens.
+    # Other dtypes are computed in float32, or by the formula: rows are gathered first, heads follow tokens.
     wide = _DOUBLE if X.dtype == _DOUBLE else _FLOAT
     tables = [op.Cast(t, to=wide) for t in (cos_cache, sin_cache)]
     if position_ids is not None:
@@ -328,10 +328,10 @@ def _add_rms_norm(
 
 
 def _normalized(x: Any, like: Any, scale: Any, a: RmsNormAttributes) -> Any:
-    """RMSNormalization of x, whose dtype and sizes are like's.
+    """Return the RMSNormalization of x, whose dtype and sizes are like's.
 
-    The node alone where all is of one wide type. Else the specification's casts stand around it by name:
-    runtimes leave them out, ignore ``stash_type``, or have no kernel for 16 bits.
+    If everything has one wide dtype, the node is enough. Else the specification's casts are explicit nodes
+    around it: runtimes leave them out, ignore ``stash_type``, or have no kernel for 16 bits.
     """
     wide, dtype = _wide(a.stash_type), like.dtype
     axis = a.axis % _rank(like)
@@ -355,7 +355,7 @@ def _normalized(x: Any, like: Any, scale: Any, a: RmsNormAttributes) -> Any:
 
 
 def _wide(dtype: int) -> int:
-    """The type that it is computed in."""
+    """Return the dtype of the computation."""
     return _DOUBLE if dtype == _DOUBLE else _FLOAT
 
 

@@ -1,8 +1,8 @@
-"""Which rotation a model's function of cos and sin is, found out by calling it, and ours in its place.
+"""Recognize the rotation that a model's function of cos and sin computes, by calling it, and replace it.
 
 A function takes ``(q, k, cos, sin)`` or ``(x, cos, sin)``: heads ``[B,N,S,D]``, or ``[B,S,N,D]`` and
-``[S,N,D]`` as towers of pictures have them, and tables ``[B,S,W]`` or ``[S,W]``. Its name says nothing:
-gpt-oss, nanochat and Llama share one, and rotate differently.
+``[S,N,D]`` in vision towers, and tables ``[B,S,W]`` or ``[S,W]``. Its name does not identify the rotation:
+gpt-oss, nanochat and Llama use the same name, and rotate differently.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ HALF, INTERLEAVED, TO_HALVES = "halves", "neighbours", "neighbours, written as h
 TWICE, EACH_TWICE, ONCE = "one half after the other", "each entry twice", "an entry a pair"
 HEAD, TAIL = "first", "last"
 
-# A result that differs by more than this share of its largest element is another rotation's; with a wrong
-# sign or pair it differs by the whole of it.
+# A result that differs by more than this share of its largest element comes from another rotation. With a
+# wrong sign or pair it differs by the whole element.
 SAME_ROTATION = 1e-5
 BATCH, HEADS, KEY_HEADS, TOKENS, WIDTH = 2, 4, 2, 5, 16
 
@@ -33,16 +33,16 @@ class Form:
     """A rotation.
 
     Attributes:
-        pairs: which lanes turn together, and where they are written.
+        pairs: which lanes form a pair, and where they are written.
         tables: how cos and sin hold an entry for each lane, or each pair.
-        place: which lanes turn, where the tables are narrower than the head; None: it cannot be so.
+        place: which lanes rotate if the tables are narrower than the head; None: they cannot be narrower.
         single: it takes one tensor, not queries and keys.
         promotes: 16-bit heads with float32 tables become float32.
         tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
         keys_optional: it takes None for keys.
         flat_axis: where tables ``[S,W]`` get their axis of heads, HEADS_FIRST or TOKENS_FIRST; None: it takes
-            none. ``cos[:, None]`` is before the tokens of ``[B,S,W]``, but behind those of ``[S,W]``.
-        usual_dim: what it takes for unsqueeze_dim where it is not given.
+            no such tables. ``cos[:, None]`` is before the tokens of ``[B,S,W]``, after those of ``[S,W]``.
+        usual_dim: the default of unsqueeze_dim.
     """
 
     pairs: str
@@ -61,17 +61,17 @@ class Form:
 
 
 class NotKnown(ValueError):
-    """A function is none of the rotations here, and why."""
+    """A function is none of the rotations here; the message has the reason."""
 
 
-# ---- telling which it is -----------------------------------------------------------------------------
+# ---- recognizing a rotation --------------------------------------------------------------------------
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[list[str], bool]:
-    """The function's parameters, and whether it takes one tensor.
+    """Return the function's parameters, and whether it takes one tensor.
 
     Raises:
-        NotKnown: it takes others than a rotation has.
+        NotKnown: it has other parameters than a rotation.
     """
     names = list(_signature(function).parameters)
     tensors = 1 if names[1:3] == ["cos", "sin"] else 2
@@ -91,18 +91,18 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def classify(function: Callable[..., Any]) -> Form:
-    """Which rotation the function is: it is called with random heads and angles, and what it gives compared
-    with what each rotation would.
+    """Return the function's rotation. The function is called with random heads and angles, and its result is
+    compared with that of each rotation.
 
     Raises:
-        NotKnown: it is none of those here, or raises what it likes; the message says what was noticed.
+        NotKnown: it is none of those here, or raises any exception; the message has the reason.
     """
     form: Form = tried(_classified, function)
     return form
 
 
 def tried(classify: Callable[[Any], Any], what: Any) -> Any:
-    """What classify finds; whatever it raises is a NotKnown."""
+    """Return classify's result; convert every exception to NotKnown."""
     try:
         return classify(what)
     except NotKnown:
@@ -140,8 +140,9 @@ def _classified(function: Callable[..., Any]) -> Form:
 def _matches(
     function: Callable[..., Any], single: bool, tokens_first: bool
 ) -> tuple[dict[tuple[str, str], set[str]], str]:
-    """Where what it gives is a rotation's: by pairs and tables the places, "" for all of a head. And what
-    went wrong where it gave nothing at all."""
+    """Return the rotations that the result matches: for each pairs and tables the places, "" for a whole
+    head. Also return the first error if every call failed, else "".
+    """
     generator = torch.Generator().manual_seed(0)
     found: dict[tuple[str, str], set[str]] = {}
     trouble, gave = "", False
@@ -153,7 +154,7 @@ def _matches(
             turned = [h.transpose(1, 2) for h in heads] if tokens_first else heads
             try:
                 given = _called(function, turned, encoded.cos(), encoded.sin())
-                if tokens_first:  # and without batches the same
+                if tokens_first:  # must give the same without batches
                     alone = _called(function, [h[0] for h in turned], encoded[0].cos(), encoded[0].sin())
                     if not all(_is_same(a, g[0]) for a, g in zip(alone, given, strict=True)):
                         continue
@@ -171,10 +172,10 @@ def _matches(
 
 
 def _require_everywhere(function: Callable[..., Any], form: Form) -> None:
-    """That it is this rotation for other sizes, too, and for tables that an attention factor is in.
+    """Require the same rotation for other sizes and for tables that contain an attention factor.
 
     Raises:
-        NotKnown: it is not, or writes over what it was given.
+        NotKnown: it is another rotation, or it overwrites its arguments.
     """
     ours, generator = by_tables(function, form), torch.Generator().manual_seed(1)
     for batch, tokens, head, share in ((1, 1, 64, 1), (3, 19, 32, 1), (2, 9, 48, 2), (1, 130, 128, 2)):
@@ -197,10 +198,10 @@ def _require_everywhere(function: Callable[..., Any], form: Form) -> None:
 
 
 def _require_parameters(function: Callable[..., Any], form: Form) -> None:
-    """That unsqueeze_dim is where the tables get their axis of heads, and position_ids nothing.
+    """Require that unsqueeze_dim selects the tables' axis of heads, and that position_ids has no effect.
 
     Raises:
-        NotKnown: it is otherwise.
+        NotKnown: one of them does something else.
     """
     names, _ = parameters_of(function)
     ours, generator = by_tables(function, form), torch.Generator().manual_seed(2)
@@ -222,7 +223,7 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
         try:
             if not differs(heads if dim == 1 else turned, encoded, unsqueeze_dim=dim):
                 continue
-        except Exception:  # it broadcasts what does not go together
+        except Exception:  # shapes that do not broadcast
             pass
         raise NotKnown("it takes unsqueeze_dim, but its tables get their heads' axis elsewhere")
     ids = torch.arange(TOKENS).flip(0)[None]
@@ -232,13 +233,13 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
                 if not differs(turned if form.tokens_first else heads, table, position_ids=position_ids):
                     continue
             except Exception:
-                if table is not encoded:  # tables without batches it does not take at all
+                if table is not encoded:  # it takes no tables without batches
                     continue
             raise NotKnown("it turns by position_ids, too")
 
 
 def _flat_axis(function: Callable[..., Any], form: Form) -> int | None:
-    """Where tables without batches get their axis of heads: of heads with and without batches the same."""
+    """Return the axis of heads of tables without batches, if heads with and without batches agree."""
     generator = torch.Generator().manual_seed(3)
     angles = torch.rand(TOKENS, WIDTH // 2, generator=generator) * 6
     tables = dict(_encodings(angles))[form.tables]
@@ -250,7 +251,7 @@ def _flat_axis(function: Callable[..., Any], form: Form) -> int | None:
             laid = heads if axis == HEADS_FIRST else [h.transpose(1, 2) for h in heads]
             batches = _called(function, laid, tables.cos(), tables.sin())
             alone = _called(function, [h[0] for h in laid], tables.cos(), tables.sin())
-        except Exception:  # it broadcasts what does not go together
+        except Exception:  # shapes that do not broadcast
             continue
         wanted = expected if axis == HEADS_FIRST else [e.transpose(1, 2) for e in expected]
         if all(_is_same(b, w) and _is_same(a, w[0]) for b, a, w in zip(batches, alone, wanted, strict=True)):
@@ -290,7 +291,7 @@ def _encodings(angles: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
 def _called(
     function: Callable[..., Any], heads: list[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, **more: Any
 ) -> list[torch.Tensor]:
-    """What it gives, which must be a tensor for each."""
+    """Return the function's results, which must be a tensor for each of its heads."""
     with torch.no_grad():
         given = function(*(h.clone() for h in heads), cos, sin, **more)
     given = [given] if isinstance(given, torch.Tensor) else list(given)
@@ -300,7 +301,7 @@ def _called(
 
 
 def _rotated(x: torch.Tensor, angles: torch.Tensor, pairs: str, place: str | None) -> torch.Tensor:
-    """The definition, in float64."""
+    """Rotate by the definition, in float64."""
     width = 2 * angles.shape[-1]
     begin = x.shape[-1] - width if place == TAIL else 0
     turning, cos, sin = x[..., begin : begin + width].double(), angles.double().cos(), angles.double().sin()
@@ -317,18 +318,18 @@ def _is_same(given: torch.Tensor, expected: torch.Tensor) -> bool:
     return bool((given.double() - expected).abs().max() <= SAME_ROTATION * expected.abs().max())
 
 
-# ---- ours in its place ---------------------------------------------------------------------------------
+# ---- replacing a rotation ------------------------------------------------------------------------------
 
 
 WHOLE_MODELS = "Patch and unpatch whole models: at level positions their parts belong together."
 
 
 def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """The same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters. Without keys, and
-    of shapes that it was not recognized by, such as tables narrower than heads that turn whole, the function
-    itself."""
+    """Return the same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters. It calls
+    the function itself without keys, and for shapes that the recognition did not cover, such as tables that
+    are narrower than heads that rotate whole."""
     interleaved = form.pairs == INTERLEAVED
-    lanes = 2 if form.tables == ONCE else 1  # that an entry of the tables turns
+    lanes = 2 if form.tables == ONCE else 1  # rotated by one entry of the tables
 
     def rotate(
         heads: Sequence[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
@@ -369,14 +370,14 @@ def with_parameters(
     tables: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
     | None = None,
 ) -> Callable[..., Any]:
-    """``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function, which is called
-    where that gives NotImplemented; where it is given others as cos and sin, with ``tables(cos, sin, q)``."""
+    """Return ``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function. If rotate
+    gives NotImplemented, the function is called, with ``tables(cos, sin, q)`` as cos and sin if given."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
     by_position = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
     tensors = names[: 1 if form.single else 2]
-    # Models call with heads, cos and sin by position: then nothing has to be bound.
+    # Models pass heads, cos and sin by position, so that no arguments have to be bound.
     usual = len(tensors) + 2
     may_be_usual = by_position >= usual and all(name in defaults for name in names[usual:])
     usual_dim = defaults.get("unsqueeze_dim")
@@ -409,13 +410,13 @@ def with_parameters(
     return stand_in
 
 
-HEADS_FIRST, TOKENS_FIRST = -3, -2  # where tables that broadcast over [B,N,S,D], or [B,S,N,D], have a 1
+HEADS_FIRST, TOKENS_FIRST = -3, -2  # the axis of size 1 in tables that broadcast over [B,N,S,D] or [B,S,N,D]
 _UNSQUEEZED = {1: HEADS_FIRST, 2: TOKENS_FIRST}
 
 
 def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
-    """Which of the two it is, where tables of so many dimensions are unsqueezed there; without unsqueeze_dim,
-    where the function does it. None: neither."""
+    """Return HEADS_FIRST or TOKENS_FIRST for tables of ``dims`` dimensions that are unsqueezed at
+    unsqueeze_dim, or by default where the function does it. None: it is neither."""
     if dims == 2:
         return form.flat_axis if unsqueeze_dim == form.usual_dim else None
     if unsqueeze_dim is None:
@@ -424,8 +425,9 @@ def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
 
 
 def serves(tables: Sequence[int], heads: Sequence[torch.Tensor], axis: int) -> bool:
-    """Whether tables of these sizes, [B,S,W] or [S,W], have a row for each token of all heads: those with
-    batches, as many in all, or of tables without batches those without; all of one type and width."""
+    """Whether tables of these sizes have a row for each token of all heads, and all heads have one dtype and
+    width. Tables [B,S,W] need heads of B batches, or of any number if B is 1; tables [S,W] take heads with or
+    without batches."""
     first = heads[0]
     shape, dtype, dims = first.shape, first.dtype, len(tables)
     if dims == 3:
@@ -446,12 +448,12 @@ def serves(tables: Sequence[int], heads: Sequence[torch.Tensor], axis: int) -> b
 
 
 def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """[B,N,S,D] as [B,S,N,D], or back; heads that are tokens-first already as they are."""
+    """Transpose [B,N,S,D] to [B,S,N,D], or back; return tokens-first heads unchanged."""
     return x.transpose(-3, -2) if axis == HEADS_FIRST else x
 
 
 def halved(x: torch.Tensor, form: Form, width: int) -> torch.Tensor:
-    """Where neighbours are written as halves: the first of each two, then the second."""
+    """For neighbours written as halves: the first lane of each pair, then the second of each."""
     if form.pairs != TO_HALVES:
         return x
     return x.reshape(*x.shape[:-1], width // 2, 2).transpose(-1, -2).flatten(-2)

@@ -1,4 +1,4 @@
-"""A transformers model whose rotations and RMS norms are npu_rope's: one line, on one instance.
+"""Replace the rotations and RMS norms of one instance of a transformers model by npu_rope's, in one line.
 
 >>> import transformers
 >>> from npu_rope.integrations.transformers import apply_npu_rope, unpatch
@@ -36,21 +36,21 @@ from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.params import RopeMode, RopeParams
 
 LEVELS = ("tables", "positions")
-MARK = "_npu_rope_patch"  # of the functions that stand in for a module's forward
+MARK = "_npu_rope_patch"  # an attribute of the functions that replace a module's forward
 _REPLACED = "its forward is not its class's: someone else replaced it"
 NAMES_A_ROTATION = re.compile(r"rotary|rope", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Something of a module, replaced or left.
+    """A rotation or norm of a module, replaced or left.
 
     Attributes:
-        module: its name in the model.
-        kind: its class.
-        what: the function of it, empty for the module itself.
-        how: the form it was found to have; or why it was left.
-        replaced: which of the two.
+        module: the module's name in the model.
+        kind: the module's class.
+        what: the name of the function; empty for the module itself.
+        how: the recognized form, or the reason why it was left.
+        replaced: whether it was replaced.
         is_norm: whether it is a norm.
     """
 
@@ -62,18 +62,18 @@ class Entry:
     is_norm: bool = False
 
     def told(self) -> str:
-        """A line of it."""
+        """Return the entry's line in the report."""
         return f"{self.kind}{': ' * bool(self.what)}{self.what} ({self.how})"
 
 
 @dataclass
 class Report:
-    """What :func:`apply_npu_rope` did.
+    """The report of :func:`apply_npu_rope`.
 
     Attributes:
-        level: ``"tables"`` or ``"positions"``, as it was asked for.
-        entries: every rotation and every norm that was looked at.
-        notes: what was done otherwise than asked, and why.
+        level: ``"tables"`` or ``"positions"``, as requested.
+        entries: every rotation and every norm that was examined.
+        notes: deviations from the request, with their reasons.
     """
 
     level: str
@@ -82,12 +82,12 @@ class Report:
 
     @property
     def replaced(self) -> list[Entry]:
-        """What runs on npu_rope now."""
+        """The entries that run on npu_rope now."""
         return [e for e in self.entries if e.replaced]
 
     @property
     def left(self) -> list[Entry]:
-        """What is as it was, and why."""
+        """The entries that were left unchanged, with the reasons."""
         return [e for e in self.entries if not e.replaced]
 
     def __str__(self) -> str:
@@ -104,29 +104,30 @@ class Report:
 def apply_npu_rope(
     model: torch.nn.Module, rope: bool = True, rms_norm: bool = True, level: str = "tables"
 ) -> Report:
-    """Let this instance of a model rotate and normalize by npu_rope. No other instance, no class and no
-    module of Python is touched; parameters, buffers and what is saved stay as they are.
+    """Replace the rotations and RMS norms of this instance of a model by npu_rope's. No other instance, class
+    or Python module changes, and neither do parameters, buffers and saved states.
 
     Each function that a module's forward calls with cos and sin is classified by calling it, not by its name,
-    and each norm by calling a copy of it; what is not recognized stays and is told of. Works with generate(),
-    training, gradient checkpointing, torch.compile and deepcopy. A model that is pickled and loaded is
-    unpatched: apply it again.
+    and each norm by calling a copy of it. The report lists those that are not recognized; they stay. Works
+    with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and loading a
+    model
+    removes the patch: apply it again.
 
     Args:
-        model: a transformers model, or any module that has such.
+        model: a transformers model, or any module that contains one.
         rope: replace the rotations.
         rms_norm: replace the RMS norms.
-        level: ``"tables"``: the model's own cos and sin, by :func:`npu_rope.rotary_mul_qk`.
-            ``"positions"``: the model makes no tables, :func:`npu_rope.rope_qk` turns by the positions, as
-            exact at the last of a long context as at the first, in 16 bits, too. Where a model's angles
-            cannot be had from its configuration, or change with the length of a sequence, its tables stay;
-            a note says so.
+        level: ``"tables"``: :func:`npu_rope.rotary_mul_qk` rotates by the model's own cos and sin.
+            ``"positions"``: the model makes no tables, and :func:`npu_rope.rope_qk` rotates by the positions,
+            with the same accuracy at all positions of a long context, also in 16 bits. If the model's angles
+            do not follow from its configuration, or change with the length of a sequence, its tables stay and
+            the report has a note.
 
     Returns:
-        what was replaced, what was left and why.
+        the entries that were replaced, those that were left, and the reasons.
 
     Raises:
-        TypeError, ValueError: an argument breaks its rule; nothing was touched.
+        TypeError, ValueError: an argument breaks its rule; nothing was changed.
     """
     if not isinstance(model, torch.nn.Module):
         raise bad_type(OP, f"model must be a torch.nn.Module but got {type(model).__name__}.")
@@ -144,14 +145,14 @@ def apply_npu_rope(
             _Rotations(model, report).replace()
         if rms_norm:
             _replace_norms(model, report)
-    except BaseException:  # half a model is worse than none
+    except BaseException:  # leave no model half replaced
         unpatch(model)
         raise
     return report
 
 
 def unpatch(model: torch.nn.Module) -> int:
-    """Undo :func:`apply_npu_rope`: the number of modules that are their class's again."""
+    """Undo :func:`apply_npu_rope`; return the number of modules that have their class's forward again."""
     if not isinstance(model, torch.nn.Module):
         raise bad_type("unpatch", f"model must be a torch.nn.Module but got {type(model).__name__}.")
     count = 0
@@ -160,19 +161,19 @@ def unpatch(model: torch.nn.Module) -> int:
         if getattr(function, MARK, False):
             del module.__dict__["forward"]
             count += 1
-        elif function is not None and function is _forward_of(module):  # of one that was pickled
+        elif function is not None and function is _forward_of(module):  # restored by pickle
             del module.__dict__["forward"]
     return count
 
 
 def _forward_of(module: torch.nn.Module) -> types.FunctionType:
-    """Its class's."""
+    """Return the forward of the module's class."""
     forward: types.FunctionType = type(module).forward  # type: ignore[assignment]
     return forward
 
 
 def _bind(module: torch.nn.Module, forward: Callable[..., Any]) -> None:
-    """As this instance's own forward. A function of that name is what pickle and deepcopy can follow."""
+    """Set this instance's own forward. pickle and deepcopy can follow a function of that name."""
     setattr(forward, MARK, True)
     module.__dict__["forward"] = types.MethodType(forward, module)
 
@@ -186,7 +187,7 @@ def _replace_norms(model: torch.nn.Module, report: Report) -> None:
         if not norm_forms.looks_like_norm(module) or isinstance(module, torch.nn.LayerNorm):
             continue
         kind = type(module)
-        # Instances that have the same do the same with it.
+        # Instances with equal attributes have the same form.
         plain = {n: v for n, v in vars(module).items() if v is None or isinstance(v, (bool, int, float, str))}
         parameters = tuple((n, tuple(p.shape)) for n, p in module.named_parameters())
         key = kind, parameters, "forward" in module.__dict__, tuple(sorted(plain.items(), key=str))
@@ -200,7 +201,7 @@ def _replace_norms(model: torch.nn.Module, report: Report) -> None:
 
 
 def _norm_form(module: torch.nn.Module) -> norm_forms.NormForm | str:
-    """Its form, or why it has none."""
+    """Return the module's form, or the reason why it has none."""
     if "forward" in module.__dict__:
         return _REPLACED
     try:
@@ -214,7 +215,7 @@ def _norm_form(module: torch.nn.Module) -> norm_forms.NormForm | str:
 
 @dataclass
 class _Caller:
-    """A module whose forward calls rotations, by their names in its globals."""
+    """A module whose forward calls rotations; ``functions`` has them by their names in its globals."""
 
     name: str
     module: torch.nn.Module
@@ -227,7 +228,7 @@ class _Rotations:
     def __init__(self, model: torch.nn.Module, report: Report) -> None:
         self.model, self.report = model, report
         self.forms: dict[int, rope_forms.Form | str] = {}
-        self.told: set[str] = set()  # callers whose tables a note is about
+        self.told: set[str] = set()  # callers whose tables have a note already
         self.by_tables: dict[int, Callable[..., Any]] = {}
         self.callers = [c for name, m in model.named_modules() if (c := self._caller(name, m)) is not None]
 
@@ -236,7 +237,7 @@ class _Rotations:
         return _Caller(name, module, functions) if functions else None
 
     def form(self, function: Callable[..., Any]) -> rope_forms.Form | str:
-        """The function's form, or why it has none."""
+        """Return the function's form, or the reason why it has none."""
         if id(function) not in self.forms:
             try:
                 self.forms[id(function)] = rope_forms.classify(function)
@@ -282,7 +283,7 @@ class _Rotations:
     # ---- by positions
 
     def _by_positions(self) -> dict[tuple[str, str], Callable[..., Any]]:
-        """What stands for the callers' functions where the model hands them positions instead of tables."""
+        """Return replacements of the callers' functions that take positions instead of tables."""
         found: dict[tuple[str, str], Callable[..., Any]] = {}
         for name, module in self.model.named_modules():
             if not type(module).__name__.endswith("RotaryEmbedding"):
@@ -305,7 +306,7 @@ class _Rotations:
                         )
                 if not made:
                     continue
-            except Exception as why:  # whatever a model of someone else's may do when it is asked
+            except Exception as why:  # a foreign model may raise anything
                 told = why if isinstance(why, NotKnown) else f"{type(why).__name__} was raised ({why})"
                 if inside:
                     self._note(f"{type(module).__name__} keeps making tables: {told}")
@@ -316,10 +317,10 @@ class _Rotations:
         return found
 
     def _require_all_known(self, name: str, parent: str, inside: list[_Caller]) -> None:
-        """That the tables go to nobody else than those whose rotations are to be replaced.
+        """Require that only the modules whose rotations are to be replaced receive the tables.
 
         Raises:
-            NotKnown: they may.
+            NotKnown: another module may receive them.
         """
         known = {c.name for c in inside}
         for other, module in self.model.named_modules():
@@ -335,12 +336,12 @@ class _Rotations:
 
 
 def _is_within(name: str, parent: str) -> bool:
-    """A module's name is the parent's own, or of something in it."""
+    """Whether a module's name is the parent's own, or that of a module inside it."""
     return not parent or name == parent or name.startswith(f"{parent}.")
 
 
 def _layer_type(module: torch.nn.Module) -> str | None:
-    """Which of a model's ropes the module turns by."""
+    """Return the layer type, which selects the module's rope among those of the model."""
     said = getattr(module, "layer_type", None) or getattr(module, "attention_type", None)
     if isinstance(said, str):
         return said
@@ -354,7 +355,7 @@ def _layer_type(module: torch.nn.Module) -> str | None:
 
 
 def _rotations_of(function: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The functions that it calls by a global name like one of a rotation; through what decorates it, too."""
+    """Yield the functions that it, or a function it wraps, calls by a global name like that of a rotation."""
     for inner in _layers_of(function):
         for name in _names(inner.__code__):
             called = inner.__globals__.get(name)
@@ -363,7 +364,7 @@ def _rotations_of(function: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def _layers_of(function: Any) -> Iterator[types.FunctionType]:
-    """A function, and what its decorators, of functools.wraps, hold."""
+    """Yield a function, and the functions inside its decorators (functools.wraps)."""
     while isinstance(function, types.FunctionType):
         yield function
         function = function.__dict__.get("__wrapped__")
@@ -377,7 +378,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., Any]]) -> types.FunctionType:
-    """The function once more, which finds ours under these names; what decorates it stays around it."""
+    """Copy the function with ours under these names in its globals; keep its decorators around the copy."""
     shadow = _shadow({**function.__globals__, **ours})
     wrapped = function.__dict__.get("__wrapped__")
     inner = _with_globals(wrapped, ours) if isinstance(wrapped, types.FunctionType) else None
@@ -407,8 +408,8 @@ _count = itertools.count(1)
 
 
 def _shadow(names: dict[str, Any]) -> types.ModuleType:
-    """A module of these names, known by a name of its own, by which torch.compile looks for a function's
-    globals."""
+    """Register a module of these names under a name of its own: torch.compile looks up a function's globals
+    by the name of their module."""
     shadow = types.ModuleType(f"{names['__name__']}_npu_rope_{next(_count)}")
     shadow.__dict__.update(
         {k: v for k, v in names.items() if k not in ("__name__", "__spec__", "__loader__")}
@@ -427,26 +428,28 @@ def _holds(cell: types.CellType, what: Any) -> bool:
 # ---- positions instead of tables ------------------------------------------------------------------------
 
 BY_TABLES = 'level="tables" turns as the model does.'
-# A model's tables are cos and sin of angles that float32 rounded: at position 31 by less than 4e-6.
+# A model's tables hold cos and sin of angles rounded to float32: at position 31 the error is below 4e-6.
 PROBED = 32
 SAME_ANGLE = 2e-5
-# Of float32 that transformers rounds at every step; below STILL a frequency turns nothing.
+# Relative tolerance of float32 frequencies, which transformers rounds at every step; a frequency below STILL
+# rotates nothing.
 SAME_FREQUENCY, STILL = 1e-5, 1e-20
 
 
 class _Carriers:
-    """Positions where a model has cos and sin, and how to tell that it has left them alone.
+    """Carry positions in place of a model's cos and sin, and check that the model did not change them.
 
-    Both have the sizes of the model's tables, in bytes, a type that torch computes nothing with, compiled or
-    not: a model that turns back by -sin, or scales its tables, is told so and does not turn by the positions
-    alone. Each eight lanes are a token's position, int64, of one of its planes, under a number of their own:
-    what works on any bytes, such as choosing, filling or turning around lanes, leaves others than these. The
-    same choice among the tokens of both does not: they are their positions still.
+    Both carriers have the sizes of the model's tables. Their elements are bytes of a dtype that torch does no
+    arithmetic with, compiled or not. A model that rotates back by -sin, or scales its tables, therefore gets
+    an error instead of a wrong rotation. Each eight lanes hold one position of a token, int64, combined by
+    xor with a number that only these lanes have. Operations on any bytes, such as selecting, filling or
+    reversing lanes, give bytes that the check detects. Selecting the same tokens of both carriers is valid:
+    the result still carries the tokens' positions.
 
     Args:
-        lanes: of the model's tables.
-        planes: positions of a token.
-        salt: of the tables that one module makes, which these are.
+        lanes: number of lanes of the model's tables.
+        planes: number of positions of a token.
+        salt: index of these tables among those that one module makes.
 
     Raises:
         NotKnown: the tables are too narrow.
@@ -458,16 +461,16 @@ class _Carriers:
         if lanes < 8 * planes:
             raise NotKnown(f"its tables have {lanes} lanes, and positions need {8 * planes}")
         self.lanes, self.planes = lanes, planes
-        # Of lanes [0, 8 planes) of cos the positions themselves; all others are like random numbers.
+        # Lanes [0, 8 planes) of cos hold the positions themselves; all other lanes look random.
         count = -(-lanes // 8)
         numbers = np.random.default_rng(salt).integers(-(2**63), 2**63 - 1, (2, count), np.int64)
         numbers[0, :planes] = 0
         self.keys = torch.from_numpy(numbers)
-        # Positions, references to cos and sin, and on a CPU their words.
+        # The last positions, references to their cos and sin, and on a CPU the words of these.
         self._last: tuple[torch.Tensor, tuple[Any, Any], tuple[Any, Any] | None] | None = None
 
     def made_of(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What goes for cos and sin of positions [B,S], or [planes,B,S]."""
+        """Return the carriers, as cos and sin, of positions [B,S] or [planes,B,S]."""
         numbers = positions.to(torch.int64)
         cos, sin = (t.view(self.TYPE) for t in self._bytes(numbers))
         if not torch.compiler.is_compiling():
@@ -476,10 +479,10 @@ class _Carriers:
         return cos, sin
 
     def read(self, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        """The positions again.
+        """Return the positions of carriers.
 
         Raises:
-            ValueError: these are tables, or not as they were made.
+            ValueError: these are tables, or carriers that were changed.
         """
         if cos.dtype != self.TYPE or sin.dtype != self.TYPE:
             raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
@@ -499,9 +502,10 @@ class _Carriers:
         return positions
 
     def _known(self, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor | None:
-        """The positions, where these are what was made last: the same tensors, with nothing written to them,
-        are known by that. Of others the words are compared, but not on a device, which would have to be
-        waited for. Tensors of inference mode count as others: they do not say whether they were written."""
+        """Return the positions if these are the last carriers, else None. The same tensors are recognized by
+        identity if nothing was written to them. Other tensors are compared by their words, but not on a
+        device, because the comparison would wait for it. Tensors of inference mode are always compared: they
+        do not record writes."""
         if self._last is None:
             return None
         positions, made, words = self._last
@@ -515,7 +519,7 @@ class _Carriers:
         return positions if same else None
 
     def _bytes(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of cos and of sin, [B,S,lanes], of int64."""
+        """Return the bytes of cos and of sin, [B,S,lanes], for int64 positions."""
         if self.planes == 1:
             each = positions[..., None]
         else:
@@ -531,14 +535,14 @@ def _may_be_written(carrier: torch.Tensor) -> bool:
 
 
 def _words(carrier: torch.Tensor) -> torch.Tensor:
-    """The carrier's bytes in the largest type that holds them, which is compared soonest."""
+    """Return the carrier's bytes in the largest dtype that divides its rows, because it compares fastest."""
     if not carrier.is_contiguous():
         carrier = carrier.view(torch.uint8).contiguous()
     return carrier.view(torch.int64 if carrier.shape[-1] % 8 == 0 else torch.uint8)
 
 
 class _Positions:
-    """A model's rotary embedding as parameters of rope, after its tables were compared with them."""
+    """A model's rotary embedding as rope parameters, which were compared with its tables."""
 
     def __init__(self, module: torch.nn.Module, layer_types: list[str | None]) -> None:
         self.module = module
@@ -569,10 +573,11 @@ class _Positions:
             self.carriers[layer_type] = _Carriers(lanes, planes, salt=len(self.carriers))
 
     def _compare(self, model: Any, layer_type: str | None) -> int:
-        """What it gives for some positions with what the parameters give; how many lanes that has.
+        """Compare the module's tables for some positions with those of the parameters; return their number of
+        lanes.
 
         Raises:
-            NotKnown: it is something else.
+            NotKnown: they differ.
         """
         theirs = getattr(self.module, f"{layer_type}_inv_freq" if self.nested else "inv_freq", None)
         ours = np.asarray(model.frequencies(), np.float64)
@@ -602,10 +607,10 @@ class _Positions:
         return cos.shape[-1]
 
     def _tables(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """What it makes.
+        """Return the module's cos and sin.
 
         Raises:
-            NotKnown: that is not cos and sin.
+            NotKnown: its result is something else.
         """
         with torch.no_grad():
             made = _forward_of(self.module)(self.module, *given)
@@ -618,10 +623,10 @@ class _Positions:
     def rotation(
         self, function: Callable[..., Any], form: rope_forms.Form, layer_type: str | None
     ) -> Callable[..., Any]:
-        """The function's stand-in, to which positions come as cos and as sin.
+        """Return the function's replacement, which takes carriers of positions as cos and sin.
 
         Raises:
-            NotKnown: rope cannot turn so.
+            NotKnown: rope has no such rotation.
         """
         if self.nested and layer_type is None:
             raise NotKnown("a layer does not say which of its tables turn it")
@@ -635,7 +640,7 @@ class _Positions:
                 "pairs are neighbours where several positions turn them, which no mode of rope has"
             )
         if not sections:
-            # As the function pairs them, whatever its model's others do.
+            # Pair the lanes as this function does; other functions of the model may differ.
             mode = RopeMode.NORMAL if form.pairs == rope_forms.INTERLEAVED else RopeMode.NEOX
             params = _with_mode(model.params, mode)
         else:
@@ -653,16 +658,16 @@ class _Positions:
             unsqueeze_dim: int | None,
         ) -> Any:
             positions = carriers.read(cos, sin)
-            if pads:  # pairs that no section covers turn by time
+            if pads:  # pairs that no section covers rotate by time
                 positions = torch.cat((positions, positions[:1]))
             got = heads[0].shape[-1]
-            if got < width:  # which of the angles are its is not known
+            if got < width:  # its share of the angles is unknown
                 raise bad_value(OP, f"q must have {width} lanes that turn but got {got}.\n{BY_TABLES}")
-            tables = (*positions.shape[sections:], width)  # those of each plane
+            tables = (*positions.shape[sections:], width)  # sizes for each plane
             axis = rope_forms.heads_axis(form, unsqueeze_dim, len(tables))
             known = form.place is not None or got == width
             if axis is None or not known or not rope_forms.serves(tables, heads, axis):
-                return NotImplemented  # what it does then is not known
+                return NotImplemented  # the function's result is then unknown
             on_device = factors if factors is None else factors.to(heads[0].device)
             first = [rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads]
             if form.single:
@@ -677,15 +682,15 @@ class _Positions:
     def _tables_at(
         self, layer_type: str | None, cos: torch.Tensor, sin: torch.Tensor, x: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The model's own tables, of what :meth:`forward` made of its ids."""
+        """Return the model's own tables for the positions in carriers that :meth:`forward` made."""
         ids = self.carriers[layer_type if self.nested else None].read(cos, sin)
         more = (layer_type,) if self.nested else ()
         cos, sin = _forward_of(self.module)(self.module, x, ids, *more)
         return cos, sin
 
     def forward(self) -> Callable[..., Any]:
-        """The module's own forward: no tables, but :class:`_Carriers` with their tokens. Of a type of layers
-        that is none of the model's, which some make all the same, the tables."""
+        """Return the module's own forward, which makes :class:`_Carriers` instead of tables. It makes tables
+        for a layer type that the model does not have, because some models request these anyway."""
         carriers, nested = self.carriers, self.nested
 
         def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
