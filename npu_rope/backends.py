@@ -1,7 +1,7 @@
-"""Which backends there are, and what keeps one from running: ``reference``, ``cpu``, ``sim`` /
-``sim:<soc>`` and ``npu``. How one executes an operator is in ``npu_rope/executors/``.
+"""Registry of the backends and of their missing pieces: ``reference``, ``cpu``, ``sim`` / ``sim:<soc>`` and
+``npu``. Their executors are in ``npu_rope/executors/``.
 
-An explicit backend never falls back to another: absent is :class:`BackendUnavailable`.
+An explicit backend never falls back to another: if it is absent, :class:`BackendUnavailable` is raised.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from npu_rope.params import ANGLE_POLICIES, Angle, RopeParams, angle_policy, fla
 
 E = TypeVar("E")
 
-# The explicit default, read once: a look at the environment costs as much as a decode-sized call.
+# The explicit default, read once: reading the environment costs as much time as a decode-sized call.
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
 default_backend: str | None = os.environ.get(ENVIRONMENT_VARIABLE) or None
 # SoC -> the backend that runs the very same kernels on a core of the same sizes.
@@ -28,7 +28,7 @@ SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": ""}
 
 @dataclass(frozen=True)
 class Missing:
-    """What keeps a backend from running, and how to get it."""
+    """The missing piece of a backend, and how to get it."""
 
     what: str
     remedy: str
@@ -55,12 +55,12 @@ def _sim_missing() -> Missing | None:
 
 
 def simulated_soc() -> str | None:
-    """The chip that ``npu-rope sim`` stands in for, or None outside of it."""
+    """Return the SoC that ``npu-rope sim`` simulates, or None outside of it."""
     return os.environ.get("NPU_ROPE_SIM_SOC")
 
 
 def npu_binding() -> str | None:
-    """Path of the binding of torch_npu, or None where it was not built."""
+    """Return the path of the torch_npu binding, or None if it was not built."""
     path = native.find_library("npu_rope_torch_npu")
     return None if path is None else str(path)
 
@@ -116,7 +116,7 @@ def offer_operator_package() -> None:
 
 @dataclass(frozen=True)
 class NpuPiece:
-    """Something the npu backend needs: what it is, where it was found (None: nowhere), how to get it."""
+    """A piece that the npu backend needs: its description, its location (None: not found), how to get it."""
 
     name: str
     what: str
@@ -125,7 +125,7 @@ class NpuPiece:
 
 
 def npu_pieces() -> list[NpuPiece]:
-    """All of them."""
+    """Return all pieces that the npu backend needs."""
     spec = importlib.util.find_spec("torch_npu")
     cann = os.environ.get("ASCEND_HOME_PATH", "")
     soc = simulated_soc()
@@ -167,7 +167,7 @@ def npu_pieces() -> list[NpuPiece]:
 
 
 def _device_names() -> list[str]:
-    """The NPUs below /dev. ``davinci_manager``, which all of them share, is none."""
+    """Return the names of the NPUs in /dev. ``davinci_manager``, which they share, is not one of them."""
     try:
         names = os.listdir("/dev")
     except OSError:
@@ -187,7 +187,7 @@ def _npu_missing() -> Missing | None:
 
 @dataclass(frozen=True)
 class Backend:
-    """A named executor. ``missing()`` is None where it can run."""
+    """A named executor. ``missing()`` returns None if the backend can run."""
 
     name: str
     summary: str
@@ -195,7 +195,7 @@ class Backend:
     same_as: str = ""  # another backend that runs the same code on the same sizes
 
     def require(self) -> Backend:
-        """Itself, or BackendUnavailable."""
+        """Return itself, or raise BackendUnavailable."""
         missing = self.missing()
         if missing is not None:
             raise BackendUnavailable(self.name, missing.what, missing.remedy)
@@ -217,10 +217,10 @@ BACKENDS: dict[str, Backend] = {
 
 
 def find(name: str, *, op: str = "rope") -> Backend:
-    """The backend of that name, available or not. ``op`` is who asks.
+    """Return the backend of that name, available or not. Errors name the operator ``op``.
 
     Raises:
-        ValueError: there is no such backend.
+        ValueError: the backend's name is unknown.
     """
     try:
         return BACKENDS[name]
@@ -229,11 +229,11 @@ def find(name: str, *, op: str = "rope") -> Backend:
 
 
 def executor_of(op: str, executors: Mapping[str, E], name: str) -> E:
-    """An operator's executor on the backend of that name.
+    """Return an operator's executor on the backend of that name.
 
     Raises:
-        ValueError: there is no such backend.
-        BackendUnavailable: the backend is not here, or does not have this operator.
+        ValueError: the backend's name is unknown.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
     """
     find(name, op=op).require()
     if name not in executors:
@@ -242,17 +242,17 @@ def executor_of(op: str, executors: Mapping[str, E], name: str) -> E:
 
 
 def available() -> list[str]:
-    """Names of the backends that run here, each one's aliases left out."""
+    """Return the names of the backends that can run, without aliases."""
     return [name for name, b in BACKENDS.items() if not b.same_as and b.missing() is None]
 
 
 def packed_call(params: RopeParams, forward: bool, angle: Angle, *, op: str = "rope") -> bytes:
-    """The attributes as the packed schemas of rope, rope_qk and rope_set_rows read them."""
+    """Return the attributes as the packed schemas of rope, rope_qk and rope_set_rows read them."""
     code = ANGLE_POLICIES.index(angle_policy(op, angle))
     return bytes(native.PackedCall(native.c_params(params), flag(op, "forward", forward), code))
 
 
 def torch_registration() -> str | None:
-    """Path of the C++ torch registration, or None where it was not built."""
+    """Return the path of the C++ torch registration, or None if it was not built."""
     path = native.find_library("npu_rope_torch")
     return None if path is None else str(path)

@@ -1,4 +1,4 @@
-"""Which CANN goes with which torch_npu, as data; which of them an installation holds.
+"""Table of the CANN versions that each torch_npu works with, and detection of the installed versions.
 
 Sources of the table, in Ascend/pytorch: ``COMPATIBILITY.md`` and ``docker/OVERVIEW*.md`` have the CANN that a
 package is published with; ``docs/zh/release_notes.md`` of line 26.1 has all CANN that a release line is
@@ -28,7 +28,7 @@ class Release:
         torch: the torch it is built for.
         recommended: the CANN it is published with.
         compatible: all series of CANN that its release line is compatible with, ``(major, minor)``.
-        source: where that is said.
+        source: the source of these versions.
     """
 
     torch_npu: str
@@ -50,7 +50,7 @@ RELEASES = (
 
 
 def series(version: str) -> tuple[int, int] | None:
-    """Return ``(major, minor)`` of a version such as ``"9.0.0"`` or ``"8.1.RC1"``; None where it is none.
+    """Return ``(major, minor)`` of a version such as ``"9.0.0"`` or ``"8.1.RC1"``; None for other texts.
 
     Example:
         >>> series("9.1.0"), series("8.1.RC1"), series("cann-9.0.0"), series("unknown")
@@ -61,7 +61,7 @@ def series(version: str) -> tuple[int, int] | None:
 
 
 def _value(path: Path, key: str) -> str | None:
-    """The value of a line ``key=value``, without quotes; None where there is none."""
+    """Return the value of the line ``key=value`` without quotes; None if no line has the key."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
@@ -74,7 +74,7 @@ def _value(path: Path, key: str) -> str | None:
 
 
 def cann_version(home: str | Path) -> str | None:
-    """Return the version of the CANN in a folder (ASCEND_HOME_PATH), or None where no file of it says one.
+    """Return the version of the CANN in a folder (ASCEND_HOME_PATH), or None if none of its files has one.
 
     Files, in this order:
 
@@ -102,7 +102,8 @@ def release_of(torch_npu: str) -> Release | None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether parts go together: ``goes`` None where the table does not say; what to do where they do not."""
+    """Whether two parts are compatible: ``goes`` is None if the table lacks them; ``remedy`` fixes a
+    mismatch."""
 
     goes: bool | None
     text: str
@@ -120,7 +121,7 @@ def _too_old(cann: str) -> Verdict:
 
 
 def judge(cann: str | None, torch_npu: str | None) -> Verdict:
-    """Say whether a CANN and a torch_npu go together."""
+    """Return whether a CANN and a torch_npu are compatible."""
     if cann is not None and (found := series(cann)) is not None and found < OLDEST_CANN:
         return _too_old(cann)
     if torch_npu is None:
@@ -158,7 +159,8 @@ def _published(torch_npu: str) -> str:
 
 
 def _for_cann(cann: str) -> str:
-    """The alternative to another CANN: the packages that are compatible with this one, or nothing."""
+    """Return the alternative to installing another CANN: the packages compatible with this one, or
+    nothing."""
     pairs = [f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in RELEASES if series(cann) in r.compatible]
     if not pairs:
         return ""
@@ -166,11 +168,11 @@ def _for_cann(cann: str) -> str:
 
 
 def judge_binding(built_for: str | None, torch_npu: str | None) -> Verdict:
-    """Say whether npu_rope's binding fits the torch_npu that is installed.
+    """Return whether npu_rope's binding was built for the installed torch_npu.
 
     Args:
         built_for: the torch_npu at build time, as :func:`binding_built_for` reads it.
-        torch_npu: the one that is installed.
+        torch_npu: the installed one.
     """
     if built_for is None:
         return Verdict(None, "the binding does not say which torch_npu it was built for")

@@ -1,8 +1,8 @@
 """Rules of the tensors of rope, rope_qk and rope_set_rows for the Python paths (reference, fake tensors).
 
 The native paths state the same rules in ``op_host/rope_check.cpp``; a test compares the words.
-Works on anything that has a shape, strides in elements and a dtype name, so that arrays, torch
-tensors and fake tensors are judged alike.
+The rules work on anything that has a shape, strides in elements and a dtype name, so they are the same for
+arrays, torch tensors and fake tensors.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
 INDEX_DTYPES = ("int32", "int64")
-# What a cache may hold of a dtype besides the dtype itself.
+# Dtypes that a cache may have besides the dtype of its input.
 NARROWER = {"float32": ("float16", "bfloat16")}
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What the rules need to know of a tensor. Strides count elements."""
+    """A tensor's properties that the rules check. Strides count elements."""
 
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
     def text(self) -> str:
-        """The shape as the messages print it."""
+        """Return the shape as the messages print it."""
         return str(list(self.shape))
 
 
@@ -44,13 +44,13 @@ U = TypeVar("U")
 
 
 class CallTensors(Generic[T]):
-    """One call's tensors, as its caller gave them, and the names its messages give them.
+    """One call's tensors, as its caller passed them, by their names in error messages.
 
     Attributes:
         op: the operator's name.
-        xs: what turns, by name.
-        outs: what is written, by name, one for each of xs; empty where it is still to be made.
-        in_place: the names of those of xs that are their own out.
+        xs: the main inputs, by name.
+        outs: the outputs, by name, one for each of xs; empty if the operator allocates them.
+        in_place: the names of those of xs that are their own output.
     """
 
     __slots__ = ()
@@ -61,24 +61,24 @@ class CallTensors(Generic[T]):
 
     @property
     def scatters(self) -> bool:
-        """The last of what is written is rows of a cache."""
+        """Whether the last output is rows of a cache."""
         return "cache" in self.outs
 
     @property
     def first(self) -> tuple[str, T]:
-        """What the others are compared with: x or q."""
+        """Name and tensor of x or q, with which the other tensors are compared."""
         return next(iter(self.xs.items()))
 
     def beside(self) -> dict[str, T]:
-        """What is read besides xs, by name, as far as it is given."""
+        """Return the other inputs that the call has, by name."""
         raise NotImplementedError
 
     def with_beside(self, **named: T) -> Any:
-        """The same call with others read besides xs."""
+        """Return the call with the other inputs replaced."""
         raise NotImplementedError
 
     def differentiable(self) -> dict[str, T]:
-        """What may need a gradient, by name: all but frequency factors, which get none."""
+        """Return the tensors that may need a gradient, by name: all except the frequency factors."""
         named = {**self.xs, **self.beside(), **self.outs}
         named.pop("freq_factors", None)
         return named
@@ -90,12 +90,12 @@ class RopeTensors(CallTensors[T]):
 
     Attributes:
         op: the operator's name.
-        xs: what turns, by name: one tensor, or queries and keys.
+        xs: the rotated inputs, by name: one tensor, or queries and keys.
         positions, freq_factors: their positions, and the factors or None.
-        outs: what is written, by name, one for each of xs; empty where it is still to be made.
-        rows: which rows of a cache, the only one of outs, are written; or None.
-        in_place: the names of those of xs that are their own out.
-        narrower: what a cache may hold of a dtype besides it.
+        outs: the outputs, by name, one for each of xs; empty if the operator allocates them.
+        rows: the rows to write of the cache, which is then the only one of outs; or None.
+        in_place: the names of those of xs that are their own output.
+        narrower: dtypes that a cache may have besides the dtype of its input.
     """
 
     narrower: ClassVar[Mapping[str, Sequence[str]]] = NARROWER
@@ -108,7 +108,7 @@ class RopeTensors(CallTensors[T]):
     in_place: tuple[str, ...] = ()
 
     def beside(self) -> dict[str, T]:
-        """What is read besides xs, by name; the factors only where they are given."""
+        """Return the other inputs, by name; the factors only if the call has them."""
         named: dict[str, Any] = {"positions": self.positions}
         if self.scatters:
             named["rows"] = self.rows
@@ -117,12 +117,12 @@ class RopeTensors(CallTensors[T]):
         return named
 
     def with_beside(self, **named: T) -> RopeTensors[T]:
-        """The same call with others read besides xs."""
+        """Return the call with the other inputs replaced."""
         rows, factors = named.get("rows"), named.get("freq_factors")
         return replace(self, positions=named["positions"], rows=rows, freq_factors=factors)
 
     def map(self, see: Callable[[T], U]) -> RopeTensors[U]:
-        """The same call with each tensor as ``see`` sees it."""
+        """Return the call with ``see`` applied to each tensor."""
         return RopeTensors(
             self.op,
             {name: see(t) for name, t in self.xs.items()},
@@ -135,7 +135,7 @@ class RopeTensors(CallTensors[T]):
 
 
 def rope_tensors(x: T, positions: T, freq_factors: T | None, out: T | None) -> RopeTensors[T]:
-    """A call of rope."""
+    """Return a call of rope."""
     outs = {} if out is None else {"out": out}
     return RopeTensors("rope", {"x": x}, positions, freq_factors, outs, in_place=("x",) if out is x else ())
 
@@ -143,19 +143,19 @@ def rope_tensors(x: T, positions: T, freq_factors: T | None, out: T | None) -> R
 def rope_qk_tensors(
     q: T, k: T, positions: T, freq_factors: T | None, out: tuple[T, T] | None
 ) -> RopeTensors[T]:
-    """A call of rope_qk."""
+    """Return a call of rope_qk."""
     xs, outs = {"q": q, "k": k}, {} if out is None else {"q_out": out[0], "k_out": out[1]}
     in_place = tuple(name for (name, x), o in zip(xs.items(), outs.values(), strict=False) if o is x)
     return RopeTensors("rope_qk", xs, positions, freq_factors, outs, in_place=in_place)
 
 
 def rope_set_rows_tensors(x: T, positions: T, rows: T, freq_factors: T | None, cache: T) -> RopeTensors[T]:
-    """A call of rope_set_rows."""
+    """Return a call of rope_set_rows."""
     return RopeTensors("rope_set_rows", {"x": x}, positions, freq_factors, {"cache": cache}, rows)
 
 
 def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: Angle) -> None:
-    """Every rule that needs neither an element's value nor an address."""
+    """Check every rule that needs neither an element's value nor an address."""
     angle_policy(t.op, angle)
     like = None
     for name, x in t.xs.items():
@@ -175,8 +175,8 @@ def check_call(t: RopeTensors[TensorSpec], params: RopeParams, angle: Angle) -> 
 
 
 def check_memory(t: CallTensors[StridedView]) -> None:
-    """What is written must be aligned, must not overlap itself, and is its own input or apart from
-    every input and every other output."""
+    """Check the memory of the outputs. An output must be aligned and must not overlap itself. It is its own
+    input, or it shares no memory with any input or other output."""
     for side, (name, out) in enumerate(t.outs.items()):
         check_aligned(name, out, op=t.op)
         if not is_injective(out):
@@ -214,8 +214,8 @@ def check_x(
     name: str = "x",
     like: tuple[str, TensorSpec] | None = None,
 ) -> None:
-    """A rotated tensor's dtype, shape and room for the rotated window; in dtype and shape it is like
-    another but for the number of heads."""
+    """Check a rotated tensor's dtype, its shape, and that the rotated window fits its heads. With ``like``,
+    its dtype and its shape except for the number of heads must be those of the other tensor."""
     if x.dtype not in FLOAT_DTYPES:
         raise bad_type(op, f"{name} must be float32, float16, bfloat16 or float64 but got {x.dtype}.")
     if len(x.shape) not in (3, 4):
@@ -228,7 +228,7 @@ def check_x(
 
 
 def check_like(x: TensorSpec, name: str, other_name: str, other: TensorSpec, op: str) -> None:
-    """Another's dtype, and its shape but for the number of heads."""
+    """Check for the other tensor's dtype, and for its shape except for the number of heads."""
     if x.dtype != other.dtype:
         raise bad_type(op, f"{name} must have {other_name}'s dtype {other.dtype} but got {x.dtype}.")
     if (x.shape[:-2], x.shape[-1]) != (other.shape[:-2], other.shape[-1]):
@@ -237,7 +237,7 @@ def check_like(x: TensorSpec, name: str, other_name: str, other: TensorSpec, op:
 
 
 def _check_window(head: int, params: RopeParams, op: str) -> None:
-    """The rotated window and the sections have room in a head."""
+    """Check that the rotated window and the sections fit into a head."""
     if params.n_dims > head:
         raise bad_value(op, f"n_dims must be at most the head size {head} but got {params.n_dims}.")
     if params.n_offs + params.n_dims > head:
@@ -254,15 +254,15 @@ def _check_window(head: int, params: RopeParams, op: str) -> None:
 
 
 def check_unit_stride(name: str, t: TensorSpec, *, op: str = "rope") -> None:
-    """The last dimension must be contiguous, where there is more than one element in it."""
+    """Check that the last dimension is contiguous, if it has more than one element."""
     if 0 not in t.shape and t.shape[-1] > 1 and t.strides[-1] != 1:
         raise bad_value(op, f"{name} must have unit stride in its last dimension but got {t.strides[-1]}.")
 
 
 def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *, op: str = "rope") -> None:
-    """int32 or int64; ``[S]``, or ``[B,S]`` and ``[1,S]`` where x has a batch. In the modes with sections
-    four of each or three behind each other: ``[4,S]``, flat ``[4*S]``, ``[3,S]``, ``[4,B,S]``, ``[3,B,S]``,
-    ``[4,1,S]`` or ``[3,1,S]``."""
+    """Check positions: int32 or int64; ``[S]``, and ``[B,S]`` or ``[1,S]`` if x has a batch. In the modes
+    with sections four or three planes of positions: ``[4,S]``, flat ``[4*S]``, ``[3,S]``, ``[4,B,S]``,
+    ``[3,B,S]``, ``[4,1,S]`` or ``[3,1,S]``."""
     if positions.dtype not in INDEX_DTYPES:
         raise bad_type(op, f"positions must be int32 or int64 but got {positions.dtype}.")
     batch, tokens = x.shape[0] if len(x.shape) == 4 else 0, x.shape[-3]
@@ -286,14 +286,14 @@ def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *,
 
 
 def check_position_values(positions: npt.NDArray[np.integer], *, op: str = "rope") -> None:
-    """Every position must fit int32."""
+    """Check that every position is in the int32 range."""
     outside = positions[(positions < -(2**31)) | (positions >= 2**31)]
     if outside.size:
         raise bad_value(op, f"positions must be in the int32 range but got {outside.flat[0]}.")
 
 
 def check_freq_factors(factors: TensorSpec, params: RopeParams, *, op: str = "rope") -> None:
-    """``[>= pairs]`` float32."""
+    """Check factors: ``[>= pairs]`` float32."""
     if factors.dtype != "float32":
         raise bad_type(op, f"freq_factors must be float32 but got {factors.dtype}.")
     pairs = params.pairs
@@ -312,7 +312,7 @@ def _pairs_rule(params: RopeParams) -> str:
 def check_freq_factor_values(
     factors: npt.NDArray[np.float32], params: RopeParams, *, op: str = "rope"
 ) -> None:
-    """The factors that are read must be positive and finite, and so must what follows from them."""
+    """Check that the factors of the pairs are positive and finite. Further factors are not read."""
     used = np.asarray(factors[: params.pairs], np.float64)
     wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
     if wrong.size:
@@ -321,7 +321,7 @@ def check_freq_factor_values(
 
 
 def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
-    """No pair may turn faster than its angle can be followed."""
+    """Check that each pair's frequency is at most ``MAX_FREQUENCY``, beyond which its angle is inaccurate."""
     wrong = np.flatnonzero(~(np.abs(frequencies) <= MAX_FREQUENCY))
     if wrong.size:
         at = int(wrong[0])
@@ -335,13 +335,13 @@ def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
 def check_out(
     out: TensorSpec, x: TensorSpec, *, op: str = "rope", name: str = "out", x_name: str = "x"
 ) -> None:
-    """out: x's dtype and shape, unit last stride. (What needs addresses: :func:`check_memory`.)"""
+    """Check out: x's dtype and shape, unit last stride. (:func:`check_memory` has the rules of addresses.)"""
     check_same(out, x, op=op, name=name, x_name=x_name)
     check_unit_stride(name, out, op=op)
 
 
 def check_same(out: TensorSpec, x: TensorSpec, *, op: str, name: str, x_name: str) -> None:
-    """x's dtype and shape."""
+    """Check for x's dtype and shape."""
     if out.dtype != x.dtype:
         raise bad_type(op, f"{name} must have {x_name}'s dtype {x.dtype} but got {out.dtype}.")
     if out.shape != x.shape:
@@ -349,7 +349,7 @@ def check_same(out: TensorSpec, x: TensorSpec, *, op: str, name: str, x_name: st
 
 
 def check_aligned(name: str, t: StridedView, *, op: str = "rope") -> None:
-    """Every element must lie at a multiple of its size."""
+    """Check that the address of every element is a multiple of its size."""
     whole = all(s % t.item_bytes == 0 for n, s in zip(t.sizes, t.strides, strict=True) if n > 1)
     if not t.is_empty() and not (t.base % t.item_bytes == 0 and whole):
         raise bad_value(
@@ -362,7 +362,7 @@ def check_aligned(name: str, t: StridedView, *, op: str = "rope") -> None:
 
 
 def check_rows(rows: TensorSpec, x: TensorSpec, *, op: str = "rope_set_rows") -> None:
-    """int32 or int64; ``[B,S]``, or ``[S]`` where B is 1."""
+    """Check rows: int32 or int64; ``[B,S]``, or ``[S]`` if B is 1."""
     if rows.dtype not in INDEX_DTYPES:
         raise bad_type(op, f"rows must be int32 or int64 but got {rows.dtype}.")
     batched, tokens = len(x.shape) == 4, x.shape[-3]
@@ -382,7 +382,7 @@ def check_cache(
     x_name: str = "x",
     narrower: Mapping[str, Sequence[str]] = NARROWER,
 ) -> None:
-    """``[R,N,D]`` of x's dtype, or of a narrower one for float32; unit last stride."""
+    """Check the cache: ``[R,N,D]`` of x's dtype, or of a narrower one for float32; unit last stride."""
     others = narrower.get(x.dtype, ())
     if cache.dtype not in (x.dtype, *others):
         rule = " or ".join([", ".join([x.dtype, *others[:-1]]), *others[-1:]])
@@ -395,7 +395,7 @@ def check_cache(
 
 
 def check_row_values(rows: npt.NDArray[np.integer], cache_rows: int, *, op: str = "rope_set_rows") -> None:
-    """Each is a row of the cache, no two the same, or -1."""
+    """Check that each element is -1 or a row of the cache, and that no row occurs twice."""
     outside = rows[(rows < -1) | (rows >= cache_rows)]
     if outside.size:
         raise bad_value(

@@ -44,7 +44,7 @@ PREFIXES = {"ascend910b": "Ascend910B", "ascend910_93": "Ascend910_93", "ascend3
 
 
 def soc_of(chip: str) -> str | None:
-    """Return the SoC of a chip's name, also of a name that :data:`CHIPS` lacks.
+    """Return the SoC of a chip's name. The name need not be in :data:`CHIPS`.
 
     Returns:
         ``"ascend910b"``, ``"ascend910_93"`` or ``"ascend310p"``; None where the chip belongs to none of them.
@@ -60,11 +60,11 @@ def soc_of(chip: str) -> str | None:
 
 
 class NoChip(Exception):
-    """This machine's chip is not known. The text says why."""
+    """This machine's chip is unknown. The text gives the reason."""
 
 
 def _npu_smi(*arguments: str) -> str:
-    """The output of ``npu-smi info``; NoChip where it does not run."""
+    """Return the output of ``npu-smi info``; raise NoChip if it does not run."""
     if shutil.which("npu-smi") is None:
         raise NoChip("npu-smi, which comes with the NPU's driver, is not on PATH")
     command = ["npu-smi", "info", *arguments]
@@ -81,7 +81,7 @@ def _npu_smi(*arguments: str) -> str:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """``name : value`` lines; the first of each name."""
+    """Return the values of ``name : value`` lines; the first of each name."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -91,7 +91,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def chip_of_machine() -> str:
-    """Return CANN's name of this machine's first NPU, as ``npu-smi`` says it.
+    """Return CANN's name of this machine's first NPU, as ``npu-smi`` reports it.
 
     The fields are those that vllm-ascend's setup.py reads: on A2 and 310P "Chip Type" and "Chip Name"
     (Ascend, 910B3), on A3 "Chip Name" and "NPU Name" (Ascend910, 9392). Another firmware of A2 has
@@ -117,7 +117,7 @@ def chip_of_machine() -> str:
 
 
 def main() -> int:
-    """Print chip and SoC. Exit status 0, 1 where the chip is not known, 2 where no package is for it."""
+    """Print chip and SoC. Exit status 0, 1 if the chip is unknown, 2 if no package supports it."""
     try:
         chip = chip_of_machine()
     except NoChip as why:

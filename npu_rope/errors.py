@@ -1,14 +1,14 @@
-"""What npu_rope raises. Messages read ``[op] argument must RULE but got VALUE.``."""
+"""Errors that npu_rope raises. Their messages have the form ``[op] argument must RULE but got VALUE.``."""
 
 from __future__ import annotations
 
 
 class BackendUnavailable(RuntimeError):
-    """The backend that was asked for is not here.
+    """The requested backend is unavailable.
 
     Attributes:
         backend: its name, such as ``"npu"``.
-        missing: the piece that is missing.
+        missing: the missing piece.
         remedy: how to get it.
     """
 
@@ -18,10 +18,10 @@ class BackendUnavailable(RuntimeError):
 
 
 def bad_value(op: str, text: str) -> ValueError:
-    """The error for a value outside its rule."""
+    """Return the error for a value that breaks its rule."""
     return ValueError(f"[{op}] {text}")
 
 
 def bad_type(op: str, text: str) -> TypeError:
-    """The error for an element type or Python type that is not taken."""
+    """Return the error for an unsupported element type or Python type."""
     return TypeError(f"[{op}] {text}")

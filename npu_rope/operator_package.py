@@ -1,11 +1,11 @@
-"""Whether a built operator package is whole and for this machine's chip, from its files alone.
+"""Check from its files that a built operator package is complete and matches this machine's chip.
 
-The layout is the one that CANN's project template packs (hicann/asc-tools utils/templates, ``func.cmake`` and
-``ascendc_ops_config.py``): interface and headers below ``op_api``, tilings and kernels below
-``op_impl/ai_core/tbe``, for each SoC a folder of kernels and a list of them.
+CANN's project template packs this layout (hicann/asc-tools utils/templates, ``func.cmake`` and
+``ascendc_ops_config.py``): interface and headers in ``op_api``, tilings and kernels in
+``op_impl/ai_core/tbe``, with a folder and a list of kernels for each SoC.
 
 The build runs this file by itself: it imports the standard library only. ``python3 -I
-npu_rope/operator_package.py FOLDER SOC...`` prints a fault and ends with status 1 where there is one.
+npu_rope/operator_package.py FOLDER SOC...`` prints a fault and exits with status 1 if it finds one.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def socs_of(folder: str | Path) -> list[str]:
 
 
 def fault_of(folder: str | Path, soc: str | None = None) -> str | None:
-    """Say what is wrong with a package, or None where it is whole.
+    """Return the first fault of a package, or None if it is complete.
 
     Args:
         folder: ``vendors/npu_rope``.
         soc: the SoC that it must have kernels for; None: any.
 
     Returns:
-        A sentence without a full stop that names the file and what it must be, or None.
+        A sentence without a full stop that names the file and its rule, or None.
     """
     package = Path(folder)
     tilings = sorted((package / TBE / "op_tiling").rglob("libcust_opmaster*.so"))
@@ -86,7 +86,7 @@ def _kernels_fault(kernels: Path, soc: str, operators: list[str]) -> str | None:
 
 
 def _kernel_fault(description: Path) -> str | None:
-    """A kernel's object must have the hash that its description holds."""
+    """Check that a kernel's object has the hash in its description."""
     said = _json(description)
     if not isinstance(said, dict) or "binFileName" not in said:
         return f"{description} must describe a kernel but is {_state(description)}"
@@ -99,7 +99,7 @@ def _kernel_fault(description: Path) -> str | None:
 
 
 def _bin_paths(entries: Any) -> list[str]:
-    """All values of ``binPath`` in nested lists and dicts."""
+    """Return all values of ``binPath`` in nested lists and dicts."""
     if isinstance(entries, list):
         return [path for entry in entries for path in _bin_paths(entry)]
     if not isinstance(entries, dict):
@@ -109,7 +109,7 @@ def _bin_paths(entries: Any) -> list[str]:
 
 
 def _json(path: Path) -> Any:
-    """What a JSON file holds; None where it is missing or is no JSON."""
+    """Return the content of a JSON file; None if the file is missing or is not JSON."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
@@ -123,7 +123,7 @@ def _state(path: Path) -> str:
 
 
 def _elf_fault(path: Path) -> str | None:
-    """A shared library must be an ELF file that holds all sections that it lists."""
+    """Check that a shared library is an ELF file with all sections that it lists."""
     if not path.is_file():
         return f"{path} must be there but is missing"
     data = path.read_bytes()
@@ -148,7 +148,7 @@ def _elf_fault(path: Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Check a package for each SoC that is named."""
+    """Check a package for each SoC in the arguments."""
     folder, *socs = arguments
     for soc in socs:
         if (fault := fault_of(folder, soc)) is not None:

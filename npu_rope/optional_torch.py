@@ -1,4 +1,4 @@
-"""torch where it is installed and loads; otherwise None, with the cause kept for ``doctor``."""
+"""torch if it is installed and loads; otherwise None, with the cause kept for ``doctor``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ except (OSError, RuntimeError) as error:
 
 
 def load_torch_npu() -> None:
-    """torch's device ``npu``, also where torch was told not to load it by itself.
+    """Load torch's device ``npu``, also if torch's autoloading of back ends is disabled.
 
     Raises:
         BackendUnavailable: torch_npu does not load.

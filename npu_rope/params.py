@@ -1,4 +1,4 @@
-"""RopeParams: the attributes of rope, validated once, and the numbers that follow from them.
+"""RopeParams: the attributes of rope, validated once, and the numbers derived from them.
 
 Names and formulas: ``specs/ggml_rope_acltensor.txt`` sections 1, 2 and 5.
 """
@@ -33,7 +33,7 @@ class RopeMode(IntEnum):
     NEOX = 2
     """Pairs ``(x[i], x[i + n_dims/2])``."""
     MROPE = 8
-    """Pairs as in NEOX; sections of them turn by one of a token's four positions each."""
+    """Pairs as in NEOX; each section of pairs rotates by one of a token's four positions."""
     VISION = 24
     """Pairs ``(x[i], x[i + n_dims])``, n_dims = D/2 of them; a section restarts its frequencies."""
     IMROPE = 40
@@ -51,10 +51,10 @@ AXIS_NAMES = ("time", "height", "width", "extra")
 
 
 def angle_policy(op: str, angle: Any) -> AnglePolicy:
-    """The policy of that name or number.
+    """Return the policy of that name or number.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the name or number is unknown.
     """
     for code, policy in enumerate(ANGLE_POLICIES):
         if isinstance(angle, str):
@@ -66,10 +66,10 @@ def angle_policy(op: str, angle: Any) -> AnglePolicy:
 
 
 def flag(op: str, name: str, value: Any) -> bool:
-    """A bool, NumPy's included.
+    """Return a Python or NumPy bool as a bool.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the value is something else.
     """
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
@@ -78,10 +78,10 @@ def flag(op: str, name: str, value: Any) -> bool:
 
 
 def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:
-    """An int of so many bits, NumPy's included.
+    """Return a Python or NumPy integer of at most ``bits`` bits as an int.
 
     Raises:
-        TypeError, ValueError: it is something else, or does not fit.
+        TypeError, ValueError: the value is something else, or does not fit.
     """
     if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, np.integer)):
         raise bad_type(op, f"{name} must be an integer but got {value!r}.")
@@ -93,10 +93,10 @@ def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:
 
 
 def number(name: str, value: Any, op: str = "rope") -> float:
-    """A float of a Python or NumPy number.
+    """Return a Python or NumPy number as a float.
 
     Raises:
-        TypeError, ValueError: it is something else, or an integer beyond float64.
+        TypeError, ValueError: the value is something else, or an integer beyond float64.
     """
     numbers = int, float, np.integer, np.floating
     if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, numbers):
@@ -134,8 +134,8 @@ def _sections(value: Any) -> tuple[int, int, int, int]:
 
 
 def _as_float32(value: float) -> float:
-    """Attributes are float32 to ggml, to CANN and to the tables: what float32 holds as zero or as
-    infinity is zero or infinite."""
+    """Round to float32. ggml, CANN and the tables hold attributes in float32, so a value that rounds to zero
+    or infinity there is zero or infinite here."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return float(np.float32(value))
 
@@ -146,10 +146,10 @@ def _require_positive(name: str, value: float, when: str = "", *, op: str = "rop
 
 
 def rotated_width(op: str, name: str, head: int, width: int) -> int:
-    """How many dimensions of a head rotate, where the argument of that name says so, or with 0 that all do.
+    """Return the number of rotated dimensions of a head, from the argument of that name. 0 means all.
 
     Raises:
-        ValueError: it is odd or wider than the head.
+        ValueError: the width is odd or wider than the head.
     """
     if width == 0 and (head <= 0 or head % 2):
         raise bad_value(op, f"the head size must be even and positive where {name} is 0 but got {head}.")
@@ -166,14 +166,14 @@ class RopeParams:
         n_dims: rotated width (rotary_dim): even, at most the head size.
         mode: a :class:`RopeMode`, its ggml number or its name (``"neox"``).
         n_ctx_orig: context length the model was trained with, in tokens; needed by YaRN.
-        freq_base: theta; pair ``i`` turns by ``freq_base**(-2i/n_dims)`` radians per position.
+        freq_base: theta; pair ``i`` rotates by ``freq_base**(-2i/n_dims)`` radians per position.
         freq_scale: multiplies every interpolated frequency (1/factor of linear scaling and YaRN).
         ext_factor: weight of YaRN's extrapolation; 0 switches YaRN off.
         attn_factor: multiplies cos and sin.
         beta_fast, beta_slow: ends of YaRN's ramp, in rotations over ``n_ctx_orig``.
-        sections: widths, in pairs, of what time, height, width and an extra position turn; only in
-            the modes mrope, vision and imrope, where one of the first three must be positive. They
-            repeat where they do not cover all pairs.
+        sections: widths, in pairs, of the sections that rotate by the time, height, width and extra position;
+            only in the modes mrope, vision and imrope, where one of the first three must be positive. They
+            repeat if they do not cover all pairs.
         n_offs: first rotated dimension: even, ``n_offs + n_dims`` at most the head size; 0 in mode
             vision.
 
@@ -260,8 +260,8 @@ class RopeParams:
         scaling_factor: float = 1.0,
         end: int = 0,
     ) -> RopeParams:
-        """The attributes of PMX's RotaryPositionEmbedding (``specs/pmx_rotary_position_embedding.txt``,
-        scaling as PMX's Python operators have it).
+        """Return the attributes of PMX's RotaryPositionEmbedding
+        (``specs/pmx_rotary_position_embedding.txt``, scaling as PMX's Python operators have it).
 
         Args:
             head_dim: D, the head size.
@@ -304,27 +304,28 @@ class RopeParams:
 
     @classmethod
     def from_hf(cls, config: Any, layer_type: str | None = None, seq_len: int | None = None) -> ModelRope:
-        """The rope of a transformers configuration.
+        """Return the rope of a transformers configuration.
 
-        Every rope_type of transformers 5.23 (default, linear, dynamic, yarn, longrope, llama3, proportional),
-        in ``rope_parameters``, flat or by type of layer, or in the older ``rope_scaling`` and ``rope_theta``.
-        What ggml's parameters say natively comes as such; llama3, longrope, proportional, and yarn with
-        ``truncate=False``, which ggml does not have, come as frequency factors.
+        Reads every rope_type of transformers 5.23 (default, linear, dynamic, yarn, longrope, llama3,
+        proportional), in ``rope_parameters``, flat or by type of layer, or in the older ``rope_scaling`` and
+        ``rope_theta``. Types that ggml's parameters can express become parameters. ggml lacks llama3,
+        longrope, proportional, and yarn with ``truncate=False``; they become frequency factors.
 
         Args:
-            config: the configuration object, a dict, or the path of a config.json or of its folder. Of a
-                model with several parts the language model's is taken. A dict is read as transformers reads
-                it where that is installed and knows its ``model_type``: some classes have names and defaults
-                of their own, which without transformers are not known.
-            layer_type: whose entries, where types of layers rotate differently (``"full_attention"``).
-            seq_len: how many tokens there will be: dynamic stretches theta by it, longrope has other factors
-                beyond its original context. None: up to that context.
+            config: the configuration object, a dict, or the path of a config.json or of its folder. A model
+                with several parts gives its language model's rope. If transformers is installed and has the
+                dict's
+                ``model_type``, a dict is read as transformers reads it: some classes have their own names and
+                defaults, which are not available without transformers.
+            layer_type: the type of layer, if types of layers rotate differently (``"full_attention"``).
+            seq_len: number of tokens. dynamic scales theta by it; longrope has other factors beyond its
+                original context. None: up to that context.
 
         Returns:
-            ``(params, freq_factors)``, which an operator takes as they are: ``rope(x, positions, *it)``.
+            ``(params, freq_factors)``, which an operator takes unchanged: ``rope(x, positions, *it)``.
 
         Raises:
-            ValueError, TypeError: the configuration lacks something, or says something that cannot be.
+            ValueError, TypeError: the configuration lacks an entry, or an entry is invalid.
 
         >>> RopeParams.from_hf({"head_dim": 128, "rope_theta": 500000.0}).params
         RopeParams(n_dims=128, mode=neox, freq_base=500000)
@@ -337,23 +338,24 @@ class RopeParams:
     def from_gguf(
         cls, path: str | PathLike[str], layer: int | None = None, n_ctx: int | None = None
     ) -> ModelRope:
-        """The rope of a GGUF file, as llama.cpp reads it. Needs the ``gguf`` package.
+        """Return the rope of a GGUF file, as llama.cpp reads it. Needs the ``gguf`` package.
 
-        The mode is the architecture's, for the weights as they lie in the file: a converter permutes Llama's
-        queries and keys, so that the same model is ``normal`` here and ``neox`` in transformers.
+        The mode is the architecture's, for the weights in the file's order: a converter permutes Llama's
+        queries and keys, so the same model is ``normal`` here and ``neox`` in transformers.
 
         Args:
-            path: the file; of one in several parts the first.
-            layer: its number, where layers that look at a window turn otherwise, or some do not turn. None:
-                one that turns, and sees all where such do.
-            n_ctx: how many tokens the session has, by which llama.cpp chooses between long and short factors.
+            path: the file; the first file if the model is split into several.
+            layer: the layer's number, for models whose sliding-window layers rotate differently or whose
+                layers do not all rotate. None: a layer that rotates, with full attention if such layers
+                    rotate.
+            n_ctx: number of tokens of the session, by which llama.cpp chooses between long and short factors.
                 None: the model's own context length.
 
         Returns:
-            ``(params, freq_factors)``, which an operator takes as they are: ``rope(x, positions, *it)``.
+            ``(params, freq_factors)``, which an operator takes unchanged: ``rope(x, positions, *it)``.
 
         Raises:
-            ValueError, TypeError: the file is damaged or cut off, lacks something, or its model or the layer
+            ValueError, TypeError: the file is damaged, truncated or lacks an entry, or its model or the layer
                 has no rope.
             ImportError: gguf is not installed.
         """
@@ -368,21 +370,23 @@ class RopeParams:
 
     @property
     def pairs(self) -> int:
-        """Pairs that turn: ``n_dims/2``, and ``n_dims`` in mode vision."""
+        """Number of rotated pairs: ``n_dims/2``, and ``n_dims`` in mode vision."""
         return self.n_dims if self.rope_mode is RopeMode.VISION else self.n_dims // 2
 
     def pair_lanes(self) -> tuple[slice, slice]:
-        """Where a head's pairs have their first and their second elements (section 7)."""
+        """Return the lanes of the pairs' first elements and of their second elements in a head (section
+        7)."""
         start, end = self.n_offs, self.n_offs + 2 * self.pairs
         if self.rope_mode is RopeMode.NORMAL:
             return slice(start, end, 2), slice(start + 1, end, 2)
         return slice(start, start + self.pairs), slice(start + self.pairs, end)
 
     def axes(self) -> npt.NDArray[np.int64]:
-        """Which of a token's positions (0 time, 1 height, 2 width, 3 extra) turns each pair.
+        """Return the index of the token's position that rotates each pair (0 time, 1 height, 2 width, 3
+        extra).
 
         ``[pairs]``; zeros in the modes without sections. Source: ggml_mrope_cache_init in the
-        specification's CPU code; imrope's rule is ggml's of today.
+        specification's CPU code; imrope's rule is that of current ggml.
         """
         sector = np.arange(self.pairs)
         if not self.rope_mode.has_sections:
@@ -395,10 +399,11 @@ class RopeParams:
         return np.searchsorted(np.cumsum([time, height, width]), sector, side="right")
 
     def exponents(self) -> npt.NDArray[np.int64]:
-        """The power of :attr:`theta_scale` in each pair's frequency, ``[pairs]``.
+        """Return the power of :attr:`theta_scale` in each pair's frequency, ``[pairs]``.
 
-        The pair's number, but in mode vision each axis counts anew where its section begins. (An
-        axis whose section begins where an earlier one's does, an empty one, goes on counting.)
+        This is the pair's number. In mode vision each axis restarts at the beginning of its section, except
+        an
+        axis whose section begins where an earlier, empty one does: its number continues.
         """
         if self.rope_mode is not RopeMode.VISION:
             return np.arange(self.pairs)
@@ -418,10 +423,10 @@ class RopeParams:
         return float(self.freq_base ** (-2.0 / self.n_dims))
 
     def corr_dims(self) -> tuple[float, float]:
-        """Ends of YaRN's ramp, in pair indices, clamped to ``[0, n_dims - 1]`` (section 2).
+        """Return the ends of YaRN's ramp, in pair indices, clamped to ``[0, n_dims - 1]`` (section 2).
 
         Raises:
-            ValueError: ``n_ctx_orig``, ``freq_base`` or a beta cannot give one.
+            ValueError: ``n_ctx_orig``, ``freq_base`` or a beta gives no ramp.
         """
         for name in ("n_ctx_orig", "beta_fast", "beta_slow"):
             _require_positive(name, float(getattr(self, name)), " for corr_dims")
@@ -436,7 +441,7 @@ class RopeParams:
         return low, min(self.n_dims - 1.0, float(math.ceil(dim(self.beta_slow))))
 
     def mscale(self, policy: Angle = "exact") -> float:
-        """What cos and sin are multiplied by: ``attn_factor``, and with YaRN on also
+        """Return the factor of cos and sin: ``attn_factor``, and with YaRN also
         ``1 + 0.1*ln(1/freq_scale)`` (section 5). In float32 for policy ``ggml``.
         """
         if angle_policy("rope", policy) != "ggml":
@@ -451,12 +456,12 @@ class RopeParams:
     def frequencies(
         self, policy: Angle = "exact", freq_factors: npt.ArrayLike | None = None
     ) -> npt.NDArray[Any]:
-        """Radians per position of each pair, frequency scaling and YaRN folded in (section 5).
+        """Return the radians per position of each pair, with frequency scaling and YaRN (section 5).
 
         Args:
-            policy: ``exact`` gives float64; ``f32`` the same rounded to float32; ``ggml`` ggml's
-                float32 recurrence at position 1 (at other positions ggml's angle is not exactly
-                this times the position: it rounds after every step).
+            policy: ``exact`` gives float64; ``f32`` rounds it to float32; ``ggml`` gives ggml's float32
+                recurrence at position 1. (At other positions ggml's angle is not exactly this times the
+                position, because it rounds after every step.)
             freq_factors: ``[>= pairs]``; pair i's frequency is divided by ``freq_factors[i]``.
 
         Returns:
@@ -490,9 +495,9 @@ class RopeParams:
         return factors
 
     def extended_frequencies(self, freq_factors: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """:meth:`frequencies` before their rounding, in NumPy's widest float.
+        """Return :meth:`frequencies` before their rounding, in NumPy's widest float.
 
-        A far position multiplies a frequency's error: 2**-53 of a radian is 2**-22 at 2**31.
+        A far position multiplies a frequency's error: 2**-53 of a radian becomes 2**-22 at position 2**31.
         """
         wide, pairs = np.longdouble, self.pairs
         with np.errstate(over="ignore"):
@@ -508,11 +513,11 @@ class RopeParams:
         return frequency
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what back ends keep beside them is not part of the value."""
+        """Return only the fields. Other attributes, which back ends cache here, are not part of the value."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __repr__(self) -> str:
-        """What differs from the defaults, in the field's words."""
+        """Return the arguments that differ from the defaults, by ggml's names."""
         said = [f"n_dims={self.n_dims}", f"mode={self.rope_mode.name.lower()}"]
         for field in fields(self)[2:]:
             value = getattr(self, field.name)
@@ -524,13 +529,13 @@ class RopeParams:
 
 
 class ModelRope(NamedTuple):
-    """A model's rope, as its own files say it: ``rope(x, positions, *it)``."""
+    """A model's rope, read from the model's files: ``rope(x, positions, *it)``."""
 
     params: RopeParams
     """The attributes."""
     freq_factors: npt.NDArray[np.float32] | None = None
-    """``[pairs]``: each pair's frequency is divided by its factor. None: by nothing."""
+    """``[pairs]``: each pair's frequency is divided by its factor. None: no factors."""
 
     def frequencies(self, policy: Angle = "exact") -> npt.NDArray[Any]:
-        """:meth:`RopeParams.frequencies` with the factors."""
+        """Return :meth:`RopeParams.frequencies` with the factors."""
         return self.params.frequencies(policy, self.freq_factors)

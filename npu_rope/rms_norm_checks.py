@@ -32,8 +32,8 @@ class RmsNormTensors(CallTensors[T]):
     Attributes:
         op: the operator's name.
         xs: x, and the backward's grad, or add_rms_norm's residual.
-        scale: what rows are multiplied with.
-        outs: ``out``, and add_rms_norm's ``sum``, where they were given.
+        scale: the factors of the normalized rows.
+        outs: ``out``, and add_rms_norm's ``sum``, if the caller passed them.
         in_place: the names of those of xs that are one of outs.
     """
 
@@ -45,19 +45,19 @@ class RmsNormTensors(CallTensors[T]):
 
     @property
     def x(self) -> T:
-        """What is normalized."""
+        """The normalized tensor."""
         return self.xs["x"]
 
     def beside(self) -> dict[str, T]:
-        """The scale."""
+        """Return the scale, by name."""
         return {"scale": self.scale}
 
     def with_beside(self, **named: T) -> RmsNormTensors[T]:
-        """The same call with another scale."""
+        """Return the call with another scale."""
         return replace(self, scale=named["scale"])
 
     def map(self, see: Callable[[T], U]) -> RmsNormTensors[U]:
-        """The same call with each tensor as ``see`` sees it."""
+        """Return the call with ``see`` applied to each tensor."""
         return RmsNormTensors(
             self.op,
             {name: see(t) for name, t in self.xs.items()},
@@ -68,18 +68,18 @@ class RmsNormTensors(CallTensors[T]):
 
 
 def rms_norm_tensors(x: T, scale: T, out: T | None = None) -> RmsNormTensors[T]:
-    """A call of rms_norm."""
+    """Return a call of rms_norm."""
     outs, in_place = {} if out is None else {"out": out}, ("x",) if out is x else ()
     return RmsNormTensors(FORWARD, {"x": x}, scale, outs, in_place)
 
 
 def rms_norm_backward_tensors(grad: T, x: T, scale: T) -> RmsNormTensors[T]:
-    """A call of rms_norm_backward."""
+    """Return a call of rms_norm_backward."""
     return RmsNormTensors(BACKWARD, {"x": x, "grad": grad}, scale)
 
 
 def add_rms_norm_tensors(x: T, residual: T, scale: T, outs: tuple[T, ...] = ()) -> RmsNormTensors[T]:
-    """A call of add_rms_norm; outs: out and sum, or nothing."""
+    """Return a call of add_rms_norm. ``outs`` holds out and sum, or is empty."""
     xs = {"x": x, "residual": residual}
     in_place = tuple(name for name, value in xs.items() if any(out is value for out in outs))
     return RmsNormTensors(ADD, xs, scale, dict(zip(("out", "sum"), outs, strict=False)), in_place)
@@ -87,12 +87,12 @@ def add_rms_norm_tensors(x: T, residual: T, scale: T, outs: tuple[T, ...] = ()) 
 
 @dataclass(frozen=True, slots=True)
 class RmsNormAttributes:
-    """What a call is given besides its tensors.
+    """Arguments of a call besides its tensors.
 
     Attributes:
         axis: the first normalized dimension; negative ones count from the end.
         epsilon: added to the mean square.
-        stash_type: ONNX's number of the type that x is rounded to first.
+        stash_type: ONNX's number of the type to which x is rounded first.
     """
 
     axis: int = -1
@@ -101,33 +101,33 @@ class RmsNormAttributes:
 
     @property
     def stash_dtype(self) -> str:
-        """The name of that type."""
+        """The name of the stash type."""
         return STASH_DTYPES[self.stash_type]
 
     @property
     def onnx_epsilon(self) -> np.float32:
-        """Epsilon as ONNX keeps it."""
+        """Epsilon in float32, as ONNX stores it."""
         return kept_epsilon(self.epsilon)
 
 
 def kept_epsilon(epsilon: float) -> np.float32:
-    """As ONNX keeps it."""
+    """Return epsilon in float32, as ONNX stores it."""
     with np.errstate(over="ignore"):
         return np.float32(epsilon)
 
 
 def check_epsilon(op: str, epsilon: float) -> None:
-    """It is >= 0 and finite, as a float32."""
+    """Check that epsilon is >= 0 and finite in float32."""
     kept = kept_epsilon(epsilon)
     if not (kept >= 0 and np.isfinite(kept)):
         raise bad_value(op, f"epsilon must be >= 0 and finite in float32 but got {epsilon:g}.")
 
 
 def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormAttributes:
-    """The attributes as a Python caller gave them.
+    """Return the attributes of a Python call.
 
     Raises:
-        TypeError: one is of the wrong type.
+        TypeError: an attribute has the wrong type.
     """
     return RmsNormAttributes(
         integer("axis", axis, op, bits=64),
@@ -140,7 +140,8 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
 
 
 def check_call(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> int:
-    """Every rule that needs neither an element's value nor an address; axis, counted from the front."""
+    """Check every rule that needs neither an element's value nor an address. Return axis, counted from the
+    front."""
     for name, tensor in (("x", t.x), ("scale", t.scale)):
         if tensor.dtype not in FLOAT_DTYPES:
             raise bad_type(
@@ -174,14 +175,14 @@ def _check_attributes(op: str, ndim: int, a: RmsNormAttributes) -> int:
 
 
 def broadcasts(scale: tuple[int, ...], x: tuple[int, ...]) -> bool:
-    """Each of scale's dimensions, counted from the last, is x's or 1."""
+    """Return whether each of scale's dimensions, counted from the last, is x's or 1."""
     return len(scale) <= len(x) and all(
         s in (1, n) for s, n in zip(reversed(scale), reversed(x), strict=False)
     )
 
 
 def _check_typed(t: RmsNormTensors[TensorSpec], name: str, tensor: TensorSpec, like: str) -> None:
-    """x's shape, and the dtype of x or of scale."""
+    """Check for x's shape, and for the dtype of x or of scale."""
     wanted = t.x.dtype if like == "x" else t.scale.dtype
     if tensor.dtype != wanted:
         raise bad_type(t.op, f"{name} must have {like}'s dtype {wanted} but got {tensor.dtype}.")
@@ -190,7 +191,7 @@ def _check_typed(t: RmsNormTensors[TensorSpec], name: str, tensor: TensorSpec, l
 
 
 def is_dense_from(axis: int, t: TensorSpec) -> bool:
-    """The elements of the dimensions from axis on lie together, in their order."""
+    """Return whether the dimensions from axis on are contiguous in memory."""
     expected = 1
     for size, stride in zip(reversed(t.shape[axis:]), reversed(t.strides[axis:]), strict=True):
         if size > 1 and stride != expected and 0 not in t.shape:
@@ -200,16 +201,16 @@ def is_dense_from(axis: int, t: TensorSpec) -> bool:
 
 
 def check_rows(op: str, name: str, t: TensorSpec, axis: int) -> None:
-    """What is written is contiguous in the normalized dimensions; with more dimensions than the C interface
-    has, in all."""
+    """Check that an output is contiguous in the normalized dimensions, or in all dimensions if it has more
+    than the C interface supports."""
     where = "" if len(t.shape) > MAX_NATIVE_NDIM else " in the normalized dimensions"
     if not is_dense_from(axis if where else 0, t):
         raise bad_value(op, f"{name} must be contiguous{where} but got strides {list(t.strides)}.")
 
 
 def check_memory(t: RmsNormTensors[StridedView]) -> None:
-    """What is written does not overlap itself; it is one of xs itself or apart from them, and apart from
-    scale and from what else is written."""
+    """Check the memory of the outputs. An output does not overlap itself and shares no memory with scale or
+    the other output. It is one of xs itself or shares no memory with them."""
     for name, out in t.outs.items():
         if not is_injective(out):
             strides = [s // out.item_bytes for s in out.strides]
@@ -235,8 +236,9 @@ def _check_apart(
 
 
 def runs_of(x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> tuple[list[int], list[int], int]:
-    """Sizes of x, of scale, and axis, neighbouring dimensions counting as one where both are normalized or
-    neither is, and the scale has both or shares both."""
+    """Return the sizes of x, the sizes of scale, and axis after neighbouring dimensions are joined. Two
+    dimensions are joined if both are normalized or neither is, and if scale varies along both or along
+    neither."""
     lacks = len(x) - len(scale)
     runs: list[int] = []
     of_scale: list[int] = []

@@ -27,26 +27,26 @@ class RmsNormRopeTensors(RopeTensors[T]):
     """A call of rms_norm_rope.
 
     Attributes:
-        scales: what q's and k's heads are multiplied with, ``q_scale`` and ``k_scale``.
-        outs: ``q_out`` and ``k_out``, or with rows ``q_out`` and ``cache``; empty where both are still to be
-            made.
+        scales: the factors of q's and k's normalized heads, ``q_scale`` and ``k_scale``.
+        outs: ``q_out`` and ``k_out``, or with rows ``q_out`` and ``cache``; empty if the operator allocates
+            both.
     """
 
     narrower: ClassVar[Mapping[str, Sequence[str]]] = {}
     scales: Mapping[str, T] = field(default_factory=dict)
 
     def beside(self) -> dict[str, T]:
-        """What is read besides xs, by name, in the C interface's order."""
+        """Return the other inputs, by name, in the C interface's order."""
         return {**self.scales, **RopeTensors.beside(self)}
 
     def with_beside(self, **named: T) -> RmsNormRopeTensors[T]:
-        """The same call with others read besides xs."""
+        """Return the call with the other inputs replaced."""
         rows, factors = named.get("rows"), named.get("freq_factors")
         scales = {name: named[name] for name in self.scales}
         return replace(self, scales=scales, positions=named["positions"], rows=rows, freq_factors=factors)
 
     def map(self, see: Callable[[T], U]) -> RmsNormRopeTensors[U]:
-        """The same call with each tensor as ``see`` sees it."""
+        """Return the call with ``see`` applied to each tensor."""
         seen: RopeTensors[U] = RopeTensors.map(self, see)
         return RmsNormRopeTensors(
             seen.op,
@@ -70,7 +70,7 @@ def rms_norm_rope_tensors(
     out: tuple[T, T] | None = None,
     rows: T | None = None,
 ) -> RmsNormRopeTensors[T]:
-    """A call of rms_norm_rope; with rows the second of ``out`` is a cache."""
+    """Return a call of rms_norm_rope. With rows the second of ``out`` is a cache."""
     xs, outs = {"q": q, "k": k}, {}
     if out is not None:
         outs = {"q_out": out[0], "k_out" if rows is None else "cache": out[1]}
@@ -85,7 +85,7 @@ def rms_norm_rope_tensors(
 
 @dataclass(frozen=True, slots=True)
 class RmsNormRopeAttributes:
-    """What a call is given besides its tensors.
+    """Arguments of a call besides its tensors.
 
     Attributes:
         params: of the rotation.
@@ -100,25 +100,25 @@ class RmsNormRopeAttributes:
     angle: AnglePolicy = "exact"
 
     def norm_stash_type(self, dtype: str) -> int:
-        """Of rms_norm on heads of that dtype, by ONNX's number: float32, but float64 where data of it are
-        rounded once."""
+        """Return the stash type of rms_norm on heads of that dtype, by ONNX's number: float64 for float64
+        data without intermediate rounding, else float32."""
         return 11 if dtype == "float64" and not self.intermediate_rounding else 1
 
 
 def attributes_of(
     params: RopeParams, epsilon: Any, intermediate_rounding: Any, angle: Angle
 ) -> RmsNormRopeAttributes:
-    """The attributes as a Python caller gave them.
+    """Return the attributes of a Python call.
 
     Raises:
-        ValueError, TypeError: one breaks its rule.
+        ValueError, TypeError: an attribute breaks its rule.
     """
     rounding = flag(OP, "intermediate_rounding", intermediate_rounding)
     return RmsNormRopeAttributes(params, number("epsilon", epsilon, OP), rounding, angle_policy(OP, angle))
 
 
 def check_call(t: RmsNormRopeTensors[TensorSpec], a: RmsNormRopeAttributes) -> None:
-    """Every rule that needs neither an element's value nor an address."""
+    """Check every rule that needs neither an element's value nor an address."""
     checks.check_call(t, a.params, a.angle)
     check_epsilon(t.op, a.epsilon)
     for (name, scale), (x_name, x) in zip(t.scales.items(), t.xs.items(), strict=True):

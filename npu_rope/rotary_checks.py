@@ -35,11 +35,11 @@ class RotaryTensors(CallTensors[T]):
 
     Attributes:
         op: the operator's name.
-        xs: what turns, by name: one tensor, or queries and keys.
+        xs: the rotated inputs, by name: one tensor, or queries and keys.
         tables: cos and sin, by their names in the call.
         position_ids: rotary_embedding's, or None.
-        outs: what is written, by name, one for each of xs; empty where it is still to be made.
-        in_place: the names of those of xs that are their own out.
+        outs: the outputs, by name, one for each of xs; empty if the operator allocates them.
+        in_place: the names of those of xs that are their own output.
     """
 
     op: str
@@ -51,23 +51,23 @@ class RotaryTensors(CallTensors[T]):
 
     @property
     def onnx(self) -> bool:
-        """ONNX's layouts and rules."""
+        """Whether the call has ONNX's layouts and rules."""
         return self.op == "rotary_embedding"
 
     def beside(self) -> dict[str, T]:
-        """The tables, and the positions where they are given."""
+        """Return the tables, and the positions if the call has them, by name."""
         named = dict(self.tables)
         if self.position_ids is not None:
             named["position_ids"] = self.position_ids
         return named
 
     def with_beside(self, **named: T) -> RotaryTensors[T]:
-        """The same call with others read besides xs."""
+        """Return the call with the other inputs replaced."""
         tables = {name: named[name] for name in self.tables}
         return replace(self, tables=tables, position_ids=named.get("position_ids"))
 
     def map(self, see: Callable[[T], U]) -> RotaryTensors[U]:
-        """The same call with each tensor as ``see`` sees it."""
+        """Return the call with ``see`` applied to each tensor."""
         return RotaryTensors(
             self.op,
             {name: see(t) for name, t in self.xs.items()},
@@ -79,13 +79,13 @@ class RotaryTensors(CallTensors[T]):
 
 
 def rotary_mul_tensors(x: T, cos: T, sin: T, out: T | None) -> RotaryTensors[T]:
-    """A call of rotary_mul."""
+    """Return a call of rotary_mul."""
     outs, in_place = {} if out is None else {"out": out}, ("x",) if out is x else ()
     return RotaryTensors("rotary_mul", {"x": x}, {"cos": cos, "sin": sin}, None, outs, in_place)
 
 
 def rotary_mul_qk_tensors(q: T, k: T, cos: T, sin: T, out: tuple[T, T] | None) -> RotaryTensors[T]:
-    """A call of rotary_mul_qk."""
+    """Return a call of rotary_mul_qk."""
     xs, outs = {"q": q, "k": k}, {} if out is None else {"q_out": out[0], "k_out": out[1]}
     in_place = tuple(name for (name, x), o in zip(xs.items(), outs.values(), strict=False) if o is x)
     return RotaryTensors("rotary_mul_qk", xs, {"cos": cos, "sin": sin}, None, outs, in_place)
@@ -94,7 +94,7 @@ def rotary_mul_qk_tensors(q: T, k: T, cos: T, sin: T, out: tuple[T, T] | None) -
 def rotary_embedding_tensors(
     x: T, cos_cache: T, sin_cache: T, position_ids: T | None, out: T | None
 ) -> RotaryTensors[T]:
-    """A call of rotary_embedding."""
+    """Return a call of rotary_embedding."""
     outs, in_place = {} if out is None else {"Y": out}, ("X",) if out is x else ()
     tables = {"cos_cache": cos_cache, "sin_cache": sin_cache}
     return RotaryTensors("rotary_embedding", {"X": x}, tables, position_ids, outs, in_place)
@@ -102,14 +102,14 @@ def rotary_embedding_tensors(
 
 @dataclass(frozen=True, slots=True)
 class RotaryAttributes:
-    """What a call is given besides its tensors.
+    """Arguments of a call besides its tensors.
 
     Attributes:
         interleaved: pairs (x[2i], x[2i+1]) rather than halves.
         rotary_dim: rotated width; 0: the whole head.
-        offset: where the rotated window begins in a head.
+        offset: first lane of the rotated window in a head.
         num_heads: of rotary_embedding's ``[B,S,hidden]``.
-        forward: by the tables; else transposed, the gradient.
+        forward: True rotates by the tables; False applies the transposed rotation, for the gradient.
     """
 
     interleaved: bool = False
@@ -121,7 +121,7 @@ class RotaryAttributes:
 
 @dataclass(frozen=True, slots=True)
 class RotarySizes:
-    """A checked call's sizes."""
+    """Sizes of a checked call."""
 
     batch: int
     tokens: int
@@ -137,10 +137,10 @@ class RotarySizes:
 def attributes_of(
     op: str, interleaved: Any, rotary_dim: Any, offset: Any = 0, num_heads: Any = 0, forward: Any = True
 ) -> RotaryAttributes:
-    """The attributes as a Python caller gave them.
+    """Return the attributes of a Python call.
 
     Raises:
-        TypeError: one is of the wrong type.
+        TypeError: an attribute has the wrong type.
     """
     onnx = op == "rotary_embedding"
     return RotaryAttributes(
@@ -153,7 +153,7 @@ def attributes_of(
 
 
 def _is_bit(value: Any) -> bool:
-    """ONNX's attribute is 0 or 1."""
+    """Return whether a value of ONNX's attribute is 0 or 1."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value in (0, 1)
 
 
@@ -161,7 +161,7 @@ def _is_bit(value: Any) -> bool:
 
 
 def check_call(t: RotaryTensors[TensorSpec], a: RotaryAttributes) -> RotarySizes:
-    """Every rule that needs neither an element's value nor an address; the sizes."""
+    """Check every rule that needs neither an element's value nor an address. Return the sizes."""
     sizes, like = None, None
     for name, x in t.xs.items():
         sizes = _check_x(t, name, x, like, a, sizes)
@@ -226,7 +226,7 @@ def _check_window(t: RotaryTensors[TensorSpec], head: int, a: RotaryAttributes) 
 
 
 def _check_table(t: RotaryTensors[TensorSpec], name: str, sizes: RotarySizes) -> RotarySizes:
-    """One of the tables; the second is like the first."""
+    """Check one of the tables. The second must be like the first."""
     op, table, (x_name, x) = t.op, t.tables[name], t.first
     first_name, first = next(iter(t.tables.items()))
     if name != first_name:
@@ -291,7 +291,7 @@ def _check_position_ids(t: RotaryTensors[TensorSpec], ids: TensorSpec, sizes: Ro
 
 
 def check_position_id_values(op: str, ids: npt.NDArray[np.integer], rows: int) -> None:
-    """Each is a row of the caches."""
+    """Check that each element is a row of the caches."""
     outside = ids[(ids < 0) | (ids >= rows)]
     if outside.size:
         raise bad_value(op, f"position_ids must be rows of the caches' {rows} but got {outside.flat[0]}.")
@@ -300,7 +300,7 @@ def check_position_id_values(op: str, ids: npt.NDArray[np.integer], rows: int) -
 def check_grad(
     t: RotaryTensors[Any], grad: Any, a: RotaryAttributes, see: Callable[[Any], TensorSpec]
 ) -> RotarySizes:
-    """A result's gradient is like x. The forward call is checked, too."""
+    """Check that a result's gradient is like x. Also checks the forward call."""
     specs = t.map(see)
     sizes = check_call(specs, a)
     name, x = specs.first
@@ -312,14 +312,14 @@ def check_grad(
 
 
 def lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
-    """Which lanes of the rotated window are each pair's first and second."""
+    """Return the first lanes and the second lanes of the rotated window's pairs."""
     if interleaved:
         return slice(0, width, 2), slice(1, width, 2)
     return slice(0, width // 2), slice(width // 2, width)
 
 
 def as_heads(t: RotaryTensors[Any], x: Any, sizes: RotarySizes) -> Any:
-    """``[B,S,N,D]`` of what turns, in whatever layout it came."""
+    """Return a view ``[B,S,N,D]`` of a rotated tensor in any of the supported layouts."""
     if not t.onnx:
         return x if x.ndim == 4 else x[None]
     if x.ndim == 4:
@@ -328,5 +328,5 @@ def as_heads(t: RotaryTensors[Any], x: Any, sizes: RotarySizes) -> Any:
 
 
 def serves_all_batches(t: RotaryTensors[Any], table: Any, sizes: RotarySizes) -> bool:
-    """A table of rotary_mul has no batch, or one for all."""
+    """Return whether a table of rotary_mul has no batch, or one for all."""
     return bool(table.ndim == 2 or table.shape[0] != sizes.batch or t.first[1].ndim == 3)

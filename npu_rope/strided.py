@@ -1,6 +1,6 @@
-"""Which bytes a strided view touches, for the Python paths: what the overlap rules are decided with.
+"""Bytes that strided views touch: the basis of the overlap rules of the Python paths.
 
-The native paths decide in ``op_host/strided.cpp``, by the same steps.
+The native paths decide by the same steps in ``op_host/strided.cpp``.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ class StridedView:
     strides: tuple[int, ...]
 
     def is_empty(self) -> bool:
-        """It has no elements."""
+        """Return whether the view has no elements."""
         return 0 in self.sizes
 
     def dims(self) -> list[Dim]:
-        """The dimensions that matter, widest stride first."""
+        """Return the dimensions of more than one element, widest stride first."""
         dims = [(n, abs(s)) for n, s in zip(self.sizes, self.strides, strict=True) if n > 1]
         return sorted(dims, key=lambda dim: -dim[1])
 
     def span(self) -> tuple[int, int]:
-        """First byte, and the byte after the last."""
+        """Return the first byte, and the byte after the last."""
         reach = [(n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True)]
         first = self.base + sum(r for r in reach if r < 0)
         return first, self.base + sum(r for r in reach if r > 0) + self.item_bytes
 
 
 def is_injective(view: StridedView) -> bool:
-    """No two elements share a byte. Strides that do not nest count as sharing."""
+    """Return whether no two elements share a byte. Strides that do not nest count as sharing."""
     return view.is_empty() or _nested(view.dims(), view.item_bytes)
 
 
 def is_same_view(a: StridedView, b: StridedView) -> bool:
-    """Element by element the same memory."""
+    """Return whether corresponding elements of two views are the same memory."""
     if (a.base, a.item_bytes, a.sizes) != (b.base, b.item_bytes, b.sizes):
         return False
     return all(n <= 1 or s == t for n, s, t in zip(a.sizes, a.strides, b.strides, strict=True))
 
 
 def may_share_memory(a: StridedView, b: StridedView) -> bool:
-    """A common byte is possible. Exact for two views whose strides nest when taken together (slices
-    of one buffer, of any sizes)."""
+    """Return whether the views may share a byte. The result is exact for two views whose strides nest when
+    taken together (slices of one buffer, of any sizes)."""
     if a.is_empty() or b.is_empty():
         return False
     (first_a, end_a), (first_b, end_b) = a.span(), b.span()
@@ -64,7 +64,7 @@ def may_share_memory(a: StridedView, b: StridedView) -> bool:
 
 
 def _merged(a: list[Dim], b: list[Dim]) -> list[tuple[int, int, int]]:
-    """The strides of both, widest first: (stride, a's size, b's size)."""
+    """Return the strides of both views, widest first: (stride, a's size, b's size)."""
     both, a, b = [], list(a), list(b)
     while a or b:
         stride = max(dims[0][1] for dims in (a, b) if dims)
@@ -74,7 +74,7 @@ def _merged(a: list[Dim], b: list[Dim]) -> list[tuple[int, int, int]]:
 
 
 def _nested(dims: list[Dim], item_bytes: int) -> bool:
-    """Each stride at least as wide as all that lies inside it."""
+    """Return whether each stride is at least as wide as the dimensions inside it."""
     inner = item_bytes
     for size, stride in reversed(dims):
         if stride < inner:
@@ -84,7 +84,8 @@ def _nested(dims: list[Dim], item_bytes: int) -> bool:
 
 
 def _reachable(dims: list[tuple[int, int, int]], delta: int, item_bytes: int) -> bool:
-    """Some difference of an index of a and one of b leads delta bytes further, give or take an element."""
+    """Return whether some difference of an index of a and one of b moves by delta bytes, to within less than
+    an element."""
     if not dims:
         return abs(delta) < item_bytes
     (stride, size_a, size_b), inner = dims[0], dims[1:]

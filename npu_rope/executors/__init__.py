@@ -1,6 +1,7 @@
-"""Who executes an operator on arrays, one file an operator; here is what they share.
+"""Execute operators on arrays, one file per operator. This file holds the code that all of them share.
 
-What rope, rope_qk and rope_set_rows share is in ``rope.py``, arrays and tensors are in ``tensors.py``.
+``rope.py`` holds the code that rope, rope_qk and rope_set_rows share; ``tensors.py`` handles arrays and
+tensors.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ def c_entry(op: str, *argument_types: Any) -> Callable[..., None]:
 
 
 def run(op: str, executors: Mapping[str, Callable[..., Any]], backend: str, x: Any, *rest: Any) -> Any:
-    """The executor of that backend on x, an array or a torch tensor in the CPU's memory (through
-    which no gradient flows).
+    """Run the backend's executor on x, an array or a CPU torch tensor. No gradient flows through a tensor.
 
     Raises:
-        ValueError: there is no such backend, or x is on another device.
+        ValueError: the backend's name is unknown, or x is on another device.
         TypeError: x is neither an array nor a tensor.
-        BackendUnavailable: the backend is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
     """
     executor = backends.executor_of(op, executors, backend)
     if torch is not None and isinstance(x, torch.Tensor):

@@ -1,5 +1,7 @@
-"""Arrays and CPU tensors on an NPU: copied there with the strides they have, and back what was written.
-For validation and tests; who has NPU tensors calls the operators on them (``npu_rope/ops/``).
+"""Run operators on an NPU for arrays and CPU tensors: copy the inputs with their strides, copy the results
+back.
+
+For validation and tests. Callers with NPU tensors call the operators on them directly (``npu_rope/ops/``).
 """
 
 from __future__ import annotations
@@ -32,14 +34,16 @@ def run(
     written_whole: bool = True,
     new_results: Callable[[C], tuple[Any, ...]] | None = None,
 ) -> tuple[Any, ...]:
-    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back.
+    """Run a call on the NPU for arrays, or for CPU torch tensors without a gradient.
 
     Args:
-        check: every rule, of values, too: what the binding cannot see of NPU tensors and the host can.
-        launch: the operator on the NPU's xs and what is read beside them, by name, into the list, or what it
-            returns in the list's place.
-        written_whole: the results are written whole; else outs keep what is not written.
-        new_results: memory for them where the call names none; like xs if this is not given.
+        check: checks every rule, including rules of element values. The host can read its own elements; the
+            binding cannot read those of NPU tensors.
+        launch: runs the operator on the NPU tensors of xs and of the other inputs, both by name. It writes
+            into the tensors of the list, or replaces the list's elements by the operator's results.
+        written_whole: the operator writes every element of its results. Otherwise the elements of outs that
+            it does not write keep their values.
+        new_results: allocates the results of a call without outs; by default they are like xs.
     """
     load_torch_npu()
     tensors = is_tensor(t.first[1])
@@ -53,7 +57,7 @@ def run(
     results = tuple(t.outs.values()) or make(t)
     sources = {name: to_device(x) for name, x in t.xs.items()}
     beside = {name: to_device(b) for name, b in t.beside().items()}
-    # What is written in place is one tensor there, too.
+    # An input that the call writes in place is also one tensor on the NPU.
     twins = {id(x): sources[name] for name, x in t.xs.items() if written_whole}
     written = [twins.get(id(result), None) for result in results]
     written = [to_device(r) if w is None else w for r, w in zip(results, written, strict=True)]
@@ -66,7 +70,7 @@ def run(
 
 
 def to_device(t: Any) -> Any:
-    """A tensor of the NPU with an array's or CPU tensor's shape, strides and values."""
+    """Return an NPU tensor with the shape, strides and values of an array or a CPU tensor."""
     t = t.detach().resolve_neg() if is_tensor(t) else tensor_of(t)
     if t.numel() == 0:
         return torch.empty(t.shape, dtype=t.dtype, device=DEVICE)
@@ -75,7 +79,7 @@ def to_device(t: Any) -> Any:
 
 
 def copy_back(result: Any, out: Any) -> None:
-    """What the NPU wrote, into the array or CPU tensor that was asked for."""
+    """Copy an NPU result into the array or CPU tensor of the call."""
     result = result.cpu()
     if is_tensor(out):
         out.copy_(result)
@@ -86,7 +90,8 @@ def copy_back(result: Any, out: Any) -> None:
 
 
 def tensor_of(a: Array) -> Any:
-    """An array as a tensor of the CPU: on the same memory, or a copy where torch could not see it."""
+    """Return an array as a CPU tensor on the same memory, or on a copy if torch cannot represent that
+    memory."""
     if any(s < 0 or s % a.itemsize for s in a.strides) or not a.flags.writeable or not a.dtype.isnative:
         a = np.array(a, a.dtype.newbyteorder("="), order="C")
     if a.dtype.name == "bfloat16":

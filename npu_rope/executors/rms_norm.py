@@ -1,4 +1,4 @@
-"""Who executes rms_norm, its backward and add_rms_norm on arrays and tensors, by backend."""
+"""Executors of rms_norm, its backward and add_rms_norm on arrays and tensors, by backend."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Results = tuple[Any, ...]
 
 
 def check(t: Tensors, a: RmsNormAttributes) -> int:
-    """Every rule; axis, counted from the front."""
+    """Check every rule. Return axis, counted from the front."""
     axis = check_call(t.map(spec_of), a)
     if t.outs:
         check_memory(t.map(view_of))
@@ -82,7 +82,7 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
 
 @cache
 def _entry(op: str, simulated: bool = False) -> Callable[..., None]:
-    """``npu_rope_<op>``, or ``npu_rope_sim_<op>``, which takes options too."""
+    """Return ``npu_rope_<op>``, or ``npu_rope_sim_<op>``, which also takes options."""
     read, written = (3, 2) if op in (BACKWARD, ADD) else (2, 1)
     types = [*[TENSOR] * read, C.c_int64, C.c_double, C.c_int64, *[TENSOR] * written]
     if simulated:
@@ -92,7 +92,7 @@ def _entry(op: str, simulated: bool = False) -> Callable[..., None]:
 
 
 def _readable(t: Any, axis: int) -> Any:
-    """The tensor itself, or a copy where its rows do not lie together."""
+    """Return the tensor itself, or a copy if its rows are not contiguous."""
     if is_tensor(t):
         t = t.detach().resolve_neg()
         return t if is_dense_from(axis, spec_of(t)) else t.contiguous()
@@ -102,8 +102,8 @@ def _readable(t: Any, axis: int) -> Any:
 
 
 def in_few_runs(t: Tensors, axis: int) -> Tensors:
-    """The call with a scale that joins to four dimensions: expanded where it lacks every other one. In the
-    backward then in float64, because its gradient must still be added up."""
+    """Return a call whose dimensions join to four or fewer. If they do not, expand the scale to x's shape; in
+    the backward also widen it to float64, because its gradient must still be summed."""
     shape = tuple(t.x.shape)
     if len(shape) <= MAX_NATIVE_NDIM or len(runs_of(shape, tuple(t.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM:
         return t
@@ -122,16 +122,16 @@ def launch(
     see: Callable[[Any], native.CTensor] | None = None,
     options: native_sim.SimOptions | None = None,
 ) -> None:
-    """The library's entry of the operator, on what it can read.
+    """Call the library's entry of the operator, on copies of the inputs that it cannot read in place.
 
-    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_checks.runs_of`); what is
-    read must be contiguous for that.
+    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_checks.runs_of`). Joined
+    inputs must be contiguous.
 
     Args:
         t, results, a: of the call; results have their sizes and types.
         axis: counted from the front.
-        see: arrays as the library shall see them, else as they are.
-        options: of the simulator, which runs it then.
+        see: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
+        options: of the simulator, which then runs the call.
     """
     see = see or (c_tensor if is_tensor(t.x) else native.describe)
     rows = [t.xs["grad"], t.x] if t.op == BACKWARD else list(t.xs.values())
@@ -162,14 +162,14 @@ def _new_results(t: Tensors) -> Results:
 
 
 def on_cpu(t: Tensors, a: RmsNormAttributes) -> Results:
-    """The C library on arrays."""
+    """Run the C library on arrays."""
     t = as_arrays(t)
     check_whole_elements(t)
     return on_cpu_tensors(t, a)
 
 
 def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
-    """The C library on arrays or tensors, into outs or new ones."""
+    """Run the C library on arrays or tensors, into outs or new ones."""
     axis = check(t, a)
     few = in_few_runs(t, axis)
     results = tuple(t.outs.values()) or _new_results(few)
@@ -178,14 +178,14 @@ def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
 
 
 def _summed(dscale: Any, scale: Any) -> Any:
-    """The gradient of a scale that was expanded."""
+    """Return the gradient of a scale that was expanded, summed to the scale's shape."""
     if is_tensor(scale):
         return torch.Tensor.sum_to_size(dscale, scale.shape).to(scale.dtype)
     return round_to(summed_to(dscale, scale.shape), scale)
 
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> Results:
-    """The AscendC kernel on the simulated core."""
+    """Run the AscendC kernel on the simulated core."""
 
     def run(_: native_sim.NativeSim, t: Tensors, results: Results) -> None:
         axis = check(t, a)
@@ -202,8 +202,9 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> 
 def _differentiate_on_sim(
     options: native_sim.SimOptions, t: Tensors, results: Results, a: RmsNormAttributes, axis: int
 ) -> None:
-    """The kernel takes one row's scale for all rows: expanded where it lacks elements, and a launch for the
-    rows of each where there are several."""
+    """Run the backward on the simulated core. The kernel takes one row of scale for all rows. A row of scale
+    that lacks elements is expanded; several rows of scale take one launch each, on the rows of x they
+    serve."""
     shape = tuple(t.x.shape)
     dx, sums = results
 
@@ -214,7 +215,7 @@ def _differentiate_on_sim(
         return made
 
     if 0 in shape:
-        # Launched all the same, to say what the device lacks.
+        # The launch reports types that the device lacks, so an empty call needs it as well.
         zeros = (
             t.scale.new_zeros(shape[axis:]) if is_tensor(t.scale) else np.zeros(shape[axis:], t.scale.dtype)
         )
@@ -235,7 +236,7 @@ def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _new_sums(t: Tensors) -> Results:
-    """The backward's results as the kernel writes them: it adds up the scale's gradient in float32."""
+    """Allocate the backward's results as the kernel writes them: it sums the scale's gradient in float32."""
     if is_tensor(t.x):
         return empty_like(t.x), t.scale.new_zeros(t.scale.shape, dtype=torch.float32)
     return empty_like(t.x), np.zeros(t.scale.shape, np.float32)
@@ -246,7 +247,7 @@ def _rounded_sums(sums: Any, scale: Any) -> Any:
 
 
 def on_npu(t: Tensors, a: RmsNormAttributes) -> Results:
-    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+    """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
     def run(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
         if t.op == BACKWARD:
@@ -260,7 +261,7 @@ def on_npu(t: Tensors, a: RmsNormAttributes) -> Results:
 
 
 def _ignored(_: object) -> None:
-    """For what wants nothing back."""
+    """Drop a value where the caller expects None."""
 
 
 EXECUTORS: Mapping[str, Callable[[Tensors, RmsNormAttributes], Results]] = {
@@ -272,11 +273,11 @@ EXECUTORS: Mapping[str, Callable[[Tensors, RmsNormAttributes], Results]] = {
 
 
 def run(backend: str, t: Tensors, a: RmsNormAttributes) -> Results:
-    """A call on the backend of that name.
+    """Run a call on the backend of that name.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
     """
     executor = backends.executor_of(t.op, EXECUTORS, backend)
     return executor(t, a)

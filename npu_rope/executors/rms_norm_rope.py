@@ -1,4 +1,4 @@
-"""Who executes rms_norm_rope on arrays and tensors, by backend."""
+"""Executors of rms_norm_rope on arrays and tensors, by backend."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ Results = tuple[Any, ...]
 
 
 def check(t: Tensors, a: Attributes) -> None:
-    """Every rule that needs no element's value."""
+    """Check every rule that needs no element's value."""
     check_call(t.map(spec_of), a)
     if t.outs:
         check_memory(t.map(view_of))
 
 
 def new_q_out(q: Any) -> Any:
-    """Where queries go while keys go to a cache; of what is no tensor itself, which the rules then refuse."""
+    """Return memory for the queries of a call that writes its keys to a cache. A value that is neither a
+    tensor nor an array comes back unchanged; the rules then reject it."""
     if is_tensor(q):
         require_dense(OP, "q", q)
         return empty_like(q)
@@ -57,7 +58,7 @@ def new_q_out(q: Any) -> Any:
 
 
 def on_reference(t: Tensors, a: Attributes) -> Results:
-    """NumPy in float64, rounded once, or where each step rounds."""
+    """Run NumPy in float64. The results are rounded once, or after each step with intermediate rounding."""
     t = taken("reference", t)
     check(t, a)
     arrays = t.map(array_of)
@@ -74,7 +75,7 @@ def on_reference(t: Tensors, a: Attributes) -> Results:
 
 @cache
 def _entry(scatters: bool, simulated: bool) -> Callable[..., None]:
-    """``npu_rope_rms_norm_rope``, or ``npu_rope_sim_...``, which takes options too."""
+    """Return ``npu_rope_rms_norm_rope``, or ``npu_rope_sim_...``, which also takes options."""
     attributes = C.POINTER(native.CParams), C.c_double, C.c_int32, C.c_int32
     name, read = (f"{OP}_set_rows", 7) if scatters else (OP, 6)
     types = [*[TENSOR] * read, *attributes, TENSOR, TENSOR]
@@ -88,12 +89,12 @@ CAttributes = tuple[native.CParams, float, bool, int]
 
 
 def as_c(a: Attributes) -> CAttributes:
-    """As the C interface takes them."""
+    """Return the attributes as the C interface takes them."""
     return native.c_params(a.params), a.epsilon, a.intermediate_rounding, ANGLE_POLICIES.index(a.angle)
 
 
 def as_schema(a: Attributes) -> dict[str, Any]:
-    """By their names in torch's schemas."""
+    """Return the attributes by their names in torch's schemas."""
     named = rope.Attributes(a.params, True, a.angle).as_schema()
     del named["forward"]
     named["rope_mode"] = named.pop("mode")
@@ -107,12 +108,12 @@ def launch(
     see: Callable[[Any], native.CTensor] | None = None,
     options: native_sim.SimOptions | None = None,
 ) -> None:
-    """The library's entry, on what it can read.
+    """Call the library's entry, on copies of the inputs that it cannot read in place.
 
     Args:
         t, results, given: of the call.
-        see: arrays as the library shall see them, else as they are.
-        options: of the simulator, which runs it then.
+        see: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
+        options: of the simulator, which then runs the call.
     """
     tensors = is_tensor(t.first[1])
     read = readable_tensor if tensors else readable_array
@@ -127,12 +128,12 @@ def launch(
 
 
 def on_cpu(t: Tensors, a: Attributes) -> Results:
-    """The C library on arrays."""
+    """Run the C library on arrays."""
     return on_arrays(t, lambda t, results: launch(t, results, as_c(a)), lambda t: check(t, a))
 
 
 def on_cpu_tensors(t: Tensors, a: Attributes) -> None:
-    """The C library on torch tensors, into outs, where the C++ registration was not built."""
+    """Run the C library on torch tensors, into outs. For builds without the C++ registration."""
     launch(t, tuple(t.outs.values()), as_c(a))
 
 
@@ -140,7 +141,7 @@ def on_cpu_tensors(t: Tensors, a: Attributes) -> None:
 
 
 class PackedCall(C.Structure):
-    """What ``torch.ops.npu_rope.rms_norm_rope_packed_`` reads its attributes from."""
+    """Struct from which ``torch.ops.npu_rope.rms_norm_rope_packed_`` reads its attributes."""
 
     _fields_ = [
         ("params", native.CParams),
@@ -151,12 +152,12 @@ class PackedCall(C.Structure):
 
 
 def packed_call(a: Attributes) -> bytes:
-    """The attributes as the packed schema reads them."""
+    """Return the attributes as the packed schema reads them."""
     return bytes(PackedCall(*as_c(a)))
 
 
 def on_cpu_packed(t: Tensors, packed: Any) -> None:
-    """:func:`on_cpu_tensors` with such attributes."""
+    """Run :func:`on_cpu_tensors` with the attributes of :func:`packed_call`."""
     held, size = packed.numpy().tobytes(), C.sizeof(PackedCall)
     if packed.dim() != 1 or len(held) != size:
         text = f"packed must be the {size} contiguous bytes of packed_call but got another tensor."
@@ -170,7 +171,8 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
 
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results:
-    """The AscendC kernel on the simulated core: arrays, or torch tensors of the CPU without gradient."""
+    """Run the AscendC kernel on the simulated core, for arrays or for CPU torch tensors without a
+    gradient."""
     return sim.run(
         options,
         t,
@@ -180,7 +182,7 @@ def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results
 
 
 def on_npu(t: Tensors, a: Attributes) -> Results:
-    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+    """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
     def check_all(t: Tensors) -> None:
         check(t, a)
@@ -206,11 +208,11 @@ EXECUTORS: Mapping[str, Callable[[Tensors, Attributes], Results]] = {
 
 
 def run(backend: str, t: Tensors, a: Attributes) -> Results:
-    """A call on the backend of that name: what was written.
+    """Run a call on the backend of that name. Return the tensors that it wrote.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
     """
     executor = backends.executor_of(t.op, EXECUTORS, backend)
     return executor(t, a)

@@ -1,5 +1,6 @@
-"""Who executes rope on arrays and tensors, by backend, and what rope_qk and rope_set_rows share with
-it: a call with its tensors' names, run by the reference, by the C library, or on the simulated core.
+"""Executors of rope, rope_qk and rope_set_rows on arrays and tensors, by backend.
+
+A call carries the names of its tensors. The reference, the C library, the simulated core or an NPU runs it.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ from npu_rope.reference import rope_set_rows as rope_set_rows_reference
 
 @dataclass(slots=True)
 class Attributes:
-    """What a call is given besides its tensors."""
+    """Arguments of a call besides its tensors."""
 
     params: RopeParams
     forward: bool
     angle: AnglePolicy
 
     def as_c(self) -> CAttributes:
-        """As the C interface takes them."""
+        """Return the attributes as the C interface takes them."""
         return native.c_params(self.params), self.forward, self.angle
 
     def as_schema(self) -> dict[str, Any]:
-        """By their names in torch's schemas."""
+        """Return the attributes by their names in torch's schemas."""
         p = self.params
         return {
             "n_dims": p.n_dims,
@@ -78,11 +79,11 @@ class Attributes:
 
 CAttributes = tuple[native.CParams, bool, AnglePolicy]
 Tensors = RopeTensors[Any]
-Results = tuple[Any, ...]  # what was written: a tensor for each of xs, or the cache
+Results = tuple[Any, ...]  # the written tensors: one for each of xs, or the cache
 
 
 def _check(t: Tensors, a: Attributes) -> None:
-    """Every rule that needs no element's value."""
+    """Check every rule that needs no element's value."""
     check_call(t.map(spec_of), a.params, a.angle)
     if t.outs:
         check_memory(t.map(view_of))
@@ -90,7 +91,7 @@ def _check(t: Tensors, a: Attributes) -> None:
 
 # ---- reference ------------------------------------------------------------------------------------
 
-# The float64 results of arrays: one for each tensor that is written, or what goes into the rows.
+# The float64 results for arrays: one for each output, or the new values of the cache's rows.
 REFERENCES: dict[str, Callable[..., Any]] = {
     "rope": rope_reference.rope,
     "rope_qk": rope_qk_reference.rope_qk,
@@ -99,7 +100,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
 
 
 def on_reference(t: Tensors, a: Attributes) -> Results:
-    """Arrays, or torch tensors of the CPU (no gradient flows through)."""
+    """Run the reference on arrays, or on CPU torch tensors (no gradient flows through them)."""
     t = taken("reference", t)
     _check(t, a)
     arrays = t.map(array_of)
@@ -115,7 +116,7 @@ def on_reference(t: Tensors, a: Attributes) -> Results:
 
 
 def write_rows(cache: Any, rows: Array, tokens: Array) -> None:
-    """The tokens rounded, into the rows they name; no other row is touched."""
+    """Write the rounded tokens into the cache at their rows. Other rows keep their values."""
     kept = rows.ravel() >= 0
     named = rows.ravel()[kept].astype(np.int64)
     with writing(cache):
@@ -126,7 +127,7 @@ def write_rows(cache: Any, rows: Array, tokens: Array) -> None:
 
 
 def _launch(library: native.Library, t: Tensors, results: Results, a: CAttributes, *more: Any) -> None:
-    """The library's entry of the operator, on what it can read."""
+    """Call the library's entry of the operator, on copies of the inputs that it cannot read in place."""
     read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
     # Copies live until the call is over.
     sources = [x if name in t.in_place else read(x) for name, x in t.xs.items()]
@@ -136,18 +137,19 @@ def _launch(library: native.Library, t: Tensors, results: Results, a: CAttribute
 
 
 def on_cpu(t: Tensors, a: Attributes) -> Results:
-    """The C library on arrays. (Tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
+    """Run the C library on arrays. (For tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
     library = native.load()
     return on_arrays(t, lambda t, results: _launch(library, t, results, a.as_c()), lambda t: _check(t, a))
 
 
 def on_cpu_tensors(t: Tensors, a: Attributes) -> None:
-    """The C library on torch tensors, into outs, where the C++ registration was not built."""
+    """Run the C library on torch tensors, into outs. For builds without the C++ registration."""
     _launch(native.load(), t, tuple(t.outs.values()), a.as_c())
 
 
 def on_cpu_packed(t: Tensors, packed: Any) -> None:
-    """The same with the attributes in a tensor, as :func:`npu_rope.backends.packed_call` gives them."""
+    """Run :func:`on_cpu_tensors` with the attributes in a tensor, made by
+    :func:`npu_rope.backends.packed_call`."""
     held = packed.numpy().tobytes()
     size = C.sizeof(native.PackedCall)
     if packed.dim() != 1 or len(held) != size:
@@ -163,7 +165,8 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
 
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results:
-    """The AscendC kernel on the simulated core: arrays, or torch tensors of the CPU without gradient."""
+    """Run the AscendC kernel on the simulated core, for arrays or for CPU torch tensors without a
+    gradient."""
     return sim.run(
         options,
         t,
@@ -180,7 +183,8 @@ DEVICE_POSITIONS = 2**22
 
 
 def check_values(t: Any, a: Any) -> None:
-    """What the binding cannot see of NPU tensors and the host can of its own."""
+    """Check the values of positions, rows and factors. The host can read them; the binding cannot read the
+    elements of NPU tensors."""
     arrays = t.map(array_of)
     check_position_values(arrays.positions, op=t.op)
     if arrays.freq_factors is not None:
@@ -188,7 +192,7 @@ def check_values(t: Any, a: Any) -> None:
     if arrays.rows is not None:
         check_row_values(arrays.rows, len(arrays.outs["cache"]), op=t.op)
     far = arrays.positions[np.abs(arrays.positions.astype(np.int64)) >= DEVICE_POSITIONS]
-    takes = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"  # or the binding says what it wants
+    takes = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"  # else the binding raises the error
     if far.size and takes and any(x.size for x in arrays.xs.values()):
         most = DEVICE_POSITIONS - 1
         raise bad_value(
@@ -200,7 +204,7 @@ NEW_OUTS = {"rope": ("out",), "rope_qk": ("q_out", "k_out")}
 
 
 def on_npu(t: Tensors, a: Attributes) -> Results:
-    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+    """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
     def check(t: Tensors) -> None:
         _check(t, a)
@@ -225,11 +229,11 @@ EXECUTORS: Mapping[str, Callable[[Tensors, Attributes], Results]] = {
 
 
 def run(backend: str, t: Tensors, params: RopeParams, forward: bool, angle: Angle) -> Results:
-    """A call of rope, rope_qk or rope_set_rows on the backend of that name.
+    """Run a call of rope, rope_qk or rope_set_rows on the backend of that name.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
     """
     executor = backends.executor_of(t.op, EXECUTORS, backend)
     return executor(t, Attributes(params, forward, angle_policy(t.op, angle)))

@@ -1,4 +1,4 @@
-"""Who executes rotary_mul, rotary_mul_qk and rotary_embedding on arrays and tensors, by backend."""
+"""Executors of rotary_mul, rotary_mul_qk and rotary_embedding on arrays and tensors, by backend."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ Results = tuple[Any, ...]
 
 
 def check(t: Tensors, a: RotaryAttributes) -> None:
-    """Every rule that needs no element's value."""
+    """Check every rule that needs no element's value."""
     check_call(t.map(spec_of), a)
     if t.outs:
         check_memory(t.map(view_of))
 
 
 def on_reference(t: Tensors, a: RotaryAttributes) -> Results:
-    """NumPy in float64, rounded once."""
+    """Run NumPy in float64 and round the results once."""
     t = taken("reference", t)
     check(t, a)
     return rounded(t, reference.rotary(t.map(array_of), a))
 
 
 def launch(library: native.Library, t: Tensors, results: Results, a: RotaryAttributes, *more: Any) -> None:
-    """The library's entry of the operator, on what it can read."""
+    """Call the library's entry of the operator, on copies of the inputs that it cannot read in place."""
     read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
     # Copies live until the call is over.
     sources = [x if name in t.in_place else read(x) for name, x in t.xs.items()]
@@ -59,19 +59,19 @@ def launch(library: native.Library, t: Tensors, results: Results, a: RotaryAttri
 
 
 def on_cpu(t: Tensors, a: RotaryAttributes) -> Results:
-    """The C library on arrays."""
+    """Run the C library on arrays."""
     library = native.load()
     return on_arrays(t, lambda t, results: launch(library, t, results, a), lambda t: check(t, a))
 
 
 def on_cpu_tensors(t: Tensors, a: RotaryAttributes) -> None:
-    """The C library on torch tensors, into outs."""
+    """Run the C library on torch tensors, into outs."""
     check(t, a)
     launch(native.load(), t, tuple(t.outs.values()), a)
 
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: RotaryAttributes) -> Results:
-    """The AscendC kernel on the simulated core."""
+    """Run the AscendC kernel on the simulated core."""
     return sim.run(
         options,
         t,
@@ -84,7 +84,7 @@ OUTS = {"rotary_mul": ("out",), "rotary_mul_qk": ("q_out", "k_out"), "rotary_emb
 
 
 def on_npu(t: Tensors, a: RotaryAttributes) -> Results:
-    """Arrays, or torch tensors of the CPU without gradient, to the NPU and back."""
+    """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
     def check_all(t: Tensors) -> None:
         check(t, a)
@@ -113,18 +113,19 @@ EXECUTORS: Mapping[str, Callable[[Tensors, RotaryAttributes], Results]] = {
 
 
 def run(backend: str, t: Tensors, a: RotaryAttributes) -> Results:
-    """A call on the backend of that name.
+    """Run a call on the backend of that name.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
     """
     executor = backends.executor_of(t.op, EXECUTORS, backend)
     return executor(t, a)
 
 
 def table_gradients(t: Tensors, grads: Results, a: RotaryAttributes) -> tuple[Any, Any]:
-    """The gradients of the tables of a call on arrays: summed in float64, rounded once to their type."""
+    """Return the gradients of the tables of a call on arrays, summed in float64 and rounded once to their
+    type."""
     wide = reference.table_gradients(t.map(array_of), tuple(array_of(g) for g in grads), a)
     cos, sin = (round_to(w, table) for w, table in zip(wide, t.tables.values(), strict=True))
     return cos, sin

@@ -1,5 +1,5 @@
-"""What rotary_position_embedding makes of a call: its rules, the positions of its tokens, the parts of it
-that turn by the same frequencies, and the rounding of int8.
+"""Plan a call of rotary_position_embedding: its rules, the positions of its tokens, the parts that rotate by
+the same frequencies, and the rounding of int8.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _params(
 
 
 class Scaling(NamedTuple):
-    """The attributes of the frequencies."""
+    """The attributes that determine the frequencies."""
 
     head_dim: int
     rotary_dim: int
@@ -49,30 +49,30 @@ class Scaling(NamedTuple):
     scaling_factor: float
 
     def params(self, end: int) -> RopeParams:
-        """What a sequence that ends there turns by; the same object for the same attributes."""
+        """Return the rotation of a sequence with that end. Equal attributes give the same object."""
         try:
             return _params(*self, end)
-        except TypeError:  # of a wrong type, perhaps one that has no hash
+        except TypeError:  # an attribute of a wrong type, perhaps one without a hash
             return _params.__wrapped__(*self, end)
 
     def stretched_end(self, end: int) -> int:
-        """The sequence's end where its theta follows it, else 0."""
+        """Return the sequence's end if theta depends on it, else 0."""
         return end if self.scaling_type == "dynamic" and end > self.max_position_embeddings else 0
 
 
 @dataclass(frozen=True)
 class Part:
-    """Batches, or packed tokens, that turn by the same frequencies."""
+    """Batches, or packed tokens, that rotate by the same frequencies."""
 
     tokens: slice
-    end: int  # of their sequences, where theta follows it
+    end: int  # of their sequences if theta depends on it, else 0
 
 
 def plan_call(
     query: Any, key: Any, start_pos: Any, pad_len: Any, seqstarts: Any, attributes: dict[str, Any]
 ) -> tuple[list[Part], Any, Scaling]:
-    """A checked call: the parts it falls into, the tokens' positions (``[S]``, ``[B,S]`` or packed ``[T]``,
-    as an array or on the query's device), and what gives a part its frequencies.
+    """Check a call. Return its parts, the tokens' positions (``[S]``, ``[B,S]`` or packed ``[T]``, as an
+    array or on the query's device), and the attributes of the frequencies.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -120,7 +120,8 @@ def _but_heads(spec: TensorSpec) -> tuple[int, ...]:
 
 
 def _listed(value: Any) -> Any:
-    """A list of integers as an array; one of none, too. What makes no array of numbers stays a list."""
+    """Return a list of integers as an array; an empty list becomes an empty array. A list from which NumPy
+    makes no array of numbers is returned unchanged."""
     if not isinstance(value, (list, tuple)):
         return value
     try:
@@ -131,7 +132,7 @@ def _listed(value: Any) -> Any:
 
 
 def _check_integers(name: str, value: Any, shape: tuple[int, ...], rule: str) -> None:
-    """An integer tensor or array of that shape. (``()``: of one element, whatever its shape.)"""
+    """Check for an integer tensor or array of that shape. ``()`` accepts every shape of one element."""
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         raise bad_type(OP, f"{name} must be {rule} but got {type(value).__name__}.")
     spec = spec_of(value)
@@ -162,7 +163,8 @@ def _check_seqstarts(starts: Sequence[int], tokens: int) -> None:
 
 
 def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
-    """Runs of sequences of equal ends. stops: where each sequence's batches or tokens stop."""
+    """Join neighbouring sequences of equal ends. ``stops`` holds the stop of each sequence's batches or
+    tokens."""
     parts: list[Part] = []
     first = 0
     for stop, end in zip(stops, ends, strict=True):
@@ -177,8 +179,8 @@ def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
 
 
 def _seen(value: Any) -> Any:
-    """An integer tensor as an int64 array, where the host sees it without waiting for a device and no
-    trace is made of the call; else None."""
+    """Return an integer tensor as an int64 array if the host can read it without waiting for a device and the
+    call is not traced; else None."""
     if not is_tensor(value):
         return np.asarray(value).astype(np.int64)
     if type(value) is not torch.Tensor or value.device.type != "cpu":
@@ -187,7 +189,7 @@ def _seen(value: Any) -> Any:
 
 
 def _fetched(value: Any) -> Any:
-    """The same, waiting for a device."""
+    """Return an integer tensor as an int64 array. Waits for the device if the tensor is on one."""
     seen = _seen(value)
     return value.detach().cpu().numpy().astype(np.int64) if seen is None else seen
 
@@ -218,7 +220,7 @@ def _static(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> tuple
 
 
 def _check_static_range(start_pos: Any, pad_len: Any, batches: int, tokens: Any) -> None:
-    """Of the positions, where the host sees them and there are any."""
+    """Check the range of the positions if the host can read them and the call has tokens."""
     if not (batches and tokens):
         return
     start, pads = _seen(start_pos), _seen(0 if pad_len is None else pad_len)
@@ -256,18 +258,18 @@ def _packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -> tup
 
 
 def _at_least_one(seqstarts: Any) -> tuple[int, ...]:
-    """The shape that seqstarts has if it has a right one."""
+    """Return the shape of seqstarts if it is valid, else ``(-1,)``, which no array has."""
     shape = tuple(getattr(seqstarts, "shape", ()))
     return shape if len(shape) == 1 and shape[0] > 0 else (-1,)
 
 
 def _as_tensor(value: Any) -> Any:
-    """Integers as an int64 tensor, on the device where they are."""
+    """Return integers as an int64 tensor on their device."""
     return value.detach().long() if is_tensor(value) else torch.as_tensor(value, dtype=torch.int64)
 
 
 def _counted(tokens: Any, *beside: Any) -> Any:
-    """0, 1, 2, ... on the device of those of ``beside`` that are tensors."""
+    """Return 0, 1, 2, ... on the device of the first tensor in ``beside``."""
     device = next((t.device for t in beside if is_tensor(t)), None)
     return torch.arange(tokens, dtype=torch.int64, device=device)
 
@@ -276,18 +278,18 @@ def _counted(tokens: Any, *beside: Any) -> Any:
 
 
 def widened(t: Any, backend: str | None) -> Any:
-    """int8 as float32; for the reference as float64, so that its result is rounded once."""
+    """Convert int8 to float32; for the reference to float64, so that its result is rounded once."""
     wide = "float64" if backend == "reference" else "float32"
     return t.to(getattr(torch, wide)) if is_tensor(t) else t.astype(wide)
 
 
 def narrowed(t: Any) -> Any:
-    """To int8: rounded half to even, saturated."""
+    """Convert to int8: round half to even and saturate."""
     if is_tensor(t):
         return t.round().clamp(*_INT8).to(torch.int8)
     return np.clip(np.rint(t), *_INT8).astype(np.int8)
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Parts behind each other, as one array or tensor."""
+    """Concatenate the parts into one array or tensor."""
     return torch.cat(list(parts)) if is_tensor(parts[0]) else np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""Calls on the simulated core: arrays, or torch tensors of the CPU."""
+"""Run calls on the simulated core, for arrays and for CPU torch tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def by_soc(run: Callable[..., R]) -> Mapping[str, Callable[..., R]]:
-    """A function of options and a call, as the backends ``sim`` and ``sim:<soc>``."""
+    """Return the backends ``sim`` and ``sim:<soc>`` of a function that takes simulator options and a call."""
     named = {f"sim:{soc}": partial(run, native_sim.SimOptions(soc)) for soc in backends.SIMULATED_SOCS}
     return {"sim": partial(run, native_sim.SimOptions()), **named}
 
@@ -29,13 +29,13 @@ def run(
     launch: Callable[[native_sim.NativeSim, C, tuple[Any, ...]], None],
     new_results: Callable[[C], tuple[Any, ...]] | None = None,
 ) -> tuple[Any, ...]:
-    """The kernel's launch, into outs or new memory. Through tensors no gradient flows.
+    """Launch the kernel, into outs or new memory. No gradient flows through tensors.
 
     Args:
-        check: every rule that needs no element's value; said before anything is launched, because the C
-            library cannot speak of foreign dtypes and shapes.
-        launch: the library's entry on a call and its results.
-        new_results: memory for them where the call names none; like xs if this is not given.
+        check: checks every rule that needs no element's value. It runs before the launch, because the C
+            library cannot name dtypes and shapes that its structs do not represent.
+        launch: calls the library's entry for a call and its results.
+        new_results: allocates the results of a call without outs; by default they are like xs.
     """
     simulator = native_sim.load()
     tensors = is_tensor(t.first[1])
@@ -52,6 +52,6 @@ def run(
     results = tuple(t.outs.values()) or make(t)
     launch(simulator, t, results)
     if tensors and t.outs:
-        # Who saved these tensors for a gradient must learn that they changed.
+        # autograd must detect that tensors it saved for a gradient have changed.
         torch.autograd.graph.increment_version(results)
     return results

@@ -1,5 +1,5 @@
-"""Arrays and torch tensors as the executors meet them: what the rules see of them, the copies that
-are made where a kernel cannot read them as they lie, and the rounding of what the reference gives.
+"""Arrays and torch tensors for the executors: specs and views for the rules, copies of inputs that a kernel
+cannot read in place, and the rounding of the reference's results.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ C = TypeVar("C", bound=CallTensors[Any])
 
 
 def is_tensor(t: Any) -> bool:
-    """It is a torch tensor."""
+    """Return whether t is a torch tensor."""
     return torch is not None and isinstance(t, torch.Tensor)
 
 
 def require_tensor_like(op: str, name: str, value: Any) -> None:
-    """TypeError for what is neither an array nor a tensor."""
+    """Raise TypeError for a value that is neither an array nor a tensor."""
     if not is_tensor(value) and not (hasattr(value, "shape") and hasattr(value, "dtype")):
         raise bad_type(op, f"{name} must be a torch tensor or a NumPy array but got {type(value).__name__}.")
 
 
 def require_dense(op: str, name: str, tensor: Any) -> None:
-    """TypeError for a torch tensor of another layout: sparse, of mkldnn, nested."""
+    """Raise TypeError for a torch tensor that is sparse, nested or of mkldnn's layout."""
     if tensor.is_nested or tensor.layout != torch.strided:
         got = "a nested one" if tensor.is_nested else str(tensor.layout)
         raise bad_type(op, f"{name} must be a dense tensor but got {got}.")
 
 
-# ---- what the rules see ----------------------------------------------------------------------------
+# ---- specs and views for the rules -----------------------------------------------------------------
 
 
 def spec_of_array(a: Array) -> TensorSpec:
-    """What the rules need to know of an array."""
+    """Return an array's dtype, shape and strides for the rules."""
     size = max(a.dtype.itemsize, 1)
     return TensorSpec(a.dtype.name, a.shape, tuple(s // size for s in a.strides))
 
 
 def spec_of_tensor(t: Any) -> TensorSpec:
-    """What the rules need to know of a torch tensor, fake ones included."""
+    """Return a torch tensor's dtype, shape and strides for the rules. Fake tensors are allowed."""
     return TensorSpec(str(t.dtype).removeprefix("torch."), tuple(t.shape), tuple(t.stride()))
 
 
 def spec_of(t: Any) -> TensorSpec:
-    """What the rules need to know of either."""
+    """Return the dtype, shape and strides of an array or a tensor for the rules."""
     return spec_of_tensor(t) if is_tensor(t) else spec_of_array(t)
 
 
 def view_of(t: Any) -> StridedView:
-    """Which memory either touches."""
+    """Return the view of memory that an array or a tensor touches."""
     if not is_tensor(t):
         return StridedView(t.ctypes.data, max(t.dtype.itemsize, 1), t.shape, t.strides)
     item = t.element_size()
@@ -68,19 +68,20 @@ def view_of(t: Any) -> StridedView:
 
 
 def c_tensor(t: Any) -> native.CTensor:
-    """A torch tensor as the C interface sees it. (An array: :func:`npu_rope.native.describe`.)"""
+    """Return the C struct of a torch tensor. (For an array: :func:`npu_rope.native.describe`.)"""
     spec = spec_of_tensor(t)
     return native.c_tensor(t.data_ptr(), spec.dtype, spec.shape, spec.strides)
 
 
-# ---- what a call may be given ----------------------------------------------------------------------
+# ---- accepted inputs -------------------------------------------------------------------------------
 
 
 def as_arrays(t: C) -> C:
-    """A call on arrays, where positions, rows and factors may be anything NumPy makes an array of.
+    """Return a call whose inputs are all arrays. NumPy converts positions, rows and factors where it can.
 
     Raises:
-        TypeError, ValueError: something is no array, or may not be written.
+        TypeError, ValueError: one of xs or outs is not an array, an input cannot become one, or an output is
+            not writeable.
     """
     for named in (t.xs, t.outs):
         for name, array in named.items():
@@ -108,7 +109,7 @@ def _as_array(op: str, name: str, value: Any) -> Array:
 
 
 def taken(backend: str, t: C) -> C:
-    """A call on torch tensors of the CPU without gradient, or on arrays."""
+    """Return a checked call on CPU torch tensors without a gradient, or on arrays."""
     if not is_tensor(t.first[1]):
         return as_arrays(t)
     check_tensors(backend, t)
@@ -123,7 +124,8 @@ def _check_writeable(op: str, name: str, out: Array) -> None:
 
 
 def check_tensors(backend: str, t: CallTensors[Any]) -> None:
-    """A call on torch tensors of the CPU through which no gradient flows."""
+    """Check that all tensors of a call are dense CPU torch tensors and that no gradient flows through
+    them."""
     first, _ = t.first
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise bad_value(
@@ -148,11 +150,11 @@ def check_tensors(backend: str, t: CallTensors[Any]) -> None:
             raise bad_value(t.op, f"{name} must be on device cpu for this backend but got {tensor.device}.")
 
 
-# ---- what a kernel reads, and what it leaves -------------------------------------------------------
+# ---- inputs and results of kernels -----------------------------------------------------------------
 
 
 def in_whole_elements(a: Array) -> bool:
-    """Address and strides are multiples of the element's size."""
+    """Return whether address and strides are multiples of the element's size."""
     if a.flags.c_contiguous:
         return bool(a.flags.aligned)
     item = a.dtype.itemsize or 1
@@ -160,14 +162,15 @@ def in_whole_elements(a: Array) -> bool:
 
 
 def check_whole_elements(t: CallTensors[Array]) -> None:
-    """Of what is written: strides that are not cannot even be said to the C library."""
+    """Check the outputs: the C interface cannot represent strides that are no multiple of the element's
+    size."""
     for name, out in t.outs.items():
         if not in_whole_elements(out):
             check_aligned(name, view_of(out), op=t.op)
 
 
 def readable_array(a: Array, *, unit_stride: bool = True) -> Array:
-    """The array itself, or a copy where the kernels cannot read it in place."""
+    """Return the array itself, or a copy if the kernels cannot read it in place."""
     if not a.dtype.isnative:
         return a.astype(a.dtype.newbyteorder("="), order="C")
     unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == a.dtype.itemsize
@@ -175,7 +178,7 @@ def readable_array(a: Array, *, unit_stride: bool = True) -> Array:
 
 
 def readable_tensor(t: Any, *, unit_stride: bool = True) -> Any:
-    """The tensor itself, or a copy where the kernels cannot read it in place."""
+    """Return the tensor itself, or a copy if the kernels cannot read it in place."""
     t = t.detach().resolve_neg()
     unit = not unit_stride or t.dim() == 0 or t.shape[-1] <= 1 or t.stride(-1) == 1
     return t if unit else t.contiguous()
@@ -202,7 +205,7 @@ def array_of(t: Any) -> Array:
 
 
 def round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
-    """Rounded once to like's dtype, as an array or a tensor as like is."""
+    """Round values once to like's dtype. The result is an array or a tensor, as like is."""
     name = spec_of(like).dtype
     if name == "bfloat16":
         bits = bfloat16_bits(values)
@@ -215,18 +218,19 @@ def round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
 
 
 def assign(out: Any, y: Any) -> None:
-    """y into given memory of its kind."""
+    """Write y into out, which is an array or a tensor as y is."""
     with writing(out):
         out[...] = y
 
 
 def writing(out: Any) -> AbstractContextManager[Any]:
-    """Where out may be written: torch writes an inference tensor, and then says that it must not be."""
+    """Return the context in which out may be written: torch rejects writes to an inference tensor outside of
+    inference mode, but only after it has written."""
     return torch.inference_mode() if is_tensor(out) and out.is_inference() else nullcontext()
 
 
 def rounded(t: CallTensors[Any], wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:
-    """The reference's results rounded to their tensors' dtypes: written where outs were given, or new."""
+    """Round the reference's results to the dtypes of xs, and write them into outs if the call has any."""
     results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
     for out, y in zip(t.outs.values(), results, strict=False):
         assign(out, y)
@@ -239,8 +243,9 @@ def rounded(t: CallTensors[Any], wide: tuple[npt.NDArray[np.float64], ...]) -> t
 def on_arrays(
     t: C, launch: Callable[[C, tuple[Any, ...]], None], check: Callable[[C], None]
 ) -> tuple[Any, ...]:
-    """A C library's launch on arrays, into outs or new ones. It checks first; ``check`` has the words for
-    what it cannot say: the names of dtypes it does not take, and more than four sizes."""
+    """Launch a C library on arrays, into outs or new arrays. The library checks the call first. ``check``
+    runs after an error, for texts that the library cannot give: names of unsupported dtypes, more than four
+    sizes."""
     t = as_arrays(t)
     check_whole_elements(t)
     results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())

@@ -19,11 +19,11 @@ from npu_rope.rms_norm_checks import RmsNormAttributes
 def add_rms_norm(
     x: Array, residual: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes
 ) -> tuple[Wide, Wide]:
-    """Y before it is rounded to scale's type, and Sum.
+    """Return Y before it is rounded to scale's type, and Sum.
 
     Args:
         x, residual: any shape.
-        scale, dtypes, axis, a: as :func:`npu_rope.reference.rms_norm.rms_norm` has them.
+        scale, dtypes, axis, a: as for :func:`npu_rope.reference.rms_norm.rms_norm`.
     """
     with np.errstate(all="ignore"):  # infinities
         total = rounded_to(x.astype(np.float64) + residual.astype(np.float64), dtypes.x)

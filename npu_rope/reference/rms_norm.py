@@ -1,12 +1,12 @@
 """rms_norm in float64, formula first. Source: ``specs/onnx_rms_normalization_23.txt``, and the function of
-other operators that ONNX defines it by.
+other operators by which ONNX defines it.
 
     XU          = X cast to the stash type
     RMS         = sqrt(mean(XU^2) + epsilon), over the dimensions from axis on
     Normalized  = XU / RMS, of the stash type
     Y           = Normalized cast to X's type, times scale, of scale's type
 
-Each of these types is where a value is rounded, once; everything between is float64.
+A value is rounded once to each of these types; all other steps are float64.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ Wide = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NormDtypes:
-    """The names of x's type and of scale's, which arrays of bfloat16's values do not tell."""
+    """The names of x's type and of scale's type. Arrays that hold bfloat16's values do not have these
+    names."""
 
     x: str
     scale: str
 
 
-PEAK = 16  # the exponent that a row's largest element is brought to where it must
+PEAK = 16  # exponent of a row's largest element after scaling
 
 
 def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide]:
-    """A power of two for each row, and 1 / RMS of the row times that power. The power is 1 but where squares
-    would leave float64's range: then it brings the largest element near 2^PEAK, so that elements which become
-    normal numbers are not subnormal meanwhile."""
+    """Return a power of two for each row, and 1 / RMS of the row times that power. The power is 1 unless
+    squares would leave float64's range. It then brings the largest element near 2^PEAK, so that elements
+    whose results are normal numbers are not subnormal in between."""
     axes = tuple(range(axis, stashed.ndim))
     peak = np.max(np.abs(stashed), axis=axes, keepdims=True, initial=0.0)
     far = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0) & (epsilon == 0)))
@@ -50,7 +51,7 @@ def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide
 
 
 def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide, Wide]:
-    """XU / RMS before any rounding, and the two factors of 1 / RMS that it was made with."""
+    """Return XU / RMS before any rounding, and the two factors of 1 / RMS."""
     stashed = rounded_to(x, a.stash_dtype)
     epsilon = float(rounded_to(np.asarray(a.onnx_epsilon, np.float64), a.stash_dtype))
     power, inverse = reciprocal_rms(stashed, axis, epsilon)
@@ -59,7 +60,7 @@ def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide, Wi
 
 
 def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes) -> Wide:
-    """Y before it is rounded to scale's type.
+    """Return Y before it is rounded to scale's type.
 
     Args:
         x: any shape.
@@ -78,15 +79,15 @@ def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAt
 def rms_norm_backward(
     grad: Array, x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes
 ) -> tuple[Wide, Wide]:
-    """The gradients of x and scale before they are rounded, the roundings of Y counting as the identity. With
-    N = XU / RMS and g = grad * scale::
+    """Return the gradients of x and scale before they are rounded. The roundings of Y count as the identity.
+    With N = XU / RMS and g = grad * scale::
 
         dx     = (g - N mean(g N)) / RMS
-        dscale = grad * (Normalized cast to x's type), summed over what shares an element of scale
+        dscale = grad * (Normalized cast to x's type), summed over the elements that share an element of scale
 
     Args:
         grad: Y's gradient.
-        x, scale, dtypes, axis, a: as :func:`rms_norm` had them.
+        x, scale, dtypes, axis, a: the arguments of :func:`rms_norm`.
     """
     if x.size == 0:
         return np.zeros(x.shape), np.zeros(scale.shape)
@@ -104,7 +105,7 @@ def rms_norm_backward(
 
 
 def summed_to(products: Wide, shape: tuple[int, ...]) -> Wide:
-    """Added up over the dimensions that were broadcast from this shape."""
+    """Sum over the dimensions that were broadcast from this shape."""
     lacks = products.ndim - len(shape)
     axes = tuple(k for k in range(products.ndim) if k < lacks or shape[k - lacks] == 1)
     with np.errstate(all="ignore"):

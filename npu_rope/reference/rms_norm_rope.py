@@ -28,7 +28,7 @@ Wide = npt.NDArray[np.float64]
 
 
 def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttributes) -> Wide:
-    """Normalized times scale.
+    """Return Normalized times scale.
 
     Args:
         x: ``[..., D]``, of that dtype (bfloat16's values may be held in another).
@@ -47,7 +47,7 @@ def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttribute
 
 
 def rms_norm_rope(t: RmsNormRopeTensors[Array], dtype: str, a: RmsNormRopeAttributes) -> tuple[Wide, Wide]:
-    """Queries and keys before they are rounded; where keys go to rows of a cache, of every token.
+    """Return queries and keys before they are rounded, of every token even if rows skips some.
 
     Args:
         t: the call's arrays.

@@ -4,8 +4,8 @@
     (y1, y2)    = (x1*c - x2*s, x1*s + x2*c),   c = mscale*cos(theta), s = +-mscale*sin(theta)
 
 with (x1, x2) = (x[2i], x[2i+1]) in mode normal and (x[i], x[i + pairs]) in the others, counted from
-n_offs. Everything outside the rotated window passes through. In the modes with sections p is the
-one of a token's positions that ``RopeParams.axes`` names for the pair.
+n_offs. Lanes outside the rotated window are copied. In the modes with sections p is the token's position
+with the index that ``RopeParams.axes`` gives for the pair.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Array = npt.NDArray[Any]
 def ggml_angles(
     positions: Array, params: RopeParams, freq_factors: npt.ArrayLike | None = None, *, fused: bool = False
 ) -> npt.NDArray[np.float32]:
-    """ggml's float32 angles, operation by operation (section 5 and the CPU source's order).
+    """Return ggml's float32 angles, operation by operation (section 5 and the CPU source's order).
 
-    ``[..., pairs]`` for positions of any shape, behind a first axis of the four of a token in the
-    modes with sections. ``fused`` rounds YaRN's last sum of products as one fused multiply-add, as
-    a compiler may.
+    ``[..., pairs]`` for positions of any shape. In the modes with sections the first axis of the positions
+    has a token's four. ``fused`` rounds YaRN's last sum of products as one fused multiply-add, as a compiler
+    may.
     """
     f = np.float32
     pairs, axes, exponents = params.pairs, params.axes(), params.exponents()
@@ -70,7 +70,7 @@ def ggml_angles(
 
 
 def ggml_corr_dims(params: RopeParams) -> tuple[np.float32, np.float32]:
-    """Section 2 in float32."""
+    """Return the ends of YaRN's ramp, section 2 in float32."""
     f = np.float32
     n_dims, base, pi = f(params.n_dims), f(params.freq_base), f(np.pi)
 
@@ -88,7 +88,7 @@ def angles(
     freq_factors: npt.ArrayLike | None = None,
     policy: AnglePolicy = "exact",
 ) -> Array:
-    """theta in radians, ``[..., pairs]``: float32 for ``f32`` and ``ggml``; NumPy's widest float for
+    """Return theta in radians, ``[..., pairs]``: float32 for ``f32`` and ``ggml``; NumPy's widest float for
     ``exact``, since a far position's float64 angle has few bits left for the fraction of its turn."""
     positions = np.asarray(positions)
     if policy == "ggml":
@@ -102,15 +102,16 @@ def angles(
 
 
 def pair_positions(positions: Array, params: RopeParams) -> Array:
-    """The position that turns each pair, broadcastable to ``[..., pairs]``."""
+    """Return the position that rotates each pair, broadcastable to ``[..., pairs]``."""
     if not params.rope_mode.has_sections:
         return positions[..., None]
     return np.moveaxis(positions[params.axes()], 0, -1)
 
 
 def position_planes(positions: npt.ArrayLike, params: RopeParams) -> Array:
-    """Positions as the functions here take them: ``[S]`` or ``[B,S]``; in the modes with sections
-    ``[4,S]`` or ``[4,B,S]``, from ggml's flat ``[4*S]`` or from three planes, whose fourth is time's.
+    """Return positions as the functions of this file take them: ``[S]`` or ``[B,S]``; in the modes with
+    sections ``[4,S]`` or ``[4,B,S]``, from ggml's flat ``[4*S]`` or from three planes, whose fourth is
+    time's.
     """
     positions = np.asarray(positions)
     if not params.rope_mode.has_sections:
@@ -128,10 +129,10 @@ def cos_sin(
     forward: bool = True,
     policy: AnglePolicy = "exact",
 ) -> tuple[Array, Array]:
-    """The table (cos, sin), mscale and sign applied, ``[..., pairs]`` float64.
+    """Return the table (cos, sin) with mscale and sign, ``[..., pairs]`` float64.
 
-    Under policy ``ggml`` the entries are the float32 values that ggml rotates with (each step
-    rounded to float32: cos, then the product with mscale).
+    Under policy ``ggml`` the entries are ggml's float32 values (each step is rounded to float32: cos, then
+    the product with mscale).
     """
     theta = angles(positions, params, freq_factors, policy)
     if policy != "exact":
@@ -147,7 +148,7 @@ def cos_sin(
 
 
 def rotate(x: Array, c: Array, s: Array, params: RopeParams) -> npt.NDArray[np.float64]:
-    """Section 7. x ``[B,S,N,D]``; c, s broadcastable to ``[B,S,1,pairs]``."""
+    """Rotate x (section 7). x is ``[B,S,N,D]``; c and s are broadcastable to ``[B,S,1,pairs]``."""
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         y = x.astype(np.float64)
     first, second = params.pair_lanes()
@@ -192,7 +193,7 @@ def rope(
 
 
 def check_arrays(t: RopeTensors[Array], params: RopeParams, angle: Angle) -> None:
-    """Every rule of a call's arrays, those of their values included."""
+    """Check every rule of a call's arrays, including the rules of values."""
     check_call(t.map(spec_of), params, angle)
     check_position_values(t.positions, op=t.op)
     if t.freq_factors is not None:
@@ -205,7 +206,7 @@ def check_arrays(t: RopeTensors[Array], params: RopeParams, angle: Angle) -> Non
 def turned(
     x: Array, t: RopeTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
 ) -> npt.NDArray[np.float64]:
-    """x rotated by the positions of a call that is checked."""
+    """Return x rotated by the positions of a checked call."""
     planes, forward = position_planes(t.positions, params), flag(t.op, "forward", forward)
     policy = angle_policy(t.op, angle)
     c, s = cos_sin(planes, params, t.freq_factors, forward=forward, policy=policy)
@@ -213,6 +214,6 @@ def turned(
 
 
 def spec_of(a: Array) -> TensorSpec:
-    """What the rules need to know of an array."""
+    """Return an array's dtype, shape and strides for the rules."""
     size = max(a.dtype.itemsize, 1)
     return TensorSpec(a.dtype.name, a.shape, tuple(s // size for s in a.strides))

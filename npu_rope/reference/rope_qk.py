@@ -23,7 +23,7 @@ def rope_qk(
     """Rotate q and k by their positions; the results in float64, before any rounding.
 
     Args:
-        q, k: ``[B,S,N,D]`` or ``[S,N,D]`` of one dtype, with the same sizes but for N.
+        q, k: ``[B,S,N,D]`` or ``[S,N,D]`` of one dtype, with the same sizes except for N.
         positions, params, freq_factors, forward, angle: as for :func:`npu_rope.reference.rope.rope`.
 
     Raises:

@@ -24,7 +24,7 @@ def rope_set_rows(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> npt.NDArray[np.float64]:
-    """What the cache holds afterwards, in float64, before any rounding to its dtype.
+    """Return the cache after the call, in float64, before any rounding to its dtype.
 
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``.
@@ -62,8 +62,8 @@ def rotated_tokens(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> npt.NDArray[np.float64]:
-    """What goes into the rows: ``[B*S,N,D]``, of skipped tokens as well. Of the cache only its shape and type
-    are looked at. Arguments and errors as for :func:`rope_set_rows`."""
+    """Return the new values of the rows, ``[B*S,N,D]``, including those of skipped tokens. The cache's shape
+    and dtype are checked; its elements are not read. Arguments and errors as for :func:`rope_set_rows`."""
     factors = None if freq_factors is None else np.asarray(freq_factors)
     x, rows = np.asarray(x), np.asarray(rows)
     t = rope_set_rows_tensors(x, np.asarray(positions), rows, factors, np.asarray(cache))

@@ -32,7 +32,7 @@ Wide = npt.NDArray[np.float64]
 
 
 def token_table(t: RotaryTensors[Array], which: str, a: RotaryAttributes, sizes: RotarySizes) -> Wide:
-    """cos or sin of every token as ``[B or 1, S, 1, width]``, an entry for each lane."""
+    """Return cos or sin of every token as ``[B or 1, S, 1, width]``, an entry for each lane."""
     table = t.tables[which].astype(np.float64)
     if t.onnx:
         table = table[..., : sizes.width // 2]
@@ -53,7 +53,7 @@ def token_table(t: RotaryTensors[Array], which: str, a: RotaryAttributes, sizes:
 
 
 def rotate(x: Array, cos: Wide, sin: Wide, a: RotaryAttributes) -> Wide:
-    """``[B,S,N,D]`` turned by tables of ``[B or 1, S, 1, width]``."""
+    """Rotate ``[B,S,N,D]`` by tables of ``[B or 1, S, 1, width]``."""
     width = cos.shape[-1]
     first, second = lanes(width, a.interleaved)
     c1, c2, s1, s2 = cos[..., first], cos[..., second], sin[..., first], sin[..., second]
@@ -68,12 +68,12 @@ def rotate(x: Array, cos: Wide, sin: Wide, a: RotaryAttributes) -> Wide:
 
 
 def as_given(t: RotaryTensors[Array], y: Wide, like: Array) -> Wide:
-    """The layout of ``like`` again."""
+    """Return y in the layout of ``like``."""
     return y.swapaxes(1, 2) if t.onnx and like.ndim == 4 else y.reshape(like.shape)
 
 
 def rotary(t: RotaryTensors[Array], a: RotaryAttributes) -> tuple[Wide, ...]:
-    """A call on arrays: the results in float64, before any rounding, one for each of xs.
+    """Run a call on arrays. Return its results in float64, before any rounding, one for each of xs.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -86,8 +86,8 @@ def rotary(t: RotaryTensors[Array], a: RotaryAttributes) -> tuple[Wide, ...]:
 def table_gradients(
     t: RotaryTensors[Array], grads: tuple[Array, ...], a: RotaryAttributes
 ) -> tuple[Wide, Wide]:
-    """The gradients of cos and sin in float64, in the tables' shapes: summed over the heads of all xs, over
-    the batches that share a table, and over the tokens that share a row of it.
+    """Return the gradients of cos and sin in float64, in the tables' shapes: summed over the heads of all xs,
+    over the batches that share a table, and over the tokens that share a row of it.
 
     Args:
         t: the forward call.
@@ -125,7 +125,7 @@ def table_gradients(
 def _as_table(
     t: RotaryTensors[Array], lanewise: Wide, which: str, a: RotaryAttributes, sizes: RotarySizes
 ) -> Wide:
-    """``[B,S,width]``, an entry for each lane, added up in the shape of the table."""
+    """Sum ``[B,S,width]``, an entry for each lane, to the shape of the table."""
     table = t.tables[which]
     if not sizes.full:
         first, second = lanes(sizes.width, a.interleaved)
