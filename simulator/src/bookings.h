@@ -1,4 +1,4 @@
-// When a core's part of GM's bandwidth is in use.
+// The times at which a core's part of GM's bandwidth is in use.
 #pragma once
 
 #include <algorithm>
@@ -8,21 +8,21 @@
 
 namespace npu_sim {
 
-// A transfer has its turn when it is ready and the memory is idle, also ahead of transfers that were issued before it
-// and are ready later. Once begun it runs to its end. Where that reaches into what is booked already, both are
-// under way, each at the full rate, and the memory is in use for as much longer: at most two, one each way. Over a
-// launch no more is moved than the rate allows. (One at a time, in the order in which they are ready, cannot be
-// booked while the kernel still runs: what is issued later may be ready earlier.)
+// A transfer begins when it is ready and the memory is idle. It may begin before a transfer that was issued earlier
+// but is ready later. It is not interrupted. If it overlaps an earlier booking, both run at the full rate, and the
+// memory stays in use longer by the length of the overlap. At most two transfers overlap, one in each direction. Over
+// a launch the transfers stay within the rate. (Bookings one at a time in the order of readiness are not possible
+// while the kernel runs, because a transfer that is issued later may be ready earlier.)
 class Bookings {
 public:
     struct Turn {
         Moment begin;
         double end;   // of the transfer
-        double idle;  // when the memory is done with it and with all that it reached into
+        double idle;  // end of this transfer and of the bookings it overlaps
     };
 
     void clear() { busy_.clear(); }
-    // When the memory is idle for good.
+    // End of the last booking.
     Moment last() const { return busy_.empty() ? Moment{} : busy_.back().end; }
 
     Turn find(const Moment& ready, double cycles) const {
@@ -40,7 +40,7 @@ public:
         return turn;
     }
 
-    // All of [turn.begin, turn.idle] is in use from now on; `done` is its end.
+    // Marks [turn.begin, turn.idle] as in use; `done` is the moment of its end.
     void book(const Turn& turn, const Moment& done) {
         if (done.time <= turn.begin.time) return;
         const auto first = std::lower_bound(busy_.begin(), busy_.end(), turn.begin.time,
@@ -60,7 +60,7 @@ private:
         double begin;
         Moment end;
     };
-    std::vector<Busy> busy_;  // apart from each other, ascending
+    std::vector<Busy> busy_;  // disjoint, ascending
 };
 
 }  // namespace npu_sim

@@ -1,5 +1,5 @@
-// The state of one simulated launch and of the core that runs. A launch runs its cores one after
-// another on one thread; nothing here is shared between launches.
+// The state of one simulated launch and of the running core. A launch runs its cores sequentially on one
+// thread; launches share no state.
 #pragma once
 
 #include <array>
@@ -24,13 +24,13 @@ namespace npu_sim {
 
 struct Report {
     Rule rule;
-    std::string text;  // the whole sentence
+    std::string text;  // the complete error message
     std::string file;
     int32_t line = 0;
     int64_t core = -1;
 };
 
-// A broken rule ends the core by this.
+// Exception that ends the core after a rule violation.
 struct Stop {};
 
 const char* rule_id(Rule rule);
@@ -52,7 +52,7 @@ struct Clock {
 
 enum class StepKind : uint8_t { Issue, Work, Transfer, Memory, Latency, Event, Barrier };
 
-// A stretch of one pipe's time, and what had to end before it could begin.
+// An interval of one pipe's time, and the step that had to end before it.
 struct Step {
     Pipe pipe;
     StepKind kind;
@@ -66,15 +66,15 @@ struct Flag {
     bool set = false, allocated = false, fetched = false;
     Clock clock;
     Moment raised;
-    Site site{"", 0}, taken{"", 0};  // set here; allocated here
+    Site site{"", 0}, taken{"", 0};  // of the SetFlag; of the allocation
 };
 
-constexpr int kEvents = 8, kKernelEvents = 6;  // 6 and 7 are the compiler's
+constexpr int kEvents = 8, kKernelEvents = 6;  // the compiler uses 6 and 7
 
-// Who numbers the events between two pipes.
+// Sources of the event ids between two pipes.
 struct EventKind {
     bool dealt_out = false;     // queues, AllocEventID, FetchEventID
-    Site numbered{nullptr, 0};  // a SetFlag with a number of the kernel's own
+    Site numbered{nullptr, 0};  // a SetFlag whose id the kernel chose itself
 };
 
 // ---- one instruction's record --------------------------------------------------------------------
@@ -87,11 +87,11 @@ struct Record {
     bool adds = false;  // an atomic copy
 };
 
-// Rows of a core in the trace: its pipes, and then these.
+// Rows of a core in the trace, after those of its pipes.
 enum class Row : uint8_t { Critical = kPipes, ReadLatency, WriteLatency };
 constexpr int kRows = kPipes + 3;
 
-// What a trace keeps.
+// One entry of a trace.
 struct Span {
     int32_t core;
     uint8_t row;
@@ -110,7 +110,7 @@ struct Buffer {
     uint32_t addr = 0, bytes = 0;
     int32_t queue = -1;  // -1: a TBuf
     BufferState state = BufferState::Free;
-    bool given_back = false;  // its TPipe was reset or is gone
+    bool given_back = false;  // its TPipe was reset or destroyed
     uint32_t generation = 0;
     uint32_t valid_from = 0;    // bytes written by earlier instructions count as uninitialised
     int32_t filled_event = -1;  // set by EnQue, waited for by DeQue
@@ -141,7 +141,7 @@ struct GmTensor {
     Pages writer, copy_reader, scalar_reader;
 };
 
-// An instruction that touched GM which cores might share, kept for the whole launch.
+// An instruction that accessed GM that cores may share, kept for the whole launch.
 struct GmAccess {
     uint32_t number;
     int64_t core;
@@ -150,7 +150,7 @@ struct GmAccess {
     bool adds = false;  // an atomic copy
 };
 
-// The access of that number, which was noted; nullptr for 0. They ascend.
+// The access of the instruction `number`, which must have been noted; nullptr for 0. Numbers ascend in `all`.
 const GmAccess* find_access(const std::vector<GmAccess>& all, uint32_t number);
 
 // ---- totals --------------------------------------------------------------------------------------
@@ -179,11 +179,11 @@ struct RegisteredTiling {
 struct LaunchOptions {
     bool auto_sync = false, saturate = false;
     bool keeps_steps = false;  // for the critical path
-    int64_t traced_cores = 0;  // spans of the cores below are kept
+    int64_t traced_cores = 0;  // keep the spans of cores below this index
     std::set<std::string> lenient;
 };
 
-// The launch on this thread, with its running core.
+// The launch on this thread and its running core.
 struct Machine {
     const Profile* profile = nullptr;
     LaunchOptions options;
@@ -194,14 +194,14 @@ struct Machine {
     std::vector<GmTensor> gm;
     size_t last_gm = 0;
     std::vector<GmAccess> gm_accesses;                    // ascending
-    std::unordered_map<uint64_t, uint32_t> scalar_lines;  // 64-byte line -> the scalar write that was first
+    std::unordered_map<uint64_t, uint32_t> scalar_lines;  // 64-byte line -> its first scalar write
     std::vector<Report> errors, warnings;
     std::vector<Span> spans;
     std::vector<Totals> per_core;
     std::vector<Step> critical_path;  // of the slowest core so far, from its start to its end
     int64_t critical_core = -1;
 
-    // UB and its shadow, kept from core to core: an instruction's number tells whose it was.
+    // UB and its shadow, kept from core to core: the instruction's number identifies the core.
     struct AlignedDelete {
         void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
     };
@@ -230,31 +230,31 @@ struct Machine {
     int32_t atomic_type = 0;
     Site atomic_site{nullptr, 0};
     MaskRegister mask;
-    uint64_t sum_bits = 0;  // of the register of ReduceSum's count form
+    uint64_t sum_bits = 0;  // register of ReduceSum's count form
     bool has_sum = false;
     uint8_t* system_workspace = nullptr;
-    std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines that scalars wrote and nothing cleaned
+    std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
     Moment pipe_free[kPipes], pipe_done[kPipes];
     Bookings gm_time;
-    std::vector<Step> steps;    // where they are kept
-    Span waiting[kPipes] = {};  // a copy's latency, which the trace shows up to the next copy's end
+    std::vector<Step> steps;    // only if options.keeps_steps
+    Span waiting[kPipes] = {};  // a copy's latency; the trace shows it up to the next copy's end
     Totals totals;
 
-    // A reference to an element of UB, or of GM, which the scalar unit took last, and what was there.
+    // The last reference that the scalar unit took to an element of UB or GM, and the element's earlier bits.
     struct Reference {
-        bool open = false, is_gm = false, is_new = false;  // new: an output's element that nothing wrote yet
+        bool open = false, is_gm = false, is_new = false;  // new: an element of an output, not written yet
         UbView view;
         Range range;
-        uint8_t before[8], output[8];  // output: what a new element of an output holds for the host
+        uint8_t before[8], output[8];  // output: the host's value of a new element of an output
         GmView gm_view;
         uintptr_t address = 0;
         uint64_t bytes = 0;
     } reference;
 
-    // The running instruction. What it reads is marked in the shadow when it is over: until then the
-    // shadow tells what others read.
+    // The running instruction. Its reads are marked in the shadow when it ends, so that until then the shadow
+    // holds the reads of other instructions only.
     std::vector<Range> reads;
     Record current{};
     uint32_t number = 0;
@@ -270,20 +270,20 @@ struct Machine {
     void check_event_at_end(Pipe from, Pipe to, int id) const;
     void end_time();
     const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
-    // The instruction's work is known to be complete where the running one starts.
+    // Whether the instruction's work is known to be complete when the running one starts.
     bool is_ordered(uint32_t instruction) const;
     GmTensor* find_gm(uintptr_t address, uint64_t bytes);
 };
 
 Machine& machine();  // of this thread
 
-// Where nothing was written: bits that hardly any kernel would store (half, bfloat16 and float: no number),
-// so that a store through a reference shows.
+// Fills unwritten memory with bits that a kernel hardly ever stores (NaN in half, bfloat16 and float), so that a
+// store through a reference changes them.
 void fill_unwritten(void* element, uint64_t bytes);
 
-// A step on a pipe from a moment on; its end.
+// Records a step of a pipe that begins at `from`; returns its end.
 Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end);
-// The scalar unit is busy for so long.
+// Occupies the scalar unit for `cycles`.
 void spend_scalar(const char* api, Site site, double cycles, StepKind kind = StepKind::Work);
 std::string critical_path_json(const std::vector<Step>& path, int64_t core);
 

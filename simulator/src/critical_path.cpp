@@ -1,4 +1,4 @@
-// The chain of steps that a core's end waited for, in the summary's words.
+// The chain of steps that delayed a core's end, as JSON of the summary.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Global memory: whose tensor, who wrote, who read, and the scalar unit's cache.
+// Global memory: its tensors, the writers and readers of each byte, and the scalar unit's cache.
 #include <algorithm>
 #include <cstring>
 
@@ -48,14 +48,14 @@ void gm_unordered(const char* verb, const GmBytes& bytes, const char* operand, u
            where(old.site).c_str(), missing.c_str());
 }
 
-// Reports a rule about what the operand does to bytes of GM, in words such as "which core 0 wrote".
+// Reports a violation by the operand's access to bytes of GM, with words such as "which core 0 wrote".
 void gm_broken(Rule rule, const char* operand, const char* verb, const GmBytes& bytes, const std::string& words) {
     broken(rule, "`%s` %s bytes [%llu, %llu) of GM `%s`%s.", operand, verb,
            static_cast<unsigned long long>(bytes.begin), static_cast<unsigned long long>(bytes.end),
            bytes.tensor.name.c_str(), words.c_str());
 }
 
-// An earlier access to GM, of whichever core: its number is in the shadow.
+// An earlier access to GM by any core, from its number in the shadow.
 const GmAccess& access_of(uint32_t number) { return *find_access(machine().gm_accesses, number); }
 void note_access() {
     Machine& m = machine();
@@ -67,7 +67,7 @@ std::string who(uint32_t number, const char* verb) {
     return "core " + std::to_string(a.core) + " " + verb + " by " + a.api + " at " + where(a.site);
 }
 
-// What the kernel said about its tensor, which may be less than the launch's.
+// Checks an access against the size that the kernel gave its tensor, which may be smaller than the launch's tensor.
 void check_view(const char* operand, const GmView& view, const GmTensor& t, uintptr_t address, uint64_t bytes) {
     if (!view.end || (address >= view.begin && address + bytes <= view.end)) return;
     const auto from_base = [&t](uintptr_t a) { return static_cast<long long>(a - t.base); };
@@ -98,13 +98,13 @@ GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     const auto size = static_cast<unsigned long long>(near->bytes);
     constexpr const char* kText = "`%s` touches bytes [%lld, %lld) of GM tensor `%s`, which has %llu.";
     constexpr auto kGuard = static_cast<long long>(kGuardBytes);
-    if (from < -kGuard || to > static_cast<long long>(near->bytes) + kGuard)  // no such memory
+    if (from < -kGuard || to > static_cast<long long>(near->bytes) + kGuard)  // outside the arena
         stuck_at(Rule::Bounds03, m.current.api, m.current.site, kText, operand, from, to, near->name.c_str(), size);
     broken(Rule::Bounds03, kText, operand, from, to, near->name.c_str(), size);
     return nullptr;
 }
 
-// The scalar unit reads through its cache: what a copy wrote meanwhile it does not see.
+// The scalar unit reads through its cache, so it does not see data that a copy wrote meanwhile.
 void check_fresh(const GmTensor& t, uint64_t offset, uint32_t writer) {
     Machine& m = machine();
     if (m.record(writer).pipe == Pipe::S) return;
@@ -115,7 +115,7 @@ void check_fresh(const GmTensor& t, uint64_t offset, uint32_t writer) {
                static_cast<unsigned long long>(offset), t.name.c_str(), where(m.record(writer).site).c_str());
 }
 
-// A copy reads GM, and not what a scalar write left in the cache.
+// A copy reads GM, so it does not see data that a scalar write left in the cache.
 void check_clean(const char* operand, uintptr_t address, uint64_t bytes) {
     const auto& dirty = machine().dirty_lines;
     const auto line = dirty.lower_bound(address / kLineBytes);
@@ -207,7 +207,7 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
                     gm_broken(Rule::Init02, operand, "adds to", touched, " before anything was written there");
                 return;
             }
-            if (adds && (w < m.core_first || m.record(w).adds)) return;  // sums may come in any order
+            if (adds && (w < m.core_first || m.record(w).adds)) return;  // atomic sums need no order
             if (w < m.core_first)
                 gm_broken(Rule::Core01, operand, "writes", touched, ", which " + who(w, "wrote"));
             else if (!m.is_ordered(w))
@@ -269,7 +269,7 @@ void write_through_cache(uintptr_t address, uint64_t bytes) {
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
         m.dirty_lines.emplace(line, m.current.site);
         m.scalar_lines.emplace(line, m.number);
-        // Cleaning the cache writes the whole line back, over whatever other cores put there.
+        // Cleaning the cache writes the whole line back and overwrites data of other cores.
         for (GmTensor& t : m.gm) {
             const uint64_t begin = std::max<uint64_t>(line * kLineBytes, t.base);
             const uint64_t end = std::min<uint64_t>((line + 1) * kLineBytes, t.base + t.bytes);

@@ -1,4 +1,4 @@
-// One flat JSON object, written.
+// Writer of one flat JSON object.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Where compiled kernels are found: each is a library of its own.
+// Lookup of compiled kernels, each in its own library.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -9,8 +9,8 @@
 
 namespace {
 
-// Libraries of kernels that stand for the built-in ones: a changed kernel is tried without a
-// rebuild. Paths, separated by colons.
+// Libraries of kernels that replace built-in ones, so that a changed kernel runs without a rebuild:
+// paths, separated by colons.
 constexpr const char* kOverride = "NPU_ROPE_SIM_KERNELS";
 
 void* find_override(const char* entry) {
@@ -19,14 +19,14 @@ void* find_override(const char* entry) {
         const size_t n = std::strcspn(p, ":");
         const std::string path(p, n);
         p += n + (p[n] != 0);
-        // Not closed: the entry is called later, and a second dlopen of a path is free.
+        // Not closed, because the entry is called later. A second dlopen of a path costs nothing.
         void* library = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
         if (void* found = library ? dlsym(library, entry) : nullptr) return found;
     }
     return nullptr;
 }
 
-// Where cmake/NpuRopeSim.cmake puts a kernel: in a library of its own, beside this one.
+// The path at which cmake/NpuRopeSim.cmake puts a kernel's library, beside this one.
 std::string kernel_path(const char* entry) {
     Dl_info info = {};
     dladdr(reinterpret_cast<void*>(&kernel_path), &info);

@@ -1,4 +1,4 @@
-// One launch: arenas with guard zones, every core in two orders, what came out.
+// One launch: arenas with guard zones, every core in two orders, the results.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -26,7 +26,7 @@ thread_local uint64_t g_launches = 0;
 // A guarded, 512-byte aligned copy.
 class Arena {
 public:
-    // Without data every byte is `fill`.
+    // If data is null, every byte is `fill`.
     Arena(const void* data, uint64_t bytes, int fill) : bytes_(bytes) {
         const uint64_t inner = (bytes + kAlignment - 1) / kAlignment * kAlignment;
         store_.reset(new uint8_t[inner + 2 * kGuardBytes + kAlignment]);
@@ -41,7 +41,7 @@ public:
             std::memset(base_, fill, bytes);
     }
     uint8_t* base() const { return base_; }
-    // Offset of the first guard byte that changed; INT64_MIN where none did.
+    // Offset of the first guard byte that changed, or INT64_MIN.
     int64_t broken_guard() const {
         for (uint64_t i = 0; i < kGuardBytes; ++i) {
             if (base_[bytes_ + i] != kGuard) return int64_t(bytes_ + i);
@@ -78,7 +78,7 @@ std::set<std::string> split(const char* list) {
     return out;
 }
 
-// ---- calling a kernel of so many arguments -------------------------------------------------------
+// ---- calling a kernel by its number of arguments -------------------------------------------------
 
 template <size_t... I>
 void call_with(void* entry, uint8_t* const* a, std::index_sequence<I...>) {
@@ -116,7 +116,7 @@ public:
         m.gm_accesses.clear();
     }
 
-    // Who wrote that byte of memory i last.
+    // The last write to the byte of memory i.
     const GmAccess* writer_of(int32_t i, uint64_t byte) const {
         const auto& page = gm_[size_t(i)].writer[byte / kPageBytes];
         return page ? find_access(accesses_, page[byte % kPageBytes]) : nullptr;
@@ -175,8 +175,8 @@ private:
             add(m, mem.name, mem.data, mem.bytes, mem.role == NPU_SIM_SUM ? Role::InOut : Role(mem.role));
         }
         const npu_sim_launch& l = *job_.launch;
-        // A workspace has the bytes of whoever had the memory before: NaNs here, and large numbers in the second
-        // order of the cores, so that an output that depends on them differs between the two.
+        // On a device, a fresh workspace holds bytes of the memory's earlier use. Here it holds NaNs in the first
+        // order of the cores and large numbers in the second, so that an output that depends on them differs.
         add(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace, descending_ ? 0x7F : 0xFF);
         add(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
         for (int32_t i = 0; i < job_.arg_count; ++i) {
@@ -236,7 +236,7 @@ private:
 
 // ---- both orders -----------------------------------------------------------------------------------
 
-// A sum of floats depends on the order of its terms, on hardware too; whose caller knows that has said so.
+// A sum of floats depends on the order of its terms, as on hardware. The caller allows it by the role Sum.
 bool may_differ(const npu_sim_memory& mem, const Pass& pass, int32_t i, uint64_t byte) {
     if (mem.role != NPU_SIM_SUM) return false;
     const GmAccess* last = pass.writer_of(i, byte);
@@ -283,7 +283,7 @@ void check_waves(const Job& job, Pass& pass) {
 }
 
 double cycles_of(const Pass& pass, const Profile& profile) {
-    double total = 0;  // blocks beyond the cores come in waves
+    double total = 0;  // if there are more blocks than cores, they run in waves
     for (size_t first = 0; first < pass.cores.size(); first += size_t(profile.cores)) {
         double wave = 0;
         for (size_t i = first; i < std::min(pass.cores.size(), first + size_t(profile.cores)); ++i)
@@ -360,7 +360,7 @@ void write_names(std::FILE* f, int core, bool first) {
 
 void write_span(std::FILE* f, const Span& s, double clock_ghz) {
     if (s.end <= s.begin) return;
-    // Microseconds, as they are printed: slices that meet in cycles meet there, too.
+    // Microseconds rounded as printed, so that slices that are adjacent in cycles are adjacent in the trace.
     auto printed = [&](double cycles) { return std::round(cycles / clock_ghz * 10) / 1e4; };
     std::fprintf(f,
                  ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
@@ -389,7 +389,7 @@ void write_trace(const Pass& pass, const Job& job, std::FILE* f) {
     std::fputs("\n]}\n", f);
 }
 
-// Where the API was called last.
+// The site of the last call of the API.
 Site last_site_of(const char* api, const std::vector<Record>& records) {
     for (auto r = records.rbegin(); r != records.rend(); ++r)
         if (!std::strcmp(r->api, api)) return r->site;
@@ -404,7 +404,7 @@ int32_t bad_call(const std::string& text) {
     return NPU_SIM_BAD_CALL;
 }
 
-// What the kernel changed, and nothing else: two memories may lie one in the other's gaps.
+// Copies back only the bytes that the kernel changed, because one memory may lie in the gaps of another.
 void copy_back(const Job& job, Pass& up) {
     struct Change {
         char* to;
@@ -512,7 +512,7 @@ void Machine::begin_core(int64_t index) {
     current = {Pipe::S, 0, "kernel", {"kernel", 0}};
 }
 
-// A kernel that reads its tiling by a pointer of its own, and not by the macros, is caught here.
+// Detects a kernel that reads its tiling data through a raw pointer instead of the macros.
 void Machine::check_registered_tiling() const {
     if (tiling_read || registered_tilings.empty()) return;
     const uint64_t passed = gm.back().bytes;

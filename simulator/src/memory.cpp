@@ -1,4 +1,4 @@
-// What instructions touch: bounds, poison, and the order of every pair of accesses to the same byte.
+// Checks of instructions' accesses: bounds, poison, and the order of every pair of accesses to the same byte.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -16,7 +16,8 @@ Rule hazard_rule(Pipe now, Pipe before) {
     return now == Pipe::V ? Rule::Hazard02 : Rule::Hazard04;
 }
 
-// What would order them: the queue the tensor stands in, where its events join these pipes that way.
+// The synchronisation that orders the two accesses: the tensor's queue if its events join these pipes in this
+// direction, else a barrier or an event.
 std::string what_is_missing(Pipe now, Pipe before, const UbView& view) {
     const std::string event = std::string(pipe_name(before)) + "_" + pipe_name(now) + " event";
     if (now == before) return std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">";
@@ -29,7 +30,7 @@ std::string what_is_missing(Pipe now, Pipe before, const UbView& view) {
     return event;
 }
 
-// Two accesses to these UB bytes have nothing between them that orders them.
+// An earlier access to UB bytes that is not ordered before the running instruction.
 struct Conflict {
     Range bytes;
     uint32_t before;  // instruction
@@ -52,8 +53,9 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
            what_is_missing(now, old.pipe, view).c_str());
 }
 
-// First the conflict whose mending mends most others: with another pipe, and the latest. An event from a pipe
-// that had waited for this one orders this pipe's own accesses too, a barrier never orders another pipe's.
+// Reports first the conflicts whose repair resolves most others: those with another pipe, latest first. An event
+// from a pipe that had waited for this one also orders this pipe's own accesses; a barrier never orders those of
+// another pipe.
 void report_all(const char* verb, const char* operand, const UbView& view, std::vector<Conflict>& conflicts) {
     Machine& m = machine();
     const auto same_pipe = [&m](const Conflict& c) { return m.record(c.before).pipe == m.current.pipe; };
@@ -88,7 +90,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
                       static_cast<long long>(end),
                       static_cast<long long>(r.end > end ? r.end - end : view.addr - r.begin),
                       r.end > end ? "too far" : "before its start");
-        if (r.end > int64_t(m.profile->ub_bytes) || r.begin < 0)  // no such memory
+        if (r.end > int64_t(m.profile->ub_bytes) || r.begin < 0)  // outside UB
             stuck_at(Rule::Bounds01, m.current.api, m.current.site, "`%s` is %s.", operand, text);
         broken(Rule::Bounds01, "`%s` is %s.", operand, text);
     }
@@ -130,7 +132,7 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
 void writes(const char* operand, const UbView& view, const Range* ranges, size_t n) {
     Machine& m = machine();
     check_ranges(operand, view, ranges, n);
-    std::vector<Conflict> conflicts;  // nearly always none
+    std::vector<Conflict> conflicts;  // nearly always empty
     for (size_t i = 0; i < n; ++i) {
         const Range r = ranges[i];
         m.writer.for_each(r.begin, r.end, [&](uint32_t first, uint32_t end, uint32_t word) {
@@ -169,7 +171,7 @@ void scalar_reference(const UbView& view, Range range, Site site) {
     finish_scalar(cycles_of(Cost::ScalarUb));
 }
 
-// Before anything that comes after the reference's use: the running instruction is still its own.
+// Call this before the next action after the reference's use: the running instruction is still the reference's.
 void Machine::settle_reference() {
     if (!reference.open) return;
     reference.open = false;

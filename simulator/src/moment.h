@@ -1,11 +1,11 @@
-// A time of the timeline.
+// A time on the timeline.
 #pragma once
 
 #include <cstdint>
 
 namespace npu_sim {
 
-// When something is over, and the step that ended then.
+// The time at which an activity ends, and the step that ended then.
 struct Moment {
     double time = 0;
     int32_t step = -1;

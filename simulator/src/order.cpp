@@ -1,4 +1,4 @@
-// The order of pipes (events, barriers) and the time instructions take.
+// The order of pipes (events, barriers) and the duration of instructions.
 #include <algorithm>
 #include <cstring>
 
@@ -19,7 +19,7 @@ bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     return true;
 }
 
-// A number of the kernel's own may be one that a queue is given as well.
+// An event id that the kernel chose itself may also be allocated to a queue.
 void advise_on_mixed_numbers(Pipe from, Pipe to) {
     const EventKind& kind = machine().event_kinds[int(from)][int(to)];
     if (kind.dealt_out && kind.numbered.file)
@@ -60,7 +60,7 @@ void end_instruction(double begin, double end, uint64_t bytes, uint32_t repeats)
     m.running = false;
 }
 
-// The trace's row of a copy's latency: as far as no later copy of the pipe covers it.
+// Keeps a copy's latency for the trace, cut off at the end of the pipe's next copy.
 void keep_latency(Pipe pipe, double end, double done) {
     Machine& m = machine();
     if (m.core >= m.options.traced_cores) return;
@@ -101,7 +101,7 @@ void start(Pipe pipe, const char* api, Site site) {
     m.number = m.next_number++;
     m.records.push_back(m.current);
     m.running = true;
-    m.clock[p].join(m.clock[int(Pipe::S)]);  // issued by the scalar unit, hence after all that it has waited for
+    m.clock[p].join(m.clock[int(Pipe::S)]);  // the scalar unit issues it, so it inherits the scalar unit's waits
     spend_scalar("issue", site, m.profile->scalar_cycles, StepKind::Issue);
     m.issue = m.pipe_free[int(Pipe::S)];
 }
@@ -168,7 +168,7 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     };
     const Moment begin = later(m.pipe_free[p], m.issue);
     const Moment first = part(StepKind::Issue, begin, begin.time + profile.mte_issue_cycles);
-    // Both directions of all cores share GM.
+    // All cores share GM's bandwidth, in both directions.
     const Bookings::Turn turn = m.gm_time.find(first, weighed / share);
     const Moment moved = part(StepKind::Memory, turn.begin, turn.end);
     m.gm_time.book(turn, turn.idle > turn.end ? part(StepKind::Memory, moved, turn.idle) : moved);
@@ -206,9 +206,9 @@ void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     flag.set = true;
     flag.site = site;
     flag.clock = m.clock[int(from)];
-    flag.clock.join(m.clock[int(Pipe::S)]);  // the flag, too, is issued by the scalar unit
+    flag.clock.join(m.clock[int(Pipe::S)]);  // the scalar unit also issues the flag
     flag.clock.seen[int(from)] = m.issued[int(from)];
-    // After all that the pipe has done and waited for.
+    // The flag is raised after the pipe's earlier work and waits.
     flag.raised = later(later(m.pipe_done[int(from)], m.pipe_free[int(from)]), m.pipe_free[int(Pipe::S)]);
 }
 
@@ -262,7 +262,7 @@ int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {
     Machine& m = machine();
     for (int32_t id = 0; id < kEvents; ++id) {
         Flag& flag = m.flags[int(from)][int(to)][id];
-        if (flag.allocated) continue;  // a flag that is only set, the core's own bookkeeping does not know
+        if (flag.allocated) continue;  // as on the core, the allocation ignores flags that are only set
         flag.allocated = true;
         flag.taken = site;
         m.event_kinds[int(from)][int(to)].dealt_out = true;
@@ -289,7 +289,7 @@ int32_t fetch_event(Pipe from, Pipe to, Site site) {
     return id;
 }
 
-// The core is over: when, and by what chain of steps, if it is the slowest so far.
+// Records the core's end time, and its chain of steps if it is the slowest core so far.
 void Machine::end_time() {
     Moment last;
     for (int p = 0; p < kPipes; ++p) last = later(last, later(pipe_free[p], pipe_done[p]));

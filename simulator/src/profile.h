@@ -1,4 +1,4 @@
-// What an SoC is to the simulator: sizes and rates, as data (profiles.cpp).
+// Sizes and rates of an SoC for the simulator; profiles.cpp has the data.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@ namespace npu_sim {
 
 struct Profile {
     const char* name;        // "Ascend910B1"
-    const char* soc;         // "ascend910b": what an OpDef's AddConfig names
+    const char* soc;         // "ascend910b", as in an OpDef's AddConfig
     int32_t arch;            // __CCE_AICORE__: 220, 200 or 310
     int32_t cores;           // vector cores (AI cores on Ascend310P)
-    uint32_t ub_bytes;       // what TPipe may hand out
+    uint32_t ub_bytes;       // memory that TPipe can allocate
     uint32_t reserved_from;  // first byte that some APIs use as scratch
     double clock_ghz;
 
     // Global memory.
     double gm_bytes_per_cycle;       // all cores together, both directions
-    double core_gm_bytes_per_cycle;  // one core's way in
-    double mte3_bytes_per_cycle;     // one core's way out
-    double read_latency_cycles;      // until a read's data can be used
+    double core_gm_bytes_per_cycle;  // one core's reads
+    double mte3_bytes_per_cycle;     // one core's writes
+    double read_latency_cycles;      // until a read's data is available
     double write_latency_cycles;
-    double burst_overhead_bytes;  // what a burst costs beyond its bytes
-    double gm_line_bytes;         // a transfer off such a line costs more:
-    double off_line_share;        // so much of its bytes again, a line a burst at most
+    double burst_overhead_bytes;  // extra cost of a burst
+    double gm_line_bytes;         // a transfer that is not aligned to this costs more:
+    double off_line_share;        // this share of its bytes, at most one line per burst
 
     // Instructions, in cycles.
     double mte_issue_cycles;     // a copy, before its first byte
@@ -36,20 +36,20 @@ struct Profile {
 
     // A repeat of a vector instruction, in cycles.
     double repeat_cycles;       // moves, casts, comparisons, sums, products
-    double three_reads_cycles;  // what reads its destination too
+    double three_reads_cycles;  // instructions that also read their destination
     double division_cycles;     // Div
     double function_cycles;     // Exp, Ln, Sqrt, Rsqrt, Reciprocal
     double gather_mask_cycles;
-    double whole_reduce_cycles;  // a repeat to one element
-    double block_reduce_cycles;  // to one a block, or a pair
+    double whole_reduce_cycles;  // reduction of a repeat to one element
+    double block_reduce_cycles;  // reduction to one element per block or pair
 
     // Single elements, in cycles.
     double gathered_element_cycles;
-    double index_store_cycles;     // CreateVecIndex: of its first repeat, by the scalar unit
-    double index_addition_cycles;  // and an instruction of one repeat for each that follows
+    double index_store_cycles;     // CreateVecIndex: an element of the first repeat, stored by the scalar unit
+    double index_addition_cycles;  // CreateVecIndex: one instruction for each further repeat
 };
 
-const Profile* find_profile(const char* name);  // by name or soc; nullptr where there is none
+const Profile* find_profile(const char* name);  // by name or soc; nullptr if unknown
 const Profile* profile_at(int32_t index);       // nullptr past the end
 
 }  // namespace npu_sim

@@ -1,8 +1,7 @@
-// The SoCs, as data. The letters name the source in the notes on the Ascend architecture that the project
-// keeps: A.1 storage (UB), B.0 call forms, E.1 the chip table (CANN's platform files), E.2 the vendor's
-// measured samples (of an A2), E.3 the vector unit. "Guess" has no published figure; where E.3 suggests one
-// it is that. L2 is not in it: every byte comes from and goes to DDR or HBM. Nothing here was fitted to
-// hardware.
+// Data of the SoCs. The letters name the source in the project's notes on the Ascend architecture: A.1 storage
+// (UB), B.0 call forms, E.1 the chip table (CANN's platform files), E.2 the vendor's measured samples (of an
+// A2), E.3 the vector unit. "Guess" marks a value without a published figure; it follows E.3 if E.3 suggests
+// one. L2 is not modelled: every byte comes from and goes to DDR or HBM. No value was fitted to hardware.
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -13,17 +12,18 @@
 namespace npu_sim {
 namespace {
 
-// What instructions cost: measured on an A2, and a guess on the other chips but where they say otherwise.
+// Costs of instructions: measured on an A2. For the other chips these are guesses, except for values that
+// their profiles replace.
 constexpr Profile with_instructions() {
     Profile p{};
     p.mte_issue_cycles = 20;              // E.2: 128-byte copies take about 20 cycles each
-    p.read_latency_cycles = 240;          // E.3: the vendor's model of L2 says 241
-    p.write_latency_cycles = 96;          // E.3: and 96
+    p.read_latency_cycles = 240;          // E.3: 241 in the vendor's model of L2
+    p.write_latency_cycles = 96;          // E.3: 96 in the same model
     p.burst_overhead_bytes = 15;          // E.2: rows of 128 bytes: 1.47 of the 1.63 TB/s of 2 KiB
     p.gm_line_bytes = 512;                // E.2: 512-byte aligned addresses are the fastest,
     p.off_line_share = 0.43;              // E.2: 32-byte aligned ones have 70 % of the bandwidth at worst
     p.vector_issue_cycles = 22;           // E.3: 1000 Adds of 64 repeats take 86 cycles each
-    p.barrier_cycles = 1;                 // guess: the pipeline's depth is in the 22 already
+    p.barrier_cycles = 1;                 // guess: the 22 cycles include the pipeline's depth
     p.flag_cycles = 8;                    // guess, E.3: 5 to 10
     p.scalar_cycles = 2;                  // guess
     p.mask_cycles = 1;                    // E.3: mask instructions take 1 cycle each
@@ -43,14 +43,14 @@ constexpr Profile with_instructions() {
     return p;
 }
 
-// E.1 of a chip, from the table that the tilings use as well. A name that it lacks does not compile.
+// E.1 of a chip, from the table that the tilings also use. An unknown name does not compile.
 constexpr const ascend::Chip& chip(std::string_view name) {
     for (const ascend::Chip& c : ascend::kChips)
         if (name == c.name) return c;
     throw "no such chip";
 }
 
-// Ascend910B and 910_93: the same core, two to an AI core, of which CANN's files count.
+// Ascend910B and 910_93 have the same core. Two of them form an AI core, which CANN's files count.
 constexpr Profile a2(const char* name, const char* soc) {
     Profile p = with_instructions();
     p.name = name;
@@ -76,12 +76,12 @@ constexpr Profile ascend310p(const char* name, const char* soc) {
     p.ub_bytes = 256 << 10;                 // A.1: TOTAL_UB_SIZE
     p.reserved_from = 248 << 10;            // A.1: TMP_UB_OFFSET
     p.gm_bytes_per_cycle = 17.0 * p.cores;  // E.1: ddr, an AI core
-    p.core_gm_bytes_per_cycle = 17;         // E.1: the same, of one
+    p.core_gm_bytes_per_cycle = 17;         // E.1: ddr, one AI core
     p.mte3_bytes_per_cycle = 17;            // E.1: ub_to_ddr_rate
     return p;
 }
 
-// V to V order is the hardware's.
+// The hardware orders V to V.
 constexpr Profile ascend950() {
     Profile p = with_instructions();
     p.name = "Ascend950";
@@ -98,7 +98,7 @@ constexpr Profile ascend950() {
     return p;
 }
 
-// A family's SoC names its first chip here.
+// The name of a family's SoC selects the first chip of this SoC in the table.
 constexpr Profile kProfiles[] = {
     a2("Ascend910B1", "ascend910b"),          a2("Ascend910B2", "ascend910b2"),
     a2("Ascend910B2C", "ascend910b2c"),       a2("Ascend910B3", "ascend910b3"),
@@ -113,7 +113,7 @@ constexpr Profile kProfiles[] = {
 
 }  // namespace
 
-// In whatever case: Ascend910B4 is what tools print, ascend910b4 what configurations hold.
+// The case does not matter: tools print Ascend910B4, configurations hold ascend910b4.
 const Profile* find_profile(const char* name) {
     const auto is = [name](std::string_view known) {
         const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };

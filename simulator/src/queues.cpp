@@ -1,4 +1,4 @@
-// TPipe's buffers and the queues' life of a tensor: Alloc, EnQue, DeQue, Free.
+// TPipe's buffers, and the states of a queue's tensor: Alloc, EnQue, DeQue, Free.
 #include <algorithm>
 #include <exception>
 
@@ -53,7 +53,7 @@ Queue& require_queue(int32_t queue, const char* api, Site site) {
     return m.queues[queue];
 }
 
-// The buffer a tensor stands in, which must be one of the queue's.
+// The buffer of a tensor, which must belong to the queue.
 Buffer* own_buffer(int32_t queue, const UbView& view, const char* api, Site site) {
     Machine& m = machine();
     Buffer* buffer = view.buffer < 0 ? nullptr : &m.buffers[view.buffer];
@@ -72,7 +72,7 @@ void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) 
     b.freed_event = -1;
 }
 
-// UB and the buffers' number are the next InitBuffer's again.
+// Frees UB and the buffer count for the next InitBuffer.
 void give_back_all(Machine& m, const char* api, const Site* site) {
     m.settle_reference();
     for (Buffer& b : m.buffers) {

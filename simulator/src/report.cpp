@@ -1,4 +1,4 @@
-// Broken rules in words.
+// Error messages of rule violations.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -66,7 +66,7 @@ void broken(Rule rule, const char* format, ...) {
     Machine& m = machine();
     va_list args;
     va_start(args, format);
-    // va_end is not reached where keep throws; on the platforms this builds for it does nothing.
+    // va_end is not reached if keep throws. It does nothing on the supported platforms.
     keep(rule, m.running ? m.current.api : "kernel", m.current.site, true, format, args);
     va_end(args);
 }
@@ -83,7 +83,7 @@ void stuck_at(Rule rule, const char* api, Site site, const char* format, ...) {
     va_start(args, format);
     keep(rule, api, site, false, format, args);
     va_end(args);
-    throw Stop{};  // not reached: keep has thrown
+    throw Stop{};  // not reached, because keep throws
 }
 
 }  // namespace npu_sim

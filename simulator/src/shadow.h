@@ -1,5 +1,5 @@
-// A word for every byte of UB. Nearly every access covers whole 32-byte blocks, so a block whose
-// bytes share one word keeps it once; bytes of their own come only with the first odd access.
+// A word for every byte of UB. Nearly every access covers whole 32-byte blocks, so a block whose bytes
+// share one word stores it once; the first partial access gives the block a word for each byte.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ public:
         if (end % kBlock && last >= first) fill_part(std::max(begin, last * kBlock), end, word);
     }
 
-    // f(begin, end, word) for stretches of bytes with one word; a long one may come in parts.
+    // Calls f(begin, end, word) for stretches of bytes with one word; may split a long stretch.
     template <class F>
     void for_each(uint32_t begin, uint32_t end, F f) const {
         for (uint32_t at = begin; at < end;) {
@@ -52,7 +52,7 @@ public:
 private:
     static constexpr uint32_t kBlock = 32;
 
-    // Inside one block.
+    // [begin, end) lies inside one block.
     void fill_part(uint32_t begin, uint32_t end, uint32_t word) {
         if (begin >= end) return;
         const uint32_t block = begin / kBlock;

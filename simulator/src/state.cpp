@@ -1,5 +1,5 @@
-// The small state of a core that instructions ask for: index, mask, atomics, tiling; and the
-// rules, instructions and profiles as JSON.
+// State of a core that instructions read: index, mask, atomics, tiling. Also the rules, instructions and
+// profiles as JSON.
 #include <cstring>
 
 #include "simulator/include/ascendc/availability.h"

@@ -1,4 +1,4 @@
-// Of CANN's library functions the simulator has none: a kernel that calls one does not compile.
+// The simulator implements none of CANN's library functions: a kernel that calls one does not compile.
 #pragma once
 
 #include "kernel_operator.h"
