@@ -1,4 +1,4 @@
-// sum = x + residual, and its rows divided by the root of their mean square, times scale, into out.
+// sum = x + residual; out = the rows of sum divided by the root of their mean square, times scale.
 #include "kernel_operator.h"
 #include "rms_norm_tiling_data.h"
 // clang-format off: the first include decides what the others see

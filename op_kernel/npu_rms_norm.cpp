@@ -1,5 +1,5 @@
-// Rows of x divided by the root of their mean square, times scale, into out, which may be x itself where the types
-// agree: ONNX's RMSNormalization.
+// ONNX's RMSNormalization: out = the rows of x divided by the root of their mean square, times scale. out may be x
+// itself if the types agree.
 #include "kernel_operator.h"
 #include "rms_norm_tiling_data.h"
 // clang-format off: the first include decides what the others see

@@ -1,4 +1,4 @@
-// The gradients of rms_norm: dx, and what the rows of x add to dscale, which its caller has set to 0.
+// The gradients of rms_norm: computes dx and adds the gradient of the scale to dscale, which the caller has set to 0.
 #include "kernel_operator.h"
 #include "rms_norm_tiling_data.h"
 // clang-format off: the first include decides what the others see
@@ -14,7 +14,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm_backward(GM_ADDR grad, GM_ADD
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     using namespace rope_device;
-    // dscale is an input that is written: its memory comes as both.
+    // dscale is an input that the kernel writes: input and output have the same memory.
     RmsNormBackwardArguments arguments{grad, x, scale, dx, dscale_out};
     if (TILING_KEY_IS(1)) {
         RunRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&td, arguments);

@@ -1,6 +1,6 @@
-// Queries [B,S,Nq,D] and keys [B,S,Nk,D], each head divided by the root of its mean square, times its scale [D],
-// rotated by its token's position: one launch, and one table of sines and cosines for both. Keys may go into rows
-// of a cache [R,Nk,D]: token t's becomes row rows[t].
+// Divide each head of queries [B,S,Nq,D] and keys [B,S,Nk,D] by the root of its mean square, multiply it by its scale
+// [D] and rotate it by its token's position, in one launch with one table of sines and cosines for both. Keys may be
+// stored into rows of a cache [R,Nk,D]: token t's into row rows[t].
 #include "kernel_operator.h"
 #include "rms_norm_rope_tiling_data.h"
 // clang-format off: the first include decides what the others see
@@ -19,7 +19,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     using namespace rope_device;
-    // Where there is a cache, an input that is written, its memory comes as k_out too.
+    // A cache is an input that the kernel writes: k_out has the same memory.
     RopeArguments arguments{{q, k}, {q_out, k_out}, rows};
     RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RmsNormRopeTilingData, turns)};
     HeadNormSource norm{{q_scale, k_scale}, &norm_td};

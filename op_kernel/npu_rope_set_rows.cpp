@@ -15,7 +15,7 @@ extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR posit
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     using namespace rope_device;
-    // The cache is an input that is written: its memory comes as both.
+    // The cache is an input that the kernel writes: input and output have the same memory.
     RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, rows};
     RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
     if (TILING_KEY_IS(1)) {

@@ -1,5 +1,5 @@
-// x [B,S,N,D] rotated by tables of cosines and sines into out, which may be x itself. The tables are the
-// tokens' own rows, or, with position_ids, rows of a table that these name.
+// x [B,S,N,D] rotated by tables of cosines and sines into out, which may be x itself. The tables have one row per
+// token, or position_ids select the rows.
 #include "kernel_operator.h"
 #include "rotary_tiling_data.h"
 // clang-format off: the first include decides what the others see

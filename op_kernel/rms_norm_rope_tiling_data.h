@@ -1,4 +1,4 @@
-// What rms_norm_rope's tiling hands to its kernel: rope's, and how each head is normalized before it turns.
+// The tiling data of rms_norm_rope: rope's, and the normalization of each head before its rotation.
 #pragma once
 
 #include "rms_norm_tiling_data.h"
@@ -6,14 +6,14 @@
 struct HeadNormTiling {
     RowNormTiling norm;
     int32_t rounds;    // 1: Normalized and its product with the scale are rounded to x's type
-    int32_t scatters;  // 1: side 1 goes into rows of a cache
-    int32_t swaps;     // 1: each head's partners are normalized beside it
+    int32_t scatters;  // 1: side 1 is stored into rows of a cache
+    int32_t swaps;     // 1: the kernel also normalizes each head's partners
 
     // UB, in bytes.
-    int32_t scale_bytes;      // both sides' scales, float32; behind them, of swaps 1, with neighbours exchanged
-    int32_t scale_raw_bytes;  // the same as they lie in GM; 0: float32 needs no copy of them
+    int32_t scale_bytes;      // both sides' scales, float32; if swaps, then the scales with neighbours exchanged
+    int32_t scale_raw_bytes;  // the scales in their own type; 0: float32 needs no copy of them
     int32_t stats_bytes;
-    int32_t factor_bytes;  // of swaps 1: a float for each row
+    int32_t factor_bytes;  // if swaps: a float for each row
     int32_t unused[5];
 };
 

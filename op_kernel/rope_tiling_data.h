@@ -1,9 +1,8 @@
-// What rope's tiling hands to its kernel: one plain struct, the same bytes on both sides.
+// The tiling data of rope: one plain struct with the same bytes on host and device.
 //
-// The frequencies travel in it, not in a GM table of their own: that would need an allocation, a
-// copy and a cache per set of parameters, and another argument than the specification's. The
-// scalar unit reads the head alone; the two vectors go from the tiling's GM address to UB by DMA,
-// so their offsets and the size are multiples of 32 bytes.
+// It contains the frequencies. A separate GM table would need an allocation, a copy and a cache per set of parameters,
+// and an argument that the specification does not have. The scalar unit reads only the head; a DMA copies the two
+// vectors from the tiling's GM address to UB, so their offsets and the size are multiples of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +12,18 @@ constexpr int32_t kRopeMaxPairs = kRopeMaxHeadSize / 2;
 constexpr int32_t kRopeMaxPlanes = 4;                      // of positions: time, height, width, extra
 constexpr int32_t kRopeMaxChunks = kRopeMaxHeadSize / 64;  // of table lanes, a vector repeat each
 
-// Tiling keys: how a pair's two lanes meet. The kernel says them as literals, which
-// TILING_KEY_IS demands.
-constexpr int32_t kRopeHalves = 1;        // neox, both halves on 32-byte borders: addressed where they are
+// Tiling keys: how the kernel combines the two lanes of a pair. The kernel repeats them as literals, which
+// TILING_KEY_IS requires.
+constexpr int32_t kRopeHalves = 1;        // neox, both halves on 32-byte borders: addressed in place
 constexpr int32_t kRopeSwapByShifts = 2;  // normal, 16-bit: neighbours swapped by 32-bit shifts
 constexpr int32_t kRopeSwapByGather = 3;  // everything else
 
-// How tiles travel between GM and UB.
+// How tiles are copied between GM and UB.
 constexpr int32_t kRopeIoBurst = 0;   // rows of whole 32-byte blocks, or a DMA that pads
-constexpr int32_t kRopeIoPacked = 1;  // runs as they lie in GM, repacked in UB (no padding DMA)
+constexpr int32_t kRopeIoPacked = 1;  // runs with GM's layout, repacked in UB (no padding DMA)
 constexpr int32_t kRopeIoScalar = 2;  // runs shorter than a DMA's 32 bytes, element by element
 
-// The table and the setup are computed in the work buffer: so much of it, in floats.
+// Parts of the work buffer in which the table and the setup are computed: numbers of vectors of floats.
 constexpr int32_t kRopeTableTemps = 3;       // of block_tokens x table_width
 constexpr int32_t kRopeTokenTemps = 21;      // of token_slots
 constexpr int32_t kRopeSetupPairTemps = 12;  // of n_dims/2, rounded up to 8
@@ -33,7 +32,7 @@ constexpr int32_t kRopeSetupLaneTemps = 6;   // of setup_lanes
 // One of the tensors that a launch rotates.
 struct RopeSideTiling {
     int64_t x_stride[3];    // batch, token, head
-    int64_t out_stride[3];  // the same; of a cache: -, row, head
+    int64_t out_stride[3];  // batch, token, head; of a cache: -, row, head
 };
 
 struct RopeTilingHead {
@@ -41,18 +40,18 @@ struct RopeTilingHead {
     int64_t rows;
     int64_t seq;
     int64_t pos_stride[2];                 // batch, token
-    int64_t plane_offset[kRopeMaxPlanes];  // where the positions of each plane begin
+    int64_t plane_offset[kRopeMaxPlanes];  // of the first position of each plane
     RopeSideTiling side[2];
-    int64_t index_stride[2];  // of the numbers of the tokens' rows, in a cache or in given tables: batch, token
+    int64_t index_stride[2];  // of the row numbers of a cache or of given tables: batch, token
     int64_t cache_rows;
 
     int32_t heads;        // of both sides
-    int32_t first_heads;  // of side 0, which come first
+    int32_t first_heads;  // heads of side 0, which come first
     int32_t head_size;
     int32_t row_pitch;    // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
-    int32_t out_pitch;    // the same of out's type
-    int32_t planes;       // kinds of positions that turn the table's lanes; 1: all lanes alike
-    int32_t index_words;  // 32-bit words of a row's number
+    int32_t out_pitch;    // row_pitch for out's type
+    int32_t planes;       // number of planes of positions; 1: all lanes have the same positions
+    int32_t index_words;  // 32-bit words of a row number
 
     // Lanes [n_offs, n_offs + n_dims) of a head are rotated.
     int32_t n_offs;
@@ -63,16 +62,16 @@ struct RopeTilingHead {
     int32_t has_factors;
     float mscale;  // multiplies cos and sin
 
-    // Units of work, dealt to the cores in turn: row_parts x head_parts of them.
+    // Number of units of work, row_parts x head_parts, which the cores take in turn.
     int32_t row_parts;
-    int32_t row_granule;  // rows that stay together
+    int32_t row_granule;  // rows that are not split between units
     int32_t head_parts;
 
-    // A unit's rows go block by block (one table each), a block tile by tile.
+    // A unit is split into blocks, each with one table; a block is split into tiles.
     int32_t block_tokens;
     int32_t token_slots;    // block_tokens, rounded up to 32
     int32_t tile_tokens;    // of side 0's tiles
-    int32_t second_tokens;  // of side 1's
+    int32_t second_tokens;  // of side 1's tiles
     int32_t tile_heads;
     int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head
     int32_t io;
@@ -81,25 +80,25 @@ struct RopeTilingHead {
 
     // UB, in bytes.
     int32_t queue_bytes;        // one of the two input buffers, and of the two output buffers
-    int32_t side_offset_bytes;  // kRopeIoPacked: where in it the runs' last 32 bytes lie
-    int32_t work_bytes;         // float32 rows (where there are any) and what is added to them
-    int32_t temp_offset_bytes;  // where in it the latter begins
+    int32_t side_offset_bytes;  // kRopeIoPacked: offset of the runs' last 32 bytes in such a buffer
+    int32_t work_bytes;         // float32 rows, if the kernel needs them, and the temporaries added to them
+    int32_t temp_offset_bytes;  // offset of the temporaries in the work buffer
     int32_t table_bytes;        // sin and cos
-    int32_t cos_offset_bytes;   // where in it cos begins
-    int32_t lane_bytes;         // the frequencies, or where to find a given table's entries, lane by lane
-    int32_t source_bytes;       // what a block's table is made of: positions, or rows of given tables
+    int32_t cos_offset_bytes;   // offset of cos in the table
+    int32_t lane_bytes;         // by lane: the frequencies, or the offsets of a given table's entries
+    int32_t source_bytes;       // source of a block's table: positions, or rows of given tables
     int32_t index_bytes;        // 0 without Gather
-    int32_t unused[7];          // to whole blocks of 32 bytes
+    int32_t unused[7];          // padding to whole blocks of 32 bytes
 };
 
-// What the kernel takes from GM by itself, at this struct's address there.
+// The part of the tiling data that the kernel copies from its address in GM.
 struct RopeTurns {
     // Turns (radians / 2 pi) per position of every pair, as a sum of two float32. Reduced to
-    // [-1/2, 1/2] where there are no freq_factors; negated for the backward rotation.
+    // [-1/2, 1/2] if the call has no freq_factors; negated for the backward rotation.
     float hi[kRopeMaxPairs];
     float lo[kRopeMaxPairs];
 
-    // With more than one plane of positions: the lanes that each turns, a bit each.
+    // With more than one plane of positions: one bit for each lane that rotates by the plane.
     uint64_t plane_lanes[kRopeMaxPlanes][kRopeMaxChunks];
 };
 

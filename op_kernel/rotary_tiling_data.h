@@ -1,21 +1,21 @@
-// What the tiling of a call that gives its tables hands to the kernel: one plain struct, the same bytes on
-// both sides. rope_tiling_data.h has what it shares with rope's.
+// The tiling data of a call that passes its tables: one plain struct with the same bytes on host and device. The parts
+// that it shares with rope's are in rope_tiling_data.h.
 #pragma once
 
 #include "rope_tiling_data.h"
 
 struct RotaryTableTiling {
-    // Elements, of cos and of sin: batch, token; where position_ids name rows: -, row.
+    // In elements, for cos and sin: batch, token; with position_ids: -, row.
     int64_t cos_stride[2];
     int64_t sin_stride[2];
-    int64_t table_rows;  // where position_ids name them
+    int64_t table_rows;  // with position_ids: rows of the tables
     int32_t has_ids;
-    int32_t row;       // entries of a token: n_dims/2, one a pair, or n_dims, one a lane
-    int32_t pitch;     // the same in UB, in whole 32-byte blocks
-    int32_t backward;  // 1: by the transposed rotation
+    int32_t row;       // entries of a token: n_dims/2, one per pair, or n_dims, one per lane
+    int32_t pitch;     // entries from a row to the next in UB, in whole 32-byte blocks
+    int32_t backward;  // 1: the transposed rotation
 };
 
 struct RotaryTilingData {
-    RopeTilingHead head;  // without positions, frequencies and planes
+    RopeTilingHead head;  // positions, frequencies and planes are unused
     RotaryTableTiling table;
 };

@@ -1,6 +1,6 @@
-// A tile's tokens into the rows of a cache that their indices name. The host refuses indices where it
-// can see them; here a token whose index is no row of the cache is left out, so that nothing else is
-// ever written. Included after vector_steps.h, rope_schedule.h, row_bursts.h and row_numbers.h.
+// Store a tile's tokens into the rows of a cache that their indices select. The host rejects invalid indices
+// where it can read them. The kernel skips a token whose index is outside the cache, so it never writes
+// elsewhere. Included after vector_steps.h, rope_schedule.h, row_bursts.h and row_numbers.h.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -15,7 +15,7 @@ public:
         rows_.Init(td, indices);
     }
 
-    // mover: RowBursts or ScalarRows of the cache's type. rows hold the tile token by token.
+    // mover: RowBursts or ScalarRows of the cache's type. rows holds the tile token by token.
     template <typename T, typename Mover>
     __aicore__ inline void Store(Mover* mover, GM_ADDR cache, LocalTensor<T> rows, const Tile& tile) {
         Tile one = tile;

@@ -1,4 +1,4 @@
-// The table of a call that gives positions: rope_lanes.h's frequencies, rope_table.h's sines and cosines.
+// The table of a call that passes positions: frequencies from rope_lanes.h, sines and cosines from rope_table.h.
 // Included after both.
 #pragma once
 
@@ -13,13 +13,13 @@ struct RopeSource {
     GM_ADDR turns;  // RopeTurns
 };
 
-// P: the positions'. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+// P: type of the positions. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
 template <typename P, int32_t key>
 class ComputedTable {
 public:
     using Source = RopeSource;
 
-    // setup: scratch until BuildConstants() is over; scratch: in every Build().
+    // setup: scratch memory until BuildConstants() returns; scratch: scratch memory of every Build().
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source,
                                 LocalTensor<float> setup, LocalTensor<float> scratch) {
         pipe_ = pipe;
@@ -33,7 +33,7 @@ public:
     __aicore__ inline void LoadConstants() { lanes_.Load(source_.turns, source_.freq_factors); }
     __aicore__ inline void BuildConstants(LaneIndex* index) { lanes_.Build(pipe_, index, key != kRopeHalves); }
 
-    // What Build() needs, of the block that a tile opens.
+    // Issues the copy of the positions that Build() needs, for the block that starts with this tile.
     __aicore__ inline void Load(const Tile& tile) { positions_.Load(tile); }
     __aicore__ inline void Build(int32_t tokens) { table_.Build(&positions_, lanes_, tokens); }
 

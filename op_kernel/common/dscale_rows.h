@@ -1,5 +1,5 @@
-// The gradient of a scale that all rows share: a core adds up its rows in UB, and its sums to those of other cores in
-// GM, by DMAs that add. Included after row_steps.h and long_rows.h.
+// The gradient of a scale that all rows share. A core sums its rows in UB, then adds the sums to those of the other
+// cores in GM by atomic DMAs. Included after row_steps.h and long_rows.h.
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
@@ -26,7 +26,7 @@ public:
         pieces_.Init(parts.Take(kBlockFloats).ReinterpretCast<uint32_t>(), width);
     }
 
-    // Per core, before the first row.
+    // Called once per core, before the first row.
     __aicore__ inline void Prepare() {
 #if __CCE_AICORE__ == 200
         pieces_.BuildOffsets(last_);
@@ -34,10 +34,11 @@ public:
         AscendC::Duplicate(sums_, 0.0f, width_);
     }
 
-    // One for each element.
+    // One sum for each element of a row.
     __aicore__ inline LocalTensor<float> Sums() const { return sums_; }
 
-    // Rows [width] that follow each other, first added to each other: halves upon halves. They are lost.
+    // Adds `count` consecutive rows [width]: first pairwise among themselves, by halving, then to the sums. Destroys
+    // the rows.
     __aicore__ inline void AddRows(LocalTensor<float> rows, int32_t count) {
         while (count > 1) {
             int32_t half = 1;
@@ -49,7 +50,7 @@ public:
         AscendC::Add(sums_, sums_, rows, width_);
     }
 
-    // The first `count` sums to elements [first, first + count) in GM, whatever other cores add there meanwhile.
+    // Adds the first `count` sums atomically to elements [first, first + count) in GM.
     __aicore__ inline void Flush(GM_ADDR dscale, int64_t first, int32_t count) {
 #if __CCE_AICORE__ == 200
         if (count < kBlockFloats) {
@@ -67,7 +68,7 @@ public:
 
 private:
 #if __CCE_AICORE__ == 200
-    // The last block overlaps the one before: what that adds is 0 here.
+    // The last block overlaps the block before it. Its overlapping elements are 0, so that they are added only once.
     __aicore__ inline void SetLastAside(int32_t count) {
         pieces_.SetAside(sums_, count);
         OrderV();
@@ -75,7 +76,7 @@ private:
         AscendC::Duplicate(last_, 0.0f, kBlockFloats - count % kBlockFloats);
     }
 
-    // Fewer than a DMA's 32 bytes, by the scalar unit: rows this short are all one core's.
+    // Fewer bytes than the 32 of a DMA: the scalar unit adds them. One core owns all rows this short.
     __aicore__ inline void FlushFew(AscendC::GlobalTensor<float> target, int32_t count) {
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t i = 0; i < count; ++i) {

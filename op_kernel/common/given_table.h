@@ -1,9 +1,9 @@
-// The table of a call that gives its cosines and sines: rows of GM, a token's own or the one that
-// position_ids name, widened to float32 and laid out as the rotation reads them.
+// The table of a call that passes its cosines and sines. Each token has a row of its own in GM, or position_ids
+// select its row. Rows are widened to float32 and stored in the layout that the rotation reads.
 //
-// A row has an entry a pair or an entry a lane. With c1, s1 a pair's first lane's entries and c2, s2 its
-// second lane's, (x1, x2) becomes (x1 c1 - x2 s1, x2 c2 + x1 s2); backward, transposed,
-// (x1 c1 + x2 s2, x2 c2 - x1 s1). Included after lane_index.h, row_bursts.h and row_numbers.h.
+// A row has one entry per pair or one entry per lane. With c1, s1 the entries of a pair's first lane and c2, s2
+// those of its second lane, (x1, x2) becomes (x1 c1 - x2 s1, x2 c2 + x1 s2). The backward rotation is the
+// transpose, (x1 c1 + x2 s2, x2 c2 - x1 s1). Included after lane_index.h, row_bursts.h and row_numbers.h.
 #pragma once
 
 #include "../rotary_tiling_data.h"
@@ -18,13 +18,13 @@ struct RotarySource {
     const RotaryTableTiling* tiling;
 };
 
-// C: the tables' type. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+// C: type of the tables. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
 template <typename C, int32_t key>
 class GivenTable {
 public:
     using Source = RotarySource;
 
-    // setup: nothing is needed of it; scratch: in every Build().
+    // setup: unused; scratch: scratch memory of every Build().
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source,
                                 LocalTensor<float> setup, LocalTensor<float> scratch) {
         td_ = td;
@@ -49,7 +49,7 @@ public:
 
     __aicore__ inline void LoadConstants() {}
 
-    // Of each table lane: which entries of a row are its cosine and its sine, and the sine's sign.
+    // For each table lane: the offsets of its cosine and its sine in a row, and the sine's sign.
     __aicore__ inline void BuildConstants(LaneIndex* index) {
         if constexpr (key != kRopeHalves) {
             index->FindPairs();
@@ -57,7 +57,7 @@ public:
             AscendC::Muls(sign_, sign, Backward() ? -1.0f : 1.0f, width_);
             OrderV();
             if (OfLanes() && Backward()) {
-                // The partner's: lane + step of a pair's first, lane - step of its second.
+                // The partner's entry: lane + step for a pair's first lane, lane - step for its second.
                 AscendC::Muls(sign, sign, -static_cast<float>(index->PairStep()), width_);
                 OrderV();
                 AscendC::Add(sign, sign, lane, width_);
@@ -69,7 +69,7 @@ public:
         }
     }
 
-    // The rows of the block that a tile opens, on their way while the block before is still rotated.
+    // Loads the rows of the block that starts with this tile, while the vector unit still rotates the block before.
     __aicore__ inline void Load(const Tile& tile) {
         LocalTensor<C> cos = rows_.template AllocTensor<C>();
         LocalTensor<C> sin = cos[SinRows()];
@@ -101,7 +101,8 @@ public:
         if constexpr (key == kRopeHalves) {
             BuildHalves(cos, sin, tokens);
         } else {
-            // Entries of whole blocks of lanes are where the rotation reads them, but for a partner's sine.
+            // With one entry per lane and a width of whole blocks, a row already has the layout that the rotation
+            // reads. Only the backward rotation needs the partner's sine.
             bool in_order = OfLanes() && width_ == td_->n_dims;
             if (in_order) Widen(cos_, cos, width_, tokens);
             if (in_order && !Backward()) Widen(sin_, sin, width_, tokens);
@@ -128,14 +129,14 @@ private:
 
     // ---- from GM
 
-    // Of a row in a table: batch and token, or where position_ids name them 0 and the row.
+    // Place of a row in a table: batch and token, or 0 and the row's number with position_ids.
     struct Place {
         int64_t batch;
         int64_t token;
     };
 
-    // The host refuses position_ids where it can see them; here a number that is no row stands for the nearest
-    // one, so that nothing else is ever read.
+    // The host rejects invalid position_ids where it can read them. The kernel clamps a number outside the table to
+    // the nearest row, so it never reads elsewhere.
     __aicore__ inline Place PlaceOf(const Tile& tile, int32_t t) {
         if (given_->has_ids == 0) return Place{tile.batch, tile.token + t};
         int64_t row = numbers_.Of(tile.batch, tile.token + t);
@@ -165,7 +166,7 @@ private:
 #if __CCE_AICORE__ == 200
     __aicore__ inline bool Uneven() const { return given_->row % kBlock != 0; }
 
-    // What a DMA of whole blocks cannot take of a row comes element by element.
+    // A DMA copies the whole blocks of a row; the scalar unit copies the remaining elements.
     __aicore__ inline void LoadUneven(LocalTensor<C> dst, AscendC::GlobalTensor<C> row) {
         int32_t whole = given_->row / kBlock * kBlock;
         if (whole > 0) AscendC::DataCopy(dst, row, static_cast<uint32_t>(whole));
@@ -177,12 +178,12 @@ private:
 
     // ---- in UB
 
-    // Not ordered.
+    // The caller orders the vector instructions.
     __aicore__ inline void BuildHalves(LocalTensor<C> cos, LocalTensor<C> sin, int32_t tokens) {
         int32_t half = td_->n_dims / 2;
         Widen(cos_, cos, width_, tokens);
         if (OfLanes() && !Backward()) {
-            // x1 meets s2, x2 meets s1.
+            // x1 is multiplied by s2, x2 by s1.
             Widen(sin_, sin[half], half, tokens);
             Widen(sin_[half], sin, half, tokens);
         } else {
@@ -193,7 +194,7 @@ private:
         AscendC::Muls(sin_, sin_, -1.0f, tokens * width_);
     }
 
-    // So many entries of every row. Not ordered.
+    // The first `entries` entries of every row as float32. The caller orders the vector instructions.
     __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<C> src, int32_t entries, int32_t tokens) {
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(width_ / kBlockFloats),
                                         static_cast<uint8_t>(given_->pitch / kBlock));
@@ -208,7 +209,7 @@ private:
         }
     }
 
-    // The rows' entries in the order of the table's lanes.
+    // Gathers the rows' entries in the order of the table's lanes.
     __aicore__ inline void Spread(LocalTensor<float> dst, LocalTensor<C> rows, LocalTensor<uint32_t> entries,
                                   int32_t tokens) {
         LocalTensor<float> wide = Wide(rows, tokens);
@@ -228,7 +229,8 @@ private:
         }
     }
 
-    // Minus for a pair's first lane, so that the sine's table brings the rotation's signs along. Not ordered.
+    // Negates the sines of each pair's first lane, so that the sine table contains the rotation's signs. The caller
+    // orders the vector instructions.
     __aicore__ inline void Sign(int32_t tokens) {
         auto row = static_cast<uint8_t>(width_ / kBlockFloats);
         AscendC::BinaryRepeatParams step(1, 1, 1, row, row, 0);

@@ -1,23 +1,25 @@
-// What the gradients of rows need besides their norm. With r = 1/RMS, N = x r, g = grad * scale and m = mean(g N),
+// Gradients of normalized rows. With r = 1/RMS, N = x r, g = grad * scale and m = mean(g N),
 //
 //   dx     = r (g - N m)
 //   dscale = sum over rows of grad * (N as the forward pass rounds it)
 //
-// The error of dx. With u = 2^-24 and l = log2 n, N is within (7 + l/2) u and r within (6 + l/2) u (row_norm.h). g
-// rounds once, and so does its product with N; the n products are added in a tree, in l + 3 levels at most (two more of
-// long rows, as of squares), each addition within u of what is added; 1/n and the product with it round once each: m is
-// within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m: (14 + 3l/2 + 7 + l/2 + 1)
-// u |N| M. The difference rounds once, within u (|g| + |N| M), and its product with r adds (6 + l/2 + 1) u: all in all
-// less than (32 + 5l/2) u r (|g| + |N| M), second order terms included. Of long rows m is the mean of g x times r,
-// which rounds no more often; where the row is multiplied, of g N as of others.
+// The error of dx. Let u = 2^-24 and l = log2 n. N is within (7 + l/2) u and r within (6 + l/2) u (row_norm.h). g and
+// its product with N round once each. A tree adds the n products in at most l + 3 levels (two more for long rows, as
+// for squares); each addition is within u of its operands' magnitudes. 1/n and the product with it round once each.
+// Hence m is within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m is within
+// (14 + 3l/2 + 7 + l/2 + 1) u |N| M. The difference rounds once, within u (|g| + |N| M). Its product with r adds
+// (6 + l/2 + 1) u. The total is less than (32 + 5l/2) u r (|g| + |N| M), second order terms included. For a long row m
+// is mean(g x) times r, which has no more roundings. For a long row that is multiplied by a power of two, m is
+// mean(g N), as for other rows.
 //
-// The error of dscale: a product rounds once; of R rows' products each goes through R - 1 additions at most, in
-// whatever order tiles and cores come: R u times the sum of |grad * N|, and what the roundings make of N's own error.
+// The error of dscale. A product rounds once. Each of the R rows' products goes through at most R - 1 additions, in any
+// order of tiles and cores. The error is R u times the sum of |grad * N|, plus the error that
+// N's own error causes in the rounded N.
 //
-// Rows whose squares leave float32's range are multiplied by a power of two f first: then r stands for f r, N is the
-// same, and dx is multiplied by f in the end, exactly but for subnormal numbers (MoveFactors).
+// Rows whose squares leave float32's range are first multiplied by a power of two f. The formulas then use r / f for
+// r, N is unchanged, and dx is multiplied by f at the end: exactly, except for subnormal numbers (MoveFactors).
 //
-// npu_rope/testing/bounds.py judges by this. Included after row_norm.h.
+// npu_rope/testing/bounds.py uses these bounds. Included after row_norm.h.
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
@@ -27,7 +29,7 @@ namespace rope_device {
 
 class GradientRows {
 public:
-    // stats: kGradientStats * slots floats, as RowNorm's.
+    // stats: kGradientStats * slots floats, with RowNorm's number of slots.
     __aicore__ inline void Init(RowNorm* norm, float inverse_n, LocalTensor<float> stats, int32_t slots) {
         norm_ = norm;
         inverse_n_ = inverse_n;
@@ -36,11 +38,11 @@ public:
         factor_ = parts.Take(slots);
         spread_ = parts.Take(slots * kBlockFloats);
         norm->KeepFactors(factor_);
-        // Whole instructions go beyond the last row: let there be numbers.
+        // Instructions process full repeats; initialise the slots past the last row.
         AscendC::Duplicate(stats, 0.0f, slots * kGradientStats);
     }
 
-    // Of each row [pitch] the mean of its first `width` lanes' products, which are lost.
+    // Finds the mean of the first `width` products of each row [pitch]. Destroys the products.
     __aicore__ inline void FindMeans(LocalTensor<float> products, int32_t pitch, int32_t width, int32_t count) {
         width = FoldRows<RowOp::kAdd>(products, pitch, count, width, kRepeatFloats);
         SumRows(mean_, spread_, products, pitch, width, count);
@@ -49,10 +51,10 @@ public:
         SpreadRows(spread_, mean_, count);
     }
 
-    // The same of one row: 64 sums.
+    // Finds the mean of one row from its 64 sums.
     __aicore__ inline void FindMean(LocalTensor<float> sums) { FindMeans(sums, kRepeatFloats, kRepeatFloats, 1); }
 
-    // The same where the products are those of g and x, not N.
+    // Finds the mean of one row from 64 sums of products of g and x, instead of g and N.
     __aicore__ inline void FindMeanOfUndivided(LocalTensor<float> sums) {
         FindMean(sums);
         AscendC::Mul(spread_, spread_, norm_->Inverses().data, kBlockFloats);
@@ -69,26 +71,27 @@ public:
         OrderV();
     }
 
-    // Of rows that the norm has multiplied: their inverses times 2^15, so that Differentiate() makes nothing of a small
-    // g subnormal that is normal times the factors. Whatever reads them must be ordered behind this.
+    // For rows that the norm has multiplied: multiplies their inverses by 2^15. Without it, Differentiate() could turn
+    // a small g into a subnormal number whose product with the factor is normal. The caller orders later readers of the
+    // inverses after this.
     __aicore__ inline void MoveFactors(int32_t count) {
         LocalTensor<float> inverses = norm_->Inverses().data;
         AscendC::Muls(inverses, inverses, kMoved, count * kBlockFloats);
     }
 
-    // After MoveFactors(): times the factors, which are at least 2^-111.
+    // After MoveFactors(): multiplies dx by the factors, which are at least 2^-111.
     __aicore__ inline void Rescale(const EvenRows& dx, int32_t count, int32_t width) {
         for (int32_t row = 0; row < count; ++row)
             RescaleRow(dx.data[row * dx.pitch], factor_.GetValue(static_cast<uint32_t>(row)), width);
         OrderV();
     }
 
-    // The same of one row, or of a piece of it.
+    // Multiplies one row of dx, or a piece of it, by its factor.
     __aicore__ inline void RescaleRow(LocalTensor<float> dx, float factor, int32_t width) {
         AscendC::Muls(dx, dx, factor * kMovedBack, width);
     }
 
-    // rows / RMS of one row in pieces, after MoveFactors().
+    // After MoveFactors(): divides a piece of one row by the row's RMS.
     __aicore__ inline void NormalizeMovedPiece(LocalTensor<float> rows, int32_t count) {
         norm_->NormalizePiece(rows, rows, count);
         AscendC::Muls(rows, rows, kMovedBack, count);

@@ -1,4 +1,4 @@
-// What the rope kernel does with a tile's float32 rows before it rotates them: nothing, or rms_norm_rope's
+// The step of the rope kernel before the rotation of a tile's float32 rows: none, or rms_norm_rope's
 // normalization of each head. Included after row_norm.h and scale_rows.h.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace rope_device {
 
-// Rows are rotated as they come.
+// No normalization before the rotation.
 struct NoNorm {
     static constexpr bool kIsOn = false;
     struct Source {};
@@ -19,11 +19,11 @@ struct NoNorm {
 };
 
 struct HeadNormSource {
-    GM_ADDR scale[2];  // of each side
+    GM_ADDR scale[2];  // one for each side
     const HeadNormTiling* tiling;
 };
 
-// T: q's, k's and the scales' type.
+// T: type of q, k and the scales.
 template <typename T>
 class HeadNorm {
 public:
@@ -38,7 +38,7 @@ public:
         scales_.Init(pipe, own->scale_bytes, own->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
     }
 
-    // Per core, before the first tile.
+    // Called once per core, before the first tile.
     __aicore__ inline void Prepare() {
         int32_t slots = source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
         norm_.Init(&source_.tiling->norm, stats_.template Get<float>(), slots);
@@ -54,8 +54,8 @@ public:
 
     __aicore__ inline bool Rounds() const { return source_.tiling->rounds != 0; }
 
-    // The tile's heads [row_pitch], whose padding is 0: divided by their RMS, times their side's scale. temp: as
-    // many floats.
+    // Divides each of the tile's heads [row_pitch] by its RMS and multiplies it by its side's scale. The heads'
+    // padding is 0. temp: the same number of floats.
     __aicore__ inline void Apply(LocalTensor<float> rows, LocalTensor<float> temp, const Tile& tile) {
         int32_t pitch = td_->row_pitch, count = tile.tokens * tile.heads;
         norm_.FindInverses(rows, temp, pitch, count);
@@ -65,14 +65,15 @@ public:
         Round(rows, temp, count * pitch);
     }
 
-    // The same, and temp = what rows become with neighbours exchanged. x: the rows as they came, whose memory is used.
+    // Apply(), which also sets temp = the resulting rows with neighbours exchanged. x: the rows as they were loaded;
+    // their memory serves as scratch.
     __aicore__ inline void ApplyWithPartners(LocalTensor<float> rows, LocalTensor<float> temp, LocalTensor<T> x,
                                              const Tile& tile) {
         int32_t pitch = td_->row_pitch, count = tile.tokens * tile.heads, all = count * pitch;
         LocalTensor<T> narrow = temp.template ReinterpretCast<T>();
         if (Rounds()) {
             Apply(rows, temp, tile);
-            // The rounding has left the rows as T.
+            // Round() has left the rows as T in temp.
             SwapNeighbours(x, narrow, x, narrow[all], all);
             ToFloats(temp, x, all);
             return;
@@ -82,7 +83,7 @@ public:
         ToFloats(temp, x, all);
         for (int32_t row = 0; row < count && are_scaled; ++row)
             AscendC::Muls(temp[row * pitch], temp[row * pitch], factors_.GetValue(static_cast<uint32_t>(row)), pitch);
-        norm_.Normalize(rows, pitch, count);  // which orders temp's factors before what follows
+        norm_.Normalize(rows, pitch, count);  // also orders temp's multiplications before the next instructions
         norm_.Normalize(temp, pitch, count);
         TimesScale(rows, count, tile.side * pitch);
         TimesScale(temp, count, (2 + tile.side) * pitch);
@@ -91,7 +92,7 @@ public:
     __aicore__ inline bool Scatters(const Tile& tile) const { return source_.tiling->scatters != 0 && tile.side == 1; }
 
 private:
-    // scale: where its elements begin.
+    // scale: the offset of its first element.
     __aicore__ inline void TimesScale(LocalTensor<float> rows, int32_t count, int32_t scale) {
         EvenRows all{rows, td_->row_pitch, false};
         EachRow<RowOp::kMul>(all, all, EvenRows{scales_.Wide()[scale], 0, false}, count,
@@ -99,7 +100,7 @@ private:
         OrderV();
     }
 
-    // As rms_norm and rope one after the other would.
+    // Rounds to T, as rms_norm rounds its result before rope reads it.
     __aicore__ inline void Round(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         if constexpr (sizeof(T) != sizeof(float))
             if (source_.tiling->rounds != 0) RoundTo<T>(rows, temp, count);

@@ -1,5 +1,5 @@
-// Lanes of a head's row: which pair each belongs to and which lane is its partner, as vectors of numbers.
-// They are made once per core, in scratch that the setup alone uses. Included after vector_steps.h.
+// The pair and the partner of each lane in a head's row, as vectors of numbers. They are computed once per core, in
+// scratch memory that only the setup uses. Included after vector_steps.h.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -16,15 +16,16 @@ public:
         rest_ = scratch[kRopeSetupLaneTemps * td->setup_lanes];
     }
 
-    // 0, 1, 2, ..: setup_lanes of them, there from CountLanes() to the end of the setup.
+    // 0, 1, 2, ..: setup_lanes numbers, valid from CountLanes() to the end of the setup.
     __aicore__ inline void CountLanes() { CountUp(lane_[0], td_->setup_lanes); }
     __aicore__ inline LocalTensor<float> Count() const { return lane_[0]; }
     __aicore__ inline LocalTensor<float> Temp(int32_t k) const { return lane_[1 + k]; }
-    // Scratch that is left.
+    // Unused scratch memory.
     __aicore__ inline LocalTensor<float> Rest() const { return rest_; }
 
-    // Of every table lane, counted from the window's first: its number in Temp(0), minus or plus 1 for a pair's
-    // first or second lane in Temp(1), its pair in Temp(2). Lanes outside stand for the nearest inside.
+    // For every table lane: its number, counted from the window's first lane, in Temp(0); -1 for a pair's first
+    // lane or +1 for its second in Temp(1); its pair in Temp(2). Lanes outside the window are clamped to the
+    // nearest lane inside.
     __aicore__ inline void FindPairs() {
         LocalTensor<float> lane = Temp(0), sign = Temp(1), pair = Temp(2);
         WindowLane(lane, Count(), td_->n_offs - td_->lane_first, td_->table_width);
@@ -35,11 +36,11 @@ public:
         OrderV();
     }
 
-    // From a pair's first lane to its second.
+    // Distance from a pair's first lane to its second.
     __aicore__ inline int32_t PairStep() const { return td_->halves != 0 ? td_->n_dims / 2 : 1; }
 
-    // Byte offsets, in rows of row_pitch float32, of each lane's partner: for `rows` head rows.
-    // Lanes outside the window name lanes inside it: nothing unwritten is read for them.
+    // Byte offsets of each lane's partner, in `rows` head rows of row_pitch float32. Lanes outside the window get
+    // offsets of lanes inside it, so that Gather reads no unwritten memory.
     __aicore__ inline void BuildPartners(LocalTensor<uint32_t> offsets, int32_t rows) {
         int32_t count = rows * td_->row_pitch;
         LocalTensor<float> lane = Temp(0), row = Temp(1), second = Temp(2), temp = Temp(3);
@@ -61,7 +62,7 @@ public:
     }
 
 private:
-    // Lanes counted from the window's first; those outside become the nearest inside.
+    // Lane numbers counted from the window's first lane; lanes outside are clamped to the nearest lane inside.
     __aicore__ inline void WindowLane(LocalTensor<float> dst, LocalTensor<float> src, int32_t first, int32_t count) {
         AscendC::Adds(dst, src, -static_cast<float>(first), count);
         OrderV();
@@ -71,7 +72,7 @@ private:
         OrderV();
     }
 
-    // Of window lanes: 0 for a pair's first, 1 for its second; and the pair's number.
+    // For each window lane: 0 if it is a pair's first lane, 1 if it is the second; and the pair's number.
     __aicore__ inline void SecondOfPair(LocalTensor<float> second, LocalTensor<float> pair, LocalTensor<float> lane,
                                         LocalTensor<float> temp, int32_t count) {
         if (td_->halves != 0) {

@@ -1,6 +1,7 @@
-// rms_norm_backward of rows that are too long to lie in UB: a row goes chunk by chunk, once for the sums of its squares
-// and of its products with g, once for its results. The sums of dscale stay in UB where they fit; else each row's
-// chunk is added to GM by itself. Included after long_rows.h, dscale_rows.h and gradient_rows.h.
+// rms_norm_backward of rows that are too long for UB. The kernel walks over a row chunk by chunk: once for the sums of
+// its squares and of its products with g, once for its results. The sums of dscale stay in UB where they fit;
+// otherwise the kernel adds each row's chunk to GM separately. Included after long_rows.h, dscale_rows.h and
+// gradient_rows.h.
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
@@ -8,7 +9,7 @@
 
 namespace rope_device {
 
-// T: x's type and dx's; S: scale's and grad's.
+// T: type of x and dx; S: type of scale and grad.
 template <typename T, typename S>
 class LongRmsNormBackwardKernel {
 public:
@@ -25,7 +26,7 @@ public:
     }
 
 private:
-    // What a walk over a row's chunks is for.
+    // The purpose of a walk over a row's chunks.
     enum class Walk { kSum, kLargest, kProducts, kWrite };
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td,
@@ -80,8 +81,8 @@ private:
         scale_is_here_ = td_->scale_stays != 0;
     }
 
-    // Squares that float32 does not hold: once more, of the row times a power of two. The products, which might not
-    // stay in the range times that, then of the normalized row.
+    // Where squares leave float32's range, sums the squares again, of the row times a power of two. The products with
+    // the multiplied row could leave the range; therefore they are summed from the normalized row.
     __aicore__ inline void SumScaled() {
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
         WalkRow(Walk::kLargest);
@@ -118,7 +119,7 @@ private:
                 FindLargest(lanes);
             } else {
                 if (factor_ != 1.0f) AscendC::Muls(rows_, rows_, factor_, lanes);
-                FindG(grad, k, count);  // which orders the rows, too
+                FindG(grad, k, count);  // also orders the rows
                 if (walk == Walk::kSum)
                     AddSums(k, lanes);
                 else
@@ -138,7 +139,7 @@ private:
         grad_.EnQue(grad);
     }
 
-    // A piece as float32; lanes behind its last are 0, up to a multiple of 8.
+    // A piece as float32; lanes after its last are 0, up to a multiple of 8.
     template <typename U>
     __aicore__ inline void Widen(LongPieces<U>& pieces, LocalTensor<float> wide, LocalTensor<U> piece, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
@@ -155,12 +156,12 @@ private:
         }
         OrderV();
 #if __CCE_AICORE__ == 200
-        // No DMA has padded it.
+        // The DMA of this SoC does not pad.
         ClearLanes(wide, 0, 1, Lanes{count, lanes});
 #endif
     }
 
-    // g_ = grad * scale, chunk k of both.
+    // g_ = grad * scale, for chunk k.
     __aicore__ inline void FindG(LocalTensor<S> grad, int64_t k, int32_t count) {
         Widen(grad_pieces_, g_, grad, count);
         AscendC::Mul(g_, g_, Scale(k * td_->chunk, count), RoundUp(count, kBlockFloats));
@@ -169,7 +170,7 @@ private:
     // The scale of elements [at, at + count) of the row.
     __aicore__ inline LocalTensor<float> Scale(int64_t at, int32_t count) {
         auto to = static_cast<int32_t>(td_->scale_stays != 0 ? at : 0);
-        // A row that has been walked over has brought all of it.
+        // The first walk over a row has loaded the whole scale.
         if (!scale_is_here_) {
             int32_t from = sizeof(S) == sizeof(float) ? to : 0;
             scale_rows_.Load(arguments_.scale, 0, at, count, from);
@@ -191,7 +192,7 @@ private:
         products_.Add(temp_, k, lanes);
     }
 
-    // Vectors are ordered before each piece and handed over behind the last.
+    // The caller orders the vector instructions before each piece and hands over to the scalar unit after the last.
     __aicore__ inline void FindLargest(int32_t lanes) {
         AscendC::Abs(temp_, rows_, lanes);
         OrderV();
@@ -201,7 +202,7 @@ private:
 
     // ---- results
 
-    // The normalized row's products with g, or results.
+    // Computes the normalized row's products with g, or the results.
     __aicore__ inline void Divide(Walk walk, LocalTensor<S> grad, int64_t k, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
         if (factor_ != 1.0f)
@@ -271,7 +272,7 @@ private:
     LocalTensor<float> rows_, g_, temp_, sums_, largest_;
     int64_t chunks_ = 0;
     int64_t x_at_ = 0, dx_at_ = 0, grad_at_ = 0;
-    float factor_ = 1.0f;  // another of rows that are multiplied
+    float factor_ = 1.0f;  // not 1 for rows that are multiplied
     bool scale_is_here_ = false;
 };
 

@@ -1,6 +1,6 @@
-// rms_norm and add_rms_norm of rows that are too long to lie in UB beside their results: a row goes chunk by chunk,
-// once for its sum of squares and once for its result. Where it fits, a row stays in UB between the two, as float32;
-// else it is read twice. Included after row_norm.h, scale_rows.h and stash_rows.h.
+// rms_norm and add_rms_norm of rows that do not fit UB together with their results. The kernel walks over a row chunk
+// by chunk: once for its sum of squares, once for its result. A row that fits stays in UB between the two walks, as
+// float32; other rows are read twice. Included after row_norm.h, scale_rows.h and stash_rows.h.
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
@@ -8,13 +8,13 @@
 
 namespace rope_device {
 
-// Between GM and UB, pieces of a row from a chunk's border on. What a DMA of whole 32-byte blocks cannot take of a
-// piece, its end, travels as the piece's last 32 bytes, behind the buffer's chunk: nothing beyond the piece is
-// touched. Such pieces have 32 bytes or more.
+// Copies pieces of a row, which start at a chunk's border, between GM and UB. Where the DMA copies only whole 32-byte
+// blocks, a second DMA copies the last 32 bytes of a piece to or from the side block after the buffer's chunk. No
+// memory past the piece is accessed. Such pieces have 32 bytes or more.
 template <typename T>
 class LongPieces {
 public:
-    // ascending: 16 byte offsets, of 0, 1, 2, ... elements; chunk: elements.
+    // ascending: room for 16 byte offsets, of elements 0, 1, 2, ...; chunk: in elements.
     __aicore__ inline void Init(LocalTensor<uint32_t> ascending, int32_t chunk) {
         ascending_ = ascending;
         side_ = static_cast<uint32_t>(chunk);
@@ -43,7 +43,7 @@ public:
 #if __CCE_AICORE__ == 200
         AscendC::DataCopy(target, src, static_cast<uint32_t>(Whole(count)));
         if (Rest(count) == 0) return;
-        // The same values once more where the two overlap, but never at the same time.
+        // Both DMAs write the same values where they overlap; the barrier keeps them from running at the same time.
         AscendC::PipeBarrier<PIPE_MTE3>();
         AscendC::DataCopy(TensorAt<T>(memory, first + count - kBlock), src[side_], static_cast<uint32_t>(kBlock));
 #else
@@ -52,7 +52,8 @@ public:
 #endif
     }
 
-    // What Load() left at the side goes to its place, and what Store() takes from there comes to it.
+    // Complete() moves the end of a piece from the side block, where Load() puts it, to its place. SetAside() copies
+    // the end of a piece to the side block, where Store() reads it.
     __aicore__ inline void Complete(LocalTensor<T> piece, int32_t count) {
 #if __CCE_AICORE__ == 200
         if (Rest(count) == 0) return;
@@ -80,14 +81,14 @@ private:
     uint32_t side_ = 0;
 };
 
-// A row's sum chunk by chunk, each by then 64 numbers: 2^level chunks are added where bit `level` of their number is
-// set, so that every number goes through log2 n additions.
+// The sum of a row over its chunks, each reduced to 64 numbers. levels_[level] is the sum of 2^level chunks where bit
+// `level` of the number of chunks is set, so that every number goes through log2 n additions.
 class ChunkSums {
 public:
-    // levels: 64 floats for each.
+    // levels: 64 floats per level.
     __aicore__ inline void Init(LocalTensor<float> levels) { levels_ = levels; }
 
-    // Chunk k's numbers, of which the first `width` are there; the rest is room. They are lost.
+    // Adds chunk k's `width` numbers, in a buffer of 64 or more. Destroys the numbers.
     __aicore__ inline void Add(LocalTensor<float> numbers, int64_t k, int32_t width) {
         if (width < kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);
         OrderV();
@@ -117,7 +118,7 @@ private:
     LocalTensor<float> levels_;
 };
 
-// T: x's type, the residual's and the sum's; S: scale's and out's.
+// T: type of x, the residual and the sum; S: type of scale and out.
 template <typename T, typename S, bool adds>
 class LongRmsNormKernel {
 public:
@@ -135,7 +136,7 @@ private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
     static constexpr int32_t kPadding = kBlockBytes / static_cast<int32_t>(sizeof(T));
 
-    // What a walk over a row's chunks is for.
+    // The purpose of a walk over a row's chunks.
     enum class Walk { kSum, kLargest, kWrite };
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
@@ -180,7 +181,7 @@ private:
         factor_ = 1.0f;
         WalkRow(Walk::kSum);
         if (norm_.FindInverse(Total(), td_->norm.added)) {
-            // Squares that float32 does not hold: once more, of the row times a power of two.
+            // The squares leave float32's range: sum them again, of the row times a power of two.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
             WalkRow(Walk::kLargest);
             HandOver<AscendC::HardEvent::V_S>();
@@ -230,8 +231,8 @@ private:
         }
     }
 
-    // Chunk k as float32, with the residual's added and the sum rounded; lanes behind its last are 0. The next one is
-    // on its way.
+    // Chunk k as float32, with the residual added and the sum rounded; lanes after its last are 0. The copy of the
+    // next chunk is already issued.
     __aicore__ inline void Arrive(LocalTensor<float> chunk, int64_t k, int32_t count) {
         LocalTensor<T> x = in_.template DeQue<T>(), residual;
         if constexpr (adds) residual = residual_.template DeQue<T>();
@@ -257,12 +258,12 @@ private:
         }
         OrderV();
 #if __CCE_AICORE__ == 200
-        // No DMA has padded it.
+        // The DMA of this SoC does not pad.
         ClearLanes(chunk, 0, 1, Lanes{count, RoundUp(count, kPadding)});
 #endif
     }
 
-    // Elements that a load brings, with its padding.
+    // Number of elements that a load writes, padding included.
     __aicore__ inline int32_t Defined(int32_t count) const {
 #if __CCE_AICORE__ == 200
         return count;
@@ -293,14 +294,14 @@ private:
         return piece_;
     }
 
-    // Into piece_.
+    // Copies the chunk into piece_, rounded to the stash type.
     __aicore__ inline void Stashed(LocalTensor<float> chunk, int32_t padded) {
         AscendC::DataCopy(piece_, chunk, static_cast<uint32_t>(padded));
         OrderV();
         stash_.Round(piece_, temp_, padded);
     }
 
-    // Vectors are ordered before each piece and handed over behind the last.
+    // The caller orders the vector instructions before each piece and hands over to the scalar unit after the last.
     __aicore__ inline void FindLargest(LocalTensor<float> chunk, int32_t padded) {
         Stashed(chunk, padded);
         AscendC::Abs(temp_, piece_, padded);

@@ -1,9 +1,7 @@
-// Tiles of rows between GM and UB where DMA knows whole 32-byte blocks only and rows are not made
-// of them. Runs of GM lie in a queue's buffer as they are, each from a 32-byte border; what a DMA
-// cannot take of a run, its last bytes, travels as the run's last 32 bytes, into the buffer's
-// side blocks. Gather makes rows of them and runs of the rows. Nothing beyond a run is read or
-// written. Runs have 32 bytes or more. Included after vector_steps.h, rope_schedule.h and
-// row_bursts.h.
+// Copy tiles of rows between GM and UB where the DMA copies only whole 32-byte blocks and rows are not a multiple of
+// them. A queue's buffer holds the runs of GM unchanged, each on a 32-byte border. A second DMA copies the last 32
+// bytes of a run to or from the buffer's side blocks. Gather converts runs to rows and rows to runs. No memory past a
+// run is read or written. Runs have 32 bytes or more. Included after vector_steps.h, rope_schedule.h and row_bursts.h.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -16,7 +14,7 @@ namespace rope_device {
 template <typename T>
 class PackedRows {
 public:
-    // count, temps: vectors of setup_lanes, the first one 0, 1, 2, ...
+    // offsets: room for the byte offsets that BuildOffsets() computes.
     __aicore__ inline void Init(const RopeTilingHead* td, LocalTensor<uint32_t> offsets) {
         td_ = td;
         lanes_ = td->index_rows * td->row_pitch;
@@ -26,7 +24,7 @@ public:
         side_ = td->side_offset_bytes / static_cast<int32_t>(sizeof(T));
     }
 
-    // Byte offsets that one Gather of index_rows rows takes, either way.
+    // Byte offsets for one Gather of index_rows rows, in both directions.
     __aicore__ inline void BuildOffsets(const LaneIndex& lanes) {
         LocalTensor<float> count = lanes.Count(), row = lanes.Temp(0), lane = lanes.Temp(1), temp = lanes.Temp(2);
         // row, lane -> row * head_size + lane; padding repeats the row's last element
@@ -70,7 +68,7 @@ public:
             AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i)),
                               src[i * pitch], static_cast<uint32_t>(whole));
         if (whole == plan.run) return;
-        // The same values once more where the two overlap, but never at the same time.
+        // Both DMAs write the same values where they overlap; the barrier keeps them from running at the same time.
         AscendC::PipeBarrier<PIPE_MTE3>();
         for (int32_t i = 0; i < Runs(plan); ++i)
             AscendC::DataCopy(
@@ -78,7 +76,7 @@ public:
                 src[side_ + i * kBlock], kBlock);
     }
 
-    // Rows of row_pitch from what Load() brought, which it completes.
+    // Completes the runs that Load() copied and converts them to rows of row_pitch.
     __aicore__ inline void Unpack(LocalTensor<T> rows, LocalTensor<T> runs, const Tile& tile) {
         RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].x_stride, true);
         int32_t whole = Whole(plan), pitch = Pitch(plan), rest = static_cast<int32_t>(plan.run) - whole;
@@ -99,7 +97,7 @@ public:
         OrderV();
     }
 
-    // What Store() takes, from rows of row_pitch.
+    // Converts rows of row_pitch to the runs that Store() copies.
     __aicore__ inline void Pack(LocalTensor<T> runs, LocalTensor<T> rows, const Tile& tile) {
         RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].out_stride, true);
         int32_t run_rows = static_cast<int32_t>(plan.run_rows), pitch = Pitch(plan);

@@ -1,14 +1,14 @@
-// The gradients of RMS normalization, the kernel of rms_norm_backward: of x and, of a scale that all rows share, of the
-// scale (gradient_rows.h has the formula).
+// The kernel of rms_norm_backward: the gradients of RMS normalization for x and for a scale that all rows share. The
+// formula is in gradient_rows.h.
 //
-// Rows that fit go many at a time, tile by tile, as rms_norm_kernel.h's do; long ones go one by one
+// Rows that fit UB are processed in tiles of many rows, as in rms_norm_kernel.h; long rows one at a time
 // (long_gradient_rows.h).
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
 #include "kernel_operator.h"
 
-// In the order in which they need each other.
+// Each header needs those above it.
 #include "rope_schedule.h"
 #include "vector_steps.h"
 // clang-format off: the last ones need those above
@@ -29,7 +29,7 @@
 
 namespace rope_device {
 
-// T: x's type and dx's; S: scale's and grad's.
+// T: type of x and dx; S: type of scale and grad.
 template <typename T, typename S>
 class RmsNormBackwardKernel {
 public:
@@ -41,7 +41,7 @@ public:
         Init(pipe, td, arguments);
         LoadTile(tile);
         Prepare();
-        // A tile's store is issued behind the load after the next: loads are what everything waits for.
+        // Tile t is stored after the load of tile t + 2 is issued, because all other work waits for loads.
         Tile stored{}, next{};
         for (bool first = true, more = true; more; first = false) {
             LocalTensor<T> x = in_.template DeQue<T>();
@@ -87,7 +87,7 @@ private:
 #endif
     }
 
-    // Per core, before the first tile.
+    // Called once per core, before the first tile.
     __aicore__ inline void Prepare() {
         constexpr int32_t kStats = kRowNormStats + kGradientStats;
         int32_t slots = td_->stats_bytes / (kStats * static_cast<int32_t>(sizeof(float)));
@@ -142,11 +142,11 @@ private:
         if (InPlace()) in_.FreeTensor(x);
     }
 
-    // Whether float32 rows stay in the buffer they came in.
+    // Whether float32 rows stay in the input buffer.
     __aicore__ inline bool InPlace() const { return kIsFloat && head_->io != kRopeIoPacked; }
     __aicore__ inline bool GradInPlace() const { return kGradIsFloat && head_->io != kRopeIoPacked; }
 
-    // x as float32; lanes behind a row's last are 0.
+    // x as float32; lanes after a row's last are 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         if constexpr (kIsFloat)
             if (InPlace()) return x;
@@ -164,7 +164,7 @@ private:
         return rows_;
     }
 
-    // grad as float32: where it came, or in g_.
+    // grad as float32, in the input buffer or in g_.
     __aicore__ inline LocalTensor<float> WidenedGrad(LocalTensor<S> grad, const Tile& beside) {
         if constexpr (kGradIsFloat)
             if (GradInPlace()) return grad;
@@ -180,19 +180,19 @@ private:
         return g_;
     }
 
-    // room: as many T as the rows have, for the moment.
+    // room: scratch memory for the rows' number of elements of T.
     __aicore__ inline void AddToDscale(const EvenRows& normalized, const EvenRows& given, LocalTensor<T> room) {
         EvenRows product{temp_, head_->row_pitch, false};
         bool exact = kIsFloat && stash_.IsFloat32();
         if (!exact) Round(temp_, normalized.data, room);
-        // With their padding, if grad has it: all of it is added.
+        // AddRows() adds whole rows. The products therefore include the padding, if grad has it.
         int32_t width = Least(head_->row_pitch, head_->out_pitch);
         EachRow<RowOp::kMul>(product, exact ? normalized : product, given, row_count_, width);
         OrderV();
         dscale_.AddRows(temp_, row_count_);
     }
 
-    // As the forward pass rounds what it has normalized.
+    // Rounds the normalized rows as the forward pass does.
     __aicore__ inline void Round(LocalTensor<float> rounded, LocalTensor<float> rows, LocalTensor<T> room) {
         auto count = static_cast<uint32_t>(count_);
         if constexpr (!kIsFloat) {
@@ -221,7 +221,7 @@ private:
         out_.EnQue(dx);
     }
 
-    // temp_ as dx's type, where dx is not made in place.
+    // Rounds temp_ to dx's type, where dx is not computed in place.
     __aicore__ inline void Narrow(LocalTensor<T> dx, const Tile& tile) {
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
@@ -240,7 +240,7 @@ private:
     }
 
 #if __CCE_AICORE__ == 200
-    // The runs of a tile as rows of float32.
+    // Converts the runs of a tile to rows of float32.
     template <typename U>
     __aicore__ inline void Unpack(PackedRows<U>& packed, LocalTensor<float> rows, LocalTensor<U> runs,
                                   const Tile& tile) {
@@ -252,7 +252,7 @@ private:
             AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
             OrderV();
         }
-        // A gathered row's padding is its last element once more.
+        // Gather fills a row's padding with its last element.
         ClearLanes(rows, head_->row_pitch, row_count_, Lanes{head_->head_size, head_->row_pitch});
     }
 #endif
@@ -266,7 +266,7 @@ private:
     DscaleRows dscale_;
     StashRows stash_;
     ScaleRows<S> scale_rows_;
-    TileRows<T> x_rows_;  // and dx's
+    TileRows<T> x_rows_;  // of x and dx
     TileRows<S> grad_rows_;
 #if __CCE_AICORE__ == 200
     PackedOffsets offsets_;
@@ -275,7 +275,7 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
     LocalTensor<float> rows_, g_, temp_;
-    int32_t lanes_ = 0;                  // of a row that are computed with
+    int32_t lanes_ = 0;                  // lanes of a row that instructions process
     int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and x's elements with their padding
 };
 

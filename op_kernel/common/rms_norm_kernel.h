@@ -1,13 +1,13 @@
-// RMS normalization, the kernel of rms_norm and add_rms_norm: each row [n] of x, or of the sum of x and a residual,
-// divided by the root of its mean square, rounded to x's type and multiplied by a scale.
+// The kernel of rms_norm and add_rms_norm, RMS normalization: divides each row [n] of x, or of the sum of x and a
+// residual, by the root of its mean square, rounds it to x's type and multiplies it by a scale.
 //
-// Rows that fit go many at a time, tile by tile, as rope_kernel.h's do; long ones go one by one (long_rows.h).
+// Rows that fit UB are processed in tiles of many rows, as in rope_kernel.h; long rows one at a time (long_rows.h).
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
 #include "kernel_operator.h"
 
-// In the order in which they need each other.
+// Each header needs those above it.
 #include "rope_schedule.h"
 #include "vector_steps.h"
 // clang-format off: the last ones need those above
@@ -25,7 +25,7 @@
 
 namespace rope_device {
 
-// T: x's type, the residual's and the sum's; S: scale's and out's.
+// T: type of x, the residual and the sum; S: type of scale and out.
 template <typename T, typename S, bool adds>
 class RmsNormKernel {
 public:
@@ -36,7 +36,7 @@ public:
         Init(pipe, td, arguments);
         LoadTile(tile);
         Prepare();
-        // A tile's store is issued behind the load after the next: loads are what everything waits for.
+        // Tile t is stored after the load of tile t + 2 is issued, because all other work waits for loads.
         Tile stored{}, next{};
         for (bool first = true, more = true; more; first = false) {
             LocalTensor<T> x = in_.template DeQue<T>();
@@ -79,7 +79,7 @@ private:
 #endif
     }
 
-    // Per core, before the first tile.
+    // Called once per core, before the first tile.
     __aicore__ inline void Prepare() {
         norm_.Init(&td_->norm, stats_.template Get<float>(),
                    td_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
@@ -133,10 +133,10 @@ private:
         out_.EnQue(y);
     }
 
-    // Whether float32 rows stay in the buffer they came in.
+    // Whether float32 rows stay in the input buffer.
     __aicore__ inline bool InPlace() const { return kIsFloat && head_->io != kRopeIoPacked; }
 
-    // x, or its sum with the residual, as float32; lanes behind a row's last are 0.
+    // x, or its sum with the residual, as float32; lanes after a row's last are 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         LocalTensor<float> rows = rows_;
         if constexpr (kIsFloat)
@@ -162,7 +162,7 @@ private:
             LocalTensor<T> narrow = Narrow(rows);
             x_rows_.Packed().Unpack(narrow, x, tile);
             WidenFrom(rows, narrow);
-            // A gathered row's padding is its last element once more.
+            // Gather fills a row's padding with its last element.
             ClearLanes(rows, head_->row_pitch, row_count_, Lanes{head_->head_size, head_->row_pitch});
             return;
         }
@@ -176,7 +176,7 @@ private:
         }
     }
 
-    // The sum, rounded to its type, on its way out; rows hold the same.
+    // Rounds the sum to its type and queues it for the store; rows then holds the rounded values.
     __aicore__ inline void EmitSum(LocalTensor<float> rows, const Tile& tile) {
         LocalTensor<T> sum = sum_.template AllocTensor<T>();
 #if __CCE_AICORE__ == 200
@@ -187,7 +187,7 @@ private:
                 OrderV();
                 AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
             }
-            x_rows_.Packed().Pack(sum, narrow, tile);  // which orders the rows, too
+            x_rows_.Packed().Pack(sum, narrow, tile);  // also orders the rows
             sum_.EnQue(sum);
             return;
         }
@@ -235,7 +235,7 @@ private:
         }
     }
 
-    // Of a scale that is another one for other rows: the tile's.
+    // Loads the tile's part of a scale that differs between rows.
     __aicore__ inline void LoadScales(const Tile& tile) {
         int32_t inner = head_->tokens_inner != 0 ? tile.tokens : tile.heads;
         for (int32_t row = 0; row < row_count_; ++row) {
@@ -252,7 +252,7 @@ private:
     }
 
 #if __CCE_AICORE__ == 200
-    // Room for the rows in their own type: float32 rows themselves.
+    // Room for the rows in their own type; for float32, the rows themselves.
     __aicore__ inline LocalTensor<T> Narrow(LocalTensor<float> rows) {
         if constexpr (kIsFloat) {
             return rows;
@@ -269,7 +269,7 @@ private:
     RowNorm norm_;
     StashRows stash_;
     ScaleRows<S> scale_rows_;
-    TileRows<T> x_rows_;  // and the residual's and the sum's
+    TileRows<T> x_rows_;  // of x, the residual and the sum
     TileRows<S> out_rows_;
 #if __CCE_AICORE__ == 200
     PackedOffsets offsets_;

@@ -1,18 +1,17 @@
-// Rotary position embedding, the kernel of rope, rope_qk and rope_set_rows, rotary_mul and rotary_mul_qk:
-// rows [B,S,N,D] of one or two tensors rotated by positions, angles computed here, or by tables that
-// are given, into tensors of the same sizes or into the rows of a cache; and of rms_norm_rope, whose heads are
-// normalized first.
+// Rotary position embedding: the kernel of rope, rope_qk, rope_set_rows, rotary_mul and rotary_mul_qk, and of
+// rms_norm_rope, which normalizes the heads first. It rotates rows [B,S,N,D] of one or two tensors by positions, whose
+// angles it computes, or by tables that the call passes. It writes tensors of the same sizes or rows of a cache.
 //
-// A core takes units of token rows x heads. A unit's tokens go block by block: their positions, or
-// their rows of the given tables, make one table of sines and cosines, which all heads share. A block
-// goes tile by tile, each at most a UB buffer: x comes in while the tile before is rotated and the one
-// before that leaves. 16-bit rows are rotated in float32 and rounded once.
+// A core processes units of token rows x heads. It splits the tokens of a unit into blocks. The positions of a block,
+// or its rows of the passed tables, give one table of sines and cosines, which all heads share. A block is split into
+// tiles of at most one UB buffer. While one tile is rotated, the next one is loaded and the one before it is stored.
+// 16-bit rows are rotated in float32 and rounded once.
 #pragma once
 
 #include "../rope_tiling_data.h"
 #include "kernel_operator.h"
 
-// In the order in which they need each other.
+// Each header needs those above it.
 #include "rope_polynomials.h"
 #include "rope_schedule.h"
 #include "vector_steps.h"
@@ -37,14 +36,14 @@
 namespace rope_device {
 
 struct RopeArguments {
-    GM_ADDR x[2];     // of each side
-    GM_ADDR out[2];   // the same; of a scattering launch: the cache
-    GM_ADDR indices;  // of a scattering launch: each token's row in the cache
+    GM_ADDR x[2];     // one for each side
+    GM_ADDR out[2];   // one for each side; in a scattering launch: the cache
+    GM_ADDR indices;  // in a scattering launch: each token's row in the cache
 };
 
-// T: x's type; U: out's, T or, from float, a 16-bit one. Table: ComputedTable or GivenTable. key:
+// T: type of x; U: type of out, T or, if T is float, a 16-bit type. Table: ComputedTable or GivenTable. key:
 // kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache. Norm: NoNorm or HeadNorm, which
-// has a say in where the second side goes.
+// decides whether the second side is stored in a cache.
 template <typename T, typename U, typename Table, int32_t key, bool scatters, typename Norm = NoNorm>
 class RopeKernel {
 public:
@@ -61,7 +60,7 @@ public:
         BuildConstants();
         table_.Build(tile.block_tokens);
         norm_.Prepare();
-        // A tile's store is issued behind the load after the next: loads are what everything waits for.
+        // Tile t is stored after the load of tile t + 2 is issued, because all other work waits for loads.
         Tile stored{}, next{};
         for (bool first = true, more = true; more; first = false) {
             LocalTensor<T> x = in_.template DeQue<T>();
@@ -108,7 +107,7 @@ private:
 #endif
     }
 
-    // Per core: index vectors first, they need nothing from GM.
+    // Called once per core. The index vectors come first because they need nothing from GM.
     __aicore__ inline void BuildConstants() {
         if (key != kRopeHalves || td_->io == kRopeIoPacked) index_.CountLanes();
         if constexpr (key == kRopeSwapByGather) {
@@ -138,7 +137,7 @@ private:
         GM_ADDR memory = arguments_.out[tile.side];
 #if __CCE_AICORE__ == 200
         if constexpr (!scatters)
-            if (td_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // no tile of a launch that scatters
+            if (td_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // scattering launches are never packed
         if (td_->io == kRopeIoScalar) Store(&out_scalars_, memory, y, tile);
         if (td_->io == kRopeIoBurst)
 #endif
@@ -183,7 +182,7 @@ private:
         }
     }
 
-    // float32, from the input buffer straight into the output buffer.
+    // float32: directly from the input buffer to the output buffer.
     __aicore__ inline void RotateFloat(LocalTensor<T> x, const Tile& tile) {
         if constexpr (Norm::kIsOn) norm_.Apply(x, temp_, tile);
         LocalTensor<U> y = out_.template AllocTensor<U>();
@@ -202,7 +201,7 @@ private:
         out_.EnQue(y);
     }
 
-    // float32 in, 16 bits out: whole rows, what is not rotated too, are rounded on their way.
+    // float32 in, 16 bits out: whole rows are rounded, also the lanes that are not rotated.
     __aicore__ inline void RotateAndNarrow(LocalTensor<T> x) {
         LocalTensor<U> y = out_.template AllocTensor<U>();
         if (!WholeRows()) {
@@ -249,7 +248,8 @@ private:
     __aicore__ inline void RotatePlainNarrow(LocalTensor<T> x) {
         LocalTensor<U> y = out_.template AllocTensor<U>();
         if (!PassesOver()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
-        // Partners are exchanged before they are widened; the float32 rows, which are made next, lend their memory.
+        // Exchange the partners before widening them. The memory of the float32 rows, which are computed next, serves
+        // as scratch.
         if constexpr (key == kRopeSwapByShifts) {
             LocalTensor<T> swapped = rows_.ReinterpretCast<T>();
             SwapNeighbours(swapped, x, swapped, temp_.ReinterpretCast<T>(), count_);
@@ -262,7 +262,7 @@ private:
         out_.EnQue(y);
     }
 
-    // Float32 rows where they are.
+    // Rotates the float32 rows in place.
     __aicore__ inline void RotateRows() {
         if constexpr (key == kRopeHalves) {
             rotation_.ProductsOfHalves(rows_, rows_, temp_, true);
@@ -292,9 +292,8 @@ private:
         OrderV();
     }
 
-    // Rounds the float32 rows to T. Of partly rotated rows the rest is in y already, bit for bit:
-    // a NaN's payload, and in saturating mode an infinity, would not survive the way through
-    // float32.
+    // Rounds the float32 rows to T. For partly rotated rows, y already holds the other lanes, bit for bit: the
+    // conversion through float32 would change a NaN's payload and, in saturating mode, an infinity.
     __aicore__ inline void Narrow(LocalTensor<U> y) {
         if (PassesOver()) {
             AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
@@ -306,7 +305,7 @@ private:
         OrderV();
     }
 
-    // Only those lanes of every row, counted from lane `first`.
+    // Rounds only these lanes of every row, counted from lane `first`.
     __aicore__ inline void NarrowLanes(LocalTensor<U> y, int32_t first, const Lanes& lanes) {
         constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(td_->out_pitch / kBlockItems),
@@ -322,7 +321,7 @@ private:
     }
 
 #if __CCE_AICORE__ == 200
-    // Behind the partners', where there are any.
+    // The offsets follow those of the partners, if the kernel has these.
     __aicore__ inline LocalTensor<uint32_t> PackedOffsets() {
         int32_t before = key == kRopeSwapByGather ? td_->index_rows * td_->row_pitch : 0;
         return offsets_.template Get<uint32_t>()[static_cast<uint32_t>(before)];
@@ -343,7 +342,7 @@ private:
             OrderV();
             NormalizePacked(tile);
             RotateRows();
-            if (!PassesOver()) packed_.Unpack(narrow, x, tile);  // for what is not rotated
+            if (!PassesOver()) packed_.Unpack(narrow, x, tile);  // for the lanes that are not rotated
             in_.FreeTensor(x);
             Narrow(narrow);
             packed_.Pack(y, narrow, tile);
@@ -353,7 +352,7 @@ private:
 #endif
 
 #if __CCE_AICORE__ == 200
-    // A gathered row's padding is its last element once more.
+    // Clears the padding first, which Gather fills with a row's last element.
     __aicore__ inline void NormalizePacked(const Tile& tile) {
         if constexpr (Norm::kIsOn) {
             ClearLanes(rows_, td_->row_pitch, row_count_, Lanes{td_->head_size, td_->row_pitch});
@@ -363,7 +362,7 @@ private:
 #endif
 
     __aicore__ inline bool WholeRows() const { return td_->n_dims == td_->head_size; }
-    // Whether every lane passes through float32: they turn, or they are normalized.
+    // Whether every lane passes through float32: all are rotated, or they are normalized.
     __aicore__ inline bool PassesOver() const { return Norm::kIsOn || WholeRows(); }
 
     const RopeTilingHead* td_ = nullptr;
@@ -389,7 +388,7 @@ private:
     int32_t row_count_ = 0, count_ = 0;  // of the tile: head rows, and elements with their padding
 };
 
-// The launch's tiling key says how a pair's two lanes meet.
+// key, the launch's tiling key, selects how the kernel combines the two lanes of a pair.
 template <typename T, typename U, typename P, bool scatters, int32_t key>
 __aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments, const RopeSource& source) {
     AscendC::TPipe pipe;

@@ -1,9 +1,9 @@
-// The frequency of every table lane, once per core: from the tiling's turns, divided by
-// freq_factors where there are some, spread over the lanes and split for the table's products.
+// The frequency of every table lane, computed once per core. The tiling's turns are divided by freq_factors, if the
+// call has them, then spread over the lanes and split for the table's products.
 //
 // With w turns per position, a position p = 2048 high + low, |low| <= 1024, |high| <= 2048:
 //     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - its nearest integer,
-// each w as hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact
+// Each w is hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact
 // in float32. Included after vector_steps.h and lane_index.h.
 #pragma once
 
@@ -13,8 +13,8 @@
 namespace rope_device {
 
 constexpr float kHighUnit = 2048.0f;     // of positions
-constexpr float kGrid = 8192.0f;         // hi parts are multiples of its inverse
-constexpr float kLargestFactor = 1e30f;  // splitting a larger one overflows; that pair does not turn
+constexpr float kGrid = 8192.0f;         // hi parts are multiples of 1/kGrid
+constexpr float kLargestFactor = 1e30f;  // splitting a larger one overflows; such a pair does not rotate
 constexpr float kVeltkamp = 4097.0f;     // 2^12 + 1 splits float32 into halves of 12 bits
 
 class RopeLanes {
@@ -42,7 +42,7 @@ public:
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
     }
 
-    // spread: lanes are those of a head's row; otherwise they are the pairs.
+    // spread: table lanes are the lanes of a head's row; otherwise they are the pairs.
     __aicore__ inline void Build(AscendC::TPipe* pipe, LaneIndex* index, bool spread) {
         if (spread) FindPairs(index);
         AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_);
@@ -69,7 +69,7 @@ private:
         AscendC::DataCopy(dst, source, static_cast<uint32_t>(pairs_));
     }
 
-    // Exactly n_dims/2 of them are surely there; the rest of the last block becomes 1.
+    // Only n_dims/2 factors are guaranteed to exist; the rest of the last block becomes 1.
     __aicore__ inline void LoadFactors(LocalTensor<float> dst, GM_ADDR factors) {
         AscendC::GlobalTensor<float> source;
         source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(factors));
@@ -86,9 +86,9 @@ private:
 #endif
     }
 
-    // (hi + lo) / factor, again as a sum of two, reduced by the nearest integer. The
-    // first quotient's remainder is found without loss: a product's rounding error by Veltkamp's
-    // splitting and Dekker's product, because there is no fused multiply-add.
+    // Computes (hi + lo) / factor as a sum of two numbers, reduced by the nearest integer. The remainder of the
+    // first quotient is exact: Veltkamp's splitting and Dekker's product give the product's rounding error,
+    // because the vector unit has no fused multiply-add.
     __aicore__ inline void Divide() {
         LocalTensor<float> hi = pair_[0], lo = pair_[1], factor = pair_[2], quotient = pair_[3];
         LocalTensor<float> quotient_hi = pair_[4], quotient_lo = pair_[5], factor_hi = pair_[6], factor_lo = pair_[7];
@@ -132,10 +132,10 @@ private:
         OrderV();
         AscendC::Sub(hi, temp, hi, pairs_);
         OrderV();
-        AscendC::Sub(lo, src, hi, pairs_);  // not needed before what follows is ordered
+        AscendC::Sub(lo, src, hi, pairs_);  // first read after the next OrderV()
     }
 
-    // Independent of dst's last writer until the addition.
+    // dst += a * b. Only the addition depends on dst's last writer.
     __aicore__ inline void AddProduct(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b,
                                       LocalTensor<float> temp) {
         AscendC::Mul(temp, a, b, pairs_);
@@ -144,8 +144,8 @@ private:
         OrderV();
     }
 
-    // For each table lane: where its pair's turns are, in Temp(0), and their sign, in Temp(1). Minus for a
-    // pair's first lane, so that the sine's table brings the rotation's signs along.
+    // For each table lane: the offset of its pair's turns in Temp(0) and their sign in Temp(1). The sign is minus for a
+    // pair's first lane, so that the sine table contains the rotation's signs.
     __aicore__ inline void FindPairs(LaneIndex* index) {
         index->FindPairs();
         ToOffsets(index->Temp(0).ReinterpretCast<uint32_t>(), index->Temp(2), sizeof(float), width_);
@@ -189,7 +189,7 @@ private:
 
     const RopeTilingHead* td_ = nullptr;
     int32_t width_ = 0;
-    int32_t pairs_ = 0;  // n_dims/2 in whole blocks
+    int32_t pairs_ = 0;  // n_dims/2, rounded up to whole blocks
     AscendC::TEventID arrived_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     LocalTensor<float> w1_hi_, w1_lo_, w2_hi_, w2_lo_;

@@ -1,4 +1,4 @@
-// Which rows a core rotates, in which order, and how a tile's rows lie in GM. Integer arithmetic
+// The rows that a core rotates, their order, and the layout of a tile's rows in GM. Integer arithmetic
 // only: the tiling's test runs the same code on the host.
 #pragma once
 
@@ -11,7 +11,7 @@ struct Share {
     int64_t count;
 };
 
-// Share `index` of `parts` nearly equal shares of `total` things, of which groups stay together.
+// Share `index` of `parts` nearly equal shares of `total` items. The items of a group stay together.
 __aicore__ inline Share ShareOf(int64_t total, int64_t group, int64_t parts, int64_t index) {
     int64_t groups = (total + group - 1) / group;
     int64_t each = groups / parts, longer = groups % parts;
@@ -27,15 +27,15 @@ struct Tile {
     int64_t batch;
     int64_t token;  // the first one, inside its batch
     int32_t tokens;
-    int32_t side;  // which tensor
+    int32_t side;  // index of the tensor
     int32_t head;
     int32_t heads;
     int32_t table_row;     // of the first token
-    int32_t opens_block;   // 1: the first tile of a block, whose table is to be made
-    int32_t block_tokens;  // of the block this tile belongs to
+    int32_t opens_block;   // 1: the first tile of a block, which needs a new table
+    int32_t block_tokens;  // of the tile's block
 };
 
-// A core's tiles, one after another.
+// Iterator over the tiles of a core.
 class Tiles {
 public:
     __aicore__ inline void Init(const RopeTilingHead* td, int64_t first_unit, int64_t unit_step) {
@@ -47,7 +47,7 @@ public:
         side_ = 0;
     }
 
-    // Of a block first all tokens of one side, then those of the other: a tile has one side's heads.
+    // A block yields all tokens of one side, then those of the other, because a tile has the heads of one side.
     __aicore__ inline bool Next(Tile* tile) {
         bool opens = false;
         if (head_ >= side_last_) {
@@ -73,7 +73,7 @@ public:
     }
 
 private:
-    // Blocks end with the unit's rows and with the batch: a batch's positions have one stride.
+    // A block ends at the end of its unit or batch: positions have one stride within a batch.
     __aicore__ inline bool NextBlock() {
         block_row_ += block_tokens_;
         if (block_row_ >= rows_last_ && !NextUnit()) return false;
@@ -84,7 +84,7 @@ private:
         return true;
     }
 
-    // Heads count through both sides.
+    // Head numbers run through both sides.
     __aicore__ inline bool NextSide() {
         if (side_ != 0 || heads_last_ <= td_->first_heads) return false;
         Enter(1);
@@ -121,7 +121,7 @@ private:
     int32_t side_ = 0;
 };
 
-// A tile's rows in GM, in the order they have in UB: `loops` x `blocks` runs of `run` elements.
+// A tile's rows in GM, in their UB order: `loops` x `blocks` runs of `run` elements.
 struct RunPlan {
     int64_t loops;
     int64_t loop_stride;
@@ -131,7 +131,7 @@ struct RunPlan {
     int64_t run_rows;  // head rows in a run
 };
 
-// Rows that lie back to back become one run where `rows_fuse`. stride is {batch, token, head}.
+// Adjacent rows become one run if `rows_fuse`. stride is {batch, token, head}.
 __aicore__ inline RunPlan PlanRuns(const RopeTilingHead* td, const Tile& tile, const int64_t* stride, bool rows_fuse) {
     bool by_tokens = td->tokens_inner != 0;
     int64_t outer = by_tokens ? tile.heads : tile.tokens, inner = by_tokens ? tile.tokens : tile.heads;
@@ -153,7 +153,7 @@ __aicore__ inline RunPlan PlanRuns(const RopeTilingHead* td, const Tile& tile, c
     return RunPlan{outer, outer_stride, inner, inner_stride, run, run_rows};
 }
 
-// Elements from a tensor's first to the tile's first.
+// Offset of the tile's first element in the tensor, in elements.
 __aicore__ inline int64_t TileOffset(const Tile& tile, const int64_t* stride) {
     return tile.batch * stride[0] + tile.token * stride[1] + tile.head * stride[2];
 }

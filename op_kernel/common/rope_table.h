@@ -1,8 +1,8 @@
-// A block of tokens' table, mscale * sin and mscale * cos of every lane, from its positions.
+// The table of a block of tokens, mscale * sin and mscale * cos of every lane, from its positions.
 //
-// The angle is taken in turns, split as rope_lanes.h says, and reduced to r in [-1/2, 1/2]. With
+// The angle is in turns, split as in rope_lanes.h, and reduced to r in [-1/2, 1/2]. With
 // s = sin(pi r) and c2 = 2 cos(pi r) from rope_polynomials.h, sin(2 pi r) = s c2 and
-// cos(2 pi r) = 1 - 2 s^2: no quadrant is ever looked at. Within 2^-20 for |position| < 2^22.
+// cos(2 pi r) = 1 - 2 s^2: the formula has no case for each quadrant. Within 2^-20 for |position| < 2^22.
 // Included after vector_steps.h, rope_schedule.h, rope_polynomials.h and rope_lanes.h.
 #pragma once
 
@@ -11,8 +11,7 @@
 
 namespace rope_device {
 
-// Positions of a block of tokens, plane by plane, on their way to UB while the block before is still
-// rotated.
+// Loads the positions of a block of tokens to UB, plane by plane, while the vector unit still rotates the block before.
 template <typename P>
 class RopePositions {
 public:
@@ -22,7 +21,7 @@ public:
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->source_bytes));
         arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
         free_ = pipe->AllocEventID<AscendC::HardEvent::V_MTE2>();
-        // Whole instructions read beyond the last token: let there be numbers.
+        // Instructions process full repeats; initialise the slots past the last token.
         AscendC::Duplicate(buffer_.Get<int32_t>(), 0, td->source_bytes / static_cast<int32_t>(sizeof(int32_t)));
         AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_);
     }
@@ -42,15 +41,15 @@ public:
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
     }
 
-    // Before a block's first Take(), and after its last.
+    // Open() is called before a block's first Take(), Close() after its last.
     __aicore__ inline void Open() { AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_); }
     __aicore__ inline void Close() { AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_); }
 
-    // A plane's, as float32, for whole blocks of 8 tokens.
+    // The positions of a plane as float32, for whole blocks of 8 tokens.
     __aicore__ inline void Take(LocalTensor<float> dst, LocalTensor<float> temp, int32_t plane, int32_t tokens) {
         LocalTensor<int32_t> raw = Plane(plane);
         if constexpr (sizeof(P) == sizeof(int64_t)) {
-            // The low words: no SoC's Cast is needed, and one has none from int64.
+            // Take the low words, because one SoC has no Cast from int64.
             constexpr uint8_t kEvenElements = 1;
             constexpr int32_t kRepeatTokens = 32;
             AscendC::GatherMaskParams all(1, static_cast<uint16_t>((tokens + kRepeatTokens - 1) / kRepeatTokens), 8, 0);
@@ -91,7 +90,7 @@ private:
 #endif
     }
 
-    // By the scalar unit, once the vectors are done with the block before.
+    // The scalar unit copies the positions after the vector unit has finished the block before.
     __aicore__ inline void LoadEach(AscendC::GlobalTensor<P> source, int32_t plane, int32_t first, int32_t last) {
         LocalTensor<int32_t> dst = Plane(plane);
         HandOver<AscendC::HardEvent::V_S>();
@@ -175,8 +174,8 @@ private:
     }
 
     // The four products of low w1 + high w2 in the plane's lanes: temp 0 and sin_ hold the exact
-    // parts, temp 1 and cos_ the small ones. Products and sums apart: how MulAddDst rounds is not
-    // documented.
+    // parts, temp 1 and cos_ the small ones. Products and sums are separate instructions because the
+    // rounding of MulAddDst is not documented.
     __aicore__ inline void Turns(const RopeLanes& lanes, int32_t plane, int32_t tokens) {
         Products(temp_[0], low_, lanes.W1Hi(), plane, tokens);
         Products(temp_[1], low_, lanes.W1Lo(), plane, tokens);
@@ -196,7 +195,7 @@ private:
         }
     }
 
-    // temp 0: r, the turns less their nearest integer.
+    // Sets temp 0 to r, the turns minus their nearest integer.
     __aicore__ inline void Reduce(int32_t count) {
         AscendC::Add(temp_[2], temp_[0], temp_[1], count);
         OrderV();
@@ -207,7 +206,7 @@ private:
         OrderV();
     }
 
-    // One step of both polynomials in z, which do not wait for each other.
+    // One step of both polynomials in z; neither polynomial depends on the other.
     __aicore__ inline void Horner(float sin_coefficient, float cos_coefficient, LocalTensor<float> z, int32_t count) {
         AscendC::Adds(sin_, sin_, sin_coefficient, count);
         AscendC::Adds(cos_, cos_, cos_coefficient, count);
@@ -217,7 +216,7 @@ private:
         OrderV();
     }
 
-    // mscale rides on c2's coefficients.
+    // The coefficients of c2 include the factor mscale.
     __aicore__ inline void SinCos(int32_t count) {
         using namespace rope_polynomials;
         LocalTensor<float> r = temp_[0], z = temp_[1], square = temp_[2];

@@ -1,6 +1,6 @@
-// Tiles of rows between GM and UB by DMA: one instruction for a whole tile where the strides
-// allow, one a row at worst. Rows whose bytes are no multiple of 32 are padded with zeros in UB,
-// which only SoCs with DataCopyPad can. Included after vector_steps.h and rope_schedule.h.
+// Copy tiles of rows between GM and UB by DMA: one instruction for a whole tile where the strides
+// allow it, one instruction per row at worst. Rows whose size is not a multiple of 32 bytes are padded with
+// zeros in UB, on SoCs that have DataCopyPad. Included after vector_steps.h and rope_schedule.h.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -18,7 +18,7 @@ __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t elemen
 template <typename T>
 class RowBursts {
 public:
-    // row: elements of T; pitch: those from a row to the next in UB.
+    // row: its elements of T; pitch: elements from a row to the next in UB.
     __aicore__ inline void Init(const RopeTilingHead* td, int32_t row, int32_t pitch) {
         td_ = td;
         pitch_ = pitch;
@@ -29,7 +29,7 @@ public:
         Move<true>(rows, x, tile, td_->side[tile.side].x_stride);
     }
 
-    // Rows that follow each other by `stride`, from element `first` on.
+    // Loads rows at distances of `stride`, from element `first` on.
     __aicore__ inline void LoadRows(LocalTensor<T> rows, GM_ADDR memory, int64_t first, int64_t count, int64_t stride,
                                     int64_t row) {
         bool fuse = stride == row && !padded_;
@@ -65,7 +65,7 @@ private:
 
     __aicore__ inline int64_t UbPitch(const RunPlan& plan) const { return plan.run_rows * pitch_; }
 
-    // Bytes from a run's end to the next one's start.
+    // Bytes from the end of a run to the start of the next run.
     __aicore__ inline int64_t GapBytes(const RunPlan& plan) const {
         return plan.blocks == 1 ? 0 : (plan.block_stride - plan.run) * kItemBytes;
     }

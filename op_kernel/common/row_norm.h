@@ -1,15 +1,15 @@
-// Rows of float32 in UB divided by the root of their mean square.
+// Divide rows of float32 in UB by the root of their mean square.
 //
-// x / sqrt(mean(x^2) + epsilon) is taken as x (sqrt(n) / sqrt(sum(x^2) + n epsilon)). The error: with u = 2^-24, a
-// square rounds once; n of them are added in a tree, each addition rounding once, in ceil(log2 n) levels (two more
-// of long rows, whose chunks are added in such a tree, too): nothing in the sum is negative, so it is within
-// (3 + log2 n + 1) u, relatively. n epsilon and the sum with it round once each; the root halves all that and rounds,
-// and so do sqrt(n), the quotient and the product with x: (6 + log2 n) u / 2 + 4 u = (7 + log2(n) / 2) u. This holds
-// while squares neither overflow nor vanish. Where they might (kMost, kLeast), rows are multiplied by powers of two
-// first, so that the largest element comes near 2^16: exact for every element that is to become a normal number, since
-// it is multiplied by sqrt(n) 2^-16 at most afterwards, and the same formula.
+// x / sqrt(mean(x^2) + epsilon) is computed as x (sqrt(n) / sqrt(sum(x^2) + n epsilon)). The error, with u = 2^-24: a
+// square rounds once. A tree adds the n squares in ceil(log2 n) levels, and each addition rounds once. Long rows need
+// two more levels, because a second tree adds their chunks. No term of the sum is negative, so its relative error is
+// within (3 + log2 n + 1) u. n epsilon and the sum with it round once each. The root halves the error and rounds;
+// sqrt(n), the quotient and the product with x round once each: (6 + log2 n) u / 2 + 4 u = (7 + log2(n) / 2) u. This
+// holds while squares neither overflow nor vanish. Where they might (kMost, kLeast), a row is first multiplied by a
+// power of two that brings its largest element near 2^16; the formula stays the same. The multiplication is exact for
+// every element whose result is a normal number, since the element is then multiplied by at most sqrt(n) 2^-16.
 //
-// npu_rope/testing/bounds.py judges by this. Included after row_steps.h.
+// npu_rope/testing/bounds.py uses this bound. Included after row_steps.h.
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
@@ -17,7 +17,7 @@
 
 namespace rope_device {
 
-// A scalar's bits.
+// The float32 with these bits.
 __aicore__ inline float FloatOf(uint32_t bits) {
     union {
         uint32_t bits;
@@ -27,7 +27,7 @@ __aicore__ inline float FloatOf(uint32_t bits) {
     return both.value;
 }
 
-// A factor that brings a row's largest element near 2^16, and what is added to the squares then.
+// The factor that brings a row's largest element near 2^16, and the term to add to the squares of the multiplied row.
 struct RowScale {
     float factor;
     float added;
@@ -35,7 +35,7 @@ struct RowScale {
 
 class RowNorm {
 public:
-    // stats: kRowNormStats * slots floats, slots a multiple of kRowNormSlots, for up to so many rows.
+    // stats: kRowNormStats * slots floats, for up to `slots` rows; slots is a multiple of kRowNormSlots.
     __aicore__ inline void Init(const RowNormTiling* td, LocalTensor<float> stats, int32_t slots) {
         td_ = td;
         Floats parts(stats);
@@ -44,19 +44,19 @@ public:
         root_n_ = parts.Take(slots);
         temp_ = parts.Take(slots);
         spread_ = parts.Take(slots * kBlockFloats);
-        // Whole instructions go beyond the last row: let there be numbers.
+        // Instructions process full repeats; initialise the slots past the last row.
         AscendC::Duplicate(stats, td->root_n, slots * kRowNormStats);
     }
 
-    // A float for each slot, to hold the factors of rows that are multiplied by a power of two.
+    // factors: one float per slot, for the factors of rows that are multiplied by a power of two.
     __aicore__ inline void KeepFactors(LocalTensor<float> factors) {
         factors_ = factors;
         keeps_factors_ = true;
     }
 
-    // Of each row [pitch], lanes from n on being 0: 1 / RMS. The rows themselves are multiplied by a power of two
-    // where they must; returns whether they were: the inverses are the multiplied rows' then. squares: as many
-    // floats as the rows.
+    // Finds 1 / RMS of each row [pitch], whose lanes from n on are 0. Multiplies rows by a power of two where their
+    // squares leave float32's range. Returns whether it did; the inverses are then those of the multiplied rows.
+    // squares: scratch memory of the rows' number of floats.
     __aicore__ inline bool FindInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                         int32_t count) {
         SumSquares(rows, squares, pitch, count);
@@ -67,17 +67,17 @@ public:
         return leaves;
     }
 
-    // The inverses, each in a block of its own.
+    // The inverses, one block per row.
     __aicore__ inline EvenRows Inverses() const { return EvenRows{spread_, kBlockFloats, true}; }
 
-    // rows / RMS.
+    // Divides the rows by their RMS.
     __aicore__ inline void Normalize(LocalTensor<float> rows, int32_t pitch, int32_t count) {
         EvenRows all{rows, pitch, false};
         EachRow<RowOp::kMul>(all, all, Inverses(), count, pitch);
         OrderV();
     }
 
-    // ---- the same of one row in pieces: each piece's 64 sums, then their sum, then the inverse
+    // ---- one row in pieces: each piece's 64 sums, then their sum, then the inverse
 
     // sums: 64 floats. Returns whether squares have left float32's range.
     __aicore__ inline bool FindInverse(LocalTensor<float> sums, float added) {
@@ -102,7 +102,7 @@ public:
             if (one > most) most = one;
         }
         int32_t exponent = static_cast<int32_t>(most >> kMantissaBits) - kBias;
-        // Nor less than makes the largest factor there is.
+        // A smaller exponent would need a factor above float32's largest power of two.
         exponent = Most(Most(exponent, td_->epsilon_exponent), kPeak - kBias);
         float factor = FloatOf(static_cast<uint32_t>(kBias + kPeak - exponent) << kMantissaBits);
         return RowScale{factor, td_->added * factor * factor};
@@ -110,11 +110,11 @@ public:
 
 private:
     static constexpr int32_t kMantissaBits = 23, kBias = 127, kPeak = 16;
-    // Sums of squares that float32 holds without loss.
+    // The range of sums of squares that float32 holds without loss.
     static constexpr uint32_t kLeast = static_cast<uint32_t>(kBias - 100) << kMantissaBits;  // 2^-100
     static constexpr uint32_t kMost = static_cast<uint32_t>(kBias + 126) << kMantissaBits;   // 2^126
 
-    // Into sum_, the sum of each row's squares.
+    // Sets sum_ to the sums of each row's squares.
     __aicore__ inline void SumSquares(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                       int32_t count) {
         AscendC::Mul(squares, rows, rows, count * pitch);
@@ -123,14 +123,15 @@ private:
         SumRows(sum_, spread_, squares, pitch, width, count);
     }
 
-    // The inverses of sum_, spread; by root and division, since the instructions for both at once are
-    // approximations. Returns whether a sum has left the range, which the scalar unit looks up meanwhile.
+    // Computes the inverse roots of sum_ and spreads them to blocks. It uses root and division, because the instruction
+    // for the inverse root is an approximation. Returns whether a sum is outside the range; the scalar unit checks that
+    // while the vector unit computes.
     __aicore__ inline bool Invert(int32_t count) {
         int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
         int32_t checked = FreeEvent<AscendC::HardEvent::V_S>();
         if (td_->checks != kSquaresStay) {
-            // Of whole repeats: slots behind the last row hold an earlier row's, which at worst scales rows that
-            // need not be.
+            // Reduces whole repeats. Slots past the last row hold sums of earlier rows; at worst, rows are scaled that
+            // do not need it.
             AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
             AscendC::SetFlag<AscendC::HardEvent::V_S>(checked);
         }
@@ -146,7 +147,7 @@ private:
         return leaves;
     }
 
-    // Sums are not negative, so that their bits have their order; a NaN's are beyond.
+    // Sums are not negative, so their bits order as the numbers do; the bits of a NaN are larger than kMost.
     __aicore__ inline bool LeaveRange(int32_t count, int32_t repeats) const {
         LocalTensor<uint32_t> all = temp_.ReinterpretCast<uint32_t>(), each = sum_.ReinterpretCast<uint32_t>();
         for (int32_t i = 0; i < repeats; ++i)

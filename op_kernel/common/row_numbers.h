@@ -1,5 +1,5 @@
-// Which row of a cache or of given tables belongs to each token: int32 or int64 numbers in GM, read by the
-// scalar unit.
+// The number of each token's row in a cache or in given tables: int32 or int64 numbers in GM, which the scalar unit
+// reads.
 #pragma once
 
 #include "../rope_tiling_data.h"

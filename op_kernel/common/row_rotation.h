@@ -1,7 +1,6 @@
-// The rotation itself, on rows of float32 in UB: (x1, x2) becomes (x1 c - x2 s, x1 s + x2 c).
-// An instruction covers up to 64 lanes of up to 255 rows; the table row is the same for all heads
-// of a token. Lanes outside the window are masked and stay as they are. Included after
-// row_steps.h and rope_schedule.h.
+// The rotation of rows of float32 in UB: (x1, x2) becomes (x1 c - x2 s, x1 s + x2 c).
+// An instruction covers up to 64 lanes of up to 255 rows; all heads of a token share one table row. Lanes outside the
+// window are masked and do not change. Included after row_steps.h and rope_schedule.h.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -30,14 +29,14 @@ public:
         cos_ = cos;
     }
 
-    // First stages, halves where they are: temp = (x1 s, x2 s), dst = (x1 c, x2 c). dst may be src. Of a table
-    // with an entry a lane: temp = (x1 s2, x2 s1), dst = (x1 c1, x2 c2).
+    // First stage, without moving the halves: temp = (x1 s, x2 s), dst = (x1 c, x2 c). dst may be src. With one table
+    // entry per lane: temp = (x1 s2, x2 s1), dst = (x1 c1, x2 c2).
     __aicore__ inline void ProductsOfHalves(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp,
                                             bool in_place) {
         int32_t half = td_->n_dims / 2;
         Lanes lanes{0, td_->table_width};
-        // The table is of both halves, or of one. A row that is nothing but its two halves is two rows then, for
-        // one instruction.
+        // The table covers both halves or one. With one half, a row that consists of its two halves only is processed
+        // as two rows by one instruction.
         bool of_both = td_->table_width != half;
         bool as_rows = !of_both && td_->n_dims == td_->row_pitch && td_->tokens_inner == 0;
         int32_t instructions = of_both || as_rows ? 1 : 2, heads = as_rows ? 2 * heads_ : heads_;
@@ -48,7 +47,7 @@ public:
         OrderV();
     }
 
-    // Last stage.
+    // Last stage: sums of the products.
     __aicore__ inline void SumsOfHalves(LocalTensor<float> dst, LocalTensor<float> temp) {
         Lanes lanes{0, td_->n_dims / 2};
         PlusRows<RowOp::kSub>(dst[First(0)], temp[First(1)], lanes);
@@ -56,7 +55,7 @@ public:
         OrderV();
     }
 
-    // The same with temp = swap(x), each lane's partner: the sine's table has the signs.
+    // First stage with temp = swap(x), each lane's partner: dst = x c, temp = swap(x) s. The sine table has the signs.
     __aicore__ inline void ProductsOfSwapped(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
         int32_t lane = td_->lane_first;
         TimesTable(dst[lane], src[lane], cos_, heads_, head_step_, Window());
@@ -76,9 +75,9 @@ private:
         return Lanes{first, first + td_->n_dims};
     }
 
-    // dst = src * the token's table row, which all its heads share. Of tokens and heads an
-    // instruction repeats over one and the other is a loop: what needs fewer instructions, among
-    // those whose strides an instruction can hold.
+    // dst = src * the token's table row, which all its heads share. An instruction repeats over tokens or over heads,
+    // and a loop runs over the other. RepeatHeads() chooses the order with fewer instructions whose strides an
+    // instruction can encode.
     __aicore__ inline void TimesTable(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> table,
                                       int32_t heads, int32_t head_step, const Lanes& lanes) {
         int32_t width = td_->table_width;
@@ -99,7 +98,7 @@ private:
         return over_heads <= over_tokens;
     }
 
-    // dst += or -= src, which needs no table: all rows are alike.
+    // dst += src or dst -= src. No table is involved, so all rows are treated the same.
     template <RowOp op>
     __aicore__ inline void PlusRows(LocalTensor<float> dst, LocalTensor<float> src, const Lanes& lanes) {
         Rows sums{dst, 0, td_->row_pitch};

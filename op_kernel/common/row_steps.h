@@ -23,7 +23,7 @@ __aicore__ inline void ApplyRowOp(LocalTensor<float> dst, LocalTensor<float> a, 
     }
 }
 
-// Rows that begin `pitch` floats after each other; 0: one row for all.
+// Rows at distances of `pitch` floats; 0: one row for all.
 struct EvenRows {
     LocalTensor<float> data;
     int32_t pitch;
@@ -34,12 +34,13 @@ __aicore__ inline bool RepeatReaches(int32_t pitch) {
     return pitch / kBlockFloats == static_cast<uint8_t>(pitch / kBlockFloats);
 }
 
-// What an instruction steps by from a repeat to the next, in blocks; a single repeat takes no step.
+// Distance from one repeat of an instruction to the next, in blocks; a single repeat takes no step.
 __aicore__ inline uint8_t RepeatStep(int32_t pitch, int32_t repeats) {
     return repeats == 1 ? 0 : static_cast<uint8_t>(pitch / kBlockFloats);
 }
 
-// Whether to repeat over rows, not along each: of what reaches, what needs fewer instructions.
+// Whether to repeat over rows instead of along each row: true where the step fits an instruction and this order needs
+// no more instructions.
 __aicore__ inline bool OverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
     int32_t chunks = (width + kRepeatFloats - 1) / kRepeatFloats;
     int32_t along = rows * (width % kRepeatFloats == 0 ? 1 : 2);
@@ -48,7 +49,7 @@ __aicore__ inline bool OverRows(int32_t rows, int32_t width, int32_t longest_pit
 
 __aicore__ inline int32_t Most(int32_t a, int32_t b) { return a > b ? a : b; }
 
-// dst = a op b in lanes [0, width) of every row; b may be spread. Not ordered.
+// dst = a op b in lanes [0, width) of every row; b may be spread. The caller orders the vector instructions.
 template <RowOp op>
 __aicore__ inline void EachRow(const EvenRows& dst, const EvenRows& a, const EvenRows& b, int32_t rows, int32_t width) {
     uint8_t block = b.spread ? 0 : 1;
@@ -83,8 +84,8 @@ __aicore__ inline void EachRow(const EvenRows& dst, const EvenRows& a, const Eve
     }
 }
 
-// Each row's lanes joined by op into its first `least` of them or fewer, least being 8 times a power of two: halves
-// upon halves, so that a sum's error grows with the logarithm of its terms. Returns how many lanes are left.
+// Reduces each row by op to its first `least` lanes or fewer; least is 8 times a power of two. Each step combines two
+// halves, so that a sum's error grows with the logarithm of its number of terms. Returns the number of remaining lanes.
 template <RowOp op>
 __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32_t count, int32_t width,
                                    int32_t least) {
@@ -99,8 +100,8 @@ __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32
     return width;
 }
 
-// sums[row] = the sum of the row's first `width` lanes, at most 64; of whole 64 by way of blocks, 8 floats a row, which
-// hold numbers up to a multiple of 8 rows.
+// sums[row] = the sum of the row's first `width` lanes, at most 64. For 64 lanes the sums of blocks, 8 floats per row,
+// come first; `blocks` is initialised up to a multiple of 8 rows.
 __aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> blocks, LocalTensor<float> rows,
                                int32_t pitch, int32_t width, int32_t count) {
     int32_t step = pitch / kBlockFloats;
@@ -120,14 +121,14 @@ __aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> block
     OrderV();
 }
 
-// Each row's number in all lanes of a block of its own.
+// Spreads each row's number to all lanes of one block.
 __aicore__ inline void SpreadRows(LocalTensor<float> blocks, LocalTensor<float> numbers, int32_t count) {
     AscendC::Brcb(blocks, numbers, static_cast<uint8_t>((count + kBlockFloats - 1) / kBlockFloats),
                   AscendC::BrcbRepeatParams(1, kBlockFloats));
     OrderV();
 }
 
-// Zeros in those lanes of every row; they are within one stretch of 64.
+// Sets these lanes of every row to 0; they are within one group of 64.
 __aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const Lanes& lanes) {
     int32_t chunk = lanes.first / kRepeatFloats * kRepeatFloats;
     uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
@@ -140,13 +141,13 @@ __aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_
     OrderV();
 }
 
-// How float32 is rounded to a type of 16 bits: ties to even on every SoC.
+// The rounding mode from float32 to a 16-bit type: ties to even on every SoC.
 template <typename U>
 __aicore__ inline constexpr AscendC::RoundMode NarrowMode() {
     return SameType<U, half>::value ? AscendC::RoundMode::CAST_NONE : AscendC::RoundMode::CAST_RINT;
 }
 
-// dst = src rounded, lanes [0, width) of every row. Not ordered.
+// dst = src rounded, lanes [0, width) of every row. The caller orders the vector instructions.
 template <typename U>
 __aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTensor<float> src, int32_t src_pitch,
                                   int32_t rows, int32_t width) {
@@ -172,7 +173,7 @@ __aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTe
     }
 }
 
-// rows to the nearest of R and back; temp begins with them as R.
+// Rounds rows to the nearest numbers of R and back; temp then starts with the rows as R.
 template <typename R>
 __aicore__ inline void RoundTo(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
     LocalTensor<R> narrow = temp.ReinterpretCast<R>();

@@ -1,5 +1,5 @@
-// Tiles of rows between GM and UB by the scalar unit, where a row is shorter than the 32 bytes of
-// the only DMA there is. Slow. Its cache writes whole 64-byte lines back, so that one core has to
+// Copy tiles of rows between GM and UB by the scalar unit, for rows shorter than the 32 bytes of the SoC's only DMA.
+// Slow. The scalar unit's cache writes back whole 64-byte lines, so that one core has to
 // own all of out: the tiling makes one unit of work. Included after vector_steps.h,
 // rope_schedule.h and row_bursts.h.
 #pragma once
@@ -41,7 +41,7 @@ public:
         HandOver<AscendC::HardEvent::S_V>();
     }
 
-    // After the last tile: what the scalar unit's cache still holds goes to GM.
+    // After the last tile: writes the scalar unit's cache back to GM.
     __aicore__ inline void Finish(GM_ADDR out) {
         AscendC::DataCacheCleanAndInvalid<T, AscendC::CacheLine::ENTIRE_DATA_CACHE>(TensorAt<T>(out, 0));
     }

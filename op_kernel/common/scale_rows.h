@@ -1,6 +1,6 @@
-// A scale's rows from GM to UB, as float32. S: the scale's type. Elements that lie together come by DMA, what a DMA
-// of whole blocks cannot take and elements that lie apart by the scalar unit. Included after vector_steps.h and
-// row_bursts.h.
+// Load rows of a scale from GM to UB, as float32. S: type of the scale. A DMA copies contiguous elements. The scalar
+// unit copies the others, and those that do not fill a block where the DMA copies only whole blocks. Included after
+// vector_steps.h and row_bursts.h.
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
@@ -8,7 +8,7 @@
 
 namespace rope_device {
 
-// Where an element of a row's scale lies.
+// The place of each element of a row's scale.
 struct ScaleLayout {
     int32_t kind;  // kScaleDense, ...
     const int64_t* inner;
@@ -28,7 +28,7 @@ struct ScaleLayout {
 template <typename S>
 class ScaleRows {
 public:
-    // wide_bytes: room for float32, raw_bytes: for as many S; 0 where S is float, which needs no copy.
+    // wide_bytes: room for the elements as float32; raw_bytes: room for them as S, 0 if S is float (no copy).
     __aicore__ inline void Init(AscendC::TPipe* pipe, int32_t wide_bytes, int32_t raw_bytes,
                                 const ScaleLayout& layout) {
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(wide_bytes + raw_bytes));
@@ -38,8 +38,8 @@ public:
         layout_ = layout;
     }
 
-    // Elements [first, first + count) of the row of GM that is `row` elements behind `memory`, to element `at` of the
-    // raw ones. To be followed by Widen(); what vectors did with these before is waited for.
+    // Loads elements [first, first + count) of the row that starts `row` elements after `memory`, to raw element `at`
+    // and those after it. Waits for earlier vector instructions on them. The caller must call Widen() next.
     __aicore__ inline void Load(GM_ADDR memory, int64_t row, int64_t first, int32_t count, int32_t at) {
         AscendC::GlobalTensor<S> source;
         source.SetGlobalBuffer(reinterpret_cast<__gm__ S*>(memory) + row);
@@ -56,7 +56,7 @@ public:
         HandOver<AscendC::HardEvent::S_V>();
     }
 
-    // `count` raw elements from `from` on, as float32 from `to` on; the same place where S is float.
+    // Converts `count` raw elements from `from` on to float32 from `to` on. If S is float, both are the same place.
     __aicore__ inline void Widen(int32_t to, int32_t from, int32_t count) {
         HandOver<AscendC::HardEvent::MTE2_V>();
         if constexpr (sizeof(S) != sizeof(float)) {
@@ -64,8 +64,7 @@ public:
         }
     }
 
-    // The first `count` raw elements, of 16 bits, with neighbours exchanged, as float32 from `to` on. The raw ones are
-    // exchanged then.
+    // Exchanges neighbours among the first `count` raw elements, of 16 bits, and converts them to float32 from `to` on.
     __aicore__ inline void WidenSwapped(int32_t to, int32_t count) {
         if constexpr (sizeof(S) != sizeof(float)) {
             LocalTensor<S> up = wide_[to].template ReinterpretCast<S>();
@@ -79,7 +78,7 @@ public:
 private:
     static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(S));
 
-    // By DMA; how many elements have come.
+    // Loads by DMA and returns the number of loaded elements.
     __aicore__ inline int32_t LoadRun(LocalTensor<S> dst, AscendC::GlobalTensor<S> source, int64_t first,
                                       int32_t count) {
         HandOver<AscendC::HardEvent::V_MTE2>();

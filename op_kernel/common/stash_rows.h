@@ -1,4 +1,4 @@
-// Rounding to the stash type, which ONNX's RMSNormalization computes in, and from it to x's type. Included after
+// Round to the stash type, in which ONNX's RMSNormalization computes, and from it to x's type. Included after
 // row_steps.h.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace rope_device {
 
 struct RmsNormArguments {
     GM_ADDR x;
-    GM_ADDR residual;  // of add_rms_norm, as sum
+    GM_ADDR residual;  // residual and sum: add_rms_norm only
     GM_ADDR scale;
     GM_ADDR out;
     GM_ADDR sum;
@@ -21,7 +21,7 @@ public:
 
     __aicore__ inline bool IsFloat32() const { return stash_ == kStashFloat32; }
 
-    // Float32 rows to the nearest of the stash type.
+    // Rounds float32 rows to the nearest numbers of the stash type.
     __aicore__ inline void Round(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         if (stash_ == kStashFloat16) RoundTo<half>(rows, temp, count);
 #if __CCE_AICORE__ != 200
@@ -29,7 +29,7 @@ public:
 #endif
     }
 
-    // Then to T's.
+    // Rounds rows of the stash type to T.
     template <typename T>
     __aicore__ inline void RoundBack(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         Round(rows, temp, count);

@@ -1,5 +1,5 @@
-// Tiles of rows between GM and UB in the way that the tiling chose: row_bursts.h's or, on a SoC whose DMA knows whole
-// blocks only, packed_rows.h's or scalar_rows.h's. Included after these.
+// Copy tiles of rows between GM and UB in the way that the tiling chose: as in row_bursts.h or, on a SoC whose DMA
+// copies only whole blocks, as in packed_rows.h or scalar_rows.h. Included after these.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -37,7 +37,7 @@ public:
             bursts_.Store(memory, rows, tile);
     }
 
-    // After the last tile that was stored there.
+    // Called after the last store to this memory.
     __aicore__ inline void Finish(GM_ADDR memory) {
 #if __CCE_AICORE__ == 200
         if (td_->io == kRopeIoScalar) scalars_.Finish(memory);
@@ -45,7 +45,7 @@ public:
     }
 
 #if __CCE_AICORE__ == 200
-    // Where rows are packed: between runs, as they are loaded and stored, and rows.
+    // The conversion between runs, which are loaded and stored, and rows, where rows are packed.
     __aicore__ inline PackedRows<T>& Packed() { return packed_; }
 #endif
 
@@ -60,7 +60,7 @@ private:
 
 #if __CCE_AICORE__ == 200
 
-// The offsets with which two kinds of rows, of one width, are packed and unpacked.
+// The offsets that pack and unpack rows of two types and one width.
 class PackedOffsets {
 public:
     template <typename T, typename U>
@@ -73,7 +73,7 @@ public:
         other->Packed().Init(td, offsets[static_cast<uint32_t>(td->index_bytes / 8)]);
     }
 
-    // Per core; room: what LaneIndex needs.
+    // Called once per core. room: scratch memory for LaneIndex.
     template <typename T, typename U>
     __aicore__ inline void Build(LocalTensor<float> room, TileRows<T>* one, TileRows<U>* other) {
         if (td_->io != kRopeIoPacked) return;
@@ -91,7 +91,7 @@ private:
 
 #endif
 
-// The same tile of the other pair of tensors.
+// The tile with the same rows of side 1's tensors.
 __aicore__ inline Tile Beside(const Tile& tile) {
     Tile beside = tile;
     beside.side = 1;

@@ -1,5 +1,5 @@
 // Steps of vector code that kernels share: order inside and between pipes, rounding, index
-// vectors. Everything is correct without the compiler's automatic synchronisation.
+// vectors. The code is correct without the compiler's automatic synchronisation.
 #pragma once
 
 #include "kernel_operator.h"
@@ -13,7 +13,8 @@ constexpr int32_t kBlockFloats = 8;
 constexpr int32_t kRepeatFloats = 64;
 constexpr int32_t kMostRepeats = 255;
 
-// From int32 to float32, of integers that float32 holds: the mode says nothing, but is checked.
+// Rounding mode from int32 to float32, for integers that float32 holds. It does not change the result, but an
+// invalid mode is rejected.
 #if __CCE_AICORE__ == 200
 constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::CAST_NONE;
 #else
@@ -32,8 +33,8 @@ struct SameType<A, A> {
 __aicore__ inline int32_t RoundUp(int32_t n, int32_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 __aicore__ inline int32_t Least(int32_t a, int32_t b) { return a < b ? a : b; }
 
-// Vector instructions before it are done before those after it start. Every helper below leaves
-// its results ordered for whatever follows.
+// Completes the vector instructions before it before those after it start. Every helper below orders its results
+// before later instructions.
 __aicore__ inline void OrderV() { AscendC::PipeBarrier<PIPE_V>(); }
 
 // dst = src, of 16 bits, as float32.
@@ -43,15 +44,14 @@ __aicore__ inline void ToFloats(LocalTensor<float> dst, LocalTensor<T> src, int3
     OrderV();
 }
 
-// An event id that is free now.
+// A free event id.
 template <AscendC::HardEvent event>
 __aicore__ inline int32_t FreeEvent() {
     using namespace AscendC;
     return static_cast<int32_t>(GetTPipePtr()->FetchEventID(event));
 }
 
-// What was issued before on the event's first pipe is done before what is issued after it on the
-// second.
+// Completes all earlier instructions of the event's first pipe before later instructions of its second pipe start.
 template <AscendC::HardEvent event>
 __aicore__ inline void HandOver() {
     int32_t id = FreeEvent<event>();
@@ -59,7 +59,7 @@ __aicore__ inline void HandOver() {
     AscendC::WaitFlag<event>(id);
 }
 
-// To the nearest integer. Through int32, because only that way is there on every SoC.
+// Rounds to the nearest integer, through int32: only this conversion exists on every SoC.
 __aicore__ inline void Round(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp, int32_t count) {
     LocalTensor<int32_t> integers = temp.ReinterpretCast<int32_t>();
     AscendC::Cast(integers, src, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
@@ -68,7 +68,7 @@ __aicore__ inline void Round(LocalTensor<float> dst, LocalTensor<float> src, Loc
     OrderV();
 }
 
-// floor(src / divisor) of small integers: the half step keeps the division's error from mattering.
+// floor(src / divisor) of small integers. The half step is larger than the division's error.
 __aicore__ inline void FloorDivide(LocalTensor<float> dst, LocalTensor<float> src, int32_t divisor,
                                    LocalTensor<float> temp, int32_t count) {
     float scale = 1.0f / static_cast<float>(divisor);
@@ -88,7 +88,7 @@ __aicore__ inline void Remainder(LocalTensor<float> dst, LocalTensor<float> src,
     OrderV();
 }
 
-// 0, 1, 2, ... The API makes the first 64, mostly by scalar code; doubling makes the rest.
+// 0, 1, 2, ... The API writes the first 64, mostly by scalar code; doubling writes the rest.
 __aicore__ inline void CountUp(LocalTensor<float> dst, int32_t count) {
     HandOver<AscendC::HardEvent::V_S>();
     AscendC::CreateVecIndex(dst, 0.0f, static_cast<uint32_t>(Least(count, kRepeatFloats)));
@@ -99,7 +99,7 @@ __aicore__ inline void CountUp(LocalTensor<float> dst, int32_t count) {
     }
 }
 
-// Element numbers to the byte offsets that Gather takes.
+// Converts element numbers to byte offsets for Gather.
 __aicore__ inline void ToOffsets(LocalTensor<uint32_t> dst, LocalTensor<float> numbers, int32_t item_bytes,
                                  int32_t count) {
     AscendC::Muls(numbers, numbers, static_cast<float>(item_bytes), count);
@@ -108,8 +108,8 @@ __aicore__ inline void ToOffsets(LocalTensor<uint32_t> dst, LocalTensor<float> n
     OrderV();
 }
 
-// dst = src, 16 bits each, with neighbours exchanged: a pair is one 32-bit word, whose halves two shifts exchange.
-// up, down: as many elements, apart from src and each other. dst may be src or up.
+// dst = src, 16 bits each, with neighbours exchanged: a pair is one 32-bit word, and two shifts exchange its halves.
+// up, down: the same number of elements each, without overlap with src or each other. dst may be src or up.
 template <typename T>
 __aicore__ inline void SwapNeighbours(LocalTensor<T> dst, LocalTensor<T> src, LocalTensor<T> up, LocalTensor<T> down,
                                       int32_t count) {
@@ -131,7 +131,7 @@ struct Lanes {
     int32_t last;
 };
 
-// Those of the 64 lanes from `chunk` on that are in the window.
+// Mask of the window's lanes among the 64 from `chunk` on.
 __aicore__ inline uint64_t MaskOf(const Lanes& lanes, int32_t chunk) {
     int32_t from = lanes.first > chunk ? lanes.first - chunk : 0;
     int32_t to = Least(lanes.last - chunk, kRepeatFloats);
@@ -139,7 +139,7 @@ __aicore__ inline uint64_t MaskOf(const Lanes& lanes, int32_t chunk) {
     return below_to & ~((uint64_t{1} << from) - 1);
 }
 
-// Hands out parts of a buffer of floats, each on a 32-byte border.
+// Splits a buffer of floats into parts, each on a 32-byte border.
 class Floats {
 public:
     __aicore__ inline explicit Floats(LocalTensor<float> all) : all_(all) {}
