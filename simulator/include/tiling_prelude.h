@@ -1,5 +1,5 @@
-// What CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types. Force it
-// in (-include tiling_prelude.h), so that a kernel that forgot REGISTER_TILING_DEFAULT fails to compile.
+// Definitions that CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types.
+// Include it by force (-include tiling_prelude.h), so that a kernel without REGISTER_TILING_DEFAULT does not compile.
 #pragma once
 
 #include <cstddef>

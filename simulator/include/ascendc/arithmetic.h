@@ -1,12 +1,12 @@
-// What a lane computes: half and bfloat16 in float, rounded once; integers wrap. And the frame of the
-// instructions that take one or two sources to one destination.
+// Arithmetic of a lane: half and bfloat16 are computed in float and rounded once; integers wrap. Also the
+// common code of the instructions with one or two sources and one destination.
 #pragma once
 
 #include "ascendc/lanes.h"
 
 namespace npu_sim {
 
-// A rounded half, clamped where the core saturates: infinities to the largest value, NaN to 0.
+// A rounded half, clamped if the core saturates: infinities to the largest value, NaN to 0.
 inline uint16_t clamp_half(uint16_t h, bool saturate) {
     const int32_t clamped = pick((h & 0x3ff) != 0, 0, (h & 0x8000) | 0x7bff);
     return uint16_t(pick(saturate & ((h & 0x7c00) == 0x7c00), clamped, h));
@@ -16,7 +16,7 @@ inline uint16_t clamp_bfloat16(uint16_t b, bool saturate) {
     return uint16_t(pick(saturate & ((b & 0x7f80) == 0x7f80), clamped, b));
 }
 
-// Made once an instruction.
+// Created once per instruction.
 template <class T>
 struct Arithmetic {
     static T widen(T v) { return v; }
@@ -106,14 +106,14 @@ void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, 
     finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
 }
 
-// An instruction with a mask of its own leaves it in the register; a count form leaves it all ones.
+// An instruction that sets its own mask leaves it in the register; a count form leaves all ones.
 inline void own_mask(const char* api) {
     if (mask_register().counter)
         broken(Rule::Mask03, "counter mode is on, where the mask means something else: SetMaskNorm missing.");
     mask_register().left_by = api;
 }
 
-// The lanes of a repeat form: the mask given, or the register's where the kernel set it itself.
+// The lanes of a repeat form: from the mask argument, or from the register with isSetMask = false.
 template <bool isSetMask>
 Lanes repeat_lanes(const char* api, uint32_t widest_bytes, uint64_t mask, uint64_t repeats, uint64_t most = 255) {
     if (!isSetMask) return Lanes::from_register(widest_bytes, repeats);
@@ -127,7 +127,7 @@ Lanes repeat_lanes(const char* api, uint32_t widest_bytes, const uint64_t mask[]
     own_mask(api);
     return Lanes::bits_of(widest_bytes, mask, repeats, most);
 }
-// A count form; with isSetMask = false the register decides, which must be in counter mode.
+// The lanes of a count form; with isSetMask = false from the register, which must be in counter mode.
 template <bool isSetMask>
 Lanes count_lanes(uint32_t widest_bytes, int64_t count) {
     const uint64_t n = checked_count(count);

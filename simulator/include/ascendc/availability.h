@@ -1,15 +1,15 @@
-// Which element types each instruction takes on which SoC, as data: a row an instruction, an empty cell
-// where the SoC lacks it. The headers' static_asserts ask it, docs/simulator.md lists it, and a test compiles
-// every instruction with every type on every SoC. Then the round modes of each conversion.
+// Table of the element types that each instruction takes on each SoC: one row per instruction; an empty cell
+// if the SoC lacks the instruction. The headers' static_asserts use the table, docs/simulator.md lists it, and a
+// test compiles every instruction with every type on every SoC. A second table has the round modes of conversions.
 //
-// Not in it: what every SoC has whatever the type is (queues, flags, barriers, masks, scalar accesses).
-// On Ascend910B, 910_93 and 310P a cell is what the page says, without types that C++ does not know (an
-// 8-bit float) and without bfloat16 on Ascend310P, whose compiler lacks it even where a page has it
-// (Duplicate). On Ascend950 pages list more (8- and 64-bit types in count forms, integers of Div, Abs and
-// sums): a cell has what is there on the SoC and in the simulator.
+// The table omits calls that every SoC supports for every type (queues, flags, barriers, masks, scalar accesses).
+// On Ascend910B, 910_93 and 310P a cell has the types of the vendor's page, except types that C++ lacks (an 8-bit
+// float) and except bfloat16 on Ascend310P, whose compiler lacks it even if a page lists it (Duplicate). On
+// Ascend950, a cell has the types that both the SoC and the simulator support; the pages list more (8- and 64-bit
+// types in count forms, integers of Div, Abs and sums).
 //
-// Sources: the page of the vendor's API reference with the name given; "support" is a page's list of
-// products, "notes" a section of the notes on the architecture that the project keeps.
+// Sources: the named page of the vendor's API reference; "support" is a page's list of products, "notes" a
+// section of the project's notes on the architecture.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +30,17 @@ enum class Element : uint8_t {
     Int64,
     Uint64,
     Double,
-    Other  // structures and whatever else
+    Other  // structures and all other types
 };
 constexpr const char* kElementNames[] = {"bool",  "int8",   "uint8", "int16", "uint16", "half",   "bfloat16",
                                          "int32", "uint32", "float", "int64", "uint64", "double", "other"};
 constexpr int kElements = sizeof kElementNames / sizeof *kElementNames;
 
-using Elements = uint32_t;  // a set of them
+using Elements = uint32_t;  // a set of Element
 constexpr Elements set_of(Element e) { return 1u << uint32_t(e); }
 
 namespace cell {
-constexpr Elements kNone = 0, kAny = (1u << kElements) - 1;  // kAny: whatever the type is, or without one
+constexpr Elements kNone = 0, kAny = (1u << kElements) - 1;  // kAny: any type, or no type
 constexpr Elements kBool = set_of(Element::Bool), kInt8 = set_of(Element::Int8), kInt16 = set_of(Element::Int16),
                    kUint16 = set_of(Element::Uint16), kHalf = set_of(Element::Half),
                    kBfloat16 = set_of(Element::Bfloat16), kInt32 = set_of(Element::Int32),
@@ -48,7 +48,7 @@ constexpr Elements kBool = set_of(Element::Bool), kInt8 = set_of(Element::Int8),
 constexpr Elements kInt8s = kInt8 | set_of(Element::Uint8), kInt16s = kInt16 | kUint16, kInt32s = kInt32 | kUint32,
                    kInt64s = kInt64 | set_of(Element::Uint64);
 constexpr Elements kFloating = kHalf | kFloat;
-constexpr Elements kSigned = kFloating | kInt16 | kInt32;   // what most arithmetic takes
+constexpr Elements kSigned = kFloating | kInt16 | kInt32;   // types of most arithmetic
 constexpr Elements kWords = kFloating | kInt16s | kInt32s;  // of 16 and 32 bits,
 constexpr Elements kAllWords = kWords | kBfloat16;          // and with bfloat16
 constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
@@ -153,15 +153,15 @@ constexpr bool takes(Api api, Core core, Element type) {
 
 // ---- conversions ---------------------------------------------------------------------------------------
 
-// Sets of RoundMode, a bit each in its order.
+// Sets of RoundMode: one bit per mode, in its order.
 constexpr const char* kRoundModeNames[] = {"CAST_NONE",  "CAST_RINT",  "CAST_FLOOR", "CAST_CEIL",
                                            "CAST_ROUND", "CAST_TRUNC", "CAST_ODD",   "CAST_HYBRID"};
 constexpr int kRoundModes = sizeof kRoundModeNames / sizeof *kRoundModeNames;
 constexpr uint32_t kNone = 1 << 0, kRint = 1 << 1, kDirected = 0x3c /* FLOOR .. TRUNC */, kFive = kRint | kDirected,
                    kOdd = 1 << 6;
 
-// From, to, and the modes; no mode: the SoC does not have the conversion. int32 to half, which needs
-// SetDeqScale, is left out. Source: the tables of Cast's page; on Ascend310P notes B.3, where the headers have
+// Source type, target type, and the modes; no mode means that the SoC lacks the conversion. int32 to half needs
+// SetDeqScale and is omitted. Source: the tables of Cast's page; for Ascend310P notes B.3, if the headers have
 // more than the page.
 struct Conversion {
     Element from, to;

@@ -1,7 +1,7 @@
 // Add, Sub, Mul, Div, Max, Min, And, Or: two tensors into one, lane by lane.
 //
-// Rules: operands on 32-byte boundaries, strides in their fields, destination and a source the same or
-// apart (accumulation over repeat stride 0 is allowed for the arithmetic five), types by SoC.
+// Rules: operands on 32-byte boundaries, strides in their fields, destination and a source identical or
+// disjoint (the five arithmetic operations may accumulate over repeat stride 0), types by SoC.
 // Cost: a plain repeat, Div a division.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace AscendC {
 
-// The three call forms of a binary operation. expr: of a and b.
+// The three call forms of a binary operation. expr is an expression of a and b.
 #define NPU_SIM_BINARY(Name, aliasing, cost, expr)                                                                     \
     namespace sim_detail {                                                                                             \
     template <class T>                                                                                                 \

@@ -1,10 +1,10 @@
 // Cast: lanes from one type to another.
 //
-// Rules: which pairs there are is the SoC's (availability.h, a compile error where there is none), and
-// which round modes a pair has, too. Mask, lanes and repeats follow the wider type; each operand's strides
-// are its own. In place only where both types have the same width.
-// Meaning: NONE rounds to nearest even where anything is lost; integers clamp, NaN gives 0; half and
-// bfloat16 beyond the largest value clamp where the core saturates, else become infinite.
+// Rules: the SoC determines the pairs of types (availability.h; an unsupported pair does not compile) and the
+// round modes of each pair. Mask, lanes and repeats follow the wider type; each operand has its own strides.
+// In place only if both types have the same width.
+// Meaning: NONE rounds inexact results to nearest even; integers clamp, NaN gives 0; half and bfloat16 beyond
+// the largest value clamp if the core saturates, else become infinite.
 // Cost: a plain repeat, of the wider type.
 #pragma once
 
@@ -45,7 +45,7 @@ T from_raw(uint16_t raw) {
     return t;
 }
 
-// The conversion itself: f of each lane.
+// Converts each lane.
 template <class T, class U>
 void cast_values(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, RoundMode mode) {
     const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT, saturate = saturates();

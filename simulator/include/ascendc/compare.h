@@ -1,10 +1,10 @@
-// Compare: two tensors; Compares, CompareScalar: a tensor and a scalar. A bit a lane.
+// Compare: two tensors; Compares, CompareScalar: a tensor and a scalar. The result has one bit per lane.
 //
 // Rules: half and float in every mode, int32 with EQ (not on Ascend310P); the result is of int8 or uint8.
 // The count form takes whole repeats: count * sizeof(T) is a multiple of 256. The repeat forms' mask has no
 // effect below Ascend950: whole repeats are read and compared.
-// Meaning: bit i % 8 of byte i / 8 is set where the comparison holds; a repeat's bits follow those of the
-// repeat before.
+// Meaning: bit i % 8 of byte i / 8 is set if the comparison of lane i holds; the bits of consecutive repeats
+// are adjacent.
 // Cost: a plain repeat.
 #pragma once
 
@@ -83,7 +83,7 @@ Lanes compare_count(uint32_t count) {
     return count_lanes<true>(sizeof(T), count);
 }
 
-// Below Ascend950 a mask changes nothing.
+// Below Ascend950 the mask has no effect.
 template <class T, class M>
 Lanes compare_lanes(const char* api, M mask, uint64_t repeats) {
     if (kIs950) return repeat_lanes<true>(api, sizeof(T), mask, repeats);

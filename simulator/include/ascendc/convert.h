@@ -1,5 +1,5 @@
-// Conversions of one value, in every rounding mode. The fast ones are straight lines of code that
-// compilers vectorise; the others go bit by bit.
+// Conversions of one value, in every round mode. The fast ones are branch-free code that compilers
+// vectorise; the others work bit by bit.
 #pragma once
 
 #include <limits>
@@ -10,7 +10,7 @@ namespace npu_sim {
 
 using AscendC::RoundMode;
 
-// q units and a remainder (of which `half` is half a unit): q or q + 1.
+// Rounds q units and a remainder (`half` is half a unit) to q or q + 1.
 inline uint64_t round_units(uint64_t q, uint64_t remainder, uint64_t half, bool negative, RoundMode mode) {
     switch (mode) {
         case RoundMode::CAST_FLOOR:
@@ -28,7 +28,7 @@ inline uint64_t round_units(uint64_t q, uint64_t remainder, uint64_t half, bool 
     }
 }
 
-// float to binary16 bits. Overflow gives infinity or the largest value, as the mode rounds.
+// float to binary16 bits. Overflow gives infinity or the largest value, depending on the mode.
 inline uint16_t float_to_half(float f, RoundMode mode) {
     const uint32_t u = bits<uint32_t>(f), magnitude = u & 0x7fffffff;
     const bool negative = u >> 31;
@@ -43,7 +43,7 @@ inline uint16_t float_to_half(float f, RoundMode mode) {
     }
     const uint32_t exponent = magnitude >> 23;
     const uint64_t mantissa = (magnitude & 0x7fffff) | (exponent ? 0x800000u : 0u);
-    const uint32_t shift = 126 - (exponent ? exponent : 1);  // the last bit stands for 2^-24
+    const uint32_t shift = 126 - (exponent ? exponent : 1);  // the last bit has the value 2^-24
     if (shift > 40) return sign | uint16_t(round_units(0, mantissa != 0, 2, negative, mode));
     return sign | uint16_t(round_units(mantissa >> shift, mantissa & ((1ull << shift) - 1), 1ull << (shift - 1),
                                        negative, mode));
@@ -69,25 +69,25 @@ inline float int_to_float(int64_t value, RoundMode mode) {
     return negative ? -f : f;
 }
 
-// To an integral float. Exact for every finite value; straight lines only. Adding and taking off 2^23
-// rounds to nearest even, from which the other modes step.
+// Rounds to an integral float. Exact for every finite value; branch-free. Adding and subtracting 2^23 rounds
+// to nearest even; the other modes correct this result by 1.
 template <RoundMode mode>
 inline float round_float(float f) {
     const int32_t u = bits<int32_t>(f), sign = int32_t(uint32_t(u) & 0x80000000u);
     const float a = bits<float>(u & 0x7fffffff);
     const float nearest = (a + 0x1p23f) - 0x1p23f;
-    // 1.0f where the condition holds.
+    // 1.0f if the condition holds, else 0.
     auto one_if = [](bool condition) { return bits<float>(0x3f800000 & -int32_t(condition)); };
     float r = nearest;
     if constexpr (mode == RoundMode::CAST_TRUNC || mode == RoundMode::CAST_ROUND) {
         r -= one_if(nearest > a);
         if constexpr (mode == RoundMode::CAST_ROUND) r += one_if(a - r >= 0.5f);
-    } else if constexpr (mode == RoundMode::CAST_FLOOR) {  // of a negative number: away from 0
+    } else if constexpr (mode == RoundMode::CAST_FLOOR) {  // rounds a negative number away from 0
         r += one_if((u < 0) & (nearest < a)) - one_if((u >= 0) & (nearest > a));
     } else if constexpr (mode == RoundMode::CAST_CEIL) {
         r += one_if((u >= 0) & (nearest < a)) - one_if((u < 0) & (nearest > a));
     }
-    // Larger ones are integers already, infinities and NaN stay.
+    // Larger values are integers already; infinities and NaN stay.
     return bits<float>(pick(a < 0x1p23f, bits<int32_t>(r), u & 0x7fffffff) | sign);
 }
 
@@ -115,7 +115,7 @@ inline I clamp_integer(J value) {
     return value > J(Limits::max()) ? Limits::max() : value < J(Limits::min()) ? Limits::min() : I(value);
 }
 
-// f(std::integral_constant<RoundMode, mode>): for loops that know their mode.
+// Calls f(std::integral_constant<RoundMode, mode>), so that the mode is a constant in f's loop.
 template <class F>
 void with_mode(RoundMode mode, F f) {
     switch (mode) {

@@ -1,10 +1,10 @@
 // DataCopy: whole 32-byte blocks between GM and UB (pipes MTE2, MTE3) and within UB (pipe V).
 //
-// Rules: UB starts on 32 bytes, GM on the element's size; a count is rounded down to 32 bytes, which is
-// reported; blockCount is 0 .. 4095, and 0 blocks or lengths are an error on Ascend310P. UB to GM adds
-// where SetAtomicAdd said so.
-// Meaning: bursts of blockLen, gaps between them, all in 32-byte blocks.
-// Cost: the transfer's bytes and bursts; within UB a plain repeat for 256 bytes.
+// Rules: UB addresses are aligned to 32 bytes, GM addresses to the element's size. A count that is not whole
+// blocks is rounded down and reported. blockCount is 0 .. 4095; 0 blocks or lengths are an error on Ascend310P.
+// UB to GM adds while SetAtomicAdd is on.
+// Meaning: bursts of blockLen with gaps, all in 32-byte blocks.
+// Cost: the transfer's bytes and bursts; within UB a plain repeat per 256 bytes.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -13,7 +13,7 @@ namespace npu_sim {
 
 constexpr uint32_t kMaxBursts = 4095;
 
-// ge::DataType's numbers.
+// The values of ge::DataType.
 template <class T>
 constexpr int32_t dtype_number() {
     if (kIsBfloat16<T>) return 27;
@@ -27,7 +27,7 @@ constexpr int32_t dtype_number() {
     return std::is_signed_v<T> ? kSigned[kSize] : kUnsigned[kSize];
 }
 
-// The types that atomics take, by that number.
+// The types that atomics take, by their value in ge::DataType.
 inline const char* dtype_name(int32_t number) {
     switch (number) {
         case 0:
@@ -47,7 +47,7 @@ inline const char* dtype_name(int32_t number) {
     }
 }
 
-// A transfer: `count` bursts of `bytes`, steps in bytes from start to start.
+// A transfer: `count` bursts of `bytes`; the steps are bytes between the starts of bursts.
 struct Bursts {
     uint64_t count, bytes;
     int64_t gm_step, ub_step;
@@ -68,7 +68,7 @@ inline const std::vector<Range>& ub_ranges(uint32_t addr, uint64_t count, uint64
     return ranges;
 }
 
-// f(address, bytes) for the stretches of GM that a transfer touches.
+// Calls f(address, bytes) for the stretches of GM that a transfer touches.
 template <class F>
 void for_each_gm(uintptr_t address, const Bursts& b, F f) {
     if (uint64_t(b.gm_step) == b.bytes) return f(address, b.count * b.bytes);
@@ -90,7 +90,7 @@ void check_gm_aligned(const char* operand, const T* address) {
         broken(Rule::Align03, "`%s` starts at a GM address that is no multiple of %zu.", operand, sizeof(T));
 }
 
-// GM to UB; the block each burst is put in may be longer than it (what pads it is the caller's).
+// Copies GM to UB. A burst's block in UB may be longer than the burst; the caller writes the padding.
 template <class T>
 void read_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, const Bursts& b,
                  uint64_t block_bytes) {
@@ -105,7 +105,7 @@ void read_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor
                     reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * b.gm_step, b.bytes);
 }
 
-// to += from, element by element; how an atomic copy writes.
+// to += from, element by element, as an atomic copy writes.
 template <class T>
 void add_elements(uint8_t* to, const uint8_t* from, uint64_t bytes) {
     if constexpr (kIsOneOf<T, int8_t, int16_t, int32_t, half, float> || kIsBfloat16<T>) {
@@ -142,7 +142,7 @@ void write_bursts(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTenso
     }
 }
 
-// Count01: the caller has copied what the hardware would.
+// The caller reports Count01 after copying the bytes that the hardware copies.
 template <class T>
 uint64_t whole_blocks(uint64_t count) {
     if (kIs310p && count == 0) broken(Rule::Count02, "count must be at least one block but got 0.");
@@ -158,7 +158,7 @@ void check_whole_blocks(uint64_t count) {
 
 inline Bursts whole_bursts(uint64_t bytes) { return {1, bytes, int64_t(bytes), int64_t(bytes)}; }
 
-// Within UB: runs of bytes, in order.
+// Copies runs of bytes within UB, in order.
 template <class T>
 void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count, uint64_t bytes,
                  int64_t dst_step, int64_t src_step) {

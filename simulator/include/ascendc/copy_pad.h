@@ -2,9 +2,9 @@
 //
 // Rules: not on Ascend310P. blockCount 0 .. 4095, blockLen 0 .. 2097151 bytes in whole elements; padding
 // at most 32 bytes a side, 0 for 64-bit elements and for DataCopyPadParams. UB blocks start on 32 bytes.
-// Meaning: GM to UB puts left padding, the bytes, right padding, and fills to 32 bytes: with the padding
-// value where there is padding and isPad, else with something a kernel may not rely on. UB to GM writes the
-// bytes alone. Gaps: bytes in GM, 32-byte blocks in UB. Compact (Ascend950): one tail fills up all.
+// Meaning: GM to UB writes left padding, the bytes and right padding, and fills up to 32 bytes: with the padding
+// value if there is padding and isPad is set, else with undefined values. UB to GM writes the bytes only.
+// Gaps: bytes in GM, 32-byte blocks in UB. Compact (Ascend950): only the tail of all bursts is filled up.
 // Cost: the transfer's bytes and bursts.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Padding {
 
 constexpr uint64_t kMaxPadLength = 2097151;
 
-// A gap of so many blocks in bytes: as far as sums of 4,095 of them hold it, and far beyond UB.
+// A gap of `blocks` blocks in bytes, limited so that sums of 4,095 gaps do not overflow; the limit is far beyond UB.
 constexpr int64_t gap_bytes(int64_t blocks) {
     constexpr int64_t kMost = int64_t(1) << 44;
     return (blocks > kMost ? kMost : blocks < -kMost ? -kMost : blocks) * int64_t(kBlockBytes);
@@ -48,7 +48,7 @@ void check_padding(const Padding& pad, bool value_is_zero) {
     if (sizeof(T) == 8 && pad.is_pad && !value_is_zero) broken(Rule::Pad01, "the value must be 0 for 64-bit elements.");
 }
 
-// Bytes [begin, end) of UB, just written by the running copy: the value, or nothing to rely on.
+// Fills bytes [begin, end) of UB, which the running copy writes, with the value or with undefined data.
 template <class T>
 void fill(uint64_t begin, uint64_t end, bool defined, T value) {
     if (begin >= end) return;

@@ -1,10 +1,10 @@
 // MulAddDst: dst = src0 * src1 + dst.   FusedMulAdd: dst = src0 * dst + src1.
 //
 // Rules: as for binary.h. half or float; MulAddDst also a float destination with half sources (64 lanes a
-// repeat, each operand's strides its own).
-// Meaning: the product is rounded, then the sum; the product of half sources for a float destination is
-// kept in float.
-// Cost: three reads a repeat, a plain repeat where operands coincide.
+// repeat, own strides for each operand).
+// Meaning: the product is rounded, then the sum; the product of half sources for a float destination stays
+// in float.
+// Cost: three reads per repeat; a plain repeat if operands coincide.
 #pragma once
 
 #include "ascendc/arithmetic.h"

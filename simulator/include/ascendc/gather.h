@@ -1,12 +1,12 @@
 // Gather: elements of src by byte offsets. Gatherb: 32-byte blocks by byte offsets. Scatter: the reverse
 // of Gather.
 //
-// Rules: offsets (with the base) are multiples of the element (of 32 bytes for Gatherb) and stay inside
-// the tensor they point into; they are consumed one after another. dst, src and offsets are apart. A
-// gather's dst starts on 32 bytes, on an element on Ascend310P. 16- and 32-bit types; Gatherb uint16 and
-// uint32, not on Ascend310P; Scatter on Ascend310P and Ascend950 only, without an offset twice.
+// Rules: offsets (with the base) are multiples of the element size (of 32 bytes for Gatherb) and stay inside
+// the tensor they index; they are consumed in order. dst, src and offsets are disjoint. A gather's dst is
+// aligned to 32 bytes, on Ascend310P to an element. 16- and 32-bit types; Gatherb uint16 and uint32, not on
+// Ascend310P; Scatter on Ascend310P and Ascend950 only, without duplicate offsets.
 // Meaning: dst[i] = *(src + base + offset[i]), all in bytes.
-// Cost: every element one by one; Gatherb a plain repeat.
+// Cost: one access per element; Gatherb a plain repeat.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace npu_sim {
 
-// The bytes that offsets point at, joined; in no order.
+// The bytes that offsets point at, as merged ranges in no order.
 struct Pointed {
     std::vector<Range> ranges;
     Range all{INT64_MAX, 0};
@@ -41,7 +41,7 @@ inline void check_offset(uint64_t offset, uint32_t unit, const UbView& tensor, u
 
 inline Range view_range(const UbView& v, uint64_t bytes) { return {v.addr, int64_t(v.addr + bytes)}; }
 
-// dst (kGather) or src is stepped through in lanes; the other operand is pointed into.
+// The lanes step through `stepped`: dst of a gather, src of a scatter. The offsets point into `pointed`.
 template <bool kGather, class T>
 void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
                 const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base, const Lanes& lanes) {
@@ -53,13 +53,13 @@ void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointe
         check_aligned("dst", stepped.tensor.view().addr, sizeof(T), Rule::Align02);
     else
         check_aligned(stepped.name, stepped.tensor.view().addr, kBlockBytes, Rule::Align02);
-    // The offsets: one for each lane, consumed one after another.
+    // One offset for each lane, consumed in order.
     const Operand<uint32_t> indices{"offsets", offsets, 1, lanes.per_repeat() / 8};
     const auto& read = ranges_of(lanes, layout_of(indices, lanes), list);
     reads("offsets", offsets.view(), read.data(), read.size());
 
     const Layout layouts[2] = {layout_of(stepped, lanes), layout_of(indices, lanes)};
-    // Which elements are pointed at: a mark each, from which the ranges follow in ascending order.
+    // A mark for each element that an offset points at; the ranges follow from the marks in ascending order.
     static thread_local std::vector<uint8_t> marks;
     const uint64_t elements = pointed.view().bytes / sizeof(T);
     marks.assign(elements + 1, 0);
@@ -72,7 +72,7 @@ void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointe
             const uint64_t at = (base + offset) / sizeof(T);
             if ((base + offset) % sizeof(T) || at >= elements) {
                 check_offset(base + offset, sizeof(T), pointed.view(), o[1] / 4 + i, name);
-                continue;  // a lenient launch goes on without it
+                continue;  // a lenient launch skips this element
             }
             if (!kGather && marks[at])
                 broken(Rule::Index01, "two elements are scattered to offset %llu of `dst`.",
@@ -180,7 +180,7 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
     NPU_SIM_NEEDS(Gatherb, T);  // ReinterpretCast helps
     npu_sim::start(npu_sim::Pipe::V, "Gatherb", site);
     const npu_sim::Lanes lanes = npu_sim::Lanes::first(sizeof(T), npu_sim::kRepeatBytes / sizeof(T), repeatTime);
-    npu_sim::mask_register() = {};  // it sets all lanes itself
+    npu_sim::mask_register() = {};  // the instruction sets all lanes itself
     const npu_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
     const uint32_t blocks = lanes.repeats() * npu_sim::kBlocksPerRepeat, list = offset.view().addr;
     npu_sim::check_aligned("offset", list);

@@ -1,13 +1,13 @@
-// GatherMask: the selected lanes of all repeats, one after another.
+// GatherMask: the selected lanes of all repeats, written contiguously.
 //
-// Rules: dst and src0 on 32 bytes, apart from each other (a later repeat would read what an earlier one
+// Rules: dst and src0 aligned to 32 bytes and disjoint (else a later repeat reads data that an earlier one
 // wrote); 16- and 32-bit types; patterns 1 .. 7, without 7 on Ascend310P, or a tensor of uint16 (16-bit
-// elements) or uint32. mask is at least 1 where reduceMode is true.
+// elements) or uint32. mask is at least 1 if reduceMode is true.
 // Meaning: reduceMode false: repeatTimes repeats of 256 bytes. True: repeatTimes repeats of `mask`
-// elements; on Ascend310P `mask` elements in all. A built-in pattern starts anew with each repeat, a
-// user's takes one bit an element and steps by src1RepeatStride. rsvdCnt: how many were selected.
+// elements; on Ascend310P `mask` elements in all. A built-in pattern restarts at each repeat; a user's pattern
+// has one bit per element and steps by src1RepeatStride. rsvdCnt: the number of selected elements.
 // Leaves the mask mode normal.
-// Cost: a repeat of its own.
+// Cost: its own cost per repeat.
 #pragma once
 
 #include "ascendc/gather.h"
@@ -27,7 +27,7 @@ constexpr bool pattern_selects(uint8_t pattern, uint32_t lane) {
     return pattern == 7 || (pattern <= 2 ? lane % 2 == pattern - 1u : lane % 4 == pattern - 3u);
 }
 
-// How many elements each repeat works on.
+// Number of elements of each repeat.
 template <class T>
 std::vector<uint32_t> repeat_elements(bool reduce_mode, uint32_t mask, uint32_t repeats) {
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T);

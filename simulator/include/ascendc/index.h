@@ -3,9 +3,9 @@
 // Rules: int16, half, int32, float; dst on 32 bytes. Scalar stores write the first block (the first repeat,
 // with a bit mask): earlier vector work on dst must have ended (V_S event); the S_V event after the stores
 // is set and waited for inside.
-// Meaning: the first block by scalars; each further block adds to the one before it, each further repeat to
-// the repeat before it. Only half (above 2048) and fractional steps show that.
-// Cost: a scalar store an element of the first block, then eight additions and one a repeat, each with its
+// Meaning: scalars write the first block; each further block adds to the previous block, each further repeat to
+// the previous repeat. This affects only half (above 2048) and fractional steps.
+// Cost: one scalar store per element of the first block, then eight additions and one per repeat, each with a
 // barrier.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace npu_sim {
 
-// The progression, as it is built up.
+// The elements of the progression, computed as the hardware does.
 template <class T>
 class Progression {
 public:
@@ -33,7 +33,7 @@ public:
 private:
     T store(uint64_t i) const {
         if constexpr (std::is_integral_v<T>)
-            // Ascend310P's CreateVecIndex goes through float.
+            // Ascend310P's CreateVecIndex computes in float.
             return is_index_ && kIs310p ? T(float(first_) + float(i))
                                         : T(int64_t(first_) + int64_t(step_) * int64_t(i));
         else
@@ -44,7 +44,7 @@ private:
     Arithmetic<T> type_;
 };
 
-// stored: elements of each repeat form's first repeat, or of the first block, that scalars write.
+// stored: number of elements that scalars write, in a repeat form's first repeat or in the first block.
 template <class T>
 void progression_op(const char* api, const Operand<T>& dst, const Progression<T>& p, const Lanes& lanes,
                     bool stores_repeat, Site site) {
@@ -85,7 +85,7 @@ template <class T>
 void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, NPU_SIM_SITE) {
     NPU_SIM_NEEDS(CreateVecIndex, T);
     npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
-    npu_sim::own_mask("CreateVecIndex");  // its additions have masks of their own
+    npu_sim::own_mask("CreateVecIndex");  // its additions set their own masks
     npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst},
                             npu_sim::Progression<T>(firstValue, T(1), true), npu_sim::Lanes::counted(sizeof(T), count),
                             false, site);
@@ -126,7 +126,7 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
     if (diffValue < T(0)) npu_sim::broken(npu_sim::Rule::Mode01, "the difference must be >= 0.");
     constexpr uint32_t kInBlock = npu_sim::Progression<T>::kInBlock;
     uint32_t written = count > 0 ? uint32_t(count) : 0;
-    // Short ones are scalar stores alone, which wait for the vector unit; longer ones fill whole blocks.
+    // Short progressions consist of scalar stores, which wait for the vector unit; longer ones fill whole blocks.
     if (written > kInBlock)
         written = (written + kInBlock - 1) / kInBlock * kInBlock;
     else

@@ -1,10 +1,10 @@
-// Interleave, DeInterleave: two tensors' elements by turns, and back.
+// Interleave: alternate the elements of two tensors. DeInterleave: the inverse.
 //
-// Rules: Ascend950 only. count is even; operands on 32 bytes, destinations apart from all others.
+// Rules: Ascend950 only. count is even; operands aligned to 32 bytes, destinations disjoint from all others.
 // Meaning: with s = src0[0], src1[0], src0[1], src1[1], ...: dst0 is the first count elements of s, dst1 the
-// next. DeInterleave: of src0 and src1 after each other (or src alone) dst0 gets the even elements, dst1 the
+// next. DeInterleave: of the concatenation of src0 and src1 (or of src) dst0 gets the even elements, dst1 the
 // odd ones.
-// Cost: a plain repeat for 256 bytes written.
+// Cost: a plain repeat per 256 bytes written.
 #pragma once
 
 #include <initializer_list>
@@ -35,7 +35,7 @@ Range destination_range(const char* name, const AscendC::LocalTensor<T>& t, uint
     return r;
 }
 
-// Both destinations are apart from the sources, and from each other.
+// Checks that both destinations are disjoint from the sources and from each other.
 inline void check_two_apart(const Range (&dst)[2], std::initializer_list<std::pair<const char*, Range>> sources) {
     constexpr const char* kNames[2] = {"dst0", "dst1"};
     for (int d = 0; d < 2; ++d)

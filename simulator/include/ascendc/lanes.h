@@ -1,5 +1,5 @@
-// Which lanes of which repeats a vector instruction works on, for each of the three call forms, and
-// where an operand's lanes lie in UB. Everything that computes goes through for_each_run.
+// The active lanes of a vector instruction's repeats, for each of the three call forms, and the places of an
+// operand's lanes in UB. All computation uses for_each_run.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace npu_sim {
 constexpr uint32_t kBlockBytes = 32, kRepeatBytes = 256, kBlocksPerRepeat = 8;
 constexpr uint32_t kMostLanes = 1 << 19;  // more than any UB holds
 
-// An operand: where it is and how it steps.
+// An operand: its tensor and strides.
 template <class T>
 struct Operand {
     const char* name;
@@ -22,16 +22,16 @@ struct Operand {
 template <class T>
 Operand(const char*, const AscendC::LocalTensor<T>&, uint32_t, uint32_t) -> Operand<T>;
 
-// The lanes of an instruction whose widest operand has so many bytes an element.
+// The lanes of an instruction; the element size of its widest operand determines the lanes per repeat.
 class Lanes {
 public:
-    // Count form: `count` elements one after another.
+    // Count form: `count` contiguous elements.
     static Lanes counted(uint32_t widest_bytes, uint64_t count) {
         Lanes l = limited(widest_bytes, count);
         l.count_form_ = true;
         return l;
     }
-    // Counter mode: the first `count` lanes of as many repeats as they take, each with its strides.
+    // Counter mode: the first `count` lanes, in as many repeats as necessary, with strides.
     static Lanes limited(uint32_t widest_bytes, uint64_t count) {
         Lanes l(widest_bytes);
         l.total_ = count;
@@ -65,7 +65,7 @@ public:
         l.set_repeats(repeats, most_repeats);
         return l;
     }
-    // What the mask register says (isSetMask = false).
+    // The lanes of the mask register (isSetMask = false).
     static Lanes from_register(uint32_t widest_bytes, uint64_t repeats) {
         const MaskRegister& m = mask_register();
         if (m.left_by)
@@ -80,7 +80,7 @@ public:
     uint32_t per_repeat() const { return per_repeat_; }
     bool is_count_form() const { return count_form_; }
     uint64_t count() const { return total_; }  // count form only
-    // All lanes of all repeats are active, or those of a count form: so many lanes one after another.
+    // Whether the active lanes are contiguous: all lanes of all repeats, or the first `count` lanes.
     bool is_dense() const { return limited_ || prefix_ == per_repeat_; }
     uint64_t dense_lanes() const { return limited_ ? total_ : uint64_t(repeats_) * per_repeat_; }
     bool is_active(uint32_t repeat, uint32_t lane) const {
@@ -89,8 +89,8 @@ public:
     }
     bool empty() const { return repeats_ == 0 || (!limited_ && !low_ && !high_); }
 
-    // f(first lane, number of lanes) for each stretch of active lanes of a repeat inside one unit of
-    // `unit` lanes.
+    // Calls f(first lane, number of lanes) for each stretch of active lanes of a repeat inside one unit
+    // of `unit` lanes.
     template <class F>
     void for_each_stretch(uint32_t repeat, uint32_t unit, F f) const {
         if (limited_ || prefix_ != kScattered) {
@@ -129,18 +129,18 @@ private:
     bool count_form_ = false, limited_ = false;
 };
 
-// How an operand steps, in bytes.
+// Strides of an operand in bytes.
 struct Layout {
     uint32_t element, block, repeat;  // element size, block stride, repeat stride
     uint32_t offset(uint32_t r, uint32_t lane) const {
         const uint32_t lanes_in_block = kBlockBytes / element;
         return r * repeat + lane / lanes_in_block * block + lane % lanes_in_block * element;
     }
-    // Lane follows lane without a gap, through all repeats of so many lanes.
+    // Whether all repeats of `per_repeat` lanes are contiguous.
     bool contiguous(uint32_t per_repeat) const { return block == kBlockBytes && repeat == per_repeat * element; }
 };
 
-// f(byte offsets of the operands, number of lanes) for stretches that lie one after another in all of them.
+// Calls f(byte offsets of the operands, number of lanes) for stretches that are contiguous in every operand.
 template <size_t K, class F>
 void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
     uint32_t offsets[K];
@@ -164,7 +164,7 @@ void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
         });
 }
 
-// f(i) for i in [0, n), in a form that compilers vectorise: lanes do not depend on each other.
+// Calls f(i) for i in [0, n), in a form that compilers vectorise: lanes do not depend on each other.
 #if defined(__clang__)
 #define NPU_SIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -172,7 +172,7 @@ void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
 #endif
 template <class F>
 __attribute__((noinline, flatten)) void each_lane(size_t n, F f) {
-    constexpr size_t kChunk = 64;  // a constant trip count: -O2 vectorises nothing else
+    constexpr size_t kChunk = 64;  // -O2 vectorises only loops with a constant trip count
     size_t i = 0;
     for (; i + kChunk <= n; i += kChunk) {
         NPU_SIM_INDEPENDENT
@@ -181,7 +181,7 @@ __attribute__((noinline, flatten)) void each_lane(size_t n, F f) {
     for (; i < n; ++i) f(i);
 }
 
-// The bytes an operand covers, stretches that touch joined.
+// The bytes that an operand covers, as merged stretches.
 inline const std::vector<Range>& ranges_of(const Lanes& lanes, const Layout& layout, uint32_t addr) {
     static thread_local std::vector<Range> ranges;
     ranges.clear();
@@ -202,7 +202,7 @@ Layout layout_of(const Operand<T>& o) {
     return {uint32_t(sizeof(T)), o.block_stride * kBlockBytes, o.repeat_stride * kBlockBytes};
 }
 
-// A count form's operands are contiguous whatever their width.
+// A count form's operands are contiguous for every width.
 template <class T>
 Layout layout_of(const Operand<T>& o, const Lanes& lanes) {
     if (!lanes.is_count_form()) return layout_of(o);
@@ -229,15 +229,15 @@ void check_destination(const Operand<T>& o, const Lanes& lanes) {
     writes(o.name, o.tensor.view(), r.data(), r.size());
 }
 
-// Bytes from the operand's first to past its last, at most.
+// Upper bound of the bytes from the operand's first byte to its end.
 inline uint64_t extent_of(const Lanes& lanes, const Layout& layout) {
     if (lanes.empty()) return 0;
     if (lanes.is_count_form()) return lanes.count() * layout.element;
     return uint64_t(lanes.repeats() - 1) * layout.repeat + layout.offset(0, lanes.per_repeat() - 1) + layout.element;
 }
 
-// Destination and source: the very same bytes, step by step, or nothing a repeat has yet to read.
-// may_accumulate: dst == src with repeat stride 0, the in-place sum of six binary operations.
+// Checks that destination and source are the same bytes at each step, or that no repeat writes bytes that it or a
+// later repeat reads. may_accumulate allows dst == src with repeat stride 0, the in-place sum of six binary operations.
 template <class T, class U>
 void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false) {
     const Layout to = layout_of(dst, lanes), from = layout_of(src, lanes);
@@ -248,14 +248,14 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
         return;
     }
     if (source + extent_of(lanes, from) <= at || at + extent_of(lanes, to) <= source) return;
-    const auto ranges = ranges_of(lanes, from, source);  // a copy: the list is shared
+    const auto ranges = ranges_of(lanes, from, source);  // a copy, because ranges_of reuses one list
     const auto& written = ranges_of(lanes, to, at);
     if (ranges.empty() || written.empty()) return;
     int64_t low = INT64_MAX, high = 0, wlow = INT64_MAX, whigh = 0;
     for (const Range& r : ranges) low = r.begin < low ? r.begin : low, high = r.end > high ? r.end : high;
     for (const Range& r : written) wlow = r.begin < wlow ? r.begin : wlow, whigh = r.end > whigh ? r.end : whigh;
     if (high <= wlow || whigh <= low) return;
-    // They come near each other: look repeat by repeat. last_write[byte - wlow]: repeat that wrote it.
+    // The ranges may overlap, so compare repeat by repeat. last_write[byte - wlow]: 1 + the first repeat that wrote it.
     static thread_local std::vector<uint32_t> last_write;
     last_write.assign(whigh - wlow, 0);
     const Layout both[2] = {to, from};
@@ -285,7 +285,7 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
         });
 }
 
-// For APIs that allow no overlap at all.
+// For APIs that allow no overlap.
 inline void check_apart(const char* dst, Range to, const char* src, Range from) {
     if (to.begin < from.end && from.begin < to.end)
         broken(Rule::Overlap01, "`%s` (UB bytes [%u, %u)) and `%s` ([%u, %u)) must not overlap.", dst,

@@ -1,7 +1,7 @@
-// Copy: lanes within UB, on pipe V.
+// Copy: copy lanes within UB, on pipe V.
 //
 // Rules: 16- and 32-bit types; not on Ascend310P. Block strides up to 65535, repeat strides up to 4095, in
-// 32-byte blocks; destination and source the same or apart.
+// 32-byte blocks; destination and source identical or disjoint.
 // Meaning: dst[lane] = src[lane].   Cost: one cycle a repeat.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SetMaskCount, SetMaskNorm, SetVectorMask, ResetMask: the mask register of forms with isSetMask = false.
 //
-// Rules: the register is back to normal mode and all ones before the kernel ends. A mask that another
-// instruction left is not relied on (SIM-MASK-03).
+// Rules: the kernel resets the register to normal mode and all ones before it ends. It does not rely on a mask
+// that another instruction left (SIM-MASK-03).
 // Meaning: normal mode: a bit a lane, {high, low} in this order. Counter mode: low is the number of
 // elements of the whole instruction.
 // Cost: one scalar cycle.

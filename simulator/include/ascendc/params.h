@@ -1,4 +1,4 @@
-// The parameter structs of AscendC, with fields that tell when a value does not fit them.
+// The parameter structs of AscendC, with fields that report values that do not fit them.
 #pragma once
 
 #include <limits>
@@ -10,8 +10,8 @@ namespace npu_sim {
 template <class I, Rule rule>
 class Field;
 
-// An integer on its way into a field: what does not fit is reported where it is written, not silently
-// cut off.
+// A value to assign to a field. A value that does not fit is reported with the line of the assignment, instead of
+// being truncated silently.
 template <class I, Rule rule>
 class Fitting {
 public:
@@ -40,7 +40,7 @@ private:
     I value_;
 };
 
-// The other side of +=, which may be negative, and where it stands.
+// The right operand of += and similar operators, which may be negative, with its site.
 struct Amount {
     template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
     constexpr Amount(V v, NPU_SIM_SITE) : value(int64_t(v)), site(site) {}
@@ -50,7 +50,7 @@ struct Amount {
     Site site;
 };
 
-// The field: an integer that is assigned through Fitting.
+// A field: an integer that is assigned through Fitting.
 template <class I, Rule rule>
 class Field {
 public:
@@ -72,7 +72,7 @@ public:
     constexpr Field& operator|=(const Amount& b) { return put(wide() | b.value, b.site); }
     constexpr Field& operator&=(const Amount& b) { return put(wide() & b.value, b.site); }
     constexpr Field& operator^=(const Amount& b) { return put(wide() ^ b.value, b.site); }
-    // These have no argument to tell their line by.
+    // These operators have no argument that holds the caller's line.
     constexpr Field& operator++() { return put(wide() + 1, kNowhere); }
     constexpr Field& operator--() { return put(wide() - 1, kNowhere); }
     constexpr I operator++(int) {
@@ -102,8 +102,8 @@ using CopySize = Fitting<I, Rule::Count03>;
 template <class I>
 using CopySizeField = Field<I, Rule::Count03>;
 
-// A repeatTime argument before it is narrowed to the 8 bits that the hardware has: 256 is reported,
-// not silently 0.
+// A repeatTime argument before it is narrowed to the hardware's 8 bits, so that 256 is reported instead of
+// silently becoming 0.
 class RepeatTime {
 public:
     template <class I, class = std::enable_if_t<std::is_integral_v<I>>>
@@ -155,7 +155,7 @@ struct CopyRepeatParams {
     CopyRepeatParams(npu_sim::Stride<uint16_t> dst, npu_sim::Stride<uint16_t> src, npu_sim::Stride<uint16_t> dstRepeat,
                      npu_sim::Stride<uint16_t> srcRepeat)
         : dstStride(dst), srcStride(src), dstRepeatSize(dstRepeat), srcRepeatSize(srcRepeat) {}
-    npu_sim::StrideField<uint16_t> dstStride{0}, srcStride{0};  // set them: 0 is no block stride of a destination
+    npu_sim::StrideField<uint16_t> dstStride{0}, srcStride{0};  // must be set: a destination's stride 0 is an error
     npu_sim::StrideField<uint16_t> dstRepeatSize{8}, srcRepeatSize{8};
 };
 
@@ -196,7 +196,7 @@ struct GatherMaskParams {
 
 // Everything in 32-byte blocks for DataCopy. For DataCopyPad blockLen and the gap in GM are bytes.
 struct DataCopyParams {
-    DataCopyParams() {}  // not defaulted: of a union with such members that would be deleted
+    DataCopyParams() {}  // not defaulted, because a union with such members would then be deleted
     DataCopyParams(npu_sim::CopySize<uint16_t> count, npu_sim::CopySize<uint16_t> len,
                    npu_sim::CopySize<uint16_t> srcGap_, npu_sim::CopySize<uint16_t> dstGap_)
         : blockCount(count), blockLen(len), srcStride(srcGap_), dstStride(dstGap_) {}

@@ -1,15 +1,15 @@
 // WholeReduceSum, BlockReduceSum, PairReduceSum, RepeatReduceSum, ReduceSum: sums of lanes.
 //
-// Rules: half and float. src on 32 bytes; dst on an element for whole repeats, on eight elements for
-// blocks, on 32 bytes for pairs. dst is apart from what the same or a later repeat reads. ReduceSum's work
-// tensor holds one element a repeat, rounded up to 32 bytes, where it is used (all but the count form on
-// Ascend910B, and there it is not touched).
+// Rules: half and float. src is aligned to 32 bytes; dst to an element for whole repeats, to eight elements for
+// blocks, to 32 bytes for pairs. dst is disjoint from the data that the same or a later repeat reads. ReduceSum's
+// work tensor holds one element per repeat, rounded up to 32 bytes. Only the count form on Ascend910B does not
+// use it.
 // Meaning: within a block or a repeat, a binary tree over neighbours, ((e0 + e1) + (e2 + e3)) + ...; half
-// rounds each sum. Masked lanes take no part; where a result has none, dst stays (a block or pair is 0 on
-// Ascend950). ReduceSum then adds the repeats: one after another (count form on Ascend910B), by a second
-// tree, or lane by lane before the tree (Ascend950, count form of 256 .. 1024 bytes).
+// rounds each sum. Masked lanes are skipped; a result without active lanes leaves dst unchanged (on Ascend950 a
+// block or pair becomes 0). ReduceSum then adds the repeats: sequentially (count form on Ascend910B), by a
+// second tree, or lane by lane before the tree (Ascend950, count form of 256 .. 1024 bytes).
 // Cost: a whole repeat's reduction, less for blocks and pairs. ReduceSum's count form on Ascend910B
-// waits for the vector unit and stores by scalar.
+// waits for the vector unit, and the scalar unit stores its result.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -17,7 +17,7 @@
 
 namespace npu_sim {
 
-// The sum of the active lanes among v[0, n), n a power of two, as a tree; false where there is none.
+// The tree sum of the active lanes among v[0, n), n a power of two; false if no lane is active.
 template <class T, class F>
 bool tree_sum(const T* v, uint32_t n, const Arithmetic<T>& type, F is_active, T* sum) {
     T values[kRepeatBytes / sizeof(T)];
@@ -39,7 +39,7 @@ bool tree_sum(const T* v, uint32_t n, const Arithmetic<T>& type, F is_active, T*
     return active[0];
 }
 
-// The active lanes of one repeat; the others stay as they are.
+// Loads the active lanes of one repeat; the other elements of `to` keep their values.
 template <class T>
 void load_repeat(const AscendC::LocalTensor<T>& src, const Layout& layout, const Lanes& lanes, uint32_t repeat, T* to) {
     lanes.for_each_stretch(repeat, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
@@ -52,7 +52,7 @@ inline void check_int_stride(const char* name, int64_t value) {
         broken(Rule::Stride01, "%s must be 0 .. 65535 but got %lld.", name, static_cast<long long>(value));
 }
 
-// What repeat r writes must not lie in what it or a later one reads.
+// Checks that no repeat writes bytes that it or a later repeat reads.
 inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
                                  const std::vector<std::vector<Range>>& written) {
     for (size_t w = 0; w < written.size(); ++w)
@@ -65,7 +65,7 @@ inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
                                       w, unsigned(to.begin), unsigned(to.end), r);
 }
 
-// Each repeat's groups of kGroup lanes give an element each; a repeat's results lie together.
+// Each group of kGroup lanes of a repeat gives one element; a repeat's results are contiguous.
 template <uint32_t kGroup, class T>
 void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
                    int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t alignment, Cost cost) {
@@ -78,7 +78,7 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
     const Operand<T> from{"src", src, uint32_t(src_block), uint32_t(src_repeat)};
     const Layout layout = layout_of(from, lanes);
     check_source(from, lanes);
-    // Which groups have lanes, and where each repeat's results go.
+    // The groups that have active lanes, and the places of each repeat's results.
     constexpr bool kFillsEmpty = kIs950 && kGroup != kLanes;
     auto has_lanes = [&](uint32_t r, uint32_t group) {
         if (kFillsEmpty) return true;
@@ -146,7 +146,7 @@ void reduce_pairs(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor
     reduce_groups<2>(dst, src, lanes, dst_stride, src_block, src_repeat, kBlockBytes, Cost::BlockReduce);
 }
 
-// ---- ReduceSum: everything into one element ------------------------------------------------------------
+// ---- ReduceSum: the sum of all elements ----------------------------------------------------------------
 
 enum class RepeatOrder { Sequential, Tree, Lanewise };
 
@@ -230,9 +230,9 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     if (lanes.is_count_form()) {
         uint64_t register_bits = 0;
         std::memcpy(&register_bits, &sum, sizeof sum);
-        set_sum_register(register_bits);  // ready: the count form waits for it
+        set_sum_register(register_bits);  // ready, because the count form waits for it
     }
-    if (order == RepeatOrder::Sequential) {  // the sum is a register's: a scalar stores it
+    if (order == RepeatOrder::Sequential) {  // the sum is in a register, so the scalar unit stores it
         finish_vector(lanes.repeats(), cycles, true);
         auto hand_over = [site](Pipe a, Pipe b) {
             const int32_t event = fetch_event(a, b, site);
@@ -312,7 +312,7 @@ void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
         dstRepStride, srcBlkStride, srcRepStride);
 }
 
-// The newer names, sums only.
+// The newer names; only sums are simulated.
 enum class ReduceType : uint8_t { SUM, MAX, MIN };
 
 #define NPU_SIM_REDUCE_ALIAS(Name, reduce, Mask)                                                                  \
@@ -367,7 +367,7 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
 
 namespace sim_detail {
 
-constexpr uint64_t kMostSumRepeats = 0x7fffffff;  // ReduceSum splits longer ones itself
+constexpr uint64_t kMostSumRepeats = 0x7fffffff;  // ReduceSum itself splits longer sums
 
 template <class T>
 void reduce_sum_repeats(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& work,
@@ -397,12 +397,12 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
         srcRepStride, site);
 }
 
-// The bits of the last sum that ReduceSum's count form left in its register.
+// The register's bits, which hold the last sum of ReduceSum's count form.
 inline int64_t GetReduceRepeatSumSpr(NPU_SIM_SITE) {
     return int64_t(npu_sim::sum_register("GetReduceRepeatSumSpr", site));
 }
 inline int64_t GetAccVal(NPU_SIM_SITE) { return int64_t(npu_sim::sum_register("GetAccVal", site)); }
-// The sum itself, of the type it was taken in.
+// The sum, in the type of ReduceSum's elements.
 template <class T>
 T GetReduceRepeatSumSpr(NPU_SIM_SITE) {
     return npu_sim::from_bits<T>(npu_sim::sum_register("GetReduceRepeatSumSpr", site));

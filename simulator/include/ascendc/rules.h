@@ -1,11 +1,11 @@
-// Every rule the simulator holds a kernel to, as data: identifier, what it asks, what it rests on.
-// docs/simulator.md lists the same table (a test compares them), and each has a test that breaks it.
-// Advice only ever warns: it is about what is legal and yet seldom meant.
+// Data of every rule that the simulator checks: identifier, requirement, basis. docs/simulator.md lists the same
+// table (a test compares them), and each rule has a test that breaks it. Advice only warns, about code that is
+// legal but seldom intended.
 #pragma once
 
 namespace npu_sim {
 
-// NPU_SIM_RULE(name, identifier, what must hold, basis), NPU_SIM_ADVICE the same
+// NPU_SIM_RULE(name, identifier, requirement, basis), NPU_SIM_ADVICE likewise
 #define NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_ADVICE)                                                                    \
     NPU_SIM_RULE(Align01, "SIM-ALIGN-01", "a UB operand starts on a 32-byte boundary", "CPU debug checks")             \
     NPU_SIM_RULE(Align02, "SIM-ALIGN-02", "a reduction's or a gather's UB operand has its own alignment",              \

@@ -1,5 +1,5 @@
-// What the instruction headers ask of the simulated AI core: memory, order, rules and time.
-// simulator/src implements it; a kernel sees nothing of this but through the AscendC names.
+// Interface of the simulated AI core for the instruction headers: memory, order, rules and time.
+// simulator/src implements it; a kernel uses it only through the AscendC names.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct Site {
     }
 };
 
-// The last parameter of every AscendC call here: the caller's file and line, filled in by itself.
+// The last parameter of every AscendC call here. Its default is the caller's file and line.
 #define NPU_SIM_SITE ::npu_sim::Site site = ::npu_sim::Site::here()
 
 // ---- pipes and instructions -------------------------------------------------------------------
@@ -29,50 +29,50 @@ struct Site {
 enum class Pipe : uint8_t { S, V, MTE2, MTE3 };
 constexpr int kPipes = 4;
 
-// Bytes of UB, [begin, end); wider than UB's addresses, so that no sum wraps into memory that is there.
+// Bytes of UB, [begin, end); wider than UB's addresses, so that sums do not wrap into valid memory.
 struct Range {
     int64_t begin, end;
 };
 
-// A number of bytes as far as 32 bits hold it: no buffer is as long as the largest.
+// A number of bytes, limited to 32 bits: no buffer is as long as the limit.
 inline uint32_t saturated(uint64_t bytes) { return bytes < UINT32_MAX ? uint32_t(bytes) : UINT32_MAX; }
 
-// An address in UB; what 32 bits do not hold is a block that no UB has.
+// An address in UB; an address beyond 32 bits becomes a block outside every UB.
 inline uint32_t ub_address(int64_t address) {
     constexpr uint32_t kNowhere = UINT32_MAX - 31;
     return address < 0 || address > kNowhere ? kNowhere : uint32_t(address);
 }
 
-// A tensor in UB as the checks see it.
+// A tensor in UB, for the checks.
 struct UbView {
     uint32_t addr = 0;   // of its first byte in UB
-    uint32_t bytes = 0;  // up to its end
+    uint32_t bytes = 0;  // from there to its end
     int32_t buffer = -1;
     uint32_t generation = 0;  // of the buffer when the tensor was taken from it
 };
 
-// What SetGlobalBuffer was given, [begin, end); end 0: it was given no size.
+// The memory [begin, end) passed to SetGlobalBuffer; end is 0 if no size was passed.
 struct GmView {
     uintptr_t begin = 0, end = 0;
 };
 
-// Starts an instruction; everything up to finish() belongs to it.
+// Starts an instruction; all calls up to finish_*() belong to it.
 NPU_SIM_API void start(Pipe pipe, const char* api, Site site);
-// The instruction touches these bytes of the operand: bounds, poison and order are checked.
+// The instruction accesses these bytes of the operand; checks bounds, poison and order.
 NPU_SIM_API void reads(const char* operand, const UbView& view, const Range* ranges, size_t n);
 NPU_SIM_API void writes(const char* operand, const UbView& view, const Range* ranges, size_t n);
-// The same for global memory.
+// As above, for global memory.
 NPU_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
 NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
-// An instruction of its own: the scalar unit takes a reference to an element of UB. If its bytes differ when
-// the next instruction starts it was written, else read.
+// A separate instruction: the scalar unit takes a reference to an element of UB. If the element's bytes differ
+// when the next instruction starts, the element was written, else read.
 NPU_SIM_API void scalar_reference(const UbView& view, Range range, Site site);
-// The same of an element of GM, which is written into the scalar unit's cache.
+// As above, for an element of GM; a write goes to the scalar unit's cache.
 NPU_SIM_API void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site);
-// These bytes, just written, hold nothing a kernel may rely on (a copy's filler).
+// Marks these bytes, just written, as undefined (a copy's filler).
 NPU_SIM_API void poison(const Range& range);
 
-// What the SoC's profile says that a part of an instruction costs.
+// Parts of an instruction whose cost the SoC's profile defines.
 enum class Cost : uint8_t {
     Repeat,
     ThreeReads,
@@ -90,7 +90,7 @@ enum class Cost : uint8_t {
 };
 NPU_SIM_API double cycles_of(Cost cost);
 
-// Ends it with its price: vector cycles, or a transfer's size.
+// Ends the instruction with its cost: vector cycles, or a transfer's size.
 NPU_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask = false);
 NPU_SIM_API void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address);
 NPU_SIM_API void finish_scalar(double cycles);
@@ -99,12 +99,12 @@ NPU_SIM_API uint8_t* ub();  // the core's Unified Buffer
 
 // ---- rules ------------------------------------------------------------------------------------
 
-// Reports a broken rule at the running instruction (or at site, between instructions): ends the
-// core, or is kept as a warning where the launch is lenient about the rule.
+// Reports a broken rule at the running instruction (or at site, between instructions). Ends the core, or
+// keeps a warning if the launch is lenient about the rule.
 NPU_SIM_API void broken(Rule rule, const char* format, ...) __attribute__((format(printf, 2, 3)));
 NPU_SIM_API void broken_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
-// The same where the core cannot go on: an error also where the launch is lenient.
+// As broken, if the core cannot continue: an error even if the launch is lenient.
 [[noreturn]] NPU_SIM_API void stuck_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -125,7 +125,7 @@ NPU_SIM_API void pipe_destroyed();
 NPU_SIM_API bool pipe_alive();
 NPU_SIM_API void pipe_reset(Site site);
 
-// A queue's kind: which pipes its events join. fill: who waits for the filled buffer.
+// A queue's kind. Its events join the pipes of producer and consumer; the consumer waits for the filled buffer.
 struct QueueKind {
     const char* name;
     Pipe producer, consumer;
@@ -133,7 +133,7 @@ struct QueueKind {
 };
 NPU_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site);
 NPU_SIM_API int32_t init_buffer(const char* position, uint64_t bytes, Site site);  // a TBuf
-NPU_SIM_API bool has_buffers(int32_t queue);  // InitBuffer was called, and no TPipe::Reset since
+NPU_SIM_API bool has_buffers(int32_t queue);  // InitBuffer was called, without a later TPipe::Reset
 NPU_SIM_API bool has_memory(int32_t buffer);
 NPU_SIM_API UbView alloc_tensor(int32_t queue, Site site);
 NPU_SIM_API void enqueue(int32_t queue, const UbView& view, Site site);
@@ -141,30 +141,30 @@ NPU_SIM_API UbView dequeue(int32_t queue, Site site);
 NPU_SIM_API void free_tensor(int32_t queue, const UbView& view, Site site);
 NPU_SIM_API void free_all_events(int32_t queue, Site site);
 NPU_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
-NPU_SIM_API int32_t idle_buffers(int32_t queue);  // free ones
+NPU_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 NPU_SIM_API UbView buffer_view(int32_t buffer, Site site);
 
 // ---- the core's state -------------------------------------------------------------------------
 
 NPU_SIM_API int64_t block_index();
 NPU_SIM_API int64_t block_count();
-NPU_SIM_API void set_sum_register(uint64_t bits);  // inside the vector instruction that leaves its sum there
+NPU_SIM_API void set_sum_register(uint64_t bits);  // call it inside the vector instruction that computes the sum
 NPU_SIM_API uint64_t sum_register(const char* api, Site site);
 NPU_SIM_API void set_system_workspace(uint8_t* address);
 NPU_SIM_API uint8_t* system_workspace();
 NPU_SIM_API bool saturates();                        // half overflow: clamp instead of infinity
-NPU_SIM_API void uses_reserved_ub(const char* api);  // an API whose scratch is the top 8 KiB
+NPU_SIM_API void uses_reserved_ub(const char* api);  // for APIs that use the top 8 KiB as scratch
 
 enum class Atomic : uint8_t { None, Add };
 NPU_SIM_API void set_atomic(Atomic mode, int32_t dtype, Site site);
 NPU_SIM_API Atomic atomic_mode();
 NPU_SIM_API int32_t atomic_dtype();
 
-// The vector mask register: {low, high} lanes, or in counter mode a number of elements.
+// The vector mask register: {low, high} lanes, or a number of elements in counter mode.
 struct MaskRegister {
     bool counter = false;
     uint64_t low = ~0ull, high = ~0ull;
-    const char* left_by = nullptr;  // the instruction that put a mask of its own there since the kernel did
+    const char* left_by = nullptr;  // the instruction that replaced the kernel's mask by its own
 };
 NPU_SIM_API MaskRegister& mask_register();
 
@@ -175,8 +175,8 @@ NPU_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // ins
 
 NPU_SIM_API bool tiling_key_is(uint64_t key, NPU_SIM_SITE);
 NPU_SIM_API void register_tiling(uint64_t bytes, Site site);
-NPU_SIM_API void expect_tiling(uint64_t bytes, Site site);  // the whole struct, whatever is read of it
-// gm, where so many bytes of the launch's tiling data lie there; else null.
+NPU_SIM_API void expect_tiling(uint64_t bytes, Site site);  // bytes: of the whole struct, even if less is read
+// gm, if `bytes` bytes of the launch's tiling data lie there; else null.
 NPU_SIM_API const void* tiling_data(const void* gm, uint64_t bytes, Site site);
 NPU_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site);
 

@@ -1,17 +1,17 @@
 // Adds, Muls, Maxs, Mins: a tensor and a scalar into a tensor. Axpy: dst += scalar * src.
 //
 // Rules: as for binary.h. Axpy takes T = U half or float, or a float destination and a half source:
-// 64 lanes a repeat then, and each operand's strides are its own.
+// then 64 lanes per repeat and own strides for each operand.
 // Meaning: half in float, rounded once; Axpy rounds the product and then the sum (half sources with a
-// float destination: the product is kept in float).
-// Cost: a plain repeat, Axpy one that reads its destination too.
+// float destination: the product stays in float).
+// Cost: a plain repeat; for Axpy a repeat that also reads its destination.
 #pragma once
 
 #include "ascendc/arithmetic.h"
 
 namespace AscendC {
 
-// The three call forms. expr: of a (a lane) and s (the scalar).
+// The three call forms. expr is an expression of a (a lane) and s (the scalar).
 #define NPU_SIM_SCALAR(Name, expr)                                                                                \
     namespace sim_detail {                                                                                        \
     template <class T>                                                                                            \

@@ -1,7 +1,7 @@
 // Select: lanes of src0 where the mask's bit is set, of src1 (a tensor or a scalar) where it is not.
 //
 // Rules: half and float; operands on 32 bytes. Modes: 0 (tensors; the first repeat's bits serve every
-// repeat), 1 (scalar) and 2 (tensors), whose bits follow each other, 256 bytes / element of them a repeat.
+// repeat), 1 (scalar) and 2 (tensors), with contiguous bits, 256 bytes / element per repeat.
 // Modes 1 and 2 use the top 8 KiB of UB, but not on Ascend950.
 // Meaning: dst[i] = bit i ? src0[i] : src1[i].   Cost: a plain repeat.
 #pragma once
@@ -12,7 +12,7 @@ namespace npu_sim {
 
 using AscendC::SELMODE;
 
-// other(run's byte offsets, lane in it): src1's value.
+// other(byte offsets of the run, lane in the run): src1's value.
 template <class T, class U, class F>
 void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const Operand<T>& src0, const Lanes& lanes,
                SELMODE mode, F other) {

@@ -19,19 +19,19 @@ constexpr npu_sim::Pipe target_pipe(HardEvent e) {
     return kTo[int(e)];
 }
 
-// Raised on the source pipe once all its earlier work is done.
+// Raises a flag on the source pipe after all its earlier work.
 template <HardEvent event>
 void SetFlag(int32_t id, NPU_SIM_SITE) {
     npu_sim::set_flag(source_pipe(event), target_pipe(event), id, "SetFlag", site);
 }
 
-// Stalls the target pipe until the flag is up, and takes it down.
+// Stalls the target pipe until the flag is raised, then clears the flag.
 template <HardEvent event>
 void WaitFlag(int32_t id, NPU_SIM_SITE) {
     npu_sim::wait_flag(source_pipe(event), target_pipe(event), id, "WaitFlag", site);
 }
 
-// Earlier work of the pipe is done before later work starts; PIPE_ALL: of all pipes.
+// Completes the pipe's earlier work before later work starts; PIPE_ALL: of all pipes.
 template <pipe_t pipe>
 void PipeBarrier(NPU_SIM_SITE) {
     static_assert(pipe == PIPE_V || pipe == PIPE_MTE2 || pipe == PIPE_MTE3 || pipe == PIPE_ALL,
@@ -39,7 +39,7 @@ void PipeBarrier(NPU_SIM_SITE) {
     npu_sim::barrier(pipe == PIPE_ALL ? npu_sim::kAllPipes : int32_t(pipe), site);
 }
 
-// Orders the scalar unit's own memory accesses, which here are in order anyway.
+// Orders the scalar unit's own memory accesses; the simulator runs them in order anyway.
 template <MemDsbT type>
 void DataSyncBarrier() {
     static_assert(npu_sim::kTakes<std::integral_constant<MemDsbT, type>, npu_sim::Api::DataSyncBarrier>,
@@ -48,6 +48,6 @@ void DataSyncBarrier() {
 
 inline int64_t GetBlockIdx() { return npu_sim::block_index(); }
 inline int64_t GetBlockNum() { return npu_sim::block_count(); }
-inline int64_t GetSubBlockIdx() { return 0; }  // vector cores alone: none is another's second
+inline int64_t GetSubBlockIdx() { return 0; }  // only vector cores, so none is the second of a pair
 
 }  // namespace AscendC

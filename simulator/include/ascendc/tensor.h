@@ -14,8 +14,8 @@ public:
         : view_(view), position_(position) {}
 
     LocalTensor operator[](uint32_t offset) const {
-        // Up to the same end; an offset below 0 came as a large one. Past the end no byte is left, so that any
-        // use is reported; nor is there one before UB's first.
+        // The view keeps its end; a negative offset arrives as a large number. A view that begins past the end
+        // or before UB's first byte has no bytes, so any use of it is reported.
         LocalTensor t = *this;
         const int64_t end = int64_t(view_.addr) + view_.bytes;
         const int64_t begin = view_.addr + int64_t(int32_t(offset)) * int64_t(sizeof(T));
@@ -52,20 +52,20 @@ public:
         std::memcpy(npu_sim::ub() + r.begin, &converted, sizeof converted);
         npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarUb));
     }
-    // A reference: what is done with it, the core finds out before its next instruction.
+    // A reference. Before the next instruction, the core compares bits to detect a write.
     T& operator()(uint32_t index, NPU_SIM_SITE) const {
         const npu_sim::Range r = range_of(index);
         npu_sim::scalar_reference(view_, r, site);
         return *reinterpret_cast<T*>(npu_sim::ub() + r.begin);
     }
 
-    // The simulator's own.
+    // Used by the simulator only.
     const npu_sim::UbView& view() const { return view_; }
     T* data() const { return reinterpret_cast<T*>(npu_sim::ub() + view_.addr); }
 
 private:
     npu_sim::Range range_of(uint32_t index) const {
-        // An index below 0 came as a large one.
+        // A negative index arrives as a large number.
         const int64_t begin = view_.addr + int64_t(int32_t(index)) * int64_t(sizeof(T));
         return {begin, begin + int64_t(sizeof(T))};
     }
@@ -104,13 +104,13 @@ public:
         npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
         return value;
     }
-    // A reference, as LocalTensor's.
+    // A reference, as in LocalTensor.
     T& operator()(uint64_t offset, NPU_SIM_SITE) const {
         static_assert(npu_sim::kTakes<T, npu_sim::Api::GmReference>, "GlobalTensor(): this SoC does not have it");
         npu_sim::gm_reference(uintptr_t(at(offset)), sizeof(T), view_, site);
         return *at(offset);
     }
-    // Into the scalar unit's cache: DataCacheCleanAndInvalid takes it to GM.
+    // Writes to the scalar unit's cache; DataCacheCleanAndInvalid writes the line to GM.
     void SetValue(uint64_t offset, T value, NPU_SIM_SITE) const {
         npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::SetValue", site);
         npu_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
@@ -119,12 +119,12 @@ public:
         npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
     }
 
-    // The simulator's own.
+    // Used by the simulator only.
     T* data() const { return address_; }
     const npu_sim::GmView& view() const { return view_; }
 
 private:
-    // An offset below 0 came as a large one. What wraps is nowhere.
+    // A negative offset arrives as a large number. An offset that overflows gives null.
     T* at(uint64_t offset) const {
         int64_t bytes = 0;
         if (__builtin_mul_overflow(int64_t(offset), int64_t(sizeof(T)), &bytes)) return nullptr;

@@ -1,7 +1,7 @@
-// Tiling structs by the host's macros, as plain structs: CANN generates them for a kernel in the same way.
+// Tiling structs defined by the host's macros, as plain structs: CANN generates the same for a kernel.
 //
-// A kernel names the struct itself: REGISTER_TILING_DEFAULT(S), GET_TILING_DATA_WITH_STRUCT(S, ...). set_x()
-// and the buffers of the host's classes are the host's.
+// A kernel names the struct itself: REGISTER_TILING_DEFAULT(S), GET_TILING_DATA_WITH_STRUCT(S, ...). Only the
+// host's classes have set_x() and buffers.
 #pragma once
 
 #include "ascendc/tiling_struct.h"
@@ -11,5 +11,5 @@
 #define TILING_DATA_FIELD_DEF_ARR(type, count, name) type name[count]
 #define TILING_DATA_FIELD_DEF_STRUCT(type, name) type name
 #define END_TILING_DATA_DEF }
-// Of an operator, or with op = S + "Op" of a struct inside another's.
+// Checks an operator's struct, or, with op = S + "Op", a struct inside another one.
 #define REGISTER_TILING_DATA_CLASS(op, S) static_assert(::npu_sim::check_tiling_part<S>(), "tiling")

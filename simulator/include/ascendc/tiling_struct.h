@@ -1,8 +1,8 @@
-// What a tiling struct must be: plain data that the host's compiler and CANN's lay out alike.
+// Checks that a tiling struct is plain data with the same layout in the host's compiler and in CANN's.
 //
-// A struct tells its fields by what initialises them: as many initialisers as it takes, each of which may be
-// converted to anything, are asked for one type after another. Structs with a constructor of their own do
-// not tell.
+// The fields are found by aggregate initialisation: the struct is initialised from the maximum number of objects
+// that convert to any type, and each conversion records its field's type. This does not work for structs that
+// have constructors.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace npu_sim {
 
-// Where fields end if each stands on a multiple of its size.
+// The end of the fields if each is aligned to its size.
 struct FieldLayout {
     uint64_t end = 0, alignment = 1;
     bool has_pointer = false;
@@ -53,7 +53,7 @@ constexpr bool takes(...) {
     return false;
 }
 
-// How many initialisers S takes, at least `low` and fewer than `high`.
+// The number of initialisers of S, at least `low` and fewer than `high`.
 template <class S, size_t low, size_t high>
 constexpr size_t initialisers() {
     if constexpr (low + 1 == high)
@@ -80,7 +80,7 @@ constexpr FieldLayout field_layout() {
         return {sizeof(S), alignof(S), false};
 }
 
-// Part of a tiling struct, or all of it.
+// Checks a tiling struct or a struct inside it.
 template <class S>
 constexpr bool check_tiling_part() {
     static_assert(std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>,

@@ -36,7 +36,7 @@ constexpr To bits(From from) {
 }
 
 // condition ? a : b without a branch, so that loops over it are vectorised. Conditions here compare signed
-// integers or floats: what every vector unit has.
+// integers or floats, which every vector unit supports.
 constexpr int32_t pick(bool condition, int32_t a, int32_t b) {
     const int32_t all = -int32_t(condition);
     return (a & all) | (b & ~all);
@@ -52,8 +52,8 @@ constexpr float half_to_float(uint16_t h) {
 // Round to nearest even; overflow to infinity, NaN stays NaN.
 constexpr uint16_t float_to_half(float f) {
     const int32_t u = bits<int32_t>(f), magnitude = u & 0x7fffffff;
-    // Up and down again: what is too large becomes infinite. Then an addition rounds: of a number so much
-    // larger that ten bits are left, or that the last bit stands for 2^-24.
+    // Scaling up and down turns values that are too large into infinity. Then the addition of a larger number
+    // rounds: ten bits of the mantissa are left, or the last bit has the value 2^-24.
     const float scaled = (bits<float>(magnitude) * 0x1p112f) * 0x1p-110f;
     const int32_t exponent = magnitude & 0x7f800000;
     const int32_t large = pick(exponent > 0x38800000, exponent, 0x38800000) + 0x07800000;
@@ -72,7 +72,7 @@ constexpr uint16_t float_to_bfloat16(float f) {
 
 }  // namespace npu_sim
 
-// Storage with conversions: every operation goes through float and rounds once.
+// Storage with conversions: every operation computes in float and rounds once.
 struct half {
     uint16_t raw;
     half() = default;
@@ -82,7 +82,7 @@ struct half {
 };
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 
-#if __CCE_AICORE__ != 200  // Ascend310P has no bfloat16: using it is a compile error, as there
+#if __CCE_AICORE__ != 200  // Ascend310P has no bfloat16: its use is a compile error, as with CANN's compiler
 struct bfloat16_t {
     uint16_t raw;
     bfloat16_t() = default;
@@ -101,7 +101,7 @@ template <>
 inline constexpr bool kIsBfloat16<bfloat16_t> = true;
 #endif
 
-// The rows of availability.h, for the SoC that is compiled for.
+// The SoC that the kernel is compiled for, as in availability.h.
 constexpr Core kCore = core_of(kArch);
 
 template <class T>
@@ -118,7 +118,7 @@ constexpr Element element_of() {
     return std::is_signed_v<T> ? kSigned[kSize] : kUnsigned[kSize];
 }
 
-// Whether this SoC has the instruction for that type. Where the type does not matter, any will do.
+// Whether this SoC has the instruction for that type. If the type does not matter, every type matches.
 template <class T, Api api>
 constexpr bool kTakes = takes(api, kCore, element_of<T>());
 }  // namespace npu_sim
@@ -128,7 +128,7 @@ constexpr bool kTakes = takes(api, kCore, element_of<T>());
 
 enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_FIX, PIPE_ALL };
 
-// The compiler's own type of an event's number.
+// The compiler's type of an event id.
 enum event_t : int32_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
 
 namespace AscendC {

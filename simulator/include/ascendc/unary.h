@@ -2,8 +2,8 @@
 //
 // Rules: as for binary.h. half and float; Relu also int32; Not int16 and uint16; Neg on Ascend950 only.
 // Meaning: in float (Exp and Ln in double), rounded once. Rsqrt and Reciprocal are approximations: the
-// documents promise no more than about 1e-4 in float, 1e-3 in half, so they come with 13 and 10 bits here.
-// Cost: a plain repeat; Exp, Ln, Sqrt, Rsqrt and Reciprocal a function's.
+// documents guarantee only about 1e-4 in float, 1e-3 in half, so results have 13 and 10 bits here.
+// Cost: a plain repeat; for Exp, Ln, Sqrt, Rsqrt and Reciprocal the cost of a function.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace npu_sim {
 
-// So many leading bits of f, the rest cut off after rounding.
+// f rounded to its kBits leading bits.
 template <int kBits>
 inline float leading_bits(float f) {
     constexpr int kDropped = 24 - kBits;
@@ -29,7 +29,7 @@ inline float approximately(float f) {
 
 namespace AscendC {
 
-// The three call forms. expr: of a.
+// The three call forms. expr is an expression of a.
 #define NPU_SIM_UNARY(Name, cost, expr)                                                                         \
     namespace sim_detail {                                                                                      \
     template <class T>                                                                                          \
