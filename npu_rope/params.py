@@ -314,9 +314,8 @@ class RopeParams:
         Args:
             config: the configuration object, a dict, or the path of a config.json or of its folder. A model
                 with several parts gives its language model's rope. If transformers is installed and has the
-                dict's
-                ``model_type``, a dict is read as transformers reads it: some classes have their own names and
-                defaults, which are not available without transformers.
+                dict's ``model_type``, a dict is read as transformers reads it: some classes have their own
+                names and defaults, which are not available without transformers.
             layer_type: the type of layer, if types of layers rotate differently (``"full_attention"``).
             seq_len: number of tokens. dynamic scales theta by it; longrope has other factors beyond its
                 original context. None: up to that context.
@@ -346,8 +345,8 @@ class RopeParams:
         Args:
             path: the file; the first file if the model is split into several.
             layer: the layer's number, for models whose sliding-window layers rotate differently or whose
-                layers do not all rotate. None: a layer that rotates, with full attention if such layers
-                    rotate.
+                layers do not all rotate. None: a layer that rotates, with full attention if such a layer
+                rotates.
             n_ctx: number of tokens of the session, by which llama.cpp chooses between long and short factors.
                 None: the model's own context length.
 
@@ -374,16 +373,14 @@ class RopeParams:
         return self.n_dims if self.rope_mode is RopeMode.VISION else self.n_dims // 2
 
     def pair_lanes(self) -> tuple[slice, slice]:
-        """Return the lanes of the pairs' first elements and of their second elements in a head (section
-        7)."""
+        """Return the lanes of the pairs' first and second elements in a head (section 7)."""
         start, end = self.n_offs, self.n_offs + 2 * self.pairs
         if self.rope_mode is RopeMode.NORMAL:
             return slice(start, end, 2), slice(start + 1, end, 2)
         return slice(start, start + self.pairs), slice(start + self.pairs, end)
 
     def axes(self) -> npt.NDArray[np.int64]:
-        """Return the index of the token's position that rotates each pair (0 time, 1 height, 2 width, 3
-        extra).
+        """Return the index of the position that rotates each pair (0 time, 1 height, 2 width, 3 extra).
 
         ``[pairs]``; zeros in the modes without sections. Source: ggml_mrope_cache_init in the
         specification's CPU code; imrope's rule is that of current ggml.
@@ -402,8 +399,7 @@ class RopeParams:
         """Return the power of :attr:`theta_scale` in each pair's frequency, ``[pairs]``.
 
         This is the pair's number. In mode vision each axis restarts at the beginning of its section, except
-        an
-        axis whose section begins where an earlier, empty one does: its number continues.
+        an axis whose section begins where an earlier, empty one does: its number continues.
         """
         if self.rope_mode is not RopeMode.VISION:
             return np.arange(self.pairs)

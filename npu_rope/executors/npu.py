@@ -90,8 +90,7 @@ def copy_back(result: Any, out: Any) -> None:
 
 
 def tensor_of(a: Array) -> Any:
-    """Return an array as a CPU tensor on the same memory, or on a copy if torch cannot represent that
-    memory."""
+    """Return an array as a CPU tensor on its memory, or on a copy if torch cannot represent that memory."""
     if any(s < 0 or s % a.itemsize for s in a.strides) or not a.flags.writeable or not a.dtype.isnative:
         a = np.array(a, a.dtype.newbyteorder("="), order="C")
     if a.dtype.name == "bfloat16":

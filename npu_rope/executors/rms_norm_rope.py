@@ -171,8 +171,7 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
 
 
 def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results:
-    """Run the AscendC kernel on the simulated core, for arrays or for CPU torch tensors without a
-    gradient."""
+    """Run the AscendC kernel on the simulated core, for arrays or CPU torch tensors without a gradient."""
     return sim.run(
         options,
         t,

@@ -124,8 +124,7 @@ def run(backend: str, t: Tensors, a: RotaryAttributes) -> Results:
 
 
 def table_gradients(t: Tensors, grads: Results, a: RotaryAttributes) -> tuple[Any, Any]:
-    """Return the gradients of the tables of a call on arrays, summed in float64 and rounded once to their
-    type."""
+    """Return the tables' gradients of a call on arrays, summed in float64 and rounded once to their type."""
     wide = reference.table_gradients(t.map(array_of), tuple(array_of(g) for g in grads), a)
     cos, sin = (round_to(w, table) for w, table in zip(wide, t.tables.values(), strict=True))
     return cos, sin

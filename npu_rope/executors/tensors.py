@@ -162,8 +162,7 @@ def in_whole_elements(a: Array) -> bool:
 
 
 def check_whole_elements(t: CallTensors[Array]) -> None:
-    """Check the outputs: the C interface cannot represent strides that are no multiple of the element's
-    size."""
+    """Check the outputs: the C interface represents only strides that are multiples of the element's size."""
     for name, out in t.outs.items():
         if not in_whole_elements(out):
             check_aligned(name, view_of(out), op=t.op)
@@ -185,16 +184,16 @@ def readable_tensor(t: Any, *, unit_stride: bool = True) -> Any:
 
 
 def empty_like(t: Any) -> Any:
-    """A contiguous array or tensor of the same shape and dtype."""
+    """Return a contiguous array or tensor of the same shape and dtype."""
     if is_tensor(t):
         return torch.empty_like(t, memory_format=torch.contiguous_format)
     return np.empty(t.shape, t.dtype.newbyteorder("="))
 
 
 def array_of(t: Any) -> Array:
-    """A torch tensor's memory as an array; bfloat16 as the float32 values it stands for."""
+    """Return a torch tensor's memory as an array; bfloat16 as its float32 values."""
     if not is_tensor(t):
-        array: Array = np.asarray(t)  # of a matrix, too
+        array: Array = np.asarray(t)  # t may be a numpy.matrix
         return array
     t = t.detach().resolve_neg()
     if t.dtype == torch.bfloat16:

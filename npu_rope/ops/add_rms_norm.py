@@ -1,4 +1,4 @@
-"""add_rms_norm: a residual connection and the norm behind it; torch schemas, fake tensors and gradients."""
+"""add_rms_norm: a residual connection and the norm after it; torch schemas, fake tensors and gradients."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ def add_rms_norm(
     out: tuple[Any, Any] | None = None,
     backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """A residual connection and the norm behind it in one pass over memory::
+    """Add a residual connection and normalize the sum, in one pass over memory::
 
         sum = x + residual
         y = rms_norm(sum, scale, axis=axis, epsilon=epsilon, stash_type=stash_type)
 
-    bit for bit what the two give one after the other.
+    The results equal those of the two separate operations bit for bit.
 
     Args:
-        x: as :func:`npu_rope.rms_norm` takes it.
+        x: as for :func:`npu_rope.rms_norm`.
         residual: x's shape and dtype, any strides. float16 and bfloat16 are added in float32; the sum is
             rounded once, to x's dtype.
-        scale, axis, epsilon, stash_type: as rms_norm takes them.
-        out: where to write y and sum: x's shape, their rows contiguous; y has scale's dtype, sum has x's.
+        scale, axis, epsilon, stash_type: as for rms_norm.
+        out: the pair (y, sum) to write to: x's shape, contiguous rows; y has scale's dtype, sum has x's.
             Each may be x or residual itself, but not both the same.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
             ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
-        y and sum: x's type and shape, the dtypes of scale and of x; ``out`` where it was given. Gradients
+        y and sum: x's type and shape, the dtypes of scale and of x; ``out`` if it was passed. Gradients
         flow to x, residual and scale.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x, residual = np.float32([[1, 4, -1, 0]]), np.float32([[2, 0, 1, 0]])

@@ -1,5 +1,5 @@
-"""What rope, rope_qk and rope_set_rows share as torch operators: their attributes, as a schema has them
-and packed; the rules of tensors that may be fake; torch's errors in the operators' own words.
+"""Code that rope, rope_qk and rope_set_rows share as torch operators: their attributes, by the names of a
+schema and packed; the rules for real and fake tensors; torch's errors, converted to the operators' errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from npu_rope.ops.gradients import trace_write
 from npu_rope.optional_torch import load_torch_npu, torch
 from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy
 
-# The attributes of every schema, behind its tensors.
+# The attributes of every schema, after its tensors.
 ATTRIBUTES = (
     "*, int n_dims, int mode, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
     " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
@@ -29,19 +29,19 @@ ATTRIBUTES = (
 
 
 def require_params(op: str, params: Any) -> None:
-    """TypeError for what is no RopeParams."""
+    """Raise TypeError if params is not a RopeParams."""
     if not isinstance(params, RopeParams):
         raise bad_type(op, f"params must be a RopeParams but got {type(params).__name__}.")
 
 
 def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> dict[str, Any]:
-    """The attributes by their names in a schema."""
+    """Return the attributes by their names in a schema."""
     require_params(op, params)
     return executors.Attributes(params, forward, angle_policy(op, angle)).as_schema()
 
 
 def params_of(op: str, attributes: dict[str, Any]) -> tuple[RopeParams, bool, AnglePolicy]:
-    """What :func:`attributes_of` was made from."""
+    """Return the arguments of :func:`attributes_of` from its result."""
     attributes = dict(attributes)
     forward = attributes.pop("forward", True)
     policy = angle_policy(op, attributes.pop("angle", 0))
@@ -49,8 +49,8 @@ def params_of(op: str, attributes: dict[str, Any]) -> tuple[RopeParams, bool, An
 
 
 def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
-    """The attributes as one uint8 tensor, kept with params: unpacking thirteen attributes would be
-    most of the cost of a decode-sized call."""
+    """Return the attributes as one uint8 tensor, cached in params: unpacking thirteen attributes would take
+    most of the time of a decode-sized call."""
     require_params(op, params)
     angle = angle_policy(op, angle)
     try:
@@ -64,7 +64,8 @@ def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
 
 
 def is_plain(x: Any) -> bool:
-    """An ordinary CPU tensor outside any tracing, dispatch mode, function transform or dual level."""
+    """Return whether x is an ordinary CPU tensor outside any tracing, dispatch mode, function transform or
+    dual level."""
     return (
         type(x) in ORDINARY
         and x.is_cpu
@@ -78,7 +79,7 @@ def is_plain(x: Any) -> bool:
 
 
 def check_devices(t: CallTensors[Any]) -> None:
-    """All are torch tensors, on one device."""
+    """Check that all tensors are torch tensors on one device."""
     first_name, first = t.first
     for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():
         if not isinstance(tensor, torch.Tensor):
@@ -93,19 +94,19 @@ def check_devices(t: CallTensors[Any]) -> None:
 
 
 def check_tensors(t: RopeTensors[Any], params: RopeParams, angle: Angle) -> None:
-    """Every rule that needs neither an element's value nor an address."""
+    """Check every rule that needs neither an element's value nor an address."""
     check_devices(t)
     check_call(t.map(spec_of_tensor), params, angle)
 
 
 def check_traced(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
-    """The same of a schema's call."""
+    """Check every rule of :func:`check_tensors`, for a call with a schema's attributes."""
     params, _, angle = params_of(t.op, attributes)
     check_tensors(t, params, angle)
 
 
 def check_packed(t: RopeTensors[Any]) -> None:
-    """What can be said of a call whose attributes are bytes in a tensor."""
+    """Check a call whose attributes are bytes in a tensor, as far as fake tensors allow."""
     check_devices(t)
     specs = t.map(spec_of_tensor)
     for (name, out), (x_name, x) in zip(specs.outs.items(), specs.xs.items(), strict=True):
@@ -116,7 +117,8 @@ def check_packed(t: RopeTensors[Any]) -> None:
 
 
 def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) -> Exception:
-    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    """Convert an error of a C++ operator to its own class and text. torch reports all of them as
+    RuntimeError."""
     require_params(t.op, params)
     try:
         check_tensors(t, params, angle)
@@ -126,11 +128,11 @@ def explained(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) 
 
 
 def in_own_words(error: Exception, op: str) -> Exception:
-    """What the C++ checks of an operator said, as the class it had there."""
+    """Return the error of an operator's C++ checks, with their text and their class."""
     text = str(error)
     if isinstance(error, NotImplementedError):
         return error
-    for begin in (f"[{op}] ", "[rope] "):  # what is wrong with params is said in rope's name
+    for begin in (f"[{op}] ", "[rope] "):  # errors of params name rope
         if begin in text:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             return kind(text[text.index(begin) :].split("\n")[0])
@@ -142,14 +144,14 @@ def in_own_words(error: Exception, op: str) -> Exception:
 
 @dataclass(frozen=True)
 class Operator:
-    """A torch operator of ours.
+    """A torch operator of this package.
 
     Attributes:
         schema: as torch reads it.
-        fake: what it does to fake and meta tensors.
-        over_ctypes: its CPU kernel where the C++ registration was not built: a slower call.
+        fake: its kernel for fake and meta tensors.
+        over_ctypes: its CPU kernel in builds without the C++ registration: a slower call.
         autograd: its Autograd kernel.
-        traced: what stands for it under compilation, where it writes.
+        traced: replaces an operator that writes under compilation.
     """
 
     schema: str
@@ -160,7 +162,7 @@ class Operator:
 
 
 def register(operators: Sequence[Operator]) -> Any:
-    """Define the operators and their kernels with torch; returns what must be kept alive."""
+    """Define the operators and their kernels with torch. The caller must keep the result alive."""
     library = torch.library.Library("npu_rope", "FRAGMENT")
     path = backends.torch_registration()
     for operator in operators:
@@ -183,7 +185,7 @@ def register(operators: Sequence[Operator]) -> Any:
 
 @cache
 def loads_registration(path: str) -> bool:
-    """Load the operators' kernels of CPU tensors. A library that does not load is named by a warning: calls
+    """Load the operators' kernels of CPU tensors. If the library does not load, a warning names it. Calls
     then go through ctypes, with the same results."""
     try:
         torch.ops.load_library(path)
@@ -196,7 +198,8 @@ def loads_registration(path: str) -> bool:
 
 
 def expect_npu_kernels(names: Sequence[str]) -> None:
-    """The binding has kernels of these operators for NPU tensors; it is loaded with torch_npu."""
+    """Load the binding's kernels of these operators, or register placeholders if torch_npu is not loaded
+    yet."""
     if "torch_npu" in sys.modules:
         load_npu_binding()
     if _binding_is_loaded:
@@ -207,15 +210,15 @@ def expect_npu_kernels(names: Sequence[str]) -> None:
     _until_loaded.append(until_loaded)
 
 
-# What stands for the binding's kernels until it is loaded: whoever imports npu_rope first and torch_npu later
-# gets them, too. torch_npu's own fallback would run ours on the CPU, and write before it fails.
+# Placeholder kernels that load the binding on first use, so the import order of npu_rope and torch_npu does
+# not matter. torch_npu's own fallback would run the operators on the CPU, and write before it fails.
 _until_loaded: list[Any] = []
 _binding_is_loaded = False
 _binding_error = ""
 REINSTALL = (
     "Install npu_rope again with the installed torch and torch_npu: "
     "pip install --no-build-isolation --force-reinstall --no-deps . "
-    "(npu-rope doctor says what goes together.)"
+    "(npu-rope doctor shows which versions are compatible.)"
 )
 
 
@@ -228,8 +231,8 @@ def _loads_binding(name: str) -> Callable[..., Any]:
 
 
 def refuses_devices(name: str) -> Callable[..., None]:
-    """For an operator of CPU tensors alone: without a kernel of its own here, torch_npu would copy an NPU's
-    tensors to the host and write there."""
+    """Return a kernel that rejects NPU tensors, for operators that support only CPU tensors. Without it
+    torch_npu would copy an NPU's tensors to the host and write there."""
 
     def refuse(*_: Any, **__: Any) -> None:
         op = name.removesuffix("_packed_")
@@ -240,29 +243,29 @@ def refuses_devices(name: str) -> Callable[..., None]:
 
 @cache
 def load_npu_binding() -> None:
-    """The kernels of NPU tensors, where they were built. For when torch_npu is loaded, and CANN with it."""
+    """Load the kernels of NPU tensors if they were built. torch_npu and CANN must be loaded before."""
     global _binding_is_loaded, _binding_error
     path = backends.npu_binding()
     if path is None:
         return
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*Overriding a previously registered kernel")  # what stood for it
+        warnings.filterwarnings("ignore", ".*Overriding a previously registered kernel")  # the placeholders
         try:
             torch.ops.load_library(path)
-        except OSError as error:  # of another torch or torch_npu; the CPU does without it
-            _binding_error = f"{path}: {error.__cause__ or error}"  # the cause is the loader's own sentence
+        except OSError as error:  # built for another torch or torch_npu; the CPU does not need it
+            _binding_error = f"{path}: {error.__cause__ or error}"  # the cause is the loader's message
             return
     _binding_is_loaded = True
 
 
 def npu_binding_error() -> str:
-    """Why the binding of torch_npu did not load; empty where it did, or where nothing asked for it yet."""
+    """Return why the torch_npu binding did not load; empty if it did, or if no call has loaded it yet."""
     return _binding_error
 
 
 @cache
 def require_npu() -> None:
-    """The backend of NPU tensors, or BackendUnavailable."""
+    """Load the backend of NPU tensors, or raise BackendUnavailable."""
     backends.find("npu").require()
     load_torch_npu()
     load_npu_binding()
@@ -271,18 +274,19 @@ def require_npu() -> None:
 
 
 def callable_of(overload: Any) -> Any:
-    """OpOverload.__call__ does nothing but call _op; a third of a decode-sized call is spent there."""
+    """Return ``_op`` of an OpOverload. Its ``__call__`` only calls ``_op``, and takes a third of the time of
+    a decode-sized call."""
     return getattr(overload, "_op", overload)
 
 
 def on_cpu(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
-    """A schema's call through ctypes, into the call's outs."""
+    """Run a schema's call through ctypes, into the call's outs."""
     params, forward, angle = params_of(t.op, attributes)
     executors.on_cpu_tensors(t, executors.Attributes(params, forward, angle))
 
 
-# Types without dispatch of their own. A parameter is one: whether it needs a gradient is asked apart from its
-# type, and torch.nn.Parameter(x) of a subclass has the subclass as its type.
+# Types without their own dispatch. torch.nn.Parameter is one of them: requires_grad is checked separately,
+# and torch.nn.Parameter(x) of a subclass has the subclass as its type.
 ORDINARY: frozenset[Any] = frozenset()
 if torch is not None:
     ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -292,7 +296,7 @@ if torch is not None:
 
 
 def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
-    """Errors for what is not two things to write to."""
+    """Raise TypeError or ValueError if out is not a pair."""
     if not isinstance(out, (tuple, list)):
         raise bad_type(op, f"out must be a pair {names} but got {type(out).__name__}.")
     if len(out) != 2:

@@ -1,7 +1,7 @@
 """Gradients of rope and rope_qk, and how a write is traced.
 
 The backward of a rotation is the rotation by minus the angle, so every gradient is the operator itself
-with ``forward`` flipped: that of queries and keys is one call again. freq_factors get no gradient.
+with ``forward`` flipped. The gradients of queries and keys take one call. freq_factors get no gradient.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from npu_rope.params import Angle, RopeParams
 
 
 def turned(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:
-    """One tensor by rope, two by rope_qk."""
+    """Rotate one tensor with rope, or two with rope_qk."""
     if len(xs) == 1:
         return (_operators.rope.default(*xs, *rest, **attributes),)
     return tuple(_operators.rope_qk.default(*xs, *rest, **attributes))
 
 
 def turn_in_place(xs: Sequence[Any], *rest: Any, **attributes: Any) -> None:
-    """The same in place."""
+    """Rotate one tensor with rope, or two with rope_qk, in place."""
     operator = _operators.rope_ if len(xs) == 1 else _operators.rope_qk_
     operator.default(*xs, *rest, **attributes)
 
 
-# ---- who differentiates ----------------------------------------------------------------------------
+# ---- gradients and tangents of a call --------------------------------------------------------------
 
 
 def has_tangent(x: Any) -> bool:
-    """x carries a tangent of forward-mode differentiation."""
+    """Return whether x carries a tangent of forward-mode differentiation."""
     if _forward_ad._current_level < 0:
         return False
     return _forward_ad.unpack_dual(x).tangent is not None
 
 
 def refuse_tangents(op: str, tensors: Mapping[str, Any]) -> None:
-    """Of operators that are differentiated backward alone: their results' tangents would silently be zero."""
+    """Reject tangents for operators without forward-mode differentiation, whose tangents would silently be
+    zero."""
     if torch.compiler.is_compiling() or _forward_ad._current_level < 0:
         return
     for name, x in tensors.items():
@@ -52,7 +53,7 @@ def refuse_tangents(op: str, tensors: Mapping[str, Any]) -> None:
 
 
 def _carries_tangent(x: Any) -> bool:
-    """has_tangent at any level of torch.func's transforms, the innermost first."""
+    """Return has_tangent at any level of torch.func's transforms, the innermost first."""
     stack = _all_transforms()
     if not stack:
         return has_tangent(x)
@@ -66,13 +67,13 @@ def _carries_tangent(x: Any) -> bool:
 
 
 def differentiates(op: str, name: str, x: Any) -> bool:
-    """A gradient or a tangent flows through x."""
+    """Return whether a gradient or a tangent flows through x."""
     _refuse_nested_transforms(op, name)
     return (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x)
 
 
 def _refuse_nested_transforms(op: str, name: str) -> None:
-    """This gradient follows one torch.func transform; of a second it would silently be zero."""
+    """Reject nested torch.func transforms: the gradient of the second one would silently be zero."""
     levels = _all_transforms() or ()
     kinds = torch._C._functorch.TransformType
     nested = sum(level.key() in (kinds.Grad, kinds.Jvp) for level in levels)
@@ -84,14 +85,15 @@ def _refuse_nested_transforms(op: str, name: str) -> None:
 
 
 def refuse_in_place(x: Any) -> None:
-    """torch's own refusals of a write that a gradient follows, but before anything is written."""
+    """Raise torch's own errors of in-place writes through which a gradient flows, before anything is
+    written."""
     base, what = x, "a leaf Variable"
     if x._is_view():
         base, what = x._base, "a view of a leaf Variable"
     if base.is_leaf and base.requires_grad:
         raise RuntimeError(f"{what} that requires grad is being used in an in-place operation.")
     if x._is_view() and _creation_of(x) != _creation_kinds.DEFAULT:
-        x.narrow(-1, 0, 0).zero_()  # of nothing: torch refuses it as it would refuse the whole
+        x.narrow(-1, 0, 0).zero_()  # torch checks this empty write as it checks a write of all of x
 
 
 # ---- the gradient ----------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ def refuse_in_place(x: Any) -> None:
 def rotate(
     op: str, xs: Mapping[str, Any], positions: Any, freq_factors: Any, attributes: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """The Autograd kernel of rope (one of xs) and rope_qk (two): what they become, one for each."""
+    """Autograd kernel of rope (one of xs) and rope_qk (two). Return a result for each of xs."""
     followed = [differentiates(op, name, x) for name, x in xs.items()]
     if any(followed):
         with _allowed():
@@ -114,8 +116,9 @@ def rotate(
 def rotate_in_place(
     op: str, xs: Mapping[str, Any], positions: Any, freq_factors: Any, attributes: dict[str, Any]
 ) -> None:
-    """The same in place. One call turns both; each has its own gradient, as torch follows the views that
-    queries and keys may be only where a function has one result."""
+    """Autograd kernel of rope and rope_qk in place. One call rotates both tensors, but each gets its own
+    gradient function: queries and keys may be views, which torch supports only for functions of one
+    result."""
     tensors = tuple(xs.values())
     followed = [x for name, x in xs.items() if differentiates(op, name, x)]
     for x in followed:
@@ -126,7 +129,7 @@ def rotate_in_place(
     for x in followed:
         with _allowed():
             _RotatedInPlace.apply(x, positions, freq_factors, attributes)
-    # Who saved one for a gradient must learn that it changed.
+    # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version(tensors)
 
 
@@ -134,7 +137,7 @@ NO_GRADIENT = "{name} must not need a gradient where memory is given but got one
 
 
 def write(t: CallTensors[Any], rule: str, run: Callable[[], None]) -> None:
-    """The Autograd kernel of a write that no gradient can follow: of other memory, or of a cache."""
+    """Autograd kernel of a write without a gradient: to other memory, or to a cache."""
     for name, tensor in t.differentiable().items():
         if differentiates(t.op, name, tensor):
             raise RuntimeError(f"[{t.op}] {rule.format(name=name)}")
@@ -144,9 +147,9 @@ def write(t: CallTensors[Any], rule: str, run: Callable[[], None]) -> None:
 
 
 def _single_level_function() -> tuple[Any, Any]:
-    """torch.autograd.Function without its detour through torch.func, whose transforms have been
-    dealt with before an operator's Autograd kernel runs; and what allows its use. Where a torch
-    lacks them, the public class does, without torch.func."""
+    """Return torch.autograd.Function without its detour through torch.func, and the context that allows its
+    use. torch.func's transforms are handled before an operator's Autograd kernel runs. A torch without these
+    parts gets the public class, which does not support torch.func here."""
     try:
         from torch._functorch.utils import enable_single_level_autograd_function as allowed
 
@@ -163,7 +166,7 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
         ctx.attributes = attributes
 
     def turn_given(ctx: Any, tensors: Sequence[Any], **attributes: Any) -> Iterator[Any]:
-        """Those that are not None: only queries or only keys may have a gradient."""
+        """Rotate the tensors that are not None: only queries or only keys may have a gradient."""
         given = [t for t in tensors if t is not None]
         ys = iter(turned(given, *ctx.saved_tensors, **attributes) if given else ())
         return (None if t is None else next(ys) for t in tensors)
@@ -173,10 +176,11 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
         return turn_given(ctx, gradients, **{**ctx.attributes, "forward": back})
 
     class Rotation(function):  # type: ignore[misc]
-        """Of one tensor, or of two: apply(*xs, positions, freq_factors, attributes, followed, grad_mode).
+        """Rotation of one tensor or two: apply(*xs, positions, freq_factors, attributes, followed,
+        grad_mode).
 
-        In grad_mode, the caller's, because under torch.func what is run here is what an outer level sees, and
-        apply() has turned gradients off."""
+        grad_mode is the caller's mode, and forward runs in it. Under torch.func an outer level differentiates
+        the operations that run here, but apply() has turned gradients off."""
 
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
@@ -197,7 +201,7 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
             return tuple(turn_given(ctx, tangents[:-5], **ctx.attributes))
 
     class RotatedInPlace(function):  # type: ignore[misc]
-        """Of a tensor that has been turned: apply(x, positions, freq_factors, attributes)."""
+        """Rotation of a tensor that was rotated in place: apply(x, positions, freq_factors, attributes)."""
 
         @staticmethod
         def forward(ctx: Any, x: Any, positions: Any, freq_factors: Any, attributes: dict[str, Any]) -> Any:
@@ -228,24 +232,24 @@ def register(
     setup_context: Callable[..., None],
     reads: Sequence[Sequence[int]] = (),
 ) -> None:
-    """torch.library.register_autograd for an operator that is differentiated backward alone, but with
-    torch.func.grad, and with a refusal of tangents.
+    """Register the gradient of an operator without forward-mode differentiation. Unlike
+    torch.library.register_autograd this supports torch.func.grad and rejects tangents.
 
     Args:
-        library: that defined the operator.
+        library: the library that defined the operator.
         op: its name.
-        backward: ``(ctx, *gradients)``: one for each positional argument.
-        setup_context: ``(ctx, inputs, output)``, or ``(ctx, inputs, keyword_only_inputs, output)`` where the
-            schema has arguments by name alone.
-        reads: of operators with several results: the positions of the arguments that each is made from. Where
-            none of them has a gradient, it has none.
+        backward: ``(ctx, *gradients)``; returns a gradient for each positional argument.
+        setup_context: ``(ctx, inputs, output)``, or ``(ctx, inputs, keyword_only_inputs, output)`` if the
+            schema has keyword-only arguments.
+        reads: for operators with several results: for each result the positions of the arguments that it
+            depends on. If none of them needs a gradient, neither does the result.
     """
     operator = getattr(torch.ops.npu_rope, op).default
     positional = [a for a in operator._schema.arguments if not a.kwarg_only]
     by_name = len(positional) < len(operator._schema.arguments)
 
     class Followed(_function):  # type: ignore[misc,valid-type]
-        """apply(*inputs, named, grad_mode); the mode as Rotation has it."""
+        """The operator's function: apply(*inputs, named, grad_mode), with grad_mode as in Rotation."""
 
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> Any:
@@ -276,14 +280,14 @@ def register(
     library.impl(op, kernel, "Autograd")
 
 
-# ---- on a backend that was named -------------------------------------------------------------------
+# ---- named backends --------------------------------------------------------------------------------
 
 
 def run_named(
     backend: str, t: RopeTensors[Any], params: RopeParams, forward: bool, angle: Angle
 ) -> tuple[Any, ...]:
-    """A call on the backend of that name, with a gradient where torch wants one. torch.compile leaves it
-    as it is: there the graph breaks."""
+    """Run a call on the backend of that name, with a gradient if torch needs one. Under torch.compile the
+    graph breaks here."""
     if isinstance(t.first[1], _Tensor):
         if torch.compiler.is_compiling():
             torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
@@ -295,7 +299,7 @@ def run_named(
 
 
 def _follows(t: RopeTensors[Any]) -> bool:
-    """A gradient follows a call of torch tensors into new ones, outside torch.func."""
+    """Return whether a gradient flows through a call that makes new tensors outside torch.func."""
     if t.outs or not torch.is_grad_enabled():
         return False
     followed = any(isinstance(x, _Tensor) and x.requires_grad for x in t.xs.values())
@@ -305,10 +309,10 @@ def _follows(t: RopeTensors[Any]) -> bool:
 def _rotate_named(
     backend: str, t: RopeTensors[Any], params: RopeParams, forward: bool, angle: Angle
 ) -> tuple[Any, ...]:
-    """rope or rope_qk on the backend of that name, its gradient on the same."""
+    """Run rope or rope_qk and its gradient on the backend of that name."""
 
     def run(xs: Sequence[Any], positions: Any, freq_factors: Any, forward: bool) -> tuple[Any, ...]:
-        named = t.xs if len(xs) == len(t.xs) else list(t.xs)[:1]  # one gradient of two: rope has the same
+        named = t.xs if len(xs) == len(t.xs) else list(t.xs)[:1]  # one of two gradients: by rope
         op = t.op if len(xs) == len(t.xs) else "rope"
         given = RopeTensors(op, dict(zip(named, xs, strict=True)), positions, freq_factors)
         return executors.run(backend, given, params, forward, angle)
@@ -319,7 +323,7 @@ def _rotate_named(
 
 def _make_named_function() -> Any:
     class RotationNamed(torch.autograd.Function):  # type: ignore[misc]
-        """apply(*xs, positions, freq_factors, run, forward)."""
+        """Rotation on a named backend: apply(*xs, positions, freq_factors, run, forward)."""
 
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
@@ -347,11 +351,11 @@ def _make_named_function() -> Any:
 
 
 def trace_write(operator: Any, replace: Callable[..., Any]) -> None:
-    """Under compilation ``replace(mode, *args, **attributes)`` stands for an operator that writes.
+    """Replace an operator that writes by ``replace(mode, *args, **attributes)`` under compilation.
 
-    torch would replace it by itself, but its helpers have an argument called ``mode``, as our operators
-    have (torch 2.13: redirect_to_mode, py_functionalize_impl). A torch without these parts keeps its
-    own way: then rope compiles, rope_ may not.
+    torch's own replacement has helpers with an argument called ``mode``, which collides with the operators'
+    attribute of that name (torch 2.13: redirect_to_mode, py_functionalize_impl). A torch without these parts
+    keeps its own replacement: then rope compiles, but rope_ may not.
     """
     try:
         from torch._higher_order_ops import utils
@@ -371,8 +375,9 @@ def trace_write(operator: Any, replace: Callable[..., Any]) -> None:
 
 
 def becomes(functional_operator: Callable[[], Any], *names: str) -> Callable[..., None]:
-    """A write as the functional operator and a replacement of what was written: the arguments of those
-    names, or without names as many of the first ones as it has results."""
+    """Return a replacement for :func:`trace_write`: run the functional operator, then replace the written
+    arguments by its results. These are the arguments of the given names; without names, the first arguments,
+    one for each result."""
 
     def replace(active: Any, /, *args: Any, **attributes: Any) -> None:
         from torch._subclasses.functional_tensor import PythonFunctionalizeAPI

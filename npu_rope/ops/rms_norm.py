@@ -1,5 +1,6 @@
-"""rms_norm and rms_norm_backward: ONNX's RMSNormalization; torch schemas, fake tensors and gradients. Who
-runs a call, and how operators are registered, ``add_rms_norm.py`` has from here.
+"""rms_norm and rms_norm_backward: ONNX's RMSNormalization; torch schemas, fake tensors and gradients.
+
+``add_rms_norm.py`` uses this file's dispatch and registration.
 """
 
 from __future__ import annotations
@@ -47,23 +48,24 @@ def rms_norm(
 
     Args:
         x: any shape of one dimension or more, torch tensor or NumPy array; float32, float16, bfloat16 or
-            float64. Any strides; a row whose elements do not lie together costs a copy of x.
-        scale: broadcastable to x's shape (each dimension, from the last on, x's or 1), of any of these types:
-            it decides the result's.
+            float64. Any strides; rows that are not contiguous cost a copy of x.
+        scale: broadcastable to x's shape (each dimension, from the last on, is x's or 1), of any of these
+            types. Its dtype is the result's.
         axis: the first normalized dimension: a row is everything from it on. Negative: from the end.
-        epsilon: added to the mean square: >= 0. Rounded to float32, as ONNX keeps it.
-        stash_type: what x is rounded to before the division, and the division's precision, by ONNX's number:
-            1 float32, 10 float16, 11 float64, 16 bfloat16. Squares are summed in float64 whatever it is.
-        out: where to write: x's shape, scale's dtype, its rows contiguous; may be x itself (in place).
+        epsilon: added to the mean square: >= 0. Rounded to float32, as ONNX stores it.
+        stash_type: the type to which x is rounded before the division, and the division's precision, by
+            ONNX's number: 1 float32, 10 float16, 11 float64, 16 bfloat16. Squares are always summed in
+            float64.
+        out: where to write: x's shape, scale's dtype, contiguous rows; may be x itself (in place).
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
             ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
-        x's type and shape, scale's dtype; ``out`` where it was given. Gradients flow to x and scale.
+        A result of x's type and shape and scale's dtype; ``out`` if passed. Gradients flow to x and scale.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> rms_norm(np.float32([[3, 4, 0, 0]]), np.float32([1, 10, 1, 1]), epsilon=0)
@@ -90,19 +92,19 @@ def rms_norm_backward(
     stash_type: int = 1,
     backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """The gradients of :func:`rms_norm` for x and scale; its roundings count as the identity.
+    """Return the gradients of :func:`rms_norm` for x and scale. Its roundings count as the identity.
 
     Args:
         grad: the result's gradient: x's shape, scale's dtype.
-        x, scale, axis, epsilon, stash_type, backend: as rms_norm had them.
+        x, scale, axis, epsilon, stash_type, backend: the arguments of rms_norm.
 
     Returns:
-        Gradients of the shapes and dtypes of x and scale. The latter is summed in float64 over the rows that
-        share it, in an order that the shapes alone decide; on a device in float32, in any order.
+        Gradients of the shapes and dtypes of x and scale. The latter is summed over the rows that share it:
+        in float64, in an order that depends only on the shapes; on a device in float32, in any order.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x, scale = np.float32([[3, 4]]), np.float32([2, 2])
@@ -117,11 +119,11 @@ def rms_norm_backward(
     return dx, dscale
 
 
-# ---- who runs a call -----------------------------------------------------------------------------------
+# ---- dispatch ------------------------------------------------------------------------------------------
 
 
 def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
-    """A call on the backend of that name, or where its tensors are."""
+    """Run a call on the backend of that name, by default on the device of its tensors."""
     chosen = backend or backends.default_backend
     if not is_tensor(t.x):
         return executors.run(chosen or "cpu", t, a)
@@ -142,7 +144,7 @@ def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...
 
 
 def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
-    """Through torch's operator; where results go to given memory, into it."""
+    """Run torch's operator. Write its results into outs if the call has any."""
     given = a.axis, a.epsilon, a.stash_type
     read = (t.xs["grad"], t.x) if t.op == BACKWARD else tuple(t.xs.values())
     outs = tuple(t.outs.values())
@@ -151,14 +153,14 @@ def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
     if not (torch.is_grad_enabled() and any(v.requires_grad for v in (*read, t.scale))):
         getattr(_operators, f"{t.op}_out").default(*read, t.scale, *given, *outs)
         return outs
-    if not torch.compiler.is_compiling():  # else the operator's fake and the copies say what is wrong
+    if not torch.compiler.is_compiling():  # else the operator's fake and the copies raise the errors
         check(t, a)
         for out in outs:
             gradients.refuse_in_place(out)
         if calls.is_plain(t.x):
             executors.check(t, a)
     if t.op == FORWARD and (t.in_place or _is_same(outs[0], t.x)):
-        read = (t.x.clone(),)  # the gradient needs it as it was
+        read = (t.x.clone(),)  # the gradient needs the original x
     results = _as_tuple(getattr(_operators, t.op).default(*read, t.scale, *given))
     for out, y in zip(outs, results, strict=True):
         out.copy_(y)
@@ -166,7 +168,7 @@ def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
 
 
 def _is_same(out: Any, x: Any) -> bool:
-    """They are views of the same memory, as far as tensors have any yet."""
+    """Return whether both are views of the same memory. False for tensors without memory."""
     known = not torch.compiler.is_compiling() and calls.is_plain(x)
     return known and is_same_view(view_of(out), view_of(x))
 
@@ -176,13 +178,14 @@ def _as_tuple(results: Any) -> tuple[Any, ...]:
 
 
 def check(t: Tensors, a: RmsNormAttributes) -> None:
-    """Every rule that needs neither an element's value nor an address, of tensors that may be fake."""
+    """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
     calls.check_devices(t)
     check_call(t.map(spec_of_tensor), a)
 
 
 def _explained(error: Exception, t: Tensors, a: RmsNormAttributes) -> Exception:
-    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    """Convert an error of a C++ operator to its own class and text. torch reports all of them as
+    RuntimeError."""
     try:
         check(t, a)
     except (ValueError, TypeError) as said:
@@ -204,8 +207,8 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
 
 
 def _backward_over_autograd(grad: Any, x: Any, scale: Any, *given: Any) -> tuple[Any, Any]:
-    """The kernel; torch's operations where gradients need gradients or have tangents, or on an NPU rows have
-    scales of their own."""
+    """Run the kernel, or torch's operations if a gradient needs a gradient or has a tangent, or if the rows
+    have different scales on an NPU."""
     tensors = grad, x, scale
     followed = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
     followed = followed or any(map(gradients.has_tangent, tensors))
@@ -218,14 +221,14 @@ def _backward_over_autograd(grad: Any, x: Any, scale: Any, *given: Any) -> tuple
 
 
 def _scale_varies(x: Any, scale: Any, axis: int) -> bool:
-    """Other rows have other scales. Of a call that may break the rules."""
+    """Return whether rows have different scales. The call need not be checked yet."""
     inner = x.dim() - axis % max(x.dim(), 1)
     return any(size != 1 for size in scale.shape[: max(scale.dim() - inner, 0)])
 
 
 def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes) -> tuple[Any, Any]:
-    """rms_norm_backward in torch's operations, in float64, on an NPU in float32 (formula:
-    ``reference/rms_norm.py``)."""
+    """Compute rms_norm_backward with torch's operations in float64, or on an NPU in float32 except for a
+    float64 stash type (formula: ``reference/rms_norm.py``)."""
     stash = getattr(torch, a.stash_dtype)
     wide = torch.float32 if x.device.type == "npu" and stash != torch.float64 else torch.float64
     axes = tuple(range(a.axis % x.dim(), x.dim()))
@@ -246,20 +249,20 @@ def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes)
 
 
 def _rounded(wide: Any, dtype: Any) -> Any:
-    """Rounded to dtype; the rounding counts as the identity. (torch's cast would round gradients, too.)"""
+    """Round to dtype. The rounding's gradient is the identity (torch's cast would also round gradients)."""
     if wide.dtype == dtype:
         return wide
     constant = wide.detach()
     return constant.to(dtype).to(wide.dtype) + (wide - constant).nan_to_num()
 
 
-_PEAK = 16  # the exponent that a row's largest element is brought to, as elsewhere
+_PEAK = 16  # exponent of a row's largest element after scaling, as in reference/rms_norm.py
 
 
 def _power_of_rows(rows: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """A power of two for each row of float64, so that neither squares nor what gradients of gradients have of
-    1 / RMS (its third power, its fifth) leave the range. Beside an epsilon, which bounds 1 / RMS, for large
-    rows alone."""
+    """Return a power of two for each float64 row. Scaling by it keeps squares in range, and the third and
+    fifth powers of 1 / RMS in gradients of gradients. A positive epsilon bounds 1 / RMS, so then only large
+    rows are scaled."""
     peak = rows.detach().abs().amax(axes, keepdim=True) if rows.numel() else rows.new_ones(())
     one = torch.ones_like(peak)
     exponent = torch.frexp(torch.where(peak.isfinite() & (peak > 0), peak, one))[1]
@@ -311,12 +314,12 @@ def _out_over_autograd(*arguments: Any) -> None:
 
 
 def write_over_autograd(t: Tensors, kernel: Callable[[], None]) -> None:
-    """The Autograd kernel of an operator that writes."""
+    """Autograd kernel of an operator that writes."""
     gradients.write(t, gradients.NO_GRADIENT, kernel)
 
 
 ATTRIBUTES = "int axis, float epsilon, int stash_type"
-# By name: schema, fake, how a call is read.
+# By name: schema, fake, and the function that makes a call from the arguments.
 Schemas = dict[str, tuple[str, Callable[..., Any], Callable[..., Call]]]
 _SCHEMAS: Schemas = {
     "rms_norm": (f"(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor", _fake, _forward_call),
@@ -334,7 +337,7 @@ _SCHEMAS: Schemas = {
 
 
 def register(schemas: Schemas) -> Any:
-    """Define the operators and their kernels with torch; returns what must be kept alive."""
+    """Define the operators and their kernels with torch. The caller must keep the result alive."""
     library = torch.library.Library("npu_rope", "FRAGMENT")
     built = backends.torch_registration() is not None
     for name, (schema, fake, make) in schemas.items():

@@ -1,7 +1,7 @@
 """rms_norm_rope: torch schemas, fake tensors, gradient, and the Python entry.
 
-The norm of queries' and keys' heads that models with QK-norm have, and their rotation, in one call: what
-``rms_norm`` of each and ``rope_qk`` make, in one pass over memory.
+Models with QK-norm normalize the heads of queries and keys and then rotate them. This operator does the work
+of two ``rms_norm`` calls and ``rope_qk`` in one pass over memory.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def rms_norm_rope(
     backend: str | None = None,
     angle: Angle = "exact",
 ) -> tuple[Any, Any]:
-    """RMS normalization of each head of queries and keys, then rotary position embedding, in one pass: the
-    QK-norm of Qwen3, Gemma 3 and GLM-4.5::
+    """Normalize each head of queries and keys by its RMS, then rotate it, in one pass: the QK-norm of Qwen3,
+    Gemma 3 and GLM-4.5::
 
         y = rope(x / sqrt(mean(x^2) + epsilon) * scale)
 
-    Lanes outside the rotated window are normalized and scaled, and do not turn.
+    Lanes outside the rotated window are normalized and scaled, but not rotated.
 
     Args:
         q: ``[B,S,Nq,D]`` or ``[S,Nq,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
@@ -61,31 +61,31 @@ def rms_norm_rope(
         k: ``[B,S,Nk,D]`` or ``[S,Nk,D]``, of q's dtype.
         q_scale, k_scale: ``[D]``, of q's dtype.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
-            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as of :func:`npu_rope.rope`.
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as for :func:`npu_rope.rope`.
             A B of 1 serves all batches.
         params: the rotation's attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         epsilon: added to the mean square: >= 0. Rounded to float32.
-        intermediate_rounding: False: everything between is float32 (float64 for float64), and a result rounds
-            once. True: bit for bit :func:`npu_rope.rms_norm` of each, then :func:`npu_rope.rope_qk`, as
-            models' own code rounds.
-        rows: with ``cache``: ``[B,S]``, or ``[S]`` where B is 1; int32 or int64. Each is a row of the cache,
-            no two the same; or -1: that token's keys are skipped.
-        cache: ``[R,Nk,D]`` of k's dtype, where k's heads go instead of a new tensor; unit last stride,
-            sharing no memory with anything else here. The rows that are not named keep what they hold.
-        out: where to write: a pair like (q, k), each of unit last stride; each may be q or k itself (in
-            place), else shares no memory with anything else here. With a cache q's tensor alone.
+        intermediate_rounding: False: intermediate values are float32 (float64 for float64), and a result is
+            rounded once. True: the results equal :func:`npu_rope.rms_norm` of each, then
+            :func:`npu_rope.rope_qk`, bit for bit, as models' own code rounds.
+        rows: with ``cache``: ``[B,S]``, or ``[S]`` if B is 1; int32 or int64. Each is a row of the cache,
+            no two the same, or -1 to skip the token's keys.
+        cache: ``[R,Nk,D]`` of k's dtype, which receives k's heads instead of a new tensor; unit last stride,
+            sharing no memory with any other argument. Other rows keep their values.
+        out: where to write: a pair like (q, k), each of unit last stride. Each may be q or k itself (in
+            place), else it shares no memory with any other argument. With a cache only q's tensor.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
             ``NPU_ROPE_BACKEND``, else by q's device.
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
-        The pair of results, of q's and k's type, shapes and dtype, ``out``'s where given; with a cache (q's,
-        cache). Without ``out`` and ``cache`` gradients flow to q, k, q_scale and k_scale.
+        The pair of results, of q's and k's type, shapes and dtype; ``out`` if it was passed; with a cache
+        (q's result, cache). Without ``out`` and ``cache`` gradients flow to q, k, q_scale and k_scale.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> q, k, one = np.full((2, 2, 4), 3.0), np.full((2, 1, 4), -0.5), np.ones(4)
@@ -118,7 +118,7 @@ def rms_norm_rope(
 
 
 def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
-    """What q and k are written to, as far as it is given: with a cache q's may be missing."""
+    """Return the outputs of q and k that the caller passed. With a cache q's may be missing."""
     if (rows is None) != (cache is None):
         missing, other = ("rows", "cache") if rows is None else ("cache", "rows")
         raise bad_value(OP, f"{missing} must be given where {other} is but got None.")
@@ -127,14 +127,14 @@ def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
     if out is not None:
         calls.require_pair(OP, out)
         for name, one in zip(("q_out", "k_out"), out, strict=True):
-            if one is None:  # not one to be made
+            if one is None:  # a pair must have both
                 require_tensor_like(OP, name, one)
         return out[0], out[1]
     return None
 
 
 def _run(backend: str, t: Tensors, a: RmsNormRopeAttributes) -> tuple[Any, Any]:
-    """On the backend of that name."""
+    """Run a call on the backend of that name."""
     if isinstance(t.first[1], _Tensor) and torch.compiler.is_compiling():
         torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
         q, k = _uncompiled(backend, t, a)
@@ -147,7 +147,12 @@ def _run(backend: str, t: Tensors, a: RmsNormRopeAttributes) -> tuple[Any, Any]:
 
 
 def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
-    """tensors: as rms_norm_rope_tensors takes them; given: params, epsilon, intermediate_rounding, angle."""
+    """Run a call on its tensors' device.
+
+    Args:
+        tensors: as rms_norm_rope_tensors takes them.
+        given: params, epsilon, intermediate_rounding, angle.
+    """
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     try:
         followed = torch.is_grad_enabled() and _needs_gradient((q, k, q_scale, k_scale, *(written or ())))
@@ -183,12 +188,12 @@ def _needs_gradient(tensors: tuple[Any, ...]) -> bool:
 
 
 def _packed(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
+    """Hot path: only the call. The C++ checks report every error."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     params, epsilon, rounding, angle = given
     try:
         packed = params.__dict__["_packed_norm"][given[1:]]
-        if type(epsilon) is not float or type(rounding) is not bool:  # 1 is no True, though equal
+        if type(epsilon) is not float or type(rounding) is not bool:  # 1 equals True but is not a bool
             packed = _packed_of(params, epsilon, rounding, angle)
     except (KeyError, AttributeError, TypeError):
         packed = _packed_of(params, epsilon, rounding, angle)
@@ -206,13 +211,13 @@ def _packed(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]
     else:
         _call_packed(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors)
     if kept:
-        # Who saved these tensors for a gradient must learn that they changed.
+        # autograd must detect that tensors it saved for a gradient have changed.
         _increment_version(kept)
     return q_out, k_out
 
 
 def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
-    """The attributes as one uint8 tensor, kept with params."""
+    """Return the attributes as one uint8 tensor, cached in params."""
     calls.require_params(OP, params)
     a = attributes_of(params, epsilon, rounding, angle)
     kept = params.__dict__.setdefault("_packed_norm", {})
@@ -223,7 +228,8 @@ def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
 
 
 def _explained(error: Exception, tensors: tuple[Any, ...], given: tuple[Any, ...]) -> Exception:
-    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    """Convert an error of a C++ operator to its own class and text. torch reports all of them as
+    RuntimeError."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     try:
         if written is not None and written[0] is None:
@@ -237,14 +243,14 @@ def _explained(error: Exception, tensors: tuple[Any, ...], given: tuple[Any, ...
 
 
 def _check(t: Tensors, a: RmsNormRopeAttributes) -> None:
-    """Every rule that needs neither an element's value nor an address, of tensors that may be fake."""
+    """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
     calls.check_devices(t)
     check_call(t.map(spec_of_tensor), a)
 
 
 # ---- attributes ------------------------------------------------------------------------------------
 
-# Not ``mode``: that name collides with an argument of torch's own way to trace a write.
+# Not ``mode``: that name collides with an argument of the functions with which torch traces a write.
 _ATTRIBUTES = (
     "*, int n_dims, int rope_mode, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
     " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
@@ -253,13 +259,13 @@ _ATTRIBUTES = (
 
 
 def _schema_attributes(params: Any, epsilon: Any, rounding: Any, angle: Any) -> dict[str, Any]:
-    """The attributes by their names in the schemas."""
+    """Return the attributes by their names in the schemas."""
     calls.require_params(OP, params)
     return executors.as_schema(attributes_of(params, epsilon, rounding, angle))
 
 
 def _attributes(named: dict[str, Any]) -> RmsNormRopeAttributes:
-    """What :func:`_schema_attributes` was made from."""
+    """Return the attributes from the result of :func:`_schema_attributes`."""
     named = dict(named)
     epsilon, rounding = named.pop("epsilon", 1e-5), named.pop("intermediate_rounding", False)
     angle, mode = named.pop("angle", 0), named.pop("rope_mode")
@@ -277,7 +283,7 @@ def _setup_context(
 
 
 def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
-    """Through rope_qk, then through rms_norm; the roundings count as the identity."""
+    """Differentiate through rope_qk, then through rms_norm. The roundings count as the identity."""
     q, k, q_scale, k_scale, positions, freq_factors = ctx.saved_tensors
     a = _attributes(ctx.attributes)
     named = rope_executors.Attributes(a.params, False, a.angle).as_schema()
@@ -293,12 +299,13 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
 
 
 def _write_over_autograd(name: str, call_of: Callable[..., Tensors]) -> Callable[..., Any]:
-    """The Autograd kernel of a write, which no gradient can follow."""
+    """Return the Autograd kernel of a write, which has no gradient."""
 
     def write(*arguments: Any, **named: Any) -> Any:
         outs, _ = _split(named)
-        made = () if outs else ("q_out",)  # by the operator: not written, but returned
-        # q stands in for what is made: a tensor of this call's own would become a part of what is traced.
+        made = () if outs else ("q_out",)  # the operator allocates and returns it
+        # q takes the place of the tensor that the operator allocates: a new tensor here would enter the
+        # trace.
         t = call_of(*arguments, **(outs or {"q_out": arguments[0]}))
         given = {n: tensor for n, tensor in t.outs.items() if n not in made}
         results = []
@@ -366,7 +373,7 @@ def _packed_call(
 
 
 def _split(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of a schema's arguments by name: the tensors, and the attributes."""
+    """Split a schema's keyword arguments into the outputs and the attributes."""
     outs = {name: value for name, value in named.items() if name.endswith("_out")}
     return outs, {name: value for name, value in named.items() if name not in outs}
 
@@ -382,14 +389,14 @@ def _fake(call_of: Callable[..., Tensors]) -> Callable[..., Any]:
 
 
 def _results(t: Tensors, outs: dict[str, Any], new: Callable[[Any], Any]) -> Any:
-    """What a schema returns: what its caller did not give."""
+    """Return a schema's results: the outputs that the caller did not pass."""
     if not t.outs:
         return tuple(new(x) for x in t.xs.values())
     return None if outs else t.outs["q_out"]
 
 
 def _over_ctypes(call_of: Callable[..., Tensors]) -> Callable[..., Any]:
-    """The CPU kernel where the C++ registration was not built: a slower call."""
+    """Return the CPU kernel for builds without the C++ registration: a slower call."""
 
     def kernel(*arguments: Any, **named: Any) -> Any:
         outs, attributes = _split(named)
@@ -404,7 +411,7 @@ def _over_ctypes(call_of: Callable[..., Tensors]) -> Callable[..., Any]:
 
 
 def _fake_packed(*arguments: Any) -> None:
-    # Reached by meta and fake tensors, a single one among real ones included.
+    # Runs for meta and fake tensors, even for a single one among real tensors.
     calls.check_packed(_packed_call(*arguments))
 
 
@@ -414,7 +421,7 @@ def _over_ctypes_packed(*arguments: Any) -> None:
 
 _INPUTS = "Tensor q, Tensor k, Tensor q_scale, Tensor k_scale, Tensor positions"
 _ROWS = "Tensor rows, Tensor(a!) cache, Tensor? freq_factors=None"
-# By name: schema, how a call is read.
+# By name: schema, and the function that makes a call from the arguments.
 _SCHEMAS: dict[str, tuple[str, Callable[..., Tensors]]] = {
     OP: (f"({_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}) -> (Tensor, Tensor)", _new_call),
     f"{OP}_out": (
@@ -424,8 +431,8 @@ _SCHEMAS: dict[str, tuple[str, Callable[..., Tensors]]] = {
     f"{OP}_set_rows": (f"({_INPUTS}, {_ROWS}, {_ATTRIBUTES}) -> Tensor", _rows_call),
     f"{OP}_set_rows_out": (f"({_INPUTS}, {_ROWS}, {_ATTRIBUTES}, Tensor(b!) q_out) -> ()", _rows_call),
 }
-# The hot path: attributes packed into one uint8 tensor. What is without q or k is turned in place; with rows
-# k_out is a cache. No gradient.
+# The hot path: attributes packed into one uint8 tensor. An output without its q or k is rotated in place;
+# with rows k_out is a cache. No gradient.
 _PACKED = f"{OP}_packed_"
 _PACKED_SCHEMA = (
     "(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor q_scale, Tensor k_scale,"
@@ -434,7 +441,7 @@ _PACKED_SCHEMA = (
 
 
 def _register() -> Any:
-    """Define the operators and their kernels with torch; returns what must be kept alive."""
+    """Define the operators and their kernels with torch. The caller must keep the result alive."""
     library = torch.library.Library("npu_rope", "FRAGMENT")
     built = backends.torch_registration() is not None
     kernels = {name: (schema, _fake(of), _over_ctypes(of)) for name, (schema, of) in _SCHEMAS.items()}

@@ -1,6 +1,6 @@
 """rope: torch schemas, fake tensors, gradient, and the Python entry.
 
-What rope_qk and rope_set_rows share with it is in ``calls.py`` and ``gradients.py``.
+``calls.py`` and ``gradients.py`` hold the code that it shares with rope_qk and rope_set_rows.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def rope(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> Any:
-    """Rotary position embedding (``specs/ggml_rope_acltensor.txt``).
+    """Apply rotary position embedding (``specs/ggml_rope_acltensor.txt``).
 
-    A pair (x1, x2) of a head turns by ``theta = position * frequency``::
+    A pair (x1, x2) of a head rotates by ``theta = position * frequency``::
 
         (x1*cos - x2*sin, x1*sin + x2*cos)
 
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16
             or float64. Any strides; a non-unit last stride costs a copy.
-        positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; negative ones too. In the
-            modes with sections a token has four, (time, height, width, extra) as ggml has them:
+        positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; they may be negative. In the
+            modes with sections a token has ggml's four, (time, height, width, extra):
             ``[4,S]``, ggml's flat ``[4*S]``, ``[4,B,S]``, or the first three, ``[3,S]`` or ``[3,B,S]``.
             A B of 1 serves all batches. (transformers' four planes are (text, time, height, width):
             pass ``position_ids[-3:]``.)
@@ -51,16 +51,16 @@ def rope(
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by x's device.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
-        forward: True or False; False turns by minus the angle.
+        forward: True or False; False rotates by minus the angle.
         angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``,
             or their numbers 0, 1 and 2 (numerics in docs/ops/rope.md).
 
     Returns:
-        x's type, shape and dtype; ``out`` where it was given.
+        A result of x's type, shape and dtype; ``out`` if it was passed.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend asked for is not here.
+        BackendUnavailable: the backend is unavailable.
 
     >>> import numpy as np
     >>> x = np.ones((1, 3, 1, 4), np.float32)
@@ -95,7 +95,7 @@ def rope_(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> Any:
-    """:func:`rope` in place: x is overwritten and returned. Its last stride must be 1.
+    """Apply :func:`rope` in place: x is overwritten and returned. Its last stride must be 1.
 
     >>> import numpy as np
     >>> x = np.ones((1, 1, 2), np.float32)
@@ -133,7 +133,7 @@ def _rope_torch(
 def _rope_packed(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: Angle
 ) -> Any:
-    """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
+    """Hot path: only the call. The C++ checks report every error."""
     try:
         packed = params.__dict__["_packed"][forward, angle]
     except (KeyError, AttributeError):
@@ -148,7 +148,7 @@ def _rope_packed(
     else:
         _call_packed(out, x, positions, packed, freq_factors)
     if given is not None:
-        # Who saved this tensor for a gradient must learn that it changed.
+        # autograd must detect that a tensor it saved for a gradient has changed.
         _increment_version((out,))
     return out
 
@@ -170,7 +170,7 @@ def _fake_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **a
 
 
 def _fake_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
-    # Reached by meta and fake tensors, a single one among real ones included.
+    # Runs for meta and fake tensors, even for a single one among real tensors.
     calls.check_packed(rope_tensors(out if x is None else x, positions, freq_factors, out))
 
 
@@ -231,8 +231,8 @@ def _operators() -> list[calls.Operator]:
             _autograd_out,
             gradients.becomes(lambda: ops.rope.default, "out"),
         ),
-        # The hot path: attributes packed into one uint8 tensor (backends.packed_call). Without x in
-        # place: a tensor argument costs as much as turning it. No gradient.
+        # The hot path: attributes packed into one uint8 tensor (backends.packed_call). In place x is omitted:
+        # a tensor argument costs as much time as its rotation. No gradient.
         calls.Operator(
             "rope_packed_(Tensor(a!) out, Tensor? x, Tensor positions, Tensor packed,"
             " Tensor? freq_factors=None) -> ()",

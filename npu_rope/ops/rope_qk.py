@@ -1,7 +1,7 @@
 """rope_qk: torch schemas, fake tensors, gradient, and the Python entry.
 
-Queries and keys turn by the same angles: one call makes one table of cos and sin for both, and costs one
-dispatch, one launch. What it shares with rope is in ``calls.py`` and ``gradients.py``.
+Queries and keys rotate by the same angles, so one call makes one table of cos and sin for both, in one
+dispatch and one launch. ``calls.py`` and ``gradients.py`` hold the code that it shares with rope.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def rope_qk(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> tuple[Any, Any]:
-    """Rotary position embedding of queries and keys in one call
-    (``specs/ggml_rope_acltensor.txt``): bit for bit what :func:`npu_rope.rope` makes of each.
+    """Apply rotary position embedding to queries and keys in one call (``specs/ggml_rope_acltensor.txt``).
+    The results equal those of :func:`npu_rope.rope` bit for bit.
 
     Args:
         q: ``[B,S,Nq,D]`` or ``[S,Nq,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
@@ -43,23 +43,23 @@ def rope_qk(
             stride costs a copy.
         k: ``[B,S,Nk,D]`` or ``[S,Nk,D]``, of q's dtype.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
-            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as of :func:`npu_rope.rope`.
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as for :func:`npu_rope.rope`.
             A B of 1 serves all batches.
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by q's device.
-        out: where to write: a pair like (q, k), each of unit last stride; each may be q or k itself
-            (in place), else shares no memory with anything else here.
-        forward: True or False; False turns by minus the angle.
+        out: where to write: a pair like (q, k), each of unit last stride. Each may be q or k itself
+            (in place), else it shares no memory with any other argument.
+        forward: True or False; False rotates by minus the angle.
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
-        The pair (rotated q, rotated k), of q's and k's type, shapes and dtype; ``out``'s where given.
+        The pair (rotated q, rotated k), of q's and k's type, shapes and dtype; ``out`` if it was passed.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend asked for is not here.
+        BackendUnavailable: the backend is unavailable.
 
     >>> import numpy as np
     >>> q, k = np.ones((1, 2, 2, 4), np.float32), np.ones((1, 2, 1, 4), np.float32)
@@ -99,7 +99,7 @@ def rope_qk_(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> tuple[Any, Any]:
-    """:func:`rope_qk` in place: q and k are overwritten and returned. Their last strides must be 1.
+    """Apply :func:`rope_qk` in place: q and k are overwritten and returned. Their last strides must be 1.
 
     >>> import numpy as np
     >>> q, k = np.ones((1, 2, 2)), np.ones((1, 1, 2))
@@ -168,7 +168,7 @@ def _rope_qk_packed(
     forward: bool,
     angle: Angle,
 ) -> tuple[Any, Any]:
-    """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
+    """Hot path: only the call. The C++ checks report every error."""
     try:
         packed = params.__dict__["_packed"][forward, angle]
     except (KeyError, AttributeError):
@@ -183,7 +183,7 @@ def _rope_qk_packed(
     else:
         _call_packed(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
     if given:
-        # Who saved these tensors for a gradient must learn that they changed.
+        # autograd must detect that tensors it saved for a gradient have changed.
         _increment_version((q_out, k_out))
     return q_out, k_out
 
@@ -209,7 +209,7 @@ def _fake_out(
 def _fake_packed(
     q_out: Any, k_out: Any, q: Any, k: Any, positions: Any, packed: Any, freq_factors: Any = None
 ) -> None:
-    # Reached by meta and fake tensors, a single one among real ones included.
+    # Runs for meta and fake tensors, even for a single one among real tensors.
     q, k = q_out if q is None else q, k_out if k is None else k
     calls.check_packed(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)))
 
@@ -285,7 +285,7 @@ def _operators() -> list[calls.Operator]:
             _autograd_out,
             gradients.becomes(lambda: ops.rope_qk.default, "q_out", "k_out"),
         ),
-        # The hot path, as rope's: a tensor without q or k is turned in place.
+        # The hot path, as rope's: an output without its q or k is rotated in place.
         calls.Operator(
             "rope_qk_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor positions,"
             " Tensor packed, Tensor? freq_factors=None) -> ()",

@@ -1,7 +1,7 @@
 """rope_set_rows: torch schemas, fake tensors, and the Python entry.
 
-Keys turn and go straight into their rows of a cache, rounded to its type: one call where ggml has ROPE,
-VIEW and SET_ROWS. No gradient follows a write into a cache.
+One call rotates keys and writes them into their rows of a cache, rounded to its type. ggml uses ROPE, VIEW
+and SET_ROWS for this. A write into a cache has no gradient.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ def rope_set_rows(
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
             float64. Any strides; a non-unit last stride costs a copy.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
-            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as of :func:`npu_rope.rope`.
+            ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as for :func:`npu_rope.rope`.
             A B of 1 serves all batches.
-        rows: ``[B,S]``, or ``[S]`` where B is 1; int32 or int64. Each is a row of the cache, no two
-            the same; or -1: that token is skipped.
+        rows: ``[B,S]``, or ``[S]`` if B is 1; int32 or int64. Each is a row of the cache, no two
+            the same, or -1 to skip the token.
         cache: ``[R,N,D]``, x's dtype, or float16 or bfloat16 for float32 x; unit last stride, sharing
-            no memory with the inputs. A cache of several layers or blocks is viewed that way. The rows
-            that are not named keep what they hold.
+            no memory with the inputs. Pass a cache of several layers or blocks as a view of this shape. Other
+            rows keep their values.
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by x's device.
-        forward: True or False; False turns by minus the angle.
+        forward: True or False; False rotates by minus the angle.
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
         The cache.
 
     Raises:
-        ValueError, TypeError: an argument breaks its rule, or a gradient would have to follow; nothing
-            was written.
-        BackendUnavailable: the backend asked for is not here.
+        ValueError, TypeError: an argument breaks its rule, or the call would need a gradient; nothing was
+            written.
+        BackendUnavailable: the backend is unavailable.
 
     >>> import numpy as np
     >>> keys, cache = np.ones((3, 1, 2), np.float32), np.zeros((4, 1, 2), np.float16)
@@ -129,7 +129,7 @@ def _set_rows_packed(
     forward: bool,
     angle: Angle,
 ) -> None:
-    """The hot path: nothing but the call. Whatever is wrong, the C++ checks say."""
+    """Hot path: only the call. The C++ checks report every error."""
     try:
         packed = params.__dict__["_packed"][forward, angle]
     except (KeyError, AttributeError):
@@ -138,7 +138,7 @@ def _set_rows_packed(
         _call_packed(x, positions, rows, cache, packed)
     else:
         _call_packed(x, positions, rows, cache, packed, freq_factors)
-    # Who saved the cache for a gradient must learn that it changed.
+    # autograd must detect that a cache it saved for a gradient has changed.
     _increment_version((cache,))
 
 
@@ -201,9 +201,9 @@ def _operators() -> list[calls.Operator]:
             _autograd,
             _traced,
         ),
-        # What it becomes under compilation. torch's own way to trace a write leaves the cache where it
-        # is, where a functional operator would copy all of it for a few rows; but an attribute called
-        # mode collides with an argument of torch's (gradients.trace_write).
+        # The operator under compilation. A functional operator would copy the whole cache to write a few
+        # rows. torch's own trace of a write keeps the cache in place, but an attribute called mode collides
+        # with an argument of its functions (gradients.trace_write).
         calls.Operator(
             f"rope_set_rows_compiled({_INPUTS}, Tensor? freq_factors=None,"
             f" {ATTRIBUTES.replace('int mode', 'int rope_mode')}) -> ()",

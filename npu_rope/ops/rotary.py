@@ -1,5 +1,5 @@
-"""What rotary_mul, rotary_mul_qk and rotary_embedding share as torch operators: schemas, fake tensors,
-gradients, and who runs a call.
+"""Code that rotary_mul, rotary_mul_qk and rotary_embedding share as torch operators: schemas, fake tensors,
+gradients and dispatch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Call = tuple[Tensors, RotaryAttributes]
 
 
 def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    """A call on the backend of that name, or where its tensors are: what was written."""
+    """Run a call on the backend of that name, by default on its tensors' device. Return the written
+    tensors."""
     first_name, first = t.first
     chosen = backend or backends.default_backend
     if not is_tensor(first):
@@ -51,7 +52,7 @@ def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]
 
 
 def of_schema_s_types(interleaved: Any, first: Any, second: Any) -> bool:
-    """For :func:`straight`: a flag and two integers, and nothing that torch would make such."""
+    """Return whether the attributes have exactly the schema's types, as :func:`straight` requires."""
     return type(interleaved) is bool and type(first) is int and type(second) is int
 
 
@@ -63,13 +64,13 @@ def straight(
     *,
     written: tuple[Any, ...] = (),
 ) -> Any:
-    """The hot path: plain CPU tensors without a gradient, to the kernel and nothing else. NotImplemented
-    where it is not for this call, or anything is wrong with it: :func:`run` says what.
+    """Hot path: call the kernel directly, for plain CPU tensors without a gradient. Return NotImplemented for
+    other calls and for calls with an error, which :func:`run` then reports.
 
     Args:
-        op: whose schema takes the tensors, then the attributes, then outs.
-        attributes: of the types that the schema has; torch converts others without a word.
-        written: of the tensors, those that an operator in place writes.
+        op: the operator. Its schema takes the tensors, then the attributes, then outs.
+        attributes: of exactly the schema's types; torch would silently convert others.
+        written: the tensors that an in-place operator writes.
     """
     if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
         return NotImplemented
@@ -105,9 +106,9 @@ def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
 
 
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    """Through torch's operator; where results go to given memory, into it."""
+    """Run torch's operator. Write its results into outs if the call has any."""
     xs, outs, rest = tuple(t.xs.values()), tuple(t.outs.values()), _rest(t, a)
-    # rotary_embedding writes into X through the general form, in which a compiler sees two tensors.
+    # Under compilation rotary_embedding writes into X by a copy, so that the compiler has two tensors.
     by_operator = not (t.onnx and torch.compiler.is_compiling())
     if outs and by_operator and not _needs_gradient(t):
         if len(t.in_place) == len(xs) and not t.onnx:
@@ -119,7 +120,7 @@ def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     if outs:
         _check_outs(t, a)
         if torch.is_grad_enabled() and any(table.requires_grad for table in t.tables.values()):
-            # Their gradients need what turns as it was.
+            # The tables' gradients need the original inputs.
             xs = tuple(x.clone() if name in t.in_place else x for name, x in t.xs.items())
     ys = getattr(_operators, t.op).default(*xs, *rest)
     ys = ys if isinstance(ys, tuple) else (ys,)
@@ -129,7 +130,7 @@ def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
 
 
 def _rest(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    """What comes behind xs in the schemas."""
+    """Return the arguments after xs in the schemas."""
     if t.onnx:
         return (*t.tables.values(), t.position_ids, a.interleaved, a.num_heads, a.rotary_dim, a.forward)
     return (*t.tables.values(), a.interleaved, a.rotary_dim, a.offset, a.forward)
@@ -140,13 +141,13 @@ def _needs_gradient(t: Tensors) -> bool:
 
 
 def _check(t: Tensors, a: RotaryAttributes) -> RotarySizes:
-    """Every rule that needs neither an element's value nor an address, of tensors that may be fake."""
+    """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
     calls.check_devices(t)
     return check_call(t.map(spec_of_tensor), a)
 
 
 def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
-    """The rules of memory that was given, before anything is computed."""
+    """Check the rules of the outputs' memory, before anything is computed."""
     _check(t, a)
     if torch.compiler.is_compiling():
         return
@@ -158,7 +159,8 @@ def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
 
 
 def _explained(error: Exception, t: Tensors, a: RotaryAttributes) -> Exception:
-    """torch reports every failure of a C++ operator as RuntimeError; give it its own class and words."""
+    """Convert an error of a C++ operator to its own class and text. torch reports all of them as
+    RuntimeError."""
     try:
         _check(t, a)
     except (ValueError, TypeError) as said:
@@ -172,8 +174,9 @@ def _explained(error: Exception, t: Tensors, a: RotaryAttributes) -> Exception:
 def table_gradients(
     t: Tensors, grads: Sequence[Any], a: RotaryAttributes, sizes: RotarySizes
 ) -> tuple[Any, Any]:
-    """The gradients of cos and sin in the tables' shapes and dtypes (formula: ``reference/rotary.py``),
-    summed in float32, or float64 for float64, over heads and over what shares an entry. Differentiable."""
+    """Return the gradients of cos and sin in the tables' shapes and dtypes (formula:
+    ``reference/rotary.py``). They are summed over heads, and over batches and tokens that share an entry, in
+    float32, or in float64 for float64. Differentiable."""
     sums = [_lanewise(t, x, g, a, sizes) for x, g in zip(t.xs.values(), grads, strict=True)]
     of_cos, of_sin = (sum(parts[1:], parts[0]) for parts in zip(*sums, strict=True))
     cos, sin = (
@@ -183,7 +186,7 @@ def table_gradients(
 
 
 def _lanewise(t: Tensors, x: Any, grad: Any, a: RotaryAttributes, sizes: RotarySizes) -> tuple[Any, Any]:
-    """What one of xs gives to each lane's cos and sin, ``[B,S,width]``."""
+    """Return the contribution of one of xs to the gradient of each lane's cos and sin, ``[B,S,width]``."""
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     window = slice(a.offset, a.offset + sizes.width)
     x, g = (as_heads(t, v, sizes)[..., window].to(wide) for v in (x, grad))
@@ -202,7 +205,7 @@ def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes:
         lanewise = torch.nn.functional.pad(lanewise, (0, table.shape[-1] - lanewise.shape[-1]))
         if t.position_ids is not None:
             rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
-            # As the kernel reads them: on a device a number that is no row stands for the nearest.
+            # As the kernel reads them: on a device an id outside the table is clamped to the nearest row.
             ids = t.position_ids.flatten().clamp(0, max(table.shape[0] - 1, 0))
             lanewise = rows.index_add(0, ids, lanewise.flatten(0, 1))
     elif serves_all_batches(t, table, sizes):
@@ -345,7 +348,7 @@ def _register() -> Any:
 
 def _register_gradient(library: Any, name: str, make: Callable[..., Any], count: int) -> None:
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        # What turned matters to the gradients of the tables alone: else it may be written.
+        # Only the tables' gradients need xs. Otherwise xs are not saved and may be overwritten.
         xs = 2 if make is _qk_call else 1
         ctx.kept = xs if any(ctx.needs_input_grad[xs : xs + 2]) else 0
         ctx.save_for_backward(*inputs[xs - ctx.kept : count])
@@ -374,7 +377,8 @@ def _write_over_ctypes(make: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _write_over_autograd(name: str, make: Callable[..., Any]) -> Callable[..., None]:
-    """The raw operator has no gradient; :func:`run` writes a functional call's results instead."""
+    """Return the Autograd kernel of the raw operator, which has no gradient. For a gradient :func:`run` calls
+    the functional operator and copies its results."""
 
     def kernel(*arguments: Any) -> None:
         t, _ = make(*arguments)

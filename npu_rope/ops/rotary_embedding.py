@@ -21,33 +21,33 @@ def rotary_embedding(
     out: Any = None,
     backend: str | None = None,
 ) -> Any:
-    """ONNX's RotaryEmbedding, opset 23 (``specs/onnx_rotary_embedding_23.txt``).
+    """Apply ONNX's RotaryEmbedding, opset 23 (``specs/onnx_rotary_embedding_23.txt``).
 
-    A pair (x1, x2) of a head becomes ``(x1*cos - x2*sin, x1*sin + x2*cos)``, cos and sin being its entries in
-    its token's row of the caches.
+    A pair (x1, x2) of a head becomes ``(x1*cos - x2*sin, x1*sin + x2*cos)``, with cos and sin from the
+    token's row of the caches.
 
     Args:
         X: ``[B,N,S,D]``, or ``[B,S,N*D]`` with ``num_heads``; torch tensor or NumPy array; float32, float16
             or bfloat16, and beyond the specification float64. Any strides; a non-unit last stride costs a
             copy.
         cos_cache, sin_cache: with ``position_ids`` ``[rows,W]``, without ``[B,S,W]``;
-            ``W >= rotary_embedding_dim/2``, of which the first so many are read. X's dtype, and beyond the
-            specification float32 for the others.
+            ``W >= rotary_embedding_dim/2``, of which the first ``rotary_embedding_dim/2`` are read. X's
+            dtype, and beyond the specification float32 for X of another dtype.
         position_ids: ``[B,S]`` int64 (or int32): each token's row of the caches.
         interleaved: 0: pairs ``(x[i], x[i + rotary_embedding_dim/2])``; 1: ``(x[2i], x[2i+1])``.
-        num_heads: N, of ``[B,S,N*D]``; else not looked at.
-        rotary_embedding_dim: how many dimensions rotate, an even number; 0: all.
+        num_heads: N, of ``[B,S,N*D]``; otherwise ignored.
+        rotary_embedding_dim: number of rotated dimensions, even; 0: all.
         out: where to write: X's shape and dtype, unit last stride; may be X itself (in place).
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else by
             X's device.
 
     Returns:
-        X's type, shape and dtype; ``out`` where it was given. Gradients flow to X and to the caches.
+        A result of X's type, shape and dtype; ``out`` if passed. Gradients flow to X and to the caches.
 
     Raises:
-        ValueError, TypeError: an argument breaks its rule, a position outside the caches among them;
+        ValueError, TypeError: an argument breaks its rule, for example a position is outside the caches;
             nothing was written.
-        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> X = np.ones((1, 1, 2, 2), np.float32)

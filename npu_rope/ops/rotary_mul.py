@@ -1,4 +1,4 @@
-"""rotary_mul and rotary_mul_qk: heads turned by tables of cos and sin that the caller has."""
+"""rotary_mul and rotary_mul_qk: rotate heads by the caller's tables of cos and sin."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def rotary_mul(
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or
             float64. Any strides (other layouts are transposed views); a non-unit last stride costs a copy.
         cos, sin: ``[S,W]``, ``[B,S,W]`` or ``[B,S,1,W]``, where a B of 1 serves all batches; for x without
-            batch ``[S,W]`` or ``[S,1,W]``. x's dtype or float32. W is ``rotary_dim/2`` (an entry a pair) or
-            ``rotary_dim`` (an entry a lane). Values are not limited to [-1, 1].
+            batch ``[S,W]`` or ``[S,1,W]``. x's dtype or float32. W is ``rotary_dim/2`` (one entry per pair)
+            or ``rotary_dim`` (one entry per lane). Values are not limited to [-1, 1].
         interleaved: pairs ``(x[2i], x[2i+1])`` rather than ``(x[i], x[i + rotary_dim/2])``.
-        rotary_dim: how many of the D dimensions rotate, an even number; 0: all.
-        offset: where they begin, an even number.
+        rotary_dim: number of rotated dimensions of the D, even; 0: all.
+        offset: the first rotated dimension, even.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else by
             x's device.
 
     Returns:
-        x's type, shape and dtype; ``out`` where it was given. Gradients flow to x, cos and sin.
+        A result of x's type, shape and dtype; ``out`` if it was passed. Gradients flow to x, cos and sin.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x = np.array([[[1, 2, 3, 4]]], np.float32)
@@ -78,7 +78,7 @@ def rotary_mul_(
     offset: int = 0,
     backend: str | None = None,
 ) -> Any:
-    """:func:`rotary_mul` in place: x is overwritten and returned. Its last stride must be 1.
+    """Apply :func:`rotary_mul` in place: x is overwritten and returned. Its last stride must be 1.
 
     >>> import numpy as np
     >>> x = np.ones((1, 1, 2), np.float32)
@@ -102,16 +102,16 @@ def rotary_mul_qk(
     out: tuple[Any, Any] | None = None,
     backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """:func:`rotary_mul` of queries and keys in one call, with one reading of the tables.
+    """Apply :func:`rotary_mul` to queries and keys in one call, which reads the tables once.
 
     Args:
-        q, k: as rotary_mul's x, of one dtype and with the same sizes but for the number of heads.
-        cos, sin, interleaved, rotary_dim, offset, backend: as there.
+        q, k: as rotary_mul's x, of one dtype and with the same sizes except for the number of heads.
+        cos, sin, interleaved, rotary_dim, offset, backend: as for rotary_mul.
         out: where to write, a pair.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> q, k = np.ones((1, 2, 2), np.float32), np.ones((1, 1, 2), np.float32)
@@ -139,7 +139,7 @@ def rotary_mul_qk(
 
 
 def rotary_mul_qk_(q: Any, k: Any, cos: Any, sin: Any, **how: Any) -> tuple[Any, Any]:
-    """:func:`rotary_mul_qk` in place: q and k are overwritten and returned."""
+    """Apply :func:`rotary_mul_qk` in place: q and k are overwritten and returned."""
     return rotary_mul_qk(q, k, cos, sin, **how, out=(q, k))
 
 
@@ -154,19 +154,19 @@ def rotary_mul_backward(
     offset: int = 0,
     backend: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """The gradients of :func:`rotary_mul` for x, cos and sin.
+    """Return the gradients of :func:`rotary_mul` for x, cos and sin.
 
     Args:
         grad: the result's gradient, of x's shape and dtype.
-        x, cos, sin, interleaved, rotary_dim, offset, backend: as rotary_mul had them.
+        x, cos, sin, interleaved, rotary_dim, offset, backend: the arguments of rotary_mul.
 
     Returns:
-        Gradients of the shapes and dtypes of x, cos and sin. Those of the tables are summed in float64
+        Gradients of the shapes and dtypes of x, cos and sin. The tables' gradients are summed in float64
         (torch tensors: float32) over heads and over batches that share a table.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the backend asked for is not here, or does not have this operator.
+        BackendUnavailable: the backend is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x, cos, sin = np.float32([[[1, 2]]]), np.float32([[3]]), np.float32([[4]])

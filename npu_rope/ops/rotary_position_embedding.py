@@ -1,7 +1,7 @@
-"""rotary_position_embedding: PMX's operator, in both of its forms, on rope's own kernels.
+"""rotary_position_embedding: PMX's operator, in both of its forms, on rope's kernels.
 
-PMX gives a start and paddings where rope takes positions: here they become positions, and the call becomes
-one of rope_qk. It has no kernel and no C entry of its own; torch knows it as a composite operator.
+PMX passes a start position and paddings; rope takes positions. This operator computes the positions and calls
+rope_qk. It has no kernel and no C entry of its own; in torch it is a composite operator.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ def rotary_position_embedding(
     seqstarts: Any = None,
     backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """PMX's RotaryPositionEmbedding (``specs/pmx_rotary_position_embedding.txt``), and the scaling and the
-    packed form of PMX's Python operators.
+    """Apply PMX's RotaryPositionEmbedding (``specs/pmx_rotary_position_embedding.txt``), with the scaling and
+    the packed form of PMX's Python operators.
 
     Token s of batch b is at position ``m = start_pos + s - pad_len[b]``, which may be negative. Pair
-    ``(x[2i], x[2i+1])`` of a head turns by ``m * theta ** (-2i / rotary_dim)``.
+    ``(x[2i], x[2i+1])`` of a head rotates by ``m * theta ** (-2i / rotary_dim)``.
 
     Args:
-        query: ``[B,S,Nq,D]``; with ``seqstarts`` ``[T,Nq,D]``, the tokens of all sequences one after
-            another. Torch tensor or NumPy array; float32, float16 or int8, and beyond the specification
-            bfloat16 and float64. int8 is widened to float32, rotated, rounded half to even and saturated.
-        key: the same but for its number of heads.
+        query: ``[B,S,Nq,D]``; with ``seqstarts`` ``[T,Nq,D]``, the concatenated tokens of all sequences.
+            Torch tensor or NumPy array; float32, float16 or int8, and beyond the specification bfloat16 and
+            float64. int8 is widened to float32, rotated, rounded half to even and saturated.
+        key: like query except for its number of heads.
         start_pos: an integer, or an integer tensor of one element; with ``seqstarts`` ``[B]``. Positions
             are in the int32 range (in the range of :func:`npu_rope.rope` on a device).
         pad_len: ``[B]`` integers or None (no padding); not with ``seqstarts``.
-        rotary_dim: how many of the D dimensions rotate, an even number; 0: all.
+        rotary_dim: number of rotated dimensions of the D, even; 0: all.
         theta: base of the frequencies.
         bypass_key: return ``key`` itself, the same object on the same memory.
         max_position_embeddings, scaling_type, scaling_factor: ``""``, ``"linear"`` or ``"dynamic"``, as
-            :meth:`npu_rope.RopeParams.from_pmx` has them. With ``"dynamic"`` theta follows each sequence's
-            end, so sequences of different ends beyond the maximum take a launch each, and the host reads
-            ``start_pos``, ``pad_len`` and ``seqstarts`` (a synchronisation where they are on a device).
-        seqstarts: ``[B+1]`` integers: where each sequence's tokens begin, and T.
+            :meth:`npu_rope.RopeParams.from_pmx` has them. With ``"dynamic"`` theta depends on each sequence's
+            end. Sequences with different ends beyond the maximum then need a launch each, and the host reads
+            ``start_pos``, ``pad_len`` and ``seqstarts`` (a synchronisation if they are on a device).
+        seqstarts: ``[B+1]`` integers: the first token of each sequence, and T.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by the query's device.
 
@@ -66,7 +66,7 @@ def rotary_position_embedding(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the backend asked for is not here.
+        BackendUnavailable: the backend is unavailable.
 
     >>> import numpy as np
     >>> query, key = np.ones((2, 3, 1, 2), np.float32), np.ones((2, 3, 1, 2), np.float32)
@@ -118,7 +118,7 @@ def _rotary_position_embedding(
     return plan.joined([q for q, _ in turned]), key if bypass_key else plan.joined([k for _, k in turned])
 
 
-# ---- turning ---------------------------------------------------------------------------------------
+# ---- rotation --------------------------------------------------------------------------------------
 
 
 def _turn(
@@ -133,7 +133,7 @@ def _turn(
     return (plan.narrowed(y), plan.narrowed(z)) if narrow else (y, z)
 
 
-# What rope and rope_qk call what they were given.
+# Patterns of the names in errors of rope and rope_qk, and this operator's names.
 _WORDS = {
     r"^\[rope(_qk)?\] ": f"[{_OP}] ",
     r"\b[qx] must\b": "query must",
@@ -145,7 +145,7 @@ _WORDS = {
 
 
 def _in_our_words(turn: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part) -> tuple[Any, Any]:
-    """The call; an error of rope's under this operator's name and its arguments'."""
+    """Run the call. Convert an error of rope to this operator's name and argument names."""
     try:
         return turn(part)
     except (ValueError, TypeError) as error:
@@ -176,7 +176,7 @@ def _composite(
     bypass_key: bool = False,
     **scaling: Any,
 ) -> tuple[Any, Any]:
-    """The operator of that schema, in terms of rope's. Its results are new tensors, always."""
+    """Run the composite operator by rope's operators. Its results are always new tensors."""
     scaling = {**_DEFAULTS, **scaling}
     y, z = _rotary_position_embedding(query, key, start_pos, pad_len, seqstarts, bypass_key, None, scaling)
     return y, z.clone() if bypass_key else z
