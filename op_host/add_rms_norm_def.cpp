@@ -1,4 +1,5 @@
-// add_rms_norm in CANN: sum = x + residual, and its rows divided by the root of their mean square, times scale.
+// add_rms_norm in CANN: sum = x + residual; out = the rows of sum divided by the root of their mean square, times
+// scale.
 #include "op_host/rms_norm_cann.h"
 
 namespace optiling {
@@ -33,7 +34,7 @@ static ge::graphStatus NpuAddRmsNormInferShape(gert::InferShapeContext* context)
 }
 
 static ge::graphStatus NpuAddRmsNormInferDataType(gert::InferDataTypeContext* context) {
-    // The result has scale's type, the sum x's.
+    // out has scale's type, sum has x's type.
     const ge::DataType x = context->GetRequiredInputDataType(0), scale = context->GetRequiredInputDataType(2);
     if (x == ge::DT_UNDEFINED || scale == ge::DT_UNDEFINED) return ge::GRAPH_FAILED;
     const bool set = context->SetOutputDataType(0, scale) == ge::GRAPH_SUCCESS;
@@ -46,7 +47,7 @@ namespace ops {
 
 class NpuAddRmsNorm : public OpDef {
 public:
-    // A column is a compile of the kernel: the same as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
     explicit NpuAddRmsNorm(const char* name) : OpDef(name) {
         this->Input("x")
             .ParamType(REQUIRED)

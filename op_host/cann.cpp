@@ -2,7 +2,7 @@
 
 #include "tiling/platform/platform_ascendc.h"
 
-// base/alog_pub.h of CANN. Weak as in that header: without the library nothing is logged.
+// Declared in base/alog_pub.h of CANN, weak as in that header: without the library, there is no log.
 extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32_t module, uint32_t log_type,
                                                                           int32_t level, const char* format, ...);
 
@@ -44,8 +44,8 @@ npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::Co
 
 void add_strides_attribute(ops::OpDef* def) { def->Attr("strides").AttrType(ops::OPTIONAL).ListInt({0}); }
 
-// A graph may still pass an empty list, which means the same as one 0. One 0 is never a call's strides: every
-// operator has at least two tensors with a dimension each.
+// A graph may still pass an empty list, which has the meaning of one 0. One 0 cannot be the strides of a call, because
+// every operator has at least two tensors with at least one dimension each.
 Check CannCall::begin(size_t strides_attribute) {
     attrs_ = context_->GetAttrs();
     if (attrs_ == nullptr) return nothing_of(op_, "attributes");

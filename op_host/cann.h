@@ -1,4 +1,4 @@
-// From CANN's contexts to what checks and tilings of every operator take, and back.
+// Convert CANN's contexts to the arguments of every operator's checks and tiling, and results back.
 #pragma once
 
 #include <cstring>
@@ -13,15 +13,15 @@
 
 namespace npu_rope {
 
-// npu_rope_dtype's number, or one that it does not have.
+// The npu_rope_dtype, or a number outside it.
 int32_t dtype_from_cann(ge::DataType type);
 
-// A contiguous tensor of a device as the checks take it. Of a view the origin shape is what its user sees;
-// the storage is all of its memory. Its data are nowhere: the host does not see them.
+// A contiguous tensor of a device in the form that the checks take. The origin shape is the user's view; the storage
+// shape covers all of the view's memory. The tensor has no data pointer, because the host cannot read the values.
 npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc);
 
-// The attribute `strides` of every operator. Its default is one 0, which means that every tensor is contiguous.
-// It must not be empty: aclnn's runtime refuses a list without elements (561103), and the code that CANN generates
+// Adds the attribute `strides`, which every operator has. Its default, one 0, means that every tensor is contiguous.
+// It must not be empty: aclnn's runtime rejects a list without elements (561103), and the code that CANN generates
 // for an empty default passes one element of undefined memory.
 void add_strides_attribute(ops::OpDef* def);
 
@@ -39,14 +39,14 @@ public:
     Check read(size_t index, const char* name, bool* value) const;
     const gert::RuntimeAttrs& attributes() const { return *attrs_; }
 
-    // NULL where there is none.
+    // NULL if the call has no such tensor.
     const npu_rope_tensor* input(size_t index);
     const npu_rope_tensor* contiguous_input(size_t index);
     const npu_rope_tensor* optional_view(size_t index);
     const npu_rope_tensor* optional_contiguous(size_t index);
     const npu_rope_tensor* output(size_t index);
 
-    // When all are read.
+    // To be called after all tensors are read.
     Check end() const;
 
 private:
@@ -58,25 +58,25 @@ private:
     const gert::RuntimeAttrs* attrs_ = nullptr;
     std::vector<int64_t> strides_;
     size_t strides_at_ = 0;
-    npu_rope_tensor tensors_[12];  // more than any operator has
+    npu_rope_tensor tensors_[12];  // no operator has more
     size_t tensor_count_ = 0;
 };
 
-// The chip that is tiled for.
+// The chip of the call.
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform);
 
-// What the framework did not give.
+// The error for a part of the call that the framework did not pass.
 Check nothing_of(const char* op, const char* what);
 
-// CANN's log is where a host function says why it refuses a call.
+// Writes the reason for which a host function rejects a call to CANN's log.
 void log_to_cann(const std::string& error);
 
-// A configuration of a SoC whose kernels' tilings run when the operator does, for every shape. A kernel
-// that reads its tiling data's address in global memory needs that: where CANN compiles for static shapes,
-// as AddConfig(soc) without a configuration allows, tiling data are constants of the kernel.
+// A SoC's configuration with which tilings run at each call, for every shape. A kernel that reads its tiling data from
+// their address in global memory needs this. AddConfig(soc) without a configuration allows CANN to compile for static
+// shapes, with tiling data as constants of the kernel.
 ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config);
 
-// Everything a tiling sets. Workspace: the kernel's own bytes; the library's come on top.
+// Passes the result of a tiling to CANN. workspace_bytes: those of the kernel; the function adds the library's.
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
                    uint32_t block_dim, uint64_t tiling_key, int64_t workspace_bytes);
 
@@ -88,14 +88,14 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const Data& dat
     return hand_to_cann(op, context, &data, sizeof data, room, block_dim, tiling_key, workspace_bytes);
 }
 
-// The SoCs whose types are the definition's own, and Ascend310P, where `of_310p` says which they are. All kernels
-// of one's are tiled at run time.
+// Adds the SoCs that have the definition's types, and Ascend310P with the types in `of_310p`. All kernels are tiled at
+// run time.
 void add_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p);
 
-// Why a tiling function refuses a call goes to CANN's log.
+// Converts a check to a status. Writes the reason for which a tiling function rejects a call to CANN's log.
 ge::graphStatus said_to_cann(const Check& check);
 
-// Output k has the shape, or the type, of the definition's input `first_input` + k.
+// Gives output k the shape, or the type, of the definition's input `first_input` + k.
 ge::graphStatus infer_shapes_of_inputs(gert::InferShapeContext* context, size_t first_input, size_t outputs);
 ge::graphStatus infer_types_of_inputs(gert::InferDataTypeContext* context, size_t first_input, size_t outputs);
 

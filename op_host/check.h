@@ -9,7 +9,7 @@
 
 namespace npu_rope {
 
-// What went wrong, or nothing. Kinds match the C ABI's status codes.
+// The result of a check: an error with its message, or kOk. Kinds match the C ABI's status codes.
 struct Check {
     enum Kind { kOk = 0, kValue = 1, kType = 2, kInternal = 3 };
     Kind kind = kOk;

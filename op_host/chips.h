@@ -18,9 +18,9 @@ constexpr int32_t kArch950 = 310;
 
 struct Family {
     const char* prefix;  // of its chips' names; a digit follows
-    const char* soc;     // what AddConfig names
+    const char* soc;     // name for AddConfig
     int32_t arch;
-    int64_t ub_bytes;  // of the chip; what the platform reports is up to 256 bytes less
+    int64_t ub_bytes;  // of the chip; the platform reports up to 256 bytes less
 };
 
 // "Ascend910B" without a digit is another chip (of the Ascend910 family, without vector cores).
@@ -51,14 +51,14 @@ constexpr Chip kChips[] = {
     {"Ascend310P7", 8, 7, 16, 0.55},       {"Ascend950PR_9599", 32, 64, 128, 1.65},
 };
 
-// Null where the name is not known.
+// Null for an unknown name.
 inline const Chip* find_chip(const char* name) {
     for (const Chip& chip : kChips)
         if (std::strcmp(chip.name, name) == 0) return &chip;
     return nullptr;
 }
 
-// The family of a name, also of one that the table lacks; null where it belongs to none.
+// The family of a chip's name, which need not be in the table; null if it belongs to no family.
 inline const Family* find_family(const char* name) {
     for (const Family& family : kFamilies) {
         const size_t length = std::strlen(family.prefix);

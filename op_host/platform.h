@@ -1,4 +1,4 @@
-// What a tiling may know of the chip it tiles for.
+// Properties of a chip that tilings use.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@ using ascend::kArch950;
 struct Platform {
     const char* soc;  // the chip's name
     int32_t arch;
-    int32_t cores;     // vector cores; AI cores where the two are one
-    int64_t ub_bytes;  // of the chip; what the platform reports is up to 256 bytes less
+    int32_t cores;     // vector cores, or AI cores that execute vector instructions
+    int64_t ub_bytes;  // of the chip; the platform reports up to 256 bytes less
 };
 
-// A chip's platform by its name; empty where the table lacks it.
+// A chip's platform by its name; empty for a name that is not in the table.
 inline std::optional<Platform> find_platform(const char* chip_name) {
     const ascend::Chip* chip = ascend::find_chip(chip_name);
     const ascend::Family* family = ascend::find_family(chip_name);
@@ -29,7 +29,7 @@ inline std::optional<Platform> find_platform(const char* chip_name) {
                     family->ub_bytes};
 }
 
-// What a kernel may allocate: on Ascend910B and 310P the last 8 KiB are the API's scratch, on
+// Bytes of UB that a kernel may allocate. On Ascend910B and 310P the last 8 KiB are scratch memory of the API; on
 // Ascend950 the platform reports UB without them.
 inline int64_t ub_budget_bytes(const Platform& p) {
     int64_t most = p.arch == kArch910b ? 184 * 1024 : 248 * 1024;

@@ -1,5 +1,5 @@
-// rms_norm_backward in CANN: the gradients of rms_norm. dscale is an input that is written, zeros that sums of float32
-// are added to, which CANN writes as an output of the same name.
+// rms_norm_backward in CANN: the gradients of rms_norm. dscale is an input that the kernel writes: it holds zeros, to
+// which the kernel adds float32 sums. CANN represents it as an input and an output of the same name.
 #include "op_host/rms_norm_cann.h"
 
 namespace optiling {
@@ -52,7 +52,7 @@ namespace ops {
 
 class NpuRmsNormBackward : public OpDef {
 public:
-    // A column is a compile of the kernel: the same as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
     explicit NpuRmsNormBackward(const char* name) : OpDef(name) {
         this->Input("grad")
             .ParamType(REQUIRED)

@@ -3,7 +3,7 @@
 namespace npu_rope {
 namespace {
 
-// Places of the attributes.
+// Indices of the attributes.
 enum Attribute : size_t { kAxis, kEpsilon, kStashType, kStrides };
 
 }  // namespace

@@ -105,7 +105,7 @@ private:
         return {};
     }
 
-    // Each of its dimensions, counted from the last, is x's or 1.
+    // Whether each of the scale's dimensions, counted from the last, is x's or 1.
     static bool broadcasts(const npu_rope_tensor& scale, const npu_rope_tensor& x) {
         if (scale.ndim < 0 || scale.ndim > x.ndim) return false;
         const int64_t* aligned = x.shape + (x.ndim - scale.ndim);
@@ -114,7 +114,7 @@ private:
         return true;
     }
 
-    // A row's elements lie together.
+    // A row's elements must be contiguous.
     Check check_rows(const char* name, const npu_rope_tensor& t) {
         if (is_dense_from(axis_, t)) return {};
         return bad_value(op_, "%s must be contiguous in the normalized dimensions but got strides %s.", name,
@@ -131,7 +131,7 @@ private:
         return true;
     }
 
-    // Another's dtype, x's shape.
+    // Must have the dtype of another tensor and x's shape.
     Check check_typed(const char* name, const npu_rope_tensor& t, const char* like, int32_t dtype,
                       const npu_rope_tensor& x) {
         if (t.dtype != dtype)
@@ -162,7 +162,7 @@ private:
         return {};
     }
 
-    // ---- where everything lies
+    // ---- strides
 
     void place(const npu_rope_tensor& x) {
         for (int64_t& size : s_.outer) size = 1;
@@ -178,7 +178,7 @@ private:
         for (int k = 0; k < axis_; ++k) stride[kRmsNormOuter - axis_ + k] = stride_that_matters(t, k);
     }
 
-    // The scale has the last of x's dimensions; those it lacks are shared.
+    // The scale has the last of x's dimensions; rows of the dimensions that it lacks share it.
     void place_scale(const npu_rope_tensor& scale, int ndim) {
         const int lacks = ndim - scale.ndim;
         for (bool& shared : s_.scale_is_shared) shared = true;

@@ -11,7 +11,7 @@
 
 namespace npu_rope {
 
-// One call's tensors, as its caller gave them.
+// The tensors of a call as the caller passes them.
 struct RmsNormTensors {
     const npu_rope_tensor* x;
     const npu_rope_tensor* scale;
@@ -40,37 +40,36 @@ struct AddRmsNormTensors {
 struct RmsNormAttributes {
     int64_t axis;
     double epsilon;
-    int64_t stash_type;  // ONNX's number of a type
+    int64_t stash_type;  // a type by ONNX's number
 };
 
 constexpr int kRmsNormOuter = NPU_ROPE_MAX_NDIM - 1;
 
-// A checked call: rows of n elements that lie together, each normalized for itself. The rows count through
-// the dimensions before axis; those, and the dimensions inside a row, stand at the end of their arrays behind
-// as many of size 1 as there is room.
+// A checked call: rows of n contiguous elements, each normalized separately. Row numbers run through the dimensions
+// before axis. These dimensions, and those inside a row, are at the end of their arrays, after dimensions of size 1.
 struct RmsNormShape {
     int64_t rows, n;
     int64_t outer[kRmsNormOuter];
-    // By those dimensions, in elements.
+    // Strides by the dimensions before axis, in elements.
     int64_t x_stride[kRmsNormOuter], scale_stride[kRmsNormOuter], out_stride[kRmsNormOuter];
     int64_t grad_stride[kRmsNormOuter];                                 // of the backward, whose out is dx
     int64_t residual_stride[kRmsNormOuter], sum_stride[kRmsNormOuter];  // of add_rms_norm
     bool scale_is_shared[kRmsNormOuter];                                // one scale for all of this dimension
     int64_t inner[NPU_ROPE_MAX_NDIM], scale_inner_stride[NPU_ROPE_MAX_NDIM];
     bool scale_inner_is_shared[NPU_ROPE_MAX_NDIM];
-    bool scale_is_dense;  // its n elements of a row lie together, too
+    bool scale_is_dense;  // the scale's n elements of a row are contiguous
     int32_t stash_dtype;  // npu_rope_dtype
     double epsilon;       // rounded as the specification rounds it
 };
 
-// npu_rope_dtype of ONNX's number, or -1 where the operator does not allow it.
+// npu_rope_dtype of ONNX's number, or -1 for a type that the operator does not allow.
 int32_t rms_norm_stash_dtype(int64_t stash_type);
 
-// NULLs, attributes, shapes, dtypes, strides, overlap. Fills *shape, but for epsilon's second rounding, to the
-// stash type, which is the computation's.
+// Check NULLs, attributes, shapes, dtypes, strides and overlap, and fill *shape. The computation still has to round
+// epsilon to the stash type.
 Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
-// The same of a kernel that adds up the scale's gradient in float32: dscale is that.
+// The check of a kernel that sums the scale's gradient in float32: dscale is the float32 tensor of sums.
 Check check_rms_norm_backward_sums(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 Check check_add_rms_norm(const AddRmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 

@@ -39,7 +39,7 @@ namespace ops {
 
 class NpuRmsNorm : public OpDef {
 public:
-    // A column is a compile of the kernel: the same as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
     explicit NpuRmsNorm(const char* name) : OpDef(name) {
         this->Input("x")
             .ParamType(REQUIRED)

@@ -9,7 +9,7 @@ constexpr const char* kOp = "rms_norm_rope";
 
 enum OwnAttribute : size_t { kEpsilon = kRopeAttributes, kIntermediateRounding };
 
-// The tensors in the definition's order. Where there is a cache, k_out is that, and is read as such.
+// Reads the tensors in the definition's order. With a cache, k_out is the cache and is read as one.
 Check read_tensors(CannCall* call, RmsNormRopeTensors* t) {
     const npu_rope_tensor *q = call->input(0), *k = call->input(1);
     const npu_rope_tensor *q_scale = call->contiguous_input(2), *k_scale = call->contiguous_input(3);

@@ -1,12 +1,12 @@
-// The definition of rms_norm_rope in CANN: its attributes, and the way to the checks and the tiling of all native
-// paths.
+// The CANN definition of rms_norm_rope: its attributes, and the conversion of a call for the checks and the tiling of
+// all native paths.
 #pragma once
 
 #include "op_host/rope_cann.h"
 
 namespace npu_rope {
 
-// rope's, then epsilon and intermediate_rounding.
+// Adds rope's attributes, then epsilon and intermediate_rounding.
 void add_rms_norm_rope_attributes(ops::OpDef* def);
 
 ge::graphStatus tile_rms_norm_rope(gert::TilingContext* context);

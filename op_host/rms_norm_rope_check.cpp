@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kScaleName[2] = {"q_scale", "k_scale"};
 
-// The rules that rope_qk has not: epsilon's and the scales'.
+// The rules that rope_qk does not have: those of epsilon and of the scales.
 class Rules : TensorRules {
 public:
     Rules(const RmsNormRopeTensors& t, int64_t D) : TensorRules(t.rope.op, t.rope.known), t_(t), D_(D) {}
@@ -33,7 +33,7 @@ private:
         return check_unit_stride(name, scale);
     }
 
-    // Nothing is written where a scale is read.
+    // The outputs share no memory with a scale.
     Check check_apart() {
         const RopeTensors& r = t_.rope;
         for (int side = 0; side < r.sides; ++side)

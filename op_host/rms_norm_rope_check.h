@@ -11,9 +11,9 @@
 
 namespace npu_rope {
 
-// One call's tensors, as its caller gave them.
+// The tensors of a call as the caller passes them.
 struct RmsNormRopeTensors {
-    RopeTensors rope;                 // q and k, and where they go: two outs, or an out and a cache
+    RopeTensors rope;                 // q, k and their outputs: two outs, or an out and a cache
     const npu_rope_tensor* scale[2];  // of q and of k: [D]
 };
 
@@ -21,14 +21,15 @@ RmsNormRopeTensors rms_norm_rope_tensors(const npu_rope_tensor* q, const npu_rop
                                          const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                          const npu_rope_tensor* positions, const npu_rope_tensor* freq_factors,
                                          const npu_rope_tensor* q_out, const npu_rope_tensor* k_out);
-// k goes to rows of a cache: side 1 of the shape is as rope_set_rows' only one.
+// k is stored into rows of a cache: side 1 of the shape follows the rules of rope_set_rows' only side.
 RmsNormRopeTensors rms_norm_rope_set_rows_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k,
                                                   const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                                   const npu_rope_tensor* positions, const npu_rope_tensor* rows,
                                                   const npu_rope_tensor* freq_factors, const npu_rope_tensor* q_out,
                                                   const npu_rope_tensor* cache);
 
-// Everything but the parameters' consequences. Fills *shape as check_rope does: sides 0 and 1 are q and k.
+// Checks everything except the frequencies that follow from the parameters. Fills *shape as check_rope does: sides 0
+// and 1 are q and k.
 Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon, int32_t angle,
                           RopeShape* shape);
 

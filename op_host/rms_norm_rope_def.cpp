@@ -1,5 +1,5 @@
-// rms_norm_rope in CANN: heads of queries and keys normalized, scaled and rotated in one launch. Where `rows` and
-// `cache` are given, keys go into those rows of it: k_out is the cache itself then.
+// rms_norm_rope in CANN: heads of queries and keys normalized, scaled and rotated in one launch. With `rows` and
+// `cache`, keys are stored into these rows of the cache, and k_out is the cache itself.
 #include "op_host/rms_norm_rope_cann.h"
 
 namespace optiling {
@@ -33,7 +33,7 @@ namespace ops {
 
 class NpuRmsNormRope : public OpDef {
 public:
-    // A column is a compile of the kernel: the same as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
     explicit NpuRmsNormRope(const char* name) : OpDef(name) {
         this->Input("q")
             .ParamType(REQUIRED)

@@ -1,5 +1,4 @@
-// The tiling of rms_norm_rope: rope_qk's, with room for each head's norm. What rope_tiling.h says of the rest
-// holds here.
+// The tiling of rms_norm_rope: rope_qk's tiling with room for each head's norm. See rope_tiling.h for the rest.
 #pragma once
 
 #include "op_host/rms_norm_rope_check.h"
@@ -7,7 +6,7 @@
 
 namespace npu_rope {
 
-// A call that check_rms_norm_rope has accepted, of which it found this shape.
+// The tiling's input for a call that check_rms_norm_rope has accepted; shape: as that check filled it.
 RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const RopeShape& shape,
                                            const npu_rope_params& params, const HeadNorm& norm);
 

@@ -10,15 +10,16 @@
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kMostRows = 512;  // of a tile: each has its own root
+constexpr int64_t kMostRows = 512;  // of a tile; each row needs memory for its root
 constexpr int64_t kMostChunk = 4096;
 constexpr int64_t kLeastChunk = 512;
-constexpr int64_t kChunkGranule = 16;  // whole blocks of every type
-constexpr int64_t kIndexLanes = 2048;  // that one Gather moves at most, but for a longer row
+constexpr int64_t kChunkGranule = 16;  // elements, whole blocks of every type
+constexpr int64_t kIndexLanes = 2048;  // most lanes of one Gather, except for longer rows
 
 using Strides = int64_t (&)[kRmsNormOuter];
 
-// The dimensions before axis, those that one stride leads through joined, as [batch, token, head].
+// The dimensions before axis as [batch, token, head]. Neighbouring dimensions that one stride covers are
+// merged.
 class Dimensions {
 public:
     Dimensions(const RmsNormTilingInput& in, RmsNormTilingData* d) : shape_(in.shape), d_(*d) {
@@ -33,7 +34,7 @@ public:
         if (!d->scale_shared) tracks_.push_back({shape_.scale_stride, d->scale_stride});
     }
 
-    // False where there are more rows in one dimension than a launch can number.
+    // Returns false if one dimension has more rows than a launch can number.
     bool join() {
         for (int k = 0; k < kRmsNormOuter; ++k)
             if (shape_.outer[k] > 1) join_one(k);
@@ -62,7 +63,7 @@ private:
         return true;
     }
 
-    // Dimension k, in one with those before it where that changes no element's place.
+    // Merges dimension k with those before it if their strides allow it.
     void join_one(int k) {
         std::vector<int64_t> strides;
         for (const Track& t : tracks_) strides.push_back(t.from[k]);
@@ -144,7 +145,7 @@ private:
         split(head_.io == kRopeIoScalar);
         int64_t part_rows = ceil_div(ceil_div(head_.rows, head_.row_granule), head_.row_parts) * head_.row_granule;
         int64_t part_heads = ceil_div(heads(), head_.head_parts);
-        // Rows lie in UB in the order in which more of them lie back to back in GM.
+        // UB has the order of rows in which more of them are adjacent in GM.
         head_.tokens_inner = heads() > 1 && head_.side[0].x_stride[1] == n_ && head_.side[0].x_stride[2] != n_;
         int64_t tokens_most = std::min(part_rows, head_.seq);
         int64_t row_bytes = int64_t{head_.row_pitch} * x_bytes_;
@@ -171,7 +172,7 @@ private:
 
     void split(bool in_one) {
         head_.row_parts = head_.head_parts = 1;
-        if (in_one) return;  // the scalar cache's lines must have one owner
+        if (in_one) return;  // one core must own the scalar cache's lines
         double bytes =
             static_cast<double>(head_.rows) * static_cast<double>(heads()) * static_cast<double>(n_ * x_bytes_);
         int64_t parts = worthwhile_cores(bytes, platform_.cores);
@@ -203,7 +204,7 @@ private:
         head_.side_offset_bytes = i32(plain);
         head_.queue_bytes = i32(plain + sides);
         d_.sum_queue_bytes = i32(!in_.adds ? 0 : packed ? plain + sides : lanes * x_bytes_);
-        // What two operands of an instruction are is half a turn of the bank groups apart.
+        // Offset the second operand by half the bank groups to avoid bank conflicts.
         bool in_place = is_float() && !packed;
         head_.temp_offset_bytes = in_place ? 0 : i32(round_up(lanes * 4, kUbBankGroups) + kUbBankGroups / 2);
         int64_t temp = lanes * 4 + (packed && !is_float() ? lanes * x_bytes_ : 0);
@@ -229,7 +230,7 @@ private:
         }
         head_.queue_bytes = i32(x_queue);
         d_.grad_queue_bytes = i32(grad_queue);
-        // Rows, g and what is computed of the two are half a turn of the bank groups apart, one from the next.
+        // Offset the rows, g and the results computed from them by half the bank groups each, to avoid bank conflicts.
         auto behind = [](int64_t bytes) { return round_up(bytes, kUbBankGroups) + kUbBankGroups / 2; };
         bool in_place = is_float() && !packed, gathers_narrow = packed && std::min(x_bytes_, out_bytes_) < 4;
         d_.g_offset_bytes = in_place ? 0 : i32(behind(lanes * 4));
@@ -276,13 +277,13 @@ private:
         return false;
     }
 
-    // Of that size or a little less, so that the row's end has a DMA's 32 bytes.
+    // This chunk size or slightly less, so that the last chunk of a row has the 32 bytes of a DMA.
     int64_t with_whole_end(int64_t chunk) const {
         while (n_ % chunk != 0 && n_ % chunk < kUbBlock / 2) chunk -= kChunkGranule;
         return chunk;
     }
 
-    // Returns the elements of all chunks, or 0 where they are too many to stay in UB at all.
+    // Returns the number of elements of all chunks, or 0 if they cannot stay in UB.
     int64_t set_chunk(int64_t chunk) {
         d_.chunk = i32(chunk);
         int64_t chunks = ceil_div(n_, chunk), all = chunks * chunk;
@@ -340,7 +341,7 @@ private:
     int64_t n_, x_bytes_, out_bytes_;
 };
 
-// One element for each of a row, the same for all rows.
+// Whether the scale has one element for each element of a row and all rows share it.
 bool scale_is_of_each_row(const RmsNormShape& s) {
     for (int k = 0; k < kRmsNormOuter; ++k)
         if (s.outer[k] > 1 && !s.scale_is_shared[k]) return false;

@@ -1,6 +1,6 @@
-// The tiling of rms_norm, add_rms_norm and rms_norm_backward: how the kernels op_kernel/common/rms_norm_kernel.h and
-// rms_norm_backward_kernel.h cut one call among cores and UB. Pure: sizes, strides and the chip in; the kernel's struct
-// and the launch out.
+// The tiling of rms_norm, add_rms_norm and rms_norm_backward: splits a call of the kernels
+// op_kernel/common/rms_norm_kernel.h and rms_norm_backward_kernel.h among cores and UB. A pure function of sizes,
+// strides and the chip, which returns the kernel's struct and the launch.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ namespace npu_rope {
 struct RmsNormTilingInput {
     const char* op = "rms_norm";
     RmsNormShape shape = {};
-    int32_t dtype = NPU_ROPE_FLOAT16;        // x's
-    int32_t scale_dtype = NPU_ROPE_FLOAT16;  // and out's, or grad's
+    int32_t dtype = NPU_ROPE_FLOAT16;        // of x
+    int32_t scale_dtype = NPU_ROPE_FLOAT16;  // of scale and of out or grad
     bool adds = false;
     bool backward = false;
 };
 
-// What no kernel on this chip can: element and stash types it lacks, and in the backward a scale that does not have
-// one element for each of a row, the same for all rows. soc is what the caller knows it by.
+// Checks for calls that no kernel on this chip supports: element and stash types that it lacks and, in the backward, a
+// scale that does not have one element for each element of a row, shared by all rows. soc: the caller's name of the
+// chip.
 Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform, const char* soc);
 
-// Fills *data and *launch, or says what the NPU does not take.
+// Fills *data and *launch, or returns the argument that the NPU does not support.
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
                       RopeLaunch* launch);
 

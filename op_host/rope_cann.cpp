@@ -22,7 +22,7 @@ Check read_sections(const CannCall& call, const char* op, int32_t* sections) {
     return {};
 }
 
-// One call as CANN tells it, made into one as every native path tells it.
+// Converts a call from CANN's form to the form of all native paths.
 class Call {
 public:
     Call(gert::TilingContext* context, RopeTensors tensors)
@@ -45,7 +45,7 @@ public:
     }
 
 private:
-    // The tensors in the definition's order, which the three operators share.
+    // Reads the tensors in the definition's order, which the three operators share.
     Check read_tensors() {
         t_.known = Known::kLayout;
         size_t input = 0;

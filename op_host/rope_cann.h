@@ -1,5 +1,5 @@
-// What the definitions of rope, rope_qk and rope_set_rows share: attributes, and the way from CANN's
-// contexts to the checks and the tiling of all native paths.
+// Shared parts of the CANN definitions of rope, rope_qk and rope_set_rows: attributes, and the conversion of CANN's
+// contexts for the checks and the tiling of all native paths.
 #pragma once
 
 #include "op_host/cann.h"
@@ -8,11 +8,11 @@
 
 namespace npu_rope {
 
-// The attributes of specs/ggml_rope_acltensor.txt, in its order and of its types; then n_offs, which is
-// today's ggml's; then strides, of every tensor but freq_factors.
+// Adds the attributes of specs/ggml_rope_acltensor.txt with its order and types, then n_offs of the current ggml, then
+// strides of every tensor except freq_factors.
 void add_rope_attributes(ops::OpDef* def);
 
-// Their places.
+// Indices of the attributes.
 enum RopeAttribute : size_t {
     kNDims,
     kMode,
@@ -27,19 +27,19 @@ enum RopeAttribute : size_t {
     kForward,
     kNOffs,
     kStrides,
-    kRopeAttributes,  // how many there are
+    kRopeAttributes,  // number of attributes
 };
 
 Check read_rope_attributes(const CannCall& call, const char* op, npu_rope_params* params, bool* forward);
 
-// aclnn takes no tensor without elements. T: RopeTensors or RotaryTensors.
+// Rejects tensors without elements, which aclnn does not take. T: RopeTensors or RotaryTensors.
 template <typename T>
 Check no_elements(const T& t) {
     return bad_value(t.op, "%s must have elements on an NPU but got shape %s.", t.x_name[0],
                      shape_text(t.x[0]->shape, t.x[0]->ndim).c_str());
 }
 
-// `tensors` says whose call it is: its operator, names and sides. Its tensors are found in the context.
+// `tensors` holds the call's operator, names and sides; the function reads its tensors from the context.
 ge::graphStatus tile_rope(gert::TilingContext* context, RopeTensors tensors);
 
 }  // namespace npu_rope

@@ -9,10 +9,10 @@
 namespace npu_rope {
 namespace {
 
-constexpr const char* kParamsOp = "rope";  // parameters are checked before it is known who takes them
+constexpr const char* kParamsOp = "rope";  // parameters are checked without their operator
 
-// Attributes are float32 to ggml, to CANN and to the tables: what float32 holds as zero or as
-// infinity is zero or infinite.
+// ggml, CANN and the tables use attributes as float32: a value that becomes zero or infinite in
+// float32 counts as zero or infinite.
 Check check_positive(const char* name, double v, const char* when = "") {
     float f = static_cast<float>(v);
     if (std::isfinite(f) && f > 0) return {};
@@ -92,7 +92,7 @@ private:
         return check_unit_stride(name, x);
     }
 
-    // The rotated window and the sections have room in a head.
+    // The rotated window and the sections must fit a head.
     Check check_window() {
         auto D = static_cast<long long>(s_.D);
         if (p_.n_dims > D) return bad_value(op_, "n_dims must be at most the head size %lld but got %d.", D, p_.n_dims);
@@ -143,7 +143,7 @@ private:
         return {};
     }
 
-    // Of a token, four or three behind each other; the fourth of three is the first.
+    // A token has four positions, or three; the fourth is then the first.
     Check place_four_positions(const npu_rope_tensor& t) {
         bool batched = t_.x[0]->ndim == 4;
         bool flat = has_shape(t, {4 * s_.S});
@@ -207,7 +207,7 @@ private:
         return check_apart(side);
     }
 
-    // What is written is its own input or apart from every input and every other output.
+    // An output is its own input, or shares no memory with any input or other output.
     Check check_apart(int side) {
         if (known_ == Known::kLayout) return {};
         const char* name =
@@ -217,7 +217,7 @@ private:
         return shares_memory(t_.out_name[side], t_.to_cache(side) ? nullptr : t_.x_name[side], name);
     }
 
-    // A token's row in the cache, -1 for none. They are all seen here, and must differ.
+    // rows holds a token's row in the cache, or -1 for none. The check reads all of them; they must differ.
     Check check_rows(const npu_rope_tensor& t) {
         if (!is_index(t.dtype)) return bad_type(op_, "rows must be int32 or int64 but got %s.", dtype_name(t.dtype));
         bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});

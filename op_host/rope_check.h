@@ -11,7 +11,7 @@
 
 namespace npu_rope {
 
-// A tensor whose heads turn, and where they go. Strides in elements.
+// A tensor whose heads are rotated, and its output. Strides in elements.
 struct RopeSide {
     int64_t N = 0;
     int64_t x_stride[3] = {};    // B, S, N
@@ -25,7 +25,7 @@ struct RopeShape {
     int sides = 1;  // 2: queries and keys
     RopeSide side[2];
     int64_t pos_stride[2] = {};  // B, S
-    // Where each axis's positions begin; all at 0 in the modes without sections.
+    // Offset of each axis's first position; 0 in the modes without sections.
     int64_t pos_axis[4] = {};
     int64_t row_stride[2] = {};  // of the cache rows' indices: B, S
     int64_t cache_rows = 0;
@@ -33,7 +33,7 @@ struct RopeShape {
     bool empty() const { return B * S * heads() * D == 0; }
 };
 
-// One call's tensors, as its caller gave them, and the names its messages give them.
+// The tensors of a call as the caller passes them, and their names in messages.
 struct RopeTensors {
     const char* op;
     int sides;
@@ -43,11 +43,11 @@ struct RopeTensors {
     const npu_rope_tensor* out[2];
     const npu_rope_tensor* positions;
     const npu_rope_tensor* freq_factors;  // may be NULL
-    bool scatters;                        // the last out is a cache, rows say which of its rows
+    bool scatters;                        // the last out is a cache; rows holds the rows to write
     const npu_rope_tensor* rows;
     Known known = Known::kValues;
     bool narrows = true;  // a cache may be of a narrower type than float32 x
-    // Rows belong to the last side.
+    // rows belongs to the last side.
     bool to_cache(int side) const { return scatters && side == sides - 1; }
 };
 
@@ -60,16 +60,16 @@ RopeTensors rope_set_rows_tensors(const npu_rope_tensor* x, const npu_rope_tenso
                                   const npu_rope_tensor* rows, const npu_rope_tensor* freq_factors,
                                   const npu_rope_tensor* cache);
 
-// Radians per position beyond which the fractional turn of a far position loses its accuracy.
+// Largest frequency, in radians per position: beyond it the fractional turn of a far position is inaccurate.
 constexpr double kMaxFrequency = 1e9;
 
 Check check_rope_params(const npu_rope_params& p);
 
-// Everything but the parameters' consequences: NULLs, shapes, dtypes, strides, overlap, the values of
-// positions, rows and freq_factors. Fills *shape.
+// Checks everything except the frequencies that follow from the parameters: NULLs, shapes, dtypes, strides, overlap,
+// the values of positions, rows and freq_factors. Fills *shape.
 Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape);
 
-// Radians per position, after freq_factors.
+// frequencies: radians per position, after freq_factors.
 Check check_rope_frequencies(const std::vector<long double>& frequencies);
 
 const char* mode_name(int32_t mode);

@@ -26,7 +26,7 @@ namespace ops {
 
 class NpuRope : public OpDef {
 public:
-    // A column is a compile of the kernel: the same as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
     explicit NpuRope(const char* name) : OpDef(name) {
         this->Input("x")
             .ParamType(REQUIRED)

@@ -1,5 +1,5 @@
-// From rope's attributes to its frequencies, scaling and YaRN folded in: what every path that
-// computes an angle starts from. Formulas: specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
+// Compute rope's frequencies from its attributes, scaling and YaRN included. Every path that
+// computes an angle uses them. Formulas: specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
 #pragma once
 
 #include <algorithm>
@@ -11,33 +11,33 @@
 
 namespace npu_rope {
 
-// 2 pi to the width of long double.
+// 2 pi in the precision of long double.
 constexpr long double kTwoPi = 6.283185307179586476925286766559005768L;
 
-// Modes in which a token has four positions (time, height, width, extra) and sections name whose turn
-// a pair is.
+// Number of axes. In modes with sections a token has four positions (time, height, width, extra), and sections assign
+// an axis to each pair.
 constexpr int kRopeAxes = 4;
 inline bool rope_has_sections(int32_t mode) { return (mode & NPU_ROPE_MODE_MROPE) != 0; }
 
-// Pairs of a head that turn.
+// Number of rotated pairs of a head.
 inline int32_t rope_pairs(const npu_rope_params& p) { return p.mode == NPU_ROPE_MODE_VISION ? p.n_dims : p.n_dims / 2; }
 
-// What turns each pair: the position's axis, and the power of theta_scale in its frequency.
-// Formula: ggml_mrope_cache_init in the specification's CPU source; imrope's rule is today's ggml's.
+// The rotation of each pair: its position's axis, and the power of theta_scale in its frequency.
+// Formula: ggml_mrope_cache_init in the specification's CPU source; imrope's rule is that of the current ggml.
 struct RopePairRule {
     int32_t axis;
     int32_t power;
-    int32_t restarts;  // the axis that counts anew at this pair; -1: none (mode vision)
+    int32_t restarts;  // mode vision: the axis whose powers restart at this pair; -1: none
 };
 std::vector<RopePairRule> rope_pair_rules(const npu_rope_params& p);
 
-// Radians per position of every pair. freq_factors may be null; pairs apart by factor_stride elements.
+// Radians per position of every pair. freq_factors may be null; its stride is factor_stride elements.
 std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride);
 
-// What multiplies cos and sin: attn_factor, and YaRN's correction.
+// The factor of cos and sin: attn_factor times YaRN's correction.
 double rope_mscale(const npu_rope_params& p);
 
-// The pairs between which YaRN's ramp runs, in the precision of T.
+// The first and the last pair of YaRN's ramp, in the precision of T.
 template <typename T>
 void rope_corr_dims(const npu_rope_params& p, T* low, T* high) {
     T n = static_cast<T>(p.n_dims), ctx = static_cast<T>(p.n_ctx_orig), base = static_cast<T>(p.freq_base);
@@ -48,7 +48,7 @@ void rope_corr_dims(const npu_rope_params& p, T* low, T* high) {
     *high = std::min(n - 1, std::ceil(dim(static_cast<T>(p.beta_slow))));
 }
 
-// 1 where a pair keeps its own frequency, 0 where it is interpolated.
+// 1 for a pair that keeps its own frequency, 0 for a pair that is interpolated.
 template <typename T>
 T rope_ramp(T low, T high, int pair) {
     T y = (static_cast<T>(pair) - low) / std::max(T(0.001), high - low);

@@ -1,5 +1,5 @@
-// rope_set_rows in CANN: x rotated into rows of a cache. The cache is an input that is written, which CANN
-// writes as an output of the same name.
+// rope_set_rows in CANN: x rotated into rows of a cache. The cache is an input that the kernel writes; CANN
+// represents it as an input and an output of the same name.
 #include "op_host/rope_cann.h"
 
 namespace optiling {
@@ -26,7 +26,7 @@ namespace ops {
 
 class NpuRopeSetRows : public OpDef {
 public:
-    // A column is a compile of the kernel: the same as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
     explicit NpuRopeSetRows(const char* name) : OpDef(name) {
         this->Input("x")
             .ParamType(REQUIRED)

@@ -13,16 +13,16 @@
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kRunBytes = 8 * 1024;  // of one head's tokens, where those lie back to back
-constexpr int64_t kLeastHeads = 4;       // a token's table is worth some heads
-constexpr int64_t kTableHeads = 2;       // so many, in time
-constexpr int64_t kBlockTokens = 16;     // tokens a table is made for, so that instructions are long
-constexpr int64_t kBlockRows = 256;      // head rows that share a table, where heads are few
-constexpr int64_t kMostTokens = 248;     // a repeat each, in whole blocks of 8
-constexpr int64_t kMostRows = 4095;      // blocks of one DMA instruction
-constexpr int64_t kMostNormRows = 512;   // of a tile that is normalized: each has its own root
+constexpr int64_t kRunBytes = 8 * 1024;  // of one head's tokens, where these are adjacent
+constexpr int64_t kLeastHeads = 4;       // of a unit, because each unit computes the tables of its tokens
+constexpr int64_t kTableHeads = 2;       // cost of building one token's table, in head rotations
+constexpr int64_t kBlockTokens = 16;     // tokens of one table, so that instructions are long
+constexpr int64_t kBlockRows = 256;      // head rows of one table, if a unit has few heads
+constexpr int64_t kMostTokens = 248;     // one repeat each, in whole blocks of 8
+constexpr int64_t kMostRows = 4095;      // most blocks of one DMA instruction
+constexpr int64_t kMostNormRows = 512;   // of a tile that is normalized; each row needs memory for its root
 
-// One of the most even parts of n that are not below `least`.
+// The size of the most even parts of n that are not smaller than `least`.
 int64_t even_share(int64_t n, int64_t least) { return ceil_div(n, std::max<int64_t>(1, n / least)); }
 
 Check check_supported(const RopeTilingInput& in, const Platform& p) {
@@ -42,13 +42,13 @@ Check check_supported(const RopeTilingInput& in, const Platform& p) {
     return {};
 }
 
-// True where stepping `size` times by `inner` is one step by `outer`.
+// Whether `size` steps of `inner` are one step of `outer`.
 bool follows(int64_t outer, int64_t size, int64_t inner) {
     int64_t reach;
     return !__builtin_mul_overflow(size, inner, &reach) && reach == outer;
 }
 
-// Batches become tokens where one stride leads through both: a block's table may then span them.
+// Merges batches and tokens where one stride covers both: a block's table may then span batches.
 void merge_batches(const RopeTilingInput& in, RopeTilingHead* d, RotaryTableTiling* given) {
     const RopeShape& s = in.shape;
     d->rows = s.B * s.S;
@@ -81,7 +81,7 @@ void merge_batches(const RopeTilingInput& in, RopeTilingHead* d, RotaryTableTili
 
 class Tiling {
 public:
-    // computed and given: one of the two, what the table is made of. norm: of a call that normalizes.
+    // computed, given: the source of the table; one of the two is NULL. norm: for a call that normalizes.
     Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingHead* head, RopeTurns* computed,
            RotaryTableTiling* given, HeadNormTiling* norm = nullptr)
         : in_(in),
@@ -129,7 +129,7 @@ private:
         d_.has_factors = in_.has_factors;
         d_.cache_rows = shape_.cache_rows;
         d_.index_words = in_.rows_int64 ? 2 : 1;
-        // Where a row's entries are the lanes', each half of it begins on a border, too.
+        // With one entry per lane, each half of a table row must also start on a 32-byte border.
         int64_t half_unit = given_ && in_.tables.has_entry_a_lane ? kUbBlock / dtype_bytes(in_.tables.dtype) : 8;
         if (halves && p.n_offs % 8 == 0 && pairs % half_unit == 0) {
             key_ = kRopeHalves;
@@ -148,8 +148,8 @@ private:
             norm_->swaps = key_ == kRopeSwapByShifts && !in_.norm.rounds;
             norm_->scatters = in_.scatters;
         }
-        // Rows are kept in UB in the order in which more of them lie back to back in GM; those of a
-        // cache token by token.
+        // UB has the order of rows in which more of them are adjacent in GM; rows of a cache are stored
+        // token by token.
         int heads_meet = 0, tokens_meet = 0;
         for (int k = 0; k < shape_.sides; ++k)
             for (const int64_t* stride : {d_.side[k].x_stride, d_.side[k].out_stride}) {
@@ -169,8 +169,8 @@ private:
         if (key_ == kRopeHalves) d_.table_width = given_->row;
     }
 
-    // The positions that the lanes are turned by: axes whose positions lie in one place are one plane,
-    // axes that turn no pair are none.
+    // Sets the planes of positions. Axes with the same positions in memory share a plane; axes that rotate no pair
+    // have none.
     void set_planes() {
         d_.planes = 1;
         if (!rope_has_sections(in_.params.mode)) return;
@@ -190,7 +190,7 @@ private:
             computed_->plane_lanes[plane_of[rules[pair_of_lane(lane)].axis]][lane / 64] |= uint64_t{1} << lane % 64;
     }
 
-    // Of a table lane; those outside the window stand for the nearest inside, as in the kernel.
+    // The pair of a table lane. Lanes outside the window are clamped to the nearest lane inside, as in the kernel.
     size_t pair_of_lane(int32_t lane) const {
         if (key_ == kRopeHalves) return static_cast<size_t>(lane);
         int32_t inside = std::clamp(lane + d_.lane_first - d_.n_offs, 0, d_.n_dims - 1);
@@ -210,14 +210,14 @@ private:
         d_.io = kRopeIoBurst;
         bool whole_blocks = head_bytes() % kUbBlock == 0 && shape_.D * out_bytes_ % kUbBlock == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
-        // Whole heads of a token are a run then, however short a head.
+        // Adjacent heads of a token form one run, even if a head is short.
         int64_t fewest = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
         bool run_is_enough = head_bytes() >= kUbBlock || (heads_meet() && fewest * head_bytes() >= kUbBlock);
         d_.io = run_is_enough && !in_.scatters ? kRopeIoPacked : kRopeIoScalar;
         if (head_bytes() < kUbBlock) d_.tokens_inner = 0;
     }
 
-    // Rows whose bytes are together a multiple of 32, where out's rows lie back to back and are not.
+    // Number of rows whose total size is a multiple of 32 bytes, if out's rows are adjacent and their size is not.
     int64_t granule() const {
         int64_t granule = 1;
         for (int k = 0; k < shape_.sides && d_.io == kRopeIoPacked && heads_meet(); ++k) {
@@ -228,11 +228,11 @@ private:
         return granule;
     }
 
-    // The split whose busiest core has the least to do; a token's table counts as some heads.
+    // Chooses the split with the least work for the busiest core; a token's table counts as kTableHeads heads.
     void split() {
         d_.row_granule = i32(granule());
         d_.row_parts = d_.head_parts = 1;
-        if (d_.io == kRopeIoScalar) return;  // the scalar cache's lines must have one owner
+        if (d_.io == kRopeIoScalar) return;  // one core must own the scalar cache's lines
         double bytes = static_cast<double>(d_.rows) * static_cast<double>(heads() * head_bytes());
         int64_t parts = worthwhile_cores(bytes, platform_.cores);
         int64_t most_head_parts =
@@ -242,8 +242,8 @@ private:
         d_.head_parts = i32(split.head_parts);
     }
 
-    // The first of the wanted shapes that fits: long bursts and tables of many tokens, the bursts
-    // first to give way, then the tables.
+    // Chooses the first shape that fits. The preferred shapes have long bursts and tables of many tokens; the search
+    // shortens the bursts first, then the tables.
     bool set_tile() {
         int64_t part_rows =
             std::min(d_.rows, ceil_div(ceil_div(d_.rows, d_.row_granule), d_.row_parts) * d_.row_granule);
@@ -253,9 +253,9 @@ private:
         double share = static_cast<double>(part_rows) * static_cast<double>(unit_heads * head_bytes());
         auto target = static_cast<int64_t>(std::min<double>(kTileBytes, share / kTilesPerCore));
         target = std::max(target, kLeastTileBytes);
-        // Few heads leave much of the time to the table: longer instructions for it then.
+        // With few heads the table takes much of the time; more tokens per table give it longer instructions.
         int64_t most_tokens = std::clamp(kBlockRows / unit_heads, kBlockTokens, 4 * kBlockTokens);
-        // Normalized heads keep the vector unit busy for as long as the memory: fewer tables, if the tile stays whole.
+        // For normalized heads the vector unit takes as long as the memory: build fewer tables if the tile stays whole.
         int64_t whole = std::max<int64_t>(1, std::min(ceil_div(target, heads_most_ * row_bytes()), tokens_most_));
         if (norm_ && !d_.tokens_inner && fits(whole, heads_most_, 2 * most_tokens)) return true;
         for (int64_t tokens = most_tokens; tokens >= 1; tokens /= 2) {
@@ -268,7 +268,7 @@ private:
 
     int64_t row_bytes() const { return d_.row_pitch * item_bytes_; }
 
-    // Whole token rows, as many as make the target; then one; then parts of one.
+    // Tries whole token rows up to the target size, then one row, then parts of a row.
     bool fit_token_rows(int64_t target, int64_t least, int64_t block_tokens) {
         int64_t most = std::max<int64_t>(1, std::min(ceil_div(target, heads_most_ * row_bytes()), tokens_most_));
         for (int64_t tokens = most; tokens >= 1; --tokens) {
@@ -284,7 +284,7 @@ private:
         return false;
     }
 
-    // Runs of one head's tokens, of as many heads as make the target.
+    // Tries runs of one head's tokens, for the number of heads that fills the target size.
     bool fit_token_runs(int64_t target, int64_t least, int64_t block_tokens) {
         int64_t run = even_share(tokens_most_, std::max(block_tokens, kRunBytes / row_bytes()));
         int64_t most = std::max<int64_t>(1, target / row_bytes());
@@ -296,7 +296,7 @@ private:
         return false;
     }
 
-    // Every run of a packed tile, the last heads' too, must have a DMA's 32 bytes.
+    // Every run of a packed tile, also that of the last heads, must have the 32 bytes of a DMA.
     bool runs_are_enough(int64_t tile_heads) const {
         if (d_.io != kRopeIoPacked || head_bytes() >= kUbBlock) return true;
         for (int k = 0; k < shape_.sides; ++k) {
@@ -314,7 +314,7 @@ private:
         d_.block_tokens = i32(std::min(block, kMostTokens / tokens * tokens));
         d_.second_tokens = d_.tile_tokens;
         if (shape_.sides == 2) {
-            // As many of the second side's tokens as fill the same buffer, in even parts of a block.
+            // The number of the second side's tokens that fills the same buffer, in even parts of a block.
             int64_t most = tokens * heads / std::clamp<int64_t>(shape_.side[1].N, 1, heads);
             d_.second_tokens = i32(ceil_div(d_.block_tokens, ceil_div(d_.block_tokens, most)));
         }
@@ -328,7 +328,7 @@ private:
         int64_t lanes = rows * d_.row_pitch, width = d_.table_width, slots = d_.token_slots;
         d_.side_offset_bytes = i32(lanes * item_bytes_);
         d_.queue_bytes = i32(lanes * item_bytes_ + (packed ? rows * kUbBlock : 0));
-        // What two operands of an instruction are is half a turn of the bank groups apart.
+        // Offset the second operand by half the bank groups to avoid bank conflicts.
         bool float_rows = item_bytes_ == 2 || out_bytes_ == 2 || packed;
         d_.temp_offset_bytes = float_rows ? i32(round_up(lanes * 4, kUbBankGroups) + kUbBankGroups / 2) : 0;
         int64_t most_index_lanes = d_.row_pitch <= 256 ? 2048 : 1024;
@@ -375,7 +375,7 @@ private:
         if (Check c = check_rope_frequencies(frequencies); !c.ok()) return c;
         for (size_t i = 0; i < frequencies.size(); ++i) {
             long double turns = frequencies[i] / kTwoPi;
-            // Whole turns mean nothing, unless a factor is still to divide them.
+            // Whole turns do not change the angle, unless the kernel still divides them by a factor.
             if (!in_.has_factors) turns -= rintl(turns);
             if (!in_.forward) turns = -turns;
             computed_->hi[i] = static_cast<float>(turns);
@@ -393,7 +393,7 @@ private:
     HeadNormTiling* norm_;
     int64_t item_bytes_, out_bytes_;
     int32_t key_ = 0;
-    int64_t heads_most_ = 0, tokens_most_ = 0;  // of any tile: one side's, of any unit
+    int64_t heads_most_ = 0, tokens_most_ = 0;  // upper bounds for the tiles of any unit, on one side
 };
 
 }  // namespace

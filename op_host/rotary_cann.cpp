@@ -6,7 +6,7 @@
 namespace npu_rope {
 namespace {
 
-// Places of the attributes, as add_rotary_attributes names them.
+// Indices of the attributes that add_rotary_attributes adds.
 enum Attribute : size_t { kInterleaved, kRotaryDim, kOffset, kForward, kStrides };
 
 Check read_tensors(CannCall* call, RotaryTensors* t) {

@@ -1,5 +1,5 @@
-// What the definitions of rotary_mul and rotary_mul_qk share: attributes, and the way from CANN's contexts to the
-// checks and the tiling of all native paths.
+// Shared parts of the CANN definitions of rotary_mul and rotary_mul_qk: attributes, and the conversion of CANN's
+// contexts for the checks and the tiling of all native paths.
 #pragma once
 
 #include "op_host/cann.h"
@@ -8,11 +8,11 @@
 
 namespace npu_rope {
 
-// Those of rotary_mul, in its order; then strides, of every tensor.
+// Adds the attributes of rotary_mul in its order, then the strides of every tensor.
 void add_rotary_attributes(ops::OpDef* def);
 
-// `tensors` says whose call it is: its operator, names and sides. Its tensors are found in the context: xs, cos,
-// sin and, of one side, position_ids, which may be missing.
+// `tensors` holds the call's operator, names and sides; the function reads its tensors from the context: xs, cos, sin
+// and, with one side, position_ids, which may be missing.
 ge::graphStatus tile_rotary(gert::TilingContext* context, RotaryTensors tensors);
 
 }  // namespace npu_rope

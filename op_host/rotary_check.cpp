@@ -23,7 +23,7 @@ public:
     }
 
 private:
-    // ---- what turns
+    // ---- rotated tensors
 
     Check check_x(int side) {
         const npu_rope_tensor& x = *t_.x[side];
@@ -100,7 +100,7 @@ private:
         return check_unit_stride(name, t);
     }
 
-    // [S,W], [1 or B,S,W] or [1 or B,S,1,W]; where x has no batch [S,W] or [S,1,W].
+    // [S,W], [1 or B,S,W] or [1 or B,S,1,W]; for x without batch [S,W] or [S,1,W].
     Check place_table(const char* name, const npu_rope_tensor& t, int64_t* stride) {
         bool batched = t_.x[0]->ndim == 4;
         int64_t half = s_.rotary_dim / 2, W = t.ndim >= 1 && t.ndim <= 4 ? t.shape[t.ndim - 1] : -1;
@@ -131,7 +131,7 @@ private:
         return {};
     }
 
-    // [rows, W], of which position_ids name some.
+    // [rows, W]; position_ids select rows.
     Check place_rows(const char* name, const npu_rope_tensor& t, bool wide, int64_t* stride) {
         if (t.ndim != 2 || !wide)
             return bad_value(
@@ -143,7 +143,7 @@ private:
         return {};
     }
 
-    // [rows, W] with position_ids, [B,S,W] without; what lies behind the rotated width is not read.
+    // [rows, W] with position_ids, [B,S,W] without; entries after the rotated width are not read.
     Check place_cache(const char* name, const npu_rope_tensor& t, int64_t* stride) {
         auto S = static_cast<Wide>(r_.S), B = static_cast<Wide>(r_.B), w = static_cast<Wide>(s_.rotary_dim / 2);
         s_.full = false;
@@ -203,7 +203,7 @@ private:
         return {};
     }
 
-    // ---- what is written
+    // ---- outputs
 
     Check check_out(int side) {
         const npu_rope_tensor &out = *t_.out[side], &x = *t_.x[side];

@@ -9,7 +9,7 @@
 
 namespace npu_rope {
 
-// One call's tensors, as its caller gave them, and the names its messages give them.
+// The tensors of a call as the caller passes them, and their names in messages.
 struct RotaryTensors {
     const char* op;
     int sides;
@@ -22,7 +22,7 @@ struct RotaryTensors {
     const char* sin_name;
     const npu_rope_tensor* sin;
     bool onnx;                            // rotary_embedding: ONNX's layouts, half-width tables
-    const npu_rope_tensor* position_ids;  // of that, and of rotary_mul's launch: which rows of the tables, or NULL
+    const npu_rope_tensor* position_ids;  // rotary_embedding and rotary_mul's launch: rows of the tables, or NULL
     Known known = Known::kValues;
 };
 
@@ -30,14 +30,14 @@ struct RotaryAttributes {
     bool interleaved;
     int64_t rotary_dim;  // 0: the whole head
     int64_t offset;
-    int64_t num_heads;  // of rotary_embedding's [B,S,hidden]
+    int64_t num_heads;  // rotary_embedding with x [B,S,hidden]
 };
 
 // The sizes of a call besides RopeShape's. Strides in elements.
 struct RotaryShape {
-    RopeShape rows;                        // with position_ids: pos_stride is theirs
+    RopeShape rows;                        // with position_ids: pos_stride holds their strides
     int64_t rotary_dim;                    // never 0
-    bool full;                             // tables have an entry for each lane
+    bool full;                             // tables have one entry per lane
     int64_t cos_stride[2], sin_stride[2];  // of tables: B, S; with position_ids: -, row
 };
 
@@ -50,7 +50,7 @@ RotaryTensors rotary_embedding_tensors(const npu_rope_tensor* x, const npu_rope_
                                        const npu_rope_tensor* sin_cache, const npu_rope_tensor* position_ids,
                                        const npu_rope_tensor* y);
 
-// NULLs, attributes, shapes, dtypes, strides, overlap, the values of position_ids. Fills *shape.
+// Checks NULLs, attributes, shapes, dtypes, strides, overlap and the values of position_ids. Fills *shape.
 Check check_rotary(const RotaryTensors& t, const RotaryAttributes& a, RotaryShape* shape);
 
 }  // namespace npu_rope

@@ -1,5 +1,5 @@
-// rotary_mul in CANN: x [B,S,N,D] rotated by tables of cosines and sines, or by the rows [rows,W] of them that
-// position_ids [B,S] name, into out.
+// rotary_mul in CANN: x [B,S,N,D] rotated into out by tables of cosines and sines, or by the rows of tables [rows,W]
+// that position_ids [B,S] select.
 #include "op_host/rotary_cann.h"
 
 namespace optiling {
@@ -26,7 +26,7 @@ namespace ops {
 
 class NpuRotaryMul : public OpDef {
 public:
-    // A column is a compile of the kernel: the same as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
     explicit NpuRotaryMul(const char* name) : OpDef(name) {
         this->Input("x")
             .ParamType(REQUIRED)

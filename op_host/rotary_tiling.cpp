@@ -23,7 +23,7 @@ RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttribut
     if (t.position_ids) {
         in.tables.rows = t.cos->shape[0];
         in.rows_int64 = t.position_ids->dtype == NPU_ROPE_INT64;
-        // They are no positions of the kernel's, but numbers of rows.
+        // For the kernel, position_ids are row numbers instead of positions.
         std::copy(shape.rows.pos_stride, shape.rows.pos_stride + 2, in.shape.row_stride);
         std::fill(in.shape.pos_stride, in.shape.pos_stride + 2, 0);
     }

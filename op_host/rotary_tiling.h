@@ -1,4 +1,4 @@
-// From a checked call of rotary_mul, rotary_mul_qk or rotary_embedding to the tiling, which is rope's.
+// Converts a checked call of rotary_mul, rotary_mul_qk or rotary_embedding to the input of rope's tiling.
 #pragma once
 
 #include "op_host/platform.h"
@@ -7,11 +7,12 @@
 
 namespace npu_rope {
 
-// A call that check_rotary has accepted, of which it found this shape.
+// The tiling's input for a call that check_rotary has accepted; shape: as that check filled it.
 RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttributes& a, const RotaryShape& shape,
                                     bool forward);
 
-// What no kernel on this chip can: element types it lacks. soc is what the caller knows the chip by.
+// Checks for calls that no kernel on this chip supports: element types that the chip lacks. soc: the caller's name of
+// the chip.
 Check check_rotary_on_chip(const RotaryTensors& t, const Platform& platform, const char* soc);
 
 }  // namespace npu_rope

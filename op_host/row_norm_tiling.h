@@ -1,4 +1,4 @@
-// How rows of n elements are normalized: what tilings of every operator that does it share.
+// Parameters of the normalization of rows of n elements, which the tilings of several operators share.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace npu_rope {
 
-// To so many significant bits, the last of which is worth no less than 2^least; ties to even.
+// Rounds to `bits` significant bits, ties to even; the last bit is at least 2^least.
 inline double rounded_to(double value, int bits, int least) {
     if (value == 0) return 0;
     int unit = std::max(std::ilogb(value) + 1 - bits, least);
     return std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
 }
 
-// Larger ones leave float32's range times n, or the stash type's.
+// Rejects a larger epsilon: epsilon times n would leave float32's range, or epsilon the stash type's range.
 inline Check check_device_epsilon(const char* op, double epsilon, int32_t stash_dtype) {
     if (stash_dtype == NPU_ROPE_FLOAT16 && epsilon > 65504)
         return bad_value(op, "epsilon must be at most 65504, float16's largest number, on the device but got %g.",
@@ -27,7 +27,8 @@ inline Check check_device_epsilon(const char* op, double epsilon, int32_t stash_
     return {};
 }
 
-// epsilon as the stash type keeps it; wide_range: elements' squares may leave float32's range, as float16's do not.
+// Rounds epsilon to the stash type. wide_range: the elements' squares may leave float32's range; those of float16
+// cannot.
 inline RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range) {
     if (stash == kStashFloat16) epsilon = rounded_to(epsilon, 11, -24);
     if (stash == kStashBfloat16) epsilon = rounded_to(epsilon, 8, -133);

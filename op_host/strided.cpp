@@ -9,8 +9,8 @@ struct Dim {
     int64_t size, stride;
 };
 
-// Dimensions that matter, widest stride first, with positive strides; *low is how far below
-// the base the view reaches.
+// Dimensions of more than one element, widest stride first, with positive strides; *low is the distance that the view
+// reaches below its base.
 int widest_first(const StridedView& v, Dim* dims, int64_t* low) {
     int n = 0;
     *low = 0;
@@ -24,7 +24,7 @@ int widest_first(const StridedView& v, Dim* dims, int64_t* low) {
     return n;
 }
 
-// Each stride at least as wide as all that lies inside it.
+// Whether each stride is at least the extent of the dimensions inside it.
 bool nested(const Dim* dims, int n, int64_t item_bytes) {
     int64_t inner = item_bytes;
     for (int k = n - 1; k >= 0; --k) {
@@ -40,12 +40,12 @@ int64_t extent(const Dim* dims, int n, int64_t item_bytes) {
     return e;
 }
 
-// A stride of one or both of two views, and how often each of them takes it.
+// A stride of one or both of two views, and each view's number of steps of it.
 struct SharedDim {
     int64_t stride, size_a, size_b;
 };
 
-// The strides of both, widest first.
+// Merges the strides of two views, widest first.
 int merge(const Dim* a, int na, const Dim* b, int nb, SharedDim* both) {
     int n = 0;
     for (int i = 0, j = 0; i < na || j < nb;) {
@@ -57,8 +57,8 @@ int merge(const Dim* a, int na, const Dim* b, int nb, SharedDim* both) {
     return n;
 }
 
-// Is there d with -size_b < d[k] < size_a and |delta - sum d[k]*stride[k]| < item_bytes? With nested
-// strides only the two multiples next to delta can work at each level.
+// Whether a d exists with -size_b < d[k] < size_a and |delta - sum d[k]*stride[k]| < item_bytes. With nested strides,
+// only the two multiples next to delta are possible at each level.
 bool reachable(const SharedDim* dims, int n, int64_t delta, int64_t item_bytes) {
     if (n == 0) return delta > -item_bytes && delta < item_bytes;
     int64_t q = delta / dims[0].stride;

@@ -1,4 +1,4 @@
-// Which bytes a strided view touches: what the in-place and overlap rules are decided with.
+// The bytes of a strided view, for the in-place and overlap rules.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace npu_rope {
 
 constexpr int kMaxDims = 4;
 
-// A view: base address and byte strides. Dimensions of size 1 have no stride that matters.
+// A view: base address and byte strides. The strides of dimensions of size 1 are ignored.
 struct StridedView {
     uintptr_t base = 0;
     int64_t item_bytes = 0;
@@ -17,16 +17,16 @@ struct StridedView {
     bool empty() const;
 };
 
-// True where two different index tuples of the view surely name different bytes. Views whose
-// strides nest (each at least the extent of the smaller ones) are decided exactly; others,
-// which only as_strided makes, count as overlapping.
+// Whether different index tuples of the view always refer to different bytes. The result is exact for views whose
+// strides nest (each at least the extent of the smaller ones). Others, which only as_strided makes, count as
+// overlapping.
 bool is_injective(const StridedView& v);
 
-// True where a and b may touch a common byte. Exact for two views whose strides nest when taken
+// Whether a and b may have a byte in common. Exact for two views whose strides nest when taken
 // together (slices of one buffer, of any sizes); by address range otherwise.
 bool may_share_memory(const StridedView& a, const StridedView& b);
 
-// True where a and b are element by element the same memory.
+// Whether a and b have the same memory for each element.
 bool is_same_view(const StridedView& a, const StridedView& b);
 
 }  // namespace npu_rope

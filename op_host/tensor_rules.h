@@ -1,4 +1,4 @@
-// What the operators' rules of tensors share: what a view is, and the rules that any tensor keeps. Header
+// Shared parts of the operators' rules: the definition of a view, and the rules for any tensor. Header
 // only, like check.h.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace npu_rope {
 
-// What the host knows of a call's tensors besides sizes, types and strides. Of a device's it does not see
-// the values, and while tiling is computed not the addresses either: what it does not know it does not check.
+// Properties of a call's tensors that the host can read besides sizes, types and strides. It cannot read the values of
+// a device's tensors and, during tiling, their addresses. It skips checks of properties that it cannot read.
 enum class Known { kValues, kAddresses, kLayout };
 
 inline bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
@@ -32,14 +32,14 @@ struct Number {
     }
 };
 
-// 0 where the stride names nothing: there it may hold any number.
+// The stride of dimension k, or 0 where the stride is unused and may be any number.
 inline int64_t stride_that_matters(const npu_rope_tensor& t, int k) {
     for (int d = 0; d < t.ndim; ++d)
         if (t.shape[d] == 0) return 0;
     return t.shape[k] > 1 ? t.stride[k] : 0;
 }
 
-// Shapes of more dimensions than a struct holds have no numbers to print.
+// The shape for a message. A shape with more dimensions than the struct holds has no numbers to print.
 inline std::string got_shape(const npu_rope_tensor& t) {
     if (t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM) return shape_text(t.shape, t.ndim);
     return std::to_string(t.ndim) + " dimensions";
@@ -64,7 +64,7 @@ inline bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
     return true;
 }
 
-// Neither the size nor the reach of the view may leave int64.
+// Whether the size and the extent of the view fit int64.
 inline bool fits(const npu_rope_tensor& t) {
     int64_t bytes = checked_product(t.shape, t.ndim), reach = 0, span;
     if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
@@ -78,7 +78,7 @@ inline bool fits(const npu_rope_tensor& t) {
     return !__builtin_mul_overflow(reach, kDtypes[t.dtype].bytes, &reach);
 }
 
-// Sizes but the heads', which lie before the last.
+// Whether all sizes are equal except the number of heads, the last but one.
 inline bool same_but_heads(const npu_rope_tensor& a, const npu_rope_tensor& b) {
     if (a.ndim != b.ndim) return false;
     for (int k = 0; k < a.ndim; ++k)
@@ -102,7 +102,7 @@ struct NamedTensor {
     const npu_rope_tensor* tensor;  // may be NULL
 };
 
-// The rules of any tensor of a call. Every message begins with the operator's name.
+// Rules for any tensor of a call. Every message begins with the operator's name.
 class TensorRules {
 public:
     TensorRules(const char* op, Known known) : op_(op), known_(known) {}
@@ -129,7 +129,8 @@ public:
                          static_cast<long long>(t.stride[t.ndim - 1]));
     }
 
-    // What turns: a float tensor of three or four sizes, like another but for the number of heads (or NULL).
+    // A rotated tensor must be a float tensor of three or four dimensions. Its sizes must be those of `like` (or NULL),
+    // except the number of heads.
     Check check_turning(const char* name, const npu_rope_tensor& x, const char* shapes, const char* like_name,
                         const npu_rope_tensor* like) {
         if (!is_float(x.dtype))
@@ -146,8 +147,9 @@ public:
         return check_memory(name, x);
     }
 
-    // The first that a result shares memory with, of all it must be apart from: its own input but in place,
-    // other inputs, results before it, what is read beside. NULL: none. T: RopeTensors or RotaryTensors.
+    // The name of the first tensor with which an output must share no memory but does; NULL: none. Candidates: its own
+    // input if the call is not in place, the other inputs, the outputs before it, and the tensors in `beside`. T:
+    // RopeTensors or RotaryTensors.
     template <typename T>
     static const char* shared_with(const T& t, int side, bool in_place, std::initializer_list<NamedTensor> beside) {
         const StridedView out = view_of(*t.out[side]);
@@ -162,7 +164,7 @@ public:
         return nullptr;
     }
 
-    // itself: the input that what is written may be; NULL: none.
+    // itself: the input that the output may be; NULL: none.
     Check shares_memory(const char* name, const char* itself, const char* other) {
         if (!itself)
             return bad_value(op_, "%s must share no memory with %s but got memory that they share.", name, other);
@@ -170,14 +172,14 @@ public:
                          itself, other);
     }
 
-    // Epsilon of a norm, which is a float32 wherever it is kept.
+    // epsilon of a norm; all paths keep it as float32.
     Check check_epsilon(double epsilon) {
         const float kept = static_cast<float>(epsilon);
         if (kept >= 0 && !std::isinf(kept)) return {};
         return bad_value(op_, "epsilon must be >= 0 and finite in float32 but got %s.", Number(epsilon).text);
     }
 
-    // What is written where x is read.
+    // An output must have x's dtype and shape.
     Check check_like(const char* name, const npu_rope_tensor& out, const char* x_name, const npu_rope_tensor& x) {
         if (out.dtype != x.dtype)
             return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, x_name, dtype_name(x.dtype),

@@ -1,4 +1,4 @@
-// How tilings cut work among cores, and the integer arithmetic they share.
+// The split of work among cores, and integer arithmetic, for all tilings.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 
 namespace npu_rope {
 
-constexpr int64_t kUbBlock = 32;               // bytes a DMA and a vector operand are aligned to
-constexpr int64_t kUbBankGroups = 512;         // bytes after which UB's bank groups come again
+constexpr int64_t kUbBlock = 32;               // alignment of DMAs and vector operands, in bytes
+constexpr int64_t kUbBankGroups = 512;         // period of UB's bank groups, in bytes
 constexpr int64_t kTileBytes = 16 * 1024;      // a burst that uses the memory's bandwidth
-constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller ones only where nothing else fits
-constexpr int64_t kLeastCoreBytes = 1024;      // of x: less is not worth a core
-constexpr int64_t kTilesPerCore = 4;           // so that copies and vectors overlap in short calls, too
+constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller tiles only if nothing else fits
+constexpr int64_t kLeastCoreBytes = 1024;      // of x: a smaller part does not justify a core
+constexpr int64_t kTilesPerCore = 4;           // so that copies and vectors overlap in short calls
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
@@ -21,13 +21,13 @@ struct WorkSplit {
     int64_t row_parts = 1, head_parts = 1;
 };
 
-// How many cores `bytes` of x are worth.
+// Number of cores that `bytes` of x justify.
 inline int64_t worthwhile_cores(double bytes, int64_t cores) {
     return static_cast<int64_t>(std::max(1.0, std::min(static_cast<double>(cores), bytes / kLeastCoreBytes)));
 }
 
-// Token rows x heads for up to `parts` cores, granules of rows staying together: the split whose busiest core has
-// the least to do. What a token costs beside its heads counts as `token_heads` of them.
+// Splits token rows x heads among up to `parts` cores, with the least work for the busiest core. The rows of a granule
+// stay together. The cost of a token besides its heads counts as `token_heads` heads.
 inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_t parts, int64_t most_head_parts,
                             int64_t token_heads) {
     WorkSplit best;
