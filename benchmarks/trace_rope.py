@@ -1,4 +1,4 @@
-"""rope's and rotary_mul's kernels on the simulated timeline: cycles, bytes, share of the memory roofline.
+"""Trace rope's and rotary_mul's kernels on the simulator: cycles, bytes, share of the memory roofline.
 
 usage: trace_rope.py [--markdown docs/benchmarks.md]   (put the tables between the page's marks)
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MARKS = {  # of each table: where it begins and ends
+MARKS = {  # the begin and the end of each table
     "rope": ("<!-- simulated: begin -->\n", "<!-- simulated: end -->"),
     "rotary_mul": ("<!-- simulated tables: begin -->\n", "<!-- simulated tables: end -->"),
 }
@@ -95,7 +95,7 @@ def table(op: str) -> str:
 
 
 def put(page: str, op: str, text: str, name: Path) -> str:
-    """The page with the text between the operator's marks."""
+    """Return the page with the text between the operator's marks."""
     begins, ends = MARKS[op]
     before, begin, rest = page.partition(begins)
     _, end, after = rest.partition(ends)

@@ -8,7 +8,7 @@
 //   LINK="-L$ASCEND_HOME_PATH/lib64 -lascendcl -lnnopbase -L$OPP/lib -lcust_opapi"
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
 //
-// Without CANN, on the simulated runtime that an npu_rope built on Linux brings, from its source folder:
+// Without CANN, on the simulated runtime of an npu_rope built on Linux, from its source folder:
 //
 //   LIB=$(python -c "from npu_rope.simcann import pieces; print(pieces.cann_library().parent)")
 //   OPP=$LIB/simcann_opp/op_api
@@ -17,8 +17,8 @@
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
 //   ASCEND_OPP_PATH=$LIB ASCEND_CUSTOM_OPP_PATH=$LIB/simcann_opp ./aclnn_rope
 //
-// CANN finds the operator's kernels by that variable, or where a .run file installed the package. Linking the package's
-// library is not enough.
+// CANN finds the operator's kernels by that variable, or in the folder where a .run file installed the package.
+// Linking the package's library is not enough.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -51,7 +51,7 @@ aclTensor* upload(const std::vector<T>& values, const std::vector<int64_t>& shap
                            shape.size(), *memory);
 }
 
-// Both phases, and what the device did is waited for.
+// Runs both phases and waits for the device.
 int rotate(const aclTensor* x, const aclTensor* positions, const aclTensor* out, aclrtStream stream) {
     uint64_t workspace_bytes = 0;
     aclOpExecutor* executor = nullptr;

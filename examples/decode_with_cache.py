@@ -1,6 +1,6 @@
 """Decode with a paged KV cache: a new key is rotated, rounded to float16 and written to its slot in one call.
 
-Needs torch. The same attention over all tokens at once gives the same.
+Needs torch. The result is compared with attention over all tokens at once.
 """
 
 import torch
@@ -15,7 +15,7 @@ positions = torch.arange(TOKENS)
 
 
 def attention(q, k, v, mask=None):
-    """[1,S,N,D] and [1,T,M,D] to [1,S,N,D]."""
+    """Attend from q [1,S,N,D] to k and v [1,T,M,D]; return [1,S,N,D]."""
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     y = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
     return y.transpose(1, 2)
@@ -23,7 +23,7 @@ def attention(q, k, v, mask=None):
 
 keys = torch.zeros(SLOTS, KEY_HEADS, HEAD, dtype=torch.float16)
 values = torch.zeros_like(keys)
-slots = torch.randperm(SLOTS)[:TOKENS]  # where a pager put them
+slots = torch.randperm(SLOTS)[:TOKENS]  # in any order, as a pager assigns them
 decoded = []
 for t in range(TOKENS):
     now = positions[t : t + 1]

@@ -1,4 +1,4 @@
-"""A torch_npu script, ported by one import: it runs on a CPU, too, and on an NPU as npu_rope's kernels.
+"""A torch_npu script, ported by one import: it runs on a CPU, and on an NPU with npu_rope's kernels.
 
 Before:  import torch_npu
 After:   import npu_rope.compat.torch_npu as torch_npu

@@ -1,6 +1,6 @@
-"""Train a small Llama whose rotations and norms are npu_rope's: it learns to repeat what it was told.
+"""Train a small Llama whose rotations and norms are npu_rope's: it learns to repeat a sequence.
 
-Needs torch and transformers; the model is made here, nothing is downloaded.
+Needs torch and transformers. The model is made here; nothing is downloaded.
 """
 
 import torch
@@ -28,7 +28,7 @@ for step in range(501):
     said = torch.randint(0, 32, (16, 8))
     tokens = torch.cat((said, said), 1)
     labels = tokens.clone()
-    labels[:, :9] = -100  # only the repetition counts
+    labels[:, :9] = -100  # the loss has only the repetition
     loss = model(tokens, labels=labels).loss
     optimizer.zero_grad()
     loss.backward()

@@ -1,6 +1,6 @@
-/* What the adapter reads of ggml: the fields of a tensor that ggml.h has had since 0.9, a function's name, and numbers
- * that are part of GGUF and so do not change. Written after ggml's public header; nothing of it is copied. Where
- * ggml.h itself is included before, that is used. */
+/* The parts of ggml that the adapter uses: the fields of a tensor that ggml.h has had since 0.9, a function's name,
+ * and numbers that are part of GGUF and therefore do not change. Written after ggml's public header; nothing is copied
+ * from it. If ggml.h is included before this file, its definitions are used. */
 #ifndef NPU_ROPE_GGML_TENSOR_H
 #define NPU_ROPE_GGML_TENSOR_H
 

@@ -1,6 +1,6 @@
-// A ggml rope node's op_params, sources and strides as the arguments of aclnnNpuRope.
+// Converts a ggml rope node's op_params, sources and strides to the arguments of aclnnNpuRope.
 //
-// ggml's dimensions run the other way round: ne = [D, N, S, B] is [B, S, N, D] here, and positions are one number a
+// ggml's dimensions have the reverse order: ne = [D, N, S, B] is [B, S, N, D] here. Positions are one number per
 // token, or with sections four planes of them. Source of the parameters' places: ggml's rope (specs/ and ggml.h).
 #include "npu_rope_ggml.h"
 
@@ -16,13 +16,13 @@
 
 namespace {
 
-// enum ggml_type, as GGUF files have it.
+// Values of ggml_type in GGUF files.
 enum Type { kFloat32 = 0, kFloat16 = 1, kInt32 = 26, kBfloat16 = 30 };
-// enum of rope's modes.
+// Values of rope's mode.
 enum Mode { kNormal = 0, kNeox = 2, kMrope = 8, kVision = 24, kImrope = 40 };
 
 constexpr int kDims = 4;
-constexpr int64_t kMostHead = 1024;  // that the operator takes on an NPU
+constexpr int64_t kMostHead = 1024;  // limit of the operator on an NPU
 
 int say(int status, char* why, size_t room, const char* format, ...) {
     if (why && room) {
@@ -34,7 +34,7 @@ int say(int status, char* why, size_t room, const char* format, ...) {
     return status;
 }
 
-// What ggml keeps in op_params.
+// The parameters in ggml's op_params.
 struct Params {
     int32_t n_dims, mode, n_ctx_orig, sections[4], n_offs;
     float freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;
@@ -64,7 +64,7 @@ bool is_dense(const ggml_tensor& t) {
     return true;
 }
 
-// Whether rows are runs of whole elements.
+// Whether rows are contiguous and all strides are multiples of an element.
 bool has_rows(const ggml_tensor& t) {
     const size_t item = item_bytes(t.type);
     if (t.ne[0] != 1 && t.nb[0] != item) return false;
@@ -114,7 +114,7 @@ aclDataType acl_type(int type) {
     }
 }
 
-// The aclTensors of a call, and what says how they lie; freed together.
+// The aclTensors of a call and their strides; freed together.
 class Arguments {
 public:
     ~Arguments() {
@@ -122,7 +122,7 @@ public:
         for (const aclIntArray* a : arrays_) aclDestroyIntArray(a);
     }
 
-    // [B, S, N, D] of a tensor of heads, or one dimension of another; its strides are told.
+    // Makes [B, S, N, D] of a tensor of heads, or one dimension of another, and records its strides.
     const aclTensor* tensor(const ggml_tensor& t, bool heads) {
         std::vector<int64_t> shape, strides;
         const auto item = static_cast<int64_t>(item_bytes(t.type));
@@ -134,7 +134,7 @@ public:
         return kept(t, shape, strides);
     }
 
-    // freq_factors, whose strides are not told.
+    // Makes freq_factors, whose strides are not part of the call.
     const aclTensor* factors(const ggml_tensor* t) { return t ? kept(*t, {t->ne[0]}, {1}) : nullptr; }
 
     const aclIntArray* told_strides() { return array(strides_); }

@@ -1,1 +1,1 @@
-"""Functions of other libraries, by their names and conventions, on npu_rope's operators."""
+"""Functions of other libraries with their names and conventions, computed by npu_rope's operators."""

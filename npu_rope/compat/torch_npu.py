@@ -1,4 +1,4 @@
-"""torch_npu's rotary functions and RMS norms by their names, argument orders and results.
+"""torch_npu's rotary functions and RMS norms with their names, argument orders and results.
 
 A port changes one import:
 
@@ -40,8 +40,8 @@ def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rota
             ``[B,S,1,D]``, ``[T,1,D]``, ...); input's dtype or float32.
         rotary_mode: ``"half"``: rotate(x) is ``(-x2, x1)`` of the two halves; ``"interleave"``: of
             neighbours; ``"quarter"``: ``(-x2, x1, -x4, x3)`` of the four quarters.
-        rotate: None, or the mode's rotation matrix ``[D,D]``, with which ``rotate(x) = x @ rotate``: what
-            torch_npu's examples give. The result is the same.
+        rotate: None, or the mode's rotation matrix ``[D,D]``, with which ``rotate(x) = x @ rotate``, as
+            torch_npu's examples pass it. The result is the same.
 
     Returns:
         A new tensor of input's shape and dtype. Gradients flow to all three.
@@ -61,12 +61,12 @@ def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rota
 def npu_apply_rotary_pos_emb(
     query: Any, key: Any, cos: Any, sin: Any, layout: str = "BSND", rotary_mode: str = "half"
 ) -> tuple[Any, Any]:
-    """Queries and keys rotated in place, as torch_npu does it.
+    """Rotate queries and keys in place, as torch_npu does.
 
     Args:
-        query, key: of the layout, last stride 1; they are overwritten.
-        cos, sin: ``[B,S,1,W]``, ``[1,S,1,W]`` (BSND), the same transposed in other layouts, ``[T,1,W]``
-            (TND); W is how many dimensions of a head rotate.
+        query, key: tensors of the layout, last stride 1; they are overwritten.
+        cos, sin: ``[B,S,1,W]``, ``[1,S,1,W]`` (BSND), these transposed in other layouts, ``[T,1,W]`` (TND);
+            W is the number of dimensions of a head that rotate.
         layout: ``"BSND"``, ``"SBND"``, ``"BNSD"`` or ``"TND"``.
         rotary_mode: as in :func:`npu_rotary_mul`.
 
@@ -95,8 +95,8 @@ def npu_apply_rotary_pos_emb(
 
 
 def npu_interleave_rope(x: Any, cos: Any, sin: Any) -> Any:
-    """Neighbours are taken apart first (x's even dimensions, then its odd ones), then halves rotate:
-    DeepSeek's de-interleaved output.
+    """Separate neighbours (x's even dimensions, then its odd ones), then rotate halves: DeepSeek's
+    de-interleaved output.
 
     Args:
         x: ``[B,N,S,D]``, D even.
@@ -127,18 +127,19 @@ def npu_mrope(
     rotary_mode: str = "half",
     cache_mode: str = "default",
 ) -> tuple[Any, Any]:
-    """Queries and keys rotated by rows of a cache that their positions name, of one kind or of several.
+    """Rotate queries and keys by rows of a cache, selected by one kind of positions or by several.
 
     Args:
         positions: ``[T]``, or with sections ``[M,T]``, int32 or int64: rows of the cache.
         query, key: ``[T, N*head_size]``.
-        cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; W is how many dimensions of a head rotate.
+        cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; W is the number of dimensions of a head that
+            rotate.
         head_size: D.
-        mrope_section: None or zeros: one kind; else M numbers that add up to W/2: how many pairs each kind of
-            position turns.
-        rotary_mode: ``"half"`` or ``"interleave"`` (``"interleaved"``, too).
-        cache_mode: how pairs go to the kinds: ``"default"``: one kind after the other; ``"interleave"``: in
-            turns, pair i to kind ``i mod M`` while that has pairs left, else to the first.
+        mrope_section: None or zeros: one kind; else M numbers that add up to W/2: the number of pairs that
+            each kind of position rotates.
+        rotary_mode: ``"half"``, ``"interleave"`` or its synonym ``"interleaved"``.
+        cache_mode: how pairs are assigned to the kinds: ``"default"``: consecutive pairs to each kind;
+            ``"interleave"``: pair i to kind ``i mod M`` while that kind has pairs left, else to the first.
 
     Returns:
         New tensors of query's and key's shapes and dtypes.
@@ -235,7 +236,7 @@ def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tup
 
 
 def _check_gamma(op: str, gamma: Any, name: str, x: Any) -> int:
-    """The axis that gamma begins at."""
+    """Check gamma, and return the axis that it begins at."""
     _require_tensors(op, **{name: x, "gamma": gamma})
     if not 1 <= gamma.dim() <= x.dim() or gamma.shape != x.shape[x.dim() - gamma.dim() :]:
         rule = f"{name}'s last dimensions, of {list(x.shape)},"
@@ -251,13 +252,13 @@ def _stash_type(dtype: Any) -> int:
 
 
 def _rstd(x: Any, axis: int, epsilon: float) -> Any:
-    """By the norm, whose squares are added in double without a copy of x in it."""
+    """Return ``1 / sqrt(mean(x^2) + epsilon)``. vector_norm adds squares in double without copying x."""
     axes, count = tuple(range(axis, 0)), math.prod(x.shape[axis:])
     norm = torch.linalg.vector_norm(x.detach(), dim=axes, keepdim=True, dtype=torch.float64)
     return (norm.square() / count + epsilon).rsqrt().float()
 
 
-# ---- what they share -----------------------------------------------------------------------------------
+# ---- common parts --------------------------------------------------------------------------------------
 
 
 def _check_mode(op: str, mode: Any) -> None:
@@ -270,7 +271,7 @@ def _check_rotate(op: str, rotate: Any, D: int, mode: str) -> None:
     if tuple(rotate.shape) != (D, D):
         raise bad_value(op, f"rotate must have shape [D, D] = [{D}, {D}] but got {list(rotate.shape)}.")
     if torch.compiler.is_compiling() or rotate.is_meta or not calls.is_plain(rotate):
-        return  # nobody sees its values
+        return  # its values are not available
     one, zero = torch.eye(D, device="cpu"), torch.zeros(1, D, device="cpu")
     expected = npu_rotary_mul(one[None], zero[None], torch.ones_like(zero)[None], mode)[0]
     if not torch.equal(rotate.detach().to("cpu", torch.float32), expected):
@@ -285,7 +286,7 @@ def _require_tensors(op: str, **named: Any) -> None:
 
 
 class _Window:
-    """Part of a head that rotates by itself: which table entries, and where."""
+    """Part of a head that rotates by itself: its table entries, and its place."""
 
     def __init__(self, first: int, width: int, interleaved: bool) -> None:
         self.tables = slice(first, first + width)
@@ -301,14 +302,14 @@ def _windows(width: int, mode: str) -> list[_Window]:
 def _turned(x: Any, cos: Any, sin: Any, mode: str) -> Any:
     y = x
     for window in _windows(cos.shape[-1], mode):
-        turn = rotary_mul if y is x or torch.is_grad_enabled() else rotary_mul_  # what is new may be written
+        turn = rotary_mul if y is x or torch.is_grad_enabled() else rotary_mul_  # y is new: it may be written
         y = turn(y, cos[..., window.tables], sin[..., window.tables], **window.how)
     return y
 
 
 def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, Any, Any]:
-    """x as ``[B,S,N,D]`` or ``[S,N,D]`` and tables as ``[B or 1,S,1,D]`` or ``[S,1,D]``, by which dimensions
-    the tables have; and the way back."""
+    """Return x as ``[B,S,N,D]`` or ``[S,N,D]``, and tables as ``[B or 1,S,1,D]`` or ``[S,1,D]``; the tables'
+    dimensions of size 1 select the order. Also return the inverse of x's permutation."""
     rule = f"{name}'s shape {list(x.shape)} with 1 where they are broadcast"
     if x.dim() not in (3, 4):
         raise bad_value(op, f"{name} must have three or four dimensions but got {list(x.shape)}.")
@@ -327,7 +328,7 @@ def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any
         flat = x.reshape(-1, 1, x.shape[-1])
         tables = (t.reshape(-1, x.shape[-1]) for t in (cos, sin))
         return flat, *tables, lambda y: y.reshape(x.shape)
-    # The last of its own are tokens; the last it shares are heads; what is left is the batch.
+    # The last dimension that the tables have is tokens, the last that they share is heads, the rest is batch.
     order = (
         *[d for d in range(x.dim() - 1) if d not in (own[-1], shared[-1])],
         own[-1],
@@ -339,7 +340,7 @@ def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any
 
 
 def _kinds(pairs: int, sections: Sequence[int], cache_mode: str) -> list[list[list[int]]]:
-    """Which kind of position turns each pair, ``[1][1][pairs]``."""
+    """Return the kind of position that rotates each pair, ``[1][1][pairs]``."""
     if cache_mode == "default":
         return [[[kind for kind, count in enumerate(sections) for _ in range(count)]]]
     kinds = len(sections)

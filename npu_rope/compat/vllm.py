@@ -1,4 +1,4 @@
-"""vLLM's rotary operator by its name, argument order and in-place semantics.
+"""vLLM's rotary operator with its name, argument order and in-place semantics.
 
     from npu_rope.compat.vllm import rotary_embedding
 
@@ -24,15 +24,15 @@ OP = "rotary_embedding"
 def rotary_embedding(
     positions: Any, query: Any, key: Any, head_size: int, cos_sin_cache: Any, is_neox: bool
 ) -> None:
-    """Rotate queries and keys in place by rows of a cache that their positions name.
+    """Rotate queries and keys in place by the rows of a cache that the positions select.
 
     Args:
-        positions: ``[T]`` or ``[B,S]``, int32 or int64: rows of the cache. Those of an NPU are not looked at;
-            those of a compiled graph where it runs, with a RuntimeError.
-        query: ``[T, N*head_size]`` or ``[T, N, head_size]``, with positions ``[B,S]`` with B and S for T; a
-            slice of a fused projection, too, whose other elements stay. float32, float16, bfloat16 or
-            float64; last stride 1.
-        key: the same with its own number of heads, or None.
+        positions: ``[T]`` or ``[B,S]``, int32 or int64: rows of the cache. Positions on an NPU are not
+            checked; a compiled graph checks them when it runs, with a RuntimeError.
+        query: ``[T, N*head_size]`` or ``[T, N, head_size]``; for positions ``[B,S]`` with B and S instead of
+            T. It may be a slice of a fused projection, whose other elements stay. float32, float16, bfloat16
+            or float64; last stride 1.
+        key: like query with its own number of heads, or None.
         head_size: D.
         cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; the first W of a head's dimensions rotate.
             query's dtype or float32.
@@ -75,7 +75,7 @@ def rotary_embedding(
         _check_like_query(**given, cos_sin_cache=cos_sin_cache)
         if isinstance(error, TypeError):
             raise
-        # Of addresses, which alone were not looked at.
+        # Only addresses have not been checked so far, so the error is about them.
         both = "query and key must overlap neither each other nor themselves"
         rule = "query must not overlap itself" if key is None else both
         raise bad_value(OP, f"{rule} but got memory that is shared.") from error
@@ -89,7 +89,7 @@ def _require_tensors(**tensors: Any) -> None:
 
 
 def _check_like_query(query: Any, **others: Any) -> None:
-    """Dtypes and devices, which the rotation looks at, too, but by its own arguments' names."""
+    """Check dtypes and devices. The rotation checks them also, but its errors have its own argument names."""
     if query.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         rule = "float32, float16, bfloat16 or float64"
         raise bad_type(OP, f"query must be {rule} but got {query.dtype}.")
@@ -122,7 +122,7 @@ def _check_positions(positions: Any, query: Any, cache: Any) -> None:
 
 
 def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
-    """[T, N, head_size], a view."""
+    """Return x as a view [T, N, head_size]."""
     lead = positions.shape
     flat = x.ndim == positions.ndim + 1 and x.shape[-1] % size == 0
     if x.shape[: positions.ndim] != lead or not (

@@ -53,9 +53,9 @@ class TimedCall:
 
     Attributes:
         operator: its name in the namespace ``npu_rope``.
-        form: what it is in a model: ``decode``, ``prefill``, ...
+        form: the call's role in a model: ``decode``, ``prefill``, ...
         shape: of x or q.
-        options: what differs from the operator's plain call; see the ``_*_call`` functions.
+        options: differences from the operator's plain call; see the ``_*_call`` functions.
         quick: part of ``--quick``.
     """
 
@@ -68,7 +68,7 @@ class TimedCall:
 
     @property
     def id(self) -> str:
-        """Unique; what ``--filter`` looks at."""
+        """The unique name, which ``--filter`` searches."""
         sizes = "x".join(map(str, self.shape))
         return f"{self.operator}/{self.form}-{sizes}-{SHORT[self.dtype]}"
 
@@ -80,14 +80,14 @@ class TimedCall:
 
 @dataclass(frozen=True)
 class Call:
-    """A call's tensors on the CPU, and what must come out.
+    """A call's tensors on the CPU, and its expected results.
 
     Attributes:
-        tensors: as the executors take them.
-        attributes: what else the operator is given.
-        expect: the float64 results with their bounds; computed only when asked for.
-        look: the results as arrays of values, from CPU tensors; raises AssertionError where memory that no
-            result belongs to has changed.
+        tensors: the operator's tensors, as the executors take them.
+        attributes: the operator's other arguments.
+        expect: computes the float64 results with their bounds.
+        look: converts the results from CPU tensors to arrays of values; raises AssertionError if memory
+            outside of the results has changed.
     """
 
     tensors: Any
@@ -167,11 +167,11 @@ _MORE: Mapping[str, tuple[tuple[str, tuple[int, ...], str, dict[str, Any]], ...]
 
 
 def timed_calls(operator: str, *, bfloat16: bool = True, quick: bool = False) -> Iterator[TimedCall]:
-    """An operator's calls, the small ones first; each once.
+    """Yield an operator's calls, each once, the small ones first.
 
     Args:
-        bfloat16: the chip supports it. Without it, those calls use float16.
-        quick: a few small ones only.
+        bfloat16: whether the chip supports it; else those calls use float16.
+        quick: only a few small calls.
     """
     seen: set[str] = set()
     for call in _all_calls(operator):
@@ -199,11 +199,11 @@ def _all_calls(operator: str) -> Iterator[TimedCall]:
         yield TimedCall(operator, form, shape, dtype, tuple(options.items()))
 
 
-# ---- tensors and what must come out ------------------------------------------------------------------
+# ---- tensors and expected results --------------------------------------------------------------------
 
 
 def make(call: TimedCall) -> Call:
-    """The call's tensors, drawn by a generator that the call's name seeds."""
+    """Return the call with its tensors, drawn by a generator that the call's name seeds."""
     made: Call = _MAKE[call.operator](call, dict(call.options))
     return made
 
@@ -213,7 +213,7 @@ def _tensor(values: Array, dtype: str) -> Any:
 
 
 def _values(results: tuple[Any, ...]) -> list[Array]:
-    """CPU tensors as arrays; bfloat16 as float32, which holds its values exactly."""
+    """Convert CPU tensors to arrays; bfloat16 to float32, which holds its values exactly."""
     return [(t.float() if t.dtype is torch.bfloat16 else t).numpy() for t in results]
 
 
@@ -343,7 +343,7 @@ _MAKE: Mapping[str, Callable[[TimedCall, dict[str, Any]], Call]] = {
 
 
 def run(tensors: Any, a: Any) -> tuple[Any, ...]:
-    """The call through npu_rope's interface, on the device that the tensors are on: one launch there."""
+    """Run the call through npu_rope's interface on the tensors' device: one launch there."""
     done = _RUN[tensors.op](tensors, a)
     return done if isinstance(done, tuple) else (done,)
 
@@ -411,7 +411,8 @@ _ON_SIMULATOR: Mapping[type, Callable[[SimOptions, Any, Any], Any]] = {
 
 
 def simulate(call: Call, options: SimOptions) -> None:
-    """The call's one launch on the simulated cores; :func:`npu_rope.native_sim.load` has its report then."""
+    """Run the call's one launch on the simulated cores; :func:`npu_rope.native_sim.load` then has a
+    report."""
     _ON_SIMULATOR[type(call.tensors)](options, call.tensors, call.attributes)
 
 
@@ -419,7 +420,8 @@ def simulate(call: Call, options: SimOptions) -> None:
 
 
 def compare(results: list[Array], expected: list[Expectation]) -> dict[str, Any]:
-    """The largest error, how much of its bound the worst element takes (1 or less is right), and where."""
+    """Return the largest error, the largest ratio of an error to its bound (1 or less is correct), and the
+    place of that ratio."""
     error, ratio, worst = 0.0, 0.0, None
     if len(results) != len(expected):
         raise AssertionError(f"{len(expected)} results must come out but got {len(results)}")
@@ -447,5 +449,5 @@ def compare(results: list[Array], expected: list[Expectation]) -> dict[str, Any]
 
 
 def json_number(value: float) -> float | str:
-    """As JSON has it, which has neither infinities nor NaN: those become texts."""
+    """Return the value for JSON; infinities and NaN become texts, because JSON lacks them."""
     return value if math.isfinite(value) else str(value)

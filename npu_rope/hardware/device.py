@@ -1,4 +1,4 @@
-"""The NPU as the report's workers use it: tensors there and back, events, and what it is."""
+"""The NPU as the report's workers use it: copies of tensors, events, and facts about the device."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class NpuDevice:
         self.simulated = backends.simulated_soc() is not None
 
     def put(self, tensor: Any) -> Any:
-        """A copy on the device."""
+        """Return a copy on the device."""
         return npu.to_device(tensor)
 
     def get(self, tensor: Any) -> Any:
-        """A copy on the host."""
+        """Return a copy on the host."""
         return tensor.cpu()
 
     def synchronize(self) -> None:
-        """Wait for everything that was launched; raises what went wrong on the device."""
+        """Wait for all launches; raises the device's errors."""
         torch.npu.synchronize()
 
     def failure(self) -> str:
-        """Why the device does not compute any more in this process; empty where it does."""
+        """Return why the device does not compute any more in this process; empty if it does."""
         try:
             got = (torch.ones(4).to("npu") + 1).cpu().tolist()
         except RuntimeError as error:
@@ -43,7 +43,7 @@ class NpuDevice:
         return "" if got == [2.0] * 4 else f"1 + 1 gives {got[0]} on the device"
 
     def event_us(self, run: Callable[[], object], launches: int) -> float:
-        """Microseconds between two events, divided by the launches between them; this includes their gaps."""
+        """Return the microseconds between two events divided by the launches between them; includes gaps."""
         begin, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(launches):
@@ -53,7 +53,7 @@ class NpuDevice:
         return float(begin.elapsed_time(end)) * 1e3 / launches
 
     def facts(self) -> dict[str, Any]:
-        """The chip's name and sizes, and how many devices there are."""
+        """Return the chip's name and sizes, and the number of devices."""
         properties = torch.npu.get_device_properties(0)
         sizes = {name: getattr(properties, name, None) for name in _PROPERTIES}
         return {

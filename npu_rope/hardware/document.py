@@ -1,4 +1,4 @@
-"""The report as one JSON document, and what follows from its parts. Its schema: docs/hardware_report.md."""
+"""The report as one JSON document, and the values derived from its parts. Schema: docs/hardware_report.md."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SIMULATED = "SIMULATED: nothing of this ran on hardware"
 NOT_MEASURED = "n/a: simulated"
 CORRECT, WRONG, UNFINISHED = "correct", "wrong", "unfinished"
 LOST = "lost"
-# A call again, without touching the report that names it.
+# Repeats a call without changing the report that contains it.
 REPEAT = "npu-rope hardware-report --output repeated --overwrite --skip validate"
-# Below this the start of a kernel, which the model leaves out, is a large part of its time.
+# Below this, the start of a kernel is a large part of its time; the timing model does not include it.
 SHORT_US = 20.0
 CAVEATS = (
     "The model's times leave out the start of a kernel on its cores.",
@@ -32,7 +32,7 @@ CAVEATS = (
 
 
 def new(options: Mapping[str, Any]) -> Document:
-    """A report of nothing yet."""
+    """Return an empty report."""
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -54,7 +54,7 @@ def new(options: Mapping[str, Any]) -> Document:
 
 
 def not_done(document: Document, what: str, why: str, *, wrong: bool = False) -> None:
-    """Record something that is missing. wrong: it failed; otherwise it was not available or not asked for."""
+    """Record a missing part. wrong: it failed; otherwise it was not available or not requested."""
     document["not_done"].append({"what": what, "why": why, "failed": wrong})
 
 
@@ -62,11 +62,11 @@ def not_done(document: Document, what: str, why: str, *, wrong: bool = False) ->
 
 
 def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts by suite and operation, and everything that is not correct.
+    """Return counts by suite and operation, and all cases that are not correct.
 
     Args:
-        cases: all that were to be run.
-        results: of worker.py, by suite/name; a case without one was not run.
+        cases: all planned cases.
+        results: results of worker.py, by suite/name; a case without one was not run.
     """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     failures, reasons = [], Counter[str]()
@@ -83,7 +83,7 @@ def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, An
         elif verdict != OK:
             failures.append(_failure(case, verdict, result))
         ratio = float(result.get("error_over_bound", "nan"))
-        if ratio > float(row["largest_error_over_bound"]):  # false for NaN: there was no result to compare
+        if ratio > float(row["largest_error_over_bound"]):  # false for NaN: no result to compare
             row["largest_error_over_bound"] = json_number(ratio)
     table = list(rows.values())
     totals = {name: sum(row[name] for row in table) for name in ("cases", CORRECT, WRONG, UNSUPPORTED, LOST)}
@@ -126,7 +126,7 @@ def _failure(case: Any, verdict: str, result: Mapping[str, Any]) -> dict[str, An
 
 
 def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
-    """A call of which nothing is known yet."""
+    """Return the record of a call without results."""
     short = call.id.partition("/")[2]
     return {
         "id": call.id,
@@ -150,7 +150,7 @@ def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
 
 
 def operator_records(calls: Iterable[TimedCall], *, simulated: bool) -> list[dict[str, Any]]:
-    """Every operator with its calls."""
+    """Return the record of every operator with its calls."""
     made: dict[str, dict[str, Any]] = {}
     for call in calls:
         fresh = {"operator": call.operator, "kernel": KERNELS[call.operator], "calls": []}
@@ -160,12 +160,12 @@ def operator_records(calls: Iterable[TimedCall], *, simulated: bool) -> list[dic
 
 
 def all_calls(document: Document) -> list[dict[str, Any]]:
-    """The calls of all operators."""
+    """Return the calls of all operators."""
     return [call for operator in document["operators"] for call in operator["calls"]]
 
 
 def put_check(record: dict[str, Any], result: Mapping[str, Any]) -> None:
-    """A call's correctness, of worker.py; a lost one is not correct."""
+    """Store a call's correctness from worker.py; a lost call is not correct."""
     record["correct"] = bool(result.get("correct", False))
     for name in ("max_error", "error_over_bound", "worst"):
         record[name] = result.get(name)
@@ -175,7 +175,7 @@ def put_check(record: dict[str, Any], result: Mapping[str, Any]) -> None:
 
 
 def put_prediction(record: dict[str, Any], result: Mapping[str, Any], profile: str) -> None:
-    """A call's simulated cycles, of worker.py."""
+    """Store a call's simulated cycles from worker.py."""
     if "cycles" in result:
         record["predicted"] = {**result, "profile": profile}
         record["predicted_note"] = ""
@@ -184,12 +184,12 @@ def put_prediction(record: dict[str, Any], result: Mapping[str, Any], profile: s
 
 
 def put_time(record: dict[str, Any], time: Mapping[str, Any]) -> None:
-    """A call's time on the device, of worker.py."""
+    """Store a call's time on the device from worker.py."""
     record["measured"], record["measured_note"] = dict(time), ""
 
 
 def relate(record: dict[str, Any]) -> None:
-    """Measured over predicted, where there are both; never on a simulated machine."""
+    """Store the ratio of measured to predicted time if both exist; never on a simulated machine."""
     measured, predicted = record["measured"], record["predicted"]
     record["measured_over_predicted"] = None
     if not record["simulated"] and measured and predicted and measured["us"] and predicted["microseconds"]:
@@ -200,7 +200,7 @@ def relate(record: dict[str, Any]) -> None:
 
 
 def timing_model(document: Document, profile: str | None, profile_note: str) -> dict[str, Any]:
-    """How far the simulator's times are from the measured ones."""
+    """Return the differences between the simulator's times and the measured ones."""
     about = {
         "simulated": document["simulated"],
         "profile": profile,
@@ -243,7 +243,7 @@ def _errors(name: str, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def verdict(document: Document) -> dict[str, Any]:
-    """Whether everything that was checked is right."""
+    """Return whether everything that was checked is right."""
     checked = [call for call in all_calls(document) if call["correct"] is not None]
     wrong_calls = sum(not call["correct"] for call in checked)
     cases = document["validate"] or dict.fromkeys(("cases", CORRECT, WRONG, UNSUPPORTED, LOST, "not_run"), 0)

@@ -1,8 +1,8 @@
-"""Durations of kernels on the device: by CANN's profiler, or by events where the profiler gives nothing.
+"""Durations of kernels on the device: by CANN's profiler, or by events where the profiler has no result.
 
-The profiler is torch_npu's (``torch_npu.profiler.profile``), which drives CANN's. It leaves one CSV file a
-session: ``ASCEND_PROFILER_OUTPUT/kernel_details.csv``, made of CANN's own
-``mindstudio_profiler_output/op_summary_*.csv``. Both have one row a launch, under different column names
+The profiler is torch_npu's (``torch_npu.profiler.profile``), which controls CANN's. It writes one CSV file
+per session: ``ASCEND_PROFILER_OUTPUT/kernel_details.csv``, made of CANN's own
+``mindstudio_profiler_output/op_summary_*.csv``. Both have one row per launch, with different column names
 (Ascend/pytorch ``torch_npu/profiler/analysis/prof_common_func/_csv_headers.py``; the columns' meaning:
 ``docs/en/developer_notes/ascend_pytorch_profiler_user_guide.md``).
 """
@@ -38,7 +38,7 @@ _OTHER_PROFILERS = ("PROFILER_SAMPLECONFIG", "PROFILING_MODE")
 
 
 class NoKernelTimes(Exception):
-    """The profiler's result cannot be used; the text says why."""
+    """The profiler's result cannot be used; the text has the reason."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class KernelRun:
     duration_us: float
 
     def is_of(self, kernel: str) -> bool:
-        """It is a launch of the operator that CANN knows by this name.
+        """Return whether it is a launch of the operator with this name in CANN.
 
-        Without a type (low profiling levels) the name tells: ``aclnnNpuRope_NpuRope_NpuRope``.
+        Without a type (low profiling levels) the launch's name decides: ``aclnnNpuRope_NpuRope_NpuRope``.
         """
         if self.type not in _NO_TYPE:
             return self.type == kernel
@@ -64,7 +64,7 @@ class KernelRun:
 
 
 def read_kernels(path: Path) -> list[KernelRun]:
-    """The launches in a kernel_details.csv or an op_summary_*.csv, in the order of their start.
+    """Return the launches in a kernel_details.csv or an op_summary_*.csv, in the order of their start.
 
     Raises:
         NoKernelTimes: the file has other columns, or values that are no numbers.
@@ -99,7 +99,7 @@ def _run_of(path: Path, number: int, cells: list[str]) -> KernelRun:
 
 
 def find_kernels(folder: Path) -> list[KernelRun]:
-    """The launches of the one session whose files are below the folder.
+    """Return the launches of the one session whose files are below the folder.
 
     Raises:
         NoKernelTimes: there is no such file, or it cannot be read.
@@ -112,7 +112,7 @@ def find_kernels(folder: Path) -> list[KernelRun]:
 
 
 def durations_of(runs: Sequence[KernelRun], kernel: str, launches: Sequence[int]) -> list[list[float]]:
-    """The durations of each call, in microseconds: launches[i] of call i, one call after the other.
+    """Return the durations of each call, in microseconds: launches[i] of call i, in the order of the calls.
 
     Raises:
         NoKernelTimes: the profiler lists another number of launches, which cannot be attributed to the calls.
@@ -133,7 +133,7 @@ def durations_of(runs: Sequence[KernelRun], kernel: str, launches: Sequence[int]
 
 
 def require_profiler() -> Any:
-    """torch_npu's profiler module.
+    """Return torch_npu's profiler module.
 
     Raises:
         NoKernelTimes: it cannot work here.
@@ -150,7 +150,7 @@ def require_profiler() -> Any:
 
 
 def session(profiler: Any, folder: Path) -> Any:
-    """A profile of CPU and NPU at level 1 (operators with their types), exported as text below the folder.
+    """Make a profile of CPU and NPU at level 1 (operators with types), exported as text below the folder.
 
     The kernels' hardware counters are off, because reading them takes time on the device.
     """
@@ -192,7 +192,7 @@ def profile(
 
 
 def summary_of(durations: Sequence[float], method: str) -> dict[str, Any]:
-    """A call's time as the report has it."""
+    """Return a call's time in the report's format."""
     return {
         "us": statistics.median(durations),
         "min_us": min(durations),

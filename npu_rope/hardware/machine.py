@@ -38,7 +38,7 @@ _FIRMWARE = Path("/usr/local/Ascend/firmware/version.info")
 
 
 def facts(device: Any) -> dict[str, Any]:
-    """All of it. The device's own facts come first, and are missing where it does not say them."""
+    """Return all facts. The device's own facts come first, and are missing where it does not report them."""
     simulated = bool(device.simulated)
     return {
         **device.facts(),
@@ -99,7 +99,7 @@ def npu_smi_version() -> str:
 
 
 def revision() -> str:
-    """The commit that npu_rope was installed from, where that is known."""
+    """Return the commit that npu_rope was installed from, if known."""
     try:
         text = importlib.metadata.distribution("npu-rope").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
@@ -125,7 +125,7 @@ def _output(command: list[str]) -> str:
 
 
 def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | None, str]:
-    """The simulator's profile of a chip, and what to know about it.
+    """Return the simulator's profile of a chip, and a note on it.
 
     A variant such as Ascend910B2C has the profile of the chip that its name begins with.
     """
@@ -141,10 +141,10 @@ def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | No
 
 
 def has_bfloat16(chip: str) -> bool:
-    """Ascend310P has none."""
+    """Return whether the chip supports bfloat16; Ascend310P does not."""
     return chips.soc_of(chip) != "ascend310p"
 
 
 def is_simulated() -> bool:
-    """This process runs below ``npu-rope sim``."""
+    """Return whether this process runs under ``npu-rope sim``."""
     return backends.simulated_soc() is not None

@@ -1,4 +1,4 @@
-"""The report as one HTML page: without scripts, files beside it, or network."""
+"""The report as one HTML page without scripts, other files or network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGE = 100  # ratios from here on have no decimals
 
 
 def html_of(document: Document) -> str:
-    """The page. It is made of the document alone."""
+    """Return the page of the document, which is its only input."""
     return "\n".join(_page(document)) + "\n"
 
 
@@ -78,7 +78,7 @@ def _when(d: Document) -> str:
 def _table(
     caption: str, titles: Sequence[str], rows: Iterable[tuple[Row, bool]], numbers: Sequence[int]
 ) -> str:
-    """titles, then rows with whether they are wrong. numbers: the columns that hold numbers."""
+    """Yield a table of titles, then rows, each marked if wrong. numbers: the columns that hold numbers."""
     side = [' class="n"' if i in numbers else "" for i in range(len(titles))]
     head = "".join(f'<th scope="col"{s}>{escape(t)}</th>' for t, s in zip(titles, side, strict=True))
     body = []

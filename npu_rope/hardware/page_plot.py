@@ -12,7 +12,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 560, 400, 60, 350, 20
 
 
 def plot(d: Document) -> Iterator[str]:
-    """Measured over predicted time of each call, both axes logarithmic."""
+    """Yield the plot of each call's measured time over its predicted time, both axes logarithmic."""
     points = [
         (call["predicted"]["microseconds"], call["measured"]["us"], call["id"])
         for operator in d["operators"]

@@ -26,16 +26,16 @@ LEFT_OUT = (
 )
 # A path that is the same on every machine.
 _PUBLIC = re.compile(r"/dev/davinci\w*|/usr/local/Ascend(?=/|$)")
-# Not a fraction, a division, "and/or", an address on the web or a path that has its folder's name already.
+# Does not match a fraction, a division, "and/or", a web address or a path that has its folder's name already.
 _PATH = re.compile(r"(?<![\w/.>)\]\-+*%])/[\w.+@~=-]+(?:/[\w.+@~=,-]*)*")
 _COMMON_NAMES = ("root", "localhost", "user", "ascend", "npu", "npu_rope", "cann")
 _SHORTEST_NAME = 3
 
 
 def installation() -> dict[str, str]:
-    """The folders that have a name in the report, by path.
+    """Return the folders that have a name in the report, by path.
 
-    The Python files and the libraries of an editable install lie in different folders: each of them is
+    The Python files and the libraries of an editable install are in different folders; both have the name
     ``<npu_rope>``.
     """
     folders = {
@@ -57,7 +57,7 @@ def installation() -> dict[str, str]:
 
 
 def names() -> list[str]:
-    """The host's and the user's, as far as they say who it is."""
+    """Return the names of the host and the user, except short and common ones."""
     found = {socket.gethostname(), socket.getfqdn(), os.environ.get("HOSTNAME", "")}
     found |= {name.partition(".")[0] for name in found}
     with suppress(KeyError, OSError):  # a user without a name
@@ -67,7 +67,7 @@ def names() -> list[str]:
 
 
 class Scrubber:
-    """Cleans texts, and everything that holds texts."""
+    """Cleans texts, and lists and mappings of texts."""
 
     def __init__(self, folders: Mapping[str, str] | None = None, private: list[str] | None = None) -> None:
         self.folders = installation() if folders is None else dict(folders)
@@ -77,7 +77,7 @@ class Scrubber:
         )
 
     def text(self, text: str) -> str:
-        """The text with folders of the installation by their names, and nothing private."""
+        """Return the text with the names of the installation's folders, and without private facts."""
         for folder in sorted(self.folders, key=len, reverse=True):
             text = re.sub(rf"{re.escape(folder)}(?=/|[^\w.\-/]|$)", self.folders[folder], text)
         text = _PATH.sub(lambda m: m[0] if _PUBLIC.match(m[0]) else "<path>", text)

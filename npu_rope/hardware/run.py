@@ -1,4 +1,4 @@
-"""Run the steps of a report in order. A failing step does not stop the next. Each one ends with a write."""
+"""Run the steps of a report in order. Each step ends with a write; a failing step does not stop the next."""
 
 from __future__ import annotations
 
@@ -44,11 +44,12 @@ class Progress(Protocol):
 
 @dataclass
 class Plan:
-    """What to do.
+    """The selected work of a report.
 
     Attributes:
-        operators: which of them; text: calls whose id contains it.
-        seconds: at most, for a case or a call.
+        operators: the selected operators.
+        text: selects the calls whose id contains it.
+        seconds: time limit of a case or a call.
     """
 
     quick: bool = False
@@ -58,7 +59,7 @@ class Plan:
     seconds: float = 300
 
     def calls(self, *, bfloat16: bool = True) -> list[TimedCall]:
-        """All calls."""
+        """Return the selected calls."""
         return [
             call
             for operator in self.operators
@@ -67,7 +68,7 @@ class Plan:
         ]
 
     def cases(self) -> list[Any]:
-        """The cases of validate: all, or with --quick the smallest of each suite, operation and type."""
+        """Return validate's cases: all, or with --quick the smallest of each suite, operation and dtype."""
         every = all_cases()
         if not self.quick:
             return every
@@ -79,7 +80,7 @@ class Plan:
         return list(smallest.values())
 
     def as_json(self) -> dict[str, Any]:
-        """For the report."""
+        """Return the plan for the report."""
         return {
             "quick": self.quick,
             "operators": list(self.operators),
@@ -98,10 +99,10 @@ def _size(case: Any) -> int:
 
 @dataclass
 class Run:
-    """A report in the making.
+    """A report that is being made.
 
     Attributes:
-        write: the files, called after each step with the document.
+        write: writes the document to files; called after each step.
     """
 
     plan: Plan
@@ -120,7 +121,7 @@ class Run:
         self._lock = threading.Lock()
 
     def all(self) -> Document:
-        """Run every step that is not skipped. Results are written even where a later step is interrupted."""
+        """Run every step that is not skipped. Results are written even if a later step is interrupted."""
         steps: dict[str, Callable[[], None]] = {
             "doctor": self._doctor,
             "validate": self._validate,
@@ -218,7 +219,7 @@ class Run:
         self._work("check", list(records), *how)
 
     def _time(self) -> None:
-        """Calls that raised something are not timed; wrong ones are."""
+        """Time the calls that raised nothing, even if their results are wrong."""
         d = self.document
         by_operator = {
             operator["operator"]: ids

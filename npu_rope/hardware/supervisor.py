@@ -1,4 +1,4 @@
-"""Runs a worker (``worker.py``) and starts another one where it is lost: no unit takes the others with it."""
+"""Run a worker (``worker.py``) and start another one if it is lost, so that a unit cannot stop the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
-START_SECONDS = 300  # until the first unit begins: torch_npu and CANN are loaded
+START_SECONDS = 300  # until the first unit begins; covers loading torch_npu and CANN
 END_SECONDS = 60
 MOST_LOST = 8  # lost workers of one kind, after which the remaining units are not tried
 _END = object()
@@ -26,9 +26,9 @@ class Work:
     """Units of one kind.
 
     Attributes:
-        seconds: for one unit.
+        seconds: time limit of one unit.
         on_begin, on_result: are called for each unit. Every unit gets one result, which is ``{"lost": why}``
-            where its process ended or was stopped.
+            if its process ended or was stopped.
     """
 
     kind: str
@@ -44,13 +44,13 @@ class Work:
         self.left = list(self.units)
 
     def finish(self, unit: str, result: dict[str, Any]) -> None:
-        """Tell a unit's result."""
+        """Report a unit's result."""
         self.left.remove(unit)
         self.on_result(unit, result)
 
 
 def run(work: Work) -> None:
-    """All units of the work, in as many processes as it takes."""
+    """Run all units of the work, in as many processes as necessary."""
     while work.left:
         _run_one_process(work)
         if work.lost >= MOST_LOST:
@@ -74,7 +74,7 @@ def _run_one_process(work: Work) -> None:
         finally:
             process.kill()
             status = process.wait()
-            reader.join(END_SECONDS)  # a process that it left behind may hold the pipe open
+            reader.join(END_SECONDS)  # a child process may still hold the pipe open
         if why is None:
             return
         work.lost += 1
@@ -85,13 +85,13 @@ def _run_one_process(work: Work) -> None:
 def _ask(process: subprocess.Popen[bytes], work: Work) -> None:
     assert process.stdin is not None
     request = {"kind": work.kind, "units": work.left, "options": work.options}
-    # A process that has ended already is found by _listen.
+    # _listen detects a process that has ended already.
     with suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(request).encode())
 
 
 def _let_end(process: subprocess.Popen[bytes]) -> None:
-    """A process that has told everything closes its device by itself."""
+    """Wait for a process that has sent all results: it closes its device by itself."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_SECONDS)
 
@@ -105,7 +105,7 @@ def _read(process: subprocess.Popen[bytes], told: queue.Queue[Any]) -> None:
 
 
 def _listen(work: Work, told: queue.Queue[Any]) -> tuple[str | None, str | None]:
-    """The unit that was lost, and why: None: none was; empty: its process ended."""
+    """Return the lost unit and the reason. Reason None: nothing was lost; empty: the process ended."""
     unit: str | None = None
     limit: float = START_SECONDS
     while True:
@@ -126,7 +126,7 @@ def _listen(work: Work, told: queue.Queue[Any]) -> tuple[str | None, str | None]
             unit, limit = None, START_SECONDS
             work.finish(said["unit"], said["result"])
         else:
-            work.lost += "stop" in said  # the device failed, and the next process goes on
+            work.lost += "stop" in said  # the device failed; the next process continues
             return None, None
 
 

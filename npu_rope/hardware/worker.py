@@ -1,9 +1,10 @@
 """A process of the report that runs a list of units and reports the result of each.
 
-The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, costs one
-result. It reads one JSON object from standard input, ``{"kind", "units", "options"}``, and writes one JSON
-object a line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or ``{"stop": reason}``
-where the device failed and a new process must go on. Everything else that is printed goes to standard error.
+The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, loses only
+one result. It reads one JSON object from standard input, ``{"kind", "units", "options"}``, and writes one
+JSON
+object per line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or ``{"stop": reason}``
+if the device failed and a new process must continue. All other output goes to standard error.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from npu_rope.testing.suites import all_cases, judge
 Options = Mapping[str, Any]
 Device: Callable[[], Any] = NpuDevice
 WARM_UP, LAUNCHES = 5, 20
-# A refused call is an answer; so is memory that was written and should not have been.
+# Both a refused call and an unexpected write to memory are results.
 ANSWERS = (ValueError, TypeError, AssertionError, RuntimeError, NotImplementedError)
 
 
 def chosen_calls(options: Options) -> dict[str, TimedCall]:
-    """The calls that the options name, by id."""
+    """Return the calls that the options select, by id."""
     how = {"bfloat16": options.get("bfloat16", True), "quick": options.get("quick", False)}
     return {call.id: call for operator in calls.OPERATORS for call in calls.timed_calls(operator, **how)}
 
 
 class Worker:
-    """Does units of one kind. The device is opened by the first one that needs it."""
+    """Runs units of one kind. The first unit that needs the device opens it."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -60,7 +61,7 @@ class Worker:
         return machine.facts(self.device)
 
     def validate(self, unit: str) -> dict[str, Any]:
-        """A case of ``npu-rope validate``, named by its suite and name."""
+        """Run a case of ``npu-rope validate``, given by its suite and name."""
         suite, _, name = unit.partition("/")
         if not self.cases:
             self.cases = {(case.suite, case.name): case for case in all_cases()}
@@ -76,7 +77,7 @@ class Worker:
         }
 
     def check(self, unit: str) -> dict[str, Any]:
-        """A call's results on the device against float64."""
+        """Compare a call's results on the device with float64."""
         call = calls.make(self.calls[unit])
         try:
             results = self._run(call)
@@ -91,9 +92,9 @@ class Worker:
         return call.look(tuple(device.get(result) for result in results))
 
     def time(self, unit: str) -> dict[str, Any]:
-        """The times of an operator's calls on the device, by call.
+        """Return the times of an operator's calls on the device, by call.
 
-        A simulated device has none: there the launches and events are tried, and nothing is told of them.
+        A simulated device has no times: there the launches and events are tried, and no times are reported.
         """
         wanted = [self.calls[id_] for id_ in self.options["time"][unit]]
         made = [calls.make(call) for call in wanted]
@@ -127,7 +128,7 @@ class Worker:
             return [{**t, "launches": 3 * LAUNCHES} for t in times], str(error)
 
     def predict(self, unit: str) -> dict[str, Any]:
-        """A call's cycles on the simulated chip."""
+        """Return a call's cycles on the simulated chip."""
         library = native_sim.load()
         before = library.launches()
         options = native_sim.SimOptions(soc=self.options["profile"], one_order=True)
@@ -138,7 +139,7 @@ class Worker:
         return {name: summary[name] for name in ("cycles", "microseconds", "cores")}
 
     def has_lost_device(self) -> str:
-        """Why a new process must go on; empty where this one can."""
+        """Return why a new process must continue; empty if this one can."""
         return "" if self._device is None else str(self._device.failure())
 
 
@@ -157,7 +158,7 @@ def is_good(result: dict[str, Any]) -> bool:
 
 
 def serve(stream: TextIO, request: dict[str, Any]) -> None:
-    """Do the units and tell each result."""
+    """Run the units and report each result."""
 
     def tell(**said: Any) -> None:
         stream.write(json.dumps(said) + "\n")
@@ -178,7 +179,7 @@ def serve(stream: TextIO, request: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Standard output belongs to the results alone, whatever libraries print."""
+    """Reserve standard output for the results: libraries may print there."""
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     serve(results, json.load(sys.stdin))

@@ -110,8 +110,7 @@ def apply_npu_rope(
     Each function that a module's forward calls with cos and sin is classified by calling it, not by its name,
     and each norm by calling a copy of it. The report lists those that are not recognized; they stay. Works
     with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and loading a
-    model
-    removes the patch: apply it again.
+    model removes the patch: apply it again.
 
     Args:
         model: a transformers model, or any module that contains one.
