@@ -10,7 +10,7 @@
 namespace npu_cann {
 namespace {
 
-// gert::Shape has no room for more, so a tensor of more dimensions cannot reach a tiling.
+// Capacity of gert::Shape: a tensor with more dimensions cannot be passed to a tiling.
 constexpr size_t kMaxDims = 25;
 
 }  // namespace
@@ -19,7 +19,7 @@ void CallTensors::refuse(aclnnStatus status, const std::string& text) const {
     throw Failure{status, "[" + def_.type + "] " + text};
 }
 
-// The generated code looks for NULL first, inputs before outputs (asc-devkit tools/build/opbuild
+// The generated code checks for NULL first, inputs before outputs (asc-devkit tools/build/opbuild
 // op_aclnn_generator.cpp, AclnnOpGenCodeParamCheck).
 CallTensors::CallTensors(const OpRecord& def, const std::vector<const aclTensor*>& inputs,
                          const std::vector<const aclTensor*>& outputs)
@@ -61,8 +61,8 @@ size_t CallTensors::item_of_output(size_t output) const {
     return item;
 }
 
-// Where one input is made contiguous, every input is that does not say otherwise: the generated code hands all of
-// them to aclnnContiguous (op_aclnn_generator.cpp, CheckAutoContiguousWarning).
+// If one input is made contiguous, every input without another policy is: the generated code passes all of them to
+// aclnnContiguous (op_aclnn_generator.cpp, CheckAutoContiguousWarning).
 bool CallTensors::packs(const Item& item) const {
     const bool any =
         std::any_of(def_.inputs.begin(), def_.inputs.end(), [](const ParamRecord& i) { return i.auto_contiguous; });
@@ -85,7 +85,7 @@ bool CallTensors::outputs_are_empty() const {
     return true;
 }
 
-// Only inputs are looked at (opbase indv_executor_tensor.cpp, NnopbaseExecutorAddTensor).
+// CANN checks only inputs (opbase indv_executor_tensor.cpp, NnopbaseExecutorAddTensor).
 std::string CallTensors::refused_view() const {
     for (const Item& item : items_)
         if (item.given && item.is_input && !item.reads_view && !packs(item) && !item.view.contiguous())
@@ -118,11 +118,11 @@ void CallTensors::check_memory() {
     }
 }
 
-// The kernel's arguments are the definition's inputs and outputs; one memory where both are the same.
+// The kernel's arguments are the definition's inputs and outputs. An input that is also an output has one memory.
 void CallTensors::arrange(OpLaunch* launch) const {
     launch->memories.clear();
     launch->arguments.clear();
-    std::vector<int> place(items_.size(), -1);  // of a tensor among the launch's memories
+    std::vector<int> place(items_.size(), -1);  // index of a tensor in the launch's memories
     auto add = [&](size_t item, int32_t role) {
         const Item& it = items_[item];
         place[item] = static_cast<int>(launch->memories.size());
@@ -135,7 +135,7 @@ void CallTensors::arrange(OpLaunch* launch) const {
     for (size_t o = 0; o < def_.outputs.size(); ++o) {
         const size_t item = item_of_output(o);
         int same = def_.input_of_output(o);
-        // Of an input that is written the definition does not tell whether cores add to it.
+        // The definition does not specify whether cores add to an input that is written.
         const npu_sim_role role = same < 0 ? NPU_SIM_INOUT : NPU_SIM_SUM;
         for (size_t i = 0; i < inputs() && same < 0 && items_[item].given; ++i)
             if (items_[i].given && items_[item].view.same_as(items_[i].view)) same = static_cast<int>(i);

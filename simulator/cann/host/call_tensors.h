@@ -1,5 +1,5 @@
-// A call's tensors beside the operator's definition: which are given, what a kernel gets of them, and the rules of
-// memory.
+// A call's tensors, matched with the operator's definition: the given tensors, the kernel's arguments, and the
+// rules of memory.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace npu_cann {
 
-// What a phase of aclnn returns, with the sentence for aclGetRecentErrMsg.
+// The status of a phase of aclnn, with the message for aclGetRecentErrMsg.
 struct Failure {
     aclnnStatus status = OK;
     std::string text;
@@ -30,7 +30,7 @@ public:
     };
 
     // The tensors in the definition's order. An output with an input's name is that input.
-    // Throws Failure where a tensor that must be there is NULL.
+    // Throws Failure if a required tensor is NULL.
     CallTensors(const OpRecord& def, const std::vector<const aclTensor*>& inputs,
                 const std::vector<const aclTensor*>& outputs);
     CallTensors(const CallTensors&) = delete;
@@ -39,20 +39,20 @@ public:
     const OpRecord& def() const { return def_; }
     const std::vector<Item>& items() const { return items_; }
     size_t inputs() const { return def_.inputs.size(); }
-    // Of the definition's output: its item.
+    // The index in items_ of one of the definition's outputs.
     size_t item_of_output(size_t output) const;
-    // Whether an input that is no run of elements is copied into one before the kernel reads it.
+    // Whether an input that is not contiguous is copied to contiguous memory before the kernel reads it.
     bool packs(const Item& item) const;
-    // Whether nothing is to be written.
+    // Whether all outputs are empty.
     bool outputs_are_empty() const;
-    // The name of the first input that is no run of elements although its definition does not allow that; or "".
+    // The name of the first input that is not contiguous although its definition requires it; or "".
     std::string refused_view() const;
 
-    // Finds each view's bytes, and refuses memory that is no device's or that is shared.
+    // Finds each view's bytes. Refuses memory that is not device memory or is shared.
     void check_memory();
     // The kernel's arguments and memories.
     void arrange(OpLaunch* launch) const;
-    // Makes a tensor of the definition's inputs or outputs begin at another address. False where it is not given.
+    // Sets the first address of a tensor of the definition's inputs or outputs. False if the tensor is not given.
     bool set_address(bool is_input, size_t index, void* first);
 
     [[noreturn]] void refuse(aclnnStatus status, const std::string& text) const;
@@ -61,7 +61,7 @@ private:
     bool is_written(const Item& input) const;
 
     const OpRecord def_;
-    std::vector<Item> items_;  // inputs, then outputs that are no inputs
+    std::vector<Item> items_;  // inputs, then outputs that are not inputs
 };
 
 }  // namespace npu_cann

@@ -1,4 +1,4 @@
-// Element types by CANN's numbers, and lists as messages print them.
+// Element types by CANN's numbers, and the text of lists in messages.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace npu_cann {
 struct TypeRow {
     ge::DataType type;
     const char* name;    // in messages
-    const char* kernel;  // in the name of a compiled kernel
+    const char* kernel;  // in a compiled kernel's name
     int64_t bytes;
 };
 
@@ -26,7 +26,7 @@ constexpr TypeRow kTypes[] = {
     {ge::DT_BOOL, "bool", "bool", 1},
 };
 
-// Null where the simulator has no such type.
+// Null if the simulator lacks the type.
 inline const TypeRow* find_type(int32_t type) {
     for (const TypeRow& row : kTypes)
         if (row.type == type) return &row;

@@ -1,4 +1,4 @@
-// gert's contexts on a call's plain data.
+// Implementation of gert's contexts on a call's plain data.
 #include <cstdarg>
 #include <cstdio>
 #include <utility>
@@ -64,7 +64,7 @@ std::string take_logged_error() { return std::exchange(g_logged_error, {}); }
 
 }  // namespace npu_cann
 
-// CANN's log, as far as an operator's host functions say there why they refuse a call.
+// CANN's log. An operator's host functions log the reason why they refuse a call.
 extern "C" int32_t AlogRecord(uint32_t, uint32_t, int32_t level, const char* format, ...) {
     constexpr int32_t kError = 3;
     if (level != kError) return 0;
@@ -185,7 +185,7 @@ uint32_t PlatformAscendC::GetLibApiWorkSpaceSize(void) const {
 }
 
 void PlatformAscendC::GetCoreMemSize(const CoreMemType& memory, uint64_t& size) const {
-    constexpr uint64_t kMessages910b = 256;  // kept for the cores' messages to each other
+    constexpr uint64_t kMessages910b = 256;  // reserved for messages between cores
     const npu_sim::Profile& p = *platform_info_->profile;
     size = memory == CoreMemType::UB ? p.ub_bytes - (p.arch == 220 ? kMessages910b : 0) : 0;
 }

@@ -1,4 +1,4 @@
-// An operator's definition as plain data, one record a SoC, and the host functions registered for it.
+// An operator's definition as plain data, one record per SoC, and its registered host functions.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace npu_cann {
 struct ParamRecord {
     std::string name;
     ops::Option param_type;
-    std::vector<ge::DataType> types;  // a column each
+    std::vector<ge::DataType> types;  // one per column
     std::vector<ge::Format> formats;
     bool ignore_contiguous;
     bool auto_contiguous;
@@ -27,13 +27,13 @@ struct AttrRecord {
     bool is_pointer() const { return is_list() || type == ops::AttrDataType::ATTR_DT_STR; }
 };
 
-// What a definition says for one SoC; soc "" is what it says for all.
+// An operator's definition for one SoC; soc "" is the definition for all SoCs.
 struct OpRecord {
     std::string type, soc;
     std::vector<ParamRecord> inputs, outputs;
     std::vector<AttrRecord> attrs;
     std::vector<std::pair<std::string, std::string>> items;  // of the SoC's configuration
-    // An output with an input's name is that input, written: the input's index, or -1.
+    // The index of the input with the output's name, which the operator writes in place; or -1.
     int input_of_output(size_t output) const;
     size_t columns() const { return inputs.empty() ? 0 : inputs[0].types.size(); }
 };
@@ -41,7 +41,7 @@ struct OpRecord {
 struct DefReader {
     static std::vector<std::string> op_types();
     static std::vector<std::string> socs(const std::string& op_type);
-    // False where there is no such operator, or it says nothing of this SoC.
+    // False if the operator is unknown or has no configuration for this SoC.
     static bool read(const std::string& op_type, const std::string& soc, OpRecord* record);
 
 private:
@@ -49,7 +49,7 @@ private:
                                            const std::deque<ops::OpParamDef>& of_soc);
 };
 
-// Registered with OpImplRegisterV2; null where nothing was.
+// The functions registered with OpImplRegisterV2; null if not registered.
 struct OpFunctions {
     gert::OpImplRegisterV2::InferShapeKernelFunc infer_shape = nullptr;
     gert::OpImplRegisterV2::InferDataTypeKernelFunc infer_data_type = nullptr;
@@ -57,7 +57,7 @@ struct OpFunctions {
 };
 const OpFunctions& find_functions(const std::string& op_type);
 
-// "AddCustom" is add_custom.
+// "AddCustom" becomes "add_custom".
 std::string snake_case(const std::string& op_type);
 
 }  // namespace npu_cann

@@ -8,7 +8,7 @@
 namespace npu_cann {
 namespace {
 
-// Calls visit(first, bytes) for runs of bytes that are together all elements, in order.
+// Calls visit(first, bytes) for contiguous runs that together cover all elements, in order.
 template <typename Visit>
 void each_run(const DeviceView& v, Visit visit) {
     if (v.empty()) return;

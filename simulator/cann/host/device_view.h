@@ -1,4 +1,4 @@
-// A tensor in device memory: which bytes it touches, and whether two tensors touch the same.
+// A tensor in device memory: the bytes it occupies, and whether two tensors share bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ struct DeviceView {
     std::vector<int64_t> shape, strides;  // strides in elements
     int64_t item_bytes = 1;
     char* first = nullptr;                 // the first element
-    char *low = nullptr, *high = nullptr;  // of all touched bytes; equal where there are none
+    char *low = nullptr, *high = nullptr;  // range of the occupied bytes; equal if the tensor is empty
 
-    // Sets low and high from the rest; false where they do not fit the address space.
+    // Sets low and high from the other members; false if they do not fit the address space.
     bool find_span();
     bool empty() const { return low == high; }
     bool contiguous() const;
     bool same_as(const DeviceView& other) const;
     // Exact, byte by byte.
     bool shares_memory_with(const DeviceView& other) const;
-    // As the device has it now: false where the memory was freed.
+    // Checks the current allocations: false if the memory was freed.
     bool is_in_one_allocation() const;
-    // Its elements one behind the other, in other memory of packed_size() bytes.
+    // Copies the elements to and from contiguous memory of packed_size() bytes.
     uint64_t packed_size() const;
     DeviceView packed_into(char* memory) const;
     void unpack_from(const char* memory) const;

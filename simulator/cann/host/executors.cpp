@@ -56,8 +56,8 @@ aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream
     if (workspace_bytes < launch_.workspace_bytes)
         return refused(kBadArgument, "workspace must have " + std::to_string(launch_.workspace_bytes) +
                                          " bytes but got " + bytes_text + ".");
-    // CANN looks at the arguments that the first phase found, which a failed one has not. What a second run of a
-    // released executor does is not defined there: it may launch another call's kernel.
+    // CANN reads the arguments of the first phase, which do not exist if that phase failed. A second run of a
+    // released executor is undefined in CANN: it may launch another call's kernel.
     if (state_ != State::kPrepared)
         return refused(kNullPointer,
                        std::string("executor must come from a first phase that succeeded, and run once, but got "
@@ -66,7 +66,7 @@ aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream
     aclnnStatus status = OK;
     const std::string view = tensors_->refused_view();
     if (!view.empty()) {
-        // Only here, as in CANN (indv_executor.cpp, NnopbaseExecutorPrintErrMsg).
+        // The second phase refuses views, as in CANN (indv_executor.cpp, NnopbaseExecutorPrintErrMsg).
         status = refused(kInner, view +
                                      " must be contiguous, or declared AutoContiguous() or IgnoreContiguous(), but "
                                      "got a view.");
@@ -102,9 +102,9 @@ int32_t Executor::release() {
     return OK;
 }
 
-// The index counts every tensor of the definition, those that are NULL too, inputs before outputs (opbase
-// indv_executor.cpp, NnopbaseIsInput; individual_op_api.cpp, NnopbaseSetInputTensorAddr). The address of an input
-// that is written is its output's too, but not the other way round.
+// The index counts every tensor of the definition, including NULL tensors, inputs before outputs (opbase
+// indv_executor.cpp, NnopbaseIsInput; individual_op_api.cpp, NnopbaseSetInputTensorAddr). Setting the address of an
+// input that is written also sets its output's address, but not vice versa.
 int32_t Executor::set_address(Side side, size_t index, void* first) {
     if (state_ != State::kPrepared)
         return refused(kNullPointer, "executor must come from a first phase that succeeded but got another.");

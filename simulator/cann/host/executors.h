@@ -1,4 +1,4 @@
-// The executors of generated operators: what a first phase leaves for its second one.
+// The executors of generated operators, which carry a call from the first phase to the second.
 //
 // CANN keeps them in a pool, one for each operator, and never frees them (opbase individual_op_api.cpp,
 // NnopbaseGetExecutor). A second phase that is refused for its arguments leaves its executor as it is. One that goes
@@ -20,10 +20,10 @@ public:
     static Executor* take(const std::string& op_type);
 
     aclOpExecutor* handle() { return &handle_; }
-    // What the second phase launches; a launch without an entry is of a call without elements.
+    // Sets the launch of the second phase. A launch without an entry belongs to a call without elements.
     void prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch);
-    // Why the first phase failed, for a caller who does not look at its status: torch_npu's EXEC_NPU_CMD_EXT runs the
-    // second phase all the same (Ascend/pytorch third_party/op-plugin op_api_common_base.h).
+    // Keeps the reason why the first phase failed, for a caller that ignores its status: torch_npu's EXEC_NPU_CMD_EXT
+    // runs the second phase regardless (Ascend/pytorch third_party/op-plugin op_api_common_base.h).
     void fail(const std::string& why) { failure_ = why; }
     aclnnStatus run(void* workspace, uint64_t workspace_bytes, aclrtStream stream);
 

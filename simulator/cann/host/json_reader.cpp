@@ -72,7 +72,7 @@ private:
         }
         return true;
     }
-    // A code point \uXXXX is kept as it is written: no name in a package has one.
+    // A code point \uXXXX is kept as written, because names in packages have none.
     bool string(std::string* text) {
         if (!take('"')) return false;
         while (at_ != end_ && *at_ != '"') {

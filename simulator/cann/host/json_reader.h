@@ -1,4 +1,4 @@
-// A JSON document, read: what CANN's runtime needs of the files in an operator package.
+// Reader of JSON documents, as far as CANN's runtime needs it for the files of an operator package.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@ namespace npu_cann {
 struct JsonValue {
     enum class Kind { kNull, kBool, kNumber, kString, kList, kObject };
     Kind kind = Kind::kNull;
-    std::string text;  // of a string, or a number as it is written
+    std::string text;  // a string's contents, or a number as written
     std::vector<JsonValue> items;
     std::vector<std::pair<std::string, JsonValue>> members;
 
-    // The member of that name and kind; null where there is none.
+    // The member of that name and kind, or null.
     const JsonValue* find(const std::string& name, Kind of) const;
 };
 
-// The first document of the text; nothing where it is no JSON. Text behind the document is ignored, as by the operator
-// >> of the parser that CANN uses.
+// The first document of the text; empty if it is not JSON. Text after the document is ignored, as by operator >> of
+// the parser that CANN uses.
 std::optional<JsonValue> read_json(const std::string& text);
 
 }  // namespace npu_cann

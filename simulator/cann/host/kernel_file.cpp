@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kSection = ".simulated.kernel";
 
-// The section table; empty where the file is not whole.
+// The section table; empty if the file is incomplete.
 std::vector<Elf64_Shdr> sections_of(const std::string& bytes) {
     Elf64_Ehdr header;
     if (bytes.size() < sizeof header) return {};

@@ -8,8 +8,8 @@ namespace npu_cann {
 
 std::string kernel_object(const std::string& entry);
 
-// The kernel's name; "" where the bytes are no whole ELF file with such a name. CANN's runtime refuses an object whose
-// section table, or a section, goes beyond its end (hicann/runtime src/runtime/core/src/kernel/elf.cc,
+// The kernel's name; "" if the bytes are not a complete ELF file with such a name. CANN's runtime refuses an object
+// whose section table or sections extend beyond its end (hicann/runtime src/runtime/core/src/kernel/elf.cc,
 // Get64bitSectionHeaders).
 std::string entry_of_object(const std::string& bytes);
 

@@ -1,4 +1,4 @@
-// The names of a definition's kernels: those by which a package lists them, and those that the simulator runs.
+// The names of a definition's kernels, in a package's lists and in the simulator.
 #pragma once
 
 #include <cstddef>
@@ -8,18 +8,18 @@
 
 namespace npu_cann {
 
-// The kernel's key in binary_info_config.json: type and format of the tensors that must be there (asc-devkit
+// The kernel's key in binary_info_config.json: type and format of the required tensors (asc-devkit
 // tools/build/asc_opc/python/asc_opc_tool/simplified_key_utils.py; hicann/opbase indv_executor_ext.cpp,
 // NnopbaseExecutorGenDynamicKey).
 std::string simplified_key(const OpRecord& def, size_t column);
 
-// The types of a kernel's arguments, as its file's name has them.
+// The types of a kernel's arguments, as in its file name.
 std::string column_name(const OpRecord& def, size_t column);
 
-// Of npu_rope_sim_kernels. SoCs of one instruction set share their kernels.
+// The name of a kernel of npu_rope_sim_kernels. SoCs of one instruction set share kernels.
 std::string kernel_entry(const OpRecord& def, size_t column);
 
-// Whether the simulator has the definition's SoC.
+// Whether the simulator supports the definition's SoC.
 bool is_simulated(const std::string& soc);
 
 // The format of a parameter in a column.

@@ -1,4 +1,4 @@
-// One call of an operator as plain data: what gert's contexts read, and what they set.
+// One call of an operator as plain data, which gert's contexts read and set.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "exe_graph/runtime/tiling_context.h"
 #include "simulator/src/profile.h"
 
-// Behind the pointer that PlatformAscendC is made of.
+// The object behind the pointer from which PlatformAscendC is constructed.
 class fe::PlatFormInfos {
 public:
     explicit PlatFormInfos(const npu_sim::Profile* of) : profile(of) {}
@@ -42,7 +42,7 @@ struct Node {
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
 
-    // The sizes that a tiling sees of a contiguous tensor, and of a view.
+    // A tensor's description for a tiling: of a contiguous tensor, and of a view.
     static Tensor tensor(ge::DataType type, const std::vector<int64_t>& shape);
 
     // An attribute, in the definition's order.
@@ -65,7 +65,7 @@ struct Node {
         attrs.push_back(std::move(bytes));
     }
 
-    // The input that counts as `index` among those present; null where there are fewer.
+    // The input with position `index` among the present ones; null if there are fewer.
     Tensor* present_input(size_t index);
     Tensor* optional_input(size_t ir_index);
     Tensor* output(size_t index);
@@ -82,11 +82,11 @@ private:
     gert::RuntimeAttrs runtime_attrs_;
 };
 
-// Room for tiling data: CANN's, where a kernel's description names no opParaSize (hicann/opbase
+// Capacity for tiling data: CANN's value for a kernel whose description has no opParaSize (hicann/opbase
 // src/nnopbase/individual_op/executor/indv_executor.h).
 constexpr size_t kTilingCapacity = 8 * 1024;
 
-// The last sentence that a host function logged as an error on this thread, since the last call.
+// The last error message that a host function logged on this thread since the last call.
 std::string take_logged_error();
 
 }  // namespace npu_cann

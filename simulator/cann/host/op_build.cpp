@@ -1,6 +1,6 @@
-// Writes an operator package's sources from its definitions, as CANN's op_build does: for each operator
-// the two functions of aclnn with their header, for each SoC the operators' description as JSON. Into PACKAGE, where it
-// is named, the kernels of the simulated SoCs and their lists.
+// Writes an operator package's sources from its definitions, as CANN's op_build does: for each operator the two
+// functions of aclnn with their header, and for each SoC the operators' description as JSON. If PACKAGE is given,
+// also writes the kernels of the simulated SoCs and their lists there.
 //
 // usage: op_build FOLDER [PACKAGE]
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace npu_cann {
 namespace {
 
-// "freq_factors" is freqFactors, and the first letter is always small.
+// "freq_factors" becomes "freqFactors"; the first letter is always lower case.
 std::string camel_case(const std::string& name) {
     std::string camel;
     for (size_t i = 0; i < name.size(); ++i) {
@@ -29,7 +29,7 @@ std::string camel_case(const std::string& name) {
 
 struct Parameter {
     std::string type, name, kind;
-    const char* handed_to;  // of OpCall
+    const char* handed_to;  // method of OpCall
     const AttrRecord* attr = nullptr;
 };
 
@@ -59,9 +59,9 @@ bool is_output_too(const OpRecord& def, const std::string& input) {
     return false;
 }
 
-// Inputs, attributes, outputs; an input that is written is named once, as the input. Names and types follow
+// Inputs, attributes, outputs; an input that is written occurs once, as an input. Names and types follow
 // asc-devkit tools/build/opbuild op_aclnn_generator.cpp (AclnnOpGenCodeFunInputComment and its neighbours): "Optional"
-// comes behind "Ref", and what does not end in "Ref" is const.
+// follows "Ref", and a tensor whose name does not end in "Ref" is const.
 std::vector<Parameter> parameters(const OpRecord& def) {
     std::vector<Parameter> all;
     for (const ParamRecord& p : def.inputs) {
@@ -116,9 +116,9 @@ std::string header(const OpRecord& def) {
 }
 
 // A default as a C++ literal. CANN's generator writes the definition's numbers between braces and counts the commas,
-// so an empty default becomes an array without elements and a length of 1: the runtime reads what lies behind it
-// (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue). That memory is a fixed wrong
-// value here.
+// so an empty default becomes an array without elements and a length of 1: the runtime reads the memory after it
+// (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue). Here this memory holds a fixed
+// wrong value.
 std::string default_list(const AttrRecord& a, const std::string& name) {
     const bool bools = a.type == ops::AttrDataType::ATTR_DT_LIST_BOOL;
     const bool floats = a.type == ops::AttrDataType::ATTR_DT_LIST_FLOAT;
@@ -133,7 +133,7 @@ std::string default_list(const AttrRecord& a, const std::string& name) {
            name + "Def, " + std::to_string(commas + 1) + ");\n";
 }
 
-// How a parameter reaches OpCall. An optional attribute that is NULL has the literal of its default.
+// The code that passes a parameter to OpCall. An optional attribute that is NULL has the literal of its default.
 std::string hand_over(const Parameter& p) {
     const std::string call = std::string("call.") + p.handed_to + "(" + p.name + ");\n";
     if (!p.attr || p.attr->required || !p.attr->is_pointer()) return "    " + call;
@@ -241,7 +241,7 @@ std::string description(const OpRecord& def) {
         return std::any_of(def.items.begin(), def.items.end(),
                            [&](const auto& item) { return item.first == section + ".value"; });
     };
-    // Of every operator that does not say otherwise (asc-devkit tools/build/opbuild op_cfg_generator.cpp).
+    // Defaults of operators whose definition does not set them (asc-devkit tools/build/opbuild op_cfg_generator.cpp).
     if (!says("coreType")) json.add("coreType", "value", "AiCore");
     if (!says("prebuildPattern")) json.add("prebuildPattern", "value", "Opaque");
     json.add("opFile", "value", snake_case(def.type));
@@ -249,7 +249,7 @@ std::string description(const OpRecord& def) {
     return Json::quoted(def.type) + ": {\n" + json.text("    ") + "\n  }";
 }
 
-// The types and formats that CANN chooses a kernel by: those of the tensors that must be there (opbase
+// The types and formats by which CANN chooses a kernel: those of the required tensors (opbase
 // indv_executor_ext.cpp, NnopbaseAppendDynamicTensorsKey).
 std::string kernel_key(const OpRecord& def, size_t column) {
     std::string key;
@@ -261,8 +261,8 @@ std::string kernel_key(const OpRecord& def, size_t column) {
     return key;
 }
 
-// A definition's columns must be whole, and each must be one that CANN can choose. The generator refuses a policy for
-// views that contradicts itself (op_aclnn_generator.cpp, ValidateInputContiguousConflict).
+// Checks that a definition's columns are complete and that CANN can choose each of them. The generator refuses
+// contradictory policies for views (op_aclnn_generator.cpp, ValidateInputContiguousConflict).
 void check(const OpRecord& def) {
     for (const ParamRecord& p : def.inputs)
         if (p.auto_contiguous && p.ignore_contiguous)

@@ -29,13 +29,13 @@ std::vector<int64_t> sizes_of(const gert::Shape& shape) {
     return sizes;
 }
 
-// The SoC that definitions call a chip, and its sizes.
+// The definitions' name of a chip's SoC, and its sizes.
 struct SimulatedSoc {
     std::string soc;
     const npu_sim::Profile* profile;
 };
 
-// A profile with another number of cores. It is kept: launches name it until the process ends.
+// A profile with another number of cores. It lives until the process ends, because launches refer to it.
 const npu_sim::Profile* with_cores(const npu_sim::Profile& family, int32_t cores) {
     static std::mutex mutex;
     static std::map<std::pair<std::string, int32_t>, npu_sim::Profile> made;
@@ -45,7 +45,7 @@ const npu_sim::Profile* with_cores(const npu_sim::Profile& family, int32_t cores
     return &own;
 }
 
-// A name that the table lacks is played by its family's core, as often as the runtime says.
+// A chip that the table lacks is simulated with its family's core; the runtime gives the number of cores.
 SimulatedSoc find_soc(const std::string& name) {
     const ascend::Family* family = ascend::find_family(name.c_str());
     if (!family || family->arch == ascend::kArch950) return {name, nullptr};
@@ -73,7 +73,7 @@ struct OpCall::Parts {
         std::string text;
     };
     std::vector<Attr> attrs;
-    Failure attr_failure;  // of the first attribute that CANN does not take
+    Failure attr_failure;  // of the first attribute that CANN refuses
     size_t failed_attr = 0;
 
     // Found while the call is prepared.
@@ -121,8 +121,8 @@ void OpCall::attr(const int64_t* values, size_t count) { parts_->attrs.push_back
 void OpCall::attr(const float* values, size_t count) { parts_->attrs.push_back({{values, values + count}, {}, {}}); }
 void OpCall::attr(const bool* values, size_t count) { parts_->attrs.push_back({{}, {values, values + count}, {}}); }
 
-// The list's elements. Both cases fail in CANN when the attribute is added, before anything else of the call is
-// looked at: a NULL list in the generated code, a list without elements in the runtime, because an array of size 0
+// The list's elements. A NULL list and a list without elements fail in CANN when the attribute is added, before other
+// checks of the call: a NULL list in the generated code, an empty list in the runtime, because an array of size 0
 // keeps no memory (opbase src/nnopbase/common/utils/common_types.cpp, aclArray) and an attribute's address must not
 // be null (src/nnopbase/individual_op/executor/indv_executor_tensor.cpp, NnopbaseExecutorAddAttr).
 template <typename List>
@@ -139,23 +139,23 @@ void OpCall::Parts::add_list(const List* list) {
     attrs.push_back(std::move(a));
 }
 
-// Only the first failure is CANN's answer: its generated code returns there.
+// CANN reports only the first failure, because its generated code returns there.
 void OpCall::Parts::fail_attr(aclnnStatus status, const std::string& rule) {
     if (!attr_failure.text.empty()) return;
     attr_failure = {status, rule};
     failed_attr = attrs.size();
 }
 
-// The generated code looks for NULL before it asks for an executor.
+// The generated code checks for NULL before it gets an executor.
 void OpCall::Parts::require_tensors() const {
     OpRecord base;
     if (!DefReader::read(type, "", &base)) refuse(kNullPointer, "operator must be defined but is not.");
     CallTensors(base, given_inputs, given_outputs);
 }
 
-// An operator of a package that CANN did not read has no executor: NnopbaseExecutorSetRegInfo fails, and the generated
-// code finds that NnopbaseGetExecutor gave null (opbase src/nnopbase/individual_op/executor/indv_executor_ext.cpp).
-// Where CANN found no package at all, NnopbaseInit fails, and is tried again at the next call
+// An operator of a package that CANN did not read has no executor: NnopbaseExecutorSetRegInfo fails, and in the
+// generated code NnopbaseGetExecutor returns null (opbase src/nnopbase/individual_op/executor/indv_executor_ext.cpp).
+// If CANN found no package, NnopbaseInit fails and is repeated at the next call
 // (src/nnopbase/individual_op/api/individual_op_api.cpp).
 void OpCall::Parts::require_package() const {
     const OperatorPackages& packages = operator_packages();
@@ -170,8 +170,8 @@ void OpCall::Parts::require_package() const {
                    own + ", which is not among them.");
 }
 
-// Without the operator's kernels for this chip there is no executor, and the generated code takes that for a null
-// pointer (opbase indv_executor_ext.cpp, NnopbaseExecutorSetRegInfo; op_aclnn_generator.cpp, AclnnOpGenCodeExecutor).
+// Without kernels for this chip an operator has no executor, which the generated code reports as a null pointer
+// (opbase indv_executor_ext.cpp, NnopbaseExecutorSetRegInfo; op_aclnn_generator.cpp, AclnnOpGenCodeExecutor).
 OpRecord OpCall::Parts::definition_for_chip() {
     const char* name = soc_name();
     chip = find_soc(name ? name : "");
@@ -182,10 +182,9 @@ OpRecord OpCall::Parts::definition_for_chip() {
     return def;
 }
 
-// CANN registers the operators that a package's list of kernels for this chip names, and no other. A list that is
-// absent, cut or malformed is skipped with a warning. Where no package has a list that can be read, and CANN's own
-// operators are not there either, CANN cannot begin (opbase indv_collector.cpp,
-// NnopbaseCollectorGetDynamicKernelPathAndReadConfig and NnopbaseCollectorWork).
+// CANN registers only the operators in a package's list of kernels for this chip. An absent, truncated or malformed
+// list is skipped with a warning. If no package has a readable list and CANN's own operators are absent, CANN cannot
+// start (opbase indv_collector.cpp, NnopbaseCollectorGetDynamicKernelPathAndReadConfig and NnopbaseCollectorWork).
 void OpCall::Parts::require_kernel_list() const {
     const KernelList& list = KernelList::own(chip.soc);
     if (list.names(type)) return;
@@ -198,9 +197,9 @@ void OpCall::Parts::require_kernel_list() const {
                (list.is_readable() ? ", which lists none of them." : ", which is absent or no JSON."));
 }
 
-// The column of types that the tensors have. CANN looks for the kernel before the tiling runs, and by
-// the tensors alone that must be there: what an optional one has is not compared (opbase indv_executor_ext.cpp,
-// NnopbaseAppendDynamicTensorsKey; indv_executor.cpp, CheckSocVersionAndParam).
+// The column of the tensors' types. CANN finds the kernel before the tiling runs, by the required tensors only; it does
+// not compare optional tensors (opbase indv_executor_ext.cpp, NnopbaseAppendDynamicTensorsKey; indv_executor.cpp,
+// CheckSocVersionAndParam).
 size_t OpCall::Parts::find_column() const {
     const std::vector<CallTensors::Item>& items = tensors->items();
     for (size_t column = 0; column < def().columns(); ++column) {
@@ -221,7 +220,7 @@ size_t OpCall::Parts::find_column() const {
     refuse(kBadArgument, "tensors must have the types of one of its kernels on " + chip.soc + " but got " + got + ".");
 }
 
-// The package's list names the kernel's file, and the file names what the simulator runs.
+// The package's list names the kernel's file, and the file names the simulator's kernel.
 void* OpCall::Parts::find_entry(size_t column) const {
     const KernelList& list = KernelList::own(chip.soc);
     const std::string key = simplified_key(def(), column), object = list.find(type, key);
@@ -234,7 +233,7 @@ void* OpCall::Parts::find_entry(size_t column) const {
     refuse(kNoKernel, "kernel must be compiled but got none (" + std::string(why ? why : entry) + ").");
 }
 
-// A tensor's format is the one that it was made with: NCHW and ND are compared as equal and tiled apart (opbase
+// The key has a tensor's original format: NCHW and ND compare as equal but are tiled separately (opbase
 // indv_cache_key_builder.cpp, AppendShapeInfo).
 std::string OpCall::Parts::cache_key() const {
     TilingKey key(type, chip.profile->name);
@@ -255,8 +254,8 @@ std::string OpCall::Parts::cache_key() const {
     return key.text();
 }
 
-// Origin and storage shape are the view's, whatever the tensor's storage is (opbase indv_executor_tensor.cpp,
-// NnopbaseSaveTensor).
+// Origin and storage shape are those of the view, independently of the tensor's storage (opbase
+// indv_executor_tensor.cpp, NnopbaseSaveTensor).
 void OpCall::Parts::make_node() {
     node.type = type;
     node.platform.profile = chip.profile;
@@ -332,8 +331,8 @@ std::shared_ptr<const Tiled> OpCall::Parts::tile() {
     return tiled;
 }
 
-// What the operator says of its outputs must be what they are. CANN does not compare them in this call: it is a
-// stricter rule of ours.
+// Checks that the outputs have the shapes and types that the operator infers. CANN does not compare them in this call;
+// this rule is stricter.
 void OpCall::Parts::infer() {
     const OpFunctions& functions = find_functions(type);
     if (!functions.infer_shape || !functions.infer_data_type)
@@ -357,9 +356,9 @@ void OpCall::Parts::infer() {
     node.outputs = std::move(given);
 }
 
-// An operator that takes strides as an attribute `strides` gets the true ones: those of every input that may be a
-// view, then of every output that is no input; or one 0 where all of them are contiguous. CANN does not compare them:
-// it is a stricter rule of ours.
+// Checks that an attribute `strides` has the tensors' strides: those of every input that may be a view, then of every
+// output that is not an input; or one 0 if all of them are contiguous. CANN does not compare them; this rule is
+// stricter.
 void OpCall::Parts::check_strides_told() const {
     for (size_t a = 0; a < def().attrs.size(); ++a) {
         const AttrRecord& attr = def().attrs[a];
@@ -387,7 +386,7 @@ OpLaunch OpCall::Parts::make_launch(size_t column) {
     launch.type = type;
     launch.chip = chip.profile->name;
     launch.entry = find_entry(column);
-    // CANN tiles and launches nothing where every output is empty (opbase indv_executor.h, NnopbaseSkipKernelLaunch).
+    // If every output is empty, CANN neither tiles nor launches (opbase indv_executor.h, NnopbaseSkipKernelLaunch).
     if (tensors->outputs_are_empty()) {
         launch.entry = nullptr;
         return launch;
@@ -415,9 +414,9 @@ OpLaunch OpCall::Parts::make_launch(size_t column) {
     return launch;
 }
 
-// In the order of the generated code (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclopGenCodeCommon) and
-// of the runtime (opbase indv_executor.cpp, NnopbaseExecutorTilingAndUpdateBinInfo). From the executor on, a failure
-// leaves it with the caller.
+// The order is that of the generated code (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclopGenCodeCommon)
+// and of the runtime (opbase indv_executor.cpp, NnopbaseExecutorTilingAndUpdateBinInfo). After the executor is taken,
+// a failure leaves it with the caller.
 aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Parts& p = *parts_;
     Executor* taken = nullptr;
@@ -437,8 +436,8 @@ aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor)
         p.tensors = std::make_unique<CallTensors>(def, p.given_inputs, p.given_outputs);
         if (!p.attr_failure.text.empty())
             p.refuse(p.attr_failure.status, def.attrs.at(p.failed_attr).name + " " + p.attr_failure.text);
-        // CANN's generated code takes the answer 161001 of NnopbaseMatchArgs for "yes", so that this call succeeds
-        // and its second phase fails.
+        // CANN's generated code treats the status 161001 of NnopbaseMatchArgs as true, so this call succeeds and its
+        // second phase fails.
         if (!workspace_bytes) return OK;
         p.make_node();
         const OpLaunch launch = p.make_launch(p.find_column());

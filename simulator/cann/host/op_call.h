@@ -1,8 +1,8 @@
-// A call of an operator through aclnn: what every generated interface hands its arguments to.
+// A call of an operator through aclnn. Every generated interface passes its arguments to OpCall.
 //
 // The first phase checks the arguments, finds the kernel and runs the operator's registered tiling; the second
-// launches that on the simulator. Order and statuses are aclnn's (opbase include/nnopbase/opdev/op_errno.h), the
-// sentence goes to aclGetRecentErrMsg.
+// launches the kernel on the simulator. Order and statuses are aclnn's (opbase include/nnopbase/opdev/op_errno.h);
+// aclGetRecentErrMsg returns the message.
 #pragma once
 
 #include <memory>
@@ -13,20 +13,20 @@
 
 namespace npu_cann {
 
-constexpr aclnnStatus kNullPointer = 161001;    // an argument that must be there is not
-constexpr aclnnStatus kBadArgument = 161002;    // what the definition, or a rule of memory, does not allow
+constexpr aclnnStatus kNullPointer = 161001;    // a required argument is missing
+constexpr aclnnStatus kBadArgument = 161002;    // an argument breaks the definition or a rule of memory
 constexpr aclnnStatus kKernelFailed = 361001;   // the kernel broke a rule of the device
-constexpr aclnnStatus kRuntimeFailed = 361001;  // CANN itself could not begin
+constexpr aclnnStatus kRuntimeFailed = 361001;  // CANN itself could not start
 constexpr aclnnStatus kInner = 561000;
 constexpr aclnnStatus kInferShapeFailed = 561001;
-constexpr aclnnStatus kTilingFailed = 561002;  // the operator refuses the call: its own words
+constexpr aclnnStatus kTilingFailed = 561002;  // the operator refuses the call with its own message
 constexpr aclnnStatus kNoKernel = 561003;
 constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the runtime
 constexpr aclnnStatus kBadJson = 561108;           // a description in the package that cannot be read
 constexpr aclnnStatus kBadKernelFile = 561113;     // a kernel in the package that cannot be read
 
-// The element that a call reads where a list attribute is NULL and its default is empty. CANN's generator writes
-// an array without elements for such a default and passes a length of 1, so the runtime reads the memory behind
+// The element that a call reads if a list attribute is NULL and its default is empty. CANN's generator writes
+// an array without elements for such a default and passes a length of 1, so the runtime reads the memory after
 // the array (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue).
 constexpr int64_t kBehindEmptyInts = 0x5a5a5a5a5a5a5a5a;
 constexpr float kBehindEmptyFloats = -1.5e38f;
@@ -36,7 +36,7 @@ class OpCall {
 public:
     explicit OpCall(const char* op_type);
     ~OpCall();
-    // In the order of the definition. An output that is an input, written, is named as the input alone.
+    // Call these in the order of the definition. An output that is also an input is passed as the input only.
     void input(const aclTensor* tensor);
     void output(const aclTensor* tensor);
     void attr(int64_t value);
@@ -46,7 +46,7 @@ public:
     void attr(const aclIntArray* values);
     void attr(const aclFloatArray* values);
     void attr(const aclBoolArray* values);
-    // The default that the generated code holds as a literal.
+    // A default, which the generated code holds as a literal.
     void attr(const int64_t* values, size_t count);
     void attr(const float* values, size_t count);
     void attr(const bool* values, size_t count);

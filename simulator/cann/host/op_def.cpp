@@ -1,4 +1,4 @@
-// The classes that a definition is written with: they note what they are told.
+// The classes of a definition, which store their arguments.
 #include "register/op_def.h"
 
 #include <cstdio>
@@ -15,7 +15,7 @@ Def& find_or_add(std::deque<Def>* all, const std::string& name, std::string Def:
 }
 
 // Six digits, as a C++ stream writes a float (metadef base/asc/opdef/op_def_impl.cc, GetAttrDefaultVal): a default
-// that needs more of them is not the number that the definition names.
+// that needs more digits differs from the definition's number.
 std::string number_text(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", value);
@@ -139,7 +139,7 @@ OpAICoreDef& OpAICoreDef::SetTiling(gert::OpImplRegisterV2::TilingKernelFunc fun
     tiling_ = function;
     return *this;
 }
-// What a SoC has without a configuration of its own: kernels for static shapes, too.
+// The defaults of a SoC without its own configuration, which include kernels for static shapes.
 OpAICoreDef& OpAICoreDef::AddConfig(const char* soc) {
     OpAICoreConfig config;
     config.DynamicCompileStaticFlag(true)

@@ -12,13 +12,13 @@ namespace npu_cann {
 namespace {
 
 constexpr uint64_t kPackedAlignment = 512;
-// What a kernel leaves in its caller's workspace: it may be anything.
+// After a kernel, its caller's workspace has undefined contents; the simulation writes this byte there.
 constexpr int kJunk = 0xD7;
 constexpr uint64_t kMostJunk = 64 * 1024;
 
-// torch_npu's EXEC_NPU_CMD_EXT gives a call's workspace back before it launches the call (Ascend/pytorch
-// third_party/op-plugin op_api_common_base.h, GetWorkSpaceAddr). Its cache keeps that memory in the stream's order.
-// Without the cache, which `npu-rope sim` turns off, the memory is gone by now: nothing may be read or written there.
+// torch_npu's EXEC_NPU_CMD_EXT releases a call's workspace before it launches the call (Ascend/pytorch
+// third_party/op-plugin op_api_common_base.h, GetWorkSpaceAddr). Its cache keeps this memory valid in the stream's
+// order. With PYTORCH_NO_NPU_MEMORY_CACHING=1 the memory is freed by now and must not be accessed.
 bool caller_frees_early() {
     const char* uncached = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
     return uncached && *uncached && std::strcmp(uncached, "0") != 0;
@@ -47,7 +47,7 @@ int32_t OpLaunch::failed(const std::string& text) const {
 }
 
 int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
-    // Memory may be gone by now: a workspace or a tensor that was freed before the device came to this launch.
+    // A workspace or a tensor may have been freed before the device reached this launch.
     char* const room = static_cast<char*>(workspace);
     const bool has_room = given_bytes > 0 && is_in_one_allocation(room, room + given_bytes);
     if (given_bytes > 0 && !has_room && !caller_frees_early())

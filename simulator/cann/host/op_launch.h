@@ -10,7 +10,8 @@
 
 namespace npu_cann {
 
-// Everything that is needed, and nothing that may be gone by then. Without an entry nothing is launched.
+// All data of a launch, by value, because the call's objects may be destroyed before the launch. Without an entry,
+// no kernel is launched.
 struct OpLaunch {
     struct Memory {
         DeviceView view;
@@ -19,20 +20,20 @@ struct OpLaunch {
     };
     std::string type, chip;
     void* entry = nullptr;
-    std::vector<Memory> memories;  // of the tensors that are there
-    std::vector<int> arguments;    // of the kernel: a memory, or -1
-    uint64_t workspace_bytes = 0;  // that the caller brings
-    uint64_t packed_bytes = 0;     // of these, at their end: for contiguous copies
+    std::vector<Memory> memories;  // of the given tensors
+    std::vector<int> arguments;    // of the kernel: an index in memories, or -1
+    uint64_t workspace_bytes = 0;  // provided by the caller
+    uint64_t packed_bytes = 0;     // part at the workspace's end for contiguous copies
     uint64_t kernel_workspace_bytes = 0;
     uint32_t block_dim = 0;
     uint64_t tiling_key = 0;
     std::vector<uint8_t> tiling;
 
-    // The memory that run() touches, without the workspace.
+    // The memory that run() accesses, without the workspace.
     std::vector<MemoryAccess> accesses() const;
-    // What the contiguous copies of views need of a workspace.
+    // Workspace bytes for the contiguous copies of views.
     uint64_t bytes_to_pack() const;
-    // On the device: aclnn's status; the sentence is set_error's.
+    // Runs on the device. Returns aclnn's status; set_error receives the message.
     int32_t run(void* workspace, uint64_t given_bytes) const;
 
 private:

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kTbe = "/op_impl/ai_core/tbe/";
 using Kind = JsonValue::Kind;
 
-// Nothing where the file cannot be read.
+// Empty if the file cannot be read.
 std::optional<std::string> read_file(const std::string& path) {
     std::error_code none;
     if (!std::filesystem::is_regular_file(path, none)) return std::nullopt;
@@ -41,8 +41,8 @@ std::string own_package() {
     return none ? "" : library.parent_path().parent_path().parent_path().string();
 }
 
-// An entry that lacks a key, a core type or a path is skipped with a warning. The same key again does not replace the
-// first one. CANN does not look whether the document is an object; that is a stricter rule of ours.
+// An entry that lacks a key, a core type or a path is skipped with a warning. A repeated key does not replace the
+// first entry. CANN does not check that the document is an object; this rule is stricter.
 KernelList::KernelList(const std::string& package, const std::string& soc)
     : path_(package + kTbe + "kernel/config/" + soc + "/binary_info_config.json") {
     const std::optional<std::string> text = read_file(path_);

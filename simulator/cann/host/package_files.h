@@ -9,7 +9,7 @@
 
 namespace npu_cann {
 
-// The package that this code is a part of: <package>/op_api/lib/libcust_opapi.so.
+// The package that contains this code as <package>/op_api/lib/libcust_opapi.so.
 std::string own_package();
 
 // A package's kernels for a SoC, by operator and key: op_impl/ai_core/tbe/kernel/config/<soc>/binary_info_config.json
@@ -25,7 +25,7 @@ public:
     bool is_readable() const { return is_readable_; }
     // An operator without a listed kernel is not registered.
     bool names(const std::string& op_type) const { return kernels_.count(op_type) != 0; }
-    // Path of the kernel's object; "" where none is listed.
+    // Path of the kernel's object; "" if it is not listed.
     std::string find(const std::string& op_type, const std::string& key) const;
 
 private:
@@ -34,13 +34,13 @@ private:
     std::map<std::string, std::map<std::string, std::string>> kernels_;
 };
 
-// The name of the kernel that an object file holds. Reads the object and its description, once where both are whole.
-// Throws Failure where the object is absent or empty (561113), the description is absent or no JSON (561108), or the
-// object is not whole (361001): hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp,
+// The name of the kernel in an object file. Reads the object and its description; if both are complete, only once.
+// Throws Failure if the object is absent or empty (561113), the description is absent or not JSON (561108), or the
+// object is incomplete (361001): hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp,
 // NnopbaseKernelRegister.
 std::string load_kernel(const std::string& op_type, const std::string& object);
 
-// The own package's tilings; null where the library is absent or does not load. Loaded once (hicann/opbase
+// The own package's tilings; null if the library is absent or does not load. Loaded once (hicann/opbase
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseLoadTilingSo).
 const TilingLibrary* tiling_library();
 std::string tiling_library_path();

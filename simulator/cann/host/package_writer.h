@@ -8,10 +8,10 @@
 
 namespace npu_cann {
 
-// Below <package>/op_impl/ai_core/tbe/kernel/<soc>/<operator>. Returns the operator's member of the list.
+// Writes kernels below <package>/op_impl/ai_core/tbe/kernel/<soc>/<operator>. Returns the operator's list member.
 std::string write_kernels(const std::string& package, const OpRecord& def);
 
-// The list of a SoC's kernels, of those members.
+// Writes the list of a SoC's kernels, which consists of those members.
 void write_kernel_list(const std::string& package, const std::string& soc, const std::string& members);
 
 // Throws where the file cannot be written.

@@ -7,7 +7,7 @@
 namespace npu_cann {
 namespace {
 
-// Made on first use: registrations run before main, in no order that is known.
+// Created on first use, because registrations run before main in unspecified order.
 std::map<std::string, ops::OpDefCreator>& creators() {
     static std::map<std::string, ops::OpDefCreator> all;
     return all;
@@ -41,7 +41,7 @@ std::vector<std::string> DefReader::socs(const std::string& op_type) {
     return names;
 }
 
-// What a SoC says of a parameter replaces what is said of it for all, but for lists it leaves out.
+// Merges the parameters for all SoCs with those of one SoC. The latter replace the former, except for empty lists.
 std::vector<ParamRecord> DefReader::merged(const std::deque<ops::OpParamDef>& all,
                                            const std::deque<ops::OpParamDef>& of_soc) {
     std::vector<ParamRecord> records;
@@ -86,7 +86,7 @@ const OpFunctions& find_functions(const std::string& op_type) {
     return found == functions().end() ? none : found->second;
 }
 
-// A capital begins a word where the letter before it is small, or the one behind it (asc-devkit tools/build/opbuild
+// A capital begins a word if the letter before or after it is lower case (asc-devkit tools/build/opbuild
 // op_generator.cpp, ConvertToSnakeCase).
 std::string snake_case(const std::string& op_type) {
     auto is_upper = [&](size_t i) { return std::isupper(static_cast<unsigned char>(op_type[i])) != 0; };

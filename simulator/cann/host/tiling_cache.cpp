@@ -31,7 +31,7 @@ bool is_enabled() {
 
 struct Cache {
     std::mutex mutex;
-    std::list<std::string> order;  // the latest first
+    std::list<std::string> order;  // latest first
     struct Entry {
         std::shared_ptr<const Tiled> tiled;
         std::list<std::string>::iterator place;
@@ -40,7 +40,7 @@ struct Cache {
 };
 
 Cache& cache() {
-    static auto* all = new Cache;  // never destroyed: a program may call an operator while it ends
+    static auto* all = new Cache;  // never destroyed, because a program may call an operator while it ends
     return *all;
 }
 

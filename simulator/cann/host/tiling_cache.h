@@ -1,7 +1,7 @@
-// Tilings that were found before, by what CANN takes for the same call.
+// Cache of tilings, with CANN's key of a call.
 //
 // CANN runs a tiling once for each key and reuses its result (opbase indv_args_pool.cpp, indv_cache_key_builder.cpp):
-// a tiling must not depend on anything that is not in the key. The environment is read when the library is loaded
+// a tiling must depend only on the contents of the key. The environment is read when the library is loaded
 // (ACLNN_CACHE_LIMIT, the number of entries; 0 turns the cache off) and at the first call (DISABLE_L2_CACHE=1).
 #pragma once
 
@@ -19,13 +19,13 @@ struct Tiled {
     std::vector<size_t> workspaces;
 };
 
-// Null where the call was not tiled before.
+// Null if the call was not tiled before.
 std::shared_ptr<const Tiled> find_tiled(const std::string& key);
 void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled);
 
-// A key, part by part, in CANN's order. Attributes are their bytes, one behind the other without their lengths.
-// CANN's key has the numbers of cores where this one has the chip: a process has one chip. The rank of a communicator
-// and the level of determinism, which CANN appends (NnopbaseMatchArgs), are not simulated.
+// Builds a key in CANN's order. Attributes are appended as bytes without their lengths. CANN's key contains the numbers
+// of cores; this key contains the chip, because a process has one chip. The rank of a communicator and the level of
+// determinism, which CANN appends (NnopbaseMatchArgs), are not simulated.
 class TilingKey {
 public:
     explicit TilingKey(const std::string& op_type, const std::string& chip) : text_(op_type + '/' + chip + '/') {}

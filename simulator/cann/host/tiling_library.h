@@ -1,4 +1,4 @@
-// What libcust_opmaster_rt2.0.so, a package's library of tilings, gives to the library of interfaces.
+// Functions that libcust_opmaster_rt2.0.so, a package's tiling library, exports to the interface library.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace npu_cann {
 
 struct TilingLibrary {
-    gert::OpImplRegisterV2::TilingKernelFunc (*find)(const std::string& op_type);  // null where there is none
+    gert::OpImplRegisterV2::TilingKernelFunc (*find)(const std::string& op_type);  // null if not registered
     std::string (*take_logged_error)();                                            // of a tiling on this thread
 };
 

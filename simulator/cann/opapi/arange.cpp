@@ -19,7 +19,7 @@ void write_range(const Operand& out, C start, C step) {
     });
 }
 
-// "" or why these bounds do not describe `count` numbers.
+// "" or the reason why these bounds do not describe `count` numbers.
 std::string range_rule(double start, double end, double step, int64_t count) {
     if (step == 0) return "step must not be 0.";
     if ((end - start) * step < 0) return "end must lie in step's direction from start.";

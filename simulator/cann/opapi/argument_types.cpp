@@ -33,10 +33,10 @@ struct ArgumentTypes {
 // The second and the fourth column hold on Ascend910B and Ascend910_93, the third and the fifth on Ascend310P. Inputs
 // are tensors and scalars; an in-place function's tensor is an input and an output. tests/simcann reads this table.
 //
-// Where a source compares fewer arguments than the function's documentation lists, the table has the documentation's
+// If a source checks fewer arguments than the function's documentation lists, the table has the documentation's
 // types (docs/ beside the source's op_api/): outputs of Add, Sub, Div and Neg; scalars of Add, Sub, Mul and FillScalar;
-// the inputs of EqTensor, GtTensor, GeTensor and GeScalar, of which the source compares the common type alone; the
-// value of FillTensor.
+// the inputs of EqTensor, GtTensor, GeTensor and GeScalar, whose source checks only the common type; the value of
+// FillTensor.
 constexpr ArgumentTypes kArgumentTypes[] = {
     {"Add", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/add/op_api/aclnn_add.cpp"},
     {"Adds", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/add/op_api/aclnn_add.cpp"},
@@ -50,8 +50,8 @@ constexpr ArgumentTypes kArgumentTypes[] = {
      "math/neg/op_api/aclnn_neg.cpp"},
     {"EqTensor", kNumber | kBf16, kNumber | kUnsigned32And64, kNumber | kBf16, kNumber | kUnsigned32And64,
      "math/equal/op_api/aclnn_eq_tensor.cpp"},
-    // The source takes every chip it does not know for an Ascend910B, bfloat16 included. The kernel of Ascend310P has
-    // no bfloat16 (equal.cpp beside it), and the documentation does not list it.
+    // The source treats every unknown chip as an Ascend910B, including bfloat16. The kernel of Ascend310P has no
+    // bfloat16 (equal.cpp beside it), and the documentation does not list it.
     {"EqScalar", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/equal/op_api/aclnn_eq_scalar.cpp"},
     {"NeTensor", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/not_equal/op_api/aclnn_ne_tensor.cpp"},
     {"NeScalar", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/not_equal/op_api/aclnn_ne_scalar.cpp"},
@@ -67,7 +67,7 @@ constexpr ArgumentTypes kArgumentTypes[] = {
      "math/greater/op_api/aclnn_gt_tensor.cpp"},
     {"GtScalar", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
      "math/greater/op_api/aclnn_gt_scalar.cpp"},
-    // The source takes an output of bfloat16 on Ascend310P; the documentation does not list it.
+    // The source accepts an output of bfloat16 on Ascend310P; the documentation does not list it.
     {"GeTensor", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
      "math/greater_equal/op_api/aclnn_ge_tensor.cpp"},
     {"GeScalar", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
@@ -75,7 +75,7 @@ constexpr ArgumentTypes kArgumentTypes[] = {
     {"Arange", kReal | kBf16, kReal, kRange | kBf16, kRange, "math/range/op_api/aclnn_arange.cpp"},
     {"Cast", kNumber | kWide | kBf16, kNumber | kWide, kNumber | kWide | kBf16, kNumber | kWide,
      "math/cast/op_api/aclnn_cast.cpp"},
-    // The source has one list for every chip, bfloat16 included, and so has the documentation.
+    // Source and documentation have one list for all chips, including bfloat16.
     {"Copy", kNumber | kWide | kBf16, kNumber | kWide | kBf16, kNumber | kWide | kBf16, kNumber | kWide | kBf16,
      "conversion/view_copy/op_api/aclnn_copy.cpp"},
     {"Complex", kHalfToDouble, kHalfToDouble, kComplex, kComplex, "math/complex/op_api/aclnn_complex.cpp"},
@@ -83,14 +83,14 @@ constexpr ArgumentTypes kArgumentTypes[] = {
      "conversion/fill/op_api/aclnn_fill_scalar.cpp"},
     {"FillTensor", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "conversion/fill/op_api/aclnn_fill_tensor.cpp"},
     {"One", kReal | kBf16, kReal, kReal | kBf16, kReal, "math/ones_like/op_api/aclnn_ones.cpp"},
-    // The source takes bfloat16 on Ascend310P; the documentation does not list it.
+    // The source accepts bfloat16 on Ascend310P; the documentation does not list it.
     {"Zero", kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16, kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16,
      "math/zero_op/op_api/aclnn_zero.cpp"},
 };
 
-// hicann/ops-math, CheckShape of each source. Muls and the in-place form of Muls have the limit in their documentation
-// alone. Zero has it in the kernel of types without an AI core kernel (math/zero_op/op_api/zero_op.cpp). The in-place
-// form of Mul leaves more dimensions undefined: they are refused.
+// hicann/ops-math, CheckShape of each source. For Muls and its in-place form only the documentation has the limit. Zero
+// has it in the kernel of types without an AI core kernel (math/zero_op/op_api/zero_op.cpp). The in-place form of Mul
+// leaves more dimensions undefined; the simulation refuses them.
 constexpr size_t kMaxRank = 8;
 
 std::string list_of(uint32_t allowed) {
@@ -154,7 +154,7 @@ std::string argument_rule(const char* function, const char* what, const aclScala
 }
 
 // hicann/opbase include/nnopbase/opdev/data_type_utils.h, kPromoteTypesLookup: unsigned types from 16 bits on have a
-// common type with complex numbers alone.
+// common type with complex types only.
 std::string promotion_rule(int32_t self, int32_t other) {
     if (self == other || (!is_wide(self) && !is_wide(other)) || is_complex(self) || is_complex(other)) return "";
     return std::string("self and other must have a common type but got ") + dtype_name(self) + " and " +

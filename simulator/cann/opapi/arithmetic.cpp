@@ -4,7 +4,7 @@
 namespace npu_cann {
 namespace {
 
-// Integers wrap as two's complement does.
+// Integers wrap in two's complement.
 template <class C>
 C wrapped(uint64_t value) {
     return C(value);
@@ -40,7 +40,7 @@ void multiply(int64_t count, const C* a, const C* b, C /*alpha*/, C* out) {
     }
 }
 
-// True division: out is floating, so that integers never come here.
+// True division. The output is floating-point, so C is never an integer.
 template <class C>
 void divide(int64_t count, const C* a, const C* b, C /*alpha*/, C* out) {
     for (int64_t i = 0; i < count; ++i) {

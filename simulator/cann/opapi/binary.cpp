@@ -11,7 +11,7 @@ struct Plan {
     aclScalar scalar, alpha;
 };
 
-// As torch's CPU kernels: sums and comparisons convert the scalar to their dtype first, products do not.
+// As in torch's CPU kernels, sums and comparisons first convert the scalar to their dtype, products do not.
 template <class C>
 C converted(C value, int32_t dtype) {
     alignas(16) char bytes[16];
@@ -41,7 +41,7 @@ void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
     });
 }
 
-// "" or why the real function refuses arguments of these types or ranks.
+// "" or the reason why the real function refuses arguments of these types or ranks.
 std::string types_rule(const char* name, const Plan& p, const Second& second) {
     std::string wrong = argument_rule(name, Role::kInput, "self", p.a);
     if (wrong.empty())
@@ -71,7 +71,7 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
 
     int32_t dtype = p.out.dtype;
     if (computed == Computed::kAsInputs) {
-        // A Python float beside integers makes torch's default dtype of them.
+        // A Python float with integers gives torch's default dtype.
         int32_t other = !p.b_is_scalar ? p.b.dtype : is_floating(second.scalar->dtype) ? kFloat : second.scalar->dtype;
         dtype = promoted(p.a.dtype, !p.a.shape.empty() || p.b_is_scalar, other, !p.b_is_scalar && !p.b.shape.empty());
     }

@@ -1,19 +1,19 @@
-// out[i] = f(a[i], b[i], alpha): the frame of arithmetic and comparison.
+// out[i] = f(a[i], b[i], alpha): the common code of arithmetic and comparison.
 #pragma once
 
 #include "simulator/cann/opapi/elements.h"
 
 namespace npu_cann {
 
-// The second argument and alpha: a tensor, or a scalar of the same meaning. No alpha is 1.
+// The second argument, a tensor or a scalar, and alpha, which is 1 if absent.
 struct Second {
     const aclTensor* tensor = nullptr;
     const aclScalar* scalar = nullptr;
     const aclScalar* alpha = nullptr;
 };
 
-// A run of each, in one of the compute types; what is written is converted to out's dtype. Null where the
-// function has no meaning: order of complex numbers.
+// Functions that process a run in each of the compute types; results are converted to out's dtype. Null if the
+// function is undefined, such as the order of complex numbers.
 template <class C>
 using RunFunction = void (*)(int64_t count, const C* a, const C* b, C alpha, C* out);
 struct BinaryFunction {
@@ -26,7 +26,7 @@ struct BinaryFunction {
 
 enum class Computed {
     kAsOut,     // in out's dtype: arithmetic
-    kAsInputs,  // in what a and b promote to: comparison
+    kAsInputs,  // in the promoted dtype of a and b: comparison
 };
 
 aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
@@ -35,7 +35,7 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
 
 }  // namespace npu_cann
 
-// The four forms of an operator f, where SCALAR is how aclnn names its form with a scalar.
+// The four forms of an operator f; SCALAR is aclnn's name of the form with a scalar.
 #define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, f, computed)                                                            \
     NPU_CANN_API aclError aclnn##TENSOR##GetWorkspaceSize(const aclTensor* self, const aclTensor* other,               \
                                                           aclTensor* out, uint64_t* bytes, aclOpExecutor** e) {        \

@@ -6,7 +6,7 @@
 namespace npu_cann {
 namespace {
 
-// First and one past the last byte of a view.
+// The first byte of a view and the byte after its last.
 void extent(const Operand& a, const char** begin, const char** end) {
     const int64_t bytes = dtype_bytes(a.dtype);
     *begin = a.first;
@@ -28,7 +28,7 @@ void convert(const Operand& out, const Operand& from) {
     });
 }
 
-// Bytes as they are: what NaNs carry is kept.
+// Copies bytes unchanged, so the payload of NaNs is kept.
 void move(const Operand& out, const Operand& from) {
     const int64_t bytes = dtype_bytes(out.dtype);
     const int64_t to_step = bytes * (out.shape.empty() ? 1 : out.strides.back());
@@ -45,7 +45,7 @@ void move(const Operand& out, const Operand& from) {
 void copy(const Operand& out, const Operand& source) {
     if (out.count() == 0) return;
     Operand from = source.broadcast_to(out.shape);
-    // Memory that both reach: what is read must be what was there before.
+    // If source and target overlap, the source must be read before the target is written.
     const char *a, *a_end, *b, *b_end;
     extent(out, &a, &a_end);
     extent(source, &b, &b_end);
@@ -96,7 +96,7 @@ NPU_CANN_API aclError aclnnCastGetWorkspaceSize(const aclTensor* self, int32_t d
 }
 NPU_CANN_PHASE_TWO(aclnnCast)
 
-// The real and the imaginary parts, each a tensor of strides twice as wide.
+// The real and the imaginary parts of out are views with doubled strides.
 NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const aclTensor* imag, aclTensor* out,
                                                    uint64_t* workspace_bytes, aclOpExecutor** executor) {
     using namespace npu_cann;

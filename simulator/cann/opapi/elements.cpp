@@ -29,7 +29,7 @@ struct Half {
     }
 };
 
-// Round to nearest, ties to even, through an addition that drops what has no place.
+// Rounds to nearest, ties to even, by an addition that drops the excess bits.
 Half to_half(float value) {
     uint32_t bits = to_bits(value), sign = bits >> 16 & 0x8000;
     bits &= 0x7FFFFFFF;
@@ -77,8 +77,9 @@ C read(const T& value) {
         return C(value);
 }
 
-// Of a float that has no place in an integer C++ says nothing; here it is the integer nearest to it that
-// 64 bits have, cut to the type's bits. That is what the CPU kernels do on x86 for types below 32 bits.
+// C++ does not define the conversion of a float that does not fit the integer type. Here values beyond 64 bits
+// give INT64_MIN, and the result is truncated to the type's bits, as in the CPU kernels on x86 for types below
+// 32 bits.
 template <class C>
 int64_t to_integer(C value) {
     if constexpr (std::is_integral_v<C>) {
@@ -107,7 +108,7 @@ T written(C value) {
         return T(value);
 }
 
-// Calls work(T{}) for the dtype's type.
+// Calls work(T{}) with the C++ type of the dtype.
 template <class Work>
 void with_type(int32_t dtype, Work work) {
     switch (dtype) {
@@ -154,7 +155,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
     return text + "]";
 }
 
-// NZ and the other layouts in fractions; what is left are names for plain strides.
+// Whether the format is a name for plain strides, as opposed to NZ and other fractal layouts.
 bool is_plain(int32_t format) {
     return format == -1 || format == 0 || format == 1 || format == 2 || format == 16 || format == 27 || format == 30 ||
            format == 35 || format == 47;
@@ -332,7 +333,7 @@ aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::fun
     return kSuccess;
 }
 
-// Whatever is NULL gives 161001, every other fault of an argument 161002 (hicann/ops-math
+// A NULL argument gives 161001, every other error of an argument 161002 (hicann/ops-math
 // math/mul/op_api/aclnn_mul.cpp, CheckParams, and its neighbours).
 aclError refused(const char* name, const std::string& why) {
     const std::string ending = kIsNull;

@@ -1,5 +1,5 @@
-// Elementwise work on tensors of any strides, broadcast and converted: what the stand-ins of libopapi are
-// made of. Elements are read in runs of one dtype into a compute type, worked on, and written back.
+// Elementwise operations on tensors with any strides, with broadcasting and conversion, for the stand-ins of
+// libopapi. Runs of elements of one dtype are converted to a compute type, processed, and written back.
 #pragma once
 
 #include <complex>
@@ -13,7 +13,7 @@
 
 namespace npu_cann {
 
-// aclDataType, the ones that stand-ins know.
+// The values of aclDataType that stand-ins support.
 enum Dtype : int32_t {
     kFloat = 0,
     kFloat16 = 1,
@@ -31,20 +31,20 @@ enum Dtype : int32_t {
     kComplex128 = 17,
     kBfloat16 = 27,
 };
-int64_t dtype_bytes(int32_t dtype);  // 0: not known
+int64_t dtype_bytes(int32_t dtype);  // 0: unknown
 bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
 
-// The type that arithmetic is done in: float16 and bfloat16 in float, rounded once when written, as torch
-// does on the CPU.
+// The type of the computation: float16 and bfloat16 use float and round once when written, as in torch on
+// the CPU.
 enum class Compute { kInteger, kFloat, kDouble, kComplexFloat, kComplexDouble };
 Compute compute_of(int32_t dtype);
 
-// The dtype torch computes these two in: the tensors' by category and width, where one without dimensions
-// counts only by category.
+// torch's promoted dtype of two arguments: by category and width; an argument without dimensions counts only by
+// category.
 int32_t promoted(int32_t a, bool a_has_dims, int32_t b, bool b_has_dims);
 
-// An argument of a stand-in: the tensor by value, so that the handle may go, with its memory checked.
+// An argument of a stand-in: a copy of the tensor, so that the handle may be destroyed, with its memory checked.
 struct Operand {
     std::vector<int64_t> shape, strides;
     int32_t dtype = 0;
@@ -54,28 +54,28 @@ struct Operand {
     Operand broadcast_to(const std::vector<int64_t>& wanted) const;
 };
 
-// How a sentence about an argument ends that is NULL: refused() gives it a status of its own.
+// End of the message about a NULL argument, by which refused() selects its status.
 constexpr const char* kIsNull = " must not be null.";
 
-// "" or why the stand-in cannot take this; fills `out`. `what` names the argument.
+// "" or the reason why the stand-in refuses the argument `what`; fills `out`.
 std::string take(const aclTensor* tensor, const char* what, Operand* out);
 std::string take(const aclScalar* scalar, const char* what);
 
-// "" or why `from` does not broadcast to `to`.
+// "" or the reason why `from` does not broadcast to `to`.
 std::string broadcast_rule(const Operand& from, const Operand& to, const char* what);
 
 template <class C>
 C scalar_as(const aclScalar& scalar);
 
-constexpr int64_t kRun = 256;  // elements worked on at a time
+constexpr int64_t kRun = 256;  // elements processed at a time
 
-// Runs of up to kRun elements along the last dimension, in the output's order: `work` gets how many there
-// are and each operand's address of the run's first element. Strides along the run are strides.back().
+// Splits the tensors into runs of up to kRun elements along the last dimension, in the output's order. `work` receives
+// the length of a run and each operand's address of its first element. Strides along the run are strides.back().
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* at)>& work);
 
-// `count` elements, `stride` elements apart, converted as C++ does (to bool: not zero; of a complex number
-// that becomes a real one, the real part).
+// Loads `count` elements with stride `stride`, converted as in C++ (to bool: not zero; from complex to real:
+// the real part).
 template <class C>
 void load(int32_t dtype, const char* from, int64_t stride, int64_t count, C* to);
 template <class C>
@@ -88,11 +88,11 @@ C scalar_as(const aclScalar& scalar) {
     return value;
 }
 
-// The memory that a stand-in's body touches.
+// The memory that a stand-in's body accesses.
 MemoryAccess reads(const char* what, const Operand& operand);
 MemoryAccess writes(const char* what, const Operand& operand);
 
-// Phase one's end: an executor with this body, for a call that needs no workspace.
+// Ends phase one: creates an executor with this body for a call that needs no workspace.
 aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
                   uint64_t* workspace_bytes, aclOpExecutor** executor);
 aclError refused(const char* name, const std::string& why);

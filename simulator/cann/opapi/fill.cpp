@@ -1,4 +1,4 @@
-// aclnnInplaceZero, -One, -FillScalar, -FillTensor: every element the same value.
+// aclnnInplaceZero, -One, -FillScalar, -FillTensor: set every element to one value.
 #include "simulator/cann/opapi/argument_types.h"
 
 namespace npu_cann {
@@ -12,7 +12,7 @@ void fill_with(const Operand& out, C value) {
     for_each_run({&out}, [&](int64_t count, char* const* at) { store(out.dtype, at[0], stride, count, run); });
 }
 
-// Integers whole, the rest through complex numbers of twice the width.
+// Integers are filled as int64_t, other types as std::complex<double>.
 void fill_from(const Operand& out, const Operand& value) {
     if (compute_of(value.dtype) == Compute::kInteger) {
         int64_t whole = 0;

@@ -13,28 +13,28 @@
 namespace npu_cann {
 namespace {
 
-constexpr size_t kGuardBytes = 512;  // also the alignment of what aclrtMalloc gives
+constexpr size_t kGuardBytes = 512;  // also the alignment of aclrtMalloc
 constexpr uint8_t kGuard = 0xA5;
-constexpr uint8_t kFreed = 0xFB;  // a large negative number, and no NaN: it differs from fresh memory
+constexpr uint8_t kFreed = 0xFB;  // a large negative number, not NaN, to distinguish it from fresh memory
 constexpr size_t kQuarantineBytes = size_t(256) << 20;
-constexpr uint8_t kFresh = 0xFF;  // NaN in every floating-point type: reading what nobody wrote shows
+constexpr uint8_t kFresh = 0xFF;  // NaN in every floating-point type, so that reads of unwritten memory show
 
 struct Allocation {
     uint8_t* block;
     size_t bytes;
-    uint64_t number;  // the how manieth of the process, from 1
+    uint64_t number;  // sequence number in the process, from 1
     bool is_padded = false;
     bool reported = false;
 };
 
-// Never destroyed: torch_npu frees memory while the process ends.
+// Never destroyed, because torch_npu frees memory while the process ends.
 struct Table {
     std::mutex mutex;
     std::map<uintptr_t, Allocation> by_first;
     size_t in_use = 0;
     uint64_t count = 0;
     uintptr_t glanced_at = 0;
-    std::deque<Allocation> freed;  // in quarantine, the oldest first
+    std::deque<Allocation> freed;  // in quarantine, oldest first
     size_t freed_bytes = 0;
 };
 Table& table() {
@@ -93,7 +93,7 @@ std::string damage_of(const Allocation& a) {
 
 void* allocate_device(size_t bytes, size_t padding) {
     Table& t = table();
-    if (padding > kGuardBytes) return nullptr;  // the guard zone stands for it
+    if (padding > kGuardBytes) return nullptr;  // the guard zone must hold the padding
     {
         std::lock_guard<std::mutex> lock(t.mutex);
         if (bytes > kDeviceBytes - t.in_use) return nullptr;
@@ -142,7 +142,7 @@ bool free_device(void* first, Freed* out) {
 
 namespace {
 
-// Under the lock; nullptr where no freed allocation that is still kept held the address.
+// Call it with the lock held; nullptr if no allocation in quarantine held the address.
 const Allocation* freed_holder_of(const void* address) {
     const auto* wanted = static_cast<const uint8_t*>(address);
     for (const Allocation& a : table().freed)
@@ -192,14 +192,14 @@ size_t device_bytes_in_use() {
 
 namespace {
 
-// Under the lock; nullptr where no allocation holds the address.
+// Call it with the lock held; nullptr if no allocation holds the address.
 const Allocation* holder_of(const void* address) {
     Table& t = table();
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     auto after = t.by_first.upper_bound(wanted);
     if (after == t.by_first.begin()) return nullptr;
     const auto& [start, a] = *--after;
-    // One past the end belongs to an empty allocation only.
+    // Only an empty allocation holds the address one past its end.
     return wanted - start >= a.bytes && wanted != start ? nullptr : &a;
 }
 

@@ -1,4 +1,4 @@
-// Simulated device memory: host memory between two guard zones, in a table.
+// Simulated device memory: host memory between two guard zones, listed in a table.
 #pragma once
 
 #include <cstddef>
@@ -7,42 +7,41 @@
 
 namespace npu_cann {
 
-// nullptr where there is none. What lies behind `bytes` up to `bytes + padding` is the caller's by CANN's
-// rules and is watched as a guard zone here.
+// nullptr if no memory is left. The caller may use the bytes from `bytes` to `bytes + padding` by CANN's rules;
+// here they are part of the guard zone.
 void* allocate_device(size_t bytes, size_t padding);
 
-// The allocation that starts there; false where none does.
+// Properties of a freed allocation.
 struct Freed {
     uint64_t number = 0;
-    bool is_padded = false;  // it was asked for with padding
-    std::string damage;      // what its guard zones say, "" for nothing
+    bool is_padded = false;  // it was allocated with padding
+    std::string damage;      // message about damaged guard zones, or ""
 };
 bool find_start(const void* first, Freed* out);
 
-// Fills the memory with junk and keeps it from being used again for a while, so that work which still uses
-// it finds junk and can be told which memory that was. False where no allocation starts there.
+// Overwrites the memory with junk and does not reuse it for a while, so that work that still uses it reads junk
+// and its error can name the allocation. False if no allocation starts at `first`.
 bool free_device(void* first, Freed* out);
 
-// "" or the freed allocation that an address was in, such as "allocation 7 of 4096 bytes".
+// "" or the freed allocation that contained the address, such as "allocation 7 of 4096 bytes".
 std::string describe_freed(const void* address);
 
-// The address was in an allocation with padding, which is freed: torch_npu's, with its cache off.
+// Whether the address was in a freed allocation with padding, which torch_npu uses with its cache off.
 bool is_freed_with_padding(const void* address);
 
-// The number of the allocation that holds the address, from 1; false where none does.
+// The number of the allocation that holds the address, from 1; false if none does.
 bool number_of_allocation(const void* address, uint64_t* number);
-// "byte 16 of allocation 7"; the address where no allocation holds it.
+// "byte 16 of allocation 7"; the address itself if no allocation holds it.
 std::string describe_address(const void* address);
 
-// Whole zones of every allocation; or, for who looks often, the bytes next to some hundreds of
-// allocations, the next time those that follow.
+// kWhole checks the whole zones of every allocation. kGlance, for frequent checks, reads the bytes next to some
+// hundreds of allocations and continues with the following ones at the next call.
 enum class Look { kWhole, kGlance };
 
-// Looks at guard zones; "" or a sentence an allocation that was written around. What was said once is not
-// said again.
+// Checks guard zones. Returns "" or one message per damaged allocation. Each damage is reported once.
 std::string guard_damage(Look look);
 
 size_t device_bytes_in_use();
-constexpr size_t kDeviceBytes = size_t(64) << 30;  // what the simulated device claims to have
+constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that the simulated device reports
 
 }  // namespace npu_cann

@@ -1,5 +1,5 @@
-// What every file of the simulated runtime shares: how a CANN symbol is exported, and the status codes.
-// Declarations are ours, after CANN's published C interface; a type that is opaque there is void here.
+// Shared definitions of the simulated runtime: the export macro of CANN's symbols and the status codes.
+// The declarations follow CANN's published C interface; its opaque types are void here.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ using aclError = int;
 
 namespace npu_cann {
 
-// Numbers as acl_base.h and the aclnn documentation have them.
+// Values of acl_base.h and the aclnn documentation.
 constexpr aclError kSuccess = 0;
 constexpr aclError kInvalidParam = 100000;
 constexpr aclError kRepeatInitialize = 100002;
 constexpr aclError kRepeatFinalize = 100037;
 constexpr aclError kNotSupported = 200001;
 constexpr aclError kInternalError = 500000;
-// Of the runtime, hicann/runtime include/external/acl/error_codes/rt_error_codes.h.
+// Values of the runtime, hicann/runtime include/external/acl/error_codes/rt_error_codes.h.
 constexpr aclError kRtInvalid = 107000;
 constexpr aclError kRtInvalidDevice = 107001;
 constexpr aclError kContextNull = 107002;
@@ -51,21 +51,21 @@ constexpr aclError kDeviceMemoryError = 507053;
 constexpr aclError kAclnnNullptr = 161001;
 constexpr aclError kAclnnInvalidParam = 161002;
 
-// Sets aclGetRecentErrMsg's text and gives the status back: `return failed(kInvalidParam, "...")`.
+// Sets aclGetRecentErrMsg's text and returns the status: `return failed(kInvalidParam, "...")`.
 aclError failed(aclError status, const std::string& text);
 
-// The text that was set last, which stays.
+// The text that was set last; does not clear it.
 std::string recent_error_text();
 
-// kContextNull where this thread has set no device (hicann/runtime src/runtime/core/src/runtime.cc,
-// Runtime::CurrentContext: of the thread). Most calls ask; DevFree, HostFree, PointerGetAttributes, GetStreamId
-// and what only looks at an event do not (src/runtime/api/impl/api_impl.cc).
+// kContextNull if this thread has set no device (hicann/runtime src/runtime/core/src/runtime.cc,
+// Runtime::CurrentContext: of the thread). Most calls check this; DevFree, HostFree, PointerGetAttributes,
+// GetStreamId and calls that only query an event do not (src/runtime/api/impl/api_impl.cc).
 aclError no_context(const char* call);
 
-// What a kernel's failure is on this chip: of the vector core, or of the AI core that has its vector unit.
+// The status of a kernel's failure on this chip: of the vector core, or of the AI core that contains the vector unit.
 aclError kernel_exception();
 
-// The same for a second phase of aclnn that got no executor.
+// The status of a second phase of aclnn without an executor.
 aclError no_executor();
 
 }  // namespace npu_cann

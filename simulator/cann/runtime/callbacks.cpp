@@ -1,5 +1,5 @@
-// Functions of the host in a stream's order: aclrtLaunchHostFunc's run where the stream gets to them,
-// aclrtLaunchCallback's on the thread that subscribed, in its aclrtProcessReport.
+// Host functions in a stream's order: those of aclrtLaunchHostFunc run when the stream reaches them, those of
+// aclrtLaunchCallback on the subscribed thread, in its aclrtProcessReport.
 #include <pthread.h>
 
 #include <chrono>
@@ -37,7 +37,7 @@ Reports& reports() {
     return *instance;
 }
 
-// Gives the function to the thread, and where it blocks waits until the thread has called it.
+// Passes the function to the thread. If it blocks, waits until the thread has called it.
 int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool blocks) {
     if (thread == uint64_t(pthread_self())) {
         function(argument);
@@ -88,7 +88,7 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* stream, void (*function)(void*),
     });
 }
 
-// hicann/runtime src/runtime/api/impl/api_impl.cc, LaunchHostFunc's neighbour: without a subscription refused.
+// hicann/runtime src/runtime/api/impl/api_impl.cc, LaunchHostFunc's neighbour: refused without a subscription.
 NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argument, int block, void* stream) {
     const char* call = "aclrtLaunchCallback";
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtLaunchCallbackImpl.
@@ -124,7 +124,7 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t /*thread*/, void* stream) 
     return kSuccess;
 }
 
-// The device goes on meanwhile.
+// The device continues while this call waits.
 NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtProcessReportImpl.
     if (timeout_ms < -1 || timeout_ms == 0)

@@ -1,4 +1,4 @@
-// Vector clocks: what happened before what, by the promises of streams, events and waits alone.
+// Vector clocks: the happened-before relation that streams, events and waits guarantee.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace npu_cann {
 
-// One entry an actor: the host is actor 0, each stream has a number of its own. An entry is the number of
-// the actor's last step that is known to have happened before.
+// One entry per actor: the host is actor 0, each stream has its own number. An entry is the number of the actor's
+// last step that is known to have happened before.
 class Clock {
 public:
     uint64_t at(size_t actor) const { return actor < steps_.size() ? steps_[actor] : 0; }

@@ -1,5 +1,5 @@
-// aclop's descriptors and attributes: torch_npu makes them for operators it runs without aclnn. They are
-// kept; running such an operator is what is not simulated.
+// aclop's descriptors and attributes, which torch_npu creates for operators that it runs without aclnn. They are
+// stored, but running such an operator is not simulated.
 #include <map>
 
 #include "simulator/cann/runtime/api.h"

@@ -1,4 +1,4 @@
-// Devices, contexts and what the chip can do. There is one device, 0.
+// Devices, contexts and the chip's capabilities. There is one device, 0.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kDevices = 1;
 
-// A context is the address of this.
+// A context handle is the address of this struct.
 struct Context {
     int32_t device;
 } context{0};
@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kDefaultChip = "Ascend910B2";
 constexpr int64_t kMiB = 1 << 20;
 
-// Chips of families that have kernels.
+// Whether the chip's family has kernels.
 bool is_playable(const char* name) {
     const ascend::Family* family = ascend::find_family(name);
     return family && family->arch != ascend::kArch950;
@@ -42,7 +42,7 @@ SimulatedChip known_chip(const ascend::Chip& c) {
             ascend::kernel_cores(arch, c.ai_cores, c.vector_cores)};
 }
 
-// NAME:CORES of a name that the table lacks; false where it is not that.
+// Parses NAME:CORES with a name that the table lacks; false for other texts.
 bool invented_chip(const std::string& text, SimulatedChip* chip) {
     const size_t colon = text.find(':');
     if (colon == std::string::npos) return false;
@@ -131,7 +131,7 @@ NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
     if (!device) return failed(kInvalidParam, "aclrtGetDevice: deviceId must not be null.");
-    if (!has_context) return kContextNull;  // no message: torch_npu asks before it sets the device
+    if (!has_context) return kContextNull;  // no message, because torch_npu calls this before it sets the device
     *device = 0;
     return kSuccess;
 }

@@ -1,4 +1,4 @@
-// The message behind a status code, and CANN's log.
+// The message of a status code, and CANN's log.
 #include <cxxabi.h>
 
 #include <cstdarg>
@@ -12,12 +12,12 @@
 namespace npu_cann {
 namespace {
 
-// One for the process, not one a thread: an operator fails on the thread of torch_npu's queue, and the
-// thread that called it asks why.
+// One message for the process, not one per thread: an operator fails on the thread of torch_npu's queue, and the
+// calling thread reads the message.
 std::mutex error_mutex;
 std::string recent_error;
 
-// ASCEND_GLOBAL_LOG_LEVEL as CANN reads it: 0 debug .. 3 error; printed only where it was asked for.
+// ASCEND_GLOBAL_LOG_LEVEL as CANN reads it: 0 debug .. 3 error; the log is printed only if the variable is set.
 int log_level() {
     static const int level = [] {
         const char* wanted = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
@@ -35,7 +35,7 @@ void set_error(const std::string& text) {
     recent_error = text;
 }
 
-// A second phase without an executor is a first phase whose failure nobody looked at: its words are kept.
+// A second phase without an executor means that the caller ignored a failed first phase, so its message is kept.
 aclError no_executor() {
     std::lock_guard<std::mutex> lock(error_mutex);
     const std::string before = recent_error.empty() ? "" : " The error before: " + recent_error;
@@ -55,7 +55,7 @@ aclError failed(aclError status, const std::string& text) {
 
 }  // namespace npu_cann
 
-// Clears the message, as CANN does; the pointer stays good until the same thread asks again.
+// Clears the message, as CANN does; the pointer is valid until the same thread calls this again.
 NPU_CANN_API const char* aclGetRecentErrMsg() {
     thread_local std::string text;
     std::lock_guard<std::mutex> lock(npu_cann::error_mutex);
@@ -77,7 +77,7 @@ NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, u
 NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return npu_cann::kSuccess; }
 NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return npu_cann::kSuccess; }
 
-// What a generated stub calls before it gives up (npu_rope/simcann/stubs.py).
+// A generated stub calls this before it fails (npu_rope/simcann/stubs.py).
 NPU_CANN_API aclError npu_cann_not_simulated(const char* symbol) {
     int status = 0;
     char* plain = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);

@@ -1,5 +1,5 @@
-// aclrt's event calls. A wait binds to the event's last record as the wait is called; an event of
-// aclrtCreateEventExWithFlag that nothing has recorded is over at once.
+// aclrt's event calls. A wait binds to the event's last record before the wait; a wait for an event of
+// aclrtCreateEventExWithFlag that was not recorded passes immediately.
 #include <chrono>
 
 #include "simulator/cann/runtime/api.h"
@@ -45,7 +45,7 @@ Event* event_of(void* handle) { return static_cast<Event*>(handle); }
 
 aclError no_event(const char* call) { return failed(kInvalidParam, std::string(call) + ": event must not be null."); }
 
-// With the lock.
+// Call it with the lock held.
 aclError record(const StreamPtr& stream, Event* event) {
     auto made = event->expected ? std::move(event->expected) : std::make_shared<Record>();
     event->expected = nullptr;
@@ -60,8 +60,8 @@ aclError record(const StreamPtr& stream, Event* event) {
     return kSuccess;
 }
 
-// hicann/runtime src/runtime/core/src/event/event.cc, WaitSendCheck. Events of the older calls wait for the
-// record that comes.
+// hicann/runtime src/runtime/core/src/event/event.cc, WaitSendCheck. A wait for an event of the older calls waits for
+// the next record.
 aclError wait(const StreamPtr& stream, Event* event) {
     if (event->latest) return enqueue_wait(stream, event->latest);
     if (event->is_extended || stream_order() == Order::kImmediate) return kSuccess;
@@ -72,8 +72,8 @@ aclError wait(const StreamPtr& stream, Event* event) {
     return kSuccess;
 }
 
-// When the event's record happened; a status where it has not. The device gives a time to events with the flag
-// ACL_EVENT_TIME_LINE only (hicann/runtime src/runtime/core/src/task/task_info/event/event_task.cc; event.cc,
+// The time of the event's record, or a status if it has not happened. Only events with the flag ACL_EVENT_TIME_LINE
+// have a time (hicann/runtime src/runtime/core/src/task/task_info/event/event_task.cc; event.cc,
 // Event::ElapsedTime).
 aclError moment(const Event& event, const char* call, int64_t* nanoseconds) {
     if (!event.latest)
@@ -167,7 +167,7 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* event) {
         if (is_capturing(*event_of(event))) return refuse_captured_event(*event_of(event), call);
         if (int32_t error = context_error()) return error;
         latest = event_of(event)->latest;
-        if (!latest) return kSuccess;  // event.cc, Synchronize: nothing to wait for
+        if (!latest) return kSuccess;  // event.cc, Synchronize: no record to wait for
         stream = latest->stream.lock();
     }
     if (!latest->done && stream && !run_until({{stream, latest->position}})) {
@@ -214,7 +214,7 @@ NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* event, int32_t* status) {
     return kSuccess;
 }
 
-// Host time between the two records: how long the simulation took, nothing about hardware. event.cc,
+// Host time between the two records, which is the duration of the simulation and unrelated to hardware. event.cc,
 // ElapsedTime: both must have happened.
 NPU_CANN_API aclError aclrtEventElapsedTime(float* milliseconds, void* start, void* end) {
     const char* call = "aclrtEventElapsedTime";

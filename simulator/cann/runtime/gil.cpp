@@ -5,7 +5,7 @@
 namespace npu_cann {
 namespace {
 
-// Python's functions, where the process has a Python.
+// Python's functions, if the process contains Python.
 struct Python {
     int (*is_initialized)() = nullptr;
     int (*holds)() = nullptr;
@@ -42,7 +42,7 @@ InterpreterPause::~InterpreterPause() {
     if (thread_) python().take_back(thread_);
 }
 
-// Whoever has the interpreter when it is taken back gives it up before it waits for the mutex.
+// There is no deadlock when `pause` takes the GIL back: its holder releases the GIL before it waits for the mutex.
 RunningLock::RunningLock(std::recursive_mutex* mutex, How how) : mutex_(mutex), is_held_(mutex->try_lock()) {
     if (is_held_ || how == kTry) return;
     InterpreterPause pause;

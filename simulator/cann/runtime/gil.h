@@ -1,12 +1,12 @@
-// The lock of whoever runs work, for threads that may hold Python's global interpreter lock: work can be a
-// Python function, so that a thread which waits for the lock gives up the interpreter meanwhile.
+// The lock of the thread that runs work, for threads that may hold Python's global interpreter lock (GIL). Work can
+// be a Python function, so a thread releases the GIL while it waits for the lock.
 #pragma once
 
 #include <mutex>
 
 namespace npu_cann {
 
-// Gives up the interpreter, where this thread holds it, until the end of the scope.
+// Releases the GIL until the end of the scope if this thread holds it.
 class InterpreterPause {
 public:
     InterpreterPause();

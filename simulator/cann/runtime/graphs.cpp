@@ -15,9 +15,9 @@ namespace {
 
 using Graph = std::shared_ptr<Capture>;
 
-// Never destroyed: graphs are destroyed while the process ends.
+// Never destroyed, because graphs are destroyed while the process ends.
 struct Graphs {
-    std::unordered_map<void*, Graph> by_handle;  // captured, or ready
+    std::unordered_map<void*, Graph> by_handle;  // being captured, or ready
     std::vector<Graph> active;
     uint32_t made = 0;
 };
@@ -76,7 +76,7 @@ void leave_capture(const Graph& g) {
     }
 }
 
-// context_aclgraph.cc, CheckCaptureModelValidity: the last node of every lane but the origin's is a record
+// context_aclgraph.cc, CheckCaptureModelValidity: the last node of every lane except the origin's is a record
 // that another lane waits for, and the origin waits for one of them.
 std::string unjoined(const Capture& g) {
     if (!g.open_groups.empty()) return "a task group is open";
@@ -104,7 +104,7 @@ Graph graph_of(void* handle) {
     return found == graphs().by_handle.end() ? nullptr : found->second;
 }
 
-// The nodes of other lanes than the origin's run on streams of the graph, which are made at the first replay.
+// Nodes of lanes other than the origin's run on streams of the graph, which are created at the first replay.
 aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
     for (size_t lane = 1; lane < g->lanes.size(); ++lane)
         if (!g->lanes[lane].replay) g->lanes[lane].replay = new_stream();
@@ -135,8 +135,8 @@ std::string name_of(const Capture& g, size_t i) {
     return node.work.name;
 }
 
-// As a trace of Chrome's format, which torch_npu reads again (torch_npu/npu/_npugraph_utils.py). The times
-// are places in the order of the capture.
+// The nodes as a Chrome trace, which torch_npu reads (torch_npu/npu/_npugraph_utils.py). The times are positions
+// in the order of the capture.
 std::string as_trace(const Capture& g) {
     std::string events;
     for (size_t i = 0; i < g.nodes.size(); ++i) {
@@ -150,7 +150,7 @@ std::string as_trace(const Capture& g) {
     return "[" + events + "]\n";
 }
 
-// A stream as the calls of this file get it: not null, as CANN has it.
+// The stream argument of this file's calls, which must not be null, as in CANN.
 aclError take_stream(void* handle, const char* call, StreamPtr* out) {
     if (!handle) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
     *out = stream_of(handle);
@@ -174,8 +174,8 @@ aclError keep_captured_stream(const Stream& stream, const std::string& call) {
                   call + ": " + named(stream) + " must not be in a capture: its work is recorded and does not run.");
 }
 
-// hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: such a call is illegal in every mode, and
-// docs/zh/FAQ says that the capture fails.
+// hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: such a call is illegal in every mode; according
+// to docs/zh/FAQ the capture fails.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call) {
     invalidate(stream.capture);
     return keep_captured_stream(stream, call);
@@ -202,7 +202,7 @@ aclError capture_work(const StreamPtr& stream, Work work) {
     return kSuccess;
 }
 
-// context_aclgraph.cc, StreamBeginTaskUpdate: the launches take the places of the group's tasks, in order.
+// context_aclgraph.cc, StreamBeginTaskUpdate: the launches replace the group's tasks, in order.
 aclError update_task(const StreamPtr& stream, Work work) {
     TaskUpdate& update = *stream->update;
     auto* group = static_cast<Capture::Group*>(update.group);
@@ -307,7 +307,7 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     return kSuccess;
 }
 
-// context_aclgraph.cc, StreamEndCapture: whatever is wrong, the capture is over, but for the first two.
+// context_aclgraph.cc, StreamEndCapture: every error ends the capture, except for the first two.
 NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     const std::string call = "aclmdlRICaptureEnd";
     auto lock = lock_streams();

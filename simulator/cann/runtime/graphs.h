@@ -1,6 +1,6 @@
-// Capture of streams into graphs. A graph is what the streams were given between begin and end: nodes in
-// the order of the calls, each in the lane of its stream. Replaying queues the nodes again: those of the
-// origin's lane on the stream that replays, the others on streams of the graph's own.
+// Capture of streams into graphs. A graph holds the work that the streams received between begin and end: nodes
+// in the order of the calls, each in the lane of its stream. A replay queues the nodes again: those of the
+// origin's lane on the replaying stream, the others on the graph's own streams.
 //
 // The rules are those of hicann/runtime src/runtime/feature/aclgraph/. Callers hold the scheduler's lock.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace npu_cann {
 
-// aclmdlRICaptureMode; kNoCapture stands for none.
+// aclmdlRICaptureMode; kNoCapture means no capture.
 enum CaptureMode : int32_t { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2, kNoCapture = 3 };
 
 struct Capture : std::enable_shared_from_this<Capture> {
@@ -21,20 +21,20 @@ struct Capture : std::enable_shared_from_this<Capture> {
     struct Node {
         Work work;
         size_t lane;
-        size_t waits_for = 0;  // of a wait: the node that records
+        size_t waits_for = 0;  // for a wait: the node that records
     };
     struct Lane {
         StreamPtr source;  // while it is captured
-        StreamPtr replay;  // none for the origin's lane
+        StreamPtr replay;  // null for the origin's lane
     };
     struct Group {
         std::vector<size_t> nodes;
-        bool is_updated = false;  // by a stream, at present
+        bool is_updated = false;  // a stream is updating it
     };
     uint32_t id = 0;
     State state = State::kActive;
     CaptureMode mode = kGlobal;
-    uint64_t thread = 0;  // that began
+    uint64_t thread = 0;  // the thread that began the capture
     std::vector<Node> nodes;
     std::vector<Lane> lanes;
     std::map<size_t, Group*> open_groups;  // by lane
@@ -45,17 +45,17 @@ bool is_capturing(const Stream& stream);
 bool is_capturing(const Event& event);
 StreamPtr any_captured_stream();
 
-// The status and text of a call that needs work to be done which is only being captured: 107027, and 107028
-// for events. The capture is invalid from then on.
+// Status and text for a call that needs the completion of work that is only being captured: 107027, and 107028
+// for events. Invalidates the capture.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call);
-// The same for a call that the capture survives: what would change the stream itself.
+// As above, for a call that would change the stream itself. The capture stays valid.
 aclError keep_captured_stream(const Stream& stream, const std::string& call);
 aclError refuse_captured_event(const Event& event, const std::string& call);
-// 107030 and its text, for a call that the modes of the captures that are going on do not let this thread make.
+// 107030 and its text, for a call that the modes of the current captures forbid in this thread.
 aclError refuse_while_capturing(const std::string& call);
 aclError no_stream(const char* call);
 
-// What enqueue does with a stream that is captured, or whose launches update a group of tasks.
+// The part of enqueue for a stream that is captured or whose launches update a group of tasks.
 aclError capture_work(const StreamPtr& stream, Work work);
 aclError update_task(const StreamPtr& stream, Work work);
 aclError capture_record(const StreamPtr& stream, Event* event);

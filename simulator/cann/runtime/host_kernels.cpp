@@ -1,6 +1,6 @@
 // Operators that run on the host instead of the device (npu_rope/simcann/startup/npu_rope_sim_fallback.py).
-// Each counts as work of its stream: it begins when the stream's earlier work is done, and its accesses to
-// memory are compared with those of other streams. It does not make the host wait for the stream.
+// Each counts as work of its stream: it begins when the stream's earlier work is done, and its memory accesses
+// are compared with those of other streams. It does not count as a wait of the host for the stream.
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/graphs.h"
 #include "simulator/cann/runtime/scheduler.h"
@@ -8,8 +8,8 @@
 namespace npu_cann {
 namespace {
 
-// `words` holds an access after the other: first byte, bytes of an element, 1 where it is written, number of
-// dimensions, sizes, strides in elements.
+// `words` holds for each access: first byte, bytes of an element, 1 if written (else 0), number of dimensions, sizes,
+// strides in elements.
 std::vector<MemoryAccess> accesses_of(const int64_t* words, int64_t count) {
     std::vector<MemoryAccess> all;
     for (int64_t i = 0; i < count; ++i) {
@@ -33,7 +33,7 @@ std::vector<MemoryAccess> accesses_of(const int64_t* words, int64_t count) {
 
 using namespace npu_cann;
 
-// Runs the stream's earlier work, and what that waits for.
+// Runs the stream's earlier work and the work that it waits for.
 NPU_CANN_API aclError npu_cann_host_kernel_begin(void* handle, const char* name) {
     StreamPtr stream;
     Target target;
@@ -51,7 +51,7 @@ NPU_CANN_API aclError npu_cann_host_kernel_begin(void* handle, const char* name)
     return context_error();
 }
 
-// The operator has run: these are the accesses that it made.
+// Reports the accesses of an operator that has run.
 NPU_CANN_API aclError npu_cann_host_kernel_end(void* handle, const char* name, const int64_t* words, int64_t count) {
     StreamPtr stream;
     {
@@ -65,15 +65,15 @@ NPU_CANN_API aclError npu_cann_host_kernel_end(void* handle, const char* name, c
     return submit(stream, std::move(work));
 }
 
-// 1 where the stream is in a capture, whether that is still valid or not.
+// 1 if the stream is being captured, even if the capture is invalid; else 0.
 NPU_CANN_API int32_t npu_cann_is_capturing(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream = stream_of(handle);
     return stream && is_capturing(*stream);
 }
 
-// Captures the operator as a node: each replay calls `run` with `argument`, which gives 0 or, after
-// npu_cann_set_error, another number.
+// Captures the operator as a node: each replay calls `run` with `argument`. `run` returns 0, or another number after
+// it called npu_cann_set_error.
 NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* name, const int64_t* words, int64_t count,
                                                    int32_t (*run)(int64_t), int64_t argument) {
     auto lock = lock_streams();

@@ -29,7 +29,7 @@ struct Table {
     std::map<uintptr_t, Pinned> by_first;
     uint64_t made = kFirstNumber;
 
-    // With the lock; null where no allocation holds the address.
+    // Call it with the lock held; null if no allocation holds the address.
     const std::pair<const uintptr_t, Pinned>* holder_of(const void* address) const {
         const auto wanted = reinterpret_cast<uintptr_t>(address);
         auto after = by_first.upper_bound(wanted);
@@ -43,7 +43,8 @@ Table& table() {
     return *instance;
 }
 
-// Through the kernel, which refuses an address that is not mapped. Where it refuses the call, directly.
+// Copies through the operating system's kernel, which refuses unmapped addresses. If the kernel refuses the call
+// itself, copies directly.
 template <class Call>
 bool transfer(Call call, void* to, const void* from, void* local, const void* remote, size_t bytes) {
     size_t done = 0;
@@ -115,7 +116,7 @@ bool hash_host(const void* first, size_t bytes, uint64_t* hash) {
     uint64_t h = 0xCBF29CE484222325u;
     for (size_t done = 0; done < bytes; done += kChunk) {
         const size_t count = std::min(kChunk, bytes - done);
-        words[(count - 1) / sizeof(uint64_t)] = 0;  // the last word may be a part
+        words[(count - 1) / sizeof(uint64_t)] = 0;  // the last word may be incomplete
         if (!read_host(words.data(), static_cast<const char*>(first) + done, count)) return false;
         for (size_t i = 0; i < (count + sizeof(uint64_t) - 1) / sizeof(uint64_t); ++i) {
             h = (h ^ words[i]) * 0x9E3779B97F4A7C15u;

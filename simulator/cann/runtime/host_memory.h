@@ -1,5 +1,5 @@
-// Memory of the host that copies touch: allocated by aclrtMallocHost, or of anybody. Reads and writes of
-// memory that is not mapped fail instead of ending the process.
+// Host memory that copies access, allocated by aclrtMallocHost or elsewhere. Accesses to unmapped memory fail
+// instead of ending the process.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,19 @@
 namespace npu_cann {
 
 void* allocate_host(size_t bytes);
-// False where allocate_host did not give it.
+// False if allocate_host did not allocate it.
 bool free_host(void* first);
-// Allocated by aclrtMallocHost: pinned, in CANN's word.
+// Whether the memory was allocated by aclrtMallocHost; CANN calls it pinned.
 bool is_pinned(const void* address, size_t bytes);
-// 0 where nothing that it gave starts there.
+// Size of the pinned allocation that starts at `first`, or 0.
 size_t pinned_bytes(const void* first);
-// The number of the allocation that holds the address, none of the device's; false where it is not pinned.
+// The number of the allocation that holds the address, distinct from the device's numbers; false if not pinned.
 bool number_of_pinned(const void* address, uint64_t* number);
 
 bool read_host(void* to, const void* from, size_t bytes);
 bool write_host(void* to, const void* from, size_t bytes);
 bool hash_host(const void* first, size_t bytes, uint64_t* hash);
-// With bytes that are NaN in every floating-point type.
+// Fills with bytes that are NaN in every floating-point type.
 void fill_host(void* first, size_t bytes);
 
 }  // namespace npu_cann

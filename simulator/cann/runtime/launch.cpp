@@ -11,8 +11,8 @@
 namespace npu_cann {
 namespace {
 
-// A status of the executor's is an exception of the kernel to whoever waits for the stream. Where everything
-// runs at once it is the launch's status.
+// A later wait for the stream returns an executor's failure as an exception of the kernel. If work runs immediately,
+// the launch returns the executor's status.
 int32_t status_of_kernel(int32_t status) {
     return status == kSuccess || stream_order() == Order::kImmediate ? status : kernel_exception();
 }
@@ -25,7 +25,7 @@ int32_t run(const aclOpExecutor& executor, void* workspace, uint64_t workspace_b
     }
 }
 
-// What the guard zones say after it is what it wrote: damage from before was reported before.
+// Checks the guard zones before and after the executor, so that damage found after it was caused by it.
 int32_t run_guarded(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
     check_guards("before " + executor.name + " was launched", Look::kWhole);
     int32_t status = run(executor, workspace, workspace_bytes);
@@ -38,7 +38,7 @@ MemoryAccess whole_workspace(void* workspace, uint64_t bytes) {
     return {kWorkspace, static_cast<char*>(workspace), {int64_t(bytes)}, {1}, 1, true, true};
 }
 
-// aclnn has one status for every launch that the runtime refuses; the runtime's own code is in the text alone
+// aclnn has one status for every launch that the runtime refuses; the runtime's own code is only in the text
 // (hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp, NnopbaseExecutorRunWithWorkspace;
 // src/nnopbase/composite_op/aclnn_engine/rts_arg.cpp, RtsArg::LaunchKernel).
 constexpr int32_t kLaunchRefused = 361001;

@@ -1,12 +1,12 @@
-// Where executors of libopapi's stand-ins run, beside npu_cann::launch.
+// Launch of libopapi's stand-ins, in addition to npu_cann::launch.
 #pragma once
 
 #include "simulator/cann/runtime/objects.h"
 
 namespace npu_cann {
 
-// Queues a stand-in on the stream: as launch, without looking at every guard zone after it. The
-// stand-ins stay inside their tensors by their own checks, and there are many of them a step.
+// Queues a stand-in on the stream, as launch does, but without checking every guard zone afterwards. Stand-ins
+// check their own bounds, and a training step has many of them.
 int32_t launch_stand_in(aclOpExecutor* executor, void* stream);
 
 }  // namespace npu_cann

@@ -1,6 +1,6 @@
-// aclrt's memory calls. Device memory is host memory (allocations.h); a copy to or from it is bounded by
-// the allocation it lies in, where CANN's is bounded by destMax alone. The calls without Async in their name
-// wait for no stream (hicann/runtime src/runtime/api/impl/api_impl.cc, MemCopySync: the driver copies).
+// aclrt's memory calls. Device memory is host memory (allocations.h). A copy to or from it must stay inside the
+// allocation; CANN checks only destMax. The calls without Async in their name do not wait for a stream
+// (hicann/runtime src/runtime/api/impl/api_impl.cc, MemCopySync: the driver copies).
 #include <cstdlib>
 #include <cstring>
 
@@ -20,8 +20,8 @@ namespace {
 constexpr int kDeviceToHost = 2, kLastKind = 5;
 constexpr size_t kMostBytes = size_t(1) << 50;
 
-// Without its cache torch_npu asks for 32 bytes more than a tensor has, for kernels that write whole 32-byte
-// blocks. Ours must not: the padding is watched, too.
+// Without its cache torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
+// blocks. npu_rope's kernels must not write them, so the padding belongs to the guard zone.
 size_t torch_padding(size_t bytes) {
     static const bool uncached = [] {
         const char* set = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
@@ -39,13 +39,13 @@ aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
                       std::string(call) + ": size must be at most 2^50 but got " + std::to_string(bytes) + ".");
     *out = allocate_device(bytes - padding, padding);
     if (*out) return kSuccess;
-    // The one status that torch_npu takes for a lack of memory: it frees its cache and tries again, and then raises
+    // The only status that torch_npu treats as a lack of memory: it frees its cache, tries again, and then raises
     // OutOfMemoryError (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, alloc_block).
     return failed(kRtOutOfMemory, std::string(call) + ": no memory left for " + std::to_string(bytes) + " bytes; " +
                                       std::to_string(device_bytes_in_use()) + " are in use.");
 }
 
-// "" or why these bytes are not inside one allocation; memory that is not the device's passes.
+// "" or the reason why these bytes are not inside one allocation; host memory is not checked.
 std::string outside(const char* call, const char* what, const void* address, size_t bytes) {
     void* first = nullptr;
     uint64_t whole = 0;
@@ -63,7 +63,7 @@ struct Copy {
     size_t bytes;
 };
 
-// In the order of the real one: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
+// Checks in the order of CANN's: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
 // MemcpyKindTranslate; then src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemCopySync and ::MemcpyAsync.
 aclError refuse_copy(const char* call, const Copy& c, int kind) {
     if (!c.to || !c.from) return failed(kInvalidParam, std::string(call) + ": dst and src must not be null.");
@@ -107,8 +107,8 @@ aclError copy_now(const char* call, const Copy& c) {
     return kSuccess;
 }
 
-// The work of an asynchronous copy. A side that is not the device's is reached through the kernel, which
-// refuses memory that is gone by then.
+// The work of an asynchronous copy. Host memory is accessed through the operating system's kernel, which refuses
+// memory that has been unmapped.
 Work copy_work(const char* call, const Copy& c) {
     const bool to_device = is_device(c.to), from_device = is_device(c.from);
     Work work;
@@ -136,7 +136,8 @@ Work copy_work(const char* call, const Copy& c) {
     return work;
 }
 
-// Another allocation may get the address. Work that still uses the memory was reported by user_of_host.
+// Drops the history, because another allocation may get the address. user_of_host has reported work that still uses
+// the memory.
 void forget_pinned(const void* first) {
     uint64_t number = 0;
     auto lock = lock_streams();
@@ -173,8 +174,8 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/
     return allocate(out, bytes, 0, "aclrtMallocCached");
 }
 
-// Damage is reported and does not fail the call: what frees is a destructor more often than not. Nothing
-// waits for stream work that uses the memory.
+// Damage is reported but does not fail the call, because the caller is often a destructor. The call does not wait for
+// stream work that uses the memory.
 NPU_CANN_API aclError aclrtFree(void* first) {
     Freed freed;
     if (!find_start(first, &freed))
@@ -209,7 +210,7 @@ NPU_CANN_API aclError aclrtFreeHost(void* first) {
         free_host(first);
         return kSuccess;
     }
-    // The memory stays, so that the copy does not reach somebody else's.
+    // Keep the memory, so that the copy does not access another allocation.
     report_freed("aclrtFreeHost frees memory that " + user + " uses, and the host has not waited for it.");
     return kSuccess;
 }

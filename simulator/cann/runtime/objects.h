@@ -1,5 +1,5 @@
-// What aclnn's opaque handles are in the simulated CANN: aclCreateTensor and its like make them, the
-// simulated operator libraries read them. All of one process is one library's, libnpu_rope_cann.
+// Structs behind aclnn's opaque handles in the simulated CANN: aclCreateTensor and similar functions create them,
+// the simulated operator libraries read them. One library, libnpu_rope_cann, owns all handles of a process.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-// Numbers as aclDataType and aclFormat have them.
+// Values of aclDataType and aclFormat.
 struct aclTensor {
     std::vector<int64_t> shape, strides;  // of the view, in elements
     int64_t offset = 0;                   // of the view's first element in the storage
@@ -40,12 +40,12 @@ struct aclTensorList {
 
 namespace npu_cann {
 
-// The executor of a generated operator, which its pool owns; simulator/cann/host/executors.h.
+// The executor of a generated operator, owned by its pool; simulator/cann/host/executors.h.
 class PooledExecutor {
 public:
     enum class Side { kInput, kOutput, kAny };
     virtual ~PooledExecutor() = default;
-    // aclnn's statuses.
+    // Returns a status of aclnn.
     virtual int32_t set_repeatable() = 0;
     virtual int32_t release() = 0;
     virtual int32_t set_address(Side side, size_t index, void* first) = 0;
@@ -62,10 +62,10 @@ struct MemoryAccess {
 
 }  // namespace npu_cann
 
-// What GetWorkspaceSize prepared. The second phase of a stand-in moves it into the stream's queue and deletes it.
-// `run` is called when the stream gets there, and once a replay where a graph captured it; it gets the workspace and
-// returns aclnn's status, 0 for success. `accesses` lists the memory that `run` touches. A generated operator's
-// executor belongs to `pooled` instead.
+// A call that GetWorkspaceSize prepared. The second phase of a stand-in moves it into the stream's queue and deletes
+// it. The stream calls `run` when it reaches this work, and at each replay if a graph captured it. `run` receives the
+// workspace and returns aclnn's status, 0 for success. `accesses` lists the memory that `run` accesses. A generated
+// operator's executor uses `pooled` instead.
 struct aclOpExecutor {
     std::string name;
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
@@ -76,32 +76,32 @@ struct aclOpExecutor {
 #pragma GCC visibility push(default)
 namespace npu_cann {
 
-// Queues the executor's work on the stream and deletes the executor: what every second phase of aclnn does.
-// The status is that of queueing; an error of the work comes from a later call that waits for it.
+// Queues the executor's work on the stream and deletes the executor, for every second phase of aclnn. Returns the
+// status of queueing; a later call that waits for the work returns its error.
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream);
 
 // aclGetRecentErrMsg's text.
 void set_error(const std::string& text);
 
-// A device's allocation that holds this address, with its guard zones known to the simulator: first
-// byte and size; false where no allocation does.
+// First byte and size of the device allocation that holds this address, whose guard zones the simulator checks;
+// false if no allocation holds it.
 bool find_allocation(const void* address, void** first, uint64_t* bytes);
 
 // The chip of this process, such as "Ascend910B2".
 const char* soc_name();
 
-// The operator packages that CANN knows: those that were named when this was first called and found any, CANN's own
-// too. An operator of another package does not exist for CANN.
+// The operator packages that CANN has read, including CANN's own: those in the environment at the first call that
+// found any package. CANN does not support operators of other packages.
 struct OperatorPackages {
     std::vector<std::string> folders;
-    bool has_built_in = false;  // CANN's own operators, behind the folders
+    bool has_built_in = false;  // CANN's own operators, after the folders
 };
 const OperatorPackages& operator_packages();
 
-// The cores of that chip among which tilings divide a kernel's work.
+// Number of the chip's cores among which tilings divide a kernel's work.
 int32_t soc_kernel_cores();
 
-// For the report: one launch of an operator. `simulator_report` is npu_sim's JSON, or "".
+// Adds one launch of an operator to the report. `simulator_report` is npu_sim's JSON, or "".
 void record_launch(const std::string& operator_name, const std::string& simulator_report);
 
 }  // namespace npu_cann

@@ -1,4 +1,4 @@
-// Compile options, kept and given back. Nothing is compiled.
+// Compile options, stored and returned. The simulation does not compile operators.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -10,7 +10,7 @@ namespace {
 
 std::mutex options_mutex;
 
-// By aclCompileOpt; 10 is ACL_OP_JIT_COMPILE: off, operators are never compiled at run time.
+// Options by aclCompileOpt; 10 is ACL_OP_JIT_COMPILE, off because operators are never compiled at run time.
 std::map<int, std::string>& options() {
     static auto* all = new std::map<int, std::string>{{10, "disable"}};
     return *all;

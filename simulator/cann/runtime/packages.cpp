@@ -1,4 +1,4 @@
-// The operator packages that CANN knows. CANN reads them once in a process, when the first operator of a package is
+// The operator packages that CANN reads. CANN reads them once in a process, when the first operator of a package is
 // called (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath and NnopbaseGetOppPath).
 #include <cstdlib>
@@ -25,8 +25,8 @@ std::string environment(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-// The names in the first line that contains "priority" and is no comment (indv_collector.cpp, NnopbaseReadConfigFile).
-// Without "=" in that line there are none.
+// The names in the first line that contains "priority" and is not a comment (indv_collector.cpp,
+// NnopbaseReadConfigFile). A line without "=" has no names.
 std::vector<std::string> prioritized(std::istream& config) {
     for (std::string line; std::getline(config, line);) {
         if (!line.empty() && line.back() == '\r') line.pop_back();

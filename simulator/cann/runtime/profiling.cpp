@@ -1,4 +1,4 @@
-// Profiling that reports nothing: the simulator has its own reports.
+// Empty profiling functions, because the simulator has its own reports.
 #include <chrono>
 #include <functional>
 #include <string_view>

@@ -12,7 +12,7 @@ namespace npu_cann {
 namespace {
 
 constexpr size_t kPruneAt = 4096;    // accesses of one actor to one allocation
-constexpr size_t kMostKept = 65536;  // beyond which the oldest are forgotten
+constexpr size_t kMostKept = 65536;  // beyond this, the actor's accesses are dropped
 
 struct Access {
     Region region;
@@ -21,7 +21,7 @@ struct Access {
     std::shared_ptr<const Accessor> who;
 };
 
-// What one actor did to one allocation, by the region's first byte.
+// Accesses of one actor to one allocation, by the region's first byte.
 struct OfActor {
     std::map<uintptr_t, std::vector<Access>> by_low;
     size_t count = 0;
@@ -69,7 +69,7 @@ void report_early_free(const OfActor& of) {
                 "", true);
 }
 
-// Steps that every later step of any actor comes after.
+// Drops accesses that the host knows to be complete: every later step of any actor comes after them.
 void prune(OfActor* of, uint64_t known_to_host) {
     for (auto at = of->by_low.begin(); at != of->by_low.end();) {
         auto& list = at->second;
@@ -107,12 +107,12 @@ void note_access(uint64_t allocation, const Region& region, bool writes, const s
             for (const Access& old : list) {
                 if (old.step <= known || !(writes || old.writes) || !overlap(old.region, region)) continue;
                 report(old, region, writes, *who);
-                found = true;  // one sentence for an access and an actor
+                found = true;  // report one race per access and actor
                 break;
             }
         }
     }
-    if (who->actor == kHost) return;  // all that is queued later comes after it
+    if (who->actor == kHost) return;  // all work queued later comes after the host's access
     OfActor& own = history[who->actor];
     if (own.count >= kPruneAt && own.count % kPruneAt == 0) prune(&own, host.at(who->actor));
     if (own.count >= kMostKept) own = OfActor();

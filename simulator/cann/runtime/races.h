@@ -1,6 +1,5 @@
-// Races between streams: two accesses to the same byte, one of them a write, that nothing orders. They are
-// found when work is queued, so that the order in which it runs does not matter. Callers hold the
-// scheduler's lock.
+// Races between streams: two unordered accesses to the same byte, one of them a write. They are found when work is
+// queued, independently of the order in which it runs. Callers hold the scheduler's lock.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace npu_cann {
 
-// Who accesses memory: an actor of the clocks, at one of its steps.
+// The author of an access: an actor of the clocks, at one of its steps.
 struct Accessor {
     size_t actor;
     uint64_t step;
@@ -24,8 +23,8 @@ struct Accessor {
 void note_access(uint64_t allocation, const Region& region, bool writes, const std::shared_ptr<const Accessor>& who,
                  const Clock& clock, const Clock& host);
 
-// The allocation is freed: reports stream work that uses it and that the host has not waited for, where it is
-// not null.
+// The allocation is freed. If `host` is not null, reports stream work that uses the allocation and that the host
+// has not waited for.
 void note_free(uint64_t allocation, const Clock* host);
 
 }  // namespace npu_cann

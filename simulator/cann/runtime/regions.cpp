@@ -58,7 +58,7 @@ Region region_of(const MemoryAccess& access) {
     }
     std::sort(region.dims.begin(), region.dims.end(),
               [](const Region::Dim& a, const Region::Dim& b) { return a.stride > b.stride; });
-    // Neighbours become one: the innermost dims a longer run, dims that continue each other one dim.
+    // Merge contiguous dims: the innermost dims into a longer run, adjacent dims into one dim.
     while (!region.dims.empty() && region.dims.back().stride <= region.run) {
         const Region::Dim dim = region.dims.back();
         region.run = (dim.count - 1) * dim.stride + region.run;

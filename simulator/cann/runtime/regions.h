@@ -1,4 +1,4 @@
-// Bytes that a view touches, and whether two views touch the same byte.
+// The bytes of a view, and whether two views share a byte.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace npu_cann {
 
-// Runs of `run` bytes from `low` on, repeated with the strides of `dims`, the largest stride first.
+// Runs of `run` bytes from `low`, repeated with the strides of `dims`, the largest stride first.
 struct Region {
     struct Dim {
         int64_t stride, count;
         bool operator==(const Dim& other) const { return stride == other.stride && count == other.count; }
     };
-    uintptr_t low = 0, high = 0;  // high is one past the last byte; equal where no byte is touched
+    uintptr_t low = 0, high = 0;  // high is one past the last byte; equal if the region is empty
     int64_t run = 0;
     std::vector<Dim> dims;
 
@@ -28,7 +28,7 @@ struct Region {
 Region region_of(const MemoryAccess& access);
 Region dense_region(const void* first, uint64_t bytes);
 
-// Exact, up to a bound on the work, beyond which two interleaved regions count as disjoint.
+// Exact up to a bound on the computation. Beyond the bound, two interleaved regions count as disjoint.
 bool overlap(const Region& a, const Region& b);
 
 }  // namespace npu_cann

@@ -19,7 +19,7 @@ namespace npu_cann {
 namespace {
 
 constexpr size_t kKeptBroken = 20;   // reports of launches that broke a rule; more are only counted
-constexpr size_t kKeptRaces = 100;   // sentences; more are only counted
+constexpr size_t kKeptRaces = 100;   // messages; more are only counted
 constexpr size_t kKeptRuns = 10000;  // launches of kernels on the timeline
 
 // A kernel's run on the simulated device's clock.
@@ -48,11 +48,11 @@ struct Report {
         return !launches.empty() || !not_simulated.empty() || !host_waits.empty() || !damage.empty() ||
                !races.empty() || !freed.empty();
     }
-    // Whether a fork has filled this report. It counts its own work only.
+    // Whether a fork filled this report, which then counts only the fork's work.
     bool is_fork = false;
-    uint64_t bytes_of_parent = 0;  // in use at the fork: a copy, which the fork need not free
+    uint64_t bytes_of_parent = 0;  // in use at the fork; the fork's copy need not be freed
 };
-// Never destroyed: memory is freed while the process ends.
+// Never destroyed, because memory is freed while the process ends.
 Report& report() {
     static Report* instance = new Report;
     return *instance;
@@ -70,7 +70,7 @@ std::string list(const std::vector<std::string>& items) {
     return "[" + text + "]";
 }
 
-// The number of that name in the simulator's report; 0 where there is none.
+// The number `name` in the simulator's report, or 0.
 double number_of(const std::string& json, const std::string& name) {
     const size_t at = json.find("\"" + name + "\":");
     return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + name.size() + 3, nullptr);
@@ -89,8 +89,8 @@ std::string quoted(const std::string& text) {
     return json.substr(5, json.size() - 6);
 }
 
-// Write under the lock. The file is renamed into place, so that a reader sees a whole file. A fork writes where it has
-// used the NPU, or where it has got a folder of its own: forks that do other work are no processes of the run.
+// Call it with the lock held. The file is renamed into place, so that readers see a complete file. A fork writes only
+// if it used the NPU or got its own folder: forks that do other work do not count as processes of the run.
 void write(Report& r, bool ended) {
     const std::string folder = report_folder();
     if (folder.empty() || (r.is_fork && folder == r.folder && !r.used_the_npu())) return;
@@ -120,8 +120,8 @@ void write(Report& r, bool ended) {
     std::rename(draft.c_str(), path.c_str());
 }
 
-// A process that ends by _exit does not reach at_end. Forks often end so (Python's multiprocessing): they write at
-// their first launches, then at every 64th.
+// A process that ends by _exit does not run at_end. Forks often end this way (Python's multiprocessing), so they write
+// at their first launches, then at every 64th.
 void write_early(Report& r) {
     constexpr uint64_t kEach = 64;
     uint64_t count = 0;
@@ -132,7 +132,7 @@ void write_early(Report& r) {
 void lock_before_fork() { report().mutex.lock(); }
 void unlock_in_parent() { report().mutex.unlock(); }
 
-// The parent reports what it counted: the fork begins anew.
+// The parent reports its counts, so the fork starts from zero.
 void begin_in_fork() {
     Report& r = report();
     r.is_fork = true;
@@ -151,7 +151,7 @@ bool is_idle_fork() {
 }
 
 void at_end() {
-    if (is_idle_fork()) return;  // the memory and the queues are its parent's
+    if (is_idle_fork()) return;  // the memory and the queues belong to its parent
     check_guards("when the process ended", Look::kWhole);
     const uint64_t left = work_left();
     Report& r = report();
@@ -160,7 +160,7 @@ void at_end() {
     write(r, true);
 }
 
-// torch_npu's libraries are loaded after this one, so that what they do at the end comes before at_end.
+// torch_npu's libraries are loaded after this one, so their work at exit runs before at_end.
 __attribute__((constructor)) void begin() {
     Report& r = report();
     {

@@ -1,5 +1,5 @@
-// What a process did on the simulated device, written as JSON to the folder NPU_ROPE_SIM_REPORT_DIR names:
-// <pid>.runtime.json, begun when the library is loaded, whole once the process ends in order.
+// Report of a process's work on the simulated device, written as JSON to <pid>.runtime.json in the folder
+// NPU_ROPE_SIM_REPORT_DIR. The file is created when the library is loaded and complete if the process ends normally.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace npu_cann {
 
-// Looks at the guard zones: "" or the damage, reported already.
+// Checks the guard zones and reports damage. Returns "" or the damage.
 std::string check_guards(const std::string& when, Look look);
 
 // Prints the damage and keeps it for the report; `when` such as "when it was freed".
 void report_damage(const std::string& damage, const std::string& when);
 
-// A race between streams, or between a stream and the host. `detail` is printed and not kept; a race that is
-// not new is only counted.
+// Reports a race between streams, or between a stream and the host. `detail` is printed but not kept; a race that
+// is not new is only counted.
 void report_race(const std::string& text, const std::string& detail, bool is_new);
 
-// Work that touched memory after it was freed.
+// Reports work that accessed memory after it was freed.
 void report_freed(const std::string& text);
 
 void count_not_simulated(const std::string& call);
 
-// The host waited for the device, or fetched from it: what an operator that is captured into a graph may not do.
+// Counts a wait of the host for the device, or a read from it. Operators in a captured graph must not do this.
 void count_host_wait(const std::string& call);
 
 }  // namespace npu_cann

@@ -21,8 +21,8 @@
 namespace npu_cann {
 namespace {
 
-constexpr size_t kQueueDepth = 1024;  // work that a stream's queue holds before queueing waits for the device
-constexpr int kMostEarlySteps = 4;    // after one piece of work was queued
+constexpr size_t kQueueDepth = 1024;  // a stream's queue holds this much work before queueing waits for the device
+constexpr int kMostEarlySteps = 4;    // after each queued piece of work
 constexpr size_t kMostSources = 4096;
 
 uint64_t number_of(const char* variable, uint64_t otherwise) {
@@ -47,7 +47,7 @@ private:
     uint64_t state_;
 };
 
-// A copy to the device whose source the host must leave alone until it knows that the copy is done.
+// A copy to the device. The host must not change its source until it knows that the copy is done.
 struct Source {
     HostSource memory;
     uint64_t hash;
@@ -56,23 +56,23 @@ struct Source {
     std::string operation, place;
 };
 
-// Never destroyed: the process may use it while it ends.
+// Never destroyed, because the process may use it while it ends.
 struct State {
-    std::mutex mutex;              // all below, and the streams' and events' fields
+    std::mutex mutex;              // protects all members below, and the fields of streams and events
     std::recursive_mutex running;  // held by the thread that runs work; taken before `mutex`
     std::unordered_map<void*, StreamPtr> streams;
     StreamPtr default_stream;
     size_t actors = kHost + 1;
     int32_t stream_ids = 0;
     Clock host;
-    Clock unsettled;  // what a synchronization of the device tells the host, see settle()
+    Clock unsettled;  // clock of a synchronization of the device, see settle()
     bool has_unsettled = false;
     std::vector<Source> sources;
-    bool stops_on_failure = false;  // once a stream does, the context does
+    bool stops_on_failure = false;  // true once a stream stops on failure
     int32_t failure = 0;
     std::string failure_text;
     Draw draw{stream_seed()};
-    // Ten seeds in a row hold every way: late, early, and between.
+    // Ten consecutive seeds cover late, early and mixed orders.
     double early = std::vector<double>{0.0, 0.3, 0.05, 0.7, 0.0, 1.0}[stream_seed() % 6];
     double stray = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
 };
@@ -102,9 +102,9 @@ void mark_done(Record* record) {
 }
 
 // hicann/runtime src/runtime/core/src/stream/stream.cc, Stream::EnterFailureAbort: a context that stops on failure
-// keeps the first error, and the stream runs nothing any more. What other streams wait for behind the error does not
-// happen (src/runtime/core/src/device/raw_device.cc: SetDisableThread on chips with STARS; on the 310P with drivers
-// that have VirtualCqAllocate). The host does not wait for ever: it gets the context's error.
+// keeps the first error, and the stream runs no further work. Records after the error, for which other streams wait,
+// do not happen (src/runtime/core/src/device/raw_device.cc: SetDisableThread on chips with STARS; on the 310P with
+// drivers that have VirtualCqAllocate). The host does not wait forever: it gets the context's error.
 void fail(Stream* s, int32_t status, const std::string& text) {
     State& st = state();
     s->error = status;
@@ -116,10 +116,10 @@ void fail(Stream* s, int32_t status, const std::string& text) {
     }
     s->is_aborted = true;
     s->queue.clear();
-    s->finished = s->queued - 1;  // the caller counts the work that failed
+    s->finished = s->queued - 1;  // the caller counts the failed work
 }
 
-// "" or which memory of the work's was freed before it ran.
+// "" or the memory of the work that was freed before it ran.
 std::string freed_memory(const Work& work) {
     for (const MemoryAccess& access : work.accesses) {
         const Region region = region_of(access);
@@ -128,8 +128,8 @@ std::string freed_memory(const Work& work) {
         uint64_t bytes = 0;
         const auto* low = reinterpret_cast<const void*>(region.low);
         if (find_allocation(low, &first, &bytes)) continue;
-        // torch_npu gives a workspace back before it launches the call (Ascend/pytorch third_party/op-plugin
-        // op_api_common_base.h, GetWorkSpaceAddr): with its cache off that memory is freed by now.
+        // torch_npu releases a workspace before it launches the call (Ascend/pytorch third_party/op-plugin
+        // op_api_common_base.h, GetWorkSpaceAddr): with its cache off, this memory is freed by now.
         if (access.argument == kWorkspace && is_freed_with_padding(low)) continue;
         const std::string what = describe_freed(low);
         return work.name + ": " + access.argument + " " + (access.writes ? "is written to" : "is read from") +
@@ -181,7 +181,7 @@ std::vector<StreamPtr> all_streams() {
     return all;
 }
 
-// How far each stream must come, so that the targets are reached.
+// The position that each stream must reach for the targets.
 std::map<size_t, Target> needed_by(const std::vector<Target>& targets) {
     std::map<size_t, Target> needed;
     std::vector<Target> open(targets);
@@ -204,7 +204,7 @@ std::map<size_t, Target> needed_by(const std::vector<Target>& targets) {
 
 bool is_reached(const Target& t) { return t.stream->finished >= t.position; }
 
-// Runs one head that a target needs, or sometimes another; false where none of the needed ones is ready.
+// Runs one head that a target needs, or sometimes another one; false if none of the needed heads is ready.
 bool run_one(const std::map<size_t, Target>& needed, std::unique_lock<std::mutex>* lock) {
     State& st = state();
     std::vector<StreamPtr> ready;
@@ -224,9 +224,9 @@ bool run_one(const std::map<size_t, Target>& needed, std::unique_lock<std::mutex
 
 bool detects_races() { return stream_order() == Order::kDrawn; }
 
-// Where torch_npu's cache is off it synchronizes the device before each aclrtFree. A program must not rely on
-// that: with the cache nothing synchronizes. What such a synchronization tells the host is forgotten again
-// when the free follows (note_freed), and kept when anything else does.
+// With its cache off, torch_npu synchronizes the device before each aclrtFree. A program must not rely on this,
+// because with the cache there is no synchronization. So the clock of a device synchronization is dropped if the
+// next call is such a free (note_freed), and joined to the host's clock at any other call.
 void settle() {
     State& st = state();
     if (!st.has_unsettled) return;
@@ -254,7 +254,7 @@ bool touches(const HostSource& a, const HostSource& b) {
     return a_first < b_first + b.bytes && b_first < a_first + a.bytes;
 }
 
-// The work may change memory of the host: sources there are no longer compared.
+// The work may change host memory, so sources there are no longer compared.
 void forget_sources(const Work& work) {
     auto& sources = state().sources;
     if (work.kind == Work::Kind::kHostCode) return sources.clear();
@@ -271,7 +271,7 @@ bool is_pending_on_host(const HostSource& memory) {
     return false;
 }
 
-// Queued work will write there: what is there now says nothing about what the host does.
+// Whether queued work will write there. If so, the current contents do not show whether the host changes the memory.
 bool will_be_written(const HostSource& memory) {
     for (const auto& [handle, s] : state().streams)
         for (const Work& work : s->queue)
@@ -279,7 +279,7 @@ bool will_be_written(const HostSource& memory) {
     return false;
 }
 
-// Streams' accesses to pinned memory are ordered as those to the device's memory are.
+// Streams' accesses to pinned memory are checked like accesses to device memory.
 void note_pinned(const HostSource& memory, bool writes, const std::shared_ptr<const Accessor>& who,
                  const Clock& clock) {
     uint64_t number = 0;
@@ -287,7 +287,7 @@ void note_pinned(const HostSource& memory, bool writes, const std::shared_ptr<co
     note_access(number, dense_region(memory.first, memory.bytes), writes, who, clock, state().host);
 }
 
-// Reading the target of a copy before the copy is done gives NaN, not what it had before.
+// Fills the target of a copy, so that reading it before the copy is done gives NaN instead of old values.
 void spoil_target(const Work& work) {
     if (work.target.bytes == 0 || is_pending_on_host(work.target)) return;
     fill_host(const_cast<void*>(work.target.first), work.target.bytes);
@@ -338,7 +338,7 @@ std::string Stream::place() const { return "stream " + std::to_string(id); }
 
 namespace {
 
-// What the environment says, read again after a fork: tests fork a process that has loaded the library.
+// The settings of the environment, read again after a fork: tests fork a process that has loaded the library.
 struct Settings {
     pid_t process = getpid();
     Order order = Order::kDrawn;
@@ -351,7 +351,7 @@ struct Settings {
         if (std::strcmp(wanted, "immediate") == 0) return;
         std::fprintf(stderr, "simulated CANN: NPU_ROPE_SIM_STREAMS must be asynchronous or immediate but got %s.\n",
                      wanted);
-        std::_Exit(2);  // not std::exit: what runs at the end asks for this again
+        std::_Exit(2);  // not std::exit, whose handlers would read the settings again
     }
 };
 
@@ -379,7 +379,7 @@ StreamPtr new_stream() {
 }
 
 // hicann/runtime src/runtime/api/impl/api_impl.cc: a null stream is the context's default stream. It is
-// stream 0 and, as CANN's, is not ordered with others.
+// stream 0 and, as in CANN, is not ordered with other streams.
 StreamPtr default_stream() {
     State& st = state();
     if (!st.default_stream) {
@@ -456,7 +456,7 @@ void run_early(const StreamPtr& s) {
         if (ready.empty()) return;
         step(ready[st.draw.below(ready.size())], &lock);
     }
-    // A full queue: whoever queues waits for the device.
+    // If the queue is full, the caller waits for the device.
     if (s->queue.size() < kQueueDepth) return;
     const Target half{s, s->queued - kQueueDepth / 2};
     lock.unlock();
@@ -508,7 +508,7 @@ void note_freed(uint64_t allocation, bool is_torchs_own) {
         st.has_unsettled = false;
     else
         settle();
-    // What torch_npu frees so it has waited for.
+    // In torch_npu's own frees the host has waited for the device, so no use is reported.
     if (detects_races()) note_free(allocation, is_torchs_own ? nullptr : &known);
 }
 
@@ -555,7 +555,7 @@ void reset_context() {
     for (const auto& [handle, s] : st.streams) {
         s->is_aborted = false;
         s->error = 0;
-        s->queue.clear();  // a reset ends the device's streams
+        s->queue.clear();  // a reset discards the work of the device's streams
         s->finished = s->queued;
     }
 }
@@ -567,7 +567,7 @@ void set_failure_mode(const StreamPtr& s, bool stops) {
 
 namespace {
 
-// The stream's error, once unless it is aborted; else the context's.
+// The stream's error, which is returned once unless the stream is aborted; else the context's error.
 int32_t take_error(const StreamPtr& s) {
     if (!s->error) return context_error();
     const int32_t error = s->error;
@@ -576,7 +576,7 @@ int32_t take_error(const StreamPtr& s) {
     return error;
 }
 
-// Work waits for what does not happen: behind an error, or because nothing records it.
+// The status of work that waits for a record that does not happen, because of an earlier error or a missing record.
 int32_t never_ends(const char* call) {
     {
         auto lock = lock_streams();

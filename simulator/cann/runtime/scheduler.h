@@ -1,7 +1,7 @@
-// Queues of streams and when their work runs. Work that is queued waits until something forces it: the host
-// waits for a stream, an event or the device, a queue is full, the process ends. Then heads of queues run in
-// an order that is drawn from a seed; only the order within a stream, and of an event's record before what
-// waits for it, is kept. Work that nothing forces stays queued, or runs early: the draw decides.
+// Queues of streams, and the time at which their work runs. Queued work is forced to run when the host waits for a
+// stream, an event or the device, when a queue is full, or when the process ends. Then heads of queues run in a
+// random order that is drawn from a seed. The order keeps only the order within a stream, and an event's record
+// before its waits. Work that is not forced stays queued or runs early, depending on the draw.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ namespace npu_cann {
 struct Stream;
 struct Capture;
 
-// One aclrtRecordEvent: where it stands in its stream, and whether it has happened.
+// One aclrtRecordEvent: its position in its stream, and whether it has happened.
 struct Record {
     std::weak_ptr<Stream> stream;
-    uint64_t position = 0;  // in its stream; 0: nothing has recorded it yet
+    uint64_t position = 0;  // in its stream; 0: not recorded yet
     bool done = false;
     int64_t nanoseconds = 0;  // when it happened
     Clock clock;
 };
 
-// The host memory that a copy to the device reads: it must not change before the copy is known to be done.
+// Host memory of a copy. The source of a copy to the device must not change before the copy is known to be done.
 struct HostSource {
     const void* first = nullptr;
     uint64_t bytes = 0;
@@ -40,20 +40,20 @@ struct Work {
     enum class Kind {
         kDevice,      // a kernel, a stand-in, a copy inside the device
         kHostMemory,  // a copy from or to memory of the host
-        kHostCode,    // a function of the host
+        kHostCode,    // a host function
         kRecord,
         kWait,
     };
     Kind kind = Kind::kDevice;
     std::string name;
-    std::function<int32_t()> run;  // 0 or an error code of the runtime, with set_error's text
+    std::function<int32_t()> run;  // returns 0, or an error code of the runtime after set_error
     std::vector<MemoryAccess> accesses;
     std::shared_ptr<Record> record;  // of kRecord and kWait
     HostSource source;               // of a copy to the device
     HostSource target;               // of a copy to the host
 };
 
-// Launches on the stream take the places of a captured group's tasks (aclmdlRICaptureTaskUpdateBegin).
+// Launches on the stream replace a captured group's tasks (aclmdlRICaptureTaskUpdateBegin).
 struct TaskUpdate {
     std::shared_ptr<Capture> graph;
     void* group;
@@ -67,7 +67,7 @@ struct Stream {
     uint64_t queued = 0, finished = 0;  // positions: the first piece of work is 1
     bool is_running = false;
     Clock clock;
-    uint64_t waits_for_unrecorded = 0;  // while not 0, what comes before this stream's work is not known
+    uint64_t waits_for_unrecorded = 0;  // while not 0, the work ordered before this stream's is unknown
     int32_t error = 0;
     std::string error_text;
     bool stops_on_failure = false, is_aborted = false;
@@ -82,10 +82,10 @@ struct Event {
     bool is_extended = false;  // of aclrtCreateEventExWithFlag
     bool has_times = false;    // of flag ACL_EVENT_TIME_LINE
     std::shared_ptr<Record> latest;
-    // What waits found no record for, and their streams; not of extended events.
+    // The future record of earlier waits, and the streams of these waits; unused for extended events.
     std::shared_ptr<Record> expected;
     std::vector<std::shared_ptr<Stream>> waiting;
-    // In a graph that is being captured: the node that records it.
+    // The capture and its node that records the event, if a graph is being captured.
     std::shared_ptr<Capture> capture;
     size_t node = 0;
 };
@@ -106,54 +106,54 @@ using StreamPtr = std::shared_ptr<Stream>;
 
 StreamPtr new_stream();
 StreamPtr default_stream();
-// The stream of a handle, the default one for null, nullptr for what is no stream.
+// The stream of a handle, the default stream for null, or nullptr if the handle is not a stream.
 StreamPtr stream_of(void* handle);
 void forget_stream(void* handle);
 
-// Queues work behind the stream's earlier work. An error of the context is returned and nothing is queued.
+// Queues work after the stream's earlier work. If the context has an error, returns it and queues nothing.
 int32_t enqueue(const StreamPtr& stream, Work work);
-// As the second half of aclrtRecordEvent and aclrtStreamWaitEvent.
+// The second half of aclrtRecordEvent and aclrtStreamWaitEvent.
 int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record);
 int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& record);
 
 // aclrtSetStreamFailureMode.
 void set_failure_mode(const StreamPtr& stream, bool stops);
 
-// The host reads or writes device memory at once, without any stream.
+// Records that the host reads or writes device memory immediately, without a stream.
 void note_host_access(const char* call, const void* first, uint64_t bytes, bool writes);
-// The host knows that the work of the stream, or what was before the record, is done.
+// Records that the host knows the work before this clock, of a stream or a record, to be done.
 void host_knows(const Clock& clock);
-// "" or the stream work that uses this memory of the host and that the host has not waited for.
+// "" or the stream work that uses this host memory and that the host has not waited for.
 std::string user_of_host(const HostSource& memory);
-// Device memory is freed. `is_torchs_own` where torch_npu synchronized the device in order to free it.
+// Records that device memory is freed. `is_torchs_own`: torch_npu synchronized the device in order to free it.
 void note_freed(uint64_t allocation, bool is_torchs_own);
 
 // ---- without the lock --------------------------------------------------------------------------------
 
-// enqueue, and then what the draw lets run early; waits where the queue is full.
+// Calls enqueue, then runs work early as drawn; waits if the queue is full.
 int32_t submit(const StreamPtr& stream, Work work);
 void run_early(const StreamPtr& stream);
 
-// Runs what the positions of these streams depend on, and perhaps more. False where it can never run.
+// Runs the work up to these positions of streams and its dependencies, and perhaps more. False if it can never run.
 struct Target {
     StreamPtr stream;
     uint64_t position;
 };
 bool run_until(const std::vector<Target>& targets);
 
-// Runs up to some heads, as an event or a stream is queried.
+// Runs some heads of queues, when an event or a stream is queried.
 void run_some(const std::vector<Target>& targets);
 void run_some_of_all();
 
-// aclrtSynchronizeStream and its like: the status and its text.
+// Status and text of aclrtSynchronizeStream and similar calls.
 int32_t synchronize(const StreamPtr& stream, const char* call);
 int32_t synchronize_all(const char* call);
 
-// The context's error, which all later calls give back; 0 for none. Sets the text.
+// The context's error, which all later calls return, or 0. Sets the text.
 int32_t context_error();
 void reset_context();
 
-// Pieces of work that nothing has forced so far.
+// Number of pieces of work that are still queued.
 uint64_t work_left();
 
 }  // namespace npu_cann

@@ -1,4 +1,4 @@
-// aclrt's stream calls. scheduler.h says when queued work runs.
+// aclrt's stream calls. scheduler.h describes when queued work runs.
 #include "simulator/cann/runtime/allocations.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/graphs.h"
@@ -58,8 +58,8 @@ aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
     return synchronize(stream, call);
 }
 
-// hicann/runtime src/runtime/core/src/context/context.cc, Synchronize: no stream of the context may be
-// captured. torch_npu does this before it frees a tensor's memory, so that the look at guard zones is short.
+// hicann/runtime src/runtime/core/src/context/context.cc, Synchronize: no stream of the context may be captured.
+// torch_npu calls this before it frees a tensor's memory, so the check of guard zones is short.
 aclError wait_for_device(const char* call) {
     count_host_wait("aclrtSynchronizeDevice");
     if (aclError refused = no_context(call)) return refused;
@@ -118,7 +118,7 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
     return kSuccess;
 }
 
-// hicann/runtime src/runtime/api/impl/api_impl.cc, StreamSetMode: the way back is refused.
+// hicann/runtime src/runtime/api/impl/api_impl.cc, StreamSetMode: mode 1 cannot be changed back to 0.
 NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
     const char* call = "aclrtSetStreamFailureMode";
     if (!handle) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
@@ -133,8 +133,8 @@ NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
     set_failure_mode(stream, mode == kStopOnFailure);
     return kSuccess;
 }
-// hicann/runtime src/acl/aclrt_impl/stream.cpp. Kept for nobody: what the attributes and the switch change is not
-// simulated.
+// hicann/runtime src/acl/aclrt_impl/stream.cpp. The values are not used: the effects of the attributes and of the
+// switch are not simulated.
 NPU_CANN_API aclError aclrtSetStreamAttribute(void* stream, int /*kind*/, void* value) {
     const char* call = "aclrtSetStreamAttribute";
     if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");

@@ -1,4 +1,4 @@
-// aclnn's handles: what CANN's libnnopbase makes, gives back and destroys. objects.h has their structs.
+// aclnn's handles, which CANN's libnnopbase creates, returns and destroys. objects.h has their structs.
 // Null cases and statuses: opbase src/nnopbase/common/api/acl_op_api.cpp.
 #include <cstring>
 
@@ -51,7 +51,7 @@ aclError destroy(const T* object) {
     return kSuccess;
 }
 
-// A list owns what is in it.
+// A list owns its elements.
 template <class List>
 aclError destroy_list(const List* list) {
     if (list)
@@ -59,7 +59,7 @@ aclError destroy_list(const List* list) {
     return destroy(list);
 }
 
-// NULL makes an empty list, whatever the count says (opbase common_types.cpp, aclArray and aclTensorList).
+// NULL gives an empty list for every count (opbase common_types.cpp, aclArray and aclTensorList).
 template <class List, class T>
 List* create_list(const T* values, uint64_t count) {
     return values ? new List{{values, values + count}} : new List;
@@ -72,8 +72,8 @@ aclError count_of(const List* list, uint64_t* count) {
     return kSuccess;
 }
 
-// The executor's tensor gets the address of the view's first element; the aclTensor keeps that of its storage even
-// where the executor is refused.
+// The executor's tensor gets the address of the view's first element; the aclTensor gets the storage's address even
+// if the executor refuses the call.
 aclError set_address(aclOpExecutor* executor, PooledExecutor::Side side, size_t index, aclTensor* tensor,
                      void* address) {
     if (!tensor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr: tensor must not be null.");
@@ -153,8 +153,8 @@ NPU_CANN_API aclError aclDestroyBoolArray(const aclBoolArray* array) { return de
 NPU_CANN_API aclError aclDestroyTensorList(const aclTensorList* list) { return destroy_list(list); }
 NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return destroy_list(list); }
 
-// Executors: opbase src/nnopbase/common/api/acl_op_api.cpp. A stand-in's second phase has deleted an executor that
-// ran; a generated operator's goes back to its pool.
+// Executors: opbase src/nnopbase/common/api/acl_op_api.cpp. A stand-in's executor was deleted by its second phase; a
+// generated operator's executor returns to its pool.
 NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) {
     if (!executor) return failed(kAclnnInnerNullptr, "aclDestroyAclOpExecutor: executor must not be null.");
     return executor->pooled ? executor->pooled->release() : destroy(executor);
@@ -174,7 +174,7 @@ NPU_CANN_API aclError aclSetInputTensorAddr(aclOpExecutor* executor, size_t inde
 NPU_CANN_API aclError aclSetOutputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
     return set_address(executor, PooledExecutor::Side::kOutput, index, tensor, address);
 }
-// CANN has each of the three under a second name.
+// CANN exports each of the three under a second name.
 NPU_CANN_API aclError AclSetTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
     return aclSetTensorAddr(executor, index, tensor, address);
 }
@@ -194,7 +194,7 @@ NPU_CANN_API aclError aclSetDynamicOutputTensorAddr(aclOpExecutor*, size_t, size
     return no_dynamic("aclSetDynamicOutputTensorAddr");
 }
 
-// The caller frees what these give with delete[], as CANN documents.
+// The caller frees the results with delete[], as CANN documents.
 NPU_CANN_API aclError aclGetViewShape(const aclTensor* tensor, int64_t** dims, uint64_t* count) {
     return tensor ? copy_out(tensor->shape, dims, count) : kAclnnNullptr;
 }
@@ -211,7 +211,7 @@ NPU_CANN_API aclError aclGetViewOffset(const aclTensor* tensor, int64_t* offset)
 }
 NPU_CANN_API aclError aclGetDataType(const aclTensor* tensor, int32_t* dtype) {
     if (!tensor || !dtype) return kAclnnNullptr;
-    constexpr int32_t kUndefined = 28;  // ge::DT_UNDEFINED, which acl calls -1 (hicann/opbase data_type_utils.h)
+    constexpr int32_t kUndefined = 28;  // ge::DT_UNDEFINED, which is -1 in acl (hicann/opbase data_type_utils.h)
     *dtype = tensor->dtype == kUndefined ? -1 : tensor->dtype;
     return kSuccess;
 }

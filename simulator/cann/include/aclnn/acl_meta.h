@@ -1,4 +1,4 @@
-// aclnn's handles: tensors and lists as an operator's interface takes them.
+// aclnn's handles: tensors and lists, the arguments of an operator's interface.
 #pragma once
 
 #include <cstdint>

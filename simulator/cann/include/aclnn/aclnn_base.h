@@ -1,4 +1,4 @@
-// aclnn's handles and what stands around its calls.
+// aclnn's handles and the declarations that its calls need.
 #pragma once
 
 #include "aclnn/acl_meta.h"

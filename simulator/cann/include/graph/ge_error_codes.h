@@ -1,4 +1,4 @@
-// What host functions of an operator return.
+// Return values of an operator's host functions.
 #pragma once
 
 #include <cstdint>

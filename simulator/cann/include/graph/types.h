@@ -1,4 +1,4 @@
-// CANN's element types and formats, with its numbers.
+// CANN's element types and formats, with CANN's numbers.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ enum class AttrDataType {
     ATTR_DT_LIST_INT = 6,
 };
 
-// An input or an output. The lists of all of them are columns: types at the same place go together.
+// An input or an output. Its lists are columns: the types at the same index of all parameters belong together.
 class OpParamDef {
 public:
     explicit OpParamDef(const char* name);
@@ -78,7 +78,7 @@ private:
     bool required_ = true;
     AttrDataType type_ = AttrDataType::ATTR_DT_INT;
     bool has_default_ = false;
-    std::string default_text_;  // as CANN's description of an operator spells it
+    std::string default_text_;  // in the format of CANN's description of an operator
 };
 
 class OpAICoreConfig {
@@ -96,7 +96,7 @@ public:
 
 private:
     friend struct npu_cann::DefReader;
-    std::deque<OpParamDef> inputs_, outputs_;  // what is said anew for a SoC
+    std::deque<OpParamDef> inputs_, outputs_;  // parameters that the SoC's configuration redefines
     std::map<std::string, std::string> items_;
 };
 
@@ -117,7 +117,7 @@ private:
 class OpDef {
 public:
     explicit OpDef(const char* type);
-    // The argument of that name: a new one, or the one that is there.
+    // The argument of that name, which is created if it does not exist.
     OpParamDef& Input(const char* name);
     OpParamDef& Output(const char* name);
     OpAttrDef& Attr(const char* name);

@@ -1,4 +1,4 @@
-// Where definitions are found by their operator's name.
+// Lookup of definitions by the operator's name.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Where an operator's host functions are registered under its name.
+// Registration of an operator's host functions by the operator's name.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +26,12 @@ public:
     OpImplRegisterV2(const OpImplRegisterV2& other) = default;
     OpImplRegisterV2& operator=(const OpImplRegisterV2&) = delete;
 
-    // What was registered of an operator before stays, but for what is named here.
+    // Replaces the function that is given here; other functions registered for the operator stay.
     OpImplRegisterV2& InferShape(InferShapeKernelFunc function);
     OpImplRegisterV2& InferDataType(InferDataTypeKernelFunc function);
     OpImplRegisterV2& Tiling(TilingKernelFunc function, size_t max_tiling_data_size = 2048);
-    // The compile information that a tiling could ask for is of no use to operators whose kernels are
-    // AscendC: nothing is parsed here.
+    // Does nothing: operators with AscendC kernels do not use the compile information that is available to a
+    // tiling.
     template <typename T>
     OpImplRegisterV2& TilingParse(TilingParseFunc const) {
         return *this;

@@ -1,4 +1,4 @@
-// A tensor's type and formats, known before its sizes.
+// A tensor's type and formats, which are known before its sizes.
 #pragma once
 
 #include "graph/types.h"

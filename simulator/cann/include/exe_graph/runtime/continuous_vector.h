@@ -1,4 +1,4 @@
-// What a list attribute is: sizes, then the elements.
+// Layout of a list attribute: sizes, then the elements.
 #pragma once
 
 #include <cstddef>

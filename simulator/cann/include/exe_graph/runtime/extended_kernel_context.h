@@ -1,7 +1,7 @@
-// What every context of a call tells: types and attributes.
+// Common part of all contexts of a call: types and attributes.
 //
-// An index without another word counts the tensors of this call: an optional input that is absent has
-// none. An ir_index counts the inputs of the definition.
+// An `index` counts the tensors of this call, without absent optional inputs. An `ir_index` counts the inputs
+// of the definition.
 #pragma once
 
 #include <cstddef>

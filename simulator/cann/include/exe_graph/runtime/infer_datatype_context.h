@@ -1,4 +1,4 @@
-// What tells an output's type from those of the inputs. DT_UNDEFINED: there is no such tensor.
+// Context in which an operator infers its outputs' types from those of the inputs. DT_UNDEFINED: no such tensor.
 #pragma once
 
 #include "exe_graph/runtime/extended_kernel_context.h"

@@ -1,4 +1,4 @@
-// What tells an output's sizes from those of the inputs.
+// Context in which an operator infers its outputs' sizes from those of the inputs.
 #pragma once
 
 #include "exe_graph/runtime/extended_kernel_context.h"

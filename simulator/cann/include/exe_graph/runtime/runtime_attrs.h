@@ -1,5 +1,5 @@
-// An operator's attributes of one call, in the order in which its definition names them. A float is a
-// float32 here, whatever the caller's was.
+// The attributes of one call of an operator, in the order of its definition. Floats are float32 here, even if the
+// caller passed another type.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ struct Node;
 
 namespace gert {
 
-// Null where there is no such attribute. Who asks for another type than the attribute has gets its
-// bytes, as in CANN.
+// Pointers are null if the attribute does not exist. A request for another type returns the attribute's bytes, as in
+// CANN.
 class RuntimeAttrs {
 public:
     template <typename T>

@@ -26,7 +26,7 @@ public:
     }
     bool operator!=(const Shape& other) const { return !(*this == other); }
 
-    // Of all elements; kInvalidDimValue where that does not fit.
+    // The number of elements; kInvalidDimValue if it overflows.
     int64_t GetShapeSize() const {
         int64_t size = 1;
         for (size_t i = 0; i < dim_num_; ++i)
@@ -40,7 +40,7 @@ public:
     int64_t GetDim(const size_t index) const { return index < kMaxDimNum ? dims_[index] : kInvalidDimValue; }
     const int64_t& operator[](const size_t index) const { return dims_[index]; }
     int64_t& operator[](const size_t index) { return dims_[index]; }
-    // Does not make the shape longer.
+    // Does not extend the shape.
     void SetDim(size_t index, const int64_t size) {
         if (index < kMaxDimNum) dims_[index] = size;
     }

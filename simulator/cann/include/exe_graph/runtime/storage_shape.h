@@ -1,4 +1,4 @@
-// A tensor's sizes as its user sees them (origin) and as it lies in memory (storage).
+// A tensor's sizes for its user (origin) and in memory (storage).
 #pragma once
 
 #include "exe_graph/runtime/shape.h"

@@ -1,5 +1,6 @@
-// What a tiling sees and sets: shapes and types, but no address and, except of inputs that it depends on, no
-// value. Strides, which newer releases offer as reserved (hicann/metadef tiling_context.h), are absent on purpose.
+// Data that a tiling reads and sets: shapes and types, but neither addresses nor values, except the values of inputs
+// that the tiling depends on. Strides, which newer releases offer as reserved (hicann/metadef tiling_context.h), are
+// absent on purpose.
 #pragma once
 
 #include "exe_graph/runtime/extended_kernel_context.h"
@@ -23,7 +24,7 @@ public:
     ge::graphStatus SetBlockDim(const uint32_t block_dim);
     uint32_t GetBlockDim() const;
     TilingData* GetRawTilingData();
-    // Null where the operator's tiling data have no room for a T.
+    // Null if the capacity of the operator's tiling data is too small for a T.
     template <typename T>
     auto GetTilingData() -> T* {
         TilingData* data = GetRawTilingData();
@@ -31,7 +32,7 @@ public:
         data->SetDataSize(sizeof(T));
         return static_cast<T*>(data->GetData());
     }
-    // Room for so many workspaces' sizes.
+    // An array for the sizes of `workspace_count` workspaces.
     size_t* GetWorkspaceSizes(const size_t workspace_count);
     size_t GetWorkspaceNum() const;
     fe::PlatFormInfos* GetPlatformInfo() const;

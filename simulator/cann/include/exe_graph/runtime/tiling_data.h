@@ -1,4 +1,4 @@
-// The bytes that a tiling hands to its kernel.
+// The bytes that a tiling passes to its kernel.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ public:
         std::memcpy(to, &data, sizeof data);
         return ge::GRAPH_SUCCESS;
     }
-    // Null where there is no room.
+    // Null if the capacity is exceeded.
     void* Expand(size_t size) {
         if (size > capacity_ - data_size_) return nullptr;
         void* at = static_cast<uint8_t*>(data_) + data_size_;

@@ -1,4 +1,4 @@
-// What a tiling asks of the chip it tiles for.
+// The properties of a chip that a tiling reads.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ public:
     explicit PlatformAscendC(fe::PlatFormInfos* platform_info) : platform_info_(platform_info) {}
     uint32_t GetCoreNumAiv(void) const;
     uint32_t GetLibApiWorkSpaceSize(void) const;
-    // Of UB; 0 for what the simulator has no figure for.
+    // The size of UB; 0 for memories without a figure in the simulator.
     void GetCoreMemSize(const CoreMemType& memory, uint64_t& size) const;
     SocVersion GetSocVersion(void) const;
 
