@@ -21,10 +21,10 @@ extern "C" {
 /* Raised whenever a struct or a signature below changes. Compare with npu_rope_abi_version(). */
 #define NPU_ROPE_ABI_VERSION 1
 
-/* What every operator returns. The sentence that goes with it: npu_rope_last_error(). */
+/* The result of every operator. Its message: npu_rope_last_error(). */
 typedef enum npu_rope_status {
     NPU_ROPE_OK = 0,
-    NPU_ROPE_INVALID_VALUE = 1, /* a value is outside its rule */
+    NPU_ROPE_INVALID_VALUE = 1, /* a value breaks its rule */
     NPU_ROPE_INVALID_TYPE = 2,  /* an element type is not one the operator takes */
     NPU_ROPE_INTERNAL_ERROR = 3 /* out of memory, or a defect of ours */
 } npu_rope_status;
@@ -36,7 +36,7 @@ typedef enum npu_rope_dtype {
     NPU_ROPE_FLOAT64 = 3,
     NPU_ROPE_INT32 = 4,
     NPU_ROPE_INT64 = 5,
-    /* No operator takes these. They are known so that a refusal can name them. */
+    /* No operator takes these types. They are known so that error messages can name them. */
     NPU_ROPE_INT8 = 1000,
     NPU_ROPE_INT16 = 1001,
     NPU_ROPE_UINT8 = 1002,
@@ -47,8 +47,8 @@ typedef enum npu_rope_dtype {
 
 #define NPU_ROPE_MAX_NDIM 4
 
-/* A view of memory the caller owns. Strides count elements, not bytes, and may be anything,
- * zero and negative included, that the operator's rules allow. */
+/* A view of memory that the caller owns. Strides count elements, not bytes. They may be zero or negative if the
+ * operator's rules allow it. */
 typedef struct npu_rope_tensor {
     void *data;
     int32_t dtype; /* npu_rope_dtype */
@@ -61,8 +61,8 @@ typedef struct npu_rope_tensor {
 typedef enum npu_rope_mode {
     NPU_ROPE_MODE_NORMAL = 0,  /* pairs (x[2i], x[2i+1]) */
     NPU_ROPE_MODE_NEOX = 2,    /* pairs (x[i], x[i + n_dims/2]) */
-    NPU_ROPE_MODE_MROPE = 8,   /* as NEOX; sections of the pairs turn by a position of their own */
-    NPU_ROPE_MODE_VISION = 24, /* pairs (x[i], x[i + n_dims]), n_dims = D/2; sections count anew */
+    NPU_ROPE_MODE_MROPE = 8,   /* as NEOX; each section of the pairs has a position of its own */
+    NPU_ROPE_MODE_VISION = 24, /* pairs (x[i], x[i + n_dims]), n_dims = D/2; frequencies restart in each section */
     NPU_ROPE_MODE_IMROPE = 40  /* as MROPE, the axes alternating from pair to pair */
 } npu_rope_mode;
 
@@ -89,30 +89,30 @@ typedef struct npu_rope_params {
                             position turn, repeated over all pairs; one of the first three > 0 */
 } npu_rope_params;
 
-/* The NPU_ROPE_ABI_VERSION the library was built with. */
+/* The NPU_ROPE_ABI_VERSION with which the library was built. */
 NPU_ROPE_API int32_t npu_rope_abi_version(void);
 
 /* The library's version, such as "0.1.0". */
 NPU_ROPE_API const char *npu_rope_version(void);
 
 /* The last error of this thread: "[op] argument must RULE but got VALUE." Never NULL; empty
- * when nothing failed yet. Valid until this thread's next call into the library. */
+ * before the first error. Valid until this thread's next call into the library. */
 NPU_ROPE_API const char *npu_rope_last_error(void);
 
-/* The instruction set the kernels run with: "avx512_bf16", "avx512", "avx2", "baseline" or "neon". */
+/* The instruction set of the kernels: "avx512_bf16", "avx512", "avx2", "baseline" or "neon". */
 NPU_ROPE_API const char *npu_rope_isa(void);
 
-/* Make this process use a narrower instruction set than the machine has (for tests and for
- * comparing): one of npu_rope_isa()'s names, or NULL for the widest. */
+/* Make this process use a narrower instruction set than the machine has (for tests and
+ * comparisons): one of npu_rope_isa()'s names, or NULL for the widest. */
 NPU_ROPE_API int32_t npu_rope_force_isa(const char *name);
 
-/* How many threads a large call may use. */
+/* The number of threads that a large call may use. */
 NPU_ROPE_API int32_t npu_rope_num_threads(void);
 
-/* Let a host framework lend its thread pool: run(n, threads, body, ctx) must call
- * body(begin, end, ctx) for disjoint ranges that cover [0, n), on at most so many threads, and
- * return when all are done. num_threads() tells the size of the pool. Both NULL: back to
- * OpenMP. Not to be called while operators run. */
+/* Use a host framework's thread pool: run(n, threads, body, ctx) must call
+ * body(begin, end, ctx) for disjoint ranges that cover [0, n), on at most `threads` threads, and
+ * return when all are done. num_threads() returns the size of the pool. Both NULL: use
+ * OpenMP again. Do not call this while operators run. */
 typedef void (*npu_rope_range_fn)(int64_t begin, int64_t end, void *ctx);
 typedef void (*npu_rope_run_fn)(int64_t n, int32_t threads, npu_rope_range_fn body, void *ctx);
 typedef int32_t (*npu_rope_num_threads_fn)(void);
@@ -126,10 +126,10 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *
  *   x             [B,S,N,D] or [S,N,D]; float32, float16, bfloat16 or float64; any strides in
  *                 B, S and N, unit stride in D
- *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones too;
+ *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones included;
  *                 MROPE, VISION, IMROPE: time, height, width and extra as [4,S], flat [4*S] or
  *                 [4,B,S]; or the first three, [3,S] or [3,B,S], the fourth then being the first.
- *                 A B of 1 serves all batches
+ *                 A B of 1 applies to all batches
  *   freq_factors  NULL, or [F] float32, F >= the pairs, positive and finite: pair i's frequency
  *                 is divided by freq_factors[i]
  *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)
@@ -142,20 +142,20 @@ NPU_ROPE_API npu_rope_status npu_rope_rope(const npu_rope_tensor *x, const npu_r
                                            const npu_rope_tensor *freq_factors, const npu_rope_params *params,
                                            int32_t forward, npu_rope_angle angle, const npu_rope_tensor *out);
 
-/* rope on queries and keys at once, with one table of cos and sin: q [B,S,Nq,D] or [S,Nq,D], k the
- * same but for its number of heads. q_out and k_out as out above; neither may touch the other's
- * tensors. */
+/* rope on queries and keys in one call, with one table of cos and sin: q [B,S,Nq,D] or [S,Nq,D]; k has
+ * q's shape except for its number of heads. q_out and k_out follow the rules of out above; neither may share
+ * memory with the other's tensors. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
                                               const npu_rope_tensor *positions, const npu_rope_tensor *freq_factors,
                                               const npu_rope_params *params, int32_t forward, npu_rope_angle angle,
                                               const npu_rope_tensor *q_out, const npu_rope_tensor *k_out);
 
-/* rope into rows of a cache: token t's heads, rotated, become cache[rows[t]].
+/* rope into rows of a cache: the rotated heads of token t become cache[rows[t]].
  *
  *   rows    [S] (where B is 1) or [B,S]; int32 or int64; each a row of the cache, no two the
  *           same, or -1: that token is skipped
  *   cache   [R,N,D], unit stride in D; x's dtype, or float16 or bfloat16 for float32 x. Other rows
- *           keep what they hold. Shares no memory with the inputs. */
+ *           do not change. Shares no memory with the inputs. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, const npu_rope_tensor *positions,
                                                     const npu_rope_tensor *rows, const npu_rope_tensor *freq_factors,
                                                     const npu_rope_params *params, int32_t forward,
@@ -166,11 +166,11 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, co
  *   x            [B,S,N,D] or [S,N,D]; float32, float16, bfloat16 or float64; any strides in B, S and
  *                N, unit stride in D
  *   cos, sin     [S,W], [1 or B,S,W] or [1 or B,S,1,W]; where x has no batch [S,W] or [S,1,W]; x's
- *                dtype or float32, both alike, unit stride in W. W = rotary_dim/2: an entry a pair;
- *                W = rotary_dim: an entry a lane
+ *                dtype or float32, the same for both, unit stride in W. W = rotary_dim/2: one entry per
+ *                pair; W = rotary_dim: one entry per lane
  *   interleaved  zero: pairs (x[i], x[i + rotary_dim/2]); non-zero: pairs (x[2i], x[2i+1])
  *   rotary_dim   rotated width: even, at most D; 0: D
- *   offset       where the rotated window begins in a head: even
+ *   offset       of the rotated window in a head: even
  *   forward      non-zero: by the tables; zero: the transposed rotation, the gradient for x
  *   out          as npu_rope_rope's; shares no memory with cos and sin
  *
@@ -180,8 +180,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_mul(const npu_rope_tensor *x, const
                                                  const npu_rope_tensor *sin, int32_t interleaved, int64_t rotary_dim,
                                                  int64_t offset, int32_t forward, const npu_rope_tensor *out);
 
-/* rotary_mul on queries and keys at once: q [B,S,Nq,D] or [S,Nq,D], k the same but for its number of
- * heads. q_out and k_out as out above; neither may touch the other's tensors. */
+/* rotary_mul on queries and keys in one call: q [B,S,Nq,D] or [S,Nq,D]; k has q's shape except for its number of
+ * heads. q_out and k_out follow the rules of out above; neither may share memory with the other's tensors. */
 NPU_ROPE_API npu_rope_status npu_rope_rotary_mul_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
                                                     const npu_rope_tensor *cos, const npu_rope_tensor *sin,
                                                     int32_t interleaved, int64_t rotary_dim, int64_t offset,
@@ -191,11 +191,11 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_mul_qk(const npu_rope_tensor *q, co
 /* ONNX's RotaryEmbedding (opset 23).
  *
  *   X             [B,N,S,D], or [B,S,hidden] with num_heads; types and strides as rotary_mul's x
- *   cos_cache,    with position_ids [rows,W], without [B,S,W]; W >= rotary_embedding_dim/2, of which
- *   sin_cache     the first so many are read; X's dtype or float32, both alike
+ *   cos_cache,    with position_ids [rows,W], without [B,S,W]; W >= rotary_embedding_dim/2, of which the
+ *   sin_cache     first rotary_embedding_dim/2 are read; X's dtype or float32, the same for both
  *   position_ids  NULL, or [B,S] int64 or int32: rows of the caches
  *   interleaved, rotary_embedding_dim  as rotary_mul's; the window begins with the head
- *   num_heads     of [B,S,hidden]; else not looked at
+ *   num_heads     of [B,S,hidden]; ignored otherwise
  *   forward       as rotary_mul's
  *   Y             as rotary_mul's out */
 NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X, const npu_rope_tensor *cos_cache,
@@ -220,25 +220,25 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *scale, int64_t axis,
                                                double epsilon, int64_t stash_type, const npu_rope_tensor *out);
 
-/* Its gradients. The roundings count as the identity.
+/* The gradients of rms_norm. The derivative of a rounding is 1.
  *
  *   grad    out's gradient: x's shape, scale's dtype; contiguous like x
  *   dx      x's shape and dtype, contiguous like x
- *   dscale  scale's shape and dtype, any strides; summed in float64, in an order that the shapes alone decide
- * Neither overlaps itself, the other, or what is read. The rest as above. */
+ *   dscale  scale's shape and dtype, any strides; summed in float64, in an order that depends on the shapes only
+ * Neither output overlaps itself, the other, or an input. The rest as above. */
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *grad, const npu_rope_tensor *x,
                                                         const npu_rope_tensor *scale, int64_t axis, double epsilon,
                                                         int64_t stash_type, const npu_rope_tensor *dx,
                                                         const npu_rope_tensor *dscale);
 
-/* The norm of queries and keys that models with QK-norm have, and rope_qk, in one pass: each head of q and k is
- * divided by the root of its mean square (plus epsilon), times its scale, and turned by its token's positions. What
- * lies outside the rotated window is normalized and scaled alone.
+/* The norm of queries and keys in models with QK-norm, and rope_qk, in one pass: divide each head of q and k by the
+ * root of its mean square (plus epsilon), multiply it by its scale, and rotate it by its token's positions. Elements
+ * outside the rotated window are only normalized and scaled.
  *
- *   q, k, positions, freq_factors, q_out, k_out  as npu_rope_rope_qk's; the outs apart from the scales, too
+ *   q, k, positions, freq_factors, q_out, k_out  as npu_rope_rope_qk's; the outs share no memory with the scales
  *   q_scale, k_scale       [D], of q's dtype, unit stride
  *   epsilon                added to the mean square: >= 0; rounded to float32
- *   intermediate_rounding  zero: everything between is float32 (float64 for float64) and a result rounds once;
+ *   intermediate_rounding  zero: all intermediate values are float32 (float64 for float64) and a result rounds once;
  *                          non-zero: bit for bit npu_rope_rms_norm (stash_type 1), then npu_rope_rope_qk */
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope(const npu_rope_tensor *q, const npu_rope_tensor *k,
                                                     const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
@@ -247,24 +247,24 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope(const npu_rope_tensor *q, co
                                                     double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
                                                     const npu_rope_tensor *q_out, const npu_rope_tensor *k_out);
 
-/* The same, the keys going into rows of a cache.
+/* npu_rope_rms_norm_rope() with the keys stored into rows of a cache.
  *
- *   rows    as npu_rope_rope_set_rows'; of a token of row -1 only q is computed
- *   cache   [R,Nk,D] of k's dtype, unit stride in D; shares no memory with anything else here */
+ *   rows    as npu_rope_rope_set_rows'; for a token with row -1 only q is computed
+ *   cache   [R,Nk,D] of k's dtype, unit stride in D; shares no memory with the other tensors */
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope_set_rows(
     const npu_rope_tensor *q, const npu_rope_tensor *k, const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
     const npu_rope_tensor *positions, const npu_rope_tensor *rows, const npu_rope_tensor *freq_factors,
     const npu_rope_params *params, double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
     const npu_rope_tensor *q_out, const npu_rope_tensor *cache);
 
-/* A residual connection and the norm behind it in one pass: sum = x + residual, out = rms_norm(sum), bit for bit
- * what the two give one after the other.
+/* A residual connection and the norm after it in one pass: sum = x + residual, out = rms_norm(sum), with the bits of
+ * the two separate steps.
  *
  *   residual  x's shape and dtype, contiguous like x
  *   out       x's shape, scale's dtype; contiguous like x; does not overlap itself
  *   sum       x's shape and dtype, likewise: x + residual, rounded once (float16 and bfloat16 are added in float32)
- * out and sum may each be x or residual itself; else they are apart from both. They are apart from scale and from
- * each other. The rest as npu_rope_rms_norm's. */
+ * out and sum may each be x or residual itself; otherwise they share no memory with both. They share no memory with
+ * scale and with each other. The rest as npu_rope_rms_norm's. */
 NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *residual,
                                                    const npu_rope_tensor *scale, int64_t axis, double epsilon,
                                                    int64_t stash_type, const npu_rope_tensor *out,

@@ -1,5 +1,5 @@
-/* npu_rope's operators on the simulated Ascend core: the same arguments as npu_rope.h, the
- * AscendC kernels and their tiling, run by libnpu_rope_sim. Nothing here was run on hardware. */
+/* npu_rope's operators on the simulated Ascend core: libnpu_rope_sim runs the AscendC kernels and their
+ * tiling, with the arguments of npu_rope.h. Nothing here was run on hardware. */
 #ifndef NPU_ROPE_SIM_H
 #define NPU_ROPE_SIM_H
 
@@ -12,12 +12,12 @@ extern "C" {
 typedef struct npu_rope_sim_options {
     const char *soc;        /* "ascend910b", "ascend910_93", "ascend310p", or a chip's name */
     const char *lenient;    /* rules that only warn, separated by commas; NULL: none */
-    const char *trace_path; /* where to write the timeline; NULL: nowhere */
-    int32_t auto_sync;      /* non-zero: order that CANN's compiler would insert is inserted */
+    const char *trace_path; /* file for the timeline; NULL: none */
+    int32_t auto_sync;      /* non-zero: insert the synchronisation that CANN's compiler would insert */
     int32_t saturate;       /* non-zero: half overflow clamps */
     int32_t one_order;      /* non-zero: cores run in ascending order only */
-    int32_t trace_cores;    /* the timeline of the first so many cores only; 0: all */
-    int32_t most_cores;     /* the tiling may use so many cores; 0: all the chip has */
+    int32_t trace_cores;    /* number of cores in the timeline, from the first; 0: all */
+    int32_t most_cores;     /* number of cores that the tiling may use; 0: all of the chip */
 } npu_rope_sim_options;
 
 /* As npu_rope_rope(). A kernel that breaks a rule of the simulator is NPU_ROPE_INTERNAL_ERROR. */
@@ -65,8 +65,8 @@ NPU_ROPE_API npu_rope_status npu_rope_sim_add_rms_norm(const npu_rope_tensor *x,
                                                        const npu_rope_tensor *scale, int64_t axis, double epsilon,
                                                        int64_t stash_type, const npu_rope_tensor *out,
                                                        const npu_rope_tensor *sum, const npu_rope_sim_options *options);
-/* As npu_rope_rms_norm_backward(), but of scales that are one contiguous row of elements for all rows, and dscale is
- * float32: what it holds, zeros, the sums are added to. */
+/* As npu_rope_rms_norm_backward(), but all rows share a scale of one contiguous row of elements. dscale is float32; the
+ * sums are added to its contents, zeros. */
 NPU_ROPE_API npu_rope_status npu_rope_sim_rms_norm_backward(const npu_rope_tensor *grad, const npu_rope_tensor *x,
                                                             const npu_rope_tensor *scale, int64_t axis, double epsilon,
                                                             int64_t stash_type, const npu_rope_tensor *dx,
@@ -86,7 +86,7 @@ NPU_ROPE_API npu_rope_status npu_rope_sim_rms_norm_rope_set_rows(
 /* The last error of this thread. */
 NPU_ROPE_API const char *npu_rope_sim_last_error(void);
 
-/* Comma-separated SoCs that kernels were compiled for. */
+/* Comma-separated SoCs for which kernels were compiled. */
 NPU_ROPE_API const char *npu_rope_sim_socs(void);
 
 #ifdef __cplusplus

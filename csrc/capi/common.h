@@ -1,4 +1,4 @@
-// What every C entry shares: the thread's last message, and a wall that no exception passes.
+// Shared parts of all C entries: the thread's last message, and a function that lets no exception through.
 #pragma once
 
 #include <exception>

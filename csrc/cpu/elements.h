@@ -1,4 +1,5 @@
-// The element types that vectors of floats are loaded from and stored to. Like vec.h for one instruction set.
+// The element types from which vectors of floats are loaded and to which they are stored. Compiled for one instruction
+// set, like vec.h.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ struct Bf16 {
     static T from_float(float v) { return float_to_bf16(v); }
 };
 
-// What is left of a row, fewer than W elements, as a whole vector's worth; the others are zero.
+// The remaining elements of a row, fewer than W, padded with zeros to a whole vector.
 template <typename T>
 struct Padded {
     T elements[W] = {};

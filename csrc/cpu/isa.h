@@ -1,21 +1,21 @@
-// Which instruction set this process's kernels run with. Kernels are compiled once for each; a set of them is
-// chosen by what is active.
+// The instruction set of this process's kernels. Kernels are compiled once per instruction set, and the active one
+// selects the compile.
 #pragma once
 
 namespace npu_rope {
 
 enum class Isa : int { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
 
-// The widest this machine runs, unless force_isa chose another.
+// The widest instruction set that this machine has, unless force_isa chose another.
 Isa active_isa();
 
-// By its name, or nullptr for the widest again; false for one that does not run here.
+// Selects an instruction set by its name, or the widest for nullptr; returns false if this machine does not have it.
 bool force_isa(const char* name);
 
 // "avx512_bf16", "avx512", "avx2", "baseline" or "neon".
 const char* isa_name(Isa isa);
 
-// What a set of kernels has for the active instruction set, given its compiles.
+// The compile of a set of kernels for the active instruction set.
 template <typename Set>
 const Set& of_active_isa(const Set& (*baseline)(), const Set& (*avx2)(), const Set& (*avx512)(),
                          const Set& (*avx512bf16)()) {

@@ -1,4 +1,4 @@
-// What vectors leave of a head's pairs, one by one. Like vec.h for one instruction set.
+// Rotate the pairs of a head that do not fill a vector, one at a time. Compiled for one instruction set, like vec.h.
 #pragma once
 
 #include "csrc/cpu/elements.h"
@@ -13,9 +13,9 @@ inline float with_other_sign(float v) {
     return as_float(as_bits(one) ^ 0x80000000u)[0];
 }
 
-// Turns pairs [from, pairs); get(lane) is the float that stands in a lane. Crossed tables hold c and s, and -s and c,
-// beside each other. Nothing is subtracted: gcc 12 makes one fused instruction of a difference and a sum in turn,
-// told to or not.
+// Rotates pairs [from, pairs); get(lane) returns a lane's float. Crossed tables hold c next to s, and -s next to c. The
+// code adds negated products instead of subtracting: gcc 12 combines an alternating difference and sum into one fused
+// instruction, even if contraction is disabled.
 template <typename E, Pairing kPairing, bool kCross, typename Get>
 inline void turn_pairs(Get get, typename E::T* y, int from, int pairs, const float* c, const float* s) {
     for (int i = from; i < pairs; ++i) {

@@ -1,4 +1,4 @@
-// Who runs a large call's parts: OpenMP, or a thread pool that a host framework lends us, so
+// Run the parts of a large call on OpenMP or on a host framework's thread pool, so
 // that one process never has two pools competing for its cores.
 #pragma once
 
@@ -11,12 +11,12 @@ namespace npu_rope {
 void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads);
 int num_threads();
 
-// How many threads a call on so many elements is worth: below 32 Ki each, another costs more than it saves (a
-// team's fork and join is a few microseconds; one core rotates 64 Ki elements in about as long).
+// Number of threads for a call on this number of elements. With fewer than 32 Ki elements each, another thread costs
+// more than it saves: fork and join of a team take a few microseconds, in which one core rotates about 64 Ki elements.
 int threads_for(int64_t elements);
 
-// body(begin, end, ctx) over disjoint ranges covering [0, n); on the calling thread alone when
-// threads is 1 or n is.
+// Calls body(begin, end, ctx) for disjoint ranges that cover [0, n). Uses only the calling thread if threads or n
+// is 1.
 void parallel_ranges(int64_t n, int threads, npu_rope_range_fn body, void* ctx);
 
 }  // namespace npu_rope

@@ -1,5 +1,5 @@
-// rms_norm on the CPU. Source: specs/onnx_rms_normalization_23.txt and the function that ONNX defines it by; of a
-// row of n elements
+// rms_norm on the CPU. Source: specs/onnx_rms_normalization_23.txt and the function that ONNX defines it by. For a
+// row of n elements:
 //
 //   XU          = x rounded to the stash type U
 //   Normalized  = XU / sqrt(mean(XU^2) + epsilon), rounded to U
@@ -7,20 +7,20 @@
 //
 // The error of Normalized. Let u = 2^-24, w = 2^-53.
 //
-// In double (float64 data, U = float64, rows that float32 cannot square): blocks (kSumBlockError), whose sums are
-// added pairwise, in at most log2(n) - 9 + 2 more additions. So the sum of squares is within (64 + log2 n) w of
-// the exact one, relatively, since nothing in it is negative; the mean rounds once more, and the sum with epsilon.
-// The root halves this and rounds, and so does the inverse, which is within (35 + log2(n) / 2) w. Its product with
-// x rounds once more: Normalized is within (36 + log2(n) / 2) w of XU / RMS.
+// In double (float64 data, U = float64, rows that float32 cannot square): sums of blocks (kSumBlockError) are added
+// pairwise, in at most log2(n) - 9 + 2 more additions. No term is negative, so the relative error of the sum of
+// squares is within (64 + log2 n) w. The mean and its sum with epsilon round once each. The root halves the error and
+// rounds; the inverse rounds and is within (35 + log2(n) / 2) w. Its product with x rounds once more: Normalized is
+// within (36 + log2(n) / 2) w of XU / RMS.
 //
-// In float32 (everything else): groups of squares in float32, within 5 u (kSquaresBlock), and what float32 could
-// not hold is less than u; added up in double as above. The root halves that; the inverse and its product with x
-// round to float32: (3 + 2) u + (35 + log2(n) / 2) w, less than 5.1 u + log2(n) w.
+// In float32 (everything else): groups of squares are added in float32, within 5 u (kSquaresBlock); the part that
+// float32 cannot hold is less than u. The groups are added in double as above. The root halves the error; the inverse
+// and its product with x round to float32: (3 + 2) u + (35 + log2(n) / 2) w, less than 5.1 u + log2(n) w.
 //
-// npu_rope/testing/bounds.py judges by this.
+// npu_rope/testing/bounds.py uses these bounds.
 //
-// Squares of float32 never overflow double: a row of large numbers is normalized like any other, where
-// float32 squares would be infinite. For float64 data a power of two is taken out of such rows first.
+// Squares of float32 never overflow double, so rows of large numbers, whose float32 squares would be infinite, need no
+// special case. For float64 data such rows are first divided by a power of two.
 #include "csrc/cpu/rms_norm.h"
 
 #include <algorithm>
@@ -43,12 +43,12 @@ struct Job {
     const char *x, *scale, *grad;
     char* out;
     Storing storing;
-    const char* residual = nullptr;  // of add_rms_norm, which normalizes what it writes to sum
+    const char* residual = nullptr;  // add_rms_norm only, which normalizes the sum that it writes
     char* sum = nullptr;
     bool stream_sum = false;
 };
 
-// f(j, offset) for each element of a row, offset being that of its scale by these strides.
+// Calls f(j, offset) for each element of a row; offset is that of the element's scale with these strides.
 template <typename F>
 void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
     int64_t j = 0;
@@ -59,7 +59,7 @@ void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
                     f(j++, a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]);
 }
 
-// The scale of a row as n elements that lie together: where they do already, or gathered.
+// The scale of a row as n contiguous elements: in place, or gathered.
 class ScaleRow {
 public:
     explicit ScaleRow(const Job& job) : job_(job) {}
@@ -88,7 +88,7 @@ private:
 
 // ---- forward -------------------------------------------------------------------------------------------
 
-// Where a row of each tensor begins, in elements, row after row.
+// Iterates over rows; holds the offset of the current row in each tensor, in elements.
 class RowWalk {
 public:
     RowWalk(const RmsNormShape& s, int64_t row) : s_(s) {
@@ -120,13 +120,13 @@ private:
     int64_t at_[kRmsNormOuter];
 };
 
-// A row to be normalized: x's, or its sum with the residual's, which is made here.
+// A row to be normalized: a row of x, or its sum with the residual's row, which make() computes.
 class RowToNormalize {
 public:
     explicit RowToNormalize(const Job& job)
         : job_(job), kept_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.row.x_bytes) : 0) {}
 
-    // To be normalized by the root of its mean square, mean().
+    // Computes the row and its mean square, mean().
     void make(const RowWalk& place, const RowNormalizer& normalizer) {
         row_ = at(place);
         mean_ = normalizer.mean_square(row_);
@@ -146,16 +146,16 @@ private:
     }
 
     const Job& job_;
-    std::vector<char> kept_;  // of a sum that is stored past the caches
+    std::vector<char> kept_;  // cached copy of a sum that is stored past the caches
     const char* row_ = nullptr;
     double mean_ = 0;
 };
 
-// While a row is written, what is read so many bytes after the next row that has not been made is fetched, as if rows
-// lay side by side. Measured: without it, reading and computing wait for each other.
+// Prefetch distance: while one row is written, the bytes at this distance after the next row to be read are prefetched,
+// as if rows were contiguous. Measured: without it, reading and computing wait for each other.
 constexpr int64_t kAheadBytes = int64_t{6} << 10;
-// Rows of at most so many bytes are made before the one before them is written, so that neither waits for the other's
-// root; of longer ones the first cache would not hold two, what is fetched and the scale.
+// Size of the longest row, in bytes, that is computed before its predecessor is written, so that neither waits for the
+// other's root. For longer rows the first cache would not hold two rows, the prefetched bytes and the scale.
 constexpr int64_t kMostEarlyBytes = int64_t{8} << 10;
 
 void normalize_rows(int64_t begin, int64_t end, void* ctx) {
@@ -183,16 +183,16 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
         std::swap(here, next);
         place.step();
     }
-    // Stores past the caches are in no order of their own.
+    // Stores past the caches are unordered.
     if (job.storing == Storing::kPast || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// Of a call whose tensors have more bytes together, a thread that works alone stores past the caches, and several fetch
-// the lines they will write. Measured with a last cache of 32 MiB, a reader of the result included: alone, storing past
-// it is faster from half of that on, in company from all of it.
+// Total size of the tensors of a call, in bytes, above which a single thread stores past the caches and several threads
+// fetch the lines that they will write. Measured with a last cache of 32 MiB, including a reader of the result: storing
+// past it is faster from half its size on with one thread, and from its whole size on with several.
 constexpr int64_t kLargeAbove = kStreamAbove / 2;
 
-// Not what was just read: that is in the caches.
+// Outputs in place use plain stores, because their lines were just read into the caches.
 Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t bytes) {
     const RmsNormShape& s = job.shape;
     const int64_t like_x = job.residual ? 3 : 1, all = s.rows * s.n * (like_x * job.row.x_bytes + job.row.scale_bytes);
@@ -203,14 +203,14 @@ Storing storing_of(const Job& job, int threads, const char* to, const int64_t* s
     return past ? Storing::kPast : Storing::kFetched;
 }
 
-// A row of a sum that is stored past the caches is kept in them, too, and must fit.
+// Largest row of a sum that is stored past the caches: a copy of the row stays in the caches and must fit them.
 constexpr int64_t kMostKeptBytes = int64_t{256} << 10;
 
 void run_forward(Job& job) {
     const RmsNormShape& s = job.shape;
     const int threads = s.rows == 1 ? 1 : threads_for(s.rows * s.n);
     job.storing = storing_of(job, threads, job.out, s.out_stride, job.row.scale_bytes);
-    // Of float32 two streams past the caches at once were measured slower than one.
+    // For float32, two streams past the caches at a time were measured slower than one.
     job.stream_sum = job.residual && job.row.x_bytes == 2 && s.n * job.row.x_bytes <= kMostKeptBytes &&
                      storing_of(job, threads, job.sum, s.sum_stride, job.row.x_bytes) == Storing::kPast;
     parallel_ranges(s.rows, threads, normalize_rows, &job);
@@ -234,8 +234,8 @@ Job job_of(const RmsNormShape& shape, const npu_rope_tensor& x, const npu_rope_t
 //   dx     = r (g - N mean(g N))
 //   dscale = sum over the rows that share it of grad * (N as the forward pass rounds it)
 //
-// all in double. Rows that share a scale are summed in groups, whose number follows from the shape alone, so
-// that neither the number of threads nor their order changes a bit.
+// all in double. Rows that share a scale are summed in groups. The number of groups depends on the shape only, so
+// that the result has the same bits for any number and order of threads.
 
 constexpr int64_t kLeastRowsPerGroup = 16, kMostGroups = 64;
 
@@ -243,12 +243,12 @@ struct BackwardJob {
     Job job;
     char* dscale;
     int64_t scales, sharers;   // different scales, and rows that share each
-    int64_t scale_elements;    // of one scale: of a row, without what it shares inside
+    int64_t scale_elements;    // of one scale: those of a row, without the dimensions that it shares inside the row
     int64_t groups;            // of sharers
     std::vector<double> sums;  // [scales, groups, n]; empty where there is one group
 };
 
-// Where a row of that scale, and that number among its sharers, begins.
+// The offsets of a row, given its scale and its number among the rows that share the scale.
 struct BackwardPlace {
     int64_t x = 0, grad = 0, scale = 0, dx = 0;
     BackwardPlace(const RmsNormShape& s, int64_t scale_row, int64_t sharer) {
@@ -268,13 +268,13 @@ class BackwardRow {
 public:
     explicit BackwardRow(const Job& job) : job_(job), k_(job.row.kernels), wide_(job.row), scales_(job) {}
 
-    // Writes dx and adds to the sums of dscale, n of them.
+    // Writes dx and adds to the n sums of dscale.
     void run(const BackwardPlace& place, double* sums) {
         x_ = job_.x + place.x * job_.row.x_bytes;
         grad_ = job_.grad + place.grad * job_.row.scale_bytes;
         scale_ = scales_.at(place.scale);
         row_ = wide_.scale_of(x_);
-        // Small gradients must not be subnormal between the two factors.
+        // Keep small gradients from becoming subnormal between the two factors.
         const double near = row_.power == 1 ? 1 : std::ldexp(1.0, kPeak);
         const double mean = mean_product();
         char* dx = job_.out + place.dx * job_.row.x_bytes;
@@ -290,7 +290,7 @@ public:
     }
 
 private:
-    // A block of grad, of g and of N.
+    // Reads a block of grad, g and N.
     void read(int64_t at, int64_t count) {
         k_.widen[job_.row.scale_dtype](grad_ + at * job_.row.scale_bytes, given_, count);
         k_.widen[job_.row.scale_dtype](scale_ + at * job_.row.scale_bytes, g_, count);
@@ -318,7 +318,8 @@ private:
     double *given_ = blocks_[0], *g_ = blocks_[1], *dx_ = blocks_[2], *normalized_ = blocks_[3];
 };
 
-// One scale's gradient from sums for each element of a row: those that share an element added, and rounded.
+// Computes one scale's gradient from the sums for each element of a row: adds the sums that share an element of the
+// scale, and rounds.
 void write_dscale(const BackwardJob& b, int64_t scale_row, const double* sums) {
     const RmsNormShape& s = b.job.shape;
     int64_t stride[NPU_ROPE_MAX_NDIM], step = 1;

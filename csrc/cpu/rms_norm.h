@@ -5,7 +5,7 @@
 
 namespace npu_rope {
 
-// Check the call and compute it; nothing is written where a check fails.
+// Check the call and compute it; write nothing if a check fails.
 Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a);
 Check run_rms_norm_backward_cpu(const RmsNormBackwardTensors& t, const RmsNormAttributes& a);
 Check run_add_rms_norm_cpu(const AddRmsNormTensors& t, const RmsNormAttributes& a);

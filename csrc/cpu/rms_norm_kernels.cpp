@@ -1,4 +1,4 @@
-// Which of rms_norm's kernel sets this process runs.
+// Selects rms_norm's kernel set for this process.
 #include "csrc/cpu/rms_norm_kernels.h"
 
 #include "csrc/cpu/isa.h"

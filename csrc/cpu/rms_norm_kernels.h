@@ -1,13 +1,13 @@
-// What one instruction set offers rms_norm. rms_norm_kernels.inl is compiled once per instruction set and fills
-// one RmsNormKernels each.
+// The kernels of rms_norm for one instruction set. rms_norm_kernels.inl is compiled once per instruction set, and each
+// compile fills one RmsNormKernels.
 #pragma once
 
 #include <cstdint>
 
 namespace npu_rope {
 
-// How a result is stored: into the caches; into lines of them that were fetched early, because they would have to be
-// waited for; or past them.
+// How a result is stored: into the caches; into cache lines that were prefetched, so that stores do not wait for them;
+// or past the caches.
 enum class Storing { kPlain, kFetched, kPast };
 
 // A row of finite elements whose type, scale and precision are float32 or narrower:
@@ -18,10 +18,10 @@ struct NormalizeJob {
     void* y;
     int64_t count;
     float inverse;  // of the root mean square
-    // Past the caches y is a multiple of kStreamAlign, and the caller orders these stores before it lets another
-    // thread read them.
+    // With Storing::kPast y is a multiple of kStreamAlign, and the caller orders the stores before another thread
+    // reads them.
     Storing storing;
-    const void* ahead[2];  // as many bytes as the row has, to be fetched: they are read later, and need not be anyone's
+    const void* ahead[2];  // bytes to prefetch, one row's size each, for later reads; any address is valid
 };
 
 // sum = a + b, rounded once; sum may be a or b itself.
@@ -30,27 +30,27 @@ struct AddJob {
     const void* b;
     void* sum;
     int64_t count;
-    // NULL, or for 16 bits where the sum is stored past the caches as well, as by Storing::kPast.
+    // NULL, or for 16-bit types a second destination of the sum, stored past the caches as by Storing::kPast.
     void* past;
 };
 
-// Sums of doubles are over blocks of at most so many elements, whose sums the caller adds pairwise.
+// Largest block, in elements, of a sum of doubles; the caller adds the sums of blocks pairwise.
 constexpr int64_t kSumBlock = 512;
-// Their error, in units of 2^-53 of the sum of the products' magnitudes: a product rounds once; it goes through at
-// most kSumBlock / (2 W) additions in its lane of four accumulators of W/2 doubles, W >= 4, or 2 W - 1 <= 31 at
-// the tail; then through 2 + log2(W/2) <= 5 that join the lanes, and one that adds the tail.
+// Error of a block's sum, in units of 2^-53 of the sum of the products' magnitudes: a product rounds once. It goes
+// through at most kSumBlock / (2 W) additions in its lane of four accumulators of W/2 doubles, W >= 4, or 2 W - 1 <= 31
+// in the tail; then through 2 + log2(W/2) <= 5 additions that join the lanes, and one that adds the tail.
 constexpr int kSumBlockError = 1 + 64 + 5 + 1;
 
-// sum_squares takes blocks of at most so many, and adds groups of 8 or 16 vectors in float32, the groups in double.
-// In a group a square rounds once, or not at all where it has 22 bits or fewer; it goes through at most one
-// addition (bfloat16: three) and two that join four accumulators: 5 * 2^-24. The doubles round as above, but that
-// there are at most kSquaresBlock / (8 W) = 128 groups: less than 2^-45.
+// Largest block, in elements, of sum_squares, which adds groups of 8 or 16 vectors in float32 and the groups in double.
+// In a group a square rounds once, or not at all if it has 22 bits or fewer. It goes through at most one addition
+// (bfloat16: three) and two that join four accumulators: 5 * 2^-24. The doubles round as above, with at most
+// kSquaresBlock / (8 W) = 128 groups: less than 2^-45.
 constexpr int64_t kSquaresBlock = 4096;
-// What float32 cannot hold, squares below 2^-126 at worst, is less than 2^-24 of a mean square (with epsilon) of
-// so much. Below it, or where float32 overflows, the row is summed in double.
+// Range of mean squares (with epsilon) that float32 sums compute. The part that float32 cannot hold, squares below
+// 2^-126 at worst, is less than 2^-24 of the smallest. Outside the range the row is summed in double.
 constexpr double kLeastMeanSquare = 0x1p-100, kMostMeanSquare = 0x1p128;
 
-// Tables by npu_rope_dtype: float32, float16, bfloat16 and, where there are four, float64. Arrays of doubles do
+// Tables by npu_rope_dtype: float32, float16, bfloat16 and, in those of four entries, float64. Arrays of doubles do
 // not overlap.
 struct RmsNormKernels {
     double (*sum_squares[3])(const void* x, int64_t count);  // infinite or NaN where float32 overflows
@@ -74,7 +74,7 @@ const RmsNormKernels& rms_norm_kernels_avx512();
 const RmsNormKernels& rms_norm_kernels_avx512bf16();
 #endif
 
-// Those of the active instruction set.
+// The kernels of the active instruction set.
 const RmsNormKernels& active_rms_norm_kernels();
 
 }  // namespace npu_rope

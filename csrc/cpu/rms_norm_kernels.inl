@@ -1,5 +1,5 @@
-// The kernels themselves, for NPU_ROPE_LANES floats a vector. Sums of products are fused where there are such
-// instructions (each one rounds once less); the bound holds with and without.
+// The kernels for vectors of NPU_ROPE_LANES floats. Sums of products use fused instructions if the instruction set has
+// them (each one rounds once less); the bound holds in both cases.
 #include <cstring>
 #include <type_traits>
 
@@ -27,16 +27,16 @@ inline VF join(VD low, VD high) {
     return v;
 }
 
-// To 16 significant bits, the last of them set where bits were lost ("to odd"): rounding that to float32 is
-// exact, subnormals of bfloat16 included, and rounding it on to 11 or 8 bits is as good as rounding once
-// (Boldo & Melquiond 2008: two bits more are enough).
+// Rounds to 16 significant bits and sets the last one if bits were lost ("to odd"). The result converts to float32
+// exactly, subnormals of bfloat16 included. A further rounding to 11 or 8 bits equals a single rounding
+// (Boldo & Melquiond 2008: two more bits are enough).
 inline VD to_odd(VD v) {
     constexpr int64_t kLast = int64_t{1} << 37, kLost = kLast - 1;
     VL bits = (VL)v, lost = (bits & kLost) != 0;
     return (VD)((bits & ~kLost) | (lost & kLast));
 }
 
-// Each element type's way from and to W doubles, given as two vectors.
+// Conversion of each element type from and to W doubles in two vectors.
 template <typename E>
 struct AsDoubles {
     using T = typename E::T;
@@ -117,7 +117,7 @@ void add_row(const AddJob& j) {
     if (kPast) rest.copy_to(past + i, j.count - i);
 }
 
-// bfloat16: two of them a 32-bit lane.
+// bfloat16: two elements per 32-bit lane.
 inline VU add_bf16(const uint16_t* a, const uint16_t* b) {
     const VU u = load<VU>(a), v = load<VU>(b);
     return pack_bf16(as_float(u << 16) + as_float(v << 16), as_float(u & 0xffff0000u) + as_float(v & 0xffff0000u));
@@ -160,7 +160,7 @@ void add_doubles(const AddJob& j) {
 
 // ---- sums --------------------------------------------------------------------------------------------
 
-// The upper half added to the lower, until one is left.
+// Adds the upper half to the lower until one number remains.
 template <int kLanes>
 struct Doubles {
     typedef double V __attribute__((vector_size(8 * kLanes)));
@@ -180,8 +180,8 @@ inline double sum_of(const VD (&sums)[4], double tail) {
     return sum_lanes<kHalf>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
 }
 
-// Floats are squared and added in float32 in groups of vectors, four accumulators each, and the groups in
-// double: kSquaresError.
+// Adds squares in float32 in groups of vectors, with four accumulators each, and the groups in double. The error is at
+// kSquaresBlock.
 struct GroupSums {
     VD low{}, high{};
     void add(VF group) {
@@ -206,14 +206,14 @@ int64_t sum_groups(const typename E::T* p, int64_t count, GroupSums* sums) {
     return i;
 }
 
-// bfloat16: two of them a 32-bit lane.
+// bfloat16: two elements per 32-bit lane.
 template <int kVectors>
 inline void add_pairs(const uint16_t* p, GroupSums* sums) {
     VF s[4] = {};
     for (int k = 0; k < kVectors; ++k) {
         VU v = load<VU>(p + k * 2 * W);
 #if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
-        // Takes subnormals for zero: no loss that a sum this large would notice (kLeastMeanSquare).
+        // The instruction treats subnormals as zero, which is negligible in a sum this large (kLeastMeanSquare).
         s[k % 4] = (VF)_mm512_dpbf16_ps((__m512)s[k % 4], (__m512bh)v, (__m512bh)v);
 #else
         VF even = as_float(v << 16), odd = as_float(v & 0xffff0000u);
@@ -258,8 +258,8 @@ double dot(const double* a, const double* b, int64_t count) {
 
 // ---- a row in float32 ----------------------------------------------------------------------------------
 //
-// Its elements are finite, so that a NaN comes from the scale, or is the machine's own: neither has bits that
-// rounding to bfloat16 could carry into its sign.
+// The elements of the row are finite, so a NaN comes from the scale or is the machine's default NaN. In both cases
+// rounding to bfloat16 cannot carry into the sign.
 
 template <typename E>
 inline VF rounded(VF v) {
@@ -271,8 +271,7 @@ template <>
 inline VF rounded<F32>(VF v) {
     return v;
 }
-// The nearest, of two as near the larger: what is rounded is not exact itself, and a tie no truer than its
-// neighbours.
+// Rounds to nearest, ties away from zero. The unrounded number is not exact, so the direction of ties does not matter.
 template <>
 inline VF rounded<Bf16>(VF v) {
     return as_float((as_bits(v) + 0x8000) & 0xffff0000u);
@@ -294,8 +293,8 @@ inline void normalize_tail(const NormalizeJob& j, int64_t from) {
     y.copy_to(static_cast<typename S::T*>(j.y) + from, count);
 }
 
-// Lines that are read and written later, fetched while an element is normalized: those to be read where the job says,
-// those to be written a little behind y.
+// Prefetches cache lines while elements are normalized: lines to be read, at the addresses in the job, and lines to be
+// written, a little after y.
 template <Storing storing>
 class Fetch {
 public:
@@ -330,7 +329,7 @@ void normalize_row(const NormalizeJob& j) {
     normalize_tail<X, S>(j, i);
 }
 
-// bfloat16 throughout: a 32-bit lane holds two, and no lane ever crosses another.
+// bfloat16 throughout: a 32-bit lane holds two elements, and no data move between lanes.
 template <Storing storing>
 void normalize_row_bf16(const NormalizeJob& j) {
     auto* x = static_cast<const uint16_t*>(j.x);

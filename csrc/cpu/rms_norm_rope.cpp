@@ -1,9 +1,9 @@
-// rms_norm_rope on the CPU: a token's heads are normalized, scaled and turned while they are near, by the table that
-// serves them all. Formulas and errors: rms_norm.cpp, rope_table.h.
+// rms_norm_rope on the CPU: a token's heads are normalized, scaled and rotated while they are in the cache, by one
+// table for all heads. Formulas and errors: rms_norm.cpp, rope_table.h.
 //
-// float16 and bfloat16 stay float32 from the square to the one rounding at the end. Where a rounding stands between
-// (intermediate_rounding), and for float32 and float64, whose every step rounds to their own type anyway, rms_norm's
-// kernel writes a few heads into the first cache and rope's turns them from there: so the bits are theirs.
+// float16 and bfloat16 stay float32 from the square to the single rounding at the end. With intermediate_rounding, and
+// for float32 and float64, whose steps all round to their own type, rms_norm's kernel writes a few heads into the
+// first cache and rope's kernel rotates them from there. The result therefore has the bits of the two operators.
 #include "csrc/cpu/rms_norm_rope.h"
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 namespace npu_rope {
 namespace {
 
-// Heads whose squares are summed, and which are normalized, before they turn: no sum waits for another's root. Of 128
-// floats they take an eighth of a first cache.
+// Number of heads that are summed and normalized before they are rotated, so that no sum waits for another's root. With
+// 128 floats each, they take an eighth of a first cache.
 constexpr int64_t kHeadsPerBlock = 8;
 
-// What normalizes and turns the heads of a checked call.
+// Parameters and kernels that normalize and rotate the heads of a checked call.
 struct Normalized : rope_table::Angles {
     Normalized(const NormRow& row, bool one_rounding)
         : rms(row), normalizer(rms), wide(rms), one_rounding(one_rounding), kernels(active_rms_norm_rope_kernels()) {}
@@ -38,7 +38,7 @@ struct Normalized : rope_table::Angles {
 using Job = rotation::Job<Normalized>;
 using rotation::Heads;
 
-// Heads that lie together, kept between calls.
+// Buffer for contiguous heads, kept between calls.
 char* block_of_heads(int64_t bytes) {
     thread_local std::vector<double> kept;  // aligned for any type
     const size_t count = static_cast<size_t>(bytes) / sizeof(double) + 1;
@@ -46,7 +46,8 @@ char* block_of_heads(int64_t bytes) {
     return reinterpret_cast<char*>(kept.data());
 }
 
-// Heads that come a block later, which need not be there: a token's first follow its last in most layouts.
+// Prefetches a head of the next block, which need not exist. In most layouts the next token's first heads follow a
+// token's last ones.
 void fetch(const char* x, int64_t bytes) {
     constexpr int64_t kLine = 64;
     for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(x + at);
@@ -71,8 +72,8 @@ void turn_by_blocks(const Job& job, const rope_table::TokenTable& table, int sid
     }
 }
 
-// A row of 16-bit numbers whose squares float32 cannot hold, times a power of two: exactly, but for numbers too small
-// beside the largest to be seen in any result. Returns the inverse of its root mean square.
+// Multiplies a row of 16-bit numbers, whose squares float32 cannot hold, by a power of two. The product is exact except
+// for numbers too small to change any result beside the largest. Returns the inverse of its root mean square.
 float rescale(const NormRow& row, const WideRow& wide, const char* x, char* to) {
     double values[kSumBlock], peak = 0;
     for_each_block(row.n, [&](int64_t at, int64_t count) {

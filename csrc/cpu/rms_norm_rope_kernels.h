@@ -1,26 +1,26 @@
-// What one instruction set offers rms_norm_rope. rms_norm_rope_kernels.inl is compiled once per instruction set and
-// fills one RmsNormRopeKernels each.
+// The kernels of rms_norm_rope for one instruction set. rms_norm_rope_kernels.inl is compiled once per instruction set,
+// and each compile fills one RmsNormRopeKernels.
 #pragma once
 
 #include "csrc/cpu/rope_kernels.h"
 
 namespace npu_rope {
 
-// A head that is normalized, scaled and turned in float32, and rounded once: y = turn(x * inverse * scale). x, scale
-// and y, of one type, point at the head's rotated window; y may be x.
+// A head that is normalized, scaled and rotated in float32, and rounded once: y = rotate(x * inverse * scale). x, scale
+// and y have one type and point at the head's rotated window; y may be x.
 struct NormalizedHead {
     const void* x;
     const void* scale;
     void* y;
     float inverse;          // of the root mean square
-    int64_t before, after;  // elements beside the window
+    int64_t before, after;  // elements before and after the window
     int pairs;
     const float *cos_table, *sin_table;
-    bool stream;  // as HeadsJob's
+    bool stream;  // as in HeadsJob
 };
 
 struct RmsNormRopeKernels {
-    // By npu_rope_dtype: only float16 and bfloat16. The tables are in the order of rope's kernel for that type.
+    // By npu_rope_dtype: float16 and bfloat16 only. The tables have the order of rope's kernel for that type.
     void (*turn[kPairings][3])(const NormalizedHead&);
 };
 
@@ -31,7 +31,7 @@ const RmsNormRopeKernels& rms_norm_rope_kernels_avx512();
 const RmsNormRopeKernels& rms_norm_rope_kernels_avx512bf16();
 #endif
 
-// Those of the active instruction set.
+// The kernels of the active instruction set.
 const RmsNormRopeKernels& active_rms_norm_rope_kernels();
 
 }  // namespace npu_rope

@@ -1,4 +1,4 @@
-// The kernels themselves, for NPU_ROPE_LANES floats a vector. Every product and sum is rounded, as in
+// The kernels for vectors of NPU_ROPE_LANES floats. Every product and sum is rounded, as in
 // rope_kernels.inl.
 #include "csrc/cpu/elements.h"
 #include "csrc/cpu/pairs.h"
@@ -7,7 +7,7 @@
 namespace npu_rope {
 namespace {
 
-// A head's elements as floats, normalized and scaled: those from i on.
+// A head's elements from i on as floats, normalized and scaled.
 template <typename E>
 struct Scaled {
     using T = typename E::T;
@@ -19,11 +19,11 @@ struct Scaled {
 
     VF vector(int64_t i) const { return E::load_v(x + i) * inverse * E::load_v(scale + i); }
     float one(int64_t i) const { return E::get(x[i]) * inverse * E::get(scale[i]); }
-    // Fewer than a vector.
+    // Fewer elements than a vector holds.
     VF some(int64_t i, int64_t count) const {
         return E::load_v(Padded<T>(x + i, count).elements) * inverse * E::load_v(Padded<T>(scale + i, count).elements);
     }
-    // bfloat16: 2 W elements, the even ones and the odd ones, as two lie in a 32-bit lane.
+    // bfloat16: 2 W elements as even and odd ones, because a 32-bit lane holds two.
     void even_odd(int64_t i, VF* even, VF* odd) const {
         VU v = load<VU>(x + i), s = load<VU>(scale + i);
         *even = as_float(v << 16) * inverse * as_float(s << 16);
@@ -31,7 +31,7 @@ struct Scaled {
     }
 };
 
-// ---- what does not turn --------------------------------------------------------------------------------
+// ---- elements that are not rotated ---------------------------------------------------------------------
 
 template <typename E, bool kStream>
 inline void put_beside(const Scaled<E>& head, typename E::T* y, int64_t from, int64_t count) {
@@ -46,8 +46,8 @@ inline void put_beside(const Scaled<E>& head, typename E::T* y, int64_t from, in
 
 // ---- one step of the rotation: a vector's worth of pairs --------------------------------------------------
 //
-// Each knows how many pairs it takes, and in which order its table lies (rope_kernels.inl has the same steps on
-// elements as they are).
+// Each step defines its number of pairs and the order of its table. rope_kernels.inl has the same steps for
+// unchanged elements.
 
 template <typename E>
 struct HalfTurn {
@@ -102,7 +102,7 @@ void turn_head(const NormalizedHead& j) {
     put_beside<E, kStream>(head, y, -j.before, j.before);
     int i = 0;
     for (; i + Step::kPairs <= j.pairs; i += Step::kPairs) Step::template run<kStream>(head, y, i, j.pairs, c, s);
-    // What is left of bfloat16's double steps may still be a vector; its table is in natural order.
+    // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
     if constexpr (kPairing == kHalf && Step::kPairs > W)
         for (; i + W <= j.pairs; i += W) HalfTurn<E>::template run<kStream>(head, y, i, j.pairs, c, s);
     turn_pairs<E, kPairing, kCross>([&head](int lane) { return head.one(lane); }, y, i, j.pairs, c, s);

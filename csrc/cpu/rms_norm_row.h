@@ -1,4 +1,4 @@
-// A row's normalization, as rms_norm and rms_norm_rope have it. The formula and its error: rms_norm.cpp.
+// The normalization of a row, for rms_norm and rms_norm_rope. The formula and its error: rms_norm.cpp.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace npu_rope {
 
-// What the rows of a call have in common.
+// Properties that all rows of a call share.
 struct NormRow {
     const RmsNormKernels& kernels;
     int64_t n;
@@ -19,7 +19,7 @@ struct NormRow {
     int64_t x_bytes, scale_bytes;  // of an element
 };
 
-// Sums of blocks, added pairwise as they come: parts_[k] is the sum of 2^k blocks where bit k of their count is set.
+// Adds sums of blocks pairwise, in order: parts_[k] is the sum of 2^k blocks if bit k of the number of blocks is set.
 class PairwiseSum {
 public:
     void add(double block) {
@@ -40,7 +40,7 @@ private:
     double parts_[64];
 };
 
-// f(first, count) for each block of a row.
+// Calls f(first, count) for each block of a row.
 template <int64_t kBlock = kSumBlock, typename F>
 void for_each_block(int64_t n, F f) {
     for (int64_t at = 0; at < n; at += kBlock) f(at, std::min(kBlock, n - at));
@@ -48,7 +48,7 @@ void for_each_block(int64_t n, F f) {
 
 // ---- a row in double, block by block: every combination of types -----------------------------------------
 
-// Doubles rounded to a type, in place.
+// Rounds doubles to a type, in place.
 inline void round_to(const RmsNormKernels& kernels, int32_t dtype, double* values, int64_t count) {
     if (dtype == NPU_ROPE_FLOAT64) return;
     float narrow[kSumBlock];
@@ -56,27 +56,28 @@ inline void round_to(const RmsNormKernels& kernels, int32_t dtype, double* value
     kernels.widen[dtype](narrow, values, count);
 }
 
-// epsilon is rounded to the stash type like x.
+// Rounds epsilon to the stash type, like x.
 inline NormRow norm_row(int64_t n, int32_t x_dtype, int32_t scale_dtype, int32_t stash_dtype, double epsilon) {
     const RmsNormKernels& kernels = active_rms_norm_kernels();
     round_to(kernels, stash_dtype, &epsilon, 1);
     return {kernels, n, x_dtype, scale_dtype, stash_dtype, epsilon, dtype_bytes(x_dtype), dtype_bytes(scale_dtype)};
 }
 
-// What Normalized is computed from: x times a power of two, and the inverse of those numbers' root mean square.
+// The factors of Normalized: a power of two for x, and the inverse of the product's root mean square.
 struct RowScale {
     double power = 1, inverse = 0;
 };
 
-// The exponent that a row's largest element is brought to where squares would leave a range. The root of their mean is
-// sqrt(n) times less at most: elements that become normal numbers by it are not subnormal meanwhile.
+// Exponent of a row's largest element after the multiplication by a power of two, where squares would leave the range.
+// The root of their mean is at most sqrt(n) times less, so elements whose results are normal numbers do not become
+// subnormal in between.
 constexpr int kPeak = 16;
 
 class WideRow {
 public:
     explicit WideRow(const NormRow& row) : row_(row), k_(row.kernels) {}
 
-    // XU, times the power of two.
+    // Reads XU times the power of two.
     void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
         k_.widen[row_.x_dtype](x + at * row_.x_bytes, to, count);
         round_to(k_, row_.stash_dtype, to, count);
@@ -95,12 +96,12 @@ public:
 
     RowScale scale_of(const char* x) const {
         const double epsilon = row_.epsilon, mean = mean_square(x, 1);
-        // Squares that overflow, or that underflow and count: only float64 has such.
+        // Squares that overflow, or whose underflow matters, exist for float64 only.
         const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
         if (row_.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
             const double peak = peak_of(x);
             if (std::isfinite(peak) && peak > 0) {
-                // At most 2^1000, which is a number itself and enough: exponents begin at -1074.
+                // At most 2^1000, which is finite and sufficient: the smallest exponent is -1074.
                 const double power = std::ldexp(1.0, std::min(kPeak - std::ilogb(peak), 1000));
                 return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
             }
@@ -108,7 +109,7 @@ public:
         return {1, 1 / std::sqrt(mean + epsilon)};
     }
 
-    // A block of Normalized: rounded to the stash type, or exact as double has it.
+    // Computes a block of Normalized in double, optionally rounded to the stash type.
     void normalize(const char* x, const RowScale& s, int64_t at, int64_t count, bool rounded, double* to) const {
         read(x, s.power, at, count, to);
         k_.scale_by(to, s.inverse, count);
@@ -144,12 +145,12 @@ private:
 
 inline bool is_narrow(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
 
-// Everything is at most float32, and nothing but x's own rounding stands between x and its type.
+// Whether all types are at most float32 and the only rounding of Normalized is that to x's type.
 inline bool in_floats(const NormRow& row) {
     return is_narrow(row.x_dtype) && is_narrow(row.scale_dtype) && row.stash_dtype == NPU_ROPE_FLOAT32;
 }
 
-// mean(x^2) + epsilon of a row of floats; not a number the row can be normalized by where float32 cannot say it.
+// mean(x^2) + epsilon of a row of floats. fits_floats() is false for the result if float32 cannot compute it.
 inline double mean_square_in_floats(const NormRow& row, const char* x) {
     const auto sum_squares = row.kernels.sum_squares[row.x_dtype];
     const auto n = static_cast<double>(row.n);
@@ -160,17 +161,17 @@ inline double mean_square_in_floats(const NormRow& row, const char* x) {
     return sum.total() / n + row.epsilon;
 }
 
-// Whether a row can be normalized in float32 by that.
+// Whether a row with this mean square can be normalized in float32.
 inline bool fits_floats(double mean) { return mean >= kLeastMeanSquare && mean <= kMostMeanSquare; }
 
-// One row after another. Whoever has several asks for their means first, none of which waits for another.
+// Normalizes rows. A caller with several rows computes their means first, so that none waits for another.
 class RowNormalizer {
 public:
     explicit RowNormalizer(const NormRow& row) : row_(row), wide_(row), floats_(in_floats(row)) {}
 
     double mean_square(const char* x) const { return floats_ ? mean_square_in_floats(row_, x) : 0; }
 
-    // What is read later: NormalizeJob's.
+    // Addresses to prefetch: NormalizeJob::ahead.
     struct Ahead {
         const void *one, *other;
     };

@@ -7,7 +7,7 @@
 
 namespace npu_rope {
 
-// Checks the call and computes it; nothing is written where a check fails.
+// Checks the call and computes it; writes nothing if a check fails.
 Check run_rope_cpu(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle);
 
 }  // namespace npu_rope

@@ -33,7 +33,7 @@ void make_ggml(const npu_rope_params& p, const float* factors, int64_t factor_st
     for (int i = 0; factors && i < a->pairs; ++i) a->freq_factors[i] = factors[i * factor_stride];
 }
 
-// What a plan depends on, as bytes.
+// The arguments of a RopeAngles, as bytes.
 struct CacheKey {
     npu_rope_params params;
     int32_t policy;

@@ -1,4 +1,4 @@
-// From rope's attributes to what a token's cos/sin table is computed from, under each angle
+// Convert rope's attributes to the source of a token's cos/sin table, for each angle
 // policy. Formulas: specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace npu_rope {
 
-// Frequencies are kept in turns (radians / 2 pi), split as hi + lo: hi has 22 significant bits,
+// Frequencies are in turns (radians / 2 pi), split as hi + lo. hi has 22 significant bits,
 // so that its product with any int32 position, or with any float32 angle, is exact in a double.
 struct RopeAngles {
     int32_t policy = NPU_ROPE_ANGLE_EXACT;
@@ -29,17 +29,17 @@ struct RopeAngles {
 
 constexpr int kAnglePad = 16;
 
-// freq_factors may be null; pairs apart by factor_stride elements.
+// freq_factors may be null; its stride is factor_stride elements.
 Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
                        RopeAngles* angles);
 
-// The same, remembered for this thread's last few distinct arguments: a model calls with one
-// set of parameters thousands of times. Valid until the thread's next call.
+// make_rope_angles() with a cache of this thread's last few distinct arguments: a model calls with one
+// set of parameters thousands of times. The result is valid until the thread's next call.
 Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
                          const RopeAngles** angles);
 
-// cos and sin of one token under policy ggml, its position on every axis given, each already multiplied by mscale:
-// float32, in ggml's order of operations, through the C library's cosf and sinf.
+// Computes cos and sin of one token under policy ggml from its position on every axis, each multiplied by mscale:
+// float32, in ggml's order of operations, with the C library's cosf and sinf.
 void ggml_cos_sin(const RopeAngles& a, const int64_t* positions, float* cos_table, float* sin_table);
 
 }  // namespace npu_rope

@@ -1,4 +1,4 @@
-// Which kernel set this process runs.
+// Selects rope's kernel set for this process.
 #include "csrc/cpu/rope_kernels.h"
 
 #include "csrc/cpu/isa.h"

@@ -1,19 +1,19 @@
-// What one instruction set offers rope: the cos/sin table of a token, and the rotation of its
-// heads. rope_kernels.inl is compiled once per instruction set and fills one KernelSet each.
+// The kernels of rope for one instruction set: the cos/sin table of a token, and the rotation of its
+// heads. rope_kernels.inl is compiled once per instruction set, and each compile fills one KernelSet.
 #pragma once
 
 #include <cstdint>
 
 namespace npu_rope {
 
-// How a head's pairs lie in memory.
+// The layout of a head's pairs in memory.
 enum Pairing : int { kHalf = 0, kInterleaved = 1, kPairings = 2 };
 
-// Order of the table a rotation reads; which one is the kernel's choice.
+// Order of the table that a rotation reads; each kernel chooses one.
 enum TableOrder : int {
     kNatural,  // c[i], s[i]
-    kCrossed,  // c[i], s[i] and -s[i], c[i]: what x1 and x2 add to each element of an interleaved head
-    kEvenOdd   // in every full block of 2 W pairs: the even ones, then the odd ones
+    kCrossed,  // c[i], s[i] and -s[i], c[i]: factors of x1 and x2 in each element of an interleaved head
+    kEvenOdd   // in every full block of 2 W pairs: the even pairs, then the odd pairs
 };
 
 // Heads of one token. Strides in elements; x and y point at the rotated window of head 0.
@@ -29,17 +29,17 @@ struct HeadsJob {
     const void* cos_table;
     const void* sin_table;
     // Store past the caches; y, the bytes of y_stride and those of a half are then multiples of
-    // kStreamAlign. The caller orders these stores before it lets another thread read them.
+    // kStreamAlign. The caller orders these stores before another thread reads them.
     bool stream;
 };
 
 using RotateFn = void (*)(const HeadsJob&);
-// count elements of a type as floats.
+// Converts count elements of a type to floats.
 using WidenFn = void (*)(const void* src, float* dst, int64_t count);
-// count floats rounded to 16 bits.
+// Rounds count floats to 16 bits.
 using NarrowFn = void (*)(const float* src, void* dst, int64_t count);
 
-// frac(m * (hi + lo)) of a turn -> cos and sin times scale. m is one number (a position) or, with
+// Computes cos and sin of frac(m * (hi + lo)) turns, times scale. m is one number (a position) or, with
 // m_each, one per pair. count is a multiple of kAnglePad.
 struct TableJob {
     const double* turns_hi;
@@ -50,9 +50,9 @@ struct TableJob {
     double cos_scale, sin_scale;
 };
 
-// A table turned by one position: (c + i s) *= (c1 + i s1), in float64, then rounded into the
-// float tables. Cheaper than a table from scratch; the caller starts afresh often enough for the
-// float64 rounding (2^-53 a step) not to matter.
+// Rotates a table by one position: (c + i s) *= (c1 + i s1), in float64, then rounds it into the
+// float tables. This is cheaper than a table from scratch. The caller starts from scratch often enough that the
+// float64 rounding (2^-53 per step) does not matter.
 struct StepJob {
     double *c, *s;          // unscaled, count each
     const double *c1, *s1;  // of one position
@@ -61,18 +61,18 @@ struct StepJob {
 };
 
 struct KernelSet {
-    int lanes;  // floats a vector
+    int lanes;  // floats per vector
     void (*table_f32)(const TableJob&, float* cos_table, float* sin_table);
     void (*table_f64)(const TableJob&, double* cos_table, double* sin_table);
     void (*step)(const StepJob&, float* cos_table, float* sin_table);
     void (*reorder)(TableOrder, int pairs, const float* c, const float* s, float* c_out, float* s_out);
     TableOrder order[kPairings][4];  // by npu_rope_dtype
     RotateFn rotate[kPairings][4];
-    // The two lanes of a pair have entries of their own, (c1, s1) and (c2, s2): y1 = x1 c1 - x2 s1,
-    // y2 = x2 c2 + x1 s2. kHalf: all c1, then all c2, and s1 and s2 alike. kInterleaved: (c1, s2) pair by
-    // pair, and (-s1, c2). Never streams.
+    // Rotates by tables with one entry per lane, (c1, s1) and (c2, s2) for a pair: y1 = x1 c1 - x2 s1,
+    // y2 = x2 c2 + x1 s2. kHalf: all c1, then all c2; s1 and s2 likewise. kInterleaved: one table of (c1, s2) per
+    // pair, one of (-s1, c2). Never streams.
     RotateFn rotate_full[kPairings][4];
-    NarrowFn narrow[4];  // nullptr but for the 16-bit types
+    NarrowFn narrow[4];  // nullptr except for the 16-bit types
     WidenFn widen[4];    // nullptr for float64
 };
 
@@ -83,10 +83,10 @@ const KernelSet& kernels_avx512();
 const KernelSet& kernels_avx512bf16();
 #endif
 
-// Those of the active instruction set.
+// The kernels of the active instruction set.
 const KernelSet& active_kernels();
 
-// Floats a table of so many pairs needs under any order.
+// Number of floats of a table of `pairs` pairs, sufficient for any order.
 constexpr int table_floats(int pairs) { return 2 * ((pairs + 31) / 32 * 32); }
 
 }  // namespace npu_rope

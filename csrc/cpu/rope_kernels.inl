@@ -1,6 +1,6 @@
-// The kernels themselves, for NPU_ROPE_LANES floats a vector. Tables are made with fused multiply-adds
-// where there are such; heads are turned by products and their sum, each rounded, as PyTorch's
-// x * cos + rotate_half(x) * sin and the device's kernel have it: the same tables give the same bits on
+// The kernels for vectors of NPU_ROPE_LANES floats. Tables are computed with fused multiply-adds if the
+// instruction set has them. Heads are rotated by products and their sum, each rounded, as in PyTorch's
+// x * cos + rotate_half(x) * sin and in the device's kernel. Equal tables therefore give equal bits on
 // every instruction set.
 #include <cmath>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 // ---- cos and sin of a fractional turn ---------------------------------------------------------
 //
-// t = m*hi is exact (rope_angle.h), so t - round(t) is; m*lo is added afterwards. With the turn
+// t = m*hi is exact (rope_angle.h), and so is t - round(t); m*lo is added afterwards. With the turn
 // r in [-1/2, 1/2] split as r = q/4 + z, |z| <= 1/8, both series run over [-pi/4, pi/4] and the
 // quarter q chooses between them and their signs. Coefficients: Taylor's (2 pi)^k / k!.
 
@@ -45,7 +45,7 @@ template <int kSinTerms, int kCosTerms>
 inline void cos_sin(VD hi, VD lo, VD m, VD* c, VD* s) {
     VD t = m * hi;
     VD r = mul_add(m, lo, t - round_to_even(t));
-    VD quarter = (r * 4.0 + 0x1.8p52);  // q sits in the low bits
+    VD quarter = (r * 4.0 + 0x1.8p52);  // q is in the low bits
     VD z = r - (quarter - 0x1.8p52) * 0.25;
     VL q = (VL)quarter;
     VD z2 = z * z;
@@ -85,7 +85,7 @@ void step_table(const StepJob& j, float* cos_table, float* sin_table) {
     }
 }
 
-// Tables are padded to whole vectors, so no order needs a tail of its own but kEvenOdd, whose
+// Tables are padded to whole vectors, so only kEvenOdd needs a tail: its
 // last, partial block stays in natural order.
 void reorder(TableOrder order, int pairs, const float* c, const float* s, float* c_out, float* s_out) {
     if (order == kCrossed) {
@@ -111,7 +111,7 @@ void reorder(TableOrder order, int pairs, const float* c, const float* s, float*
 
 // ---- one step of the rotation: a vector's worth of pairs, then the tail ------------------------
 
-// A step knows how many pairs it takes, where its table entries lie, and keeps them in registers.
+// A step defines its number of pairs and the place of its table entries, and keeps these in registers.
 template <typename E>
 struct HalfStep {
     using T = typename E::T;
@@ -141,7 +141,7 @@ struct InterleavedStep {
 };
 
 // A 32-bit lane holds two bfloat16: the even one's float is the lane shifted left, the odd one's
-// the lane with its lower half cleared; no lane ever crosses another.
+// the lane with its lower half cleared; no data move between lanes.
 struct Bf16HalfStep {
     using T = uint16_t;
     static constexpr int kPairs = 2 * W;
@@ -172,7 +172,7 @@ struct Bf16InterleavedStep {
     }
 };
 
-// Some bytes beside a window, from x to y, which are apart. The last vector may overlap its neighbour.
+// Copies bytes outside a window from x to y, which do not overlap. The last vector may overlap its neighbour.
 template <bool kStream>
 inline void copy_bytes(char* y, const char* x, int64_t bytes) {
     constexpr int64_t kVector = sizeof(VF);
@@ -185,7 +185,7 @@ inline void copy_bytes(char* y, const char* x, int64_t bytes) {
         std::memcpy(y, x, static_cast<size_t>(bytes));
 }
 
-// What lies before and after a head's window, while the head is near: from its first byte to its last.
+// Copies the parts of a head before and after its window while the head is in the cache, in order of addresses.
 struct Rest {
     int64_t before, after, window;
     template <typename T>
@@ -202,8 +202,8 @@ struct Rest {
     }
 };
 
-// The window is exactly kSteps steps, whose tables stay in registers for all heads; and with
-// kHalfStep one vector more, which is half of bfloat16's step.
+// Rotates windows of exactly kSteps steps, whose tables stay in registers for all heads. With
+// kHalfStep the window has one more vector, half of bfloat16's step.
 template <typename E, typename Step, int kSteps, bool kStream, bool kHalfStep = false>
 void rotate_fixed(const HeadsJob& j) {
     using T = typename E::T;
@@ -231,7 +231,7 @@ void rotate_any(const HeadsJob& j) {
     auto* c = static_cast<const float*>(j.cos_table);
     auto* s = static_cast<const float*>(j.sin_table);
     int full = j.pairs / Step::kPairs * Step::kPairs, whole = full;
-    // What is left of bfloat16's double steps may still be a vector; its table is in natural order.
+    // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
     constexpr bool kHalfSteps = kPairing == kHalf && Step::kPairs > W;
     if (kHalfSteps) whole = j.pairs / W * W;
     auto* x = static_cast<const T*>(j.x);
@@ -262,7 +262,7 @@ void rotate_fixed_or_stream(const HeadsJob& j) {
 
 template <typename E, typename Step, Pairing kPairing, bool kCross>
 void rotate(const HeadsJob& j) {
-    // As many table vectors as registers can hold besides the data.
+    // The number of table vectors that registers can hold besides the data.
     constexpr int kMost = NPU_ROPE_LANES == 16 ? 8 : 4;
     int steps = j.pairs % Step::kPairs == 0 ? j.pairs / Step::kPairs : 0;
     if (steps <= kMost) switch (steps) {
@@ -342,7 +342,7 @@ void rotate_full_half(const HeadsJob& j) {
     }
 }
 
-// A crossed table says what each of a pair's elements adds to both.
+// A crossed table holds the factors of each of a pair's elements in both results.
 template <typename E>
 void rotate_full_interleaved(const HeadsJob& j) {
     using T = typename E::T;

@@ -1,4 +1,4 @@
-// cos and sin of a token's positions: made once, they serve all its heads. Formula:
+// cos and sin of a token's positions, computed once for all its heads. Formula:
 // specs/ggml_rope_acltensor.txt section 7.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace rope_table {
 
 class TokenTable;
 
-// What the tables of a checked call are made of.
+// The source of the tables of a checked call.
 struct Angles {
     using OfToken = TokenTable;
     const void* positions;
@@ -24,21 +24,21 @@ struct Angles {
     const RopeAngles* angles;
 };
 
-// A token's positions: one on every axis, the same one in the modes without sections.
+// A token's positions, one per axis; equal on all axes in the modes without sections.
 struct Place {
     int64_t at[kRopeAxes];
     bool operator==(const Place& o) const { return std::equal(at, at + kRopeAxes, o.at); }
 };
 
-// From one token's place to the next one's.
+// The step from one token's place to the next one's.
 inline Place operator-(const Place& a, const Place& b) {
     Place d;
     for (int k = 0; k < kRopeAxes; ++k) d.at[k] = a.at[k] - b.at[k];
     return d;
 }
 
-// A step that tables are turned by, because it is likely to come again: none of an image's and a
-// text's axes goes back, some go on by one.
+// Whether to rotate tables by this step, because it is likely to occur again: no axis goes back, as in text and
+// images, and at least one advances by one.
 inline bool is_stride(const Place& d) {
     int64_t moved = 0;
     for (int64_t n : d.at) {
@@ -64,7 +64,7 @@ inline Place place_at(const Angles& c, const RopeShape& sh, int64_t b, int64_t s
     return place;
 }
 
-// A token's tables, in the order its kernel reads.
+// A token's tables, in the order that its kernel reads.
 class TokenTable {
 public:
     TokenTable(const Angles& made_of, const Rotation& call, const KernelSet& kernels)
@@ -79,7 +79,7 @@ public:
         c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, each_ = d + 4 * n;
     }
 
-    // Of the chunk before, only a table made from scratch may be used again.
+    // From the previous chunk, only a table computed from scratch may be reused.
     void begin_chunk() {
         filled_ = filled_ && !stepping_;
         may_step_ = false;
@@ -104,7 +104,7 @@ private:
 
     double sin_scale() const { return made_of_.forward ? a_.mscale : -a_.mscale; }
 
-    // Each pair's own position where they differ; under policy f32 the whole angle.
+    // Uses one position per pair if they differ; under policy f32, the whole angle.
     TableJob table_job(const Place& place) {
         TableJob t;
         t.turns_hi = a_.turns_hi.data();
@@ -131,8 +131,8 @@ private:
         kernels_.table_f64(t, c, s);
     }
 
-    // The first token comes from scratch; once a second one follows it, the float64 state is
-    // made and every next token by the same stride is one step.
+    // The first token's table is computed from scratch. When a second token follows it, the float64 state is
+    // computed, and every further token at the same stride is one step.
     void fill_exact(const Place& place) {
         Place stride = place - place_;
         bool follows = may_step_ && is_stride(stride);
@@ -185,7 +185,7 @@ private:
     bool filled_ = false, may_step_ = false, stepping_ = false, has_step_ = false;
 };
 
-// A checked call, and what its tables are made of.
+// Fills *call and the source of its tables from a checked call.
 inline Check describe(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle,
                       Angles* made_of, Rotation* call) {
     const npu_rope_tensor* f = t.freq_factors;

@@ -1,4 +1,4 @@
-// Heads turned by tables of cos and sin that the caller gives: rotary_mul and rotary_embedding.
+// Rotate heads by tables of cos and sin that the caller passes: rotary_mul and rotary_embedding.
 #include "csrc/cpu/rotary.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ struct GivenTables {
     using OfToken = TokenTable;
     const char *cos, *sin;
     int32_t dtype;
-    const void* position_ids;  // NULL: a token's row is its own
+    const void* position_ids;  // NULL: each token has its own row
     bool ids_are_int64;
     const RotaryShape& shape;
     bool forward;
 };
 
-// One thread's tables, kept between calls: natural and ordered, of cos and of sin.
+// One thread's tables, kept between calls: cos and sin, in natural and in the kernel's order.
 template <typename T>
 T* scratch(size_t each) {
     thread_local std::vector<T> kept;
@@ -31,7 +31,7 @@ T* scratch(size_t each) {
     return kept.data();
 }
 
-// A token's tables: widened, and in the order its kernel reads.
+// A token's tables, widened, in the order that its kernel reads.
 class TokenTable {
 public:
     TokenTable(const GivenTables& given, const Rotation& call, const KernelSet& kernels)
@@ -98,7 +98,8 @@ private:
         std::copy(floats, floats + count, to);
     }
 
-    // The two lanes of every pair have the same bits: a table of half the width, then, and its faster kernels.
+    // Whether the two lanes of every pair have the same bits. Then a table of half the width and its faster kernels
+    // suffice.
     template <typename T>
     bool pairs_agree(const T* t) const {
         if (!interleaved()) return std::memcmp(t, t + pairs_, static_cast<size_t>(pairs_) * sizeof *t) == 0;
@@ -107,7 +108,7 @@ private:
         return true;
     }
 
-    // The transposed rotation: what x1 gave to y2, y2's gradient gives to x1's.
+    // The transposed rotation: the factor of x1 in y2 becomes that of y2's gradient in x1's gradient.
     template <typename T>
     void turn_back(T* s, bool full) const {
         int count = full ? 2 * pairs_ : pairs_, near = interleaved() ? 1 : pairs_, step = interleaved() ? 2 : 1;
@@ -124,7 +125,7 @@ private:
         }
     }
 
-    // For float64 always natural.
+    // Always natural for float64.
     TableOrder order() const { return kernels_.order[call_.pairing][call_.dtype]; }
     void reorder(const float* c, const float* s, float* c_out, float* s_out) const {
         kernels_.reorder(order(), pairs_, c, s, c_out, s_out);

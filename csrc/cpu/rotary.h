@@ -5,8 +5,8 @@
 
 namespace npu_rope {
 
-// Checks the call and computes it; nothing is written where a check fails. forward: by the tables; else
-// the gradient of that for x.
+// Checks the call and computes it; writes nothing if a check fails. forward: rotates by the tables; otherwise computes
+// the gradient for x.
 Check run_rotary_cpu(const RotaryTensors& t, const RotaryAttributes& a, bool forward);
 
 }  // namespace npu_rope

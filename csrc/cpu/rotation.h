@@ -1,5 +1,5 @@
-// The rotation of tokens' heads by tables of cos and sin, wherever these come from: tokens are shared
-// out among threads, and a token's table serves all its heads.
+// Rotate tokens' heads by computed or given tables of cos and sin. Tokens are distributed among threads, and all heads
+// of a token share its table.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 
 namespace npu_rope {
 
-// A checked call, but for its tables.
+// A checked call without its tables.
 struct Rotation {
-    const void* x[2];  // of each side
-    void* out[2];      // with rows: the cache
-    const void* rows;  // NULL, or each token's row in the cache, which the last side goes to
+    const void* x[2];  // one per side
+    void* out[2];      // with rows: the last is the cache
+    const void* rows;  // NULL, or each token's row in the cache, into which the last side is stored
     bool rows_are_int64;
     int32_t dtype;      // npu_rope_dtype of x
-    int32_t out_dtype;  // the same, or with rows what float32 is rounded to
+    int32_t out_dtype;  // dtype, or with rows the type to which float32 is rounded
     Pairing pairing;
-    int64_t offset;  // where the window begins in a head
+    int64_t offset;  // of the window in a head
     int64_t pairs;
     RopeShape shape;
     bool to_cache(int side) const { return rows && side == shape.sides - 1; }
@@ -32,19 +32,19 @@ struct Rotation {
 
 namespace rotation {
 
-// Tokens of one batch row that one thread takes in one go. Tables are stepped from position to
+// Tokens of one batch row that a thread processes as one chunk. Tables are stepped from position to
 // position inside a chunk only, so that a result does not depend on the number of threads.
 constexpr int64_t kTokensPerChunk = 64;
 
-// With fewer chunks a thread than this, heads are split as well, to even the shares out.
+// With fewer chunks per thread than this, heads are split too, for even shares.
 constexpr int64_t kChunksPerThread = 4;
 
-// Tables: who makes a token's. It has a class of its own for each thread, which is given the tables, the
+// Tables: the source of tokens' tables. Its class OfToken, one object per thread, is constructed from the tables, the
 // call and the kernels:
-//   begin_chunk()               before a chunk's first token
-//   fill(b, s)                  the table of that token
-//   cos_table(), sin_table()    it, in the order its kernel reads
-//   full()                      the two lanes of a pair have entries of their own
+//   begin_chunk()               called before a chunk's first token
+//   fill(b, s)                  computes the table of a token
+//   cos_table(), sin_table()    the table, in the order that its kernel reads
+//   full()                      whether the table has one entry per lane
 template <class Tables>
 struct Job {
     const Tables& tables;
@@ -56,8 +56,8 @@ struct Job {
     bool stream[2];
 };
 
-// Output that will not be found in the caches anyway is written past them, which saves reading
-// it first. Only where the parts of a rotated row are aligned for it.
+// Whether to write output past the caches. This saves reading output that the caches would not keep. It needs aligned
+// parts of a rotated row.
 inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
     const RopeShape& s = c.shape;
     int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
@@ -68,7 +68,7 @@ inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
     return odd % kStreamAlign == 0;
 }
 
-// Heads on their way to another type.
+// Buffer for heads that are converted to another type.
 inline std::vector<float>& row_scratch() {
     thread_local std::vector<float> rows;
     return rows;
@@ -102,7 +102,7 @@ void rotate_heads(const Job<Tables>& job, const typename Tables::OfToken& table,
     rotate[c.pairing][c.dtype](h);
 }
 
-// How heads of a side become others by a token's table. An operator that does more to them specializes it.
+// Rotates heads of a side by a token's table. An operator with further steps specializes it.
 template <class Tables>
 struct Turn {
     static void run(const Job<Tables>& job, const typename Tables::OfToken& table, int, const Heads& heads,
@@ -111,7 +111,7 @@ struct Turn {
     }
 };
 
-// Into the cache, by way of float32 rows that stay in the caches where the type changes.
+// Rotates heads into the operator's cache; if the type changes, through float32 rows that stay in the CPU's caches.
 template <class Tables>
 void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table, int side, Heads heads, int64_t row) {
     const Rotation& c = job.call;
@@ -127,12 +127,12 @@ void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table
     }
 }
 
-// A token: its batch, its place in it, and with rows the one it goes to.
+// A token: its batch, its place in the batch and, with rows, its row of the cache.
 struct Token {
     int64_t b, s, row;
 };
 
-// Heads [first, last) of one side; a token without a row in the cache has none there.
+// Rotates heads [first, last) of one side; skips a cache's side for a token without a row.
 template <class Tables>
 void rotate_side(const Job<Tables>& job, const typename Tables::OfToken& table, int side, const Token& token,
                  int64_t first, int64_t last) {
@@ -156,7 +156,7 @@ inline Token token_at(const Rotation& c, int64_t b, int64_t s) {
     return {b, s, index_at(c.rows, c.rows_are_int64, b * c.shape.row_stride[0] + s * c.shape.row_stride[1])};
 }
 
-// One group of a token's heads, which count through both sides.
+// Rotates one group of a token's heads; head numbers run through both sides.
 template <class Tables>
 void rotate_token(const Job<Tables>& job, typename Tables::OfToken& table, int64_t b, int64_t s, int64_t group) {
     const Rotation& c = job.call;
@@ -181,13 +181,13 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
         table.begin_chunk();
         for (int64_t s = first; s < last; ++s) rotate_token(job, table, b, s, group);
     }
-    // Stores past the caches are in no order of their own.
+    // Stores past the caches are unordered.
     if (job.stream[0] || job.stream[1]) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 }  // namespace rotation
 
-// Every token of a checked call.
+// Rotates every token of a checked call.
 template <class Tables>
 void rotate_all(const Tables& tables, const Rotation& call) {
     using namespace rotation;

@@ -1,16 +1,15 @@
-// When output is written past the caches: where it will not be found in them anyway, which saves reading it
-// first.
+// Rules for output that is written past the caches. This saves reading output that the caches would not keep.
 #pragma once
 
 #include <cstdint>
 
 namespace npu_rope {
 
-// Input and output together above this are taken not to stay in the caches. A constant: what
-// sysconf reports as the last level is off by a factor of ten inside some virtual machines.
+// Total size of input and output above which the caches are assumed not to keep them. A constant, because
+// the last level that sysconf reports is wrong by a factor of ten inside some virtual machines.
 constexpr int64_t kStreamAbove = int64_t{32} << 20;
 
-// Alignment that every kernel set's streaming stores are content with.
+// Alignment that is sufficient for the streaming stores of every kernel set.
 constexpr int64_t kStreamAlign = 32;
 
 }  // namespace npu_rope

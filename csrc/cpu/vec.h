@@ -1,6 +1,6 @@
 // Vectors of NPU_ROPE_LANES floats on the compiler's vector extension, and the half types'
 // loads and stores. Included only by files compiled for one instruction set; everything has
-// internal linkage, so that no two of them can be mixed up by the linker.
+// internal linkage, so that the linker cannot mix two of them.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ inline void store(void* p, V v) {
     std::memcpy(p, &v, sizeof v);
 }
 
-// A store past the caches, for output too large to be read back from them. p must be aligned to 32
-// bytes, or to a smaller vector; a fence comes before anyone else reads. A vector of a whole line
-// goes in two halves where p is not aligned to it.
+// Stores past the caches, for output too large to be read back from them. p must be aligned to 32
+// bytes, or to a smaller vector; the caller needs a fence before another thread reads. A vector of a whole line
+// is stored in two halves if p is not aligned to it.
 template <typename V>
 inline void stream(void* p, V v) {
 #if defined(__AVX512F__)
@@ -66,7 +66,7 @@ inline void put(void* p, V v) {
         store(p, v);
 }
 
-// a * b + c, rounded once where the instruction set can. Nothing else is contracted (NpuRopeOp.cmake).
+// a * b + c, rounded once if the instruction set can. No other expression is contracted (NpuRopeOp.cmake).
 inline VF mul_add(VF a, VF b, VF c) {
 #if NPU_ROPE_LANES == 16
     return (VF)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -116,7 +116,7 @@ inline VD round_to_even(VD t) {
 #elif defined(__aarch64__)
     return (VD)vrndnq_f64((float64x2_t)t);
 #else
-    // Adding 2^52 with t's sign leaves no fraction bits; larger t are whole already.
+    // Adding 2^52 with t's sign leaves no fraction bits; larger t are already whole.
     VL magic_bits = ((VL)t & INT64_MIN) | (VL)(VD{} + 0x1p52);
     VD magic = (VD)magic_bits;
     VD rounded = (t + magic) - magic;
@@ -240,19 +240,19 @@ inline float bf16_to_float(uint16_t h) {
     return f;
 }
 
-// Round to nearest even, kept in the upper half. A NaN needs no case of its own: the rotation
+// Rounds to nearest even, into the upper half. A NaN needs no special case: the rotation
 // makes NaNs only from bfloat16 NaNs and infinities, whose lower half is zero.
 inline VU round_bf16(VF v) {
     VU b = as_bits(v);
     return b + ((b >> 16) & 1) + 0x7fff;
 }
 
-// Two vectors rounded and packed into 32-bit lanes: the even one below, the odd one above.
+// Rounds two vectors and packs them into 32-bit lanes: the even one in the lower half, the odd one in the upper.
 inline VU pack_bf16_any(VF even, VF odd) { return (round_bf16(even) >> 16) | (round_bf16(odd) & 0xffff0000u); }
 
 #if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
-// The instruction rounds to nearest even as well, in a third of the work, but takes subnormals for zero; where there
-// are zeros, which may have been subnormals, the other way is taken.
+// The instruction also rounds to nearest even, at a third of the cost, but treats subnormals as zero. If the result has
+// zeros, which may have been subnormals, pack_bf16_any() replaces it.
 inline VU pack_bf16(VF even, VF odd) {
     const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -271,7 +271,7 @@ inline void store_bf16(uint16_t* p, VF v) {
     put<kStream>(p, __builtin_convertvector(round_bf16(v) >> 16, VH));
 }
 
-// NaNs made quiet and free of what rounding could carry into their sign.
+// Makes NaNs quiet and clears the bits that rounding could carry into their sign.
 inline VF tidy_nan(VF v) {
     VU bits = as_bits(v), is_nan = (VU)(v != v);
     return as_float((bits & ~is_nan) | (((bits & 0xffff0000u) | 0x00400000u) & is_nan));

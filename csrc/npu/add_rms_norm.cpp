@@ -1,5 +1,5 @@
 // add_rms_norm for NPU tensors, through torch_npu and aclnn. The schemas, fakes and gradients are in
-// npu_rope/ops/add_rms_norm.py; these are the kernel's callers.
+// npu_rope/ops/add_rms_norm.py; the functions here call the kernel.
 #include <tuple>
 
 #include "csrc/npu/package.h"

@@ -25,7 +25,7 @@ int32_t dtype_code(at::ScalarType type) {
             return NPU_ROPE_INT32;
         case at::kLong:
             return NPU_ROPE_INT64;
-        case at::kChar:  // from here on what no operator takes, so that the refusal can name it
+        case at::kChar:  // no operator takes this type or those below; they are known for error messages
             return NPU_ROPE_INT8;
         case at::kShort:
             return NPU_ROPE_INT16;
@@ -59,7 +59,7 @@ npu_rope_tensor view_of_own(const at::Tensor& t) {
     return view;
 }
 
-// t as the copy of it will be that the kernel reads: contiguous, in memory that nothing else is in.
+// The view of a later copy of t, which the kernel reads: contiguous, in memory that holds nothing else.
 npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
     constexpr uintptr_t kElsewhere = uintptr_t(1) << 62, kApart = uintptr_t(1) << 58;  // no address of a process
     npu_rope_tensor view = view_of_own(t);
@@ -78,7 +78,7 @@ bool all_contiguous(const std::vector<LaunchTensor>& tensors) {
 
 }  // namespace
 
-// As Python's checks raise them.
+// Raises the exceptions that Python's checks raise.
 void raise_on(const Check& c) {
     TORCH_CHECK_TYPE(c.kind != Check::kType, c.message);
     TORCH_CHECK_VALUE(c.kind != Check::kValue, c.message);
@@ -87,7 +87,7 @@ void raise_on(const Check& c) {
 
 namespace {
 
-// A number that CANN's platform files have for this device; 0 where CANN does not answer.
+// A number of this device from CANN's platform files; 0 if CANN does not return it.
 int32_t cores_of_device(aclDeviceInfo kind) {
     int32_t device = 0;
     int64_t cores = 0;
@@ -96,7 +96,7 @@ int32_t cores_of_device(aclDeviceInfo kind) {
     return int32_t(std::clamp<int64_t>(cores, 0, 1 << 16));
 }
 
-// The chip of this process. CANN is asked for the cores of one that our table lacks.
+// Finds the chip of this process. CANN returns the number of cores of a chip that is not in the table.
 Check find_this_platform(const char* op, Platform* found) {
     static const std::string name = [] {
         const char* soc = aclrtGetSocName();
@@ -124,7 +124,7 @@ Check find_this_platform(const char* op, Platform* found) {
 
 const Platform& platform(const char* op) {
     static std::mutex mutex;
-    static std::optional<Platform> known;  // kept once it is known: a refusal names the operator that was called
+    static std::optional<Platform> known;  // kept only on success, because an error names the called operator
     const std::lock_guard<std::mutex> lock(mutex);
     if (!known.has_value()) {
         Platform found = {};
@@ -158,7 +158,7 @@ void check_devices(const char* op, const std::vector<LaunchTensor>& tensors) {
 }
 
 std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors) {
-    // aclnn refuses an empty list (561103): one 0 means that all tensors are contiguous, see op_host/cann.h.
+    // aclnn rejects an empty list (561103): one 0 means that all tensors are contiguous, see op_host/cann.h.
     if (all_contiguous(tensors)) return {0};
     std::vector<int64_t> all;
     for (const LaunchTensor& n : tensors) all.insert(all.end(), n.tensor->strides().begin(), n.tensor->strides().end());

@@ -1,4 +1,4 @@
-// What the launches of NPU tensors share: tensors as the checks take them, their devices and strides.
+// Shared parts of the launches on NPU tensors: tensors in the checks' form, their devices and strides.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,30 +16,30 @@ namespace npu_rope {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// A launch's tensor under the name its messages give it.
+// A tensor of a launch and its name in messages.
 struct LaunchTensor {
     const char* name;
     const at::Tensor* tensor;
 };
 
-// As Python's checks raise them.
+// Raises the exceptions that Python's checks raise.
 void raise_on(const Check& c);
 
 const Platform& platform(const char* op);
 
-// x, or a copy of it where its last dimension has no unit stride, the one layout the kernels do not read. Not of
-// a tensor that is written in place. To be called once the launch is accepted: a copy is a launch, too.
+// x, or a copy of it if its last dimension has no unit stride, the only layout that the kernels do not read. Never
+// copies a tensor that is written in place. Call it after the launch is accepted, because a copy is also a launch.
 at::Tensor readable(const at::Tensor& x, const at::Tensor& out);
 bool will_be_copied(const at::Tensor& x, const at::Tensor& out);
 OptionalTensor contiguous(const OptionalTensor& factors);
 
-// t, or the copy of it that will be launched, contiguous, in memory that nothing else is in; number: of the
+// The view of t or, if copied, of the later contiguous copy, in memory that holds nothing else. number: index among the
 // launch's tensors.
 npu_rope_tensor view_for_launch(const at::Tensor& t, bool copied, size_t number);
 
 void check_devices(const char* op, const std::vector<LaunchTensor>& tensors);
 
-// The attribute `strides`: those of every tensor, or one 0 where all are contiguous.
+// The attribute `strides`: the strides of every tensor, or one 0 if all are contiguous.
 std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors);
 
 }  // namespace npu_rope

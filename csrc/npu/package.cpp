@@ -38,15 +38,15 @@ std::string environment(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-// Where CANN and torch_npu look for packages, in their order: ASCEND_CUSTOM_OPP_PATH, then the vendors that CANN's own
-// folder lists (op_api_common.cpp, get_custom_lib_path and get_default_custom_lib_path).
+// The folders that CANN and torch_npu search for packages, in their order: ASCEND_CUSTOM_OPP_PATH, then the vendors in
+// the list in CANN's own folder (op_api_common.cpp, get_custom_lib_path and get_default_custom_lib_path).
 std::vector<std::string> package_folders() {
     std::vector<std::string> folders = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
     const std::string vendors = environment("ASCEND_OPP_PATH") + "/vendors";
     std::ifstream config(vendors + "/config.ini");
     for (std::string line; std::getline(config, line);) {
         if (!line.empty() && line.back() == '\r') line.pop_back();
-        // As CANN reads it: hicann/opbase indv_collector.cpp, NnopbaseReadConfigFile.
+        // Same parsing as CANN: hicann/opbase indv_collector.cpp, NnopbaseReadConfigFile.
         if (line.rfind('#', 0) == 0 || line.find("priority") == std::string::npos) continue;
         const size_t equal = line.find('=');
         if (equal == std::string::npos) break;
@@ -56,8 +56,8 @@ std::vector<std::string> package_folders() {
     return folders;
 }
 
-// Whether all of a library is there. dlopen maps the parts of a truncated file, and the process dies by SIGBUS where it
-// reads them.
+// Whether a library is complete. dlopen maps a truncated file, and a read of its missing parts ends the process with
+// SIGBUS.
 bool is_whole(const std::string& path) {
     std::ifstream file(path, std::ios::binary | std::ios::ate);
     const auto bytes = static_cast<uint64_t>(std::max<std::streamoff>(file.tellg(), 0));
@@ -78,10 +78,11 @@ struct Package {
     void* library = nullptr;
 };
 
-// The first of npu_rope's packages. One whose library does not load is an error: CANN would take its kernels.
+// Opens the first of npu_rope's packages. A package whose library does not load is an error, because CANN would still
+// use its kernels.
 Package open_package() {
     for (const std::string& folder : package_folders()) {
-        std::error_code none;  // a folder that may not be read is skipped, as CANN skips it
+        std::error_code none;  // skip a folder that cannot be read, as CANN does
         if (!std::filesystem::exists(folder + kInterface, none)) continue;
         const std::string path = folder + kLibrary;
         TORCH_CHECK(is_whole(path), "[npu] operator package must be whole but got ", path,

@@ -1,4 +1,4 @@
-// Launches go to the operator package that CANN sees now, not to the one that torch_npu saw when it was loaded.
+// Launches use the operator package that CANN finds now, instead of the one that torch_npu found when it was loaded.
 //
 // torch_npu reads ASCEND_CUSTOM_OPP_PATH once, while libtorch_npu.so is loaded (op-plugin
 // op_plugin/utils/op_api_common.cpp, g_custom_lib_path). `import torch` loads it by itself, before npu_rope could set
@@ -11,8 +11,8 @@
 
 namespace npu_rope {
 
-// Has the name and parameters of the function by which torch_npu's launch macros find an operator's two functions. The
-// first call checks that CANN accepts a call of the package; raises with what to do where it does not.
+// Finds an operator's two functions, with the name and parameters of the function that torch_npu's launch macros call.
+// The first call checks that CANN accepts a call of the package; otherwise it raises an error that names the remedy.
 void GetApiFunc(const char* api_name, const char* workspace_api_name, void*& api, void*& workspace_api);
 
 }  // namespace npu_rope

@@ -1,5 +1,5 @@
-// rms_norm for NPU tensors, through torch_npu and aclnn, and what add_rms_norm and rms_norm_backward share with it. The
-// schemas, fakes and gradients are in npu_rope/ops/rms_norm.py; these are the kernel's callers.
+// rms_norm for NPU tensors, through torch_npu and aclnn, and the parts that add_rms_norm and rms_norm_backward share
+// with it. The schemas, fakes and gradients are in npu_rope/ops/rms_norm.py; the functions here call the kernel.
 #include <algorithm>
 
 #include "csrc/npu/package.h"
@@ -21,7 +21,7 @@ bool is_dense_from(int64_t first, const at::Tensor& t) {
 
 NormCall::NormCall(const at::Tensor& x, const RmsNormAttributes& a)
     : attributes(a), sizes_(x.sizes().vec()), first_(a.axis < 0 ? a.axis + x.dim() : a.axis) {
-    // What else is wrong with axis the checks say.
+    // The checks report an invalid axis.
     if (first_ < 0 || first_ >= x.dim()) first_ = 0;
     if (is_joined()) attributes.axis = -1;
 }
@@ -46,7 +46,8 @@ at::Tensor NormCall::scale(const at::Tensor& scale) const {
     return shared ? whole.flatten() : whole.flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
 }
 
-// It lacks all dimensions before the row's, or has 1 there, and can be expanded inside the row.
+// Whether all rows share the scale and it can be expanded inside a row: it lacks the dimensions before the row's or has
+// size 1 there.
 bool NormCall::is_of_each_row(const at::Tensor& scale) const {
     const int64_t lacks = int64_t(sizes_.size()) - scale.dim();
     if (lacks < 0) return false;

@@ -1,5 +1,5 @@
 // rms_norm_backward for NPU tensors, through torch_npu and aclnn. The schema and fake are in npu_rope/ops/rms_norm.py;
-// this is the kernel's caller. What only broadcasts inside a row is expanded, and its gradient summed, by torch_npu.
+// the function here calls the kernel. torch_npu expands a scale that broadcasts inside a row, and sums its gradient.
 #include <tuple>
 
 #include "csrc/npu/package.h"
@@ -9,7 +9,7 @@ namespace {
 
 using namespace npu_rope;
 
-// sums: zeros, which the kernel adds to.
+// sums: zeros, to which the kernel adds.
 void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& scale,
             const at::Tensor& dx, const at::Tensor& sums) {
     const npu_rope_tensor of_grad = view_for_launch(grad, false, 0), of_x = view_for_launch(x, false, 1);

@@ -1,4 +1,4 @@
-// What the launches of rms_norm, add_rms_norm and rms_norm_backward on NPU tensors share.
+// Shared parts of the launches of rms_norm, add_rms_norm and rms_norm_backward on NPU tensors.
 #pragma once
 
 #include <vector>
@@ -8,22 +8,22 @@
 
 namespace npu_rope {
 
-// "int axis, float epsilon, int stash_type", which come last in the schemas.
+// "int axis, float epsilon, int stash_type", the last arguments of the schemas.
 struct NormCall {
     RmsNormAttributes attributes;
 
-    // Tensors of x's shape have one row, [rows, n], where they have more dimensions than the checks take.
+    // Tensors of x's shape become [rows, n] if they have more dimensions than the checks take.
     explicit NormCall(const at::Tensor& x, const RmsNormAttributes& a);
 
-    // What is read of x's shape: as it is, or contiguous where a row's elements do not lie together.
+    // An input of x's shape: unchanged, or a contiguous copy if a row's elements are not contiguous.
     at::Tensor read(const at::Tensor& t) const;
-    // What is written of it, which cannot be a copy.
+    // An output of x's shape, which cannot be a copy.
     at::Tensor written(const at::Tensor& t) const;
     at::Tensor scale(const at::Tensor& scale) const;
-    // The backward's, whose kernel takes one element for each of a row: expanded inside the row. One that the rules or
-    // the kernel refuse comes as it is.
+    // The scale for the backward kernel, which takes one element for each element of a row: expanded inside the row. A
+    // scale that the rules or the kernel reject is returned unchanged.
     at::Tensor scale_of_row(const at::Tensor& scale) const;
-    // The gradient of a scale, in its type, from that of its scale_of_row().
+    // The gradient of a scale, in its type, from the gradient of its scale_of_row().
     at::Tensor summed_as(const at::Tensor& scale, const at::Tensor& sums) const;
 
 private:
@@ -31,12 +31,12 @@ private:
     bool is_of_each_row(const at::Tensor& scale) const;
     bool is_joined() const { return sizes_.size() > NPU_ROPE_MAX_NDIM; }
 
-    std::vector<int64_t> sizes_;  // x's own
-    int64_t first_;               // the first normalized one of them
+    std::vector<int64_t> sizes_;  // of x
+    int64_t first_;               // index of the first normalized dimension
 };
 
-// Raises ValueError or TypeError for what the chip does not take of a call that its rules accept; false where there
-// is nothing to launch.
+// Raises ValueError or TypeError if the chip does not support a call that the operator's rules accept; returns false if
+// there is nothing to launch.
 bool accepts_rms_norm(const RmsNormTilingInput& in);
 
 }  // namespace npu_rope

@@ -1,5 +1,5 @@
 // rms_norm_rope for NPU tensors, through torch_npu and aclnn. The schemas, fakes and gradients are in
-// npu_rope/ops/rms_norm_rope.py; these are the kernel's callers.
+// npu_rope/ops/rms_norm_rope.py; the functions here call the kernel.
 #include <tuple>
 
 #include "csrc/npu/rope_call.h"
@@ -20,8 +20,8 @@ struct Call {
     bool intermediate_rounding;
 };
 
-// Raises ValueError or TypeError for what breaks a rule; false where there is nothing to launch. Sources are judged
-// as readable() and contiguous() will make them. rows: NULL, or where keys go in k_out, a cache.
+// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch. Checks inputs in the
+// form that readable() and contiguous() give them. rows: NULL, or the keys' rows in k_out, a cache.
 bool accepts(const Sides& s, const at::Tensor& positions, const at::Tensor* rows, const OptionalTensor& factors,
              const Call& asked, const at::Tensor& q_out, const at::Tensor& k_out) {
     constexpr const char* op = "rms_norm_rope";
@@ -68,7 +68,7 @@ void launch(const Sides& given, const at::Tensor& positions, const at::Tensor* g
             const OptionalTensor& given_factors, const Call& asked, const at::Tensor& q_out, const at::Tensor& k_out) {
     const c10::OptionalDeviceGuard guard(given.q.device());
     if (!accepts(given, positions, given_rows, given_factors, asked, q_out, k_out)) return;
-    // aclnn takes no tensor without elements: the other side stands for it, into memory that nobody reads.
+    // aclnn takes no tensor without elements. The other side replaces it, with an output that is discarded.
     if (given.q.numel() == 0) {
         const Sides keys{given.k, given.k, given.k_scale, given.k_scale};
         return launch(keys, positions, given_rows, given_factors, asked, at::empty_like(given.k), k_out);
@@ -83,7 +83,7 @@ void launch(const Sides& given, const at::Tensor& positions, const at::Tensor* g
     OptionalTensor rows, cache;
     std::vector<LaunchTensor> tensors = {{"q", &q}, {"k", &k}, {"positions", &positions}};
     if (given_rows) {
-        // The operator package has int64 rows only: half as many kernels.
+        // The operator package supports int64 rows only, which halves its number of kernels.
         rows = given_rows->to(at::kLong);
         cache = k_out;
         tensors.push_back({"rows", &*rows});

@@ -1,6 +1,6 @@
-// What rope, rope_qk and rope_set_rows share on NPU tensors: their attributes, the checks before a launch,
-// and what aclnn is told of tensors. aclnn's first phase cannot report an error through torch_npu's queue,
-// so everything that the tiling may refuse is refused here, before anything is launched.
+// Shared parts of rope, rope_qk and rope_set_rows on NPU tensors: their attributes, the checks before a launch,
+// and the tensors' description for aclnn. aclnn's first phase cannot report an error through torch_npu's queue,
+// so this code rejects everything that the tiling may reject, before the launch.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace npu_rope {
 
-// The attributes behind "*" in the operators' schemas, in their order. aclnn takes them as they are.
+// The attributes after "*" in the operators' schemas, in their order. aclnn takes them unchanged.
 struct Attributes {
     int64_t n_dims, mode, n_ctx_orig;
     double freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;
@@ -30,7 +30,8 @@ struct Attributes {
         n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, \
             npu_rope::listed(sections), n_offs, forward, angle                                          \
     }
-// As aclnn has them, behind the inputs: lvalues, as torch_npu's macro wants them. `strides` is the launch's.
+// The attributes in aclnn's order, after the inputs. They are lvalues because torch_npu's macro requires it. `strides`:
+// of the launch.
 #define NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides)                                                               \
     a.n_dims, a.mode, a.n_ctx_orig, a.freq_base, a.freq_scale, a.ext_factor, a.attn_factor, a.beta_fast, a.beta_slow, \
         sections, a.forward, a.n_offs, strides
@@ -39,18 +40,18 @@ inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
     return values.has_value() ? values->vec() : std::vector<int64_t>(4, 0);
 }
 
-// As the checks take them. What is wrong with parameters is said in rope's name.
+// The attributes in the form that the checks take. Errors of parameters name the operator rope.
 npu_rope_params params_of(const Attributes& a);
 
 // One launch of NpuRope, checked: x into out, which may be x itself.
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
                  const at::Tensor& out);
 
-// One launch: its tensors under the names its messages give them, in the order of the definition in
-// op_host/, which is also the order of `strides`. freq_factors apart, which are contiguous.
+// One launch: its tensors and their names in messages, in the order of the definition in
+// op_host/, which is also the order of `strides`. freq_factors is separate, because it is contiguous.
 class RopeLaunchCheck {
 public:
-    // The call's tensors, which only need to live as long as this does not.
+    // The call's tensors must outlive this object.
     static RopeLaunchCheck rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors,
                                 const at::Tensor& out);
     static RopeLaunchCheck rope_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,
@@ -58,10 +59,10 @@ public:
     static RopeLaunchCheck rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows,
                                          const OptionalTensor& factors, const at::Tensor& cache);
 
-    // Raises ValueError or TypeError for what breaks a rule; false where there is nothing to launch. Sources may be
-    // of any layout: they are judged as readable() and contiguous() will make them.
+    // Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch. Inputs may have
+    // any layout: they are checked in the form that readable() and contiguous() give them.
     bool accepts(const Attributes& a) const;
-    // Of every tensor but freq_factors; empty where all are contiguous.
+    // The strides of every tensor except freq_factors; one 0 if all are contiguous.
     std::vector<int64_t> strides() const;
 
 private:
@@ -69,7 +70,7 @@ private:
 
     const char* op_;
     int sides_;
-    std::vector<LaunchTensor> tensors_;  // x, or q and k; positions; rows; what is written
+    std::vector<LaunchTensor> tensors_;  // x, or q and k; positions; rows; outputs
     const OptionalTensor& factors_;
 };
 

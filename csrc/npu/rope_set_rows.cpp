@@ -1,5 +1,5 @@
 // rope_set_rows for NPU tensors, through torch_npu and aclnn. The schemas and fakes are in
-// npu_rope/ops/rope_set_rows.py; these are the kernel's callers.
+// npu_rope/ops/rope_set_rows.py; the functions here call the kernel.
 #include "csrc/npu/rope_call.h"
 
 namespace {
@@ -12,7 +12,7 @@ void launch(const at::Tensor& given, const at::Tensor& positions, const at::Tens
     if (!RopeLaunchCheck::rope_set_rows(given, positions, rows, given_factors, cache).accepts(a)) return;
     const at::Tensor x = readable(given, cache);
     const OptionalTensor factors = contiguous(given_factors);
-    // The operator package has int64 rows only: half as many kernels.
+    // The operator package supports int64 rows only, which halves its number of kernels.
     const at::Tensor wide_rows = rows.to(at::kLong);
     const std::vector<int64_t> all_strides =
         RopeLaunchCheck::rope_set_rows(x, positions, wide_rows, factors, cache).strides();

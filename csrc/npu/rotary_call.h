@@ -1,4 +1,4 @@
-// What the launches of rotary_mul, rotary_mul_qk and rotary_embedding on NPU tensors share.
+// Shared parts of the launches of rotary_mul, rotary_mul_qk and rotary_embedding on NPU tensors.
 #pragma once
 
 #include "csrc/npu/launch.h"
@@ -6,8 +6,8 @@
 
 namespace npu_rope {
 
-// "bool interleaved, int first, int second, bool forward", which come last in the schemas: rotary_dim and offset;
-// rotary_embedding: num_heads and rotary_embedding_dim.
+// "bool interleaved, int first, int second, bool forward", the last arguments of the schemas. first and second:
+// rotary_dim and offset; for rotary_embedding, num_heads and rotary_embedding_dim.
 struct RotaryCall {
     RotaryAttributes attributes;
     bool forward;
@@ -17,13 +17,13 @@ struct TorchTables {
     const at::Tensor &cos, &sin;
 };
 
-// Raises ValueError or TypeError for what breaks a rule; false where there is nothing to launch. tensors: in the
-// order of t's xs, cos, sin, position_ids where they are given, outs. Sources are judged as readable() will make
-// them.
+// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch. tensors: in the
+// order of t's xs, cos, sin, position_ids if the call has them, outs. Inputs are checked in the form that readable()
+// gives them.
 bool accepts_rotary(RotaryTensors t, const std::vector<LaunchTensor>& tensors, const RotaryCall& rotary,
                     RotaryShape* shape);
 
-// One launch of NpuRotaryMul, of a call that was accepted: [B,S,N,D] or [S,N,D]. ids may be undefined.
+// One launch of NpuRotaryMul for an accepted call: [B,S,N,D] or [S,N,D]. ids may be undefined.
 void launch_rotary_mul(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const OptionalTensor& ids,
                        const RotaryCall& rotary, const at::Tensor& out);
 

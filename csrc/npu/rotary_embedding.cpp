@@ -1,4 +1,4 @@
-// rotary_embedding for NPU tensors: a launch of rotary_mul's kernel on views of what ONNX's layouts have. Schema,
+// rotary_embedding for NPU tensors: a launch of rotary_mul's kernel on views of tensors in ONNX's layouts. Schema,
 // fake and gradient are in npu_rope/ops/rotary.py.
 #include "csrc/npu/rotary_call.h"
 

@@ -1,5 +1,5 @@
-// rotary_mul for NPU tensors, through torch_npu and aclnn, and what rotary_mul_qk and rotary_embedding share with
-// it. The schemas, fakes and gradients are in npu_rope/ops/rotary.py; these are the kernel's callers.
+// rotary_mul for NPU tensors, through torch_npu and aclnn, and the parts that rotary_mul_qk and rotary_embedding share
+// with it. The schemas, fakes and gradients are in npu_rope/ops/rotary.py; the functions here call the kernel.
 #include "csrc/npu/package.h"
 #include "csrc/npu/rotary_call.h"
 #include "op_host/rotary_tiling.h"
@@ -38,7 +38,7 @@ bool accepts_rotary(RotaryTensors t, const std::vector<LaunchTensor>& tensors, c
 void launch_rotary_mul(const at::Tensor& given, const at::Tensor& given_cos, const at::Tensor& given_sin,
                        const OptionalTensor& ids, const RotaryCall& rotary, const at::Tensor& out) {
     const at::Tensor x = readable(given, out), cos = readable(given_cos, out), sin = readable(given_sin, out);
-    // The operator package has int64 rows only: half as many kernels.
+    // The operator package supports int64 rows only, which halves its number of kernels.
     const OptionalTensor rows = ids.has_value() ? OptionalTensor(ids->to(at::kLong)) : ids;
     std::vector<LaunchTensor> tensors = {{"x", &x}, {"cos", &cos}, {"sin", &sin}};
     if (rows.has_value()) tensors.push_back({"position_ids", &*rows});

@@ -1,5 +1,5 @@
 // rotary_mul_qk for NPU tensors, through torch_npu and aclnn. The schemas, fakes and gradients are in
-// npu_rope/ops/rotary.py; these are the kernel's callers.
+// npu_rope/ops/rotary.py; the functions here call the kernel.
 #include "csrc/npu/package.h"
 #include "csrc/npu/rotary_call.h"
 

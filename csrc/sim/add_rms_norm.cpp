@@ -4,7 +4,7 @@
 namespace npu_rope {
 namespace {
 
-// Which of x and residual an output is itself, as the checks allow it to be: their place, or -1.
+// The index of the input, x or residual, that an output is itself, or -1.
 int32_t place_of(const npu_rope_tensor& out, const AddRmsNormTensors& t) {
     const npu_rope_tensor* inputs[] = {t.x, t.residual};
     for (int32_t k = 0; k < 2; ++k)

@@ -27,10 +27,10 @@ void span_of(const npu_rope_tensor& t, int64_t* low, int64_t* high) {
     }
 }
 
-// What CMakeLists.txt compiles kernels for. Other profiles are there for kernels of one's own.
+// The SoCs for which CMakeLists.txt compiles kernels. Other profiles exist for users' kernels.
 constexpr const char* kSocs = "ascend910b,ascend910_93,ascend310p";
 
-// The SoC the kernels of a chip were compiled for ("Ascend910B3" -> "ascend910b"); empty: none.
+// The SoC for which a chip's kernels were compiled ("Ascend910B3" -> "ascend910b"); empty: none.
 std::string kernel_soc(const char* soc) {
     const npu_sim::Profile* p = npu_sim::find_profile(soc);
     if (!p) return "";

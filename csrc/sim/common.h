@@ -1,4 +1,4 @@
-// What the simulator's entries share: tensors as launch memory, finding a compiled kernel, errors.
+// Shared parts of the simulator's entries: tensors as launch memory, the search for a compiled kernel, errors.
 #pragma once
 
 #include <exception>
@@ -12,12 +12,12 @@
 
 namespace npu_rope {
 
-// A launch being put together: each tensor's span of bytes once, arguments pointing into them.
+// Builds a launch: each tensor's span of bytes once, and arguments that point into the spans.
 class SimLaunch {
 public:
-    // A tensor argument; NULL where t is nullptr.
+    // Adds a tensor argument; NULL if t is nullptr.
     void add(const char* name, const npu_rope_tensor* t, npu_sim_role role);
-    // An argument that names the memory of an earlier one (in place).
+    // Adds an argument with the memory of an earlier one (in place).
     void add_again(int32_t earlier);
     int32_t count() const { return int32_t(args_.size()); }
     Check run(const char* op, const std::string& kernel, const npu_rope_sim_options& options, uint32_t block_dim,
@@ -28,7 +28,7 @@ private:
     std::vector<npu_sim_arg> args_;
 };
 
-// What is written, behind xs, which were added first. T: RopeTensors or RotaryTensors.
+// Adds the outputs after the xs, which must be added first. T: RopeTensors or RotaryTensors.
 template <typename T, typename Shape>
 void add_results(const T& t, const Shape& shape, SimLaunch* sim) {
     for (int k = 0; k < t.sides; ++k) {
@@ -39,16 +39,16 @@ void add_results(const T& t, const Shape& shape, SimLaunch* sim) {
     }
 }
 
-// An element type as kernels are compiled for it.
+// The name of an element type in the compiles of kernels.
 const char* kernel_type(const npu_rope_tensor& t);
-// The operator's compile for a chip and a column of types, as cmake/NpuRopeSim.cmake names it.
+// The name of the operator's compile for a chip and a column of types, as in cmake/NpuRopeSim.cmake.
 std::string kernel_name(const char* op, const char* soc, const std::vector<const char*>& column);
-// Sizes and cores for the tiling.
+// Fills the sizes and cores for the tiling.
 Check platform_of(const char* op, const npu_rope_sim_options& options, Platform* platform);
 
 npu_rope_status report_sim(const Check& check);
 
-// An entry's call, whatever becomes of it.
+// Runs an entry's call and reports its result or exception.
 template <typename F>
 npu_rope_status reported(const char* op, F call) {
     try {

@@ -1,4 +1,4 @@
-// rms_norm on the simulator, and what add_rms_norm and rms_norm_backward share with it.
+// rms_norm on the simulator, and the parts that add_rms_norm and rms_norm_backward share with it.
 #include "csrc/sim/rms_norm.h"
 
 #include <cstring>
@@ -32,7 +32,7 @@ Check launch_rms_norm_on_sim(const RmsNormTilingInput& in, std::initializer_list
     SimLaunch sim;
     std::vector<const char*> column;
     for (const SimTensor& t : tensors) {
-        // An input that is written is an output of the same name: one type of the kernel's.
+        // An input that the kernel writes is also an output of the same name, with one type for both.
         const bool is_written_input = t.again >= 0 && std::strcmp(t.name, tensors.begin()[t.again].name) == 0;
         if (!is_written_input) column.push_back(kernel_type(*t.tensor));
         if (t.again >= 0)

@@ -9,7 +9,7 @@
 
 namespace npu_rope {
 
-// A tensor of a launch; again: the place of an earlier one whose memory it is, or -1.
+// A tensor of a launch; again: the index of an earlier tensor with the same memory, or -1.
 struct SimTensor {
     const char* name;
     const npu_rope_tensor* tensor;
@@ -17,7 +17,7 @@ struct SimTensor {
     int32_t again;
 };
 
-// A call that was accepted and has elements, tensors in the order of the kernel's arguments.
+// Launches an accepted call with elements; tensors: in the order of the kernel's arguments.
 Check launch_rms_norm_on_sim(const RmsNormTilingInput& in, std::initializer_list<SimTensor> tensors,
                              const npu_rope_sim_options* options);
 

@@ -6,8 +6,8 @@
 namespace npu_rope {
 namespace {
 
-// The types in the order of the kernel's arguments. A row's number is read by the scalar unit, which is told its
-// width: one compile serves both.
+// The types in the order of the kernel's arguments. The scalar unit reads row numbers, and the tiling data hold their
+// width, so one compile serves both widths.
 std::vector<const char*> column(const RopeTensors& t) {
     const char* type = kernel_type(*t.x[0]);
     return {type, type, type, type, kernel_type(*t.positions), "int64_t", "float", type, type, type};

@@ -1,4 +1,4 @@
-// rope on the simulator, and what rope_qk and rope_set_rows share with it: the checks of every native
+// rope on the simulator, and the parts that rope_qk and rope_set_rows share with it: the checks of every native
 // path, the real tiling, the real kernel.
 #include "csrc/sim/rope.h"
 
@@ -13,7 +13,7 @@
 namespace npu_rope {
 namespace {
 
-// Beyond it the split position loses exactness (numerics: |p| < 2^22).
+// Beyond this limit the split position is not exact (numerics: |p| < 2^22).
 constexpr int64_t kPositionLimit = int64_t{1} << 22;
 
 Check check_device_positions(const char* op, const npu_rope_tensor& t) {
@@ -30,7 +30,7 @@ Check check_device_positions(const char* op, const npu_rope_tensor& t) {
     return {};
 }
 
-// Exactly what the kernel may read of them, back to back, whatever their stride is here.
+// Copies exactly the factors that the kernel may read to contiguous memory, for any stride.
 std::vector<float> read_factors(const npu_rope_tensor* t, int32_t pairs) {
     std::vector<float> factors(t ? pairs : 0);
     for (size_t i = 0; i < factors.size(); ++i)
@@ -38,8 +38,8 @@ std::vector<float> read_factors(const npu_rope_tensor* t, int32_t pairs) {
     return factors;
 }
 
-// The types in the order of the kernel's arguments. A row's index is read by the scalar unit, which
-// is told its width: one compile serves both.
+// The types in the order of the kernel's arguments. The scalar unit reads row indices, and the tiling data hold their
+// width, so one compile serves both widths.
 std::vector<const char*> column(const RopeTensors& t) {
     std::vector<const char*> types;
     for (int k = 0; k < t.sides; ++k) types.push_back(kernel_type(*t.x[k]));
@@ -56,7 +56,7 @@ void add_arguments(const RopeTensors& t, const RopeShape& shape, const npu_rope_
     if (t.scatters) sim->add("rows", t.rows, NPU_SIM_IN);
     sim->add("freq_factors", factors, NPU_SIM_IN);
     add_results(t, shape, sim);
-    // A cache is an input that is written.
+    // A cache is an input that the kernel writes.
     if (t.scatters) sim->add_again(sim->count() - 1);
 }
 
@@ -84,7 +84,7 @@ Check accept_rope_on_sim(const RopeTensors& t, const RopeShape& shape, const npu
     if (!options || !options->soc) return bad_value(t.op, "options must name a soc but got NULL.");
     if (Check c = platform_of(t.op, *options, &call->platform); !c.ok()) return c;
     if (Check c = check_rope_on_chip(t, angle, "sim", call->platform, options->soc); !c.ok()) return c;
-    // The limit that the CPU keeps, where the factors' values are at hand.
+    // Check the CPU's limit of frequencies, because the values of the factors are readable here.
     std::vector<float>& factors = call->factors = read_factors(t.freq_factors, rope_pairs(params));
     if (Check c = check_rope_frequencies(rope_frequencies(params, factors.empty() ? nullptr : factors.data(), 1));
         !c.ok())

@@ -9,14 +9,14 @@
 
 namespace npu_rope {
 
-// What every rotation by positions needs for its launch.
+// Data for the launch of a rotation by positions.
 struct RopeOnSim {
     Platform platform;
     std::vector<float> factors;
-    npu_rope_tensor packed_factors;  // the same as the kernel reads them
+    npu_rope_tensor packed_factors;  // factors in the form that the kernel reads
 };
 
-// Says what the simulated chip does not take of a call that its operator's rules accept.
+// Checks whether the simulated chip supports a call that its operator's rules accept.
 Check accept_rope_on_sim(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params, int32_t angle,
                          const npu_rope_sim_options* options, RopeOnSim* call);
 

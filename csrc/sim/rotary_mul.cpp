@@ -1,4 +1,4 @@
-// rotary_mul on the simulator, and what rotary_mul_qk and rotary_embedding share with it: the checks of every
+// rotary_mul on the simulator, and the parts that rotary_mul_qk and rotary_embedding share with it: the checks of every
 // native path, the real tiling, the real kernel.
 #include "csrc/sim/common.h"
 #include "csrc/sim/rotary.h"
@@ -7,8 +7,8 @@
 namespace npu_rope {
 namespace {
 
-// The types in the order of the kernel's arguments. A row's number is read by the scalar unit, which is told
-// its width: one compile serves both.
+// The types in the order of the kernel's arguments. The scalar unit reads row numbers, and the tiling data hold their
+// width, so one compile serves both widths.
 std::vector<const char*> column(const RotaryTensors& t) {
     std::vector<const char*> types;
     for (int k = 0; k < t.sides; ++k) types.push_back(kernel_type(*t.x[k]));

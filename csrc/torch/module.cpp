@@ -1,4 +1,4 @@
-// Joins the CPU library to torch: its operators run on torch's thread pool, with torch's count.
+// Connects the CPU library to torch: its operators run on torch's thread pool, with torch's number of threads.
 #include <torch/csrc/stable/ops.h>
 
 #include "include/npu_rope.h"

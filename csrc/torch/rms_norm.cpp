@@ -26,7 +26,7 @@ void rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
     run(x.get(), scale.get(), NormAttributes(stack + 2), out.get());
 }
 
-// Added up over the dimensions that the scale shares.
+// Sums t over the dimensions that the scale shares.
 Tensor summed_to(const Tensor& t, const Sizes& sizes) {
     using torch::stable::detail::from;
     const torch::headeronly::IntHeaderOnlyArrayRef wanted(sizes.size, static_cast<size_t>(sizes.ndim));

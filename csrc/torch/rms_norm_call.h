@@ -1,5 +1,5 @@
-// What the registrations of rms_norm and add_rms_norm share: attributes, and tensors of any number of dimensions as
-// the C interface reads them.
+// Shared parts of the registrations of rms_norm and add_rms_norm: attributes, and tensors of any number of dimensions
+// in the form that the C interface reads.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace npu_rope {
 
 using torch::stable::Tensor;
 
-// "int axis, float epsilon, int stash_type", which come last in the schemas.
+// "int axis, float epsilon, int stash_type", the last arguments of the schemas.
 struct NormAttributes {
     int64_t axis;
     double epsilon;
@@ -43,8 +43,8 @@ inline Tensor as_doubles(const Tensor& t) { return torch::stable::to(t, torch::h
 
 // ---- more dimensions than the C interface has ------------------------------------------------------------
 //
-// Neighbouring dimensions count as one where both are normalized or neither is, and the scale has both or
-// shares both. Four such runs are enough but for scales that lack every other dimension: those are expanded.
+// Neighbouring dimensions are merged if both or neither are normalized, and if the scale has both or shares both. Four
+// such runs are enough, except for scales that lack every other dimension: these are expanded.
 
 struct Runs {
     int64_t axis = 0;
@@ -78,7 +78,7 @@ inline Runs runs_of(const Sizes& x, const Sizes& scale, int64_t axis) {
     return runs;
 }
 
-// A contiguous tensor's memory with other sizes.
+// A view of a contiguous tensor's memory with other sizes.
 inline npu_rope_tensor viewed_as(const std::vector<int64_t>& sizes, npu_rope_tensor t) {
     t.ndim = static_cast<int32_t>(sizes.size());
     int64_t step = 1;
@@ -111,20 +111,20 @@ public:
     }
 
     int64_t axis() const { return axis_; }
-    // The scale has x's sizes here: its gradient must still be added up, for which all is in double.
+    // Whether the scale is expanded to x's sizes. Its gradient must then still be summed, so all tensors are double.
     bool is_expanded() const { return is_expanded_; }
     Tensor as_read(AtenTensorHandle h) const { return is_expanded_ ? as_doubles(borrowed(h)) : borrowed(h); }
     void widen_scale() {
         if (is_expanded_) scale_ = as_doubles(scale_);
     }
-    // Its gradient has this one's sizes.
+    // The scale's gradient has this tensor's sizes.
     const Tensor& scale_tensor() const { return scale_; }
     npu_rope_tensor scale() const { return of_scale(scale_.get()); }
     npu_rope_tensor of_scale(AtenTensorHandle h) const {
         return joined_ ? viewed_as(runs_.scale, view_of(h)) : view_of(h);
     }
 
-    // What is read, in a copy where its rows do not lie together; the copy is kept.
+    // An input, or a copy of it if its rows are not contiguous; the object keeps the copy.
     npu_rope_tensor read(const char* name, AtenTensorHandle h) {
         require_sizes(name, h);
         if (!lies_well(h)) {
@@ -134,7 +134,7 @@ public:
         return joined_ ? viewed_as(runs_.x, view_of(h)) : view_of(h);
     }
 
-    // What is written, which cannot be a copy: the C interface says what it needs.
+    // An output, which cannot be a copy: the C interface checks its layout.
     npu_rope_tensor written(const char* name, AtenTensorHandle h) const {
         if (!joined_) return view_of(h);
         require_sizes(name, h);
@@ -147,14 +147,14 @@ private:
         throw std::runtime_error("[" + std::string(op_) + "] " + name + " " + rule);
     }
 
-    // What is joined is taken to have x's sizes, which the C interface then no longer sees.
+    // Tensors with merged dimensions must have x's sizes, which the C interface cannot check.
     void require_sizes(const char* name, AtenTensorHandle h) const {
         const Sizes s(h);
         if (joined_ && !std::equal(sizes_.begin(), sizes_.end(), s.size, s.size + s.ndim))
             fail(name, "must have x's shape.");
     }
 
-    // Dense from axis on, or altogether where dimensions are joined.
+    // Whether a tensor is dense from axis on or, with merged dimensions, in all dimensions.
     bool lies_well(AtenTensorHandle h) const {
         const Sizes s(h);
         const int64_t from = joined_ ? 0 : (axis_ < 0 ? axis_ + s.ndim : axis_);
@@ -178,14 +178,14 @@ private:
 
     const char* op_;
     int64_t axis_;
-    std::vector<int64_t> sizes_;  // x's
+    std::vector<int64_t> sizes_;  // of x
     Tensor scale_;
     bool joined_ = false, is_expanded_ = false;
     Runs runs_;
     std::vector<Tensor> copies_;
 };
 
-// A new tensor of one's sizes and another's type.
+// A new tensor with the sizes of `shaped` and the type of `typed`.
 inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
     const Sizes s(shaped);
     std::vector<int64_t> strides(static_cast<size_t>(s.ndim));

@@ -8,7 +8,7 @@ using namespace npu_rope;
 
 constexpr const char* kOp = "rms_norm_rope";
 
-// The attributes behind "*" in the schemas.
+// The attributes after "*" in the schemas.
 struct NormRopeAttributes {
     npu_rope_params params;
     double epsilon;
@@ -32,12 +32,12 @@ NormRopeAttributes read_packed(AtenTensorHandle packed) {
     return {p.params, p.epsilon, p.intermediate_rounding != 0, static_cast<npu_rope_angle>(p.angle)};
 }
 
-// Queries or keys, their scale, and where they go: a tensor of their own, or a cache.
+// Queries or keys, their scale and their output: a tensor of their own or a cache.
 struct Side {
     AtenTensorHandle x, scale, out;
 };
 
-// rows: NULL, or where k goes in a cache.
+// rows: NULL, or k's rows in a cache.
 void run(const Side& q, const Side& k, AtenTensorHandle positions, AtenTensorHandle rows, const Optional& factors,
          const NormRopeAttributes& a) {
     const Readable tq(q.x, q.out), tk(k.x, k.out), q_scale(q.scale, q.out), k_scale(k.scale, k.out);
@@ -53,7 +53,7 @@ void run(const Side& q, const Side& k, AtenTensorHandle positions, AtenTensorHan
                                              &a.params, a.epsilon, a.intermediate_rounding, a.angle, &q_out, &k_out));
 }
 
-// q, k, q_scale, k_scale and positions, which come first in the schemas.
+// q, k, q_scale, k_scale and positions, the first arguments of the schemas.
 struct Inputs {
     Owned q, k, q_scale, k_scale, positions;
     explicit Inputs(StableIValue* s) : q(s[0]), k(s[1]), q_scale(s[2]), k_scale(s[3]), positions(s[4]) {}
@@ -100,7 +100,7 @@ void rms_norm_rope_set_rows_out(StableIValue* stack, uint64_t, uint64_t) {
 }
 
 // rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, q_scale, k_scale, positions,
-// Tensor packed, Tensor? rows, Tensor? freq_factors) -> (). What is without q or k is turned in place; with rows
+// Tensor packed, Tensor? rows, Tensor? freq_factors) -> (). An output without q or k is rotated in place; with rows,
 // k_out is a cache.
 void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned q_out(stack[0]), k_out(stack[1]), q_scale(stack[4]), k_scale(stack[5]), positions(stack[6]), packed(stack[7]);

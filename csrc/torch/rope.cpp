@@ -13,7 +13,7 @@ void run(AtenTensorHandle x, AtenTensorHandle positions, const Optional& factors
     raise_on(npu_rope_rope(tx.get(), &tp, Given(factors).get(), &a.params, a.forward, a.angle, &to));
 }
 
-// x, positions and freq_factors, which come first in the schemas of rope, rope_ and rope_out.
+// x, positions and freq_factors, the first arguments of the schemas of rope, rope_ and rope_out.
 struct Inputs {
     Owned x, positions;
     Optional factors;
@@ -43,7 +43,7 @@ void rope_out(StableIValue* stack, uint64_t, uint64_t) {
 }
 
 // rope_packed_(Tensor(a!) out, Tensor? x, positions, Tensor packed, Tensor? freq_factors) -> (). Without
-// x the call is in place: handing torch the same tensor twice would cost a tenth of a decode step.
+// x the call is in place: passing the same tensor to torch twice would cost a tenth of a decode step.
 void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned out(stack[0]), positions(stack[2]), packed(stack[3]);
     Optional x(stack[1]), factors(stack[4]);

@@ -1,5 +1,5 @@
-// What the registrations of rope, rope_qk and rope_set_rows share: attributes, as a schema has them and
-// packed, and tensors in whatever layout they come. Boxed kernels: every argument is unpacked by hand
+// Shared parts of the registrations of rope, rope_qk and rope_set_rows: attributes, as in a schema or
+// packed, and tensors in any layout. The kernels are boxed: they unpack every argument by hand,
 // because a decode-sized call is mostly argument handling.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace npu_rope {
 
-// The attributes behind "*" in the operators' schemas, in their order.
+// The attributes after "*" in the operators' schemas, in their order.
 struct Attributes {
     npu_rope_params params;
     bool forward;
@@ -78,7 +78,7 @@ inline void read_sections(StableIValue v, int32_t* sections) {
     for (int i = 0; i < 4; ++i) sections[i] = narrow("sections", wide[i]);
 }
 
-// From n_dims to n_offs.
+// Reads the arguments from n_dims to n_offs.
 inline npu_rope_params read_params(StableIValue* s) {
     using torch::stable::detail::to;
     npu_rope_params p;
@@ -110,7 +110,7 @@ inline void* data_of(AtenTensorHandle h) {
     return data;
 }
 
-// A struct of attributes, in a uint8 tensor.
+// Reads a struct of attributes from a uint8 tensor.
 template <typename Packed>
 Packed unpack_as(const char* op, AtenTensorHandle packed) {
     Packed p;
@@ -135,9 +135,9 @@ inline Attributes unpack(const char* op, AtenTensorHandle packed) {
     return {p.params, p.forward != 0, static_cast<npu_rope_angle>(p.angle)};
 }
 
-// A tensor as the C interface reads it: where it lies, unless its last dimension has no unit stride, the
-// one layout the kernels do not read; then a copy. In place, where nothing can be copied, the C library
-// says what it needs.
+// A tensor in the form that the C interface reads: the tensor itself, or a copy if its last dimension has no unit
+// stride, the only layout that the kernels do not read. In-place tensors cannot be copied; the C library checks their
+// layout.
 class Readable {
 public:
     Readable(AtenTensorHandle x, AtenTensorHandle out) : view_(view_of(x)) {

@@ -6,7 +6,7 @@ namespace {
 
 using namespace npu_rope;
 
-// Queries or keys, and where they go.
+// Queries or keys, and their output.
 struct Side {
     AtenTensorHandle x, out;
 };
@@ -20,7 +20,7 @@ void run(const Side& q, const Side& k, AtenTensorHandle positions, const Optiona
         npu_rope_rope_qk(tq.get(), tk.get(), &tp, Given(factors).get(), &a.params, a.forward, a.angle, &q_out, &k_out));
 }
 
-// q, k, positions and freq_factors, which come first in the schemas of rope_qk, rope_qk_ and rope_qk_out.
+// q, k, positions and freq_factors, the first arguments of the schemas of rope_qk, rope_qk_ and rope_qk_out.
 struct Inputs {
     Owned q, k, positions;
     Optional factors;
@@ -51,7 +51,7 @@ void rope_qk_out(StableIValue* stack, uint64_t, uint64_t) {
 }
 
 // rope_qk_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, positions, Tensor packed,
-// Tensor? freq_factors) -> (). What is without q or k is turned in place.
+// Tensor? freq_factors) -> (). An output without q or k is rotated in place.
 void rope_qk_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned q_out(stack[0]), k_out(stack[1]), positions(stack[4]), packed(stack[5]);
     Optional q(stack[2]), k(stack[3]), factors(stack[6]);

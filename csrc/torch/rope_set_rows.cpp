@@ -6,7 +6,7 @@ namespace {
 
 using namespace npu_rope;
 
-// x, positions, rows and the cache, which come first in every schema.
+// x, positions, rows and the cache, the first arguments of every schema.
 struct Inputs {
     Owned x, positions, rows, cache;
     explicit Inputs(StableIValue* s) : x(s[0]), positions(s[1]), rows(s[2]), cache(s[3]) {}

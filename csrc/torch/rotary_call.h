@@ -1,11 +1,11 @@
-// What the registrations of rotary_mul, rotary_mul_qk and rotary_embedding share.
+// Shared parts of the registrations of rotary_mul, rotary_mul_qk and rotary_embedding.
 #pragma once
 
 #include "csrc/torch/rope_call.h"
 
 namespace npu_rope {
 
-// "bool interleaved, int first, int second, bool forward", which come last in the schemas.
+// "bool interleaved, int first, int second, bool forward", the last arguments of the schemas.
 struct RotaryAttributes {
     int32_t interleaved;
     int64_t first, second;  // rotary_dim and offset; rotary_embedding: num_heads and rotary_embedding_dim
@@ -17,7 +17,7 @@ struct RotaryAttributes {
           forward(torch::stable::detail::to<bool>(s[3])) {}
 };
 
-// cos and sin, of which a layout that the kernels do not read is copied.
+// cos and sin, or copies of them if the kernels do not read their layout.
 struct RotaryTables {
     Owned cos, sin;
     RotaryTables(StableIValue c, StableIValue s) : cos(c), sin(s) {}

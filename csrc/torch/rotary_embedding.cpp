@@ -6,7 +6,7 @@ namespace {
 
 using namespace npu_rope;
 
-// "X, cos_cache, sin_cache, position_ids, attributes", which come first in the schemas.
+// "X, cos_cache, sin_cache, position_ids, attributes", the first arguments of the schemas.
 class Call {
 public:
     explicit Call(const StableIValue* stack)

@@ -1,4 +1,4 @@
-// A torch tensor as the C interface sees it, from torch's handle or its stable Tensor class.
+// A torch tensor in the form of the C interface, from torch's handle or its stable Tensor class.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -14,7 +14,7 @@ inline void check(AOTITorchError code) {
     if (code != 0) throw std::runtime_error("[torch] C interface must answer but got an error.");
 }
 
-// A tensor argument that the call owns and gives back when it ends.
+// A tensor argument that the call owns and releases at its end.
 class Owned {
 public:
     explicit Owned(StableIValue v) : handle_(torch::stable::detail::to<AtenTensorHandle>(v)) {}
@@ -35,7 +35,7 @@ private:
     AtenTensorHandle handle_;
 };
 
-// What no operator takes, so that the refusal can name it.
+// Types that no operator takes; known so that an error message can name them.
 inline int32_t foreign_dtype(int32_t d) {
     if (d == aoti_torch_dtype_int8()) return NPU_ROPE_INT8;
     if (d == aoti_torch_dtype_int16()) return NPU_ROPE_INT16;
