@@ -38,7 +38,7 @@ CHANGES = {
 
 
 def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):
-    """The library of one column of element types, below folder; made once, whoever comes first."""
+    """Return the library of one column of element types in folder. The first caller builds it."""
     sources = Path(folder) / name.replace(" ", "-").replace("'", "")
     if not sources.exists():
         _copy(sources, CHANGES[name])

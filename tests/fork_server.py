@@ -37,7 +37,7 @@ class ForkServer:
             self._process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, pass_fds=[handle])
 
     def run(self, *arguments, env=None, cwd=None, timeout=300, stdout=None):
-        """What the Python with these arguments gave. A descriptor for its stdout may be given."""
+        """Run Python with these arguments and return its result. stdout may be a file descriptor."""
         arguments = [str(argument) for argument in arguments]
         wanted = {"arguments": arguments, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
         with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -76,7 +76,7 @@ class ForkServer:
 
 
 def next_run(asked):
-    """Returns what is to be run, in a new process for every run; the server itself never returns."""
+    """Return the next program to run, in a new process for every run. The server itself never returns."""
     requests = asked.makefile()
     while True:
         _, streams, *_ = socket.recv_fds(asked, 1, STREAMS)

@@ -13,7 +13,7 @@ APART = os.environ.get("NPU_ROPE_TEST_CASES") == "apart"
 
 
 class CasesFailed(AssertionError):
-    """Each of them by name, with the first line of what was wrong."""
+    """The failed cases by name, each with the first line of its error."""
 
     def __init__(self, failed, count):
         told = [f"{name}: {type(e).__name__}: {str(e).partition(chr(10))[0]}" for name, e in failed.items()]
@@ -45,7 +45,7 @@ def together(names, rows, ids=str):
                     run(row, fixtures)
                 except CasesFailed as error:
                     failed |= {f"{name}-{other}": e for other, e in error.failed.items()}
-                # What pytest.raises and pytest.skip raise are no Exceptions: a skipped row is a lost one.
+                # pytest's failures and skips are not subclasses of Exception. A skipped row counts as failed.
                 except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
                     failed[name] = error
             if failed:

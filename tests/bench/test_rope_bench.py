@@ -233,7 +233,7 @@ def test_every_contestant_of_a_norm_rope_row_is_right(dtype, monkeypatch):
 
 @pytest.fixture
 def specification_kept(monkeypatch):
-    """What norm_rows is to find: in long double it takes longer than all that is judged by it."""
+    """Cache the expected results of norm_rows: in long double they take longer than the calls under test."""
     specified, kept = norm_rows.rms_norm, {}
 
     def rms_norm(call):

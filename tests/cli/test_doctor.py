@@ -1,4 +1,4 @@
-"""npu-rope doctor reports what is here and how to get what is not."""
+"""npu-rope doctor reports the available pieces and how to get the missing ones."""
 
 import json
 import os

@@ -33,7 +33,7 @@ def test_a_closed_pipe_is_quiet_and_exits_141(npu_rope_command, arguments):
 
 
 def heed_interrupts():
-    """What a shell runs in the background ignores them, and so do its children."""
+    """Restore the default handler: a shell's background processes and their children ignore interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -30,7 +30,7 @@ def summary(*arguments, op="rope"):
     return json.loads(done.stdout)
 
 
-# ---- what is printed ---------------------------------------------------------------------------------
+# ---- printed output ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -164,7 +164,7 @@ def test_a_bad_call_of_rotary_mul_exits_2(more, said):
     assert done.stderr.startswith(said)
 
 
-# ---- what is written -----------------------------------------------------------------------------------
+# ---- written files -------------------------------------------------------------------------------------
 
 
 def spans_of(path):

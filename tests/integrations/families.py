@@ -103,8 +103,8 @@ MODELS = {
 
 
 def made(name, seed=0):
-    """A model of the family, ready to be asked; with weights large enough that what it says next depends on
-    what was said, and norms that do not weigh all lanes alike."""
+    """Return a model of the family for inference. Its weights are large enough that the next token depends on
+    the previous ones, and its norms weigh the lanes differently."""
     torch.manual_seed(seed)
     model = MODELS[name]().eval()
     model.generation_config.eos_token_id = None

@@ -115,7 +115,7 @@ def test_deepseek_s_multipliers_cancel(file):
         "rope.scaling.yarn_log_multiplier": 0.0707,
     }
     assert RopeParams.from_gguf(file("deepseek2", values)).params.mscale() == pytest.approx(1, rel=1e-6)
-    # Whoever has another architecture is taken to have an mscale of 1.
+    # For every other architecture the converter's mscale is taken as 1.
     log = 0.1 * math.log(40)
     with_own = RopeParams.from_gguf(file("mistral3", values)).params.mscale()
     assert with_own == pytest.approx((1 + log) / (1 + 0.0707 * log), rel=1e-6)
@@ -130,7 +130,7 @@ def test_a_tenth_of_the_multiplier_is_written(file, architecture):
         values["rope.scaling.yarn_log_multiplier"] = all_dims / 10
         got = RopeParams.from_gguf(file(architecture, values)).params.mscale()
         assert got == pytest.approx((1 + log) / (1 + all_dims * log), rel=1e-6)
-        # Of any other the multiplier is written as it is.
+        # For other architectures the file's multiplier is used unchanged.
         values["rope.scaling.yarn_log_multiplier"] = all_dims
         assert RopeParams.from_gguf(file("mistral3", values)).params.mscale() == pytest.approx(got, rel=1e-6)
 
@@ -177,7 +177,7 @@ def test_gemma_3_looks_at_windows_with_another_base(file):
         expected = full if layer % 6 == 5 else window
         assert RopeParams.from_gguf(path, layer=layer).params == expected
     assert RopeParams.from_gguf(path).params == full
-    # What the file says goes before what its architecture is known for.
+    # An entry in the file takes precedence over the architecture's default.
     pattern = [layer % 4 != 0 for layer in range(32)]
     said = {**values, "rope.freq_base_swa": 5000.0, "attention.sliding_window_pattern": pattern}
     path = file("gemma3", said)
@@ -207,7 +207,7 @@ def test_windows_with_a_theta_of_their_own_may_be_scaled_as_all(file):
 
 WINDOW = {"attention.sliding_window": 4096}
 EVERY_FOURTH, EVERY_FIRST_OF_FOUR = list(range(3, 32, 4)), list(range(0, 32, 4))
-# Which of 32 layers llama.cpp's graphs leave without rope, by what the file says.
+# The layers of 32 that llama.cpp's graphs do not rotate, by the file's entries.
 WITHOUT_ROPE = [
     ("cohere2", WINDOW, EVERY_FOURTH),
     ("cohere2", {**WINDOW, "attention.sliding_window_pattern": 2}, list(range(1, 32, 2))),
@@ -293,7 +293,7 @@ def test_every_architecture_has_one_mode(file):
     assert sum(map(len, groups)) == len(frozenset().union(*groups))
     known = set(gguf.MODEL_ARCH_NAMES.values())
     placed = frozenset().union(*groups)
-    # What gguf can name has its place here, but for what llama.cpp gives none yet, or encoders of pictures.
+    # Every architecture that gguf names is in a group, except those that llama.cpp lacks and image encoders.
     assert len(known - placed) <= 20, sorted(known - placed)
     for name in ("bloom", "mamba", "bert", "starcoder"):
         with pytest.raises(ValueError, match=f"general.architecture must be one with rope but got {name}"):
@@ -451,7 +451,7 @@ def bools(count: int) -> list[bytes]:
     return [text(f"k{i}") + struct.pack("<IB", 7, 1) for i in range(count)]
 
 
-# Of files that are as long as they say.
+# Files whose length matches their headers.
 LARGE = {
     "short lists": lambda: head(
         [text(f"k{i}") + struct.pack("<IIQ", 9, 0, 4096) + bytes(4096) for i in range(2000)]
@@ -516,7 +516,7 @@ def test_values_are_those_of_gguf_s_reader(tmp_path, endianess):
     writer.add_custom_alignment(64)
     tensor = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     writer.add_tensor("first", np.ones(3, np.float16))
-    # Of another order its writer swaps an array's bytes in place.
+    # For another byte order the writer swaps the array's bytes in place.
     writer.add_tensor("second", tensor.copy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

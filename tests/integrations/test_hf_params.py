@@ -117,7 +117,7 @@ def test_frequencies_are_transformers_s(kind, monkeypatch):
         # (longrope's exponents are float32 all the same.)
         of_factors = 1.2e-7 if kind != "longrope" else 1e-6
         assert worst_error(ours.frequencies(), exact) <= of_factors, (config.rope_parameters, seq_len, ours)
-        # What transformers gives is rounded at every step: up to 4e-6 in all where a ramp begins.
+        # transformers rounds at every step: the error is up to 4e-6 at the beginning of a ramp.
         inverse, attention = theirs(config, seq_len)
         rounding = worst_error(inverse.double().numpy(), exact)
         bound = max(1e-6, rounding + of_factors)
@@ -438,7 +438,7 @@ def test_a_fixed_alpha_takes_the_place_of_the_length(kind):
         ({"model_type": "minimax_m3_vl_text"}, 128),
         ({"model_type": "minimax", "head_dim": 128, "rotary_dim": 64}, 128),
         ({"model_type": "llama", "head_dim": 128, "rotary_dim": 64}, 128),
-        ({"head_dim": 128, "rotary_dim": 64, "rope_theta": 1e4}, 64),  # of code that nobody here knows
+        ({"head_dim": 128, "rotary_dim": 64, "rope_theta": 1e4}, 64),  # from unknown code
     ],
 )
 def test_rotary_dim_counts_where_the_models_code_looks_at_it(config, width):

@@ -23,7 +23,7 @@ from npu_rope.integrations import onnx_backend
 # ONNX computes its tests' data as it imports them: those of its other operators take seconds.
 for operator in ("rotaryembedding", "rmsnormalization"):
     importlib.import_module(f"onnx.backend.test.case.node.{operator}")
-# Of operators that ONNX breaks up ("_expanded") only the whole ones name ours.
+# The "_expanded" tests replace the operators by others, so only the unexpanded tests use ours.
 NODE_TESTS = [
     case
     for case in onnx.backend.test.case.node._NodeTestCases
@@ -128,7 +128,7 @@ def test_initialisers_are_inputs_that_are_known():
 def test_an_input_takes_the_place_of_its_default_and_unknown_ones_are_named():
     X, cos, sin = inputs_of()
     model = model_of()
-    model.graph.initializer.append(onnx.numpy_helper.from_array(cos, "cos"))  # an input, too: a default
+    model.graph.initializer.append(onnx.numpy_helper.from_array(cos, "cos"))  # also an input: a default
     prepared = onnx_backend.prepare(model)
     (own,) = prepared.run({"X": X, "sin": sin, "cos": 2 * cos})
     (default,) = prepared.run([X, sin])

@@ -82,7 +82,7 @@ def test_a_family_gives_the_same(family):
     model, other = made(family), made(family, seed=5)
     before, tokens_before, gradients_before = logits(model), generated(model), gradients(model)
     others_before = logits(other)
-    assert len(set(tokens_before[:, 20:].flatten().tolist())) > 5  # it says something
+    assert len(set(tokens_before[:, 20:].flatten().tolist())) > 5  # the output varies
     for level in LEVELS:
         report = apply_npu_rope(model, level=level)
         norms = sum(e.is_norm for e in report.replaced)
@@ -379,7 +379,7 @@ def test_a_model_without_weights_is_refused():
 # ---- which rotation a function is ---------------------------------------------------------------------
 
 ROOT = Path(transformers.__file__).parent / "models"
-# What is no rotation of (q, k) or (x) by cos and sin at all.
+# Functions that are no rotation of (q, k) or (x) by cos and sin.
 OTHERS = {
     "clvp",
     "codegen",
@@ -404,7 +404,7 @@ def functions():
 
 
 def called(function, form, width, dtype):
-    """What the function and ours give for heads and tables of that form."""
+    """Return the results of the function and of ours for heads and tables of that form."""
     angles = torch.rand(2, 7, width // 2) * 9
     tables = {
         TWICE: torch.cat((angles, angles), -1),
@@ -441,7 +441,7 @@ def test_every_rotation_of_transformers():
                     assert (e.float() - g.float()).abs().max() <= bound * e.abs().max().float(), (model, form)
     assert unknown == OTHERS
     assert sum(HALF in p for p in pairs_of.values()) > 130
-    # What from_hf says of a configuration.
+    # from_hf's lists of models with interleaved pairs must match the functions.
     for model in {*INTERLEAVED, *INTERLEAVED_SECTIONS} & set(pairs_of):
         assert pairs_of[model] & {NEIGHBOURS, TO_HALVES}, model
     neighbours = {m for m, p in pairs_of.items() if HALF not in p}
@@ -536,7 +536,7 @@ def test_what_must_be_refused_is(what, monkeypatch):
 
 
 def test_a_module_of_one_s_own():
-    """The same module with a rotation is replaced, and gives what it gave."""
+    """A user's own module with a rotation is replaced and gives the same results."""
     module = torch.nn.Sequential(Attention())
     assert len(apply_npu_rope(module).replaced) == 1
     q, k, angles = torch.randn(2, 4, 6, 16), torch.randn(2, 1, 6, 16), torch.rand(2, 6, 8) * 7
@@ -653,7 +653,7 @@ def test_norms_by_what_they_compute(form):
         unpatch(model)
         assert got.dtype == expected.dtype
         assert worst(got.float(), expected.float()) <= (1e-6 if dtype == torch.float32 else 1e-2)
-        assert (got != expected).float().mean() <= share  # in 16 bits the roundings are the same, too
+        assert (got != expected).float().mean() <= share  # also with 16-bit roundings
 
 
 @pytest.mark.parametrize("what", NO_NORMS)
@@ -764,7 +764,7 @@ def test_nothing_is_half_patched_where_something_raises(monkeypatch):
 
 
 def drops_lanes(q, k, cos, sin, unsqueeze_dim=1):
-    """What does not turn is left to the caller to put back."""
+    """Return only the rotated lanes; the caller appends the others."""
     w = cos.shape[-1]
     return turned(q[..., :w], cos, sin, unsqueeze_dim), turned(k[..., :w], cos, sin, unsqueeze_dim)
 
@@ -864,7 +864,7 @@ def test_a_function_that_always_gives_float32_is_refused():
     ],
 )
 def test_an_axis_of_heads_is_where_the_function_puts_it(function, heads, table):
-    """As many tokens as heads and as batches: no size says which is which."""
+    """The numbers of tokens, heads and batches are equal, so sizes do not identify the axes."""
     ours = rope_forms.by_tables(function, rope_forms.classify(function))
     q, k = torch.randn(heads), torch.randn(heads)
     cos, sin = (torch.cat((t, t), -1) for t in torch.rand(2, *table[:-1], 8))
@@ -954,7 +954,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_by_positions_no_table_can_be_computed_with(change, monkeypatch):
-    """What would turn otherwise than the positions say is an error, not another result."""
+    """A table whose rotation differs from that of the positions is an error, not another result."""
     monkeypatch.setitem(globals(), "rotary_of_heads", trims)
     model, ids = Turns(CHANGES[change]), torch.arange(5)[None]
     q, k = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8)
@@ -970,8 +970,8 @@ def test_by_positions_no_table_can_be_computed_with(change, monkeypatch):
 
 
 def test_by_positions_tokens_may_be_chosen(monkeypatch):
-    """Tokens that are cut, copied or put in another order, of both tables alike, keep their positions; in
-    inference mode, too, where a tensor does not say whether it was written over."""
+    """Tokens that are cut, copied or reordered in both tables keep their positions. This also holds in
+    inference mode, where tensors have no version counter."""
     monkeypatch.setitem(globals(), "rotary_of_heads", trims)
 
     def chosen(table):

@@ -1,4 +1,5 @@
-"""What the tests of rms_norm share: a call as data, its arrays, and the judgement by the specification."""
+"""Code that the tests of rms_norm share: a call as data, its arrays, and the judgement by the
+specification."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from npu_rope.testing.bounds import normalized_error_on, worst_ratio
 from npu_rope.testing.judge import lacks_type
 from npu_rope.testing.norm_spec import NormCall
 
-# What no Ascend core has: float64.
+# Backends with float64, which Ascend cores lack.
 hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
 def unless_refused(backend, dtypes, run):
-    """What run gives; None where the backend's device lacks one of these types, and says so."""
+    """Return run's result; None if the backend's device lacks one of these types and run raises its error."""
     if not lacks_type(backend, dtypes):
         return run()
     with pytest.raises((TypeError, ValueError), match=r"^\[\w+\] \w+ must be "):

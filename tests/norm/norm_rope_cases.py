@@ -1,4 +1,5 @@
-"""What the tests of rms_norm_rope share: a call as data, its arrays, and the specification's judgement."""
+"""Code that the tests of rms_norm_rope share: a call as data, its arrays, and the specification's
+judgement."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Call:
 
     @property
     def rope(self):
-        """What it has in common with a call of rope."""
+        """Return the fields that it shares with a call of rope."""
         names = ("mode", "sizes", "rank", "window", "freq_factors", "scaling", "positions")
         return RopeCase(**{name: getattr(self, name) for name in names})
 

@@ -35,7 +35,7 @@ from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import normalized_error_on
 
 DTYPES = tuple(NUMPY_DTYPES)
-# What y and sum are written to.
+# Destinations of y and sum.
 OUTS = (
     "new",
     "given",
@@ -169,7 +169,7 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
     run_and_judge(call, backend, GuardedMemory(), seed)
 
 
-# ---- the two operators one after the other ---------------------------------------------------------------
+# ---- the two operators in sequence -----------------------------------------------------------------------
 
 SIZES = (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 257, 513, 4097, 16384)
 
@@ -181,7 +181,7 @@ def pair(dtype, shape, seed=0):
 
 
 def assert_the_same(x, residual, scale, **how):
-    """To the last bit; torch's addition adds 16 bits in float32, too."""
+    """Compare all bits. torch's addition also adds 16-bit types in float32."""
     y, total = add_rms_norm(x, residual, scale, **how)
     assert bytes_of(total) == bytes_of(x + residual)
     assert bytes_of(y) == bytes_of(rms_norm(total, scale, **how))

@@ -1,4 +1,4 @@
-"""What the norms' kernels cost on the simulated core, and what only a device has."""
+"""Cost of the norms' kernels on the simulated core, and the device's own rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ D = 128
 
 
 def timeline(run, least=0):
-    """Of the one launch that run makes: cycles, bytes beside the least, the share of the memory's time."""
+    """Return cycles, bytes over the least bytes, and the share of the memory's time of run's only launch."""
     library = native_sim.load()
     before = library.launches()
     run()

@@ -53,7 +53,7 @@ def plain(x, scale=SCALE):
     ],
 )
 def test_a_gradient_is_the_same_where_another_follows_it(dtype, stash_type, size, epsilon):
-    """There torch's operations stand for the kernel: rows of any size, and as exact."""
+    """torch's operations replace the kernel there, for rows of any size and with the same accuracy."""
     x, scale = (X.double() * size).to(dtype).requires_grad_(), SCALE.to(dtype, copy=True).requires_grad_()
     grad = (GRAD.double() * min(size, 1e100)).to(dtype)
 
@@ -84,7 +84,7 @@ def test_gradients_of_rms_norm_rope_that_others_follow_have_any_size_of_heads():
 
 
 def second_gradient(call, x, size):
-    """Of x's first gradient along itself, both for results of this size."""
+    """Return the gradient of x's first gradient along itself, both for results of this size."""
     (first,) = torch.autograd.grad(call(x).sum() * size, x, create_graph=True)
     return torch.autograd.grad(first[0, 0] * size, x)[0]
 
@@ -171,7 +171,7 @@ def test_a_gradient_outside_follows_the_one_that_torch_func_makes(call):
 
 
 def tangent_of_gradient(call):
-    """Of x's gradient along GRAD, where the result's gradient moves along OTHER."""
+    """Return the tangent of x's gradient along GRAD, where the result's gradient has the tangent OTHER."""
     x = X.clone().requires_grad_()
     with torch.autograd.forward_ad.dual_level():
         weight = torch.autograd.forward_ad.make_dual(GRAD, OTHER)

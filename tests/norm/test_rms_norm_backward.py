@@ -160,7 +160,7 @@ def test_gradients_have_gradients(shape, axis, scale):
 @pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_torch_s_operations_meet_the_same_formula(dtype, stash_type):
-    """Which stand in for the kernel where gradients need gradients: in float32, so within a loose bound."""
+    """They replace the kernel where gradients need gradients."""
     call = Call(dtype, shape=(5, 40), stash_type=stash_type)
     inputs = make_inputs(call, GuardedMemory(), x=np.random.default_rng(0).standard_normal((5, 40)))
     tensors = [to_torch(np.array(a)) for a in (inputs.grad, inputs.x, inputs.scale)]

@@ -303,7 +303,7 @@ BAD = [
 
 
 def arguments_of(case):
-    """A correct call's arguments but for what is changed; what is written, if given, apart."""
+    """Return a correct call's arguments with the case's changes, and separately its outputs."""
     op = OPS[case.op]
     named = {**op.correct(), **case.changed}
     return op, named, [named.pop(name, None) for name in op.written]
@@ -464,7 +464,7 @@ def test_a_gradient_does_not_flow_through_a_named_backend():
 
 @pytest.mark.parametrize("which", ["x", "residual", "out", "sum", "grad"])
 def test_more_than_four_dimensions_are_compared_before_they_are_joined(which):
-    """What is joined to four looks to the C library as if it had x's sizes."""
+    """After its dimensions are joined to four, a tensor has x's sizes for the C library."""
     shape, other = (2, 1, 3, 2, 8), (2, 1, 3, 1, 8)
     named = {
         name: torch.full(other if name == which else shape, 5.0)

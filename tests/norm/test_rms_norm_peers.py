@@ -28,7 +28,7 @@ def inputs_of(dtype, shape, seed=0):
 
 
 def shapes(most_dims=4):
-    """Of the widths, then random: up to so many dimensions, rows of any length."""
+    """Yield shapes of the widths, then random ones of up to ``most_dims`` dimensions, rows of any length."""
     yield from (((3, 7, n), seed) for seed, n in enumerate(WIDTHS))
     rng = np.random.default_rng(7)
     for seed in range(CALLS):
@@ -56,7 +56,7 @@ def assert_near(ours, theirs, call, *, casts=True):
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-6])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_torch_s_rms_norm(dtype, epsilon):
-    """Which rounds 16 bits once, at the end."""
+    """It rounds 16-bit types once, at the end."""
     for shape, seed in shapes():
         x, scale = inputs_of(dtype, shape, seed)
         tensors = to_torch(x), to_torch(scale)
@@ -87,7 +87,7 @@ def test_torch_s_gradients():
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_transformers_llama_rms_norm(dtype):
-    """Which casts to float32, normalizes, casts back and multiplies: the specification's roundings."""
+    """It casts to float32, normalizes, casts back and multiplies: the specification's roundings."""
     from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
     same, elements = 0, 0

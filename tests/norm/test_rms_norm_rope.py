@@ -220,7 +220,7 @@ def test_the_number_of_threads_changes_no_bit(dtype, rounding):
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize(("dtype", "tokens"), [("float32", 1100), ("float16", 2200), ("bfloat16", 2200)])
 def test_large_results_are_written_past_the_caches(dtype, tokens, rounding, guarded):
-    """The same bits as of a chunk of tokens at a time, which stay in the caches."""
+    """The bits equal those of calls on chunks of tokens, which stay in the caches."""
     rng = np.random.default_rng(0)
     shape = (tokens, 31, 128)
     q = rng.standard_normal(shape, np.float32).astype(NUMPY_DTYPES[dtype])

@@ -68,7 +68,7 @@ BUFFER = np.ones(4000, np.float32)
 
 
 def part(at, *shape):
-    """Of one buffer, so that memory can be shared."""
+    """Return a part of one buffer, so that tensors can share memory."""
     return BUFFER[at : at + int(np.prod(shape))].reshape(shape)
 
 

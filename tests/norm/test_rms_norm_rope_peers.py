@@ -36,7 +36,7 @@ def table(positions, width, base, dtype):
 
 
 def with_theirs(module, name, q, k, scales, positions, width, base):
-    """What the model's attention does between its projections and the product."""
+    """Run the steps of the model's attention between its projections and the product."""
     model = importlib.import_module(f"transformers.models.{module}")
     norms = []
     for scale in scales:
@@ -102,7 +102,7 @@ def test_qwen3_s_first_position_has_its_bits():
 
 
 def test_olmo_2_normalizes_all_heads_at_once():
-    """Which is rms_norm, then rope_qk; docs/ops/rms_norm_rope.md says so."""
+    """The equivalent is rms_norm, then rope_qk, as in docs/ops/rms_norm_rope.md."""
     from transformers.models.olmo2.modeling_olmo2 import Olmo2RMSNorm, apply_rotary_pos_emb
 
     q, k, *_, positions = heads(torch.float32)

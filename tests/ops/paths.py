@@ -166,8 +166,8 @@ class Bad:
 
 
 def bads_of(call):
-    """How bad calls are told: ``bad(name, text, **changed)``, whose changed tensors are made anew for
-    each path, of the correct call that ``call(**changed)`` makes."""
+    """Return ``bad(name, text, **changed)``, which describes a bad call: the correct call of
+    ``call(**changed)`` with changed tensors. Each path makes new tensors."""
 
     def bad(name, text, *, kind=ValueError, paths=tuple(PATHS), says="", **changed):
         def make():

@@ -215,7 +215,7 @@ def layout_strides(layout, shape):
 
 
 def to_torch(array):
-    """The same memory as a torch tensor."""
+    """Return an array's memory as a torch tensor."""
     if array is None:
         return None
     if array.dtype == NUMPY_DTYPES["bfloat16"]:
@@ -261,8 +261,8 @@ def bytes_of(t):
 
 
 def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
-    """What rope returns. None where the backend cannot run the call by nature; then the error was
-    the one that says so, and nothing was written."""
+    """Return rope's result. None if the backend does not support such a call; then the error was the one for
+    unsupported calls, and nothing was written."""
 
     def run():
         return rope(x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle)
@@ -280,7 +280,7 @@ def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=T
     return None
 
 
-# ---- what is right ---------------------------------------------------------------------------------
+# ---- correct results -------------------------------------------------------------------------------
 
 
 def e_angle_of(backend):

@@ -56,7 +56,7 @@ def rotate(x, mode):
 
 
 def formula(x, cos, sin, mode="half"):
-    """In float64, and the magnitudes of what is added."""
+    """Return the formula's result in float64, and the magnitudes of its summands."""
     x, cos, sin = (t.double() for t in (x, cos, sin))
     a, b = x * cos, rotate(x, mode) * sin
     return a + b, a.abs() + b.abs()

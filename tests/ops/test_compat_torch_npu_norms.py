@@ -94,7 +94,7 @@ def test_gemma_rms_norm_is_rounded_once(dtype, shapes, gamma_dtype, backend):
 @hosts
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_gemma_rms_norm_is_transformers(dtype, backend):
-    """Which rounds nothing in between; rounding x * rstd as Llama does gives others."""
+    """Gemma rounds no intermediate value; rounding x * rstd, as Llama does, gives other results."""
     modeling = pytest.importorskip("transformers.models.gemma.modeling_gemma")
     x, _, gamma = sample(((64, 256), (256,)), dtype)
     norm = modeling.GemmaRMSNorm(256, eps=1e-6)

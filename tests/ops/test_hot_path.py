@@ -1,8 +1,8 @@
-"""Who takes the hot path, by what a call asks on its way.
+"""Calls that take the hot path, detected by their checks.
 
-A call that is not on the hot path asks of its tensors whether a gradient or a tangent flows through them.
-These tests count those questions. Parameters have requires_grad=True in every loaded model: without gradients
-they must cost no more than other tensors.
+A call outside the hot path checks whether a gradient or a tangent flows through its tensors. These tests
+count the checks. Parameters have requires_grad=True in every loaded model: without gradients they must cost
+no more than other tensors.
 """
 
 import contextlib

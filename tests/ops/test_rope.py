@@ -111,7 +111,7 @@ def test_any_call_meets_the_bound(case, seed, backend):
 @settings(max_examples=100)
 @given(case=any_case(DEVICE_FACTORS).filter(possible), seed=st.integers(0, 2**16))
 def test_any_call_of_the_device_meets_the_bound(case, seed, backend):
-    """The same without what the device refuses, which are most of all calls."""
+    """Calls that the device refuses, which are most of all calls, are left out."""
     run_and_judge(case, backend, GuardedMemory(), seed)
 
 
@@ -321,7 +321,7 @@ def test_nan_outside_the_window_is_copied_bit_for_bit(dtype, backend):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_every_bit_pattern_outside_the_window_comes_through(dtype, mode, D, backend, guarded):
-    """NaNs of any payload, subnormals, both zeros: what is not rotated is copied, not computed with."""
+    """NaNs of any payload, subnormals, both zeros: lanes outside the window are copied, not computed with."""
     patterns = np.arange(65536, dtype=np.uint16)
     if backend == "reference":  # its float64 makes signalling NaNs quiet
         patterns[np.isnan(patterns.view(NUMPY_DTYPES[dtype]).astype(np.float32))] |= 0x240

@@ -1,6 +1,6 @@
-"""What cos and sin rope rotates with, against the truth (mpmath) and against the C library's.
+"""rope's cos and sin against exact values (mpmath) and against the C library's.
 
-A pair (1, 0) comes back as (cos, sin). The truth is computed with 120 bits, from the frequency
+A pair (1, 0) becomes (cos, sin). mpmath computes the exact values with 120 bits, from the frequency
 as the specification defines it, not from any float64 of ours.
 """
 
@@ -33,7 +33,7 @@ BASES = [10000.0, 500000.0, 1e6, 160.0, 10000000.0]
 
 
 def held(number, backend):
-    """What the back end makes of an attribute: CANN keeps a float32 of it."""
+    """Return an attribute's value on the back end: CANN stores float32."""
     return float(np.float32(number)) if backend == "npu" else number
 
 

@@ -1,4 +1,4 @@
-"""What only the device has: its refusals, its memory traffic, its overflow. Cases: test_rope.py."""
+"""The device's own rules: its refusals, its memory traffic, its overflow. Cases: test_rope.py."""
 
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ def test_back_to_back_memory_is_no_overlap(path):
 
 @pytest.fixture(params=["cpu", "sim"])
 def c_call(request):
-    """What a correct call's C structs, each replaceable, come to: status, words, out."""
+    """Return a function that makes a correct call with replaceable C structs; it returns status, text and
+    out."""
     return partial(_c_call, request.param)
 
 

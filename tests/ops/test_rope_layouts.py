@@ -56,8 +56,8 @@ def test_in_place_on_any_stride(dtype, mode, layout, backend, guarded):
         assert_within(x, values, np.arange(6), PARAMS[mode], dtype=dtype, backend=backend)
 
 
-# What one instruction of the device cannot say: rows 2 MiB apart in a copy, rows of vectors further
-# apart than 255 blocks. Shape, dtype, strides of B, S, N and n_dims.
+# Strides that one instruction of the device cannot encode: rows 2 MiB apart in a copy, rows of vectors
+# further apart than 255 blocks. Shape, dtype, strides of B, S, N and n_dims.
 WIDE_STRIDES = {
     "rows 2 MiB apart": ((1, 20, 1, 128), "float32", (0, 2**19 + 64, 128), 128),
     "heads before tokens": ((60, 2, 16, 1024), "float16", (2 * 16 * 1024, 1024, 2 * 1024), 1024),
@@ -83,7 +83,7 @@ def test_strides_beyond_what_one_instruction_says(name, backend):
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_unit_last_stride_is_never_copied(framework, monkeypatch):
-    """What reaches the C library is x's own memory with x's own strides."""
+    """The C library gets x's own memory with x's own strides."""
     seen = []
     original = native.Native.rope
 

@@ -51,7 +51,7 @@ def work(dtype, mode, heads, backend):
 
 
 def repeats_by_instruction(dtype, mode, backend="sim"):
-    """Of a rotated head."""
+    """Return the repeats of a rotated head, by instruction."""
     few, few_apis = work(dtype, mode, FEW, backend)
     many, many_apis = work(dtype, mode, MANY, backend)
     head = (many - few) / (TOKENS * (MANY - FEW))
@@ -64,7 +64,7 @@ HALVES_WIDENED = {"Cast": 4, "Mul": 4, "Sub": 1, "Add": 1}
 HALVES_FLOAT32 = {"Mul": 4, "Sub": 1, "Add": 1}
 SHIFTED = {"Cast": 6, "Mul": 4, "Add": 2, "ShiftLeft": 1, "ShiftRight": 1, "Or": 1}
 GATHERED_WIDENED, GATHERED = {"Cast": 4, "Mul": 4, "Add": 2, "Gather": 2}, {"Mul": 4, "Add": 2, "Gather": 2}
-# Of a head of 128, in repeats of 64 lanes (full passes: halve): the rows of docs/benchmarks.md.
+# Repeats of 64 lanes for a head of 128 (full passes: half as many): the rows of docs/benchmarks.md.
 REPEATS = [
     *[("sim", dtype, mode, HALVES_WIDENED) for dtype in (ml_dtypes.bfloat16, np.float16) for mode in HALVES],
     *[("sim:ascend310p", np.float16, mode, HALVES_WIDENED) for mode in HALVES],

@@ -40,7 +40,7 @@ def of_no_batch(positions):
 
 
 def far_batches(positions):
-    """The same, of a batch stride that leads out of the memory."""
+    """Return the positions with a batch stride that leads out of the memory."""
     strides = list(positions.strides)
     strides[-2] = 2**40
     return np.lib.stride_tricks.as_strided(positions, positions.shape, strides)
@@ -167,7 +167,7 @@ QWEN2_VL = RopeParams(32, "mrope", freq_base=1e6, sections=(4, 6, 6, 0))
 @pytest.mark.parametrize("planes", [3, 4])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_qwen2_vl_means_the_last_three_planes(planes, batch):
-    """Of four the first is text's, for the mask: [text, t, h, w], where ours are [t, h, w, extra]."""
+    """The first of four planes is text's, for the mask: [text, t, h, w]. Ours are [t, h, w, extra]."""
     position_ids = torch.randint(0, 40, (planes, batch, 6), generator=torch.Generator().manual_seed(planes))
     rope_parameters = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
     code, positions, cos, sin = seen_by_the_rotary(

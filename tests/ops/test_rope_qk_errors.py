@@ -34,7 +34,7 @@ Q, K = (B, S, NQ, D), (B, S, NK, D)
 
 
 def call(attributes=None, angle=0, **changed):
-    """A correct call but for what is changed."""
+    """Return a correct call with some arguments changed."""
     tensors = {
         "q": np.ones(Q, np.float32),
         "k": np.ones(K, np.float32),
@@ -51,7 +51,7 @@ def call(attributes=None, angle=0, **changed):
 bad = bads_of(call)
 
 
-# ---- what is read ----------------------------------------------------------------------------------
+# ---- inputs ----------------------------------------------------------------------------------------
 
 TYPES = "must be float32, float16, bfloat16 or float64 but got"
 SHAPES = "must have shape [B,S,N,D] or [S,N,D] but got"
@@ -143,7 +143,7 @@ INPUTS = [
     ),
 ]
 
-# ---- what is written -------------------------------------------------------------------------------
+# ---- outputs ---------------------------------------------------------------------------------------
 
 
 def shared(q=0, k=500, q_out=1000, k_out=1500):

@@ -192,7 +192,7 @@ def run_and_judge(case, backend, guarded, seed=0):
         angle=case.angle,
         e_angle=e_angle_of(backend),
     )
-    rest = np.ones(inputs.x.shape[-1], bool)  # what is not rotated is rounded once, no more
+    rest = np.ones(inputs.x.shape[-1], bool)  # other lanes are rounded once
     for lanes in inputs.params.pair_lanes():
         rest[lanes] = False
     expected[..., rest] = inputs.x[..., rest].astype(cache_dtype(case)).astype(np.float64)
@@ -338,7 +338,7 @@ def test_a_call_is_one_launch(case, device, guarded):
 
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
 def test_only_the_rows_that_are_named_are_moved(device):
-    """Of a cache a thousand times as large as the tokens."""
+    """The cache is a thousand times as large as the tokens."""
     x, cache = np.ones((1, 4, 8, 128), np.float32), np.zeros((4000, 8, 128), np.float16)
     rope_set_rows(x, np.arange(4), np.array([[7, -1, 3999, 0]]), cache, RopeParams(128), backend=device)
     summary = native_sim.load().report()["summary"]

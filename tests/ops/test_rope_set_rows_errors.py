@@ -35,7 +35,7 @@ ROWS = [[4, 0, -1], [8, 1, 2]]
 
 
 def call(attributes=None, angle=0, **changed):
-    """A correct call but for what is changed."""
+    """Return a correct call with some arguments changed."""
     tensors = {
         "x": np.ones(X, np.float32),
         "positions": np.arange(S, dtype=np.int32),
@@ -55,7 +55,7 @@ def rows(*values, dtype=np.int64):
     return lambda: np.array(values, dtype)
 
 
-# ---- what is read ----------------------------------------------------------------------------------
+# ---- inputs ----------------------------------------------------------------------------------------
 
 TYPES = "x must be float32, float16, bfloat16 or float64 but got"
 ROWS_SHAPE = "rows must have shape [B, S] = [2, 3] but got"
@@ -142,7 +142,7 @@ INPUTS = [
     bad("n_offs-odd", "n_offs must be an even number >= 0 but got 1.", attributes={"n_offs": 1}, says="rope"),
 ]
 
-# ---- what is written -------------------------------------------------------------------------------
+# ---- outputs ---------------------------------------------------------------------------------------
 
 
 def cache_over(name):

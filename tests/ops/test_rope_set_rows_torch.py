@@ -29,7 +29,7 @@ def tensors(dtype=torch.float32, cache=None, shape=(2, 5, 3, 24)):
 
 
 def in_steps(x, positions, rows, cache, params=PARAMS, **how):
-    """What the cache must hold afterwards."""
+    """Return the expected cache after the call."""
     y, cache = rope(x, positions, params, **how).to(cache.dtype), cache.clone()
     cache[rows[rows >= 0]] = y[rows >= 0]
     return cache
@@ -107,7 +107,7 @@ def compiled():
 
 
 def attend(x, positions, rows, cache):
-    """Write, then read what was written."""
+    """Write rows, then read them."""
     before = cache.sum()
     rope_set_rows(x * 2, positions, rows, cache, PARAMS)
     return cache.float().square().sum() + before

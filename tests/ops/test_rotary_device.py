@@ -1,4 +1,4 @@
-"""What rotary_mul's kernel costs on the simulated core, and what only a device has: refusals, overflow."""
+"""Cost of rotary_mul's kernel on the simulated core, and the device's own rules: refusals, overflow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tables(tokens, D, width, dtype=torch.bfloat16):
 
 
 def share_of_roofline(least):
-    """Of the last launch, and its bytes beside the least."""
+    """Return the last launch's share of the roofline, and its bytes over the least bytes."""
     found = native_sim.load().report()["summary"]
     moved = found["bytes_read"] + found["bytes_written"]
     return least / found["gm_bytes_per_cycle"] / found["cycles"], moved / least

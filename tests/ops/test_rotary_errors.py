@@ -279,7 +279,7 @@ BAD = [
 
 
 def arguments_of(case):
-    """A correct call's arguments but for what is changed; out=, if any, apart."""
+    """Return a correct call's arguments with the case's changes, and separately its out=."""
     op = OPS[case.op]
     named = {**op.correct(), **case.changed}
     outs = [named.pop(name, None) for name in op.outs]

@@ -1,5 +1,5 @@
 """rotary_mul and rotary_mul_qk against torch_npu's formula in float64: tables of every width, type and shape;
-layouts, windows, in place; gradients; in torch, too.
+layouts, windows, in place; gradients; for arrays and torch tensors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""rotary_position_embedding on every back end, against the loop of PMX's specification; in torch, too."""
+"""rotary_position_embedding on every back end, and in torch, against the loop of PMX's specification."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Call:
 
     @property
     def case(self) -> PmxCase:
-        """What the specification's loop needs to know of it."""
+        """Return the call's data for the specification's loop."""
         B, S, N, D = self.sizes
         pads = {"some": tuple(range(B)), "far": tuple(900 * (b + 1) for b in range(B)), "none": None}
         kinds = {"": ("", 1.0, 8), "linear": ("linear", 2.5, 8), "dynamic": ("dynamic", 3.0, 6)}
@@ -86,7 +86,7 @@ def possible(call):
 
 
 def heads_of(call, heads, rng):
-    """Queries or keys of so many heads, in the call's layout."""
+    """Return queries or keys of ``heads`` heads, in the call's layout."""
     case = call.case
     shape = (*case.query[:-2], heads, case.query[-1])
     dtype = DTYPES[call.dtype]

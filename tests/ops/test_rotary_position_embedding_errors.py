@@ -143,7 +143,7 @@ BAD = [
     bad("packed-far", f"{RANGE} 2147483649.", **PACKED | {"start_pos": [0, 2**31 - 2]}),
 ]
 
-# What torch's operator cannot be given.
+# Arguments that torch's operator does not accept.
 PYTHON_ONLY = [
     bad(
         "start-beyond",

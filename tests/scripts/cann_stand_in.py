@@ -143,7 +143,7 @@ export PATH="$ASCEND_HOME_PATH/bin:$ASCEND_HOME_PATH/tools/ccec_compiler/bin:$PA
 export PYTHONPATH="$ASCEND_HOME_PATH/python/site-packages:$PYTHONPATH"
 set +e
 """
-# What python3 must import. None of them is what the tests' Python may have of that name.
+# Modules that python3 must import. They are stand-ins, never the modules of the tests' Python.
 MODULES = ("numpy", "attr", "decorator", "sympy", "scipy", "psutil", "google.protobuf", "cffi", "yaml", "tbe")
 LIBRARIES = ("exe_graph", "register", "tiling_api", "nnopbase", "ascendcl", "rt2_registry")
 
@@ -198,7 +198,7 @@ def add_libraries(home: Path) -> None:
         subprocess.run([*compiler, "-shared", "-x", "c++", "/dev/null", "-o", str(target)], check=True)
 
 
-# What the script and CMake call besides CANN's tools.
+# Commands that the script and CMake call besides CANN's tools.
 COMMANDS = """
 ar as awk basename bash c++ cat cc chmod cmake cp cut dirname env find g++ grep head id kill ld ln ls make
 mkdir mktemp mv nm nproc printf python3 ranlib rm sed sh sha256sum sleep sort strip tail touch tr true uname

@@ -95,13 +95,13 @@ def machine(tmp_path):
 
 
 def refused(done):
-    """What a run says that ends with status 2."""
+    """Return the text of a run that ends with status 2."""
     assert done.returncode == 2, done.stdout + done.stderr
     assert all(line.startswith("[build_npu] ") for line in done.stderr.splitlines())
     return done.stderr
 
 
-# ---- what is missing ---------------------------------------------------------------------------------
+# ---- missing pieces ----------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is here")
@@ -407,7 +407,7 @@ class Build:
 
     @property
     def left(self):
-        """What an install of npu_rope or a user would take from a build."""
+        """Return the files of a build that an install of npu_rope or a user would use."""
         folder = self.clone / "build/npu"
         return sorted(p.name for p in folder.glob("*") if p.name.startswith(("opp.", "custom_opp"))) + (
             ["opp"] if self.opp.exists() else []

@@ -1,4 +1,4 @@
-"""scripts/lib.sh: what is missing is named, what is done is skipped, what failed shows its log."""
+"""scripts/lib.sh names missing pieces, skips finished steps, and shows the log of a failed step."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_build_folder_goes_when_the_compiler_changed_or_the_build_failed(tmp_pat
         assert done.returncode == (result == "false")
         return cache.exists()
 
-    assert not kept("", "true")  # whoever built it is not known
+    assert not kept("", "true")  # the folder's compiler is unknown
     assert kept("", "true")
     assert not kept("/opt/c++", "true")
     assert kept("/opt/c++", "false")

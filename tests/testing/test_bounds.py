@@ -274,7 +274,7 @@ HALVES = ["float16", "bfloat16"]
 
 
 def one_by_one(values, dtype):
-    """Neighbours of each value: so many steps of the type up or down."""
+    """Return the neighbours of each value, a number of steps of the type up or down."""
     bits = values.astype(DTYPES[dtype]).view(np.uint16).astype(np.int32)
     ordered = np.where(bits & 0x8000, -(bits & 0x7FFF), bits)
 

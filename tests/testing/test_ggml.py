@@ -110,7 +110,7 @@ def test_ggml_agrees_with_policy_ggml(ggml, case):
 
 
 def _changed_call(monkeypatch, **changes):
-    """What the judge hands to ggml is changed so."""
+    """Change the arguments that the judge passes to ggml."""
     original = judge_module._ggml_call
 
     def changed(case, data):

@@ -1,4 +1,4 @@
-"""The judge must reject what is wrong and say where."""
+"""The judge must reject wrong results and report where they are."""
 
 import dataclasses
 import functools

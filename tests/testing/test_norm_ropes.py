@@ -1,4 +1,4 @@
-"""What judges rms_norm_rope rejects what is slightly wrong; its cases and random calls are what they say."""
+"""The judge of rms_norm_rope rejects slightly wrong results; its cases and random calls match their names."""
 
 from __future__ import annotations
 

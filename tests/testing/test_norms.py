@@ -1,4 +1,4 @@
-"""What judges rms_norm rejects what is slightly wrong; the suite and the random calls are what they say."""
+"""The judge of rms_norm rejects slightly wrong results; the suite and the random calls match their names."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_no_call_of_the_fixed_slice_is_wrong(backend):
     assert wrong == {}
 
 
-# ---- what is drawn ---------------------------------------------------------------------------------
+# ---- drawn calls -----------------------------------------------------------------------------------
 
 
 def test_a_number_always_draws_the_same_call_and_the_same_tensors():
@@ -63,7 +63,7 @@ def test_a_number_always_draws_the_same_call_and_the_same_tensors():
 
 
 def facts(call):
-    """What a call is an example of."""
+    """Return the properties of which a call is an example."""
     params, mode = call.params, call.params.rope_mode
     yield from (("operator", call.op, mode), ("dtype", call.dtype), ("positions", call.positions))
     yield from (
@@ -133,7 +133,7 @@ def test_a_device_gets_only_what_it_takes():
         assert max(np.abs(make_data(c, reach_of(backend)).positions).max() for c in calls) == 2**22 - 1
 
 
-# ---- what is noticed -------------------------------------------------------------------------------
+# ---- detected errors -------------------------------------------------------------------------------
 
 
 def call_of(op="rope", mode="mrope", **changed):
@@ -220,7 +220,7 @@ def write_before(call, data, results):
 
 
 RIGHT = [call_of(op, mode) for op in OPERATORS for mode in ("normal", "neox", "mrope", "imrope", "vision")]
-# what is wrong: (how it is run, modes in which it shows)
+# the error: (how it is run, modes in which it shows)
 SECTIONED, ALL = ("mrope", "imrope", "vision"), ("normal", "neox", "mrope", "imrope", "vision")
 WRONG = {
     "sign of the sine": (with_call(forward=False), ALL),
@@ -343,7 +343,7 @@ def script():
 
 
 def held(path):
-    """What the state file says, but for the time it took."""
+    """Return the state file's content without its time."""
     return {**json.loads(path.read_text()), "seconds": 0}
 
 

@@ -1,5 +1,5 @@
-"""Rope graphs that the installed ggml builds, through the adapter, on the simulated CANN runtime: what comes
-out is what the CPU library makes of the same tensors. Run as: ggml_graphs.py ADAPTER CANN OPAPI
+"""Rope graphs that the installed ggml builds, through the adapter, on the simulated CANN runtime. The results
+must equal those of the CPU library for the same tensors. Run as: ggml_graphs.py ADAPTER CANN OPAPI
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ for case in cases():
     assert found <= 1, f"{case}: {found:.3g} times the bound"
     worst, ran = max(worst, found), ran + 1
 
-# What another backend has to compute is refused, with a reason, before anything is launched.
+# The adapter refuses nodes that another backend must compute, with a reason, before anything is launched.
 context = call["ggml_init"](InitParams(1 << 20, None, True))
 x = call["ggml_new_tensor_4d"](context, 0, 16, 3, 5, 2)
 at = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], 5)

@@ -89,7 +89,7 @@ def in_place(what, run, tensors, placements, written):
 
 
 def refused(what, run, tensors, placements):
-    """What is written lies as no rule has it: nothing is lost, because nothing is done."""
+    """Check that a written tensor with a placement of no rule is refused before anything is written."""
     global done
     shared = [spread(t, p) for t, p in zip(tensors, placements, strict=True)]
     said = ""
