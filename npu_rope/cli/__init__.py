@@ -1,4 +1,4 @@
-"""The command line ``npu-rope``. One module a command; this one joins them."""
+"""The command line ``npu-rope``. Each command has a module; this one joins them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def main() -> None:
 
 
 def _take_any_letter() -> None:
-    """What a terminal has no letters for is no reason to fail: it gets their numbers."""
+    """Print escapes for characters that the terminal cannot encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
-            with contextlib.suppress(OSError):  # of a stream that cannot say where it is
+            with contextlib.suppress(OSError):  # a stream without a position
                 stream.reconfigure(errors="backslashreplace")
 
 
@@ -53,14 +53,14 @@ def _run() -> None:
 
 
 def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
-    """typer and rich make a SystemExit of what they catch; what it was hangs on it."""
+    """Whether an error of that kind caused this one: typer and rich convert what they catch to SystemExit."""
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return error is not None
 
 
 def _silence() -> None:
-    """What is still buffered goes nowhere, or Python complains about it at its end."""
+    """Discard buffered output, because Python would report an error about it at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)

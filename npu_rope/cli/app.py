@@ -35,7 +35,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and stop.")
     ] = False,
 ) -> None:
-    """Rotary position embedding for Ascend NPUs: validate it, measure it, see what is installed."""
+    """Rotary position embedding for Ascend NPUs: validate it, measure it, list the installed parts."""
 
 
 app.command()(validate)
@@ -44,5 +44,5 @@ app.command()(bench)
 app.command()(inspect)
 app.command()(hardware_report)
 app.add_typer(trace_norm.app, name="trace")
-# What stands behind the command's program is the program's, options too.
+# All arguments after the program's name belong to the program, including options.
 app.command(context_settings={"allow_interspersed_args": False})(sim)

@@ -46,7 +46,7 @@ def bench(
         str | None, typer.Option(help="Some of neox,normal; forms have modes of their own.")
     ] = None,
     peers: Annotated[
-        str | None, typer.Option(help="Only peers whose name matches, e.g. 'ggml|onnx'; none for nobody.")
+        str | None, typer.Option(help="Only peers whose name matches, e.g. 'ggml|onnx'; none: no peers.")
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Measuring time per row, default 1.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print the results.")] = Format.CONSOLE,
@@ -68,7 +68,7 @@ def bench(
 
     The contestants of a row take turns in small batches, so that a
     disturbance hits all of them. Each result is first compared with the
-    float64 reference; who is wrong is named and not timed. A peer that is
+    float64 reference; a wrong one is named and not timed. A peer that is
     not installed is shown with the command that installs it.
 
     Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128],
@@ -135,7 +135,7 @@ def _read(path: Path) -> Results:
 
 
 def _page(path: Path) -> str:
-    """What the Markdown file says so far."""
+    """Return the present text of the Markdown file."""
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else ""
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""``npu-rope doctor``: what is here, and for each absent piece why and how to get it."""
+"""``npu-rope doctor``: list the present parts, and for each absent part the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Finding:
 def doctor(
     json_: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Say what npu_rope finds here: back ends, torch, CANN, NPU, compiler, CPU, peers.
+    """List what npu_rope finds here: back ends, torch, CANN, NPU, compiler, CPU, peers.
 
-    Always exits 0: nothing it reports as absent is an error until something needs it.
+    Always exits 0: an absent part is an error only when something needs it.
     """
     npu = _npu()
     findings = [*_package(), *_backends(npu), *_simulator(), *_torch(), *npu, *_tools(), *_peers()]
@@ -63,7 +63,7 @@ def doctor(
         return
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = 400  # what reads it wants paths and commands whole
+        console.width = 400  # a program that reads the output needs whole paths and commands
     for group in dict.fromkeys(f.group for f in findings):
         table = Table(title=group, title_justify="left", title_style="bold", show_header=False, box=None)
         table.add_column(no_wrap=True)
@@ -101,7 +101,7 @@ def _python() -> str:
 
 
 def _backends(npu: list[Finding]) -> list[Finding]:
-    """Each backend. The npu backend is present only where nothing in the NPU group is wrong."""
+    """Return a finding for each backend. The npu backend is present only if the NPU group has no fault."""
     wrong = ", ".join(f.piece for f in npu if f.present is False)
     findings = []
     for backend in backends.BACKENDS.values():
@@ -184,8 +184,8 @@ def _npu() -> list[Finding]:
 
 
 def _cann_environment(found: dict[str, str | None]) -> list[Finding]:
-    """Without ASCEND_OPP_PATH CANN takes the last custom package for its own, and does not load its tilings
-    (hicann/opbase, NnopbaseLoadTilingSo)."""
+    """Check ASCEND_OPP_PATH. Without it, CANN takes the last custom package for its own, and does not load
+    the tilings of that package (hicann/opbase, NnopbaseLoadTilingSo)."""
     named = os.environ.get("ASCEND_OPP_PATH", "")
     if not found["CANN"] or os.path.isdir(named):
         return []
@@ -194,7 +194,7 @@ def _cann_environment(found: dict[str, str | None]) -> list[Finding]:
 
 
 def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
-    """Whether CANN, torch_npu and the binding go together."""
+    """Check whether the versions of CANN, torch_npu and the binding are compatible."""
     simulated = backends.simulated_soc() is not None
     torch_npu = _version_of("torch_npu") if found["torch_npu"] else None
     findings = []
@@ -217,7 +217,7 @@ def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
 
 
 def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
-    """The machine's chip, and whether the operator package is whole and has kernels for it."""
+    """Report the machine's chip, and whether the operator package is complete and has kernels for it."""
     if backends.simulated_soc() is not None:
         return []  # it has kernels of another kind
     soc = None
@@ -252,7 +252,7 @@ def _package_remedy(folder: str) -> str:
 
 
 def _version_of(package: str) -> str | None:
-    """The version of an installed package, which is not imported."""
+    """Return the version of an installed package without importing it."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

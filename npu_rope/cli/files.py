@@ -1,4 +1,4 @@
-"""Files that commands write: refused before the work where they cannot be, and never half written."""
+"""Files that commands write: refused before the work if they cannot be written, and never half written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 
 def unwritable(path: Path) -> str | None:
-    """None where :func:`replacing` can write ``path``, else what it must be."""
+    """Return None if :func:`replacing` can write ``path``, else the rule that it breaks."""
     if os.path.isdir(path) or not os.path.isdir(path.parent):
         return f"must be a file in an existing folder but got {path}."
     try:
@@ -29,9 +29,9 @@ def unwritable(path: Path) -> str | None:
 
 @contextmanager
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file beside ``path``, which takes its place once it is whole; after an exception it is gone.
+    """Open a temporary file beside ``path``, which replaces it when complete; an exception removes it.
 
-    Devices and pipes are written as they are.
+    Devices and pipes are written directly.
     """
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     if _is_special(path):
@@ -52,7 +52,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def stream_to(output: Path | None) -> Iterator[Any]:
-    """Standard output, or what :func:`replacing` opens."""
+    """Yield standard output, or the file that :func:`replacing` opens."""
     if output is None:
         yield sys.stdout
     else:

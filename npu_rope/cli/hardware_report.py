@@ -59,10 +59,10 @@ def hardware_report(
     """Check and time npu_rope on this machine's NPU, and write a report to send.
 
     It runs the steps below and writes hardware-report.json and
-    hardware-report.html, which hold the same. The files are complete after each
-    step, so that an interrupted run leaves what it found.
+    hardware-report.html, which have the same content. The files are complete
+    after each step, so that an interrupted run keeps its results.
 
-    doctor: lists what is installed.
+    doctor: lists the installed parts.
 
     validate: runs every case of npu-rope validate on backend npu.
 
@@ -78,7 +78,7 @@ def hardware_report(
     The report has no host or user name, no serial number, and no path outside of
     the installation. Read it before you send it.
 
-    Under npu-rope sim everything runs on a simulated machine. That report is
+    Under npu-rope sim everything runs on a simulated machine. The report is then
     labelled SIMULATED in every section and contains no device times.
 
     Exit status: 0 every result is correct, 1 a result is wrong or a step failed,
@@ -143,7 +143,7 @@ def _check(plan: Plan) -> None:
 
 
 def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
-    """The two files to write."""
+    """Return the paths of the two files to write."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

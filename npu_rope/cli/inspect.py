@@ -1,4 +1,4 @@
-"""``npu-rope inspect``: the rope that a model's own file says, and what scaling does to each pair."""
+"""``npu-rope inspect``: the rope in a model's own file, and the effect of scaling on each pair."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from npu_rope.params import AXIS_NAMES
 
 USAGE_ERROR = 2
 DTYPES = ("float32", "float16", "bfloat16")
-# What ggml's CANN backend takes (ggml d99724f): others it leaves to another backend.
+# Calls that ggml's CANN backend supports (ggml d99724f); another backend computes the others.
 CANN_MOST_HEAD = 896
 
 
 def inspect(
     file: Annotated[Path, typer.Argument(help="A config.json of transformers, its folder, or a GGUF file.")],
     layer_type: Annotated[
-        str | None, typer.Option(help="Of a config.json: only this type of layer, e.g. full_attention.")
+        str | None, typer.Option(help="For a config.json: only this type of layer, e.g. full_attention.")
     ] = None,
-    layer: Annotated[int | None, typer.Option(min=0, help="Of a GGUF file: only this layer.")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="For a GGUF file: only this layer.")] = None,
     n_ctx: Annotated[
         int | None,
         typer.Option(min=1, help="Tokens of the session: chooses long or short factors, stretches theta."),
@@ -44,12 +44,13 @@ def inspect(
         Path | None, typer.Option(help="Draw the wavelengths before and after scaling: .png, .svg or .pdf.")
     ] = None,
 ) -> None:
-    """Say how a model's heads rotate: parameters, frequencies, who can execute it, the call to make.
+    """Show how a model's heads rotate: parameters, frequencies, executors, the call to make.
 
-    A pair of dimensions turns by its frequency, in radians a token; its wavelength is how many tokens a
-    whole turn takes. One that is longer than the context never comes round: these are what scaling stretches.
+    A pair of dimensions rotates by its frequency, in radians per token. Its wavelength is the number of
+    tokens of a whole turn. A pair with a wavelength beyond the context never completes a turn; scaling
+    stretches these.
 
-    Exit status: 0, or 2 where the file or an option cannot be used.
+    Exit status: 0, or 2 if the file or an option cannot be used.
 
     Examples:
 
@@ -85,11 +86,11 @@ def inspect(
         console.print(f"Wrote {escape(str(plot))}")
 
 
-# ---- who executes it --------------------------------------------------------------------------------
+# ---- executors --------------------------------------------------------------------------------------
 
 
 def _supported(r: Rope) -> dict[str, str]:
-    """By executor: the element types that it took of a call with one token, or why it took none."""
+    """Return by executor the dtypes that it supports for a call with one token, or the reason for none."""
     found = {}
     for name in (n for n, b in backends.BACKENDS.items() if not b.same_as):
         taken, why = [], ""
@@ -101,14 +102,14 @@ def _supported(r: Rope) -> dict[str, str]:
                 why = error.missing
                 break
             except (ValueError, TypeError) as error:
-                why = why or str(error).splitlines()[0]  # not that the last is no type of it
+                why = why or str(error).splitlines()[0]  # the later ones may be about the dtype only
         found[name] = ", ".join(taken) if taken else f"no: {why}"
     found["ggml's CANN backend"] = _cann(r.params)
     return found
 
 
 def _width(r: Rope) -> int:
-    """The narrowest head that turns so."""
+    """Return the width of the narrowest head with this rope."""
     return r.params.n_offs + 2 * r.params.pairs
 
 
@@ -131,7 +132,7 @@ def _cann(params: RopeParams) -> str:
     return "yes by its own rules; on Ascend310P only where all of a head rotates"
 
 
-# ---- what is told -----------------------------------------------------------------------------------
+# ---- output -----------------------------------------------------------------------------------------
 
 
 def _python_call(r: Rope) -> str:
@@ -161,7 +162,7 @@ def _ggml_call(r: Rope) -> str:
 
 
 def _pairs_of(r: Rope) -> list[dict[str, Any]]:
-    """A row for each pair."""
+    """Return a row for each pair."""
     before, after, turning = r.before(), r.after(), r.turning()
     first, second = (range(_width(r))[lanes] for lanes in r.params.pair_lanes())
     context = r.context_in_force

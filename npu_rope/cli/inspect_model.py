@@ -1,4 +1,4 @@
-"""What a model's file says of its rope: read from a config.json of transformers or a GGUF file."""
+"""The rope of a model's file: a config.json of transformers or a GGUF file."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from npu_rope.gguf_params import GgufFile
 from npu_rope.params import ModelRope
 
 MAGIC = b"GGUF"
-# Radians a token: what turns by less has not left 0, to float32's last bit, at any position of int32.
+# Radians per token: a slower pair stays at angle 0, to float32's last bit, at any position of int32.
 STILL = 2.0**-55
 
 
 @dataclass
 class Rope:
-    """One way in which a model's heads turn."""
+    """One of the ways in which a model's heads rotate."""
 
-    layers: str  # which ones
-    call: str  # what reads it
+    layers: str  # its layers
+    call: str  # the call that reads it
     model: ModelRope
     theta: float
-    context: int | None  # in tokens: the file's own,
-    trained: int | None  # what it was before it was scaled,
-    session: int | None  # and what the call is asked for
+    context: int | None  # in tokens, from the file
+    trained: int | None  # the context before scaling
+    session: int | None  # the context that the call is given
 
     @property
     def context_in_force(self) -> int | None:
-        """What turns are counted over."""
+        """The number of tokens over which turns are counted."""
         return self.session or self.context or self.trained
 
     @property
     def params(self) -> RopeParams:
-        """Without the factors."""
+        """The parameters without the frequency factors."""
         return self.model.params
 
     def before(self) -> npt.NDArray[np.float64]:
-        """Radians per token of each pair, as if nothing but what is in a GGUF file's theta scaled them."""
+        """Return the radians per token of each pair without scaling, except the scaling in a GGUF's theta."""
         p = self.params
         more: dict[str, Any] = {}
         if p.rope_mode.has_sections:
@@ -51,22 +51,22 @@ class Rope:
         return np.asarray(plain.frequencies(), np.float64)
 
     def after(self) -> npt.NDArray[np.float64]:
-        """The same as they are."""
+        """Return the radians per token of each pair with scaling."""
         return np.asarray(self.model.frequencies(), np.float64)
 
     def turning(self) -> npt.NDArray[np.bool_]:
-        """Which pairs do: a frequency factor can be so large that one does not."""
+        """Return which pairs rotate: a large frequency factor can stop one."""
         return self.after() > STILL
 
 
 @dataclass
 class Model:
-    """What a file says."""
+    """The ropes of a file."""
 
     kind: str  # of file
     title: str
     ropes: list[Rope]
-    without_rope: list[int] | None = None  # these layers; None: it is not known
+    without_rope: list[int] | None = None  # layers that do not rotate; None: unknown
 
 
 def read(file: Path, layer_type: str | None, layer: int | None, n_ctx: int | None) -> Model:
@@ -79,7 +79,7 @@ def read(file: Path, layer_type: str | None, layer: int | None, n_ctx: int | Non
         n_ctx: tokens of the session.
 
     Raises:
-        ValueError, TypeError, OSError: the file cannot be read, or says something that cannot be.
+        ValueError, TypeError, OSError: the file cannot be read, or has invalid values.
         ImportError: gguf is not installed.
     """
     if _is_gguf(file):
@@ -141,17 +141,17 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
 
 
 def printable(text: str) -> str:
-    """What a terminal would obey, escaped."""
+    """Escape the characters that control a terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _quoted(text: str) -> str:
-    """As Python reads it."""
+    """Quote the text as a Python string."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
 
 
 def _kinds_of_layers(read: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
-    """Which layers turn alike, and one of each kind, where it is not what one gets unasked."""
+    """Return the groups of layers that rotate alike, each with a layer that selects it; None: the default."""
     turning = [i for i in range(read.layers or 0) if read.turns(i)]
     windows = [i for i in turning if read.looks_at_a_window(i)]
     see_all = [i for i in turning if i not in windows]
@@ -166,7 +166,7 @@ def _kinds_of_layers(read: GgufFile, n_ctx: int | None) -> dict[str, int | None]
 
 
 def ranges(numbers: list[int]) -> str:
-    """0-4, 6-10: a few of them."""
+    """Return the numbers as ranges such as 0-4, 6-10, abbreviated to a few."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Wavelengths as a picture: each pair's, before and after scaling, and the context that they are seen in."""
+"""A plot of each pair's wavelength before and after scaling, and of the context."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from npu_rope.cli.inspect_model import Rope
 
 BEFORE, AFTER, CONTEXT, INK = "#9a9a9a", "#0b3c8c", "#d9801a", "#1a1a1a"
 LONGEST_TITLE = 80
-SEEN = 0.02  # less than that is no scaling to the eye
+SEEN = 0.02  # a smaller scaling is not visible
 
 
 def refusal(path: Path) -> str | None:
-    """None where a plot can be written to ``path``, else what it must be."""
+    """Return None if a plot can be written to ``path``, else the rule that it breaks."""
     return trace_plot.refusal(path)
 
 
 def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:
-    """Write them as png, svg or pdf, a panel for each way in which layers turn."""
+    """Write the plot as png, svg or pdf, with a panel for each rope."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")
@@ -38,7 +38,7 @@ def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:
 
 
 def _shortened(text: str) -> str:
-    """What fits above a panel."""
+    """Shorten the text to fit above a panel."""
     return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 3]}..."
 
 

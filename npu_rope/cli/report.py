@@ -28,7 +28,7 @@ from npu_rope.testing.ggml import GgmlInfo
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 
 UNWRAPPED = 100_000
-# Columns of test-backend-ops first, so that files can be joined; then ours.
+# Columns of test-backend-ops first, so that files can be joined; then npu_rope's own.
 CSV_COLUMNS = (
     "backend_name",
     "op_name",
@@ -52,7 +52,7 @@ CSV_COLUMNS = (
 
 @dataclass
 class Report:
-    """What was run, and what came out so far. ``ggml_lib`` is the folder that was named, if one was."""
+    """A run and its results so far. ``ggml_lib`` is the folder given, if any."""
 
     backends: list[str]
     ggml: GgmlInfo | None
@@ -62,7 +62,7 @@ class Report:
     results: list[CaseResult] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
-        """Versions that the figures depend on."""
+        """Return the versions that the figures depend on."""
         facts = {"npu_rope": __version__, "python": platform.python_version(), "machine": platform.machine()}
         try:
             facts["isa"] = native.load().isa()
@@ -82,7 +82,7 @@ class Report:
 def write_report(
     format_: str, output: Path | None, report: Report, detail: Detail
 ) -> Iterator[Callable[[CaseResult], None]]:
-    """Yields what to call with each result; writes the rest when left."""
+    """Yield a function to call with each result; write the rest at the end."""
     with stream_to(output) as stream:
         if format_ == "console":
             printer = ConsolePrinter(stream, report, detail)
@@ -107,7 +107,7 @@ def _ratio(j: Judgement | None, form: str) -> str:
 
 
 class Detail(Enum):
-    """How much the console says: failures and the last line, the summary too, or every case."""
+    """Amount of console output: failures and the last line, these and the summary, or also every case."""
 
     QUIET = 0
     SUMMARY = 1
@@ -115,10 +115,10 @@ class Detail(Enum):
 
 
 class ConsolePrinter:
-    """What is compared, each failure in full, and a summary; a line for each case where it is asked for."""
+    """Prints the comparisons, each failure in full, and a summary; on request a line for each case."""
 
     def __init__(self, stream: TextIO, report: Report, detail: Detail) -> None:
-        # Not a terminal: nothing is wrapped, whatever width is assumed for it.
+        # Not a terminal: do not wrap lines, whatever width is assumed for it.
         width = None if stream.isatty() else UNWRAPPED
         self.console = Console(file=stream, highlight=False, width=width)
         if stream.isatty():
@@ -128,7 +128,7 @@ class ConsolePrinter:
         self.ours = report.backends
 
     def head(self) -> None:
-        """What is compared, and the columns of the cases' lines."""
+        """Print the compared parts, and the columns of the cases' lines."""
         if self.detail != Detail.QUIET:
             for name, value in self.report.environment().items():
                 self.console.print(f"[dim]{name}:[/] {escape(value)}")
@@ -142,7 +142,7 @@ class ConsolePrinter:
             self.console.print("\n[bold]" + "  ".join(columns) + "  case[/]", soft_wrap=True)
 
     def add(self, result: CaseResult) -> None:
-        """One finished case."""
+        """Add a finished case."""
         failed = result.verdict == FAIL
         if self.detail == Detail.EVERY_CASE or failed:
             self.console.print(self._line(result), soft_wrap=True)
@@ -150,7 +150,7 @@ class ConsolePrinter:
             self._explain(result)
 
     def _line(self, result: CaseResult) -> str:
-        """Verdict, figures, and the name last, so that it is never cut."""
+        """Return the verdict, the figures, and last the name, so that it is never cut."""
         colour = {OK: "green", FAIL: "bold red", UNSUPPORTED: "yellow"}[result.verdict]
         verdict = "not run" if result.verdict == UNSUPPORTED else result.verdict
         cells = [f"[{colour}]{verdict:7}[/]"]
@@ -173,7 +173,7 @@ class ConsolePrinter:
             self.console.print(f"  reproduce: {escape(line)}", soft_wrap=True)
 
     def summary(self) -> None:
-        """Suites by back ends, totals of each back end, what was not compared, and the verdict."""
+        """Print suites by back ends, totals of each back end, the cases not compared, and the verdict."""
         results = self.report.results
         if self.detail != Detail.QUIET:
             executors = list(dict.fromkeys(j.executor for r in results for j in r.judgements))
@@ -200,7 +200,7 @@ class ConsolePrinter:
         self.console.print(f"{verdict}: {text}", soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:
-        """A row for each suite: of each back end the cases within bounds and the worst error / bound."""
+        """Print a row for each suite: by back end, the cases within bounds and the worst error / bound."""
         columns = [(e, max(len(e), len("362/362  0.91"))) for e in executors]
         heads = "  ".join(f"{e:>{width}}" for e, width in columns)
         self.console.print(f"\n[bold]{'cases, worst error / bound':<27}{heads}[/]", soft_wrap=True)
@@ -212,7 +212,7 @@ class ConsolePrinter:
         self.console.print("")
 
     def _list_unsupported(self) -> None:
-        """The cases that ggml does not take, under the reason."""
+        """List the cases that ggml does not support, by reason."""
         reasons: dict[str, list[str]] = {}
         for result in self.report.results:
             j = result.by("ggml")
@@ -241,14 +241,14 @@ def _device(report: Report) -> str:
 
 
 def _on_device(report: Report) -> tuple[int, int]:
-    """How many cases ggml ran, and how many it refused."""
+    """Return the number of cases that ggml ran, and the number that it refused."""
     verdicts = [j.verdict for r in report.results if (j := r.by("ggml")) is not None]
     refused = verdicts.count(UNSUPPORTED)
     return len(verdicts) - refused, refused
 
 
 def _width(backend: str) -> int:
-    """Of a backend's error column."""
+    """Return the width of a backend's error column."""
     return max(13 if backend == "reference" else 8, len(backend) + len(" err"))
 
 
@@ -320,7 +320,7 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
 
 
 def explain(j: Judgement) -> str:
-    """Why a judgement failed, with its worst element."""
+    """Return why a judgement failed, with its worst element."""
     if j.message:
         return j.message
     text = f"error {j.max_error:.3g}, worst element {j.ratio:.3g} times its bound"
@@ -337,7 +337,7 @@ def explain(j: Judgement) -> str:
 
 
 def reproducer(result: CaseResult, report: Report) -> str:
-    """One line that runs this case alone."""
+    """Return a command line that runs this case alone."""
     line = f"npu-rope validate --suite {result.case.suite} --op '{result.case.name}'"
     if report.ggml and report.ggml_lib:
         line += f" --ggml-lib {shlex.quote(report.ggml_lib)}"
@@ -347,7 +347,7 @@ def reproducer(result: CaseResult, report: Report) -> str:
 
 
 def ggml_reproducer(result: CaseResult, report: Report) -> str:
-    """The line that runs the case in ggml's own test on the device; empty where it has no such case."""
+    """Return the command line of ggml's own test for the case on the device; empty if it has no such case."""
     if result.case.suite != "ggml" or not (device := _device(report)):
         return ""
     return f"test-backend-ops test -b {shlex.quote(device)} -o '{result.case.name}'"
@@ -388,7 +388,7 @@ def _record(result: CaseResult, j: Judgement, report: Report) -> dict[str, Any]:
 
 
 def write_json(stream: TextIO, report: Report) -> None:
-    """One object: environment, totals, and a record per case with its judgements."""
+    """Write one object: environment, totals, and a record per case with its judgements."""
 
     def judged(r: CaseResult, j: Judgement) -> dict[str, Any]:
         return {**_record(r, j, report), "verdict": j.verdict, "ggml_table": j.table or None}
@@ -418,7 +418,7 @@ def write_json(stream: TextIO, report: Report) -> None:
 
 
 def write_csv(stream: TextIO, report: Report) -> None:
-    """A row per case and executor."""
+    """Write a row per case and executor."""
     writer = csv.DictWriter(stream, CSV_COLUMNS)
     writer.writeheader()
     for r in report.results:
@@ -427,7 +427,7 @@ def write_csv(stream: TextIO, report: Report) -> None:
 
 
 def write_junit(stream: TextIO, report: Report) -> None:
-    """JUnit XML: a test case per case and executor; unsupported is skipped with its reason."""
+    """Write JUnit XML: a test case per case and executor; unsupported is skipped with its reason."""
     judged = [(r, j) for r in report.results for j in r.judgements]
     root = ElementTree.Element(
         "testsuite",

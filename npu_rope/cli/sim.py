@@ -1,4 +1,4 @@
-"""``npu-rope sim``: a command on a machine without an NPU, with a simulated one."""
+"""``npu-rope sim``: run a command on a simulated NPU, on a machine without one."""
 
 from __future__ import annotations
 
@@ -43,27 +43,26 @@ def sim(
 
     The installed torch_npu is the real one. Under it are CANN's libraries as we
     simulate them: device memory is host memory between guard zones, npu_rope's
-    own kernels run on the simulator, a few aclnn functions have stand-ins, and
-    every other operator of torch runs on the host. Results are right; times say
-    nothing about hardware, and random numbers are not an NPU's.
+    own kernels run on the simulator, a few aclnn functions have replacements, and
+    every other operator of torch runs on the host. Results are right; times are
+    not those of hardware, and random numbers are not those of an NPU.
 
-    Streams are asynchronous: queued work runs when something waits for it, in an
-    order that is drawn from --seed and keeps only what streams, events and waits
-    promise. Two accesses to the same memory that nothing orders are a race, and
-    are reported whatever the order was.
+    Streams are asynchronous: queued work runs when something waits for it. Its
+    order is drawn from --seed and keeps only the guarantees of streams, events
+    and waits. Two accesses to the same memory without an order are a race. Races
+    are reported for every order.
 
-    What it does not do: several devices, HCCL, torch_npu's own fused
-    operators (npu_fusion_attention and its like). Such a call fails and says
-    its name: at once with TASK_QUEUE_ENABLE=0, behind torch_npu's queue perhaps
-    in the report alone.
+    Not supported: several devices, HCCL, torch_npu's own fused operators
+    (npu_fusion_attention and similar ones). Such a call fails with its name: at
+    once with TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the
+    report only.
 
-    The first run takes some seconds more, for which it needs a C++ compiler;
-    what it makes is kept below $XDG_CACHE_HOME. At the end a short report goes
-    to standard error.
+    The first run takes some seconds more and needs a C++ compiler; its files are
+    kept below $XDG_CACHE_HOME. At the end a short report goes to standard error.
 
-    Exit status: the command's; 128 + n where signal n ended it; 1 where it ended
-    well but a kernel broke a rule or wrote outside its memory, streams raced, or
-    a call was not simulated; 2 bad usage.
+    Exit status: the command's; 128 + n if signal n ended it; 1 if it ended well
+    but a kernel broke a rule or wrote outside its memory, streams raced, or a
+    call was not simulated; 2 bad usage.
 
     Examples:
 

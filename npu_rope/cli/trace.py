@@ -1,4 +1,4 @@
-"""``npu-rope trace``: one launch of a kernel on the simulated core, where its cycles go."""
+"""``npu-rope trace``: the use of cycles in one launch of a kernel on the simulated core."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Dtype(str, Enum):
 
 
 class Mode(str, Enum):
-    """Which elements make a pair, and whose position turns it."""
+    """How elements form pairs, and which position rotates each pair."""
 
     NEOX = "neox"
     NORMAL = "normal"
@@ -58,7 +58,7 @@ _ITEM = {Dtype.F32: 4, Dtype.F16: 2, Dtype.BF16: 2}
 
 
 class Width(str, Enum):
-    """What a given table has an entry for."""
+    """Whether a given table has an entry for each pair or for each lane."""
 
     PAIR = "pair"
     LANE = "lane"
@@ -82,7 +82,7 @@ OutputOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Chrome trace JSON, for Perfetto or chrome://tracing."),
 ]
-CoresOption = Annotated[int, typer.Option(min=0, help="Cores in the trace, the first so many; 0: all.")]
+CoresOption = Annotated[int, typer.Option(min=0, help="Number of cores in the trace; 0: all.")]
 MostCoresOption = Annotated[
     int, typer.Option(min=0, help="Cores that the kernel may use; 0: all of the chip's.")
 ]
@@ -92,7 +92,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as J
 
 @app.callback()
 def _group() -> None:
-    """Where a kernel's cycles go, on the simulated core."""
+    """Show the use of a kernel's cycles on the simulated core."""
 
 
 @app.command()
@@ -119,12 +119,12 @@ def rope(
     plot: PlotOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Run rope's kernel once and say where its cycles go.
+    """Run rope's kernel once and show the use of its cycles.
 
     The kernel and its tiling are the real ones; the time comes from a model:
     each instruction costs its issue and its repeats or bytes, the four pipes of
     a core overlap as far as the kernel's events allow, and the cores share the
-    bandwidth of global memory. Nobody has compared it with hardware.
+    bandwidth of global memory. It has not been compared with hardware.
 
     Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
 
@@ -155,9 +155,11 @@ def rotary_mul(
     shape: ShapeOption = "1,4096,32,128",
     dtype: DtypeOption = None,
     table_dtype: Annotated[
-        TableDtype, typer.Option(help="Of cos and sin: x's own, or f32.")
+        TableDtype, typer.Option(help="dtype of cos and sin: x's own, or f32.")
     ] = TableDtype.OWN,
-    width: Annotated[Width, typer.Option(help="An entry of cos and sin a pair, or a lane.")] = Width.LANE,
+    width: Annotated[
+        Width, typer.Option(help="cos and sin have an entry for each pair, or each lane.")
+    ] = Width.LANE,
     rows: Annotated[
         int, typer.Option(min=0, help="Rows of tables that position_ids name; 0: each token has its own.")
     ] = 0,
@@ -174,7 +176,7 @@ def rotary_mul(
     plot: PlotOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Run rotary_mul's kernel once and say where its cycles go.
+    """Run rotary_mul's kernel once and show the use of its cycles.
 
     With --rows it is rotary_embedding: random rows of tables of that length are
     gathered in the kernel. Otherwise as npu-rope trace rope.
@@ -208,7 +210,7 @@ def run_command(
     plot: Path | None,
     json_: bool,
 ) -> None:
-    """A command's launch, and all that is shown and written of it."""
+    """Run a command's launch; show and write its results."""
     for name, target in (("output", output), ("plot", plot)):
         if target is not None and (must := unwritable(target)):
             raise usage_error(f"[trace] {name} {must}")
@@ -243,13 +245,13 @@ def run_command(
 
 
 def usage_error(text: str) -> typer.Exit:
-    """Says what is wrong with a command, which is to end with it."""
+    """Print the fault of a command, and return the exit that ends it."""
     print(text, file=sys.stderr)
     return typer.Exit(USAGE_ERROR)
 
 
 def sizes_of_text(text: str) -> tuple[int, int, int, int]:
-    """B, S, N and D of --shape."""
+    """Return B, S, N and D of --shape."""
     try:
         sizes = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -261,7 +263,8 @@ def sizes_of_text(text: str) -> tuple[int, int, int, int]:
 
 
 def params_of(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: str | None) -> RopeParams:
-    """n_dims is all of the head, halved in mode vision, whose pairs are n_dims apart."""
+    """Return the parameters. The default n_dims is the whole head, or half of it in mode vision, where the
+    lanes of a pair are n_dims apart."""
     if n_dims is None:
         n_dims = head // 2 if mode is Mode.VISION else head
     if sections is None:
@@ -280,14 +283,14 @@ def params_of(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: 
 
 
 def default_dtype(soc: str) -> Dtype:
-    """bfloat16, where the chip has it."""
+    """Return bfloat16 if the chip has it, else float16."""
     chips = native_sim.load().profiles()
     lacking = {name.lower() for p in chips if p["arch"] == 200 for name in (p["soc"], p["name"])}
     return Dtype.F16 if soc.lower() in lacking else Dtype.BF16
 
 
 def values_of(sizes: tuple[int, ...]) -> Any:
-    """Random float32 of these sizes."""
+    """Return random float32 values of these sizes."""
     try:
         return np.random.default_rng(0).standard_normal(sizes, dtype=np.float32)
     except (ValueError, MemoryError):
@@ -296,14 +299,14 @@ def values_of(sizes: tuple[int, ...]) -> Any:
 
 
 def rounded_to(values: Any, dtype: Dtype) -> Any:
-    """Rounded; of bfloat16 the bits."""
+    """Return the values rounded to the dtype; bfloat16 as its bits."""
     if dtype is Dtype.F32:
         return values
     return values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
 
 
 def view_of(a: Any, dtype: Dtype, layout: Layout = Layout.BSND) -> native.CTensor:
-    """An array of that type's values, or bits, as the library takes it."""
+    """Describe an array of the dtype's values, or bits, for the library."""
     view = a.transpose(0, 2, 1, 3) if layout is Layout.BNSD else a
     strides = tuple(step // _ITEM[dtype] for step in view.strides)
     return native.c_tensor(a.ctypes.data, _NAMES[dtype], view.shape, strides)
@@ -316,7 +319,7 @@ def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: b
 
 
 def summary_of(call: str, least: int, about: dict[str, Any]) -> dict[str, Any]:
-    """Of the last launch. least: the bytes that any kernel must move; about: what the call was."""
+    """Summarize the last launch. least: bytes that any kernel must move; about: the call's description."""
     summary: dict[str, Any] = native_sim.load().report()["summary"]
     roofline = least / summary["gm_bytes_per_cycle"]
     return {
@@ -377,14 +380,14 @@ def _run_rope(
 
 
 def _said_of_any(about: dict[str, Any]) -> list[str]:
-    """What is not as it is by default, of any operator."""
+    """Return the differences from the defaults that all operators have."""
     said = [] if about["layout"] == "bsnd" else [about["layout"]]
     said += [] if about["forward"] else ["backward"]
     return said + (["in_place"] if about["in_place"] else [])
 
 
 def call_text(about: dict[str, Any], kind: str, said: list[str]) -> str:
-    """A call in a line: operator, shape and type, then what else there is to say."""
+    """Return a call in a line: operator, shape and dtype, then its other properties."""
     shape = ",".join(str(size) for size in about["shape"])
     return ", ".join([f"{about['op']} [{shape}] {about['dtype']} {kind}", *said])
 
@@ -430,7 +433,7 @@ def _run_rotary(
             inputs[1:],
             options,
         )
-        read = 2 * b * s * cos[0].nbytes  # the scalar unit's reads, of ids, are in neither sum
+        read = 2 * b * s * cos[0].nbytes  # neither sum has the scalar unit's reads of ids
     else:
         xs = [view_of(t, dtype, layout) for t in (x, out)]
         sizes_of = (a.rotary_dim, a.offset)
@@ -463,5 +466,5 @@ def _check_rows(tables: _GivenTables, a: RotaryAttributes) -> None:
 
 
 def _onnx_view(a: Any, dtype: Dtype, flat: bool) -> native.CTensor:
-    """``[B,S,N*D]`` of ``[B,S,N,D]``, or ``[B,N,S,D]`` as it is."""
+    """Return ``[B,S,N,D]`` as ``[B,S,N*D]``, or ``[B,N,S,D]`` unchanged."""
     return view_of(a.reshape(*a.shape[:2], -1) if flat else a, dtype)

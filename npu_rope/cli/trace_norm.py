@@ -45,14 +45,14 @@ def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
     return trace.rounded_to(trace.values_of(sizes), dtype)
 
 
-# What every command of the norms is asked: dtype, soc, output, cores, most_cores, plot, json.
+# Options of every command of the norms: dtype, soc, output, cores, most_cores, plot, json.
 _How = tuple[Dtype | None, str, Path | None, int, int, Path | None, bool]
 
 
 def _run(
     op: str, call: Callable[[Any, Any], tuple[RmsNormTensors[Any], tuple[Any, ...]]], shape: str, how: _How
 ) -> None:
-    """call: the tensors of a call on x and a scale, and its results."""
+    """Trace a norm. call: returns the tensors of a call on x and a scale, and its results."""
     sizes = _rows(shape)
     dtype, soc, output, cores, most_cores, plot, json_ = how
 
@@ -69,7 +69,7 @@ def _run(
 
 RowsOption = Annotated[str, typer.Option(help="Rows and their elements: R,N.")]
 
-app = trace.app  # with the norms' commands beside the rotations'
+app = trace.app  # the norms' commands join those of the rotations
 
 
 @app.command("rms_norm")
@@ -83,11 +83,11 @@ def rms_norm(
     plot: PlotOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Run rms_norm's kernel once and say where its cycles go.
+    """Run rms_norm's kernel once and show the use of its cycles.
 
-    Rows that fit go many at a time, longer ones chunk by chunk, and what does
-    not stay on the core between its two walks is read twice. Otherwise as
-    npu-rope trace rope.
+    The kernel processes several rows at a time if they fit, and longer rows in
+    chunks. Chunks that do not stay on the core between its two passes are read
+    twice. Otherwise as npu-rope trace rope.
 
     Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
 
@@ -117,7 +117,7 @@ def add_rms_norm(
     plot: PlotOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Run add_rms_norm's kernel once and say where its cycles go.
+    """Run add_rms_norm's kernel once and show the use of its cycles.
 
     x and the residual are added, and their sum, which is a result itself, is
     normalized, in one launch. Otherwise as npu-rope trace rms_norm.
@@ -148,10 +148,10 @@ def rms_norm_backward(
     plot: PlotOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Run rms_norm_backward's kernel once and say where its cycles go.
+    """Run rms_norm_backward's kernel once and show the use of its cycles.
 
-    Each core adds up the scale's gradient of its rows, and its sums to those of
-    the other cores in memory. Otherwise as npu-rope trace rms_norm.
+    Each core sums the scale's gradient over its rows, and adds its sums to those
+    of the other cores in memory. Otherwise as npu-rope trace rms_norm.
 
     Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
 
@@ -177,7 +177,7 @@ def rms_norm_rope(
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
     intermediate_rounding: Annotated[
-        bool, typer.Option("--intermediate-rounding", help="Round as rms_norm and rope one after the other.")
+        bool, typer.Option("--intermediate-rounding", help="Round like rms_norm followed by rope.")
     ] = False,
     cache: Annotated[bool, typer.Option("--cache", help="k goes to rows of a cache.")] = False,
     soc: SocOption = "ascend910b",
@@ -187,7 +187,7 @@ def rms_norm_rope(
     plot: PlotOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Run rms_norm_rope's kernel once and say where its cycles go.
+    """Run rms_norm_rope's kernel once and show the use of its cycles.
 
     Queries and keys are normalized head by head, scaled and rotated in one
     launch. Otherwise as npu-rope trace rope.
@@ -230,7 +230,7 @@ def rms_norm_rope(
         said += [] if params.n_dims == d else [f"n_dims {params.n_dims}"]
         said += ["intermediate rounding"] if intermediate_rounding else []
         said += ["keys to a cache"] if cache else []
-        # The scalar unit's reads, of rows, are not among the bytes.
+        # The bytes do not include the scalar unit's reads of rows.
         least = 2 * (q.nbytes + k.nbytes) + 2 * scales[0].nbytes + positions.nbytes
         return trace.summary_of(trace.call_text(about, mode.value, said), least, about)
 

@@ -1,4 +1,4 @@
-"""A timeline as a picture: a row for each pipe of a core, bars where it is busy."""
+"""A plot of a timeline: a row for each pipe of a core, bars where it is busy."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ SUFFIXES = (".png", ".svg", ".pdf")
 PIPES = ("S", "V", "MTE2", "MTE3")
 COLOURS = {"S": "#9a9a9a", "V": "#0b3c8c", "MTE2": "#2f8f5b", "MTE3": "#d9801a"}
 INK = "#1a1a1a"
-# The trace's rows of reads and writes still under way, below their pipes.
+# The trace's rows of unfinished reads and writes, below their pipes.
 UNDER_WAY = {5: "MTE2", 6: "MTE3"}
-PIXELS = 1500  # across; a shorter pause cannot be seen, and would be drawn as a seam here and there
+PIXELS = 1500  # width; a shorter pause is not visible, but some would be drawn as seams
 
 
 def refusal(path: Path) -> str | None:
-    """None where a plot can be written to ``path``, else what it must be."""
+    """Return None if a plot can be written to ``path``, else the rule that it breaks."""
     if path.suffix not in SUFFIXES:
         return f"must end in {', '.join(SUFFIXES)} but got {path}."
     try:
@@ -28,7 +28,7 @@ def refusal(path: Path) -> str | None:
 
 
 def _without_seams(spans: list[tuple[float, float]], shortest: float) -> list[tuple[float, float]]:
-    """The spans joined where the pause between two is shorter than that."""
+    """Join the spans whose pause is less than ``shortest``."""
     joined: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if joined and begin - joined[-1][1] < shortest:

@@ -1,4 +1,4 @@
-"""What ``npu-rope trace`` prints of a run."""
+"""The printed report of ``npu-rope trace``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _bandwidth(run: dict[str, Any]) -> str:
 
 
 def show(run: dict[str, Any], output: Path | None, plot: Path | None) -> None:
-    """Times, pipes, instructions, and what the end waited for; then which files were written."""
+    """Print times, pipes, instructions, and the waits before the end; then the files written."""
     console = Console(highlight=False)
     moved = run["bytes_read"] + run["bytes_written"]
     excess = moved / run["least_bytes"]
@@ -67,7 +67,7 @@ LONGEST_PARTS = 12
 
 
 def _critical_path(run: dict[str, Any]) -> Table:
-    """What the slowest core's end waited for, the longest part first."""
+    """Return the waits that delayed the slowest core's end, the longest first."""
     table = _table("critical path", "pipe", "spent on", "steps", "cycles", "share", left=("critical path",))
     path = run["critical_path"]
     for part in path["parts"][:LONGEST_PARTS]:

@@ -1,4 +1,4 @@
-"""``npu-rope validate``: the case matrix over every back end, float64 and a real ggml."""
+"""``npu-rope validate``: run the case matrix on every back end, float64 and a real ggml."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Format(str, Enum):
     JUNIT = "junit"
 
 
-# Which cases: a member a suite.
+# A member for each suite of cases.
 SuiteName = Enum("SuiteName", {name.upper(): name for name in SUITES}, type=str)  # type: ignore[misc]
 _SUITES = "; ".join(f"{name}: {suite.about}" for name, suite in SUITES.items())
 
@@ -73,7 +73,7 @@ def validate(
     ggml_device: Annotated[
         str,
         typer.Option(
-            help="Run ggml on a device of its registry: CPU, CANN0, ... Of npu_rope then only cpu runs,"
+            help="Run ggml on a device of its registry: CPU, CANN0, ... npu_rope then runs cpu only,"
             " unless --backend names others."
         ),
     ] = "",
@@ -143,7 +143,7 @@ def validate(
     try:
         detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
         with write_report(format_.value, output, report, detail) as add:
-            # The progress bar belongs to the console that prints the lines, or it would run into them.
+            # The console that prints the lines also owns the progress bar, so that the two do not mix.
             for result in _run(cases, names, process, report.terminal or errors):
                 report.results.append(result)
                 add(result)
@@ -224,7 +224,7 @@ def _run(
 
 @contextmanager
 def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal; elsewhere a line now and then on standard error."""
+    """Show a bar on a terminal; elsewhere print a line now and then on standard error."""
     if console.is_terminal:
         columns = (
             TextColumn("validating"),

@@ -2,9 +2,9 @@
 
 The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, loses only
 one result. It reads one JSON object from standard input, ``{"kind", "units", "options"}``, and writes one
-JSON
-object per line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or ``{"stop": reason}``
-if the device failed and a new process must continue. All other output goes to standard error.
+JSON object per line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or
+``{"stop": reason}`` if the device failed and a new process must continue. All other output goes to standard
+error.
 """
 
 from __future__ import annotations
