@@ -1,8 +1,8 @@
 # The operator package for real NPUs, built with CANN's own functions from the operators' definitions and
-# kernels: NPU_ROPE_NPU=ON, preset npu, scripts/build_npu.sh. Where it goes: docs/npu.md.
+# kernels: NPU_ROPE_NPU=ON, preset npu, scripts/build_npu.sh. Its installation: docs/npu.md.
 #
-# CANN comes with a project template whose CMake functions expect its layout, so such a project is laid
-# out in the build folder: the template, with our op_kernel/ and an op_host/ that names our sources.
+# CANN contains a project template whose CMake functions expect its layout. The build folder therefore gets
+# such a project: the template, with our op_kernel/ and an op_host/ that lists our sources.
 option(NPU_ROPE_NPU "Build the operator package for NPUs with CANN" OFF)
 set(ASCEND_HOME_PATH "$ENV{ASCEND_HOME_PATH}" CACHE PATH "CANN's folder")
 set(NPU_ROPE_COMPUTE_UNITS ascend910b ascend910_93 ascend310p CACHE STRING "SoCs that kernels are compiled for")
@@ -22,13 +22,13 @@ endforeach()
 
 set(project "${CMAKE_BINARY_DIR}/opp_project")
 file(REMOVE_RECURSE "${project}/op_host" "${project}/op_kernel" "${project}/cmake" "${project}/scripts")
-# The template of CANN 9.1 holds links to files beside it. copy_directory copies what they point to.
+# The template of CANN 9.1 contains links to files outside it. copy_directory copies the linked files.
 foreach(part cmake scripts)
   execute_process(COMMAND ${CMAKE_COMMAND} -E copy_directory "${template}/${part}" "${project}/${part}"
     COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
 file(COPY "${template}/CMakeLists.txt" DESTINATION "${project}")
-# The template calls toolkit/tools/opbuild/op_build, which newer releases may have in tools/ only.
+# The template calls toolkit/tools/opbuild/op_build, which newer releases may contain in tools/ only.
 if(NPU_ROPE_OP_BUILD AND NOT EXISTS "${ASCEND_HOME_PATH}/toolkit/tools/opbuild/op_build")
   file(READ "${project}/cmake/func.cmake" functions)
   string(REPLACE "\${ASCEND_CANN_PACKAGE_PATH}/toolkit/tools/opbuild/op_build" "\"${NPU_ROPE_OP_BUILD}\""
@@ -39,12 +39,12 @@ file(COPY "${PROJECT_SOURCE_DIR}/op_kernel" DESTINATION "${project}")
 file(WRITE "${project}/op_kernel/CMakeLists.txt" "add_kernels_compile()\n")
 file(GLOB NPU_ROPE_OP_HOST_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/op_host/*.cpp")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_op_host.cmake.in" "${project}/op_host/CMakeLists.txt" @ONLY)
-# A list cannot be handed over on a command line.
+# A list cannot be passed on a command line.
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_cache.cmake.in" "${project}/cache.cmake" @ONLY)
 
 # Kernels are compiled by make, which the template calls by name. The build starts from nothing: CANN's
-# ascendc_compile_kernel.py does not reuse the folders that an earlier failure left. The package takes its
-# place at the end, once it was checked, so a build that fails leaves none.
+# ascendc_compile_kernel.py does not reuse the folders of an earlier failed build. The package is moved to its
+# place at the end, after its check, so a failed build leaves no package.
 set(out "${project}/build_out")
 set(opp "${CMAKE_BINARY_DIR}/opp")
 set(make ${CMAKE_COMMAND} -E env --unset=MAKEFLAGS --unset=MAKELEVEL ${CMAKE_COMMAND})

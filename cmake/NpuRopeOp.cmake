@@ -1,8 +1,8 @@
 # npu_rope_add_op(<stem> [HOST stems...] [NPU stems...] [CPU stems...] [KERNELS stems...])
 #
 # Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and
-# csrc/npu/<stem>.cpp where torch's registration and torch_npu's binding are built, op_host/<h>.cpp for
-# each HOST (and, for that binding alone, for each NPU), csrc/cpu/<c>.cpp for each CPU, and for each
+# csrc/npu/<stem>.cpp if torch's registration and torch_npu's binding are built, op_host/<h>.cpp for
+# each HOST (and, for that binding only, for each NPU), csrc/cpu/<c>.cpp for each CPU, and for each
 # KERNELS k the dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp per instruction
 # set.
 function(npu_rope_add_op stem)
@@ -29,7 +29,7 @@ function(npu_rope_add_op stem)
   endif()
 endfunction()
 
-# Multiply-adds are fused where vec.h's mul_add says so, nowhere else.
+# Multiply-adds are fused only in vec.h's mul_add.
 set(NPU_ROPE_KERNEL_FLAGS -ffp-contract=off -fno-trapping-math)
 set(NPU_ROPE_AVX2_FLAGS -mavx2 -mfma -mf16c)
 set(NPU_ROPE_AVX512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)

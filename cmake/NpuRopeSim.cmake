@@ -34,7 +34,7 @@ set(NPU_ROPE_SIM_SOCS ascend910b ascend310p CACHE STRING
 set(NPU_ROPE_SIM_OPTIMIZE -O1 CACHE STRING
   "How the simulator's kernels are optimized; -O2 compiles a third longer and runs 4 % faster")
 
-# npu_rope_add_sim_op(<stem> HOST stems...): the operator's entry csrc/sim/<stem>.cpp and what it needs of op_host.
+# npu_rope_add_sim_op(<stem> HOST stems...): the operator's entry csrc/sim/<stem>.cpp and its sources in op_host.
 function(npu_rope_add_sim_op stem)
   cmake_parse_arguments(op "" "" "HOST" ${ARGN})
   target_sources(npu_rope_sim PRIVATE csrc/sim/${stem}.cpp)
@@ -46,10 +46,10 @@ endfunction()
 # npu_rope_add_kernel(<stem> SOC <soc> ARGUMENTS <names...> COLUMNS <type,type,...> ...)
 #
 # Compiles op_kernel/npu_<stem>.cpp as CANN does: once for the SoC and each column of element types
-# (one type an argument), with DTYPE_<NAME> and ORIG_DTYPE_<NAME>, the tiling prelude included by
-# force, and the entry renamed to npu_<stem>__<soc>__<type>_<type>... Each is a library of its own,
-# npu_rope_sim_kernels/<entry>.so: every compile gives the same names to other code (inline functions
-# and templates that look at the macros), and one library would keep one of each.
+# (one type per argument), with DTYPE_<NAME> and ORIG_DTYPE_<NAME>, the tiling prelude included by
+# force, and the entry renamed to npu_<stem>__<soc>__<type>_<type>... Each compile is a separate library,
+# npu_rope_sim_kernels/<entry>.so, because all compiles use the same names for different code (inline functions
+# and templates that use the macros), and one library would keep only one of each.
 function(npu_rope_add_kernel stem)
   cmake_parse_arguments(k "" "SOC" "ARGUMENTS;COLUMNS" ${ARGN})
   foreach(column IN LISTS k_COLUMNS)

@@ -36,7 +36,7 @@ target_include_directories(npu_rope_torch SYSTEM PRIVATE "${NPU_ROPE_TORCH_DIR}/
 target_compile_definitions(npu_rope_torch PRIVATE TORCH_TARGET_VERSION=${NPU_ROPE_TORCH_TARGET_VERSION})
 target_compile_features(npu_rope_torch PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch PRIVATE -O2)
-# torch is loaded before we are, so its libraries are found by name: no path is recorded.
+# torch is loaded before this library, so its libraries are found by name: no path is recorded.
 target_link_directories(npu_rope_torch PRIVATE "${NPU_ROPE_TORCH_DIR}/lib")
 target_link_libraries(npu_rope_torch PRIVATE npu_rope npu_rope_options -ltorch_cpu)
 set_target_properties(npu_rope_torch PROPERTIES INSTALL_RPATH "\$ORIGIN")

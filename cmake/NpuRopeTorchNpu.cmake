@@ -1,5 +1,5 @@
-# The binding of torch_npu, libnpu_rope_torch_npu: built where torch_npu is installed, with CANN or
-# without. Against ATen and torch_npu's headers, so it fits the versions that it was built with.
+# The binding of torch_npu, libnpu_rope_torch_npu: built if torch_npu is installed, with or without
+# CANN. It uses the headers of ATen and torch_npu, so it fits the versions with which it was built.
 set(NPU_ROPE_TORCH_NPU "AUTO" CACHE STRING "Build the binding of torch_npu: AUTO, ON or OFF")
 set(NPU_ROPE_TORCH_NPU_DIR "" CACHE PATH "torch_npu's package folder (default: ask Python)")
 if(NPU_ROPE_TORCH_NPU STREQUAL "OFF")
@@ -40,16 +40,16 @@ target_include_directories(npu_rope_torch_npu SYSTEM PRIVATE
   "${torch_npu_headers}" "${torch_npu_headers}/third_party/acl/inc" "${torch_npu_headers}/third_party/hccl/inc"
   "${torch_npu_headers}/third_party/op-plugin" "${torch_headers}" "${torch_headers}/torch/csrc/api/include"
   "${python_headers}")
-# As torch_npu's own extensions are compiled.
+# The same definitions as torch_npu's own extensions.
 target_compile_definitions(npu_rope_torch_npu PRIVATE WITH_EXEC_CMD CURRENT_VERSION=${torch_npu_version})
 target_compile_features(npu_rope_torch_npu PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch_npu PRIVATE -O2)
-# Torch's headers are most of what there is to compile: once, not once a file.
+# Torch's headers take most of the compile time: compile them once instead of once per file.
 target_precompile_headers(npu_rope_torch_npu PRIVATE <ATen/ATen.h> <torch/library.h> <op_plugin/include/npu_cpp_extension.h>)
 set_source_files_properties(op_host/strided.cpp csrc/npu/built_for.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 set_source_files_properties(csrc/npu/built_for.cpp PROPERTIES
   COMPILE_DEFINITIONS NPU_ROPE_TORCH_NPU_VERSION="${torch_npu_full_version}")
-# torch and torch_npu are loaded before we are, CANN with them: no path is recorded.
+# torch, torch_npu and CANN are loaded before this library: no path is recorded.
 target_link_directories(npu_rope_torch_npu PRIVATE "${NPU_ROPE_TORCH_DIR}/lib" "${NPU_ROPE_TORCH_NPU_DIR}/lib")
 target_link_libraries(npu_rope_torch_npu PRIVATE npu_rope_options -ltorch -ltorch_cpu -lc10 -ltorch_npu
   -Wl,--allow-shlib-undefined)

@@ -180,11 +180,11 @@ say "op_build: $op_build; opc: $(command -v opc); bisheng: $(command -v bisheng)
 
 cd "$ROOT"
 out=build/npu/opp_project/build_out
-# What an earlier build left would stop this one (CANN's ascendc_compile_kernel.py does not reuse its folders),
-# and a package of an earlier build must not be installed in place of one that fails now.
+# Files of an earlier build would stop this build (CANN's ascendc_compile_kernel.py does not reuse its folders),
+# and a package of an earlier build must not be installed if this build fails.
 rm -rf build/npu/opp build/npu/opp.new "$out" build/npu/custom_opp_*.run
 
-# Kernels that are compiled and kernels that there will be: a column of types of an operator is one kernel.
+# Print the number of compiled kernels and of all kernels: a column of types of an operator is one kernel.
 progress() {
   local started=$SECONDS done total line="" before=""
   set +e +o pipefail # folders come and go

@@ -1,4 +1,4 @@
-"""Check who sees whom: the layer table of docs/architecture.md, as data, against the tree.
+"""Check the dependencies between layers: the layer table of docs/architecture.md, as data, against the tree.
 
 A layer is a folder (or a file pattern). For C and C++ the #include lines are judged, for Python
 the imports, wherever in the file they stand. The first row of a table that matches a file is its
@@ -23,7 +23,7 @@ C_HEADERS = ("stdint.h", "stddef.h", "stdio.h", "stdlib.h", "string.h", "math.h"
 
 @dataclass(frozen=True)
 class Layer:
-    """Files of one layer, and patterns of what they may see."""
+    """Files of one layer, and patterns of the files and modules that they may include or import."""
 
     files: tuple[str, ...]
     may_see: tuple[str, ...]
@@ -36,7 +36,7 @@ class Layer:
 CHIPS = "op_host/chips.h"  # data: the chips by CANN's names
 CANN_HOST = ("register/*", "exe_graph/*", "graph/*", "tiling/*")
 
-# What the simulated CANN uses of Linux.
+# Linux headers of the simulated CANN.
 LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.h", "unistd.h")
 
 CPP_LAYERS = (
@@ -44,7 +44,7 @@ CPP_LAYERS = (
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint", "*_tiling_data.h")),
     Layer(
         ("op_kernel/*",),
-        # The last six are pieces beside each other in common/.
+        # The last six are headers in common/ that include each other.
         (
             "kernel_operator.h",
             "*_tiling_data.h",
@@ -103,7 +103,7 @@ CPP_LAYERS = (
             "simulator/src/profile.h",
         ),
     ),
-    # Inside another project's backend: nothing of ours but the operator's own interface.
+    # Code inside another project's backend uses only the operator's own interface of this project.
     Layer(
         ("integrations/ggml_cann/*",),
         (C_STD, "acl/*", "aclnn/*", "aclnn_npu_rope.h", "npu_rope_ggml.h", "ggml_tensor.h"),
@@ -136,7 +136,7 @@ CPP_LAYERS = (
 
 PY_STD = "<std>"
 PACKAGE = "npu_rope"
-# What needs nothing but NumPy.
+# Modules that need only NumPy.
 PURE = (
     "npu_rope.cann_versions",
     "npu_rope.chips",
@@ -195,7 +195,7 @@ PYTHON_LAYERS = (
             "npu_rope.executors",
         ),
     ),
-    # Runs in the user's process, beside torch_npu, where npu_rope need not be installed.
+    # Runs in the user's process with torch_npu, where npu_rope may be missing.
     Layer(("npu_rope/simcann/startup/*",), (PY_STD, "torch")),
     Layer(
         ("npu_rope/simcann/*",),
@@ -207,7 +207,7 @@ PYTHON_LAYERS = (
         ("npu_rope/compat/*",),
         (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.executors", *PURE),
     ),
-    # Each module inside the software it is named after; nothing but tests sees them.
+    # Each module runs inside the software that it is named after; only tests import them.
     Layer(
         ("npu_rope/integrations/*",),
         (PY_STD, "numpy", "torch", "onnx", "onnxscript", "npu_rope", "npu_rope.*"),
@@ -215,7 +215,7 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),
 )
 
-# A tolerance is a claim about numerics, and those are made in one place. Tests are not judged.
+# Tolerances are claims about numerics and are defined in one place. Tests are exempt.
 TOLERANCE_HOME = "npu_rope/testing/*"
 NO_TOLERANCE_EITHER = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))  # besides the package
 TOLERANCE_NAMES = re.compile(
@@ -230,7 +230,7 @@ C_SUFFIXES = (".c", ".h", ".cc", ".cpp", ".hpp", ".inl")
 
 @dataclass(frozen=True)
 class Violation:
-    """One line that sees what its layer may not."""
+    """One line that uses a file, module or name that its layer must not use."""
 
     file: str
     line: int

@@ -220,7 +220,7 @@ def finish(axis: Any, lanes: float, bottom: float, top: float) -> None:
 
 
 def draw_row(axis: Any, row: Row, widest: int, tall: float, numbered: bool) -> None:
-    """A pair is a box with its axis' letter; below it the power of theta_scale it turns with."""
+    """A pair is a box with its axis' letter; below it the power of theta_scale in its frequency."""
     p = row.params
     exponents = p.exponents()
     for pair in range(p.pairs):

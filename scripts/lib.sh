@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts share: set up .venv from a clean clone, step by step, and skip what is done.
+# Shared functions of the scripts: set up .venv from a clean clone, step by step, and skip finished steps.
 # Sourced by scripts/test.sh, scripts/validate.sh and .ci/run; call `setup` after sourcing.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -23,9 +23,9 @@ die() {
   exit 1
 }
 
-# ---- steps: say it, do it with its noise in a log, remember that it is done -----------------------
+# ---- steps: print the step, run it with its output in a log, record that it is done ---------------
 
-# hash_of WORD|FILE|FOLDER...: one number for all their contents. What is no path counts as text.
+# hash_of WORD|FILE|FOLDER...: one hash of all contents. An argument that is not a path counts as text.
 hash_of() {
   local item
   for item in "$@"; do
@@ -58,18 +58,18 @@ quietly() {
   "$@" >>"$log" 2>&1 </dev/null
 }
 
-# show_log NAME: the end of a failed step's log, and where the rest is.
+# show_log NAME: print the end of a failed step's log, and the log's path.
 show_log() {
   printf 'failed. The last lines of %s:\n' "$LOGS/$1.log" >&2
   tail -n 25 "$LOGS/$1.log" | sed 's/^/  | /' >&2
 }
 
-# Which step it is, of how many.
+# Number of the current step and of all steps.
 STEP=0
 STEPS=5
 place() { printf '%s' "${PLACE:-$STEP/$STEPS}"; }
 
-# step NAME HASH TEXT COMMAND...: skip where NAME was done with the same HASH.
+# step NAME HASH TEXT COMMAND...: run a step, or skip it if NAME was done with the same HASH.
 step() {
   local name="$1" hash="$2" text="$3" began=$SECONDS
   shift 3
@@ -85,7 +85,7 @@ step() {
   printf 'done (%d s)\n' $((SECONDS - began))
 }
 
-# ---- what must be on the machine ------------------------------------------------------------------
+# ---- requirements of the machine ------------------------------------------------------------------
 
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; }
 
@@ -109,7 +109,7 @@ require_python() {
     "Install it (Debian, Ubuntu: apt install python3-venv), or name another: PYTHON=/path/to/python3 $0"
 }
 
-# is_compiler WORD...: these words run one, and it knows C++17.
+# is_compiler WORD...: whether these words run a C++17 compiler.
 is_compiler() {
   command -v "$1" >/dev/null 2>&1 &&
     printf '#include <optional>\nint main() { return std::optional<int>(0).value(); }\n' |
@@ -133,7 +133,7 @@ require_compiler() {
     "or name it: CXX=/path/to/compiler $0"
 }
 
-# has_tool NAME MAJOR MINOR: the system's own is there and new enough.
+# has_tool NAME MAJOR MINOR: whether the system has the tool in this version or a newer one.
 has_tool() {
   local version
   version="$("$1" --version 2>/dev/null | head -n 1 | grep -oE '[0-9]+\.[0-9]+' | head -n 1)" || return 1
@@ -143,7 +143,7 @@ has_tool() {
 
 # ---- the steps ------------------------------------------------------------------------------------
 
-# venv_is_good FOLDER: a whole environment (pip comes last) that was made here, not moved from elsewhere.
+# venv_is_good FOLDER: whether the environment is complete (pip comes last) and was made at this path.
 venv_is_good() {
   is_new_enough "$1/bin/python" && [ -f "$1/bin/pip" ] && head -n 2 "$1/bin/pip" | grep -qF "$1/bin/python"
 }
@@ -166,8 +166,8 @@ step_venv() {
 
 pip_install() { "$VENV/bin/python" -m pip install "$@"; }
 
-# torch comes first and by itself, so that nothing that depends on it chooses another build.
-# Where the configured registries offer a CPU build (a local version, +cpu), pip prefers it.
+# torch is installed first and separately, so that no package that depends on it chooses another build.
+# If the configured registries offer a CPU build (a local version, +cpu), pip prefers it.
 install_torch() {
   if [ -n "${TORCH_INDEX_URL:-}" ]; then
     pip_install --index-url "$TORCH_INDEX_URL" "torch==$TORCH_VERSION"
@@ -183,7 +183,7 @@ step_torch() {
       "Is a package registry reachable? TORCH_INDEX_URL=<url> makes torch come from another one."
 }
 
-# install_packages EXTRA...: what the extras name, but torch and the ggml peer, which have steps.
+# install_packages EXTRA...: the extras' packages, except torch and the ggml peer, which have their own steps.
 install_packages() {
   local requirements extra
   requirements="$("$VENV/bin/python" "$ROOT/scripts/requirements.py" "$@" --without torch pywhispercpp)" || return 1
@@ -200,7 +200,7 @@ step_packages() {
     die "the packages could not be installed." "Is a package registry reachable?"
 }
 
-# What CI and pre-commit run beyond the tests.
+# The tools that CI and pre-commit run besides the tests.
 setup_dev() {
   PLACE=dev step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py")" \
     "installing the tools that check the code" install_packages dev ||
@@ -216,7 +216,7 @@ install_ggml() {
   pip_install --no-deps --only-binary :all: "$GGML_PIP"
 }
 
-# A prebuilt ggml to compare with. Everything else works without it, so it may fail.
+# A prebuilt ggml for comparisons. All other steps work without it, so this step may fail.
 step_ggml() {
   local npm=without
   command -v npm >/dev/null 2>&1 && npm=with
@@ -228,8 +228,8 @@ step_ggml() {
     install_ggml || printf 'note: going on without ggml; --ggml-lib PATH compares with your own.\n' >&2
 }
 
-# scikit-build-core keeps its build folder, so what did not change is not compiled again. CMake keeps
-# the compiler in there: after another CXX, or a build that failed, it starts from an empty one.
+# scikit-build-core keeps its build folder, so unchanged files are not compiled again. CMake stores the
+# compiler there: after a change of CXX, or a failed build, the build starts from an empty folder.
 install_project() {
   local compiler
   local -a settings=()
@@ -237,7 +237,7 @@ install_project() {
   compiler="$(hash_of "CXX=${CXX:-}")"
   is_done compiler "$compiler" || rm -rf "$ROOT"/build/cp3*-*
   forget compiler
-  # -v: the log has what the compiler says; .ci/run looks for warnings there.
+  # -v: the log contains the compiler's output, in which .ci/run searches for warnings.
   pip_install -v --no-build-isolation --no-deps ${settings[@]+"${settings[@]}"} -e "$ROOT" || return 1
   mark_done compiler "$compiler"
 }
@@ -254,8 +254,8 @@ step_build() {
     die "npu_rope did not build."
 }
 
-# The real torch_npu, in an environment of its own that shares all other packages with .venv: once it is
-# installed beside a torch, every import of that torch loads it, and fails without CANN.
+# The real torch_npu, in a separate environment that shares all other packages with .venv: every import of a
+# torch in the same environment as torch_npu loads it, and fails without CANN.
 install_torch_npu() {
   venv_is_good "$VENV_NPU" || "$VENV/bin/python" -m venv --clear "$VENV_NPU" || return 1
   "$VENV_NPU/bin/python" -m pip install --only-binary :all: pyyaml &&
@@ -285,13 +285,13 @@ step_torch_npu() {
   ln -sfn ../.venv/ggml "$VENV_NPU/ggml"
 }
 
-# next STEP [ARGUMENT...]: the next of the steps.
+# next STEP [ARGUMENT...]: run the next step.
 next() {
   STEP=$((STEP + 1))
   "$@"
 }
 
-# setup [--npu] EXTRA...: all of it. Two at a time wait for each other; an interrupted one is taken up again.
+# setup [--npu] EXTRA...: run all steps. Concurrent calls wait for each other; a later call resumes an interrupted one.
 setup() {
   local began=$SECONDS npu=no
   if [ "$1" = --npu ]; then npu=yes STEPS=6 && shift; fi

@@ -1,12 +1,12 @@
-"""Break a kernel in one place at a time and see whether the simulator or a result notices.
+"""Break a kernel in one place at a time and check that the simulator or a result detects it.
 
 Every mutant is the kernel with one statement removed or one number, operand or mode changed. It is
 compiled for each column of element types and run on a list of calls; it is caught where a rule of the
-simulator breaks, a result leaves its bound, or the timeline becomes slower. What is not caught
-must be explained in EQUIVALENT: a mutant that computes the same.
+simulator breaks, a result leaves its bound, or the timeline becomes slower. Every mutant that is not
+caught must have an entry in EQUIVALENT, which explains why it computes the same.
 
-A run takes hours. What --json names is written after every mutant; with --resume those that it has as
-caught are not tried again, as long as the kernels are the same.
+A run takes hours. It updates the file of --json after every mutant; with --resume it skips the mutants
+that the file lists as caught, unless the kernels have changed.
 
 usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--believe]
                          [--json FILE [--resume]]
@@ -59,7 +59,7 @@ class Mutant:
 
 @dataclass
 class Outcome:
-    """What became of a mutant."""
+    """The result of one mutant."""
 
     label: str
     kind: str
@@ -100,7 +100,7 @@ def arguments(text: str, opened: int) -> list[tuple[int, int]]:
 
 
 def first_of_list(text: str, begin: int, end: int) -> int:
-    """Where the first of several declarators in text[begin:end] ends."""
+    """Offset of the end of the first of several declarators in text[begin:end]."""
     depth = 0
     for i in range(begin, end):
         depth += (text[i] in "([{") - (text[i] in ")]}")
@@ -109,7 +109,7 @@ def first_of_list(text: str, begin: int, end: int) -> int:
     return end
 
 
-# ---- what is changed --------------------------------------------------------------------------------
+# ---- changes ----------------------------------------------------------------------------------------
 
 REMOVED = (
     r"\b(EnQue|FreeTensor|SetFlag|WaitFlag|PipeBarrier|DataCacheCleanAndInvalid|OrderV|ReleaseEventID|"
@@ -203,7 +203,7 @@ def _names_swapped(code: str, make) -> Iterator[Mutant]:
 def _operators(code: str, make) -> Iterator[Mutant]:
     conditions = [(m.end(), closing(code, m.end() - 1)) for m in re.finditer(r"(?:if|while|for)\s*\(", code)]
     conditions += [m.span(1) for m in re.finditer(r" = ([^;{}?]+) \? ", code)]
-    # Either of two, which at equality are the same.
+    # Choices between two values, which are the same at equality.
     lesser = r"([\w.>-]+) [<>]=? ([\w.>-]+) \? \1 : \2|if \((\w+) [<>]=? ([\w.>-]+)\) (?:\3 = \4|\4 = \3);"
     same = {i for m in re.finditer(lesser, code) for i in range(*m.span())}
     for begin, end in conditions:
@@ -217,7 +217,7 @@ def _operators(code: str, make) -> Iterator[Mutant]:
 
 # ---- building and running one ------------------------------------------------------------------------
 
-# What a mutant may use beyond the kernel's own names.
+# Macros that a mutant may use in addition to the kernel's names.
 PRELUDE = """
 #define WIDER_MASK(m) ((m)[0] = ((m)[0] << 1 | 1), (m))
 #define NARROWER_MASK(m) ((m)[0] >>= 1, (m))
@@ -226,7 +226,7 @@ PRELUDE = """
 
 
 def change(mutant: Mutant | None, folder: Path) -> None:
-    """The kernels' sources with the mutant's change, below ``folder``."""
+    """Write the kernels' sources with the mutant's change below ``folder``."""
     shutil.copytree(ROOT / "op_kernel", folder / "op_kernel")
     (folder / "mutant.h").write_text(PRELUDE)
     if mutant is None:
@@ -234,14 +234,14 @@ def change(mutant: Mutant | None, folder: Path) -> None:
     path = folder / mutant.file
     text = path.read_text()
     assert text[mutant.begin : mutant.end] == mutant.old
-    lines = "\n" * mutant.old.count("\n")  # what is behind stays in its line
+    lines = "\n" * mutant.old.count("\n")  # keep the line numbers of the following text
     path.write_text(text[: mutant.begin] + mutant.new + lines + text[mutant.end :])
 
 
 def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]:
-    """(state, by what) of one column of element types: compiled, then run on its calls. unchanged: the folder
-    with the unchanged kernel's library and how long its calls take, which goes first; where the mutant's
-    library is the same to the byte, the column does not have what was changed."""
+    """Compile one column of element types and run its calls; return the state and the reason. unchanged: the
+    folder with the unchanged kernel's library and its calls' cycles, which the first run writes. If the
+    mutant's library has the same bytes, the column does not compile the changed code."""
     try:
         library = kernel.build(column, folder)
     except CompileFailed as refused:
@@ -268,19 +268,19 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
 
 
 def judge(kernel, mutant: Mutant, unchanged: Path) -> Outcome:
-    """Column after column until something is noticed."""
+    """Try the columns in order until one catches the mutant."""
     with tempfile.TemporaryDirectory() as name:
         change(mutant, Path(name))
         for column in kernel.columns_for(mutant.file):
             state, by = try_column(kernel, column, Path(name), unchanged)
-            if state != SURVIVED:  # what one column refuses to compile cannot be shipped either
+            if state != SURVIVED:  # code that one column does not compile cannot be shipped either
                 return Outcome(mutant.label(), mutant.kind, state, by)
     why = kernel.EQUIVALENT.get(key_of(mutant))
     return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
 
 
 def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> bool:
-    """Whether every column of the kernels as they are passes; writes its library and its cycles."""
+    """Whether every column of the unchanged kernels passes; writes its library and its cycles."""
 
     def passes(column) -> bool:
         with tempfile.TemporaryDirectory() as name:
@@ -294,8 +294,8 @@ def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> boo
 
 
 def key_of(mutant: Mutant) -> str:
-    """Names a mutant by what stands there, not by a line's number: file, kind and the whole line, in which
-    what is changed stands between braces; the line before it, too, where nothing else stands in the line."""
+    """The name of a mutant, independent of line numbers: file, kind and the whole line, with the changed
+    text in braces; includes the line before if the line has no other text."""
     text = (ROOT / mutant.file).read_text()
     begin = text.rfind("\n", 0, mutant.begin) + 1
     if not text[begin : mutant.begin].strip() and mutant.new == "":
@@ -306,7 +306,7 @@ def key_of(mutant: Mutant) -> str:
 
 
 def sources_hash() -> str:
-    """Of the kernels that the mutants are made of."""
+    """The hash of the kernels from which the mutants are made."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "op_kernel").rglob("*.*")):
         digest.update(path.read_bytes())
@@ -314,7 +314,7 @@ def sources_hash() -> str:
 
 
 def caught_before(path: Path) -> dict[str, Outcome]:
-    """What an earlier run of the same kernels has as caught, or as nothing that compiles."""
+    """The mutants that an earlier run of the same kernels caught or could not compile."""
     kept = json.loads(path.read_text()) if path.is_file() else {}
     if kept.get("sources") != sources_hash():
         return {}
@@ -329,7 +329,7 @@ def keep(path: Path, outcomes: list[Outcome]) -> None:
 
 
 def report(outcomes: list[Outcome], wanted: float) -> int:
-    """The exit status: 1 for a mutant that survived unexplained, and for a share below the wanted one."""
+    """Print the results; return 1 for a mutant that survived unexplained or for too small a share, else 0."""
     alive = [o for o in outcomes if o.state != STILLBORN]
     caught = sum(o.state == CAUGHT for o in alive)
     print()
@@ -399,7 +399,7 @@ def main() -> int:
             sys.stdout.flush()
             if options.json:
                 keep(options.json, outcomes)
-    return report(outcomes, 0.0 if options.only else WANTED)  # a selection's share says nothing
+    return report(outcomes, 0.0 if options.only else WANTED)  # the share of a selection has no meaning
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The norms' kernels, and rms_norm_rope's heads, for mutate_kernels.py: sources, how they are compiled, and which
-mutants are equivalent."""
+"""The norms' kernels, and rms_norm_rope's heads, for mutate_kernels.py: sources, compiles and equivalent
+mutants."""
 
 # ruff: noqa: E501 - the keys below are lines of code
 from __future__ import annotations
@@ -51,12 +51,12 @@ columns = (
 
 
 def judge_of(_: Column) -> str:
-    """The script whose calls a column must get right."""
+    """The script whose calls a column must compute correctly."""
     return "mutation_norm_calls.py"
 
 
 def columns_for(file: str) -> list[Column]:
-    """Those that compile the file and look at what is in it; entries only their own."""
+    """The columns that compile the file and test its code; for an operator's entry, only that operator's."""
     name = Path(file).name
     if name in NORMS_OWN:
         return [c for c in columns if c.op in NORMS_OWN[name]]
@@ -64,12 +64,12 @@ def columns_for(file: str) -> list[Column]:
 
 
 def sources() -> list[Path]:
-    """The kernels, their entries and what they alone share."""
+    """The kernels, their entries and the headers that only these kernels use."""
     entries = sorted((ROOT / "op_kernel").glob("npu_*rms_norm*.cpp"))
     return [*(ROOT / "op_kernel" / "common" / name for name in NORMS_OWN), *entries]
 
 
-# Mutants that compute the same, or are noticed elsewhere, and why; by mutate_kernels.key_of.
+# Mutants that compute the same or are caught elsewhere, by mutate_kernels.key_of, with the reason.
 EQUIVALENT: dict[str, str] = {
     "head_norm.h | a number - 1 | int32_t slots = {source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)))};": "each part of the statistics is rounded up to as many slots, and what is read was written",
     "row_norm.h | a number + 1 | static constexpr uint32_t kLeast = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "a threshold with room on both sides: one bit of a float32 more or less",

@@ -1,7 +1,7 @@
-"""The calls that a mutant of the norms' kernels must get right, each path of the kernels at least once.
+"""The calls that a mutant of the norms' kernels must compute correctly. They cover each path of the kernels.
 
-Exit 0 and 1 as mutation_rope_calls.py. Judged as random calls are (npu_rope/testing/random_norms.py and
-random_norm_ropes.py): against the specification in long double.
+Exit status 0 or 1, as in mutation_rope_calls.py. Results are judged like those of random calls
+(npu_rope/testing/random_norms.py and random_norm_ropes.py): against the specification in long double.
 
 usage: mutation_norm_calls.py [OP SOC DTYPE]
 """
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from mutation_rope_calls import judge_all, reported
 
-# After the module above, which keeps torch out of the way.
+# Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
 
 from npu_rope import native_sim  # isort: skip
@@ -32,7 +32,7 @@ from npu_rope.testing.random_norms import rounded  # isort: skip
 BF16, F16, F32 = "bfloat16", "float16", "float32"
 A, P = "ascend910b", "ascend310p"
 BACKENDS = {A: "sim", P: "sim:ascend310p"}
-# The columns that are compiled, by the first tensor's type: what the others are.
+# The compiled columns: the first tensor's type and the type of the others.
 SCALES = {
     ("rms_norm", A): {F16: F16, BF16: F32, F32: F16},
     ("add_rms_norm", A): {F16: F32, F32: F32},
@@ -48,9 +48,9 @@ INT = {A: {BF16: np.int32, F16: np.int64, F32: np.int32}, P: {F16: np.int32, F32
 class Norm:
     """A call of rms_norm, add_rms_norm or rms_norm_backward; ``dtype`` is its first tensor's.
 
-    ``pad``: elements behind each row; ``sizes``: x's rows in turn are multiplied by 2 to these powers;
-    ``scale``: its shape, where it is not a row's; ``cores``: how many it may use, 0 for all; ``spike``: by
-    what power of 2 each row's last element is larger, and negative."""
+    ``pad``: elements after each row; ``sizes``: x's rows in turn are multiplied by 2 to these powers;
+    ``scale``: the scale's shape, if it is not a row's; ``cores``: number of cores, 0 for all; ``spike``: the
+    power of 2 by which each row's last element is larger, with a negative sign."""
 
     op: str
     soc: str
@@ -69,7 +69,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Heads:
-    """A call of rms_norm_rope, of so many heads of queries and keys."""
+    """A call of rms_norm_rope; ``heads``: the numbers of heads of queries and keys."""
 
     soc: str
     dtype: str
@@ -122,20 +122,20 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
         one((37, 100), pad=3),
         one((70, 64), sizes=far),
         one((70, 60), sizes=far, epsilon=0.0),
-        # One element that all of a row's scaling is for: the last one.
+        # Rows whose scaling depends on one element only, the last one.
         *([one((70, 64), sizes=(-90,), spike=170)] if far[1] == 90 else []),
         # Stash types of 16 bits.
         one((40, 130), stash=10, epsilon=1e-3),
-        # Rows in chunks: that stay, that are read twice; ends of whole blocks and not.
+        # Rows in chunks: rows that stay in UB and rows that are read twice; ends of whole and partial blocks.
         one((3, 12288)),
         one((2, 30_000), sizes=far[::-1]),
         one((2, 40_003), epsilon=0.0),
         one((1, 100_001), sizes=far[2:]),
         one((1, 17_000), stash=10, epsilon=1e-3),
-        # Many tiles a core, where what is not done at once shows in the time; many chunks.
+        # Many tiles per core, where missing overlap makes the call slower; many chunks.
         one((300, 256), cores=2),
         one((5, 20_000), cores=1),
-        # As many rows as one instruction repeats over, wide ones over rows; as many repeats along a row.
+        # The most rows of one instruction, and wide rows over rows; the most repeats along a row.
         one((255, 16), cores=1),
         one((510, 12), cores=1),
         one((20, 1000), cores=1),
@@ -143,7 +143,7 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
     ]
     if soc == A:
         made.append(one((40, 130), stash=16, epsilon=1e-3))
-    if op != "rms_norm_backward":  # scales that other rows have others of
+    if op != "rms_norm_backward":  # scales that differ between rows
         made += [
             one((5, 9, 72), scale=(9, 72)),
             one((5, 9, 72), scale=(5, 1, 72)),
@@ -181,7 +181,7 @@ def _heads(soc: str, dtype: str) -> list[Norm | Heads]:
         one((1, 40, 64), RopeParams(64, "neox"), sizes=far, intermediate=True),
         one((1, 40, 64), RopeParams(64, "normal"), sizes=far),
         one((1, 40, 64), RopeParams(64, "normal"), sizes=far, intermediate=True),
-        # Many tiles a core, where what is not done at once shows in the time.
+        # Many tiles per core, where missing overlap makes the call slower.
         one((1, 50, 128), neox, (8, 2), cores=2),
     ]
 
@@ -189,7 +189,7 @@ def _heads(soc: str, dtype: str) -> list[Norm | Heads]:
 def numbers(
     rng: np.random.Generator, shape: tuple[int, ...], sizes: tuple[int, ...], dtype: str, spike: int = 0
 ) -> Any:
-    """Rows around 1 and around the other sizes, the eleventh of zeros."""
+    """Rows around 1 and around the other sizes; every fortieth row, from the eleventh on, is zero."""
     values = rng.standard_normal(shape).reshape(-1, shape[-1])
     for at, size in enumerate(sizes):
         values[at :: len(sizes)] *= 2.0**size
@@ -209,7 +209,7 @@ def with_gaps(a: Any, pad: int) -> Any:
 
 
 def norm_draw(call: Norm) -> random_norms.NormDraw:
-    """As random_norms judges it."""
+    """The call in the form that random_norms judges."""
     rng = np.random.default_rng(sum(call.shape))
     backward = call.op == "rms_norm_backward"
     other = SCALES[call.op, call.soc][call.dtype]
@@ -231,7 +231,7 @@ def norm_draw(call: Norm) -> random_norms.NormDraw:
 
 
 def heads_draw(call: Heads) -> random_norm_ropes.NormRopeDraw:
-    """As random_norm_ropes judges it."""
+    """The call in the form that random_norm_ropes judges."""
     rng = np.random.default_rng(sum(call.shape))
     batches, tokens, lanes = call.shape
     lead = (batches, tokens)
@@ -255,7 +255,7 @@ def heads_draw(call: Heads) -> random_norm_ropes.NormRopeDraw:
 
 
 def check(call: Norm | Heads) -> str:
-    """What was noticed; empty where all is well."""
+    """The detected problem, or an empty string."""
     backend = BACKENDS[call.soc]
     of_operator = rms_norm_rope if isinstance(call, Heads) else rms_norm
     options = native_sim.SimOptions(call.soc, most_cores=call.cores)

@@ -1,5 +1,5 @@
-"""rope's kernel, and rotary_mul's, which is the same but for its tables, for mutate_kernels.py: sources, how they
-are compiled, and which mutants are equivalent."""
+"""rope's kernel, and rotary_mul's, which differs only in its tables, for mutate_kernels.py: sources,
+compiles and equivalent mutants."""
 
 # ruff: noqa: E501 - the keys below are lines of code
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Column:
 
     @property
     def name(self) -> str:
-        """The first tensor's dtype, as the calls name it."""
+        """The first tensor's dtype, with the calls' names."""
         first = next(iter(self.types.values()))
         return {"bfloat16_t": "bfloat16", "half": "float16", "float": "float32"}[first]
 
     @property
     def symbol(self) -> str:
-        """As cmake/NpuRopeSim.cmake names it."""
+        """The entry's name, as in cmake/NpuRopeSim.cmake."""
         return simulator.operator_entry(self.op, self.soc, self.types)
 
 
@@ -55,7 +55,7 @@ def _rotary_mul_qk(soc: str, x: str, table: str) -> Column:
     return Column("rotary_mul_qk", soc, {"Q": x, "K": x, "COS": table, "SIN": table, "Q_OUT": x, "K_OUT": x})
 
 
-# Beside rotations: rows shorter than a DMA that are many tiles, and an index that is made twice.
+# Not a rotation: rows shorter than a DMA that form many tiles, and an index that is computed twice.
 SHORT_ROWS = Column("rms_norm", "ascend310p", {"X": "half", "SCALE": "half", "OUT": "half"})
 
 
@@ -66,10 +66,10 @@ def rms_norm_rope(soc: str, x: str, positions: str) -> Column:
     )
 
 
-# What the rotation's own kernel does with heads that are normalized first.
+# The rotation's kernel with heads that are normalized first.
 NORMED = rms_norm_rope("ascend910b", "half", "int64_t")
 
-# The files of op_kernel/common that only the norms' kernels use, and the operators that look at what is in each.
+# The files of op_kernel/common that only the norms' kernels use, and the operators that test each of them.
 FORWARD, BACKWARD, HEADS = ("rms_norm", "add_rms_norm"), ("rms_norm_backward",), ("rms_norm_rope",)
 NORMS_OWN: dict[str, tuple[str, ...]] = {
     "rms_norm_kernel.h": FORWARD,
@@ -107,14 +107,14 @@ columns = (
 
 
 def judge_of(column: Column) -> str:
-    """The script whose calls a column must get right."""
+    """The script whose calls a column must compute correctly."""
     if column in (SHORT_ROWS, NORMED):
         return "mutation_norm_calls.py"
     return "mutation_rotary_calls.py" if column.op.startswith("rotary") else "mutation_rope_calls.py"
 
 
 def columns_for(file: str) -> list[Column]:
-    """Those that compile the file and look at what is in it; entries only their own."""
+    """The columns that compile the file and test its code; for an operator's entry, only that operator's."""
     name = Path(file).name
     if name == "cache_rows.h":
         return [c for c in columns if c.op == "rope_set_rows"]
@@ -136,8 +136,8 @@ def columns_for(file: str) -> list[Column]:
 
 
 def sources() -> list[Path]:
-    """The kernel, its entries and what it shares."""
-    # Numbers that a script makes and a test compares; and what mutation_norm.py has.
+    """The kernel, its entries and shared headers."""
+    # Skip numbers that a script writes and a test compares, and the files of mutation_norm.py.
     skipped = ("rope_polynomials.h", *NORMS_OWN)
     kernel = ROOT / "op_kernel" / "common" / "rope_kernel.h"
     entries = sorted((ROOT / "op_kernel").glob("npu_ro*.cpp"))
@@ -151,13 +151,13 @@ def build(column: Column, folder: Path) -> Path:
         folder / "op_kernel" / f"npu_{column.op}.cpp",
         soc=column.soc,
         defines=simulator.operator_defines(column.op, column.soc, column.types),
-        # Without the folder's name in it: what is the same compiles to the same.
+        # Keep the folder's name out of the library, so that equal code compiles to equal bytes.
         flags=("-O0", "-w", f"-fmacro-prefix-map={folder}=.", "-include", str(folder / "mutant.h")),
         folder=folder,
     )
 
 
-# Mutants that compute the same, or are noticed elsewhere, and why; by mutate_kernels.key_of.
+# Mutants that compute the same or are caught elsewhere, by mutate_kernels.key_of, with the reason.
 EQUIVALENT: dict[str, str] = {
     "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
     "rope_kernel.h | count or repeat - 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding",

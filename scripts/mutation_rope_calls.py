@@ -1,7 +1,7 @@
-"""The calls that a mutant of rope's kernel must get right, each path of the kernel at least once.
+"""The calls that a mutant of rope's kernel must compute correctly. They cover each path of the kernel.
 
-Exit 0 where every result is within its bound, no rule of the simulator broke and none took longer than
-the unchanged kernel on the simulated timeline; 1 and one line that says what was noticed otherwise.
+Exit status 0 if every result is within its bound, no rule of the simulator is broken and no call takes longer
+than the unchanged kernel on the simulated timeline; otherwise 1, and one line with the detected problem.
 
 usage: mutation_rope_calls.py [OP SOC DTYPE]
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Of no use here, and most of a run's time to import.
+# torch is not needed here, and its import takes most of a run's time.
 sys.modules["torch"] = None  # type: ignore[assignment]
 
 import numpy as np  # noqa: E402
@@ -36,8 +36,8 @@ INT_310P = {F16: np.int32, F32: np.int64}
 
 @dataclass(frozen=True)
 class Call:
-    """One call; ``order`` is how B, S, N lie in memory, ``pad`` extra elements at the end of each row.
-    With ``keys``, so many heads of a second tensor: rope_qk. With ``cache``, its dtype: rope_set_rows.
+    """One call; ``order`` is the order of B, S, N in memory, ``pad`` extra elements at the end of each row.
+    With ``keys``, the heads of a second tensor: rope_qk. With ``cache``, its dtype: rope_set_rows.
     """
 
     soc: str
@@ -116,7 +116,7 @@ def calls() -> list[Call]:
         Call(a, F16, (48, 3, 4, 680), RopeParams(680, "neox"), order="BNS", far=50),
         Call(a, F16, (1, 240, 3, 680), RopeParams(680, "neox"), far=50),
         Call(a, F16, (1, 144, 3, 680), RopeParams(680, "neox"), far=50),
-        # One tile a core, where each instruction shows in the time.
+        # One tile per core, where each instruction adds to the time.
         Call(a, BF16, (1, 144, 2, 128), RopeParams(128, "neox"), far=50),
         Call(a, F32, (1, 144, 2, 128), RopeParams(128, "neox"), cache=F16, far=50),
         Call(p, F16, (1, 64, 2, 128), RopeParams(128, "neox"), far=50),
@@ -129,7 +129,7 @@ def calls() -> list[Call]:
         Call(a, F32, (1, 20, 2, 512), sectioned(256, "vision", 100, 0, 60, 3), far=90_000),
         Call(p, F16, (1, 21, 2, 72), sectioned(36, "vision", 10, 10, 0, 0), far=90_000),
         Call(p, F32, (2, 9, 2, 64), sectioned(64, "imrope", 12, 10, 10, 0), batch_positions=True, far=900),
-        # Two tensors; tiles of the first and the second, whole and shared out by heads.
+        # Two tensors; tiles of the first and the second, whole and split by heads.
         Call(a, F16, (1, 37, 12, 64), RopeParams(64, "neox"), keys=3, far=90_000),
         Call(a, F16, (2, 1, 32, 128), RopeParams(128, "normal"), keys=8, far=90_000, in_place=True),
         Call(a, F16, (1, 2400, 8, 128), RopeParams(128, "neox"), keys=1, far=900),
@@ -143,7 +143,7 @@ def calls() -> list[Call]:
         Call(a, F32, (1, 9, 2, 44), RopeParams(44, "neox"), cache=F16, far=900),
         Call(p, F16, (1, 40, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
         Call(p, F16, (1, 7, 2, 36), RopeParams(36, "normal"), cache=F16, far=900),
-        # Many tiles a core.
+        # Many tiles per core.
         Call(a, BF16, (1, 1024, 16, 128), RopeParams(128, "neox"), far=1000),
         Call(a, F16, (1, 1024, 16, 128), RopeParams(128, "normal"), far=1000),
         Call(a, F32, (1, 1024, 16, 128), RopeParams(64, "neox"), far=1000),
@@ -168,7 +168,7 @@ def describe(a: np.ndarray, dtype: str) -> native.CTensor:
 
 
 class Side:
-    """One tensor of a call, and where it goes."""
+    """One tensor of a call, and its output."""
 
     def __init__(self, call: Call, heads: int, rng: np.random.Generator) -> None:
         self.call = call
@@ -183,7 +183,7 @@ class Side:
         call = self.call
         expected = reference.rotate(self.exact, c, sine, call.params)
         bound = rotation_bound(self.exact, c, sine, expected, call.params, dtype, E_ANGLE_DEVICE)
-        if dtype != call.dtype:  # what is not rotated is rounded too
+        if dtype != call.dtype:  # lanes that are not rotated are also rounded
             bound = np.maximum(bound, np.abs(expected) * 2.0**-11 + 2.0**-24)
         ratio, at = worst_ratio(got, expected, bound)
         if not ratio <= 1:
@@ -211,7 +211,7 @@ def positions_of(call: Call, rng: np.random.Generator) -> np.ndarray:
 
 
 def check(call: Call) -> str:
-    """What was noticed; empty where all is well."""
+    """The detected problem, or an empty string."""
     rng = np.random.default_rng(sum(call.shape))
     simulator, options = native_sim.load(), native_sim.SimOptions(call.soc)
     positions = positions_of(call, rng)
@@ -265,8 +265,8 @@ def reported() -> str:
 
 
 class Times:
-    """Each call's cycles on the simulated timeline. Those of the unchanged kernel are kept in the file that
-    NPU_ROPE_MUTATION_CYCLES names; once it is there, a call that takes longer is noticed."""
+    """Each call's cycles on the simulated timeline. The file in NPU_ROPE_MUTATION_CYCLES holds those of the
+    unchanged kernel; if it exists, calls that take longer are reported."""
 
     def __init__(self) -> None:
         name = os.environ.get("NPU_ROPE_MUTATION_CYCLES")
@@ -277,7 +277,7 @@ class Times:
             self.known = json.loads(self.path.read_text())
 
     def slower(self, call: Any) -> str:
-        """What was noticed of the last launch, which was of this call."""
+        """The problem if the last launch, of this call, was too slow; otherwise an empty string."""
         cycles = native_sim.load().report()["summary"]["cycles"]
         if not self.compares:
             self.known[str(call)] = cycles
@@ -287,13 +287,13 @@ class Times:
         )
 
     def keep(self) -> None:
-        """After the last call."""
+        """Write the file after the last call."""
         if self.path is not None and not self.compares:
             self.path.write_text(json.dumps(self.known))
 
 
 def judge_all(calls: Iterable[Any], check: Callable[[Any], str], op: str, soc: str, dtype: str) -> int:
-    """The exit status of the calls of an operator, SoC and type; empty: of any."""
+    """Run the calls of an operator, SoC and type, where empty means any; return the exit status."""
     times = Times()
     for call in calls:
         if op not in ("", call.op) or soc not in ("", call.soc) or dtype not in ("", call.dtype):

@@ -1,6 +1,6 @@
-"""The calls with given tables that a mutant of rope's kernel must get right, each path at least once.
+"""The calls with given tables that a mutant of rope's kernel must compute correctly. They cover each path.
 
-Exit 0 and 1 as mutation_rope_calls.py.
+Exit status 0 or 1, as in mutation_rope_calls.py.
 
 usage: mutation_rotary_calls.py [OP SOC DTYPE]
 """
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from mutation_rope_calls import BF16, F16, F32, describe, judge_all, laid_out, reported
 
-# After the module above, which keeps torch out of the way.
+# Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
 
 from npu_rope import native, native_sim  # isort: skip
@@ -29,8 +29,9 @@ TABLES = {BF16: F32, F16: F16, F32: F32}  # the columns that are compiled
 
 @dataclass(frozen=True)
 class Call:
-    """One call; ``order`` and ``pad`` as in mutation_rope_calls. ``rows``: of tables that position_ids name
-    (rotary_embedding's layouts); ``table_step``: a token's row is so many rows behind the one before."""
+    """One call; ``order`` and ``pad`` as in mutation_rope_calls. ``rows``: number of rows of tables with
+    position_ids (rotary_embedding's layouts); ``table_step``: distance, in rows, between the rows of
+    neighbouring tokens."""
 
     soc: str
     dtype: str
@@ -88,7 +89,7 @@ def calls() -> list[Call]:
         Call(p, F32, (2, 40, 2, 128), table_step=0),
         Call(a, BF16, (1, 1, 32, 128), True),
         Call(a, F16, (1, 6000, 1, 32)),
-        # Rows that ids name: of both widths, with gaps, in a narrower part of a table's row.
+        # Rows that ids select: of both widths, with gaps, in a narrower part of a table's row.
         Call(a, BF16, (2, 21, 3, 64), rows=40),
         Call(a, F16, (1, 70, 3, 64), rows=9, interleaved=True, narrow_ids=True),
         Call(a, F32, (2, 9, 2, 80), rows=1000, rotary_dim=36, table_step=2, forward=False),
@@ -98,7 +99,7 @@ def calls() -> list[Call]:
         Call(a, F16, (1, 37, 12, 64), True, keys=3),
         Call(a, F16, (2, 9, 4, 80), False, True, 40, 8, keys=2, by_batch=True),
         Call(a, F16, (2, 1, 32, 128), True, keys=8, in_place=True),
-        # Many tiles a core: 2 % slower on the timeline counts as noticed.
+        # Many tiles per core: calls that are slower on the timeline are reported.
         Call(a, BF16, (1, 1024, 16, 128), True),
         Call(a, F16, (1, 1024, 16, 128), False, True),
         Call(a, F32, (1, 1024, 16, 128), True, True),
@@ -107,7 +108,7 @@ def calls() -> list[Call]:
 
 
 def rounded(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """(what memory holds, the values): of bfloat16 the bits."""
+    """(contents of memory, values); for bfloat16, memory holds the bits."""
     if dtype == BF16:
         bits = bfloat16_bits(values)
         return bits, bfloat16_values(bits)
@@ -133,7 +134,7 @@ def tables_of(call: Call, rng: np.random.Generator) -> tuple[list[np.ndarray], l
 
 
 class Turned:
-    """One tensor of a call, and where it goes."""
+    """One tensor of a call, and its output."""
 
     def __init__(self, call: Call, heads: int, rng: np.random.Generator) -> None:
         b, s, _, d = call.shape
@@ -154,7 +155,7 @@ class Turned:
 
 
 def expected(call: Call, x: np.ndarray, tables: list[np.ndarray]) -> tuple[Any, Any]:
-    """The formula's result and magnitudes; backward is forward by a pair's sines exchanged and negated."""
+    """The formula's result and magnitudes; backward is forward with a pair's sines exchanged and negated."""
     cos, sin = tables
     if not call.forward:
         sin = -(partners(sin, call.interleaved) if call.full else sin)
@@ -169,7 +170,7 @@ def partners(t: np.ndarray, interleaved: bool) -> np.ndarray:
 
 
 def check(call: Call) -> str:
-    """What was noticed; empty where all is well."""
+    """The detected problem, or an empty string."""
     rng = np.random.default_rng(sum(call.shape))
     simulator, options = native_sim.load(), native_sim.SimOptions(call.soc)
     views, values = tables_of(call, rng)

@@ -2,10 +2,10 @@
 
 usage: new_op.py NAME [--kernel]
 
-NAME is the operator's stem in snake case, such as rms_norm. What is made works as it stands
+NAME is the operator's stem in snake case, such as rms_norm. The new operator is complete
 (y = factor * x in float32): it builds, imports, is documented and tested. Then replace the formula,
-starting with the reference, and let the tests lead the way through the other files. --kernel makes its
-AscendC kernel, tiling and CANN definition too, for Ascend910B and 910_93: they run through the simulated
+starting with the reference; the failing tests name the other files to change. --kernel also makes an
+AscendC kernel, a tiling and a CANN definition, for Ascend910B and 910_93: they run through the simulated
 operator package (tests/cann/test_NAME_package.py).
 """
 
@@ -40,7 +40,7 @@ RESERVED = {"common", "check", "checks", "test", "native", "backends", "params"}
 
 
 class Refused(Exception):
-    """What keeps the operator from being made."""
+    """The reason for which the operator cannot be made."""
 
 
 def check_name(name: str) -> None:
@@ -82,7 +82,7 @@ def cmake(text: str, name: str) -> str:
 
 
 def cmake_kernel(text: str, name: str) -> str:
-    """What the kernel adds, after the operator's line."""
+    """Add the kernel's lines after the operator's line."""
     line = f"npu_rope_add_op({name} HOST {name}_check CPU {name})\n"
     added = f"npu_rope_add_kernel({name} SOC ascend910b ARGUMENTS X OUT COLUMNS\n  float,float)\n"
     added += f"npu_rope_add_cann_op({name} HOST {name}_check {name}_tiling)\n"
@@ -120,7 +120,7 @@ EDITS = {
 
 
 def make(name: str, kernel: bool) -> list[Path]:
-    """Write everything, or nothing where the name is taken."""
+    """Write all files, or none if the name is taken."""
     check_name(name)
     made = files_of(name, kernel)
     for path in made:
@@ -137,7 +137,7 @@ def make(name: str, kernel: bool) -> list[Path]:
 
 
 def tidy(paths: list[Path]) -> None:
-    """Line lengths and import order depend on the name's length: let the formatters settle them."""
+    """Run the formatters, because line lengths and import order depend on the name."""
     python = [str(p) for p in paths if p.suffix == ".py"]
     cpp = [str(p) for p in paths if p.suffix in (".cpp", ".h") and p.is_relative_to(ROOT / "csrc")]
     for folder in ("op_host", "op_kernel"):
@@ -157,7 +157,7 @@ def tidy(paths: list[Path]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--kernel", action="store_true", help="its kernel and CANN definition, too")
+    parser.add_argument("--kernel", action="store_true", help="also make its kernel and CANN definition")
     arguments = parser.parse_args()
     name = arguments.name
     try:

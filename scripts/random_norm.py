@@ -1,6 +1,6 @@
-"""Run random calls of the norms, or of rms_norm_rope, and judge each; --help says how.
+"""Run random calls of the norms, or of rms_norm_rope, and judge each; see --help.
 
-What is drawn and judged: npu_rope/testing/random_norms.py and random_norm_ropes.py.
+npu_rope/testing/random_norms.py and random_norm_ropes.py draw and judge the calls.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def taken(calls: Any, seed: int, dtypes: tuple[str, ...], backend: str) -> Iterator[tuple[int, Any]]:
-    """Calls and their numbers, without those that the backend's device refuses."""
+    """Calls and their numbers, without those that the backend's device rejects."""
     for index in count():
         call = calls.draw(seed, index, dtypes)
         if not calls.refused(call, backend):

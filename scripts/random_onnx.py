@@ -1,6 +1,6 @@
-"""Run random RotaryEmbedding models by npu_rope, ONNX Runtime and ONNX's ReferenceEvaluator; --help says how.
+"""Run random RotaryEmbedding models by npu_rope, ONNX Runtime and ONNX's ReferenceEvaluator; see --help.
 
-What is drawn and judged: npu_rope/testing/random_onnx.py.
+npu_rope/testing/random_onnx.py draws and judges the models.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ A model is drawn from the seed and its number: [B,N,S,D] or [B,S,hidden], whole 
 interleaved, caches with position_ids or without, float32, float16, bfloat16.
 
 Judged: npu_rope must stay within the bound of float32 arithmetic rounded once. A peer beyond it is listed;
-beyond the bound of arithmetic in the tensors' own type, or refusing a model for a reason not known yet, it
-is a disagreement that nobody explained.
+beyond the bound of arithmetic in the tensors' own type, or if it refuses a model for an unknown reason, it
+counts as an unexplained disagreement.
 """
 EXAMPLES = """\
 examples:
@@ -44,7 +44,7 @@ MOST_SHOWN = 20
 
 @dataclass
 class Tally:
-    """What came of one computer's models of one type."""
+    """The results of one implementation's models of one type."""
 
     models: int = 0
     worst: float = 0.0
@@ -75,12 +75,12 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def explanation(refusal: str) -> str | None:
-    """What is known of a peer's refusal."""
+    """The known reason for a peer's refusal, or None."""
     return next((why for words, why in EXPLAINED.items() if words in refusal), None)
 
 
 def wrong(outcome: Outcome, ours: Sequence[str]) -> list[str]:
-    """What of an outcome nobody explained, in words."""
+    """The unexplained parts of an outcome, in words."""
     found = [f"{who}: {outcome.ratios[who]:.3g} of the bound" for who in ours if not outcome.ratios[who] <= 1]
     for who, ratio in outcome.own_type_ratios.items():
         if who not in ours and not ratio <= 1:

@@ -1,6 +1,6 @@
-"""Run random calls of rope, rope_qk and rope_set_rows and judge each; --help says how.
+"""Run random calls of rope, rope_qk and rope_set_rows and judge each; see --help.
 
-What is drawn: npu_rope/testing/random_calls.py; what is judged: npu_rope/testing/random_judge.py.
+npu_rope/testing/random_calls.py draws the calls; npu_rope/testing/random_judge.py judges them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ examples:
   random_rope.py                                         a thousand calls on the CPU, two seconds
   random_rope.py --backend sim --count 2000              on the simulated Ascend910B
   random_rope.py --count 100000 --minutes 9 --resume cpu.json
-                                                         two minutes' worth; the same line goes on from there
-  random_rope.py --backend sim --seed 3 --only 4711      one call again, in words, and the plainest like it
-                                                         that is wrong, too
+                                                         two minutes of calls; run it again to continue
+  random_rope.py --backend sim --seed 3 --only 4711      one call again, in words, and the simplest similar
+                                                         call that is also wrong
 
-With --resume the file keeps how far it came (written anew every few seconds, and when interrupted), so that
-nothing is lost but the calls since. Should a call end the process, it is one of those after its "next".
+With --resume the file holds the progress (written every few seconds, and on an interruption), so that only
+the calls since are lost. If a call ends the process, it is one of those after the file's "next".
 
 exit status: 0 no violation, in this run or an earlier one of the same file; 1 some, each shown with the line
 that runs it again; 2 bad usage, or the back end is not here; 130 interrupted.
@@ -58,7 +58,7 @@ MOST_SHOWN = 20
 
 @dataclass
 class State:
-    """How far a run came."""
+    """The progress of a run."""
 
     settings: dict[str, Any]
     next: int = 0
@@ -69,7 +69,7 @@ class State:
     failures: list[dict[str, Any]] = field(default_factory=list)
 
     def save(self, path: Path | None) -> None:
-        """All or nothing: an interruption leaves the file before or the file after."""
+        """Write the file atomically: after an interruption it holds the old or the new state."""
         if path is None:
             return
         beside = path.with_name(f"{path.name}.{os.getpid()}")
@@ -126,7 +126,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What a call's numbers depend on."""
+    """The settings that determine a call's numbers."""
     if torch is None and options.arrays != "numpy":
         raise BadUsage("--arrays must be numpy where torch is not installed")
     try:
@@ -203,7 +203,7 @@ def run_many(
 
 @contextlib.contextmanager
 def progress(state: State, until: int) -> Iterator[Callable[[int], None]]:
-    """A bar where someone looks on."""
+    """A progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

@@ -1,4 +1,4 @@
-"""Print the requirements of extras in pyproject.toml, one a line, with the build's own.
+"""Print the requirements of extras in pyproject.toml, one per line, with those of the build.
 
 usage: requirements.py EXTRA... [--without NAME...]
 
@@ -28,7 +28,7 @@ def name_of(requirement: str) -> str:
 
 
 def requirements(project: dict[str, Any], extras: list[str]) -> list[str]:
-    """What the extras ask for, the project itself replaced by what its extras ask for."""
+    """The requirements of the extras; the project itself is replaced by the requirements of its extras."""
     found: list[str] = []
     for extra in extras:
         for requirement in project["optional-dependencies"][extra]:

@@ -6,8 +6,8 @@ With r in [-1/2, 1/2] turns and z = r*r, the kernel computes, in float32,
     c2 = 2 cos(pi r) = b0 + b1 z + .. + b5 z^5
     sin(2 pi r) = s c2,   cos(2 pi r) = 1 - 2 s^2
 
-2 r is taken out of the odd polynomial because it is exact: what is left vanishes where |s| is 1,
-and it is there that an error of s counts four times in the cosine. Each fit starts as the
+2 r is taken out of the odd polynomial because it is exact. The remainder vanishes where |s| is 1,
+and there an error of s counts four times in the cosine. Each fit starts as the
 near-minimax polynomial in z and is then moved by single float32 steps, coefficient by
 coefficient, while the measured worst error falls.
 

@@ -27,14 +27,14 @@ Exit status: pytest's; of several runs, the first that is not 0.
 TEXT
 }
 
-# The operator tests on backend npu. What tests the library itself needs no second time.
+# The operator tests on backend npu. Tests of the library itself need not run again.
 NPU_TESTS=(tests/ops tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py tests/norm/test_add_rms_norm.py
   tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py --ignore=tests/ops/test_rope_kernels.py)
 
-# What needs torch_npu, each test in processes of its own.
+# Tests that need torch_npu; each test runs in separate processes.
 TORCH_NPU_TESTS=(tests/simcann/test_npu_rope.py tests/simcann/test_torch_npu.py tests/simcann/test_first_call.py)
 
-# Threads that wait for each other sleep: two test processes with two threads each spin each other out of time.
+# Let waiting threads sleep: two test processes with two spinning threads each would take each other's CPU time.
 export OMP_WAIT_POLICY=passive
 
 run_default() { "$VENV/bin/python" -m pytest -n 2 --dist worksteal -m "not slow and not npu" "$@"; }

@@ -10,7 +10,7 @@ namespace rope_device {
 
 // Copies pieces of a row, which start at a chunk's border, between GM and UB. Where the DMA copies only whole 32-byte
 // blocks, a second DMA copies the last 32 bytes of a piece to or from the side block after the buffer's chunk. No
-// memory past the piece is accessed. Such pieces have 32 bytes or more.
+// memory past the piece is accessed. These pieces have 32 bytes or more.
 template <typename T>
 class LongPieces {
 public:

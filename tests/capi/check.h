@@ -1,4 +1,4 @@
-/* What the C tests share: a check that counts, and a contiguous view. */
+/* Shared parts of the C tests: a check that counts failures, and a contiguous view. */
 #pragma once
 
 #include <stdio.h>

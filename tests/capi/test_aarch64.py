@@ -1,4 +1,4 @@
-"""The NEON build: compiled by a cross compiler where one is installed, run where qemu is."""
+"""The NEON build: compiled if a cross compiler is installed, run if qemu is installed."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""A C program against the header and the library as installed, the way a user would build one."""
+"""A C program with the installed header and library, as a user builds one."""
 
 from __future__ import annotations
 

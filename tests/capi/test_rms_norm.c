@@ -1,5 +1,5 @@
-/* rms_norm, rms_norm_backward and add_rms_norm as a C program sees them: right values, errors, nothing written on error
- * or beside the results. */
+/* rms_norm, rms_norm_backward and add_rms_norm from a C program: correct values, errors, no writes on error or outside
+ * the results. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

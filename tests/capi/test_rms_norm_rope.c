@@ -1,5 +1,4 @@
-/* rms_norm_rope as a C program sees it: right values in both forms, errors, nothing written on error or beside the
- * results. */
+/* rms_norm_rope from a C program: correct values in both forms, errors, no writes on error or outside the results. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +70,7 @@ static int guards_stand(const float* data, int count) {
     return untouched(data, GUARD) && untouched(data + GUARD + count, GUARD);
 }
 
-/* A head: normalized, scaled, and the pair (2, 3) turned by its position. */
+/* Check a head: normalized, scaled, and the pair (2, 3) rotated by its position. */
 static void check_head(const char* what, const float* x, const float* scale, int position, const float* got) {
     double sum = 0, y[D];
     for (int i = 0; i < D; ++i) sum += (double)x[i] * x[i];
@@ -106,7 +105,7 @@ static void test_rows(void) {
     call_t c;
     correct(&c);
     CHECK(run_set_rows(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
-    check_q(&c); /* of the token without a row, too */
+    check_q(&c); /* including the token without a row */
     for (int row = 0; row < ROWS; ++row) {
         int token = ROWS - 1 - row;
         const float* got = c.cache_data + GUARD + row * D;

@@ -1,4 +1,4 @@
-/* The C interface as a C program sees it: right values, every error, nothing written on error. */
+/* The C interface from a C program: correct values, every error, no writes on error. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -102,7 +102,7 @@ static void test_values(void) {
     check_pairs(&c, out + D, normal, -1, "backward, no factors");
 }
 
-/* The stride of a dimension of one, or of anything empty, has no meaning and must not be used. */
+/* The strides of dimensions of size 1 and of empty tensors have no meaning and must not be used. */
 static void test_idle_strides(void) {
     call_t c;
     correct(&c);

@@ -1,5 +1,5 @@
-/* rotary_mul, rotary_mul_qk and rotary_embedding as a C program sees them: right values, errors, nothing
- * written on error or beside the results. */
+/* rotary_mul, rotary_mul_qk and rotary_embedding from a C program: correct values, errors, no writes
+ * on error or outside the results. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum { S = 2, N = 3, D = 6, COUNT = S * N * D, GUARD = 16 };
 static const float kSentinel = 99.0f;
 
-/* x, two tables with an entry for each lane, and guarded memory for a result. */
+/* x, two tables with one entry per lane, and guarded memory for a result. */
 typedef struct {
     float x_data[COUNT], cos_data[S * D], sin_data[S * D], out_data[GUARD + COUNT + GUARD];
     npu_rope_tensor x, cos, sin, out;

@@ -1,4 +1,4 @@
-"""Breaks the C++ sources on purpose, one mistake at a time: each must make validate fail.
+"""Break the C++ sources on purpose, one mistake at a time: each must make validate fail.
 
 Every mutant is a copy of the native sources with one edit, built as the C library alone and handed to ``npu-rope validate`` and to a slice of the operator's tests.
 """
@@ -20,12 +20,12 @@ from source_edits import Edit
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-# What is compared are results: compiled in a seventh of the time, and the calls are small.
+# The tests compare results of small calls. Without optimization the compile takes a seventh of the time.
 OPTIMIZE = "-O0"
 EDITED = ("csrc", "op_host")  # where the edits' texts are
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "include", *EDITED)
 
-# What each mistake is called.
+# Each mistake by its name.
 MUTANTS = {
     "sin sign": Edit("made_of_.forward ? a_.mscale : -a_.mscale", "made_of_.forward ? -a_.mscale : a_.mscale"),
     "pairing": Edit("NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf", "NPU_ROPE_MODE_NORMAL ? kHalf : kInterleaved"),
@@ -83,7 +83,7 @@ def workshop(tmp_path_factory):
     return Workshop(tmp_path_factory.mktemp("workshop"))
 
 
-# Those that a slice of the operator's own tests, one factor changed at a time, must catch as well.
+# Mutants that a slice of the operator's own tests, with one factor changed at a time, must also catch.
 NAMED_BY_THE_OPERATOR_TESTS = tuple(MUTANTS)[:7]
 
 

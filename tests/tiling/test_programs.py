@@ -1,4 +1,4 @@
-"""The tiling's C++ program in the default suite, too: compiled with the compiler at hand and run."""
+"""The tiling's C++ program in the default suite: compiled with the available compiler and run."""
 
 from __future__ import annotations
 

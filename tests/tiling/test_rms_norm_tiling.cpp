@@ -1,5 +1,5 @@
-// rms_norm's tiling, replayed on the host: thousands of random calls are cut by op_host/rms_norm_tiling.cpp and
-// walked through with the schedule that the kernel itself runs (op_kernel/common/rope_schedule.h).
+// rms_norm's tiling, replayed on the host: op_host/rms_norm_tiling.cpp splits thousands of random calls, and the test
+// walks through them with the kernel's own schedule (op_kernel/common/rope_schedule.h).
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -63,7 +63,7 @@ Case cut(const RmsNormTilingInput& in, const char* soc) {
     return c;
 }
 
-// Rows [a,b,c,n] that lie one after another, in that order of dimensions or with the last two exchanged.
+// Adjacent rows [a,b,c,n], in this order of dimensions or with b and c exchanged.
 RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtype, int32_t scale_dtype, bool exchanged,
                         int64_t gap) {
     RmsNormTilingInput in{};
@@ -88,7 +88,7 @@ RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtyp
     return in;
 }
 
-// Each row of x is read once and each of out written once, at the places of the same row.
+// Each row of x is read once and the same row of out is written once.
 void every_row_is_somebodys(const Case& c) {
     const RmsNormShape& s = c.in.shape;
     const RopeTilingHead& head = c.d.head;
@@ -120,7 +120,7 @@ void every_row_is_somebodys(const Case& c) {
     CHECK(c, seen == expected);
 }
 
-// Everything that the kernels take of UB, as they take it.
+// All UB allocations of the kernels, in the kernels' sizes.
 void ub_is_enough(const Case& c) {
     const RopeTilingHead& h = c.d.head;
     int64_t bytes = int64_t{4} * h.queue_bytes + int64_t{4} * c.d.sum_queue_bytes + h.work_bytes + c.d.stats_bytes +

@@ -1,5 +1,5 @@
-// Rope's tiling, replayed on the host: thousands of random calls are cut by op_host/rope_tiling.cpp
-// and walked through with the schedule the kernel itself runs (op_kernel/common/rope_schedule.h).
+// Rope's tiling, replayed on the host: op_host/rope_tiling.cpp splits thousands of random calls, and the test
+// walks through them with the kernel's own schedule (op_kernel/common/rope_schedule.h).
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
@@ -30,16 +30,16 @@ namespace {
 const char* g_test = "";
 int g_failures = 0;
 
-// One call and how it was cut.
+// A call and its tiling.
 struct Case {
     RopeTilingInput in;
     Platform platform{};
-    bool given = false;   // its tables
+    bool given = false;   // passes its tables
     bool normed = false;  // rms_norm_rope
     RopeTilingData data{};
     HeadNormTiling norm{};
     RotaryTilingData rotary{};
-    RopeTilingHead d{};  // data's, or rotary's
+    RopeTilingHead d{};  // the head of data or of rotary
     RopeLaunch launch;
 };
 
@@ -168,7 +168,7 @@ void random_sections(Random* r, RopeTilingInput* in) {
     for (int axis = 0; axis < 4; ++axis)
         sections[axis] = r->chance(4) ? 0 : static_cast<int32_t>(r->up_to(std::min<int64_t>(s.D / 4, 40)));
     if (sections[0] + sections[1] + sections[2] == 0) sections[r->up_to(2)] = 1;
-    // Planes behind each other, four or three, in any order of memory.
+    // Four or three planes, in any order of memory.
     int64_t step = r->of<int64_t>({s.S, s.B * s.S, -s.S, 1000});
     bool three = r->chance(3);
     for (int axis = 0; axis < 4; ++axis) s.pos_axis[axis] = three && axis == 3 ? 0 : axis * step;
@@ -190,7 +190,7 @@ void make_scattering(Random* r, RopeTilingInput* in) {
     if (in->dtype == NPU_ROPE_FLOAT32 && r->chance(2)) in->out_dtype = NPU_ROPE_FLOAT16;
 }
 
-// Tables that are given: of every width and type, a token's own or rows that ids name, of any strides.
+// Given tables of every width, type and stride, with one row per token or with rows that ids select.
 void make_given(Random* r, RopeTilingInput* in) {
     RopeShape& s = in->shape;
     GivenTables& t = in->tables;
@@ -250,7 +250,7 @@ RopeTilingInput random_call(Random* r, int32_t arch) {
 
 constexpr const char* kSocs[] = {"Ascend910B1", "Ascend910B3", "Ascend310P3", "Ascend950PR_9599"};
 
-// ---- what must hold of every call -----------------------------------------------------------------
+// ---- properties of every call ---------------------------------------------------------------------
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 int64_t units_of(const RopeTilingHead& d) { return int64_t{d.row_parts} * d.head_parts; }
@@ -296,7 +296,7 @@ void check_ub(const Case& c) {
     CHECK(c, d.setup_lanes >= d.table_width && d.setup_lanes % 8 == 0);
 }
 
-// Of given tables: what is read of them, where it lies in UB and what it becomes there.
+// Given tables: the part that the kernel reads, its place in UB and its layout there.
 void check_given(const Case& c) {
     const RopeTilingHead& d = c.d;
     const RotaryTableTiling& t = c.rotary.table;
@@ -310,14 +310,14 @@ void check_given(const Case& c) {
     CHECK(c, d.lane_bytes == (halves ? 0 : 12 * d.table_width));
     CHECK(c, t.backward == !c.in.forward && t.has_ids == in.has_ids && t.table_rows == in.rows);
     CHECK(c, d.index_words == (c.in.rows_int64 ? 2 : 1));
-    // Halves of a row's entries that are the lanes' begin on a border.
+    // With one entry per lane, both halves of a row start on a 32-byte border.
     CHECK(c, !halves || !in.has_entry_a_lane || t.row / 2 * item % 32 == 0);
     for (int k = 0; k < 2 && in.has_ids; ++k)
         CHECK(c, t.cos_stride[k] == in.cos_stride[k] && t.sin_stride[k] == in.sin_stride[k]);
 }
 
-// What the heads' norm takes of UB: room for each row's numbers and for both scales, exchanged ones too where each
-// head's partners are normalized beside it.
+// The UB memory of the heads' norm: room for each row's numbers and for both scales, and for scales with exchanged
+// neighbours if the kernel also normalizes each head's partners.
 void check_norm(const Case& c) {
     const HeadNormTiling& n = c.norm;
     int64_t rows = int64_t{c.d.tile_tokens} * c.d.tile_heads, item = dtype_bytes(c.in.dtype);
@@ -329,7 +329,7 @@ void check_norm(const Case& c) {
     CHECK(c, n.scale_raw_bytes == (item == 4 ? 0 : item * 2 * c.d.row_pitch));
 }
 
-// What one instruction can say: repeats, strides, blocks.
+// Limits of one instruction: repeats, strides, blocks.
 void check_instructions(const Case& c) {
     const RopeTilingHead& d = c.d;
     bool halves = c.launch.tiling_key == kRopeHalves;
@@ -346,7 +346,7 @@ void check_instructions(const Case& c) {
                  (c.platform.arch != kArch310p && !d.halves && dtype_bytes(c.in.dtype) == 2));
 }
 
-// Either the heads or the tokens of a tile can be an instruction's repeats.
+// An instruction can repeat over the heads or over the tokens of a tile.
 void check_repeats(const Case& c, const Tile& tile) {
     int64_t token_step = int64_t{c.d.tokens_inner ? 1 : tile.heads} * c.d.row_pitch / 8;
     int64_t head_step = int64_t{c.d.tokens_inner ? tile.tokens : 1} * c.d.row_pitch / 8;
@@ -354,7 +354,7 @@ void check_repeats(const Case& c, const Tile& tile) {
     CHECK(c, tile.tokens <= 255);
 }
 
-// A tile's runs are its rows in UB's order, each element where x or out has it.
+// A tile's runs are its rows in UB order, with each element at its place in x or out.
 void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const int64_t* stride, bool fuse) {
     const RopeTilingHead& d = c.d;
     RunPlan plan = PlanRuns(&d, tile, merged, fuse);
@@ -374,7 +374,7 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
                      run % plan.blocks * plan.block_stride + row % plan.run_rows * d.head_size;
         int64_t inner = d.tokens_inner ? tile.tokens : tile.heads;
         int64_t token = d.tokens_inner ? row % inner : row / inner, head = d.tokens_inner ? row / inner : row % inner;
-        // The caller's batch and token, from the merged ones.
+        // The caller's batch and token, computed from the merged ones.
         int64_t flat = tile.batch * d.seq + tile.token + token;
         int64_t S = c.in.shape.S;
         int64_t expected = flat / S * stride[0] + flat % S * stride[1] + (tile.head + head) * stride[2];
@@ -390,7 +390,7 @@ void check_positions(const Case& c, const Tile& tile) {
         int64_t flat = tile.batch * c.d.seq + tile.token + token;
         const RopeShape& s = c.in.shape;
         int64_t expected = flat / s.S * s.pos_stride[0] + flat % s.S * s.pos_stride[1];
-        int64_t block_token = tile.token - tile.table_row;  // where the block's positions begin
+        int64_t block_token = tile.token - tile.table_row;  // token of the block's first position
         int64_t at = tile.batch * c.d.pos_stride[0] + block_token * c.d.pos_stride[1] +
                      (tile.table_row + token) * c.d.pos_stride[1];
         if (c.d.rows > 1) CHECK(c, at == expected);
@@ -407,7 +407,7 @@ void check_positions(const Case& c, const Tile& tile) {
     }
 }
 
-// A tile's rows where they come from and, unless they are scattered, where they go.
+// The source of a tile's rows and, unless they are scattered, their destination.
 void check_memory(const Case& c, const Tile& tile, bool fuse) {
     const RopeSide& side = c.in.shape.side[tile.side];
     const RopeSideTiling& d = c.d.side[tile.side];
@@ -419,7 +419,7 @@ void check_memory(const Case& c, const Tile& tile, bool fuse) {
     CHECK(c, d.out_stride[2] == side.out_stride[2] || side.N == 1);
 }
 
-// Each lane of the table is turned by one plane of positions, its axis's.
+// Each lane of the table rotates by one plane of positions, that of its axis.
 void check_planes(const Case& c) {
     const RopeTilingHead& d = c.d;
     if (!rope_has_sections(c.in.params.mode)) {
@@ -443,7 +443,7 @@ void check_planes(const Case& c) {
         for (int j = 0; j < k; ++j) CHECK(c, d.plane_offset[k] != d.plane_offset[j]);
 }
 
-// All units' tiles together are every row of every head once, on any number of cores.
+// The tiles of all units cover every row of every head once, on any number of cores.
 void check_cover(const Case& c, int64_t cores) {
     const RopeTilingHead& d = c.d;
     std::vector<uint8_t> seen(static_cast<size_t>(d.rows * d.heads), 0);
@@ -495,7 +495,7 @@ void check_balance(const Case& c) {
     }
     CHECK(c, rows == d.rows && heads == d.heads);
     CHECK(c, most_heads - least_heads <= 1);
-    // The last part also lacks what the last granule lacks.
+    // The last part is also shorter by the missing rows of the last granule.
     CHECK(c, most_rows - least_rows <= std::max<int64_t>(1, 2 * d.row_granule - 1));
     CHECK(c, d.head_parts == 1 || least_heads >= 4);
 }
@@ -550,7 +550,7 @@ void decode_shares_heads_but_not_below_four() {
     CHECK(few, few.launch.block_dim >= 24);
     Case grouped = cut(call(1, 1, 4, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     CHECK(grouped, grouped.launch.block_dim == 1);
-    // A batch of single tokens is one sequence: one table for several of them.
+    // A batch of single tokens is one sequence: several tokens share one table.
     Case batch = cut(call(256, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     CHECK(batch, batch.d.seq == 256 && batch.launch.block_dim == 48);
 }
@@ -560,7 +560,7 @@ void check_large(const Case& c) {
     check_ub(c);
     check_instructions(c);
     check_balance(c);
-    // Of each unit the first tiles, and of the last unit's last row where it lies.
+    // Check the first tiles of each unit, and the place of the last unit's last row.
     for (int64_t unit = 0; unit < units_of(c.d); ++unit) {
         Tiles tiles;
         tiles.Init(&c.d, unit, units_of(c.d));
@@ -630,7 +630,7 @@ void two_tensors_share_a_cores_table() {
     CHECK(decode, decode.d.heads == 40 && decode.d.first_heads == 32 && decode.d.head_parts >= 8);
     Case prefill = cut(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
     CHECK(prefill, prefill.launch.block_dim == 48 && prefill.d.head_parts == 1 && prefill.d.tile_heads == 32);
-    // A tile has one side's heads: 64 of them are a burst of 16 KiB, be they normalized in mode normal, too.
+    // A tile has the heads of one side: 64 heads are a burst of 16 KiB, also if they are normalized in mode normal.
     RopeTilingInput normal = call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NORMAL, 8);
     for (bool rounds : {false, true}) {
         normal.norm.rounds = rounds;

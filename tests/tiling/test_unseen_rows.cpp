@@ -1,6 +1,6 @@
-// Rows where nobody looked at their numbers before the launch, as on a device. rope_set_rows: those that are no
-// rows of the cache are left out, all others written, nothing else touched. rotary_mul with position_ids: those
-// that are no rows of the tables stand for the nearest. Through the real tiling and kernels.
+// Row numbers that no check reads before the launch, as on a device. rope_set_rows skips numbers outside the cache,
+// writes all other rows and changes no other memory. rotary_mul with position_ids clamps numbers outside the tables to
+// the nearest row. The test uses the real tiling and kernels.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -52,12 +52,12 @@ bool launch_kernel(const char* kernels, const std::string& entry, const char* so
 
 int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     std::vector<float> x(kTokens * kRow, 1.0f), cache(kCacheRows * kRow, kUntouched);
-    std::vector<int32_t> positions(kTokens, 0);  // an angle of 0: rows come through as they are
+    std::vector<int32_t> positions(kTokens, 0);  // an angle of 0 does not change the rows
     std::vector<int64_t> rows(kTokens);
     for (int64_t t = 0; t < kTokens; ++t) rows[t] = 2 * t - 15;  // -15, -13, ... 63
     rows[8] = int64_t{1} << 40;
-    rows[9] = (int64_t{1} << 32) + 3;  // its low word is a row
-    rows[10] = kCacheRows;             // the first that is none
+    rows[9] = (int64_t{1} << 32) + 3;  // its low word is a valid row
+    rows[10] = kCacheRows;             // the first invalid row
     for (int64_t t = 0; t < kTokens; ++t)
         for (int64_t i = 0; i < kRow; ++i) x[t * kRow + i] = static_cast<float>(t + 1);
 
@@ -94,7 +94,7 @@ int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     return wrong != 0 || written < 20;
 }
 
-// Table row r: cos r + 1 and sin 0. With x 1 each result is the cosine of the token's row.
+// Table row r holds cos = r + 1 and sin = 0. With x = 1 each result is the cosine of the token's row.
 int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, int64_t width) {
     constexpr int64_t kRows = 9;
     int64_t row = kHeads * width;
@@ -104,7 +104,7 @@ int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, in
     std::vector<int64_t> ids(kTokens);
     for (int64_t t = 0; t < kTokens; ++t) ids[t] = t - 15;  // -15 .. 24
     ids[1] = -(int64_t{1} << 40);
-    ids[2] = (int64_t{1} << 32) + 3;  // its low word is a row
+    ids[2] = (int64_t{1} << 32) + 3;  // its low word is a valid row
     ids[3] = INT64_MIN;
     RopeTilingInput in;
     in.shape.S = kTokens, in.shape.D = width;
