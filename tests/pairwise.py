@@ -9,7 +9,7 @@ import random
 def pairwise(factors, *, seed=0, candidates=30):
     """Return rows (dicts) that together hold every pair of values.
 
-    Each row starts from a pair that no row has yet. Of ``candidates`` random completions the one with the
+    Each row starts from a pair that no row has yet. Among ``candidates`` random completions the one with the
     most new pairs is kept.
 
     >>> rows = pairwise({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
