@@ -12,7 +12,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM
                                                         GM_ADDR cache, GM_ADDR q_out, GM_ADDR k_out, GM_ADDR workspace,
                                                         GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormRopeTilingData);
-    // Without the turns, which go to UB by DMA.
+    // The scalar unit does not read the turns; a DMA copies them to UB.
     GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, head, td, tiling);
     GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, norm, norm_td, tiling);
 #if __CCE_AICORE__ == 220

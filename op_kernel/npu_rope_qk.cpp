@@ -9,7 +9,7 @@
 extern "C" __global__ __aicore__ void npu_rope_qk(GM_ADDR q, GM_ADDR k, GM_ADDR positions, GM_ADDR freq_factors,
                                                   GM_ADDR q_out, GM_ADDR k_out, GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
-    // Without the turns, which go to UB by DMA.
+    // The scalar unit does not read the turns; a DMA copies them to UB.
     GET_TILING_DATA_MEMBER(RopeTilingData, head, td, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
