@@ -1,5 +1,5 @@
-"""Measuring an operator: ours, a copy of the same bytes (the memory floor) and the peers, in turn.
+"""Measure an operator: npu_rope's, a copy of the same bytes (the memory floor) and the peers, in turn.
 
-``harness`` measures, ``rope_rows`` says what, ``peers`` against whom, ``verify`` that all of them
-compute the same thing, ``report`` and ``plot`` show it. The command is ``npu-rope bench``.
+``harness`` measures, ``rope_rows`` defines the rows, ``peers`` the other libraries. ``verify`` checks
+that all compute the same, ``report`` and ``plot`` show the results. The command is ``npu-rope bench``.
 """

@@ -1,7 +1,7 @@
 """rope's modes and forms beside NeoX, on the same bytes: none may cost much more.
 
 One row per dtype: prefill, whose positions are 0..S-1 for text, and rows of an image for the modes
-with sections, whose axes then go on at different times.
+with sections, whose axes then advance at different times.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ FORMS: dict[str, tuple[RopeParams, bool]] = {
 
 
 def row(dtype: str, threads: int) -> Row:
-    """The row of one dtype."""
+    """Return the row of one dtype."""
     return Row(GROUP, ((1, 2048, 32),), dtype, MODE, threads)
 
 
 def positions_of(params: RopeParams, is_image: bool, tokens: int) -> Any:
-    """``[S]``, or ``[4,S]``: a text's, or those of rows of an image."""
+    """Return positions ``[S]``, or ``[4,S]``: those of a text, or of rows of an image."""
     count = torch.arange(tokens)
     if not params.rope_mode.has_sections:
         return count
@@ -55,7 +55,7 @@ def positions_of(params: RopeParams, is_image: bool, tokens: int) -> Any:
 
 
 def contestants(own: Row) -> Iterator[Contestant]:
-    """The floor, and each form into a kept buffer."""
+    """Yield the floor, and each form with a kept output buffer."""
     batch, tokens, heads = own.heads[0]
     x = torch.randn(batch, tokens, heads, HEAD_DIM, generator=torch.Generator().manual_seed(21))
     x = x.to(getattr(torch, DTYPES[own.dtype]))

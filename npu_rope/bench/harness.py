@@ -1,11 +1,10 @@
 """Interleaved timing: the contestants of a row take turns (A B C A B C ...) in small batches.
 
-A batch is some untimed calls, so that each contestant meets the caches it would meet when called
-again and again, then ``TIMED_CALLS`` timed ones, or as many as fill ``BATCH_SECONDS``; calls that take
-long get fewer, at the least one untimed and one timed. One round gives every
-contestant one sample: the batch's mean time per call. The memory floor is in every round, and a
-contestant's ratio is the **median over rounds of (its sample / the floor's sample of that round)**,
-so that what slows the whole machine for a moment slows both.
+A batch begins with untimed calls, which bring the caches to the state of repeated calls. Then come
+``TIMED_CALLS`` timed ones, or enough to fill ``BATCH_SECONDS``. Long calls get fewer of both, at least one
+untimed and one timed. One round gives every contestant one sample: the batch's mean time per call. The
+memory floor is in every round, and a contestant's ratio is the **median over rounds of (its sample / the
+floor's sample of that round)**, so that a short disturbance of the whole machine slows both.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from typing import Any
 BATCH_SECONDS = 80e-6
 MIN_ROUNDS, MAX_ROUNDS = 7, 400
 SETTLE_SECONDS = 0.2  # ONNX Runtime spins for 40 ms, OpenMP for 8
-# Tensors about as large as the last cache level take this many passes until a contestant's own data
-# is there again: a single warm-up call would measure what its neighbours left behind.
+# For tensors about as large as the last cache level, a contestant needs this many calls until the cache
+# has its own data again: after a single one, the other contestants' data would still affect the time.
 WARM_CALLS, TIMED_CALLS = 10, 4
 LONG_SECONDS = 0.02
 
@@ -32,7 +31,7 @@ Around = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
 class Unsupported(Exception):
-    """A contestant cannot do this row; the text says why."""
+    """A contestant cannot run this row; the text has the reason."""
 
 
 class NotInstalled(Exception):
@@ -41,11 +40,11 @@ class NotInstalled(Exception):
 
 @dataclass
 class Ready:
-    """A contestant set up for one row: buffers made, code compiled, nothing left but the call."""
+    """A contestant that is ready for one row: buffers are made and code is compiled."""
 
     call: Call
     result: Callable[[], Any]
-    """What one call on the untouched input gives, for the check before the timing."""
+    """Returns the result of one call on unchanged input, for the check before the timing."""
     around: Around = contextlib.nullcontext
     """Entered around each batch, outside the timing: a thread pool, a torch mode."""
     close: Callable[[], None] = lambda: None
@@ -53,13 +52,13 @@ class Ready:
 
 @dataclass
 class Contestant:
-    """Who takes part: ``kind`` is floor, ours, peer or call (the cost of calling anything)."""
+    """A contestant of a row: ``kind`` is floor, ours, peer or call (the cost of any call)."""
 
     name: str
     kind: str
     prepare: Callable[[], Ready]
     check: Callable[[Any], str | None] = lambda result: None
-    """None, or what is wrong with the result."""
+    """Returns None, or the fault of the result."""
 
 
 @dataclass
@@ -78,7 +77,7 @@ class Figure:
 
 
 def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
-    """25 %, 50 %, 75 %, interpolated between neighbours; all three the sample where there is one."""
+    """Return the 25 %, 50 % and 75 % quantiles, interpolated; for one sample, all three are that sample."""
     if len(samples) == 1:
         return samples[0], samples[0], samples[0]
     low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
@@ -86,7 +85,7 @@ def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
 
 
 def summarize(samples: Sequence[float], floor: Sequence[float]) -> dict[str, float]:
-    """Median, least and spread in microseconds, and both ratios to the floor.
+    """Return median, least and spread in microseconds, and both ratios to the floor.
 
     ``spread`` is the interquartile range divided by the least sample. ``ratio`` is the median of the
     per-round ratios, ``ratio_of_medians`` the ratio of the medians.
@@ -111,7 +110,7 @@ def summarize(samples: Sequence[float], floor: Sequence[float]) -> dict[str, flo
 
 
 class ForeignCpu:
-    """How much of the machine others use: all busy time less this process's, in cores."""
+    """The CPU use of other processes: all busy time minus that of this process, in cores."""
 
     def __init__(self) -> None:
         self._start = self._now()
@@ -127,7 +126,7 @@ class ForeignCpu:
         return time.perf_counter(), busy, time.process_time()
 
     def cores(self) -> float | None:
-        """Cores used by others since this was made; None where the system does not say."""
+        """Return the cores used by others since this was made; None if the system does not report them."""
         now = self._now()
         if now is None or self._start is None:
             return None
@@ -136,7 +135,7 @@ class ForeignCpu:
 
 
 def wait_for_quiet(budget_seconds: float) -> float:
-    """Sleep until others use less than 15 % of a core, at most so long. Returns the seconds spent."""
+    """Sleep until others use less than 15 % of a core, at most the budget. Return the seconds spent."""
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < budget_seconds:
         meter = ForeignCpu()
@@ -148,7 +147,7 @@ def wait_for_quiet(budget_seconds: float) -> float:
 
 
 def settle() -> None:
-    """Wait until no thread of this process is busy: pools spin for a while after their last call."""
+    """Wait until no thread of this process is busy: thread pools spin for a while after their last call."""
     end = time.perf_counter() + SETTLE_SECONDS
     while time.perf_counter() < end:
         wall, own = time.perf_counter(), time.process_time()
@@ -171,7 +170,7 @@ class _Runner:
         with self.ready.around():
             self.ready.call()
             one = min(_timed(self.ready.call, 1) for _ in range(2))
-            if one < BATCH_SECONDS:  # a single short call is mostly the clock and cold caches
+            if one < BATCH_SECONDS:  # the clock and cold caches dominate a single short call
                 one = _timed(self.ready.call, max(1, int(BATCH_SECONDS / one / 2)))
         self.calls = max(int(BATCH_SECONDS / one), min(TIMED_CALLS, int(LONG_SECONDS / one)), 1)
         self.warm = max(self.calls // 4, min(WARM_CALLS, int(LONG_SECONDS / one)), 1)
@@ -201,7 +200,7 @@ def _set_up(contestant: Contestant) -> tuple[Figure, Ready | None]:
     except NotInstalled as remedy:
         figure.status, figure.note = "not installed", str(remedy)
         return figure, None
-    except Exception as error:  # a peer may raise whatever it likes: report it, measure the others
+    except Exception as error:  # a peer may raise anything: report it, measure the others
         figure.status, figure.note = "failed", _short(error)
         return figure, None
     try:
@@ -234,12 +233,12 @@ def measure_row(
 
     Args:
         contestants: one of them may have kind ``floor``: ratios are to it.
-        seconds: how long to keep going round; at least ``min_rounds``, at most ``MAX_ROUNDS`` rounds.
+        seconds: duration of the rounds; at least ``min_rounds``, at most ``MAX_ROUNDS`` rounds.
         settle_between: wait for spinning threads before each batch (more than one thread).
-        attempts: how often to measure again while others use 10 % of a core or more.
+        attempts: number of attempts while others use 10 % of a core or more.
 
     Returns:
-        The figures in the contestants' order, and the cores that others used meanwhile.
+        The figures in the contestants' order, and the cores that others used in the meantime.
     """
     pairs = [_set_up(contestant) for contestant in contestants]
     runners = [_Runner(figure, ready) for figure, ready in pairs if ready is not None]

@@ -1,4 +1,4 @@
-"""The machine and the packages, in words: no host names, no paths."""
+"""Descriptions of the machine and the packages, without host names and paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def machine() -> str:
-    """Processor, cores, caches, memory and system in one line."""
+    """Return processor, cores, caches, memory and system in one line."""
     parts = [_processor(), f"{os.cpu_count()} cores", *_caches()]
     try:
         gibibytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -33,7 +33,7 @@ def _processor() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     facts: dict[str, str] = {}
-    for line in lines:  # the first processor speaks for all
+    for line in lines:  # all processors are like the first
         key, _, value = line.partition(":")
         facts.setdefault(key.strip(), value.strip())
     name = facts.get("model name", platform.machine())
@@ -56,7 +56,7 @@ def _caches() -> list[str]:
 
 
 def versions(ggml_lib: str | None) -> dict[str, str]:
-    """Package versions; ``not installed`` where one is missing."""
+    """Return package versions; ``not installed`` for a missing one."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -72,7 +72,7 @@ def versions(ggml_lib: str | None) -> dict[str, str]:
 
 
 def isa() -> str:
-    """The instruction set our kernels run with here."""
+    """Return the instruction set that npu_rope's kernels use here."""
     try:
         return native.load().isa()
     except BackendUnavailable:

@@ -1,7 +1,7 @@
-"""rms_norm_rope beside a copy of the same bytes, its parts one after another, and transformers' Qwen3.
+"""rms_norm_rope beside a copy of the same bytes, its parts as separate calls, and transformers' Qwen3.
 
-One row per dtype: the queries and keys of a prefill of 2048 tokens. Ours write into kept buffers;
-transformers' code makes new tensors, with cos and sin given, as its models run it.
+One row per dtype: the queries and keys of a prefill of 2048 tokens. npu_rope's calls write into kept
+buffers; transformers' code makes new tensors and receives cos and sin, as in its models.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ TOKENS, EPSILON, BASE = 2048, 1e-6, 1e6
 OUT, BETWEEN = "npu_rope.rms_norm_rope(out=)", "npu_rope.rms_norm_rope(out=, intermediate_rounding=True)"
 PARTS = "npu_rope.rms_norm twice, then rope_qk (out=)"
 TRANSFORMERS = "transformers Qwen3 q_norm, k_norm, apply_rotary_pos_emb"
-CHECKED = slice(None, None, 128)  # tokens that are judged
-PEER_ROUNDINGS = 8  # of the tensors' type, on the way of a peer's result
+CHECKED = slice(None, None, 128)  # the tokens that are checked
+PEER_ROUNDINGS = 8  # to the tensors' dtype, on the way to a peer's result
 
 
 def row(dtype: str, threads: int) -> Row:
-    """The row of one dtype."""
+    """Return the row of one dtype."""
     return Row(GROUP, ((1, TOKENS, 32), (1, TOKENS, 8)), dtype, MODE, threads)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What everybody normalizes and turns."""
+    """The common input of all contestants."""
 
     xs: tuple[Any, Any]
     scales: tuple[Any, Any]
@@ -50,11 +50,11 @@ class Inputs:
 
     @cached_property
     def outs(self) -> tuple[Any, Any]:
-        """Kept buffers."""
+        """Return buffers that are kept between calls."""
         return torch.empty_like(self.xs[0]), torch.empty_like(self.xs[1])
 
     def check(self, roundings: int, rounding: bool) -> Callable[[Any], str | None]:
-        """Some tokens against the specification: ours within its bound, a peer within its arithmetic's."""
+        """Return a check of some tokens: npu_rope's bound, or for a peer a bound for its arithmetic."""
 
         def check(results: Any) -> str | None:
             for x, scale, result in zip(self.xs, self.scales, results, strict=True):
@@ -75,7 +75,7 @@ class Inputs:
 
 
 def contestants(own: Row, pattern: str | None) -> Iterator[Contestant]:
-    """The floor, ours, and the peers whose name the pattern finds."""
+    """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
     generator = torch.Generator().manual_seed(23)
     kind = getattr(torch, DTYPES[own.dtype])
     shapes = [*((b, s, n, HEAD_DIM) for b, s, n in own.heads), (HEAD_DIM,), (HEAD_DIM,)]

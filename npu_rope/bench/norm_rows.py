@@ -1,8 +1,8 @@
 """rms_norm and add_rms_norm beside a copy of the same bytes and beside other libraries.
 
-Rows of 4096 with a scale of their type: 2048 of them as prefill gives a norm, and one and 32 as decoding
-does. Our own, ONNX Runtime and ggml write into kept buffers; torch and transformers make new tensors, as
-their functions do. Those that have no add_rms_norm add the residual first.
+Rows of 4096 with a scale of their dtype: 2048 rows as in prefill, and one and 32 rows as in decoding.
+npu_rope, ONNX Runtime and ggml write into kept buffers; torch and transformers make new tensors, as their
+functions do. Libraries without add_rms_norm add the residual first.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from npu_rope.testing.norm_spec import NormCall, add, rms_norm
 
 GROUP, MODES = "norm", ("rms_norm", "add_rms_norm")
 ROWS, WIDTH, EPSILON = (2048, 32, 1), 4096, 1e-5
-# By mode: ours into kept buffers, which the targets are about.
+# By mode: npu_rope's call into kept buffers, which the targets judge.
 OUT = {mode: f"npu_rope.{mode}(out=)" for mode in MODES}
 APART = "torch.add(out=), npu_rope.rms_norm(out=)"
 TORCH, HF = "torch.nn.functional.rms_norm", "transformers LlamaRMSNorm, eager"
 ORT, GGML = "ONNX Runtime RMSNormalization-23", "ggml CPU rms_norm and mul"
-MOST_CHECKED = 32  # rows that are judged
+MOST_CHECKED = 32  # the rows that are checked
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,27 @@ class NormRow(Row):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return self.heads[0][1]
 
     @property
     def shape(self) -> str:
-        """Rows and their width."""
+        """The number of rows and their width."""
         return f"[{self.rows},{WIDTH}]"
 
 
 def row(dtype: str, threads: int, rows: int = ROWS[0], mode: str = MODES[0]) -> NormRow:
-    """The row of one dtype, size and operator."""
+    """Return the row of one dtype, size and operator."""
     return NormRow(GROUP, ((1, rows, WIDTH // 128),), dtype, mode, threads)
 
 
 def rows(dtypes: Sequence[str], threads: int) -> list[NormRow]:
-    """Every row for one number of threads."""
+    """Return every row for one number of threads."""
     return [row(dtype, threads, count, mode) for mode in MODES for count in ROWS for dtype in dtypes]
 
 
 class Inputs:
-    """What everybody normalizes; contestants share what they only read."""
+    """The common input of all contestants, which share the tensors that they only read."""
 
     def __init__(self, own: NormRow) -> None:
         generator = torch.Generator().manual_seed(22)
@@ -76,23 +76,23 @@ class Inputs:
 
     @property
     def read(self) -> list[Any]:
-        """x, and the residual where there is one."""
+        """The inputs: x, and the residual if there is one."""
         return [self.x] if self.residual is None else [self.x, self.residual]
 
     def outs(self) -> list[Any]:
-        """New memory for the result, and for the sum where there is one."""
+        """Return new memory for the result, and for the sum if there is one."""
         return [torch.empty_like(t) for t in self.read]
 
     @cached_property
     def _expected(self) -> tuple[Any, Any]:
-        """What is normalized, and the call, of the rows that are judged."""
+        """The values to normalize and the call, for the rows that are checked."""
         read = [as_float64(t[self.checked]) for t in self.read]
         x = read[0] if self.residual is None else add(read[0], read[1], self.dtype)
         return x, NormCall(x, as_float64(self.scale), self.dtype, self.dtype, epsilon=EPSILON)
 
     def check(self, ours: bool) -> Callable[[Any], str | None]:
-        """Some rows against the specification: ours within its bound, a peer within its own arithmetic's. Of
-        (result, sum) the sum must be right to the last bit."""
+        """Return a check of some rows: npu_rope's bound, or for a peer a bound for its arithmetic. In a
+        (result, sum), the sum must be right to the last bit."""
 
         def check(results: Any) -> str | None:
             x, call = self._expected
@@ -109,7 +109,7 @@ class Inputs:
 
 
 def contestants(own: Row, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
-    """The floor, ours, and the peers whose name the pattern finds."""
+    """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
     assert isinstance(own, NormRow)
     inputs = Inputs(own)
     copies = [partial(out.copy_, t) for out, t in zip(inputs.outs(), inputs.read, strict=True)]
@@ -159,7 +159,7 @@ def _one_after_the_other(inputs: Inputs) -> Ready:
 
 
 def _behind_residual(inputs: Inputs, norm: Callable[[Any], Any]) -> Ready:
-    """A norm of x, or of the sum with the residual."""
+    """Apply a norm to x, or to its sum with the residual."""
 
     def both() -> Any:
         total = inputs.x + inputs.residual
@@ -200,7 +200,7 @@ def _onnxruntime(inputs: Inputs) -> Ready:
 
 
 def _onnx_model(dtype: str, feeds: dict[str, Any], outs: dict[str, Any]) -> bytes:
-    """RMSNormalization, behind an Add where there is a residual."""
+    """Make a model of RMSNormalization, after an Add if there is a residual."""
     helper: Any = importlib.import_module("onnx.helper")
     kind = {"float32": 1, "float16": 10}[dtype]  # onnx.TensorProto.DataType
     infos = [

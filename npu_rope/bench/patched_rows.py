@@ -26,7 +26,7 @@ MODES = (NORM, DECODE)
 UNPATCHED, PATCHED = "transformers, unpatched", "after apply_npu_rope"
 LEVELS = ("tables", "positions")
 CONTEXT = 64  # tokens in the cache before the step
-# Three of these, in float32, are smaller than a last cache level: what is measured is the calls.
+# Three of these, in float32, are smaller than a last cache level, so that the calls dominate the time.
 LLAMA = {
     "num_hidden_layers": 4,
     "hidden_size": 256,
@@ -52,22 +52,22 @@ class PatchedRow(Row):
 
 
 def row(dtype: str, threads: int, mode: str) -> PatchedRow:
-    """The row of one dtype."""
+    """Return the row of one dtype."""
     return PatchedRow(GROUP, ((1, 1, 1),), dtype, mode, threads)
 
 
 def rows(dtypes: Sequence[str], threads: int) -> list[Row]:
-    """Every row for one number of threads."""
+    """Return every row for one number of threads."""
     return [row(dtype, threads, mode) for mode in MODES for dtype in dtypes]
 
 
 def name_of(level: str) -> str:
-    """The contestant of that level."""
+    """Return the name of the contestant of that level."""
     return f"{PATCHED}, level {level}"
 
 
 def contestants(own: Row) -> Iterator[Contestant]:
-    """transformers' own, and the patched one."""
+    """Yield transformers' own module or model, and the patched one."""
     made = _norms(own) if own.mode == NORM else _models(own)
     for name, kind, prepare, check in made:
         yield Contestant(name, kind, prepare, check)
@@ -77,7 +77,7 @@ Made = tuple[str, str, Callable[[], Ready], Callable[[Any], str | None]]
 
 
 def _apply(model: Any, **how: Any) -> None:
-    """apply_npu_rope, which must replace all that it looks at.
+    """Call apply_npu_rope, which must replace everything that it examines.
 
     Raises:
         RuntimeError: it left something.
@@ -113,7 +113,7 @@ def _norm(inputs: norm_rows.Inputs, *, patched: bool) -> Ready:
 
 
 class _Step:
-    """A model with some tokens in its cache, which each call leaves as it was."""
+    """A model with some tokens in its cache; a call does not change the cache."""
 
     def __init__(self, model: Any) -> None:
         transformers: Any = importlib.import_module("transformers")
@@ -134,7 +134,7 @@ def _generator() -> Any:
 
 
 def _llama(dtype: Any) -> Any:
-    """The same model in every dtype."""
+    """Return the model; it is the same in every dtype."""
     require("transformers")
     transformers: Any = importlib.import_module("transformers")
     with torch.random.fork_rng(devices=[]):
@@ -148,7 +148,7 @@ def _llama(dtype: Any) -> Any:
 
 
 def _with_parameters(model: Any, dtype: Any) -> Any:
-    """The model with parameters of that dtype. Its buffers stay float32, as those of a loaded model do."""
+    """Return the model with parameters of that dtype. Its buffers stay float32, as in a loaded model."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
     return model
@@ -177,7 +177,7 @@ class _Check:
 
     def __call__(self, logits: Any) -> str | None:
         with torch.no_grad():
-            # Rounded weights in both: what differs is the arithmetic.
+            # Both have rounded weights, so that only the arithmetic differs.
             exact = _Step(_with_parameters(_llama(self.dtype), torch.float64))()
             theirs = _Step(_llama(self.dtype))()
         if logits.shape != exact.shape or logits.dtype != theirs.dtype:

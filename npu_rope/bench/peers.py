@@ -1,8 +1,8 @@
 """Peers in Python: ONNX Runtime, transformers and the formula vLLM uses, eager and compiled.
 
-Each works as its users have it: ONNX Runtime and the ``tables given`` rows are handed cos and sin,
-the ``incl. tables`` rows and ggml compute them; ONNX Runtime and ggml write into kept buffers, eager
-and compiled torch code makes a new tensor.
+Each works as in its users' programs. ONNX Runtime and the ``tables given`` rows receive cos and sin; the
+``incl. tables`` rows and ggml compute them. ONNX Runtime and ggml write into kept buffers; eager and
+compiled torch code makes a new tensor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VLLM_COMPILED = "vLLM's formula, torch.compile, table given"
 
 
 def peers(inputs: Inputs, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
-    """The peers whose name the pattern finds, in a fixed order; ``none`` finds nobody."""
+    """Yield the peers whose name matches the pattern, in a fixed order; ``none`` matches no peer."""
     every: list[tuple[str, Callable[[Inputs], Ready], tuple[float, int]]] = [
         (GGML, partial(prepare_ggml, given=ggml_lib), PEER_FLOAT32_TABLE),
         (ORT, _onnxruntime, PEER_HALF_FORMULA),
@@ -44,13 +44,13 @@ def peers(inputs: Inputs, pattern: str | None, ggml_lib: str | None) -> Iterator
 
 
 def require(*packages: str) -> None:
-    """NotInstalled where one of them is missing."""
+    """Raise NotInstalled if one of the packages is missing."""
     if any(importlib.util.find_spec(name) is None for name in packages):
         raise NotInstalled("pip install " + " ".join(packages))
 
 
 def _tables(inputs: Inputs) -> tuple[Any, Any]:
-    """cos and sin of every position up to the last, ``[P, D/2]``, formed in float64."""
+    """Return cos and sin of every position up to the last, ``[P, D/2]``, computed in float64."""
     pairs = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
     positions = torch.arange(int(inputs.positions.max()) + 1, dtype=torch.float64)
     theta = torch.outer(positions, inputs.params.freq_base**-pairs)
@@ -82,7 +82,7 @@ def _onnxruntime(inputs: Inputs) -> Ready:
 def session_call(
     model: bytes, feeds: dict[str, Any], outs: dict[str, Any], threads: int
 ) -> Callable[[], object]:
-    """A run of a model by ONNX Runtime on arrays, into arrays."""
+    """Return a call that runs a model by ONNX Runtime on arrays, into arrays."""
     ort: Any = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -103,7 +103,7 @@ def session_call(
 
 
 def _onnx_model(inputs: Inputs, feeds: dict[str, Any]) -> bytes:
-    """One RotaryEmbedding node per tensor, in one graph."""
+    """Make one graph with a RotaryEmbedding node per tensor."""
     helper: Any = importlib.import_module("onnx.helper")
     types = {"float32": 1, "float16": 10, "int64": 7}  # onnx.TensorProto.DataType
     info = helper.make_tensor_value_info
@@ -130,7 +130,7 @@ def _onnx_model(inputs: Inputs, feeds: dict[str, Any]) -> bytes:
 
 # ---- transformers ----------------------------------------------------------------------------------
 
-# Llama pairs the halves (neox), Cohere the neighbours (normal) and works in float32 inside.
+# Llama pairs halves (neox). Cohere pairs neighbours (normal) and computes in float32.
 _MODELS = {"neox": ("llama", "Llama", False), "normal": ("cohere", "Cohere", True)}
 
 
@@ -146,7 +146,7 @@ def _transformers(inputs: Inputs, *, with_tables: bool, compiled: bool) -> Ready
         rope_parameters={"rope_type": "default", "rope_theta": inputs.params.freq_base},
     )
     tables = getattr(model, f"{stem}RotaryEmbedding")(config)
-    xs = [x.transpose(1, 2) for x in inputs.xs]  # its code sees [B,N,S,D]
+    xs = [x.transpose(1, 2) for x in inputs.xs]  # transformers' layout is [B,N,S,D]
 
     def one(q: Any, cos: Any, sin: Any) -> Any:  # apply_rotary_pos_emb for a single tensor
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
@@ -181,7 +181,7 @@ def _formula(chosen: Any, arguments: Sequence[Any], shown: Callable[[Any], Any])
 
 
 def _vllm_formula(inputs: Inputs) -> Ready:
-    """RotaryEmbedding.forward_native on ``[T,N,D]``: gather the rows, cast, rotate in x's dtype."""
+    """Prepare RotaryEmbedding.forward_native on ``[T,N,D]``: gather rows, cast, rotate in x's dtype."""
     is_neox = inputs.row.mode == "neox"
 
     def rotate(table: Any, positions: Any, *xs: Any) -> Any:

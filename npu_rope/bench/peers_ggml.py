@@ -1,7 +1,7 @@
-"""ggml's CPU backend as a peer: the graph prepared once, its buffers kept, only the compute timed.
+"""ggml's CPU backend as a peer: the graph is prepared once, its buffers are kept, only compute is timed.
 
-With more than one thread ggml gets a thread pool that lives for one batch: its workers spin between
-graphs and would slow everyone else down.
+With more than one thread ggml gets a thread pool for one batch only: its workers spin between graphs and
+would slow the other contestants.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _PoolParams(C.Structure):
 
 
 class Library:
-    """libggml-base and the fastest libggml-cpu that runs here, their signatures declared."""
+    """libggml-base and the fastest libggml-cpu that runs here, with declared signatures."""
 
     def __init__(self, folder: Path) -> None:
         self.base = base = open_base(folder)
@@ -77,16 +77,16 @@ class Library:
 
 @lru_cache(maxsize=1)
 def load(folder: Path) -> Library:
-    """The library of that folder, loaded once."""
+    """Return the library of that folder, loaded once."""
     return Library(folder)
 
 
 class GgmlGraph:
-    """A graph on the CPU backend, made once, its inputs copied in.
+    """A graph on the CPU backend, made once, with its inputs copied in.
 
     Args:
         library: ggml.
-        threads: to compute with.
+        threads: number of threads that compute.
         build: makes the tensors by :meth:`source` and :meth:`add_result`.
     """
 
@@ -108,18 +108,18 @@ class GgmlGraph:
         self.around = self.pool if threads > 1 else contextlib.nullcontext
 
     def source(self, data: Any, tensor: Any) -> Any:
-        """A tensor of ggml's that a torch tensor's data go into; returned."""
+        """Add and return a ggml tensor that receives a torch tensor's data."""
         self._sources.append((tensor, data))
         return tensor
 
     def add_result(self, tensor: Any, like: Any) -> None:
-        """A tensor to be computed; its result is of that torch tensor's shape and dtype."""
+        """Add a tensor to compute; its result has the shape and dtype of the torch tensor ``like``."""
         self.library.base.ggml_build_forward_expand(self.graph, tensor)
         self._results.append((tensor, like))
 
     @contextlib.contextmanager
     def pool(self) -> Iterator[None]:
-        """Worker threads for one batch."""
+        """Provide worker threads for one batch."""
         base, cpu = self.library.base, self.library.cpu
         parameters = base.ggml_threadpool_params_default(self.threads)
         pool = cpu.ggml_threadpool_new(C.byref(parameters))
@@ -131,7 +131,7 @@ class GgmlGraph:
             cpu.ggml_threadpool_free(pool)
 
     def result(self) -> list[Any]:
-        """One call's outputs, copied."""
+        """Return copies of one call's outputs."""
         status = self.call()
         if status != 0:
             raise RuntimeError(f"ggml_backend_graph_compute returned {status}")
@@ -141,7 +141,7 @@ class GgmlGraph:
         return results
 
     def close(self) -> None:
-        """Free everything ggml holds."""
+        """Free everything that ggml has allocated."""
         base = self.library.base
         base.ggml_backend_free(self.backend)
         base.ggml_backend_buffer_free(self.buffer)
@@ -149,7 +149,7 @@ class GgmlGraph:
 
 
 def ggml_library(given: str | None) -> Library:
-    """ggml; ``given`` as in :func:`npu_rope.testing.ggml.find_library_dir`.
+    """Return ggml; ``given`` as in :func:`npu_rope.testing.ggml.find_library_dir`.
 
     Raises:
         NotInstalled: none was given, and none is installed.
@@ -163,14 +163,14 @@ def ggml_library(given: str | None) -> Library:
 
 
 def prepare_ggml(inputs: Inputs, *, given: str | None) -> Ready:
-    """ggml's rope set up for one row: one ``rope_ext`` a tensor."""
+    """Prepare ggml's rope for one row: one ``rope_ext`` per tensor."""
     if inputs.row.dtype == "bf16":
         raise Unsupported("its CPU rope aborts the process on bfloat16")
     library = ggml_library(given)
 
     def build(graph: GgmlGraph) -> None:
         base, kind = library.base, GGML_TYPES[DTYPES[inputs.row.dtype]]
-        # Positions run along ne2 and every ne3 shares them: decode rows are tokens of one sequence.
+        # Positions vary along ne2 only, all of ne3 shares them: decode rows are tokens of one sequence.
         tokens = inputs.positions.reshape(-1).to(torch.int32).contiguous()
         count = len(tokens)
         positions = graph.source(tokens, base.ggml_new_tensor_1d(graph.context, GGML_TYPES["int32"], count))

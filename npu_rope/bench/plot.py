@@ -1,4 +1,4 @@
-"""The run as a picture: time over the memory floor's, bars grouped by dtype, logarithmic."""
+"""A plot of a run: time over the memory floor's, bars grouped by dtype, logarithmic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npu_rope.bench.peers_ggml import GGML
 from npu_rope.bench.run import Results
 from npu_rope.bench.targets import Figures, disturbed
 
-# (contestant, its label, colour): ours in blues, peers apart from each other in colour and brightness.
+# (contestant, its label, colour): npu_rope's in blues, peers distinct in colour and brightness.
 BARS = (
     (rope_rows.OUT, "npu_rope out=", "#0b3c8c"),
     (rope_rows.IN_PLACE, "npu_rope in place", "#4f8fe0"),
@@ -23,11 +23,11 @@ BARS = (
 )
 SUFFIXES = (".png", ".svg", ".pdf")
 INK = "#1a1a1a"
-LOWEST, HIGHEST = 0.2, 150.0  # bars end here; their labels tell the rest
+LOWEST, HIGHEST = 0.2, 150.0  # bars end here; their labels have the whole value
 
 
 def missing() -> str | None:
-    """None where matplotlib is here, else how to get it."""
+    """Return None if matplotlib is installed, else how to install it."""
     try:
         importlib.import_module("matplotlib")
     except ImportError:

@@ -18,7 +18,7 @@ from npu_rope.bench.run import SCHEMA, Results
 from npu_rope.bench.targets import Figures, disturbed, microseconds, verdicts
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-# Of groups of rows that stand in a part of the page by themselves.
+# The marks of groups of rows that have a separate part of the page.
 OWN_MARKS = {
     norm_rows.GROUP: ("<!-- measured norms: begin -->", "<!-- measured norms: end -->"),
     norm_rope_rows.GROUP: ("<!-- measured norm-rope: begin -->", "<!-- measured norm-rope: end -->"),
@@ -51,7 +51,7 @@ CSV_COLUMNS = (
     "machine",
     "versions",
 )
-# What a report must hold to be shown again.
+# The entries that a report needs to be shown again.
 _DOCUMENT = {
     "machine": str,
     "isa": str,
@@ -70,7 +70,7 @@ _STYLES = {"PASS": "bold green", "MISS": "bold red", "NOT MEASURED": "yellow"}
 
 @dataclass
 class Block:
-    """One table: a shape, dtype and mode, its thread counts side by side."""
+    """One table: a shape, dtype and mode, with its thread counts side by side."""
 
     title: str
     header: list[str]
@@ -79,7 +79,7 @@ class Block:
 
 
 def blocks(figures: Figures) -> Iterator[Block]:
-    """The figures as tables of text."""
+    """Yield the figures as tables of text."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for figure in figures:
         title = f"{figure['group']} {figure['shape']} {figure['dtype']} {figure['mode']}"
@@ -99,7 +99,7 @@ def blocks(figures: Figures) -> Iterator[Block]:
 
 
 def _labelled(name: str, figures: Figures) -> str:
-    """The name, and why there is no figure where there is none."""
+    """Return the name, and the reason if its figure is missing."""
     said = dict.fromkeys(
         f"{figure['status']}: {figure['note']}" for figure in figures if figure["status"] != "ok"
     )
@@ -115,14 +115,14 @@ def _cells(figure: dict[str, Any] | None) -> list[str]:
 
 
 def head(results: Results) -> list[str]:
-    """Where and with what the run was made."""
+    """Return lines about the machine and the software of the run."""
     known = results.facts
     versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
     return [f"Machine: {known['machine']}. Kernels: {known['isa']}.", f"Versions: {versions}."]
 
 
 def write_console(results: Results, stream: TextIO) -> None:
-    """Tables and verdicts for people."""
+    """Write tables and verdicts for people."""
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 118)
     for fact in head(results):
         console.print(escape(fact))
@@ -150,16 +150,16 @@ def write_console(results: Results, stream: TextIO) -> None:
 
 
 def write_json(results: Results, stream: TextIO) -> None:
-    """The whole document."""
+    """Write the whole document."""
     json.dump(results.document(), stream, indent=1)
     stream.write("\n")
 
 
 def read_json(path: Path) -> Results:
-    """A run written by :func:`write_json`.
+    """Read a run written by :func:`write_json`.
 
     Raises:
-        ValueError: the file holds something else.
+        ValueError: the file has other content.
     """
     document = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
@@ -189,14 +189,15 @@ def _require(found: Any, kinds: dict[str, type], what: str) -> None:
 
 
 def write_csv(results: Results, stream: TextIO) -> None:
-    """One line a figure."""
+    """Write one line per figure."""
     writer = csv.DictWriter(stream, CSV_COLUMNS, restval="", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(results.figures)
 
 
 def markdown(results: Results) -> str:
-    """A generated part of ``docs/benchmarks.md``: of a group that has one of its own, or of all else."""
+    """Return a generated part of ``docs/benchmarks.md``: that of a group with its own part, or of all
+    others."""
     lines = [*head(results), "", "| target | | measured |", "|---|---|---|"]
     apart = bool(results.figures) and all(f["group"] in OWN_MARKS for f in results.figures)
     judged = [v for v in verdicts(results.figures) if v.outcome != "NOT MEASURED" or not apart]
@@ -217,8 +218,9 @@ def _markdown_line(cells: list[str]) -> str:
 
 
 def into_page(results: Results, page: str) -> str:
-    """The page with the generated part between its marks; where there are none, it is all of it. Groups that
-    have marks of their own in it stand there, and a run of nothing else leaves the rest as it is."""
+    """Return the page with the generated part between its marks; without marks, the generated part is the
+    whole page. Groups with their own marks in the page go between these; a run of only such groups leaves
+    the rest unchanged."""
     figures = results.figures
     for group, (begin, end) in OWN_MARKS.items():
         own = [figure for figure in figures if figure["group"] == group]

@@ -1,4 +1,4 @@
-"""The rows of the rope benchmark, and our own contestants in them.
+"""The rows of the rope benchmark, and npu_rope's own contestants in them.
 
 Layout ``[B,S,N,D]`` in memory throughout. Prefill has positions 0..S-1; decode has ``[B,1]``
 positions from 1000 on, one per sequence. GQA rows rotate q (32 heads) and k (8 heads).
@@ -36,7 +36,7 @@ _SHAPES: tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """One line-up: what is rotated, in which dtype, mode and number of threads."""
+    """One line-up: the rotated tensors, the dtype, the mode and the number of threads."""
 
     group: str
     heads: tuple[tuple[int, int, int], ...]
@@ -52,18 +52,18 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What ``--rows`` is matched against."""
+        """The name that ``--rows`` searches."""
         plural = "" if self.threads == 1 else "s"
         return f"{self.group} {self.shape} {self.dtype} {self.mode} {self.threads} thread{plural}"
 
     @property
     def is_decode(self) -> bool:
-        """One token per sequence: the call costs more than the bytes."""
+        """Whether there is one token per sequence, where the call costs more than the bytes."""
         return self.group.endswith("decode")
 
 
 def rows(dtypes: Sequence[str], modes: Sequence[str], threads: int, pattern: str | None = None) -> list[Row]:
-    """The rows for one number of threads whose name the pattern finds."""
+    """Return the rows for one number of threads whose name matches the pattern."""
     every = [
         Row(group, heads, dtype, mode, threads)
         for group, heads in _SHAPES
@@ -74,7 +74,7 @@ def rows(dtypes: Sequence[str], modes: Sequence[str], threads: int, pattern: str
 
 
 class Inputs:
-    """The tensors of one row; contestants share what they only read."""
+    """The tensors of one row; contestants share the tensors that they only read."""
 
     def __init__(self, row: Row) -> None:
         self.row = row
@@ -91,11 +91,11 @@ class Inputs:
 
     @cached_property
     def expected(self) -> list[Expectation]:
-        """What every contestant must compute, per tensor."""
+        """The expected result of every contestant, per tensor."""
         return [Expectation(x, self.positions, self.params, DTYPES[self.row.dtype]) for x in self.xs]
 
     def check(self, e_angle: float, rounding_steps: int) -> Callable[[Any], str | None]:
-        """A contestant's check: None, or how far its result is off."""
+        """Return a contestant's check, which gives None or the error of the result."""
 
         def check(results: Any) -> str | None:
             for expectation, result in zip(self.expected, results, strict=True):
@@ -107,7 +107,7 @@ class Inputs:
 
 
 def in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-    """The one call itself, or both one after the other."""
+    """Return the only call, or a call that runs both in order."""
     if len(calls) == 1:
         return calls[0]
     first, second = calls
@@ -123,7 +123,7 @@ def in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
 
 
 def floor(inputs: Inputs) -> Contestant:
-    """A copy of the same bytes into a kept destination, by torch, with the same threads."""
+    """Copy the same bytes into a kept destination, by torch, with the same threads."""
 
     def prepare() -> Ready:
         outs = [torch.empty_like(x) for x in inputs.xs]
@@ -134,7 +134,7 @@ def floor(inputs: Inputs) -> Contestant:
 
 
 def empty_call(inputs: Inputs) -> Contestant:
-    """What a C++ torch operator costs that does next to nothing."""
+    """Measure the cost of a C++ torch operator that computes almost nothing."""
 
     def prepare() -> Ready:
         return Ready(in_turn([partial(torch.empty_like, x) for x in inputs.xs]), lambda: None)
@@ -219,7 +219,7 @@ def _numpy(inputs: Inputs) -> Ready:
 
 
 def _given_tables(inputs: Inputs) -> Ready:
-    """In float32, of the positions of this row."""
+    """Prepare float32 tables for the positions of this row."""
     pairs = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
     angles = inputs.positions.double()[..., None] * inputs.params.freq_base**-pairs
     cos, sin = angles.cos().float(), angles.sin().float()
@@ -241,7 +241,7 @@ TABLES = "npu_rope.rotary_mul(out=), tables given"
 
 
 def ours(inputs: Inputs) -> Iterator[Contestant]:
-    """The ways into our kernel."""
+    """Yield the entry points of npu_rope's kernel."""
     ways = [(OUT, _with_out), (IN_PLACE, _in_place), (NEW, _new_tensor)]
     ways += [(PACKED, _packed_operator), (PACKED_IN_PLACE, _packed_in_place), (SCHEMA, _schema_operator)]
     ways.append((TABLES, _given_tables))

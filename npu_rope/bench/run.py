@@ -1,7 +1,7 @@
-"""One process per number of threads; the rows come back one by one.
+"""Run one process per number of threads, which returns the rows one by one.
 
-Thread counts are fixed when the OpenMP, ONNX Runtime and torch pools start, so each has a process of
-its own, started with ``OMP_NUM_THREADS`` set.
+Thread counts are fixed when the OpenMP, ONNX Runtime and torch pools start. Therefore each count has its
+own process, started with ``OMP_NUM_THREADS`` set.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure and for how long."""
+    """The rows to measure and the duration."""
 
     rows: str | None = None
     threads: tuple[int, ...] = (1, 2)
@@ -39,7 +39,7 @@ class Options:
     ggml_lib: str | None = None
 
     def chosen_rows(self, threads: int) -> list[Row]:
-        """The rows of one process."""
+        """Return the rows of one process."""
         forms: list[Row] = [form_rows.row(dtype, threads) for dtype in self.dtypes]
         forms += norm_rows.rows(self.dtypes, threads)
         forms += [norm_rope_rows.row(dtype, threads) for dtype in self.dtypes]
@@ -50,14 +50,14 @@ class Options:
 
 @dataclass
 class Results:
-    """A run: the facts once, a flat dictionary per figure, and what went wrong."""
+    """A run: the facts once, a flat dictionary per figure, and the errors."""
 
     facts: dict[str, Any]
     figures: list[dict[str, Any]]
     problems: list[str]
 
     def document(self) -> dict[str, Any]:
-        """What ``--format json`` writes."""
+        """Return the document that ``--format json`` writes."""
         from npu_rope.bench.targets import verdicts
 
         judged = [asdict(verdict) for verdict in verdicts(self.figures)]
@@ -71,7 +71,7 @@ class Results:
 
 
 def facts(options: Options) -> dict[str, Any]:
-    """The machine and the versions, in words."""
+    """Return descriptions of the machine and the versions."""
     return {
         "machine": machine.machine(),
         "isa": machine.isa(),
@@ -81,7 +81,7 @@ def facts(options: Options) -> dict[str, Any]:
 
 
 def run(options: Options, on_event: Callable[[dict[str, Any]], None]) -> Results:
-    """Measure everything the options ask for.
+    """Measure everything that the options select.
 
     Args:
         on_event: called with ``{"event": "start", "row": name}`` and, per finished row,
@@ -124,7 +124,7 @@ def _events(options: Options, threads: int, problems: list[str]) -> Iterator[dic
         count,
         json.dumps(asdict(options)),
     ]
-    # In a session of its own: Ctrl-C comes to this process, which ends that one without a traceback.
+    # A separate session: only this process receives Ctrl-C, and ends the other one without a traceback.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True
     ) as process:

@@ -1,4 +1,4 @@
-"""Were the speed targets met? Each is judged on this run's own figures.
+"""The speed targets, each judged by this run's own figures.
 
 ``ours`` is the better of ``npu_rope.rope(out=)`` and the operator it calls, ``rope_packed_``: both
 write into a kept buffer, as the floor, ggml and ONNX Runtime do. A decode call may also be in place.
@@ -17,7 +17,7 @@ FLOOR_TARGETS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
 FORM_LIMIT = 1.3
 NORM_LIMIT = 1.3
 FUSION_GAIN = 1.3
-# Of a patched module and of a patched model's step, times transformers' own.
+# Limits of the time of a patched module and of a patched model's step, over transformers' own time.
 PATCHED_LIMITS = {patched_rows.NORM: 0.6, patched_rows.DECODE: 1.0}
 DISTURBED_CORES = 0.1
 Figures = Sequence[dict[str, Any]]
@@ -25,8 +25,8 @@ Figures = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target. ``outcome`` is PASS or MISS, with a ``?`` where others used the machine meanwhile,
-    or NOT MEASURED where this run lacks the rows."""
+    """One target. ``outcome`` is PASS or MISS, with a ``?`` if others used the machine in the meantime, or
+    NOT MEASURED if this run lacks the rows."""
 
     target: str
     outcome: str
@@ -34,7 +34,7 @@ class Verdict:
 
 
 def verdicts(figures: Figures) -> list[Verdict]:
-    """Every target, judged."""
+    """Judge every target."""
     others = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP, patched_rows.GROUP)
     modes = dict.fromkeys(f["mode"] for f in figures if f["group"] not in others)
     decode = [_decode_calls(figures, mode) for mode in modes]
@@ -44,7 +44,7 @@ def verdicts(figures: Figures) -> list[Verdict]:
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
-    """The figures of each row, rows in the order measured."""
+    """Return the figures of each row, in the order of measurement."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for figure in figures:
         grouped.setdefault(figure["row"], []).append(figure)
@@ -52,12 +52,12 @@ def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
 
 
 def disturbed(figure: dict[str, Any]) -> bool:
-    """Others used a tenth of a core or more while this was measured."""
+    """Return whether others used a tenth of a core or more during the measurement."""
     return (figure["foreign_cores"] or 0.0) >= DISTURBED_CORES
 
 
 def fastest(figures: Figures, *, kind: str | None = None, names: Sequence[str] = ()) -> dict[str, Any] | None:
-    """The measured figure with the least median among those of the kind or the names."""
+    """Return the measured figure with the least median among those of the kind or the names."""
     fit = [f for f in figures if "median_us" in f and (f["kind"] == kind or f["contestant"] in names)]
     return min(fit, key=lambda f: float(f["median_us"]), default=None)
 
@@ -93,7 +93,7 @@ def _nobody_ahead(figures: Figures) -> Verdict:
 
 
 def _forms(figures: Figures) -> Verdict:
-    """Times over NeoX's, both as multiples of the floor of the same rounds."""
+    """Judge times over NeoX's, both as multiples of the floor of the same rounds."""
     details, seen, met = [], [], True
     for row in by_row(figures).values():
         mine = [f for f in row if f["group"] == form_rows.GROUP and f["kind"] == "ours" and "ratio" in f]
@@ -109,7 +109,7 @@ def _forms(figures: Figures) -> Verdict:
 
 
 def _norm(figures: Figures, mode: str) -> Verdict:
-    """A norm of prefill's rows over the floor, and beside the best peer; float16 is reported, not judged."""
+    """Judge a norm of prefill's rows by the floor and by the best peer; float16 is reported, not judged."""
     details, seen, met = [], [], True
     shape = norm_rows.row("f32", 1).shape
     for row in by_row(figures).values():
@@ -129,8 +129,8 @@ def _norm(figures: Figures, mode: str) -> Verdict:
 
 
 def _norm_rope(figures: Figures) -> Verdict:
-    """rms_norm_rope's gain over its parts, both as multiples of the floor of the same rounds; float16 is
-    reported, not judged."""
+    """Judge rms_norm_rope's gain over its parts, both as multiples of the floor of the same rounds; float16
+    is reported, not judged."""
     details, seen, met = [], [], True
     for row in by_row(figures).values():
         whole, parts = (fastest(row, names=(name,)) for name in (norm_rope_rows.OUT, norm_rope_rows.PARTS))
@@ -145,7 +145,7 @@ def _norm_rope(figures: Figures) -> Verdict:
 
 
 def _patched(figures: Figures, mode: str) -> Verdict:
-    """What is patched over transformers' own, which is the floor of these rows."""
+    """Judge the patched one's time over transformers' own, which is the floor of these rows."""
     details, seen, met = [], [], True
     limit = PATCHED_LIMITS[mode]
     for row in by_row(figures).values():
@@ -196,7 +196,7 @@ def _judged(target: str, met: bool, details: Sequence[str], seen: Figures) -> Ve
 
 
 def microseconds(value: float) -> str:
-    """Three significant digits, thousands spelled out.
+    """Format with three significant digits and without an exponent.
 
     >>> microseconds(2.0512), microseconds(1234.5)
     ('2.05', '1230')

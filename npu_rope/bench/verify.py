@@ -1,9 +1,9 @@
-"""Is a contestant's result right? Judged against the float64 reference before anything is timed.
+"""Judge a contestant's result by the float64 reference before timing.
 
-The bound is :func:`npu_rope.testing.bounds.rotation_bound`. Ours must keep it as it stands. Peers
-work with coarser angles, and some round their tables and every product to the tensor's dtype: for
-them ``e_angle`` and the number of roundings are looser (npu_rope/testing/bounds.py). A wrong sign,
-pairing or position is off by a thousand times more than either.
+The bound is :func:`npu_rope.testing.bounds.rotation_bound`. npu_rope must keep it unchanged. Peers have
+coarser angles, and some round their tables and every product to the tensor's dtype: for them ``e_angle``
+and the number of roundings are looser (npu_rope/testing/bounds.py). The error of a wrong sign, pairing or
+position is a thousand times larger than either bound.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from npu_rope.testing.bounds import UNIT_ROUNDOFF, rotation_bound, worst_ratio
 
 
 def as_float64(x: Any) -> npt.NDArray[np.float64]:
-    """A torch tensor of any floating dtype, widened (exactly)."""
+    """Widen a torch tensor of any floating dtype, exactly."""
     wide: npt.NDArray[np.float64] = x.detach().to(torch.float64).numpy()
     return wide
 
 
 class Expectation:
-    """The reference's result for one tensor, and what may be subtracted from it."""
+    """The reference's result for one tensor, and the values for its bound."""
 
     def __init__(self, x: Any, positions: Any, params: RopeParams, dtype: str) -> None:
         self.params, self.dtype = params, dtype
@@ -46,7 +46,7 @@ class Expectation:
         return self._bounds[key]
 
     def complaint(self, result: Any, e_angle: float, roundings: int) -> str | None:
-        """None where the result is within its bound, else what is wrong with it."""
+        """Return None if the result is within its bound, else its fault."""
         got = as_float64(result)
         if got.shape != self.y.shape:
             return f"result has shape {list(got.shape)} instead of {list(self.y.shape)}"

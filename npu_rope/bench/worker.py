@@ -1,6 +1,6 @@
 """The process that measures: ``python -m npu_rope.bench.worker THREADS OPTIONS_AS_JSON``.
 
-One JSON object per line on standard output; whatever peers print goes to standard error.
+It writes one JSON object per line to standard output; the output of peers goes to standard error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from npu_rope.optional_torch import torch
 
 
 def contestants(row: rope_rows.Row, options: Options) -> list[Contestant]:
-    """Everyone who takes part in the row: floor, call cost, ours, peers."""
+    """Return all contestants of the row: floor, call cost, npu_rope's own, peers."""
     if row.group == form_rows.GROUP:
         return list(form_rows.contestants(row))
     if row.group == norm_rows.GROUP:
@@ -34,7 +34,7 @@ def contestants(row: rope_rows.Row, options: Options) -> list[Contestant]:
 
 
 def as_dict(row: rope_rows.Row, figure: Figure, foreign: float | None) -> dict[str, Any]:
-    """One figure, flat."""
+    """Return one figure as a flat dictionary."""
     return {
         "row": row.name,
         "group": row.group,
@@ -67,7 +67,7 @@ def main() -> None:
     for row in options.chosen_rows(threads):
         say(event="start", row=row.name)
         if options.peers != "none":
-            torch._dynamo.reset()  # its limit of recompilations would turn later rows into eager ones
+            torch._dynamo.reset()  # at its limit of recompilations it would run later rows eagerly
         everyone = contestants(row, options)
         patience -= wait_for_quiet(patience)
         figures, foreign = measure_row(
