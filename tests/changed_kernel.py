@@ -23,7 +23,7 @@ HIGH = "AscendC::Muls(high, position, 1.0f / kHighUnit, count);"
 REST = "AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));"
 RUNS = "AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan)"
 
-# How each change is called; "nothing" compiles the kernel as it is.
+# The changes by name; "nothing" compiles the unchanged kernel.
 CHANGES = {
     "nothing": None,
     "no order of vector instructions": Edit("AscendC::PipeBarrier<PIPE_V>();", ""),

@@ -45,7 +45,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    """Each back end in turn. NPU_ROPE_TEST_BACKEND names others; one that is absent is an error."""
+    """Each of the back ends. NPU_ROPE_TEST_BACKEND names others; an absent one is an error."""
     backends.find(request.param).require()
     return request.param
 
@@ -60,7 +60,8 @@ def guarded():
 
 @pytest.fixture
 def run_without_registration(tmp_path):
-    """Runs a script where the libraries are the installed ones but for torch's; gives what it printed."""
+    """Return a function that runs a script with the installed libraries except torch's, and returns its
+    output."""
     for file in native.load().path.parent.iterdir():
         if "torch" not in file.name:
             (tmp_path / file.name).symlink_to(file)

@@ -1,7 +1,7 @@
-"""Arrays for native code whose surroundings are watched.
+"""Arrays for native code, with guard bytes around them.
 
-Every array lies in a buffer of its own, filled with a pattern. ``check()`` demands that no byte
-outside the array's elements changed, gaps between strided rows included, and that no input did.
+Every array is in a buffer of its own, filled with a pattern. ``check()`` requires that no byte outside the
+array's elements has changed, including the gaps between strided rows, and that no input has changed.
 """
 
 from __future__ import annotations

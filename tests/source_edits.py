@@ -60,7 +60,7 @@ def find(edit: Edit, folders: Iterable[Path]) -> Place:
     lines = [f"{p.path}:{texts[p.path].count(chr(10), 0, p.begin) + 1}" for p in places] or ["nowhere"]
     raise CannotApply(
         f"{names} must hold {edit.old!r} exactly once but got it at: {', '.join(lines)}.\n"
-        "The sources have changed: give the edit in its table the text that stands there now."
+        "The sources have changed: replace the text in the edit's table entry by the current one."
     )
 
 

@@ -22,8 +22,8 @@ class CasesFailed(AssertionError):
 
 
 def together(names, rows, ids=str):
-    """Like pytest.mark.parametrize, but one test runs all the rows, and tells each that fails; guarded memory
-    is a row's own. NPU_ROPE_TEST_CASES=apart makes every row a test again, to choose or debug one.
+    """Like pytest.mark.parametrize, but one test runs all rows and reports each that fails. Every row gets
+    its own guarded memory. NPU_ROPE_TEST_CASES=apart makes every row a separate test, to select or debug one.
     """
     rows = list(rows)
     if APART:

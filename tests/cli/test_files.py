@@ -1,4 +1,4 @@
-"""Files that commands write take their place whole or not at all."""
+"""Commands write their files completely or not at all."""
 
 import os
 import stat

@@ -32,7 +32,7 @@ LLAMA = {
 
 
 def write(path, architecture, values, tensors=None):
-    """A file as a converter makes it, but for the weights."""
+    """A file as a converter makes it, without the weights."""
     writer = gguf.GGUFWriter(str(path), architecture)
     for name, value in values.items():
         key = f"{architecture}.{name}"

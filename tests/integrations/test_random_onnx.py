@@ -1,5 +1,5 @@
-"""Random RotaryEmbedding models by npu_rope and its peers: a slice of what scripts/random_onnx.py runs, and
-that its judge tells right from wrong.
+"""Random RotaryEmbedding models by npu_rope and its peers: some of the models of scripts/random_onnx.py, and
+its judge's verdicts on correct and wrong results.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def test_a_family_gives_the_same(family):
         largest = max(g.abs().max() for g in gradients_before.values())
         for name, gradient in gradients_before.items():
             assert (with_ours[name] - gradient).abs().max() <= 1e-4 * largest, name
-        # No other model of the class knows of it.
+        # Other models of the class do not change.
         assert torch.equal(logits(other), others_before)
     assert unpatch(model) > 0
     assert torch.equal(logits(model), before)
@@ -1046,7 +1046,7 @@ def test_by_positions_lanes_that_do_not_turn_are_found():
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_layers_that_get_anothers_tables(level):
-    """Gemma hands tables out by a layer's place, which need not be what the layer says of itself."""
+    """Gemma chooses tables by a layer's index, which may differ from the layer's own attribute."""
     model = made("gemma3")
     layers = model.model.layers
     layers[0], layers[1] = layers[1], layers[0]

@@ -191,7 +191,7 @@ def assert_within(y, expected, dtype):
 
 
 def run_call(call, inputs, backend, **more):
-    """On arrays or tensors as the call has them; each that stands in two places is one."""
+    """Run a call on arrays or tensors. One that is passed twice is converted once."""
     known = {}
 
     def held(a):

@@ -239,7 +239,7 @@ def test_float16_squares_never_overflow(backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 40, 1000])
 def test_rows_of_zeros(dtype, n, backend, guarded):
-    """Zeros with epsilon, 0/0 without; and a row beside them is none the wiser."""
+    """Rows of zeros give zeros with epsilon and 0/0 without; other rows do not change."""
     x = np.zeros((3, n))
     x[1] = 2
     y = run_and_judge(Call(dtype, shape=(3, n)), backend, guarded, x=x)

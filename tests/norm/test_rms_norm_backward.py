@@ -226,7 +226,7 @@ def judge_rescaled(backend, dtype, stash_type, n, size, of_grad, epsilon):
     ("size", "of_grad", "epsilon"), [(1e-30, 1e-36, 0.0), (1e-22, 1e-34, 1e-42), (1e25, 1e30, 1e-6)]
 )
 def test_gradients_of_any_size_of_rescaled_rows(size, of_grad, epsilon, n, backend):
-    """Between the factors of 1 / RMS nothing leaves float32's range that is in it before and behind."""
+    """If values are in float32's range before and after the factors of 1 / RMS, so are those in between."""
     judge_rescaled(backend, "float32", 1, n, size, of_grad, epsilon)
 
 

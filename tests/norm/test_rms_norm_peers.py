@@ -159,7 +159,7 @@ def by_onnxruntime(x, scale, element, axis):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_onnx_runtime_s_rms_normalization(dtype):
-    """It keeps float64 as it is, whatever stash_type says, and rounds float16 once, at the end."""
+    """It computes float64 in float64 for every stash_type, and rounds float16 once, at the end."""
     elements = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "float64": TensorProto.DOUBLE}
     stash_type = 11 if dtype == "float64" else 1
     rng = np.random.default_rng(3)

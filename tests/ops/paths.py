@@ -30,7 +30,7 @@ class Call:
     angle: int = 0
 
     def converted(self, convert):
-        """The tensors by name, one that stands in two places still one."""
+        """Return the converted tensors by name. A tensor that is passed twice is converted once."""
         known = {id(t): convert(t) for t in self.tensors.values()}
         return {name: known[id(t)] for name, t in self.tensors.items()}
 
@@ -146,7 +146,7 @@ PATHS: dict[str, Callable[[Call], None]] = {
     "c-sim": partial(through_c, "sim"),
 }
 C_PATHS = ("c", "c-sim")
-PYTHON = tuple(p for p in PATHS if p not in ("torch-ops", *C_PATHS))  # they know every dtype's name
+PYTHON = tuple(p for p in PATHS if p not in ("torch-ops", *C_PATHS))  # their errors name every dtype
 NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
 
 
@@ -162,7 +162,7 @@ class Bad:
     text: str
     kind: type = ValueError
     paths: tuple[str, ...] = tuple(PATHS)
-    says: str = ""  # the operator that speaks, where it is another one
+    says: str = ""  # the operator that the error names, if it is another one
 
 
 def bads_of(call):

@@ -278,7 +278,7 @@ P_SHAPE = "positions must have shape [S] = [3], [B, S] = [2, 3] or [1, S] but go
 P_TYPE = "positions must be int32 or int64 but got"
 P_RANGE = "positions must be in the int32 range but got"
 F_VALUE = "freq_factors must be positive and finite but got"
-NAMED = (*PYTHON, "torch-ops")  # paths that know every dtype's name
+NAMED = (*PYTHON, "torch-ops")  # paths whose errors name every dtype
 
 
 def factors(*values, dtype=np.float32):

@@ -133,7 +133,7 @@ def test_exact_densely_below_2_to_the_24(sign, backend):
 
 @pytest.mark.slow
 def test_cpu_and_reference_agree_at_every_third_position_below_2_to_the_24():
-    """The reference is held to the truth above; here it stands in for it, five million times."""
+    """The tests above compare the reference with exact values; here it replaces them, five million times."""
     params = RopeParams(4, freq_base=3.0)
     for start in range(0, 2**24, 2**20):
         positions = np.arange(start, start + 2**20, 3)
@@ -200,7 +200,7 @@ MANY = {
 def test_cos_and_sin_over_many_positions(name, sign, backend):
     """Below the device's reach: dense at both ends, around powers of two, at random between."""
     if backend == "reference":
-        return  # stands in for the truth here, to which the tests above hold it
+        return  # replaces the exact values here; the tests above compare it with them
     params, factors = MANY[name]
     factors = None if factors is None else factors.astype(np.float32)
     positions = sign * near_positions(2500, DEVICE_REACH)
@@ -241,7 +241,7 @@ def test_f32_is_the_float32_product_of_position_and_frequency(base, backend):
 
 
 def test_f32_differs_from_exact_where_it_should(backend):
-    """Near position 131072 the rounded frequency alone is worth 1e-3: the policies are not the same."""
+    """Near position 131072 the rounding of the frequency alone changes cos by 1e-3: the policies differ."""
     params, positions = RopeParams(128), np.array([131_071])
     exact, rounded = (table(positions, params, backend, angle=a) for a in ("exact", "f32"))
     assert rounded is None or 1e-3 < np.abs(exact[0] - rounded[0]).max() < 1e-2

@@ -295,9 +295,8 @@ def test_unit_last_stride_reaches_the_kernel_uncopied(framework, device, monkeyp
     [("normal", 0), ("normal", 6), ("neox", 0), ("neox", 6), ("mrope", 0), ("imrope", 6), ("vision", 0)],
 )
 def test_every_byte_is_moved_once(mode, n_offs, forward, layout, D, dtype, device, guarded):
-    """x and the positions are read once and out is written once, whatever their strides. Besides, each
-    core reads the frequencies, and Ascend310P, whose copies know whole blocks of 32 bytes, may move a
-    row's last block twice."""
+    """x and the positions are read once and out is written once, for all strides. Each core also reads the
+    frequencies. Ascend310P copies whole blocks of 32 bytes only, so it may move a row's last block twice."""
     D = D // 4 * 4 if mode == "vision" else D
     shape = (1, 70, 4, D)
     x = guarded.input(normal(shape, dtype), layout_strides(layout, shape))

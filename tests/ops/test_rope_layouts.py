@@ -1,4 +1,4 @@
-"""rope reads and writes strided memory where it lies: no copy, nothing beside it touched."""
+"""rope reads and writes strided memory in place: it copies nothing and touches no other memory."""
 
 from __future__ import annotations
 

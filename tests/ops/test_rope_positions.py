@@ -1,4 +1,4 @@
-"""Positions with a batch of 1 serve every batch, where they lie; transformers' position_ids as they come."""
+"""Positions with a batch of 1 serve every batch without a copy; transformers' position_ids work unchanged."""
 
 from __future__ import annotations
 
@@ -175,6 +175,6 @@ def test_qwen2_vl_means_the_last_three_planes(planes, batch):
     )
     assert torch.equal(positions, position_ids[-3:])
     assert_turned_alike(code, cos, sin, position_ids[-3:], QWEN2_VL)
-    if planes == 4:  # as they are they mean something else
+    if planes == 4:  # all four planes have another meaning
         q = torch.randn(2, 6, 4, 32)
         assert not torch.equal(rope(q, position_ids, QWEN2_VL), rope(q, position_ids[-3:], QWEN2_VL))

@@ -389,7 +389,7 @@ def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
         rope_qk(*given(framework), RopeParams(8), backend="npu")
 
 
-# ---- what only the device says ---------------------------------------------------------------------
+# ---- the device's own errors -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -446,7 +446,8 @@ def test_gradients_are_refused_and_nothing_is_written(name, device):
 
 @pytest.mark.parametrize("convert", [np.asarray, to_torch], ids=["numpy", "torch"])
 def test_of_all_that_a_result_touches_the_same_one_is_named(convert, backend):
-    """Keys that go into queries which are turned in place: these are an input before they are a result."""
+    """Keys are written into queries that are rotated in place. The error names the queries as an input
+    first."""
     memory = np.ones(2 * B * S * NQ * D, np.float32)
     q, k = memory[: B * S * NQ * D].reshape(Q), np.ones(K, np.float32)
     inside = memory[B * S * D : B * S * D * (1 + NK)].reshape(K)

@@ -308,7 +308,7 @@ def test_it_is_bit_for_bit_rope_then_a_cast_then_an_assignment(case, backend, gu
 
 @pytest.mark.parametrize("cache", ["float16", "bfloat16"])
 def test_the_cast_rounds_to_nearest_even_and_overflows_to_infinity(cache, backend):
-    """Position 0 turns nothing: what arrives is x, rounded."""
+    """Position 0 rotates by nothing: the cache gets x, rounded."""
     if cache == "bfloat16" and not has_bfloat16(backend):
         return
     step = 2.0 ** {"float16": -10, "bfloat16": -7}[cache]

@@ -389,7 +389,7 @@ def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
         rope_set_rows(*given(framework), RopeParams(8), backend="npu")
 
 
-# ---- what only the device says ---------------------------------------------------------------------
+# ---- the device's own errors -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])

@@ -231,7 +231,8 @@ def test_it_is_rope_of_those_positions_bit_for_bit(backend):
 
 
 def test_int8_is_rounded_half_to_even_and_saturated(backend):
-    """At position 0 nothing turns; a quarter turn exchanges the halves of a pair; the sum of two hits 127."""
+    """Position 0 rotates by nothing; a quarter turn exchanges the halves of a pair; a sum of two saturates at
+    127."""
     query = np.array([-128, -128, 127, 127, 100, -100], np.int8).reshape(1, 1, 3, 2)
     still, _ = rotary_position_embedding(query, query, 0, backend=backend)
     assert np.array_equal(still, query)

@@ -20,7 +20,7 @@ B, S, N, D = 2, 3, 4, 8
 
 @dataclass(frozen=True)
 class Bad:
-    """A correct call but for ``changed``; what must be said of it."""
+    """A correct call with the arguments ``changed``, and its error."""
 
     name: str
     text: str

@@ -1,5 +1,5 @@
-"""scripts/build_npu.sh with a stand-in for CANN (cann_stand_in.py), laid out as CANN 9.0 and 9.1 are: what it
-calls, how many kernels it compiles at a time, what it says of missing pieces, builds after failed ones.
+"""scripts/build_npu.sh with a stand-in for CANN (cann_stand_in.py) that has the layout of CANN 9.0 and 9.1:
+its calls, the number of parallel compiles, its messages for missing pieces, builds after failed ones.
 """
 
 from __future__ import annotations

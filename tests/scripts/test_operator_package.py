@@ -1,4 +1,4 @@
-"""npu_rope/operator_package.py: faults of a package, each planted in a whole one, and what doctor says."""
+"""npu_rope/operator_package.py: faults planted in a complete package, and the output of doctor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ggml's worker with devices that are not here: a stand-in each, made of ggml's own CPU device.
+"""ggml's worker with stand-ins for missing devices, each made of ggml's own CPU device.
 
     python stand_in_devices.py FOLDER THREADS DEVICE
 

@@ -34,7 +34,8 @@ def call_of(dtype, rounding):
 
 
 def by_hand(call, *, epsilon=1e-5, shift=0, sign=1, rounds=None, scale=None, offset=8, mean=np.mean):
-    """The formula in float64, spoiled in one place or not at all; rounds: whether it rounds on the way."""
+    """Return the formula in float64, correct or with one error. rounds: whether intermediate values are
+    rounded."""
     rounds = call.intermediate_rounding if rounds is None else rounds
     cast = (lambda v: rounded_to(v, call.dtype)) if rounds else (lambda v: v)
     square = mean(np.square(call.x), axis=-1, keepdims=True)
@@ -84,7 +85,7 @@ def test_either_rounding_is_told_from_the_other(dtype):
 
 
 def test_lanes_beside_the_window_are_rounded_once_and_no_more():
-    """A neighbour of the result is too far but where the exact value lies between two, as good as halfway."""
+    """A neighbour of the result is out of bounds, unless the exact value is nearly halfway between two."""
     call = call_of("float16", False)
     value, bound = norm_rope_spec.rms_norm_rope(call)
     nearest = value.astype(np.float16)

@@ -1,4 +1,4 @@
-"""Suite pmx: its cases, and that its judge tells right from wrong."""
+"""Suite pmx: its cases, and its judge's verdicts on correct and wrong results."""
 
 from __future__ import annotations
 

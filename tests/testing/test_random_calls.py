@@ -272,7 +272,7 @@ def test_memory_beside_the_result_is_watched(op, spoil):
 
 
 def test_gaps_inside_the_result_are_watched():
-    """Between two heads' rows, where nothing of the tensor lies."""
+    """The gap is between two heads' rows, outside the tensor."""
     call = call_of(out="given", out_layouts=(Layout(trail=(0, 0, 0, 3)),))
 
     def spoil(call, data, results):

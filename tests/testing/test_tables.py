@@ -1,4 +1,4 @@
-"""Suites onnx and torch_npu: their cases, and that their judge tells right from wrong."""
+"""Suites onnx and torch_npu: their cases, and their judge's verdicts on correct and wrong results."""
 
 from __future__ import annotations
 
