@@ -1,5 +1,5 @@
 """The simulated operator package through ctypes, as a program calls it: device memory, aclTensors, the two
-phases. The functions' parameters are read from the generated headers, so a call says them by name.
+phases. The functions' parameters are read from the generated headers, so a call passes them by name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OK = 0
 
 
 class Refused(Exception):
-    """A phase that failed: its status, aclGetRecentErrMsg's sentence, and the executor of a first phase."""
+    """A phase that failed: its status, aclGetRecentErrMsg's message, and the executor of a first phase."""
 
     def __init__(self, status: int, text: str, executor: int | None = None) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 def package_folder() -> Path:
-    """Where the package was built or installed: the root of op_api/ and op_impl/."""
+    """The folder of the built or installed package: the root of op_api/ and op_impl/."""
     for folder in library_folders():
         if (folder / "simcann_opp" / "op_api" / "lib" / "libcust_opapi.so").exists():
             return folder / "simcann_opp"
@@ -85,7 +85,7 @@ def snake(name: str) -> str:
 
 @dataclass
 class Tensor:
-    """A view of device memory, and the NumPy view of which it is the copy."""
+    """A view of device memory, and the NumPy view that it copies."""
 
     array: Any
     base: Any  # the array that owns array's memory
@@ -101,11 +101,11 @@ class Device:
     opapi: C.CDLL
     headers: str
     memories: dict[int, int] = field(default_factory=dict)
-    format: int = 2  # of the tensors that are made: ND
+    format: int = 2  # format of the created tensors: ND
 
     @classmethod
     def open(cls, double: Path, package: Path | None = None) -> Device:
-        native_sim.load()  # the simulator, once a process
+        native_sim.load()  # the simulator, once per process
         runtime = C.CDLL(str(double), C.RTLD_GLOBAL)
         for name in ("aclGetRecentErrMsg", "double_launched", "double_report"):
             getattr(runtime, name).restype = C.c_char_p
@@ -122,7 +122,7 @@ class Device:
         self.double.double_set_soc(name.encode())
 
     def tilings(self) -> C.CDLL:
-        """The package's library of tilings."""
+        """The package's tiling library."""
         return C.CDLL(str(Path(self.opapi._name).parents[2] / TILINGS))
 
     def error(self) -> str:
@@ -144,7 +144,7 @@ class Device:
         assert self.double.aclrtFree(C.c_void_p(memory)) == OK, "written outside an allocation"
 
     def upload(self, array: Any) -> int:
-        """The memory of an array's owner in device memory; an owner is uploaded once."""
+        """Copy the memory of an array's owner to device memory, once per owner."""
         owner = owner_of(array)
         key = owner.ctypes.data
         if key not in self.memories:
@@ -190,7 +190,7 @@ class Device:
     def prepare(
         self, op: str, given: dict[str, Any], *, null: tuple[str, ...] = ()
     ) -> tuple[int, C.c_void_p]:
-        """The first phase: bytes of the workspace, and the executor. `null`: of these two, what is NULL."""
+        """Run the first phase: bytes of the workspace, and the executor. `null`: which of the two is NULL."""
         size, executor = C.c_uint64(), C.c_void_p()
         arguments: list[Any] = []
         handles: list[Any] = []
@@ -213,7 +213,7 @@ class Device:
                     {"int64_t": C.c_int64, "double": C.c_double, "bool": C.c_bool}[p.type](given[name])
                 )
         status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
-        for handle in handles:  # the second phase does without them
+        for handle in handles:  # the second phase does not need them
             if handle is not None:
                 self.double.aclDestroyTensor(C.c_void_p(handle))
         if status != OK:
@@ -221,7 +221,7 @@ class Device:
         return size.value, executor
 
     def run(self, op: str, size: int, executor: C.c_void_p, *, less: int = 0) -> None:
-        """The second phase, on a workspace of its own."""
+        """Run the second phase with its own workspace."""
         workspace = self.allocate(size)
         try:
             self.launch(op, workspace, size - less, executor)
@@ -236,7 +236,7 @@ class Device:
             raise Refused(status, self.error())
 
     def call(self, op: str, given: dict[str, Any]) -> None:
-        """Both phases on copies of NumPy views in device memory, written back to their owners."""
+        """Run both phases on copies of NumPy views in device memory, then write them back to their owners."""
         try:
             self.run(op, *self.prepare(op, given))
             for array in given.values():
@@ -248,7 +248,7 @@ class Device:
 
 
 def owner_of(array: Any) -> Any:
-    """The array that owns the memory; as_strided puts an object of its own between."""
+    """The array that owns the memory; as_strided inserts another object as base."""
     while array.base is not None:
         array = array.base
     return array
@@ -259,5 +259,5 @@ def dims(values: Any) -> Any:
 
 
 def strides_of(*arrays: Any) -> list[int]:
-    """What the attribute `strides` says of these tensors."""
+    """The attribute `strides` for these tensors."""
     return [s // a.itemsize for a in arrays for s in a.strides]

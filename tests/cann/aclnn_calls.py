@@ -1,5 +1,5 @@
-"""rope, rope_qk and rope_set_rows through the operator package, on NumPy views: what a binding has to do
-is done here. Attributes are float32 in CANN, whatever a caller says.
+"""rope, rope_qk and rope_set_rows through the operator package, on NumPy views, with the work of a binding.
+Attributes are float32 in CANN, even if a caller passes float64.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aclnn import Device, strides_of
 from npu_rope import RopeParams
 
 OPERATORS = {"rope": "NpuRope", "rope_qk": "NpuRopeQk", "rope_set_rows": "NpuRopeSetRows"}
-# Whose strides the attribute tells, in this order.
+# Tensors whose strides the attribute `strides` holds, in this order.
 VIEWS = {
     "rope": ("x", "positions", "out"),
     "rope_qk": ("q", "k", "positions", "q_out", "k_out"),
@@ -23,7 +23,7 @@ FLOATS = ("freq_base", "freq_scale", "ext_factor", "attn_factor", "beta_fast", "
 
 
 def in_float32(params: RopeParams) -> RopeParams:
-    """Attributes as CANN keeps them."""
+    """Attributes in CANN's float32."""
     return replace(params, **{name: float(np.float32(getattr(params, name))) for name in FLOATS})
 
 
@@ -53,5 +53,5 @@ def arguments(op: str, tensors: dict[str, Any], given: dict[str, Any]) -> dict[s
 def call(
     device: Device, op: str, tensors: dict[str, Any], params: RopeParams, *, forward: bool = True
 ) -> None:
-    """The operator on views of NumPy arrays, which it writes."""
+    """Run the operator on views of NumPy arrays, which it writes."""
     device.call(OPERATORS[op], arguments(op, tensors, attributes(params, forward)))

@@ -1,4 +1,4 @@
-"""The simulated operator package on a runtime of the tests' own, once a process."""
+"""The simulated operator package on the tests' own runtime, once per process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "ops"))  # the tables 
 
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory):
-    """The library of the tests' runtime: one a process."""
+    """The library of the tests' runtime: one per process."""
     return aclnn.build_double(tmp_path_factory.mktemp("double"))
 
 
@@ -26,7 +26,7 @@ def package(runtime):
 
 @pytest.fixture
 def device(package):
-    """The package on Ascend910B1. A test's memory is freed, and its guards are looked at."""
+    """The package on Ascend910B1. Frees a test's memory and checks its guard zones."""
     package.set_soc("Ascend910B1")
     yield package
     package.forget()
@@ -34,7 +34,7 @@ def device(package):
 
 @pytest.fixture(scope="session")
 def foreign_package(tmp_path_factory):
-    """The package of an operator that is not this project's."""
+    """The package of a foreign operator."""
     return foreign_operator.build_package(tmp_path_factory.mktemp("foreign"))
 
 
@@ -50,7 +50,7 @@ def foreign_half_kernel(tmp_path_factory):
 
 @pytest.fixture
 def foreign(runtime, foreign_package, foreign_kernel, monkeypatch):
-    """That package on Ascend910B4."""
+    """The foreign operator's package on Ascend910B4."""
     monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(foreign_kernel))
     opened = aclnn.Device.open(runtime, foreign_package)
     opened.set_soc("Ascend910B4")

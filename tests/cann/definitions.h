@@ -1,4 +1,4 @@
-// What the tests of definitions share: checks, tensors without memory, random layouts, a definition's words.
+// Helpers of the definitions' tests: checks, tensors without memory, random layouts, a definition's messages.
 #pragma once
 
 #include <cstdio>
@@ -54,8 +54,8 @@ inline npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
     return t;
 }
 
-// The attribute `strides`: those of every tensor, or what a contiguous call passes. Where none are passed, a graph
-// has an empty list, aclnn one 0.
+// The attribute `strides`: the strides of every tensor, or the value of a contiguous call. If no strides are passed, a
+// graph has an empty list, aclnn one 0.
 inline void add_strides(Node* node, const std::vector<int64_t>& strides, bool passed) {
     static const int64_t zero = 0;
     static bool alternate = false;
@@ -78,7 +78,7 @@ private:
     std::mt19937 engine_;
 };
 
-// A view of the sizes: contiguous, tokens and heads exchanged, a part of something wider, or backwards.
+// A view of the sizes: contiguous, with tokens and heads exchanged, a part of a wider array, or reversed.
 inline void lay(Random* r, npu_rope_tensor* t) {
     int64_t order[NPU_ROPE_MAX_NDIM] = {0, 1, 2, 3}, step = 1;
     if (t->ndim > 2 && r->chance(40)) std::swap(order[t->ndim - 2], order[t->ndim - 3]);
@@ -90,7 +90,7 @@ inline void lay(Random* r, npu_rope_tensor* t) {
     if (r->chance(10) && t->ndim > 1) t->stride[0] = -t->stride[0];
 }
 
-// What a definition's tiling says of a call, "" where it takes it.
+// The message with which a definition's tiling refuses a call, or "".
 inline std::string said_of(Node* node, const char* type) {
     npu_cann::take_logged_error();
     if (node->tile(npu_cann::find_functions(type).tiling) == ge::GRAPH_SUCCESS) return "";
@@ -102,7 +102,7 @@ inline Platform platform_of(const char* chip) {
     return {chip, kArch910b, 48, 196608};
 }
 
-// The bytes that a definition's tiling set are those of the pure one.
+// Checks that a definition's tiling sets the same bytes as the pure tiling.
 template <typename Data, typename Launch>
 void check_tiling(const Node& node, const char* chip, const Data& data, const Launch& launch) {
     bool is_310p = std::strcmp(chip, "Ascend310P3") == 0;
@@ -114,8 +114,8 @@ void check_tiling(const Node& node, const char* chip, const Data& data, const La
     CHECK(node.workspaces[0] == static_cast<size_t>(launch.workspace_bytes) + (is_310p ? 2 : 16) * 1024 * 1024);
 }
 
-// Of the tables' operators: test_table_definitions.cpp; of the norms': test_norm_definitions.cpp. How many tests
-// there were.
+// Run the tests of the tables' operators (test_table_definitions.cpp) and of the norms (test_norm_definitions.cpp).
+// Return the number of tests.
 size_t test_table_definitions();
 size_t test_norm_definitions();
 

@@ -1,4 +1,4 @@
-"""The package and the kernel of an operator that is not this project's, built as cmake builds ours."""
+"""The package and the kernel of a foreign operator, built as cmake builds the project's own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compiled(*sources: Path, output: Path, more: Any = ()) -> Path:
 
 
 def generate(definition: str, folder: Path) -> Path:
-    """What op_build writes for a definition's source text, in a folder."""
+    """Run op_build on a definition's source text; it writes to a folder."""
     source = folder / "definition.cpp"
     source.write_text(definition)
     parts = [HOST / f"{s}.cpp" for s in (*OP_BUILD, *EVERY_PART)] + [ROOT / "simulator/src/profiles.cpp"]
@@ -80,7 +80,7 @@ def build_kernel(folder: Path, source: Path = FOREIGN / "weighted_add.cpp", dtyp
 
 
 def call(**changed: Any) -> dict[str, Any]:
-    """A call's arguments: out becomes alpha * x + 1.5 * y."""
+    """A call's arguments; the result is out = alpha * x + 1.5 * y."""
     x = np.arange(21, dtype=np.float32).reshape(3, 7)
     made = {"x": x, "y": x[::-1].copy(), "out": np.zeros_like(x), "axes": [0], "alpha": 0.5, "adds": True}
     return made | {"shift": [0], "copies": 1} | changed

@@ -1,6 +1,6 @@
-// The least of a CANN runtime that the simulated operator package needs: a stand-in for libnpu_rope_cann
-// in these tests, beside its tensors.cpp. Device memory is host memory with guard bytes around it; a stream runs
-// what it is given at once.
+// The minimal CANN runtime for the simulated operator package. It replaces libnpu_rope_cann in these tests, together
+// with tensors.cpp of that library. Device memory is host memory with guard bytes around it; a stream runs its work
+// immediately.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -60,7 +60,7 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes) {
 }
 
 const char* soc_name() { return g_soc.c_str(); }
-// A chip that the table lacks has fewer cores here than any that it has.
+// A chip that the table lacks has fewer cores here than any chip of the table.
 int32_t soc_kernel_cores() {
     const auto known = npu_rope::find_platform(g_soc.c_str());
     return known ? known->cores : 6;

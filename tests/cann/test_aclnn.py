@@ -1,5 +1,5 @@
-"""The operators through aclnn's two phases, on the simulated operator package: results as the simulator's
-own, bit for bit; views without a copy; nothing written but the outputs."""
+"""The operators through aclnn's two phases, on the simulated operator package: results bit-identical to the
+simulator's; views without a copy; only the outputs are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHIPS = {"sim": "Ascend910B1", "sim:ascend310p": "Ascend310P3"}
 
 
 def drawn(seed: int, index: int, backend: str) -> random_calls.Call:
-    """A random call with attributes that CANN can say."""
+    """A random call with attributes that CANN can represent."""
     call = random_calls.draw(seed, index, random_calls.reach_of(backend))
     return replace(call, params=aclnn_calls.in_float32(call.params))
 
@@ -27,13 +27,13 @@ def is_empty(call: random_calls.Call) -> bool:
 
 
 def unit_stride(array: Any) -> Any:
-    """What a binding hands over of a tensor whose last dimension has another stride."""
+    """The tensor that a binding passes for a tensor whose last dimension has another stride."""
     one = array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
     return array if one else np.ascontiguousarray(array)
 
 
 def through_aclnn(device: Any, call: random_calls.Call, data: random_judge.Data) -> Sequence[Any]:
-    """As random_judge.execute."""
+    """Replacement of random_judge.execute that calls aclnn."""
     x = [unit_stride(a) for a in data.x]
     outs = (
         x

@@ -1,5 +1,5 @@
-"""NpuRmsNormBackward through aclnn, on the simulated operator package: dx as the simulator's own, bit
-for bit; views without a copy; dscale, an input that is written, whose sums depend on the strides' tiling.
+"""NpuRmsNormBackward through aclnn, on the simulated operator package: dx bit-identical to the simulator's;
+views without a copy; dscale, an input that is written, whose sums depend on the strides' tiling.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OP, ORDER = "NpuRmsNormBackward", ("grad", "x", "scale", "dscale", "dx_out")
 
 
 def launch(device: Any, tensors: dict[str, Any], **attributes: Any) -> None:
-    """With the strides of all tensors where one is a view."""
+    """Run the operator, with the strides of all tensors if one is a view."""
     given = {"axis": -1, "epsilon": 1e-5, "stash_type": 1, **attributes}
     views = [tensors[name] for name in ORDER]
     if not all(v.flags.c_contiguous for v in views):

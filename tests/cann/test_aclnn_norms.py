@@ -1,5 +1,5 @@
 """NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope through aclnn's two phases, on the simulated operator package:
-results as the simulator's own, bit for bit; views without a copy; rows that are none.
+results bit-identical to the simulator's; views without a copy; empty tensors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def types_of(backend: str) -> list[Any]:
 
 
 def with_strides(given: dict[str, Any], *views: np.ndarray) -> dict[str, Any]:
-    """The call, with the strides of all of these where one is a view."""
+    """The call, with the strides of all these tensors if one is a view."""
     if all(v.flags.c_contiguous for v in views):
         return given
     return {**given, "strides": strides_of(*views)}

@@ -1,5 +1,5 @@
-"""What the operator package refuses: the operators' own rules in the words of every path, the rules of
-memory, and the device's rules; whatever is refused, nothing is written and nothing launched."""
+"""Calls that the operator package refuses: by the operators' own rules, with the messages of every path, by
+the rules of memory, and by the device's rules. A refused call writes and launches nothing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED, TILING_FAILED, NO_KERNEL = 161001, 16
 INNER_NULL_POINTER = 561103
 PARAMS = RopeParams(n_dims=D, mode="neox")
 
-# Bad calls whose fault lies in bytes that the host does not see on a device: values, addresses.
+# Bad calls whose error is in bytes that the host cannot read on a device: values, addresses.
 UNSEEN = {
     "mrope-far", "positions-above", "positions-below", "factors-zero", "factors-nan", "factors-inf",
     "factors-negative", "out-unaligned", "angle-unknown",
 }  # fmt: skip
-# CANN compares the types of these before the operator's own words are heard.
+# CANN compares the types of these before the operator's own checks run.
 WITHOUT_A_KERNEL = {"x-int32", "positions-float", "out-dtype"}
-# Of these the package says itself that memory is shared.
+# For these the package itself reports that memory is shared.
 SHARED = "must be an input itself or share no memory with"
 
 
@@ -39,8 +39,8 @@ def tensors(**changed):
 
 
 def refused(device, op, given):
-    """The status and the words; every output is as it was."""
-    # Their owners: a view may go beyond its memory, to what is nobody's here.
+    """Check the status and the message, and that every output is unchanged."""
+    # Compare the owners, because a view may extend beyond its memory.
     arrays = [aclnn.owner_of(a) for a in given.values() if isinstance(a, np.ndarray)]
     before, launches = [a.tobytes() for a in arrays], device.double.double_launches()
     with pytest.raises(aclnn.Refused) as caught:
@@ -125,7 +125,7 @@ def test_types_without_a_kernel_are_refused(device):
 
 
 def test_an_optional_tensors_type_is_left_to_the_tiling(device):
-    """CANN chooses the kernel by the tensors that must be there."""
+    """CANN chooses the kernel by the required tensors."""
     given = rope_arguments(freq_factors=np.ones(D, np.float16))
     said = "[rope] freq_factors must be float32 but got float16."
     assert refused(device, "rope", given) == (TILING_FAILED, said)
@@ -228,7 +228,7 @@ def test_factors_that_are_a_view_are_made_contiguous(device):
 
 
 def test_a_copied_view_is_part_of_the_workspace(device):
-    """The copies lie at its end, 512 bytes and more each."""
+    """The copies lie at its end, each of at least 512 bytes."""
     factors = np.linspace(1, 3, 2 * D, dtype=np.float32)[::2]
     given = rope_arguments(freq_factors=factors)
     size, executor = device.prepare("NpuRope", given)
@@ -316,7 +316,7 @@ extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_
 
 @pytest.mark.parametrize("behind", [-8, -7, 0])
 def test_a_tensors_bounds_are_its_views(device, tmp_path, monkeypatch, behind):
-    """Memory beyond it may be anyone's, though it is one allocation."""
+    """Memory beyond the view may belong to other tensors, even in the same allocation."""
     source = tmp_path / "npu_rope.cpp"
     source.write_text(WRITES_BEHIND_OUT.replace("ELEMENTS", str(S * N * D + behind)))
     types = {"X": "float", "POSITIONS": "int32_t", "FREQ_FACTORS": "float", "OUT": "float"}
@@ -342,7 +342,7 @@ def test_a_launch_is_recorded_with_the_simulators_report(device):
 
 
 def test_attributes_are_float32(device):
-    """CANN keeps an attribute in float32: 0.1 is the float32 next to it."""
+    """CANN stores an attribute in float32: 0.1 becomes the nearest float32."""
     params = replace(PARAMS, freq_scale=0.1)
     given = rope_arguments(freq_scale=0.1, positions=np.array([1, 5000, 1000000], np.int32))
     device.call("NpuRope", given)

@@ -1,4 +1,4 @@
-"""The rules of aclnn's runtime and of CANN's generated code, around an operator that is not this project's.
+"""The rules of aclnn's runtime and of CANN's generated code, tested with a foreign operator.
 
 docs/simulated_npu.md names the source of each in "Behaviours of the real CANN".
 """
@@ -41,7 +41,7 @@ def tilings(device):
 
 @pytest.fixture
 def prepared(foreign):
-    """A call after its first phase: its arguments, the bytes of its workspace, its executor."""
+    """A call after its first phase: arguments, bytes of the workspace, executor."""
     given = call()
     size, executor = foreign.prepare(OP, given)
     return given, size, executor
@@ -132,7 +132,7 @@ def test_the_undefined_data_type_is_minus_one(foreign, made_of, answered):
 
 
 def test_a_null_workspace_size_succeeds_and_its_second_phase_fails(foreign):
-    """The generated code takes an error of the function that looks into the cache for a hit."""
+    """The generated code treats an error of the cache's lookup as a hit."""
     _, executor = foreign.prepare(OP, call(), null=("workspace_size",))
     assert executor.value
     assert refused(lambda: foreign.launch(OP, None, 0, executor)).status == NULL_POINTER
@@ -174,7 +174,7 @@ def test_a_tensor_without_its_dimensions_and_a_scalar_without_its_value_are_null
     assert runtime.aclCreateTensor(None, C.c_uint64(2), *arguments, two, C.c_uint64(2), memory) is None
     assert runtime.aclCreateTensor(two, C.c_uint64(2), *arguments, None, C.c_uint64(2), memory) is None
     assert runtime.aclCreateScalar(None, 0) is None
-    # Without data, and without dimensions, there is one.
+    # A tensor without dimensions and without data is valid.
     made = runtime.aclCreateTensor(None, C.c_uint64(0), *arguments, None, C.c_uint64(0), memory)
     assert made
     assert runtime.aclDestroyTensor(C.c_void_p(made)) == OK
@@ -224,7 +224,7 @@ def test_a_refused_tiling_is_not_kept(foreign):
 
 
 def view(shape=(3, 7), strides=(7, 1), offset=0, dtype=np.float32):
-    """A view of 64 elements of its own; strides and offset count elements."""
+    """A view of a new array of 64 elements; strides and offset count elements."""
     memory = np.ones(64, dtype)
     return np.lib.stride_tricks.as_strided(memory[offset:], shape, [s * memory.itemsize for s in strides])
 
@@ -234,11 +234,11 @@ def views(**of_each):
 
 
 def key_call(serial, changed):
-    """A call on views. alpha keeps the keys of different tests apart."""
+    """A call on views. alpha distinguishes the keys of different tests."""
     return call(**{"alpha": 64.0 + serial, **views(), **changed})
 
 
-# One part of the key each. All tensors have the same size of memory.
+# Each changes one part of the key. All tensors have the same memory size.
 KEY_PARTS = {
     "shape": views(shape=(7, 3)),
     "rank": views(shape=(1, 3, 7), strides=(21, 7, 1)),
@@ -286,10 +286,10 @@ def test_each_part_of_the_key_alone_makes_another_tiling(
     ids=["addresses", "lengths of lists"],
 )
 def test_the_key_has_neither_addresses_nor_lengths_of_lists(foreign, first, second):
-    """Lists lie one behind the other: four bools that are false are the bytes of 0.0."""
+    """The key concatenates lists: four false bools have the bytes of 0.0."""
     serial = len(KEY_PARTS) + len(first)
     one, other = key_call(serial, first), key_call(serial, second)
-    foreign.call(OP, one)  # to its end: CANN gives no other call the tiling of an executor that lives
+    foreign.call(OP, one)  # CANN does not reuse the tiling of a live executor for another call
     before = tilings(foreign)
     foreign.call(OP, other)
     assert tilings(foreign) == before
@@ -325,7 +325,7 @@ print(ctypes.c_int.in_dll(device.tilings(), "weighted_add_tilings").value)
 def test_the_environment_of_the_cache_is_read_once(
     runtime, foreign_package, foreign_kernel, before_loading, before_the_first_call, count
 ):
-    """The limit when the library is loaded, the switch at the first call; what is set later is not seen."""
+    """The limit is read when the library is loaded, the switch at the first call, later values never."""
     environment = {k: v for k, v in os.environ.items() if k not in ("ACLNN_CACHE_LIMIT", "DISABLE_L2_CACHE")}
     done = subprocess.run(
         [
@@ -521,7 +521,7 @@ extern "C" __global__ __aicore__ void weighted_add(GM_ADDR x, GM_ADDR y, GM_ADDR
 
 
 def test_a_kernel_that_reads_a_fresh_workspace_is_reported(foreign, tmp_path, monkeypatch):
-    """Its bytes are of whoever had the memory before, and not zeros."""
+    """Its bytes are those of the memory's earlier use, not zeros."""
     source = tmp_path / "reads_its_workspace.cpp"
     source.write_text(READS_ITS_WORKSPACE)
     kernel = foreign_operator.build_kernel(tmp_path, source)

@@ -1,5 +1,5 @@
-"""NpuRotaryMul and NpuRotaryMulQk through aclnn's two phases, on the simulated operator package: results as
-the simulator's own, bit for bit; views without a copy; rows that are none.
+"""NpuRotaryMul and NpuRotaryMulQk through aclnn's two phases, on the simulated operator package: results
+bit-identical to the simulator's; views without a copy; empty tensors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ORDER = ("x", "q", "k", "cos", "sin", "position_ids", "out", "q_out", "k_out")
 
 
 def launch(device: Any, tensors: dict[str, Any], **attributes: Any) -> None:
-    """The operator of these tensors, with the strides of all of them where one is a view."""
+    """Run the operator on these tensors, with the strides of all of them if one is a view."""
     views = [tensors[name] for name in ORDER if tensors.get(name) is not None]
     given = {"interleaved": False, "rotary_dim": 0, "offset": 0, "forward": True, **attributes}
     if not all(v.flags.c_contiguous for v in views):
@@ -81,7 +81,7 @@ def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
 def test_rows_are_gathered_and_what_is_no_row_is_the_nearest(device, backend):
     device.set_soc(CHIPS[backend])
     rng = np.random.default_rng(0)
-    for width in (64, 36):  # whole blocks of 32 bytes, and not
+    for width in (64, 36):  # whole blocks of 32 bytes, and incomplete ones
         x, (cos, sin) = rng.random((2, 4, 3, width), np.float32), rng.random((2, 9, width // 2), np.float32)
         ids = np.array([[0, 8, 3, 3], [-1, 9, 2**40, -(2**63)]])
         out = np.empty_like(x)

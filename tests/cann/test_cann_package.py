@@ -1,5 +1,5 @@
-"""The operator package's interface and description: what the specification says, what CMake compiles, and
-that every kernel is reached all the way up."""
+"""The operator package's interface and description match the specification and the kernels that CMake
+compiles, and every kernel is reachable through all layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = sorted(p.stem.removeprefix("npu_") for p in (ROOT / "op_kernel").glob("*.cpp"))
 SOCS = ("ascend910b", "ascend910_93", "ascend310p")
-# A kernel's type by the name that the description has for it.
+# A kernel's type by its name in the description.
 KERNEL_TYPES = {
     "float16": "half",
     "bfloat16": "bfloat16_t",
@@ -21,7 +21,7 @@ KERNEL_TYPES = {
     "int32": "int32_t",
     "int64": "int64_t",
 }
-# specs/ggml_rope_acltensor.txt's table, in its order and of its types; then n_offs and the views' strides.
+# The table of specs/ggml_rope_acltensor.txt, with its order and types; then n_offs and the views' strides.
 TENSOR, INT, FLOAT, BOOL, INTS = "const aclTensor*", "int64_t", "double", "bool", "const aclIntArray*"
 SPECIFIED = [
     ("n_dims", INT), ("mode", INT), ("n_ctx_orig", INT), ("freq_base", FLOAT), ("freq_scale", FLOAT),
@@ -64,12 +64,12 @@ def description(soc: str) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def socs_of(stem: str) -> set[str]:
-    """What the operator is defined for."""
+    """The SoCs that the operator is defined for."""
     return {soc for soc in SOCS if op_type(stem) in description(soc)}
 
 
 def compiled(stem: str, soc: str) -> tuple[list[str], list[list[str]]]:
-    """Arguments and columns of the kernel in CMakeLists.txt; 910_93 runs what is compiled for 910b."""
+    """Arguments and columns of the kernel in CMakeLists.txt; 910_93 runs the kernels compiled for 910b."""
     text = (ROOT / "CMakeLists.txt").read_text()
     binary = {"ascend910_93": "ascend910b"}.get(soc, soc)
     call = re.search(
@@ -89,7 +89,7 @@ def test_every_kernel_has_its_definition_its_interface_and_its_place_in_the_pack
             assert description(soc)[op_type(stem)]["opFile"]["value"] == f"npu_{stem}"
     definitions = {p.stem.removesuffix("_def") for p in (ROOT / "op_host").glob("*_def.cpp")}
     assert definitions == set(STEMS)
-    # Where there is a binding, it binds every operator.
+    # If there is a binding, it binds every operator.
     bindings = {p.stem for p in (ROOT / "csrc/npu").glob("*.cpp")}
     assert not bindings or set(STEMS) <= bindings
 
@@ -153,7 +153,7 @@ def test_types_are_the_columns_that_cmake_compiles(stem, soc):
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_kernels_entry_takes_every_argument_of_the_definition(stem):
-    """Inputs, then outputs, a cache as both; workspace and tiling."""
+    """The order is inputs, outputs (a cache is both), workspace, tiling."""
     source = (ROOT / f"op_kernel/npu_{stem}.cpp").read_text()
     entry = re.search(rf"void npu_{stem}\((.*?)\)", source, re.DOTALL)
     assert entry is not None

@@ -1,4 +1,4 @@
-"""The C++ programs in the default suite, too: compiled with the compiler at hand and run."""
+"""Run the C++ programs also in the default suite, compiled with the available compiler."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_example_s_own_commands_run_it_on_the_simulated_runtime(tmp_path):
 
 
 def test_the_example_rotates_without_torch(tmp_path, package):
-    """On the runtime of these tests, which stands before any other in the program."""
+    """It uses the runtime of these tests, which is linked before any other."""
     folder = aclnn.package_folder()
     libraries = [folder / "op_api/lib", folder.parent]
     more = [f"-I{folder / 'op_api/include'}", "-rdynamic", *(f"-Wl,-rpath,{path}" for path in libraries)]

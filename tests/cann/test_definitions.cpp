@@ -1,5 +1,5 @@
-// The definitions executed: what they register, how they read CANN's contexts, and that their tilings are
-// those of the pure tiling, byte for byte, for thousands of random calls.
+// Executes the definitions: their registrations, their use of CANN's contexts, and the equality of their tilings
+// with the pure tiling, byte for byte, for thousands of random calls.
 #include "op_host/rope_tiling.h"
 #include "tests/cann/definitions.h"
 
@@ -7,7 +7,7 @@ using namespace npu_rope;
 
 namespace {
 
-// One call: tensors in the definition's order, and what is to become of them.
+// One call: tensors in the definition's order, and the expected outputs.
 struct Case {
     const char* type = "NpuRope";
     const char* chip = "Ascend910B1";
@@ -69,7 +69,7 @@ Case plain(const char* type = "NpuRope") {
     return c;
 }
 
-// The definition's words about a call, "" where it takes it.
+// The definition's message about a refused call, or "".
 std::string refusal(const Case& c, const std::function<void(Node*)>& spoil = nullptr) {
     Node node;
     fill_node(c, &node);
@@ -164,7 +164,7 @@ void test_tilings_are_the_pure_tilings() {
     CHECK(taken > 2500);
 }
 
-// ---- what is read, and refused ---------------------------------------------------------------------
+// ---- inputs that are read, and refusals -------------------------------------------------------------
 
 void test_each_operator_registers_all_its_functions() {
     g_test = __func__;
@@ -175,7 +175,7 @@ void test_each_operator_registers_all_its_functions() {
     }
 }
 
-// The kernel reads its tiling data's address, which a kernel for static shapes does not have.
+// The kernel reads its tiling data through an address that kernels for static shapes lack.
 void test_tiling_is_left_to_run_time() {
     g_test = __func__;
     for (const std::string& type : DefReader::op_types())
@@ -192,7 +192,7 @@ void test_tiling_is_left_to_run_time() {
 void test_outputs_have_the_shapes_and_types_of_their_inputs() {
     g_test = __func__;
     for (const char* type : {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"})
-        for (bool factors : {false, true}) {  // absent, inputs behind it have another index
+        for (bool factors : {false, true}) {  // if absent, later inputs have another index
             Case c = plain(type);
             c.has_factors = factors;
             if (c.scatters()) c.out[0].dtype = NPU_ROPE_BFLOAT16;

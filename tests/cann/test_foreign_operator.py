@@ -1,5 +1,6 @@
-"""A definition and a kernel that are not this project's go the same way: what executes definitions, writes
-interfaces and runs calls knows no operator. Where ours are stricter than CANN asks, this one is not."""
+"""A foreign definition and kernel take the same path: the code that executes definitions, writes interfaces
+and runs calls is independent of the operators. The project's operators are stricter than CANN requires; this
+one is not."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def test_it_is_described(package):
     assert described["attr_flags"]["defaultValue"] == "[true,false]"
     assert described["attr_kind"]["defaultValue"] == "plain"
     assert "defaultValue" not in described["attr_axes"]
-    # What AddConfig(soc) without a configuration says.
+    # The defaults of AddConfig(soc) without a configuration.
     assert described["dynamicCompileStatic"] == {"flag": "true"}
 
 
@@ -109,7 +110,7 @@ def test_a_required_list_must_be_given(device):
 
 @pytest.mark.parametrize("name", ["axes", "shift", "weights", "flags"])
 def test_a_list_without_elements_is_refused(device, name):
-    """aclnn keeps no memory for it, and an attribute's address must not be null."""
+    """aclnn allocates no memory for it, and an attribute's address must not be null."""
     said = f"[WeightedAdd] {name} must have elements but got an empty list."
     assert refused(device, call(**{name: []})) == (561103, said)
 
@@ -123,7 +124,7 @@ def test_generated_defaults_are_literals_of_the_definition(package):
     assert "weightsOptionalDef[] = {1.5,2};" in text
     assert "call.attr(weightsOptionalDef, 2);" in text
     assert "flagsOptionalDef[] = {true,false};" in text
-    # One element, though there is none: CANN's generator counts commas.
+    # A length of 1 for an empty list, because CANN's generator counts commas.
     assert "shiftOptionalDef[] = {npu_cann::kBehindEmptyInts};" in text
     assert "call.attr(shiftOptionalDef, 1);" in text
 
@@ -185,7 +186,7 @@ OP_ADD(HTTPScaleV2);
 
 
 def test_an_optional_input_that_is_written_is_named_both(tmp_path):
-    """And only what ends in Ref is not const."""
+    """Only parameters whose names end in Ref are not const."""
     header = (generate(DEFINITION, tmp_path) / "aclnn_http_scale_v2.h").read_text()
     declared = aclnn.declared(header, "aclnnHTTPScaleV2GetWorkspaceSize")
     assert [(p.type, p.name) for p in declared[:4]] == [

@@ -1,4 +1,4 @@
-// NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope executed, as test_definitions.cpp executes rope's.
+// Executes NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope, as test_definitions.cpp executes rope's definitions.
 #include "op_host/rms_norm_rope_tiling.h"
 #include "op_host/rms_norm_tiling.h"
 #include "tests/cann/definitions.h"
@@ -6,7 +6,7 @@
 namespace npu_rope {
 namespace {
 
-// The tensors' strides in the order in which a definition names them.
+// The tensors' strides in the definition's order.
 class Views {
 public:
     void add(std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
@@ -197,10 +197,10 @@ FusedCase draw_fused(Random* r) {
     c.chip = chip_of(r);
     const int32_t type = type_on(r, c.chip);
     const int64_t B = r->in(1, 3), S = r->chance(10) ? r->in(100, 5000) : r->in(1, 40);
-    const int64_t D = 2 * r->in(1, r->chance(20) ? 515 : 64);  // now and then more than a kernel takes
+    const int64_t D = 2 * r->in(1, r->chance(20) ? 515 : 64);  // sometimes more than a kernel supports
     for (int k = 0; k < 2; ++k) {
         c.x[k] = c.out[k] = tensor(type, {B, S, r->in(1, 12), D});
-        c.scale[k] = tensor(type, {r->chance(3) ? D + 1 : D});  // now and then refused
+        c.scale[k] = tensor(type, {r->chance(3) ? D + 1 : D});  // sometimes refused
     }
     c.has_cache = r->chance(40);
     if (c.has_cache) c.out[1] = tensor(type, {B * S + r->in(0, 9), c.x[1].shape[2], D});

@@ -1,4 +1,4 @@
-"""When the files of an operator package are read, and what a damaged one gives."""
+"""The time at which an operator package's files are read, and the effects of damaged files."""
 
 import shutil
 
@@ -13,7 +13,7 @@ LIST = "op_impl/ai_core/tbe/kernel/config/ascend910b/binary_info_config.json"
 
 @pytest.fixture
 def package(foreign_package, tmp_path):
-    """A copy, which CANN has not read."""
+    """A copy of the package that CANN has not read."""
     folder = tmp_path / "package"
     shutil.copytree(foreign_package, folder)
     return folder
@@ -50,7 +50,7 @@ def test_a_kernel_is_read_at_its_first_call(device, package, suffix, text, statu
         got, said = status_of(device)
         assert got == status
         assert f"{file.name}, {words}" in said
-    file.write_bytes(whole)  # a failure is not kept
+    file.write_bytes(whole)  # a failure is not cached
     device.call(OP, call())
 
 

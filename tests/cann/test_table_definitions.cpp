@@ -1,4 +1,4 @@
-// NpuRotaryMul and NpuRotaryMulQk executed, as test_definitions.cpp executes rope's.
+// Executes NpuRotaryMul and NpuRotaryMulQk, as test_definitions.cpp executes rope's definitions.
 #include "op_host/rotary_tiling.h"
 #include "tests/cann/definitions.h"
 
@@ -70,7 +70,7 @@ Case draw(Random* r) {
     int32_t dtype = is_310p ? r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16})
                             : r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
     int64_t B = batched ? r->in(1, 3) : 1, S = r->chance(10) ? r->in(100, 5000) : r->in(1, 40);
-    int64_t D = 2 * r->in(1, r->chance(20) ? 515 : 64);  // now and then more than a kernel takes
+    int64_t D = 2 * r->in(1, r->chance(20) ? 515 : 64);  // sometimes more than a kernel supports
     for (int k = 0; k < 2; ++k) {
         int64_t N = r->in(1, 12);
         c.x[k] = c.out[k] = batched ? tensor(dtype, {B, S, N, D}) : tensor(dtype, {S, N, D});

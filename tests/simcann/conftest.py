@@ -21,7 +21,7 @@ def npu_python():
 
 @pytest.fixture(scope="session")
 def simulated(npu_python, npu_rope_command, tmp_path_factory):
-    base = tmp_path_factory.getbasetemp()  # of this worker; its parent is all workers'
+    base = tmp_path_factory.getbasetemp()  # this worker's folder; all workers share its parent
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "simulated-npu"
     folder.mkdir(exist_ok=True)
     made = Simulated(npu_python, folder, npu_rope_command)

@@ -1,4 +1,4 @@
-"""Runs of scripts on the simulated NPU, for tests: in a Python with torch_npu, each way once."""
+"""Run scripts on the simulated NPU for tests, in a Python with torch_npu; each configuration runs once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checks_of(script):
 
 @dataclass
 class Run:
-    """What a command under the simulated NPU gave."""
+    """The result of a command under the simulated NPU."""
 
     status: int
     stdout: str
@@ -59,9 +59,9 @@ class Simulated:
         return self.folder / "cache"
 
     def environment(self, soc):
-        """As npu-rope sim sets it, with the caches of these tests.
+        """The environment of npu-rope sim, with the caches of these tests.
 
-        torch_npu's cache of memory is off, so that every tensor has guard zones of its own.
+        torch_npu's cache of memory is off, so that every tensor has its own guard zones.
         """
         if soc not in self.environments:
             before = os.environ.copy()
@@ -75,7 +75,7 @@ class Simulated:
         return self.environments[soc]
 
     def run(self, *arguments, soc=session.SOCS[0], fresh=False, **variables):
-        """The Python with torch_npu and these arguments: forked where torch_npu was imported, or fresh."""
+        """Run the Python with torch_npu and these arguments, as a fork after `import torch_npu` or fresh."""
         with tempfile.TemporaryDirectory(dir=self.folder) as reports:
             env = {**self.environment(soc), **variables, "NPU_ROPE_SIM_REPORT_DIR": reports}
             start = self._start if fresh else self._server(soc).run
@@ -87,27 +87,27 @@ class Simulated:
         return subprocess.run([self.python, *arguments], **how, capture_output=True, text=True, check=False)
 
     def _server(self, soc):
-        """Of every chip its own: the runtime asks which it is as it is loaded."""
+        """The server of a chip: the runtime reads the chip when it is loaded, so each chip needs a server."""
         if soc not in self.servers:
             self.servers[soc] = ForkServer(self.python, ["torch_npu"], self.environment(soc))
         return self.servers[soc]
 
     def close(self):
-        """When all is done."""
+        """End the servers."""
         for server in self.servers.values():
             server.close()
 
     def code(self, source, *arguments, **how):
-        """A program of a few lines."""
+        """Run a program of a few lines."""
         return self.run("-c", source, *arguments, **how)
 
     def checks(self, script, soc=session.SOCS[0], queue="1"):
-        """What became of every check of a script, by name."""
+        """The result of every check of a script, by name."""
         how = {"soc": soc, "TASK_QUEUE_ENABLE": queue}
         return self.once(f"{script}-{soc}-{queue}", lambda: self.run(SCRIPTS / f"{script}.py", **how).json())
 
     def once(self, name, make):
-        """What make() gives. The first worker to ask makes it."""
+        """The result of make(), which runs only in the first worker that needs it."""
         kept = self.folder / f"{name}.json"
         with open(kept.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -121,11 +121,11 @@ class Simulated:
         return json.loads(done.stdout.splitlines()[-1])
 
     def sim(self, *arguments, **variables):
-        """npu-rope sim itself."""
+        """Run npu-rope sim."""
         return self.npu_rope("sim", *map(str, arguments), XDG_CACHE_HOME=str(self.cache), **variables)
 
     def command(self, *arguments, **variables):
-        """npu-rope sim itself, started: ends when the caller communicates with it."""
+        """Start npu-rope sim; it ends when the caller communicates with it."""
         return subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             env={**os.environ, "XDG_CACHE_HOME": str(self.cache), **variables},
@@ -136,7 +136,7 @@ class Simulated:
 
 
 def run_checks(simulated, script, soc, queue):
-    """What became of a script's checks with torch_npu's cache of memory, which graphs need."""
+    """Results of a script's checks with torch_npu's cache of memory, which graphs need."""
     how = {"soc": soc, "TASK_QUEUE_ENABLE": queue, "PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
     return simulated.once(
         f"{script}-{soc}-{queue}-cached", lambda: simulated.run(SCRIPTS / f"{script}.py", **how).json()

@@ -1,4 +1,4 @@
-"""The types and ranks that the stand-ins take: each function on each chip, beside the table in C++."""
+"""The types and ranks that the stand-ins accept: each function on each chip, against the table in C++."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ TYPES = {
 
 
 def read_table():
-    """The rows by function: four sets of types, as the columns of the table, and the source."""
+    """The rows by function: four sets of types, one per column of the table, and the source."""
     text = re.sub(r"//.*", "", TABLE.read_text())
     sets = {}
 
@@ -88,7 +88,7 @@ def arguments_of(function):
 
 
 def call(function, types=None, ranks=None):
-    """A call that is taken but for the named types and ranks, of one argument or of all inputs."""
+    """A valid call except for the given types and ranks, of one argument or of all inputs."""
     types, ranks = types or {}, ranks or {}
     base = row_of(function)
     plain_out = "bool" if base.endswith(("Tensor", "Scalar")) and not base.startswith("Fill") else "float32"
@@ -175,7 +175,7 @@ def calls_of_types(function, soc):
     inputs, outputs = taken(function, soc)
     base = row_of(function)
     ((out, roles),) = ((name, roles) for name, _, roles in arguments_of(function) if "o" in roles)
-    if base == "Complex":  # complex32, of parts in float16, is not simulated
+    if base == "Complex":  # complex32, with parts in float16, is not simulated
         parts = {"float32": "complex64", "float64": "complex128"}
         assert set(parts) < inputs
         assert set(parts.values()) == outputs

@@ -20,7 +20,7 @@ KERNEL_OF = {
 
 
 def kernel_of(name):
-    """The one kernel that a call of this operator launches; none for operators of CPU tensors alone."""
+    """The kernel that a call of this operator launches; none for operators that take only CPU tensors."""
     if "_packed_" in name:
         return []
     stem = re.sub(r"(_out|_compiled|_)$", "", name)
@@ -65,7 +65,7 @@ def test_the_binding_does_not_use_torch_npu_s_search():
     if binding is None:
         pytest.skip("the binding of torch_npu was not built: no torch_npu")
     wanted = subprocess.run(["nm", "-D", "-C", binding], capture_output=True, text=True, check=True).stdout
-    assert re.search(r" U GetOpApiFuncAddr\(", wanted)  # the names are those of torch_npu's own
+    assert re.search(r" U GetOpApiFuncAddr\(", wanted)  # torch_npu's own operators have these names
     assert not re.search(r" U GetApiFunc\(", wanted)
 
 
@@ -85,7 +85,7 @@ print([line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().end
 
 @pytest.fixture(scope="session")
 def package(tmp_path_factory):
-    """A copy of the simulated package, whose name tells it from the one that npu_rope brings."""
+    """A copy of the simulated package with a name different from that of npu_rope's bundled package."""
     bundled = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
     folder = tmp_path_factory.mktemp("package") / "lib" / "own"
     shutil.copytree(bundled / "simcann_opp", folder)
@@ -161,7 +161,7 @@ def remove(path):
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-# By name: the files, the damage, the status of the first phase, and the words that name the file.
+# By name: the files, the damage, the status of the first phase, and the part of the message about the file.
 DAMAGES = {
     "no op_impl": ("op_impl", remove, 161001, f"{LIST}, which is absent or no JSON."),
     "another chip's package": (f"{TBE}/kernel/*/ascend910b", remove, 161001, f"{LIST}, which is absent"),
@@ -270,7 +270,7 @@ npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.Rop
 
 
 def test_cann_s_own_operators_are_a_package_too(simulated):
-    """One of them as the process's first operator, and a path that is set later is not read."""
+    """If one of them is the process's first operator, a path that is set later is not read."""
     assert "got status 161001" in refused(simulated.code(NONE_YET, fresh=True))
 
 
@@ -288,7 +288,7 @@ def test_without_cann_s_own_folder_the_last_package_has_no_tiling(simulated, que
 
 @pytest.fixture
 def broken_libraries(tmp_path):
-    """npu_rope's libraries, one of which is none."""
+    """npu_rope's libraries, one of which is not a valid library."""
 
     def make(name):
         whole = next(f for f in library_folders() if (f / "simcann_opp").is_dir())

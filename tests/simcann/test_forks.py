@@ -1,4 +1,4 @@
-"""Processes that fork: each reports its own work, and none is lost."""
+"""Processes that fork: each reports its own work, and no work is lost."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""npu-rope hardware-report with the real torch_npu, on a simulated NPU: right and wrong results, no times."""
+"""npu-rope hardware-report with the real torch_npu on a simulated NPU: right and wrong results, no times."""
 
 import json
 
@@ -45,7 +45,7 @@ def files_of(folder):
 
 @pytest.fixture(scope="module")
 def quick(simulated):
-    """The report of all operators, and what npu-rope sim says of the run; made once."""
+    """The report of all operators and the output of npu-rope sim; made once."""
 
     def make():
         folder = simulated.folder / "hardware-report"

@@ -1,5 +1,5 @@
 """npu_rope's operators through the real torch_npu on the simulated CANN: scripts as users write them, kernels
-with planted defects, bad calls, what a graph could capture. The operators' own tests: scripts/test.sh --npu.
+with planted defects, bad calls, capturable calls. scripts/test.sh --npu runs the operators' own tests.
 """
 
 import itertools
@@ -16,7 +16,7 @@ OPERATORS = {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}
 
 
 def slow(value):
-    """A parameter for the slow tests alone: each run of torch_npu takes seconds."""
+    """A parameter of the slow tests only, because each run of torch_npu takes seconds."""
     return pytest.param(value, marks=pytest.mark.slow)
 
 
@@ -25,7 +25,7 @@ def test_a_port_gives_what_float64_gives(simulated, queue):
     done = simulated.run(SCRIPTS / "port.py", TASK_QUEUE_ENABLE=queue)
     found = done.json()
     assert len(found) == 15
-    assert max(found.values()) < 4, found  # of half a unit at the largest element
+    assert max(found.values()) < 4, found  # in units of half the spacing at the largest element
     assert {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"} <= set(done.report.launches)
     assert done.report.is_clean
     assert not done.report.not_simulated
@@ -63,7 +63,7 @@ def test_a_llama_with_npu_rope_trains_and_decodes_as_on_the_cpu(simulated, llama
     done = simulated.run(SCRIPTS / "llama.py", "npu", "npu_rope")
     assert done.json()["losses"] == pytest.approx(llama_on_the_cpu["losses"], rel=1e-5)
     assert done.json()["tokens"] == llama_on_the_cpu["tokens"]
-    assert done.report.launches["NpuRope"] >= 8 * 2 * 2 * 2  # steps, layers, queries and keys, both ways
+    assert done.report.launches["NpuRope"] >= 8 * 2 * 2 * 2  # steps, layers, q and k, forward and backward
     assert done.report.is_clean
 
 
@@ -86,7 +86,7 @@ def test_a_planted_race_is_reported_with_its_rule_and_line(simulated, changed_ke
     assert done.report.broken_launches == 1
     (violation, *_) = done.report.violations
     assert re.match("NpuRope: " + rule, violation), violation
-    assert violation.removeprefix("NpuRope: ")[:40] in done.stderr  # what Python raised has it, too
+    assert violation.removeprefix("NpuRope: ")[:40] in done.stderr  # also in Python's exception
     assert not done.report.is_clean
 
 
@@ -111,10 +111,10 @@ def test_the_race_fails_the_command_whatever_the_script_does(simulated, changed_
 
 @pytest.mark.parametrize("queue", [slow("0"), "1", "2"])
 def test_the_host_never_waits_for_a_call(simulated, queue):
-    """What a graph captures may neither wait for the device nor read from it."""
+    """Captured calls must neither wait for the device nor read from it."""
     waits = []
     for calls in ("1", "40"):
-        caching = {"PYTORCH_NO_NPU_MEMORY_CACHING": "0"}  # else memory that is freed is waited for
+        caching = {"PYTORCH_NO_NPU_MEMORY_CACHING": "0"}  # else each free waits for the device
         done = simulated.run(SCRIPTS / "captured.py", calls, TASK_QUEUE_ENABLE=queue, **caching)
         assert done.status == 0, done.stderr
         assert done.report.launches["NpuRope"] == 2 * int(calls)
@@ -424,7 +424,7 @@ assert (rotated.cpu() - npu_rope.rope(x, positions, params)).abs().max() < 4e-3
     ("soc", "cores"), [("Ascend310P2:5", 5), ("Ascend910B2C", 48), ("Ascend910_9363", 40)]
 )
 def test_every_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc, cores):
-    """torch_npu has the name Ascend310P2 and CANN's platform files lack it: CANN is asked for its cores."""
+    """torch_npu lists Ascend310P2, but CANN's platform files lack it, so its cores are read from CANN."""
     done = simulated.code(CALL, soc=soc, fresh=True)
     assert done.status == 0, done.stderr
     assert [(run["operator"], run["cores"]) for run in done.report.timeline] == [("NpuRope", cores)]
@@ -432,7 +432,7 @@ def test_every_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc
 
 @pytest.fixture(scope="module")
 def library_in_front(tmp_path_factory):
-    """A library in front of CANN's: CHIP names the chip, whose cores are not known where CORES is set."""
+    """A library that overrides CANN's: CHIP names the chip, whose cores are unknown if CORES is set."""
     folder = tmp_path_factory.mktemp("front")
     (folder / "front.c").write_text("""
 #include <dlfcn.h>

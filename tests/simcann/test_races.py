@@ -1,5 +1,5 @@
-"""Planted races between streams: each is reported, or gives a wrong result, and the same program with the
-wait is clean, whatever the drawn order."""
+"""Planted races between streams: each is reported or gives a wrong result, and the same program with the
+wait is clean for every drawn order."""
 
 import ast
 
@@ -8,8 +8,8 @@ from simulated_npu import SCRIPTS
 
 SCRIPT = SCRIPTS / "races.py"
 SEEDS = range(10)
-# The happens-before check sees the device's memory. These races are on the host's side: they show where the
-# drawn order makes a result wrong, or in another part of the report.
+# The happens-before check covers the device's memory. These races are on the host's side: they give a wrong
+# result in some drawn orders, or appear in another part of the report.
 ON_THE_HOST = {
     "callback_that_nothing_waited_for",
     "read_of_the_host_without_synchronization",

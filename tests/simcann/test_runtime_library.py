@@ -1,4 +1,4 @@
-"""libnpu_rope_cann by itself, through C: memory and guard zones, handles, stand-ins, reports."""
+"""libnpu_rope_cann alone, through C: memory and guard zones, handles, stand-ins, reports."""
 
 import ctypes as C
 import json
@@ -12,8 +12,8 @@ import pytest
 
 from npu_rope.simcann import pieces, session
 
-# Not in the default suite's processes: tests/cann loads a double of this library there, under whose names
-# the operators that these tests compile would find it.
+# Not in the default suite's processes, where tests/cann loads a double of this library: the operators that
+# these tests compile would link to the double's symbols.
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def said(cann):
 
 @pytest.fixture
 def memory(cann, capfd):
-    """Allocates; what a test did not damage must be intact when it ends."""
+    """Allocate memory; guard zones that the test did not damage must be intact at its end."""
     taken = []
 
     def allocate(count):
@@ -108,7 +108,7 @@ def test_every_one_of_many_allocations_has_its_turn(cann, memory):
     assert cann.aclrtSynchronizeDevice() == OK
     for address in addresses[::333]:
         C.memset(address + 16, 0, 1)
-    # Four turns are enough for a thousand, and what other tests have.
+    # Four calls cover a thousand allocations and those of other tests.
     statuses = [cann.aclrtSynchronizeDevice() for _ in range(5)]
     assert DEVICE_MEMORY in statuses
     assert cann.aclrtSynchronizeDevice() == OK
@@ -348,7 +348,7 @@ def test_a_second_phase_without_executor_repeats_why_the_first_failed(cann, tens
     )
 
 
-# ---- operators of others -----------------------------------------------------------------------------
+# ---- operators of other libraries --------------------------------------------------------------------
 
 OPERATOR = r"""
 #include <cstring>
@@ -377,7 +377,7 @@ extern "C" __attribute__((visibility("default"))) uint64_t find(void* at, uint64
 
 @pytest.fixture(scope="module")
 def operator(cann, tmp_path_factory):
-    """A package of operators as another library has them: hidden by default, linked to the runtime."""
+    """An operator package of another library: hidden symbols by default, linked to the runtime."""
     folder = tmp_path_factory.mktemp("operator")
     source, library = folder / "operator.cpp", folder / "liboperator.so"
     source.write_text("#include <stdexcept>\n" + OPERATOR)
@@ -389,7 +389,7 @@ def operator(cann, tmp_path_factory):
 
 
 def finish(cann, operator, address, count):
-    """The launch succeeds; its error is the synchronization's."""
+    """Check that the launch succeeds; the synchronization returns its error."""
     assert operator.run(address, C.c_uint64(count), b"") == OK
     return cann.aclrtSynchronizeStream(None)
 

@@ -1,4 +1,4 @@
-"""npu-rope sim without torch_npu: refusals, the end of a command, and its report."""
+"""npu-rope sim without torch_npu: refusals, a command's exit status, and its report."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from npu_rope.simcann import pieces, session
 
 @pytest.fixture
 def simulated_environment(monkeypatch, tmp_path):
-    """What npu-rope sim makes of an environment; no library is made."""
+    """The environment that npu-rope sim derives from another one, without building libraries."""
     monkeypatch.setattr(pieces, "torch_npu_of", lambda python: None)
     monkeypatch.setattr(pieces, "cann_library", lambda: tmp_path / "libnpu_rope_cann.so")
     monkeypatch.setattr(session.stubs, "prepare", lambda npu, library: tmp_path)
@@ -35,7 +35,7 @@ def sim(*arguments, **variables):
 
 
 def test_the_real_package_that_an_import_outside_named_is_not_the_machine_s(simulated_environment, tmp_path):
-    """npu-rope itself imports npu_rope, which names the package that CANN built, where there is one."""
+    """npu-rope itself imports npu_rope, which adds the package built with CANN, if any, to the path."""
     bundled = tmp_path / "opp/vendors/npu_rope"
     bundled.mkdir(parents=True)
     for named, left in ((f"{bundled}:/own", "/own"), (str(bundled), None), ("/own:/other", "/own:/other")):
@@ -94,7 +94,7 @@ def test_a_program_that_is_not_there_is_refused():
 
 
 def made_up_python(folder, found):
-    """A program called python that says it has what `found` says."""
+    """A program called python that prints `found`."""
     path = folder / "python-made-up"
     path.write_text(f"#!/bin/sh\necho '{json.dumps(found)}'\n")
     path.chmod(0o755)
@@ -133,7 +133,7 @@ def test_help_says_what_is_simulated_and_how_it_ends():
         assert words in done.stdout
 
 
-# ---- which Python ------------------------------------------------------------------------------------
+# ---- the command's Python ----------------------------------------------------------------------------
 
 
 def test_the_python_is_the_command_s_own(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Streams, events, freed memory and the state after an error: the simulated runtime by itself, through C."""
+"""Streams, events, freed memory and the state after an error: the simulated runtime alone, through C."""
 
 import json
 import os

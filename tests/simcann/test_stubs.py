@@ -1,4 +1,4 @@
-"""Stubs from a small made-up torch_npu: what is read, what is made, how a stub fails. Needs a compiler."""
+"""Stubs for a small fake torch_npu: its needs, the built libraries, a stub's failure. Needs a compiler."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ import pytest
 from npu_rope.simcann import pieces, stubs
 
 # Needs libascendcl and libatb; lacks CANN's C and C++ symbols, one of the C library without its version,
-# one of Python, and, weakly, one that nobody has.
+# one of Python, and a weak symbol that no library has.
 TORCH_NPU = """
 extern "C" {
 int aclrtMadeUp(int); int aclrtMalloc(void**, unsigned long, int); void* acltdtCreateMadeUp();
@@ -138,7 +138,7 @@ def test_any_other_stub_throws(torch_npu, library, cache, symbol, said):
     source = f"import ctypes; ctypes.CDLL({str(stub)!r}).{symbol}()"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
-    assert done.returncode == -6  # of an exception that nothing catches here; torch makes a Python one of it
+    assert done.returncode == -6  # by an uncaught exception; torch converts it to a Python exception
     assert f"{said} is not simulated" in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""The real torch_npu on the simulated CANN: every check of scripts/, and what needs processes of its own."""
+"""The real torch_npu on the simulated CANN: every check of scripts/, and tests that need own processes."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
     assert done.status == 1
     said = "of 40 bytes had bytes 1 to 4 behind its last written"
     assert "RuntimeError" in done.stderr
-    assert done.stderr.count(said) == 2  # as it is found, and in the exception
+    assert done.stderr.count(said) == 2  # when it is found, and in the exception
     assert said in done.report.damage[0]
     assert not done.report.is_clean
 
@@ -75,7 +75,7 @@ def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
 @pytest.mark.parametrize("then", ["del x", "import builtins; builtins.kept = x"], ids=["freed", "kept"])
 def test_an_overrun_that_nobody_looked_for_is_reported_once(simulated, then):
     done = simulated.code(OVERRUN + then)
-    assert done.status == 0  # nobody is left to catch an exception; npu-rope sim makes it 1
+    assert done.status == 0  # no code can catch an exception at this point; npu-rope sim returns 1
     assert len(done.report.damage) == 1
     assert "of 40 bytes had bytes 1 to 4 behind its last written" in done.report.damage[0]
 

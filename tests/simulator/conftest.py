@@ -1,4 +1,4 @@
-"""Kernels compiled for the simulator: each file once for each SoC, whichever worker comes first."""
+"""Kernels compiled for the simulator: the first worker compiles each file once for each SoC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from npu_rope import simulator
 
 @pytest.fixture(scope="session")
 def kernel_folder(tmp_path_factory):
-    """Where compiled kernels go: one folder for all workers of a session."""
+    """The folder of compiled kernels, shared by all workers of a session."""
     base = tmp_path_factory.getbasetemp()
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
 

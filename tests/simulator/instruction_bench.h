@@ -1,5 +1,5 @@
-// Runs instructions on a simulated core and brings back what they left in UB, for the C++ tests of the
-// simulator's numerics: the test puts vectors into UB, calls AscendC in a lambda, and gets vectors back.
+// Runs instructions on a simulated core for the C++ tests of the simulator's numerics: a test puts vectors
+// into UB, calls AscendC in a lambda, and reads the vectors back.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ struct Options {
 inline std::function<void(GM_ADDR, GM_ADDR)> kernel_body;
 inline void kernel_entry(GM_ADDR x, GM_ADDR y, GM_ADDR, GM_ADDR) { kernel_body(x, y); }
 
-// "" or the first rule that body broke. y comes back where none was broken.
+// Returns "" or the first rule that body broke. y is copied back if no rule was broken.
 inline std::string launch(std::vector<uint8_t>& x, std::vector<uint8_t>& y, const Options& options,
                           const std::function<void(GM_ADDR, GM_ADDR)>& body) {
     kernel_body = body;
@@ -78,7 +78,7 @@ public:
     AscendC::LocalTensor<T> operator()(const Slot<T>& slot) {
         return buffer_->GetWithOffset<T>(slot.elements, slot.byte);
     }
-    // Everything put is in UB before body runs, and all of UB is read after it. "" or the rule broken.
+    // Copies all put vectors to UB before body runs, and reads all of UB after it. Returns "" or the broken rule.
     std::string run(const std::function<void()>& body) {
         std::vector<uint8_t> out(image_.size());
         const std::string rule = launch(image_, out, options_, [&](GM_ADDR x, GM_ADDR y) {
@@ -123,7 +123,7 @@ std::string bits_of(T v) {
     return text;
 }
 
-// Bit for bit; any NaN is like another.
+// Compares bits; all NaNs are equal.
 template <class T>
 bool same(T a, T b) {
     if (!std::memcmp(&a, &b, sizeof a)) return true;
@@ -152,7 +152,7 @@ inline int finish(const char* name) {
     return failures ? 1 : 0;
 }
 
-// A small generator of its own: the same numbers everywhere.
+// A small portable generator, which gives the same numbers on every platform.
 class Random {
 public:
     uint32_t bits() {

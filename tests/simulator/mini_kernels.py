@@ -1,9 +1,9 @@
-"""The mini kernels of kernels/*.cpp and what their comments claim.
+"""The mini kernels of kernels/*.cpp and the claims in their comments.
 
-A line that ends in ``// breaks SIM-ALIGN-01: words`` is where the simulator must report that rule, with
-these words; ``// keeps SIM-ALIGN-01`` marks the same place of a twin that must pass; ``// warns`` is
-``// breaks`` of a rule that only warns. In the words, ``@`` is the line itself as a report names it,
-``@-1`` the line before, ``@+1`` the next; ``(no line)`` says that the report cannot name one.
+At a line that ends in ``// breaks SIM-ALIGN-01: words`` the simulator must report that rule with these
+words. ``// keeps SIM-ALIGN-01`` marks the same place of a twin that must pass. ``// warns`` is ``// breaks``
+of a rule that only warns. In the words, ``@`` is the line itself in a report's format, ``@-1`` the line
+before, ``@+1`` the next; ``(no line)`` means that the report cannot name a line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACE = re.compile(r"@([-+]\d+)?")
 
 @dataclass(frozen=True)
 class Claim:
-    """What one marked line of an entry says."""
+    """The claim of one marked line of an entry."""
 
     stem: str
     entry: str

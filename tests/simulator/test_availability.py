@@ -1,4 +1,4 @@
-"""The table of what each SoC takes (ascendc/availability.h): what compiles is what it says, cell by cell."""
+"""The table of supported element types (ascendc/availability.h): each cell matches the calls that compile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from test_refusals import SOCS
 
 from npu_rope import native_sim, simulator
 
-# The C++ type of each element; `Other` stands for all structures.
+# The C++ type of each element; `Other` represents all structures.
 TYPES = {
     name: f"{name}_t" for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 }
@@ -63,7 +63,7 @@ CALLS = {
     "SetL2CacheHint": "auto x = g<{T}>(); x.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE)",
 }
 OF_ITSELF = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}  # the plain ones
-# Without an element type, and what is found out at run time (SIM-MODE-01).
+# Instructions without an element type, and errors that are found at run time (SIM-MODE-01).
 UNTYPED = {"DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()"}
 AT_RUN_TIME = {"comparisons other than EQ"}
 
@@ -75,7 +75,7 @@ template <class T> const GlobalTensor<T>& g();
 template <class T> const T& v();
 """
 
-# How a line of refusals.cpp shows an instruction that is not called by its name alone.
+# The text in refusals.cpp of an instruction that is not called by its plain name.
 SHOWN_BY = {
     "DataCopyPad with PaddingMode::Compact": r"PaddingMode::Compact",
     "DataCacheCleanAndInvalid with DcciDst": r"DcciDst::",
@@ -85,12 +85,12 @@ SHOWN_BY = {
 
 
 def types_of(soc):
-    """The elements that the SoC's compiler knows."""
+    """The elements that the SoC's compiler supports."""
     return [name for name in TYPES if soc != "ascend310p" or name != "bfloat16"]
 
 
 def compiles(soc, calls, tmp_path):
-    """Which of the calls compile, all in one pass: a line each."""
+    """Whether each call compiles; one pass with one line per call."""
     source = tmp_path / "calls.cpp"
     lines = [f"void f{i}() {{ {call}; }}" for i, call in enumerate(calls)]
     source.write_text(HEAD + "\n".join(lines) + "\n")
@@ -131,7 +131,7 @@ def test_cast_compiles_with_the_pairs_that_have_round_modes_alone(soc, tmp_path)
 
 
 def test_every_instruction_that_an_soc_lacks_is_refused_line_by_line_too():
-    """refusals.cpp is written by hand: a cell that is wrong by mistake shows there."""
+    """refusals.cpp is written by hand, so it detects wrong cells of the table."""
     text = test_refusals.SOURCE.read_text().splitlines()
     missing = []
     for name, soc in lacking():

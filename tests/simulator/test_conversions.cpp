@@ -1,5 +1,5 @@
-// Cast in every pair and mode against searches among the values that the target type has: nothing of the
-// simulator's own arithmetic is used for what is expected.
+// Cast in every pair and mode, compared with searches among the values of the target type: the expected values
+// do not use the simulator's arithmetic.
 #include <algorithm>
 #include <limits>
 
@@ -12,7 +12,7 @@ namespace {
 
 // ---- the values of a 16-bit type, exactly ----------------------------------------------------------------
 
-// Magnitude of the bits 0 .. infinity's, as IEEE 754 defines it.
+// Magnitude of the bits from 0 to those of infinity, as IEEE 754 defines it.
 double magnitude_of(uint32_t u, int mantissa_bits, int bias) {
     const uint32_t exponent = u >> mantissa_bits, mantissa = u & ((1u << mantissa_bits) - 1);
     if (exponent == 0) return std::ldexp(double(mantissa), 1 - bias - mantissa_bits);
@@ -35,7 +35,7 @@ struct Format {
 
 const Format kHalf(10, 15, 0x7c00), kBfloat16(7, 127, 0x7f80);
 
-// Which of two neighbours (index and index + 1, below and above in magnitude) x rounds to.
+// The one of two neighbours (index and index + 1, below and above in magnitude) to which x rounds.
 uint32_t choose(double x, double low, double high, uint32_t index, RoundMode mode) {
     const double m = std::fabs(x);
     if (m == low) return index;
@@ -126,8 +126,8 @@ float from_bits(uint32_t u) {
     return f;
 }
 
-// All values of both 16-bit types, what lies half way between them and beside that, integers and halves
-// around powers of two, and any bits at all.
+// All values of both 16-bit types, the midpoints between them and the neighbours of these, integers and halves
+// around powers of two, and random bits.
 std::vector<float> interesting_floats() {
     std::vector<float> v;
     auto around = [&](double x) {
@@ -291,7 +291,7 @@ void check_integers() {
     check_cast<half, int16_t>("int16 to half", narrowed<int16_t>(integers), to_half);
 }
 
-// Mixed widths in the repeat form: each operand steps by its own strides, lanes follow the wider type.
+// Mixed widths in the repeat form: each operand has its own strides, lanes follow the wider type.
 void check_strides() {
     std::vector<half> x(1024);
     for (uint32_t i = 0; i < x.size(); ++i) x[i] = half(float(i));

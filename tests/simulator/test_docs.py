@@ -1,4 +1,4 @@
-"""docs/simulator.md lists what the simulator has: rules, instructions, conversions."""
+"""docs/simulator.md lists the simulator's rules, instructions and conversions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rules():
 
 
 def instructions():
-    """Neighbours that take the same share a row; of a source only what is not the instruction's own page."""
+    """Adjacent instructions with the same types share a row; the source is listed if it is another page."""
     shared = []
     for row in native_sim.load().instructions():
         name, cells = row["instruction"], [row[arch] for arch in ARCHS]

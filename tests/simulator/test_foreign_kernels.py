@@ -1,5 +1,5 @@
-"""Kernels in the style of AscendC's public samples, written from its API documentation: their results
-by hand, and what the simulator says when one of their synchronisations is missing."""
+"""Kernels in the style of AscendC's public samples, written from its API documentation: expected results
+computed by hand, and the simulator's reports if one of their synchronisations is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from npu_rope import simulator
 from npu_rope.simulator import In, Out
 
-# Statements that order something; each must be missed when it is gone.
+# Statements that synchronise; the simulator must report the absence of each.
 SYNCHRONISATION = re.compile(r"^ *(\w+\.(EnQue|FreeTensor)[<(]|PipeBarrier<|SetFlag<|WaitFlag<).*;$")
 
 
@@ -35,7 +35,7 @@ def add(compiled, x, y, *, block_dim, tile=128, **options):
 def test_a_sum_of_nine(compiled):
     x = np.array([1, -1, 0.5, 16777216, 3, 0, -0.0, 1e38, 100], np.float32)
     y = np.array([2, 1, 0.25, 1, -3, -7, 0.0, 3e38, 0.1], np.float32)
-    # 2 ** 24 + 1 is halfway between two floats and goes to the even one; 4e38 is past the last float.
+    # 2 ** 24 + 1 is halfway between two floats and rounds to the even one; 4e38 is beyond the largest float.
     z, _ = add(compiled, x, y, block_dim=1)
     assert z.tolist() == [3, 0, 0.75, 16777216, 0, -7, 0, np.inf, np.float32(100.1)]
 
@@ -114,7 +114,7 @@ def test_an_index_outside_the_table_is_caught(compiled, index, rule):
 
 
 def variants(stem):
-    """The kernel's source once more for each synchronisation, without it, in namespaces of one file."""
+    """Copies of the kernel's source without one synchronisation each, in namespaces of one file."""
     lines = mini_kernels.source(stem).read_text().splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("using namespace")) + 1
     places = [n for n, line in enumerate(lines) if SYNCHRONISATION.match(line)]

@@ -1,5 +1,5 @@
-// Arithmetic, filling and sums against plain loops. The rules they hold kernels to have tests of their own
-// (test_rules.py); conversions have test_conversions.cpp, copies and gathers test_movement.cpp.
+// Arithmetic, filling and sums, compared with plain loops. Other files test the instructions' rules (test_rules.py),
+// conversions (test_conversions.cpp), and copies and gathers (test_movement.cpp).
 #include <algorithm>
 #include <limits>
 
@@ -10,13 +10,13 @@ using namespace bench;
 
 namespace {
 
-// Rounded once, by way of the conversion that test_conversions.cpp proves.
+// Rounds once, by the conversion that test_conversions.cpp verifies.
 template <class T>
 T narrow(double v) {
     return T(float(v));
 }
 
-// dst = want(i) for the elements of the count form; the ones behind it stay.
+// dst = want(i) for the elements of the count form; later elements are unchanged.
 template <class T, class F, class G>
 void check_count(const std::string& what, const std::vector<T>& x, const std::vector<T>& y, F call, G want) {
     const uint32_t n = uint32_t(x.size()) - 3;
@@ -156,7 +156,7 @@ void check_unary() {
     check_count<half>(
         "Abs half", z, z, [](auto d, auto a, auto, int32_t n) { Abs(d, a, n); },
         [](half a, half) { return half(std::fabs(float(a))); });
-    // Approximations: as bad as the documents allow, and not worse.
+    // Approximations: the largest errors that the documents allow.
     Bench b;
     const auto sx = b.put(x), sr = b.put(x), sq = b.put(x);
     expect_rule("Reciprocal, Rsqrt", b.run([&] {
@@ -337,7 +337,7 @@ void check_sums_of(const std::string& type) {
     expect("PairReduceSum " + type, b.get(pairs), wp);
     expect("ReduceRepeat " + type, b.get(named), wn);
     expect("RepeatReduceSum " + type, b.get(repeat), wr);
-    // The second level: a tree that runs out of partners takes what there is, or one after another.
+    // The second level: a tree with an incomplete last pair, or a sequential sum.
     auto second_tree = [&](uint32_t n) {
         std::vector<T> level(sums.begin(), sums.begin() + n);
         while (level.size() > 1) {

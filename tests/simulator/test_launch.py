@@ -1,4 +1,4 @@
-"""A launch: its cores, its orders, its switches, and what becomes of its outputs."""
+"""A launch: its cores, their orders, its options and its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lenient: a rule that only warns, and a core that goes on."""
+"""Lenient launches: a rule only warns, and the core continues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from test_rules import launch
 from npu_rope import native_sim
 from npu_rope.simulator import In, Out
 
-# Where nothing sensible can come next: memory that is not there, or a core that waits for ever.
+# Errors after which the core cannot continue: memory that does not exist, or a core that waits forever.
 CANNOT_GO_ON = {
     "buffer_without_memory",
     "copy_out_to_nowhere",
@@ -32,7 +32,7 @@ CANNOT_GO_ON = {
     "scalar_read_before_the_first_byte",
     "tensor_without_a_buffer",
 }
-# Goes on, into memory that is not there.
+# Continues into memory that does not exist.
 GOES_ASTRAY = {
     "gathered_mask_that_wraps",
     "mask_count_that_wraps",

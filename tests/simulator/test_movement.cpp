@@ -1,4 +1,4 @@
-// Gathers, masks, comparisons and copies against plain loops.
+// Gathers, masks, comparisons and copies, compared with plain loops.
 #include <algorithm>
 
 #include "instruction_bench.h"
@@ -85,7 +85,7 @@ void check_gather_mask_of(const std::string& type) {
                         b.run([&] { GatherMask(b(sd), b(sx), uint8_t(pattern), counter, mask, {1, 2, 20, 0}, count); }),
                         "");
             std::vector<T> want;
-            // Counter mode: mask elements a repeat, in all on Ascend310P, whose repeats follow src0RepeatStride.
+            // Counter mode: mask elements per repeat; on Ascend310P in all, and its repeats follow src0RepeatStride.
             for (uint32_t r = 0; r < 2; ++r) {
                 uint32_t n = counter ? mask : kLanes;
                 if (counter && npu_sim::kIs310p) n = r ? mask - kLanes : kLanes;
@@ -96,7 +96,7 @@ void check_gather_mask_of(const std::string& type) {
             want.resize(kLanes * 6, T(0));
             expect(what, b.get(sd), want);
         }
-    // A pattern of the user's: a bit an element; repeats step by src1RepeatStride blocks.
+    // A user's pattern: one bit per element; repeats step by src1RepeatStride blocks.
     Random random;
     std::vector<U> pattern(64);
     for (U& u : pattern) u = U(random.bits());

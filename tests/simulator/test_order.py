@@ -1,5 +1,5 @@
-"""The order of instructions, against a model of another kind: random programs as a graph of what must be
-over before what starts, searched path by path."""
+"""The order of instructions, compared with an independent model: a random program is a graph of precedences
+between steps, which is searched path by path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from npu_rope.simulator import In, InOut
 
 S, V, MTE2, MTE3 = range(4)
-# As programs.cpp numbers them; HardEvent and pipe_t in the order of AscendC's.
+# The numbers of programs.cpp; HardEvent and pipe_t in AscendC's order.
 COPY_IN, VECTOR, COPY_OUT, STORE, LOAD, SET, WAIT, BARRIER = range(8)
 EVENTS = [(S, V), (S, MTE2), (S, MTE3), (V, S), (V, MTE2), (V, MTE3)]
 EVENTS += [(MTE2, S), (MTE2, V), (MTE2, MTE3), (MTE3, S), (MTE3, V), (MTE3, MTE2)]
@@ -22,7 +22,7 @@ PIPE = {COPY_IN: MTE2, VECTOR: V, COPY_OUT: MTE3, STORE: S, LOAD: S}
 
 
 def random_program(seed):
-    """Steps of which every wait has its set and every flag is waited for."""
+    """Steps in which every wait has its set, and every set has its wait."""
     rng = random.Random(seed)
     steps, up = [], set()
     blocks = rng.choice([2, 3, 8])
@@ -46,7 +46,7 @@ def random_program(seed):
 
 
 def accesses(step):
-    """The blocks that a step reads and writes: of UB by their number, of GM by minus one and less."""
+    """The blocks that a step reads and writes: UB blocks have numbers from 0, GM blocks from -1 downwards."""
     kind, a, b = step
     gm = -1 - b
     return {
@@ -59,12 +59,12 @@ def accesses(step):
 
 
 def precedences(steps):
-    """Pairs (what, step) -> (what, step) of which the first must be over before the second may begin.
+    """Pairs (what, step) -> (what, step): the first must end before the second may begin.
 
     A step is issued by the scalar unit, starts on its pipe and ends there.
     """
     pairs = []
-    held = [None] * 4  # the last step that holds back all that follows on its pipe
+    held = [None] * 4  # the last step that blocks all later steps of its pipe
     work = [[] for _ in range(4)]  # the instructions of each pipe
     last_set = {}
     for n, (kind, a, b) in enumerate(steps):
@@ -93,7 +93,7 @@ def precedences(steps):
 
 
 def over_before(steps):
-    """For each step, the steps that are over when it starts, whatever the pipes' speeds."""
+    """For each step, the steps that have ended when it starts, for all speeds of the pipes."""
     rank = {"issue": 0, "start": 1, "end": 2}
     over = {(what, n): set() for n in range(len(steps)) for what in rank}
     # Every pair leads from an earlier step to a later one, or within a step.
@@ -103,7 +103,7 @@ def over_before(steps):
 
 
 def first_unordered(steps):
-    """The first step that touches a block before an earlier one is known to be done with it, or None."""
+    """The first step that accesses a block before an earlier access is known to be complete, or None."""
     over = over_before(steps)
     instructions = [n for n, step in enumerate(steps) if step[0] in PIPE]
     for later in instructions:
@@ -122,7 +122,7 @@ def simulated_first_unordered(compiled, steps):
     if not report.errors:
         return None
     assert report.errors[0]["rule"].startswith("SIM-HAZARD"), report.errors
-    # What was finished says which step it was. Duplicate comes before all.
+    # The number of finished instructions identifies the failed step. Duplicate precedes all steps.
     counts = [t for t in report.summary["apis"] if t["pipe"] != "S" or t["api"] in ("GetValue", "SetValue")]
     done = int(sum(total["count"] for total in counts)) - 1
     return [n for n, step in enumerate(steps) if step[0] in PIPE][done]

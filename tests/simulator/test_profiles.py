@@ -1,5 +1,5 @@
-"""The chips: the one table (op_host/chips.h) against CANN's platform files as they are documented, against
-the simulator's profiles and against Python's names."""
+"""The chips: the table op_host/chips.h, compared with CANN's documented platform files, the simulator's
+profiles and the names in Python."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def profiles():
     return {p["name"]: p for p in native_sim.load().profiles()}
 
 
-# What CANN's platform_config/<name>.ini says, read again here so that a slip in the table is seen:
+# The contents of CANN's platform_config/<name>.ini, transcribed independently to detect errors in the table:
 # Short_SoC_version, ai_core_cnt, vector_core_cnt, ub_size, l2_size in MiB, cube_freq in MHz.
 DOCUMENTED = """
 Ascend910B1 ascend910b 24 48 196608 192 1850
@@ -118,7 +118,7 @@ def test_names_have_the_same_family_in_both_languages(tmp_path):
 
 
 def both(platforms):
-    """Pairs of a chip as the tiling and as the simulator has it."""
+    """Pairs of a chip's data in the tiling and in the simulator."""
     known = profiles()
     named = [(p, PROFILE_NAMES.get(name, name)) for name, p in platforms.items()]
     return [(p, known[name]) for p, name in named if name in known]

@@ -1,4 +1,4 @@
-"""What an SoC lacks does not compile there: line by line, in one pass of the compiler for each SoC."""
+"""Calls that an SoC lacks do not compile: line by line, in one pass of the compiler for each SoC."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MARK = re.compile(r"// not on (?P<socs>any|[\w, ]+?)(?:: (?P<words>.*))?$")
 
 
 def complaints_about(source):
-    """What finds its lines in the compiler's words: g++ names one in the error, as where a template came
-    from, or as a macro's."""
+    """A pattern for the source's lines in the compiler's output: g++ names a line in the error, as the place
+    where a template is required, or as that of a macro."""
     kinds = "error:|required from|note: in expansion of macro"
     return re.compile(rf"^(?:.*/)?{re.escape(source.name)}:(\d+):\d+: +(?:{kinds})", re.MULTILINE)
 
 
 def marked(soc):
-    """Line -> what the compiler must say, of the lines that must not compile."""
+    """The required compiler message of each line that must not compile."""
     same_core = {"ascend910_93": "ascend910b"}.get(soc, soc)
     lines = {}
     for number, line in enumerate(SOURCE.read_text().splitlines(), 1):
@@ -34,7 +34,7 @@ def marked(soc):
 
 
 def compile_all(source, soc):
-    """Everything the compiler says of a source."""
+    """The compiler's whole output for a source."""
     command = [*simulator.compiler().split(), *simulator.FLAGS, "-fsyntax-only", "-fmax-errors=0", "-w"]
     command += [f"-D__CCE_AICORE__={simulator.AICORE[soc]}", f"-I{simulator.include_root()}"]
     command += ["-include", "tiling_prelude.h", str(source)]
@@ -42,7 +42,7 @@ def compile_all(source, soc):
 
 
 def refused(soc):
-    """Lines the compiler complains about, and everything it says."""
+    """The lines with compiler errors, and the whole output."""
     said = compile_all(SOURCE, soc)
     return {int(line) for line in complaints_about(SOURCE).findall(said)}, said
 

@@ -1,4 +1,4 @@
-"""What a report says: its fields, its sentences, the first mistake, the core that made it."""
+"""The contents of a report: its fields, its messages, the first error and its core."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def run(compiled, entry, **options):
 
 
 def line_of(entry, text):
-    """The line of kernels/reports.cpp where this text first stands inside the entry."""
+    """The first line of the entry in kernels/reports.cpp that contains this text."""
     lines = mini_kernels.source("reports").read_text().splitlines()
     start = lines.index(f"KERNEL({entry}) {{")
     return next(n for n, line in enumerate(lines[start:], start + 1) if text in line)
 
 
-# Whole sentences, one of each kind.
+# Complete messages, one of each kind.
 GOLDEN = {
     "add_from_inside_a_block": """
         SIM-ALIGN-01 alignment.cpp:{line}, core 0, Add: `src0` starts at UB byte 16, which is no multiple of

@@ -1,4 +1,4 @@
-"""Every rule by a kernel that breaks it and one that keeps it, on by default, at the line it says."""
+"""Every rule is on by default; one kernel breaks it at the marked line, and another one keeps it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from npu_rope import native_sim
 from npu_rope.simulator import In, InOut, Out
 
 BYTES = 16384
-# Rule, where in the kernel, which core, which instruction, and a sentence.
+# Rule, place in the kernel, core, instruction, and a message.
 REPORT = re.compile(
     r"(?P<rule>SIM-[A-Z]+-\d\d) (?:(?P<place>\w+\.cpp:\d+), core \d+, [~\w:(). ]+: )?\S.*[^ .]\."
 )
 
-# Entries that keep the rule they are about, and are what another one warns about.
+# Entries that keep their own rule but cause a warning of another rule.
 ADVISED = {
     "as_many_cores_as_there_may_be": {"SIM-CORE-06"},
     "zero_elements": {"SIM-COUNT-05"},
@@ -26,7 +26,7 @@ ADVISED = {
     "no_block": {"SIM-COUNT-05"},
 }
 
-# Entries that are not launched on one core with an input x and an output y of BYTES bytes.
+# Entries with other launches than one core with an input x and an output y of BYTES bytes.
 LAUNCHES = {
     "each_core_writes_its_own": {"block_dim": 2},
     "cores_write_over_each_other": {"block_dim": 2},
@@ -59,7 +59,7 @@ LAUNCHES = {
 
 
 def launch(compiled, claim, **options):
-    """The report on the entry, run as LAUNCHES says."""
+    """The report of the entry, launched as in LAUNCHES."""
     settings = dict(LAUNCHES.get(claim.entry, {}))
     count = settings.pop("bytes", BYTES) // 4
     y = settings.pop("y", Out)

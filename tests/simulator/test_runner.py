@@ -1,4 +1,4 @@
-"""npu_rope.simulator: compiling a kernel of one's own, and launching it on arrays."""
+"""npu_rope.simulator: compile a user's kernel and launch it on arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Shadow against a plain array: random fills and reads, aligned, ragged and tiny.
+// Shadow, compared with a plain array: random fills and reads, aligned, unaligned and small.
 #include <cstdio>
 #include <random>
 #include <vector>

@@ -1,4 +1,4 @@
-"""The timeline: what costs more, what runs side by side, and totals that are exact."""
+"""The timeline: relative costs, parallel pipes, and exact totals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, s
         block_dim=block_dim,
         options=native_sim.SimOptions(soc=soc, **options),
     )
-    # More blocks than cores; instructions that are told to do nothing.
+    # More blocks than cores; instructions with zero elements.
     assert {w["rule"] for w in report.warnings} <= {"SIM-CORE-06", "SIM-COUNT-05"}
     return report.summary
 
@@ -104,14 +104,14 @@ def test_chips_have_their_own_rates(compiled):
 
 @pytest.mark.parametrize("between", ["nothing", "an Adds", "a barrier"])
 def test_a_pipe_hands_over_what_it_only_waited_for(compiled, between):
-    """V waits for the read and tells the write, with or without an instruction of its own in between."""
+    """V waits for the read and signals the write, with or without its own instruction in between."""
     summary = run(compiled, "relay", count=512, skipped=["nothing", "an Adds", "a barrier"].index(between))
     floor = summary["busy_MTE2"] + READ_LATENCY + summary["busy_MTE3"] + WRITE_LATENCY
     assert floor < summary["cycles"] < floor + 60
 
 
 def test_a_copy_that_waits_for_the_memory_moves_nothing_meanwhile(compiled):
-    """The memory's share is more than the port takes: what waited comes as slowly as ever."""
+    """The memory's share exceeds the port's rate, so a copy that waited is not faster afterwards."""
     chip, cores, count = profile(), 24, 4096
     assert chip["gm_bytes_per_cycle"] / cores > chip["core_gm_bytes_per_cycle"]
     summary = run(compiled, "out_and_in", count=count, block_dim=cores)
@@ -130,7 +130,7 @@ def test_more_bytes_cost_more(compiled):
 
 @pytest.mark.parametrize(("block_dim", "count", "tiles"), [(1, 2048, 8), (48, 512, 10)])
 def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
-    """The next tile is read while this one waits to be written, also where memory bounds all cores."""
+    """The next tile is read while this one waits to be written, also if memory bounds all cores."""
     amounts = {"count": count, "tiles": tiles, "block_dim": block_dim}
     one, two = (run(compiled, "add_tiles", buffers=n, **amounts) for n in (1, 2))
     assert two["bytes_read"] == one["bytes_read"]
@@ -138,8 +138,8 @@ def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
 
 
 def test_a_copy_that_has_begun_is_not_put_off_by_one_that_was_issued_earlier(compiled):
-    """Else in this loop longer work, whose writes are ready after the next read has ended, would take less
-    time. (Of other loops that is not so: docs/simulator.md, "The timeline".)"""
+    """Otherwise, longer work in this loop, whose writes are ready after the next read has ended, would take
+    less time. (Other loops behave differently: docs/simulator.md, "The timeline".)"""
     amounts = {"count": 1024, "tiles": 5, "buffers": 2, "block_dim": 48}
     cycles = [run(compiled, "add_tiles", skipped=n, **amounts)["cycles"] for n in range(16)]
     assert cycles == sorted(cycles)
@@ -274,7 +274,7 @@ def test_a_trace_says_what_a_core_waits_for_at_its_end(compiled, tmp_path):
     summary, spans = traced(compiled, tmp_path)
     last = spans[0, WRITES_UNDER_WAY][-1]
     assert (last["name"], last["args"]["cycles"]) == ("write latency", WRITE_LATENCY)
-    # The queue's last flag comes after it: TPipe takes the buffer back.
+    # The queue's last flag follows, because TPipe frees the buffer.
     flag = profile()["flag_cycles"] / profile()["clock_ghz"] / 1000
     assert last["ts"] + last["dur"] == pytest.approx(summary["microseconds"] - flag, abs=2e-4)
     assert [span["name"] for span in spans[0, READS_UNDER_WAY]] == ["read latency"] * 5

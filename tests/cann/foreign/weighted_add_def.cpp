@@ -1,12 +1,12 @@
-// An operator that is not this project's: z = alpha * x + copies * weights[axes[0]] * y, where the flags are set.
-// It has every kind of attribute, one of them with an empty default, and does not say what becomes of views.
+// A foreign operator: z = alpha * x + copies * weights[axes[0]] * y, where the flags are set. It has every kind of
+// attribute, one of them with an empty default, and no policy for views.
 #include <cstring>
 
 #include "register/op_def_registry.h"
 #include "tiling/platform/platform_ascendc.h"
 #include "weighted_add_tiling.h"
 
-// How often the tiling ran, and the room that its last run had. Weak: the definition is compiled three times.
+// Number of runs of the tiling, and the capacity of its last run. Weak, because the definition is compiled three times.
 extern "C" {
 __attribute__((visibility("default"), weak)) int weighted_add_tilings = 0;
 __attribute__((visibility("default"), weak)) int weighted_add_capacity = 0;
@@ -19,7 +19,7 @@ static ge::graphStatus WeightedAddTiling(gert::TilingContext* context) {
     weighted_add_capacity = static_cast<int>(context->GetRawTilingData()->GetCapacity());
     const gert::RuntimeAttrs* attrs = context->GetAttrs();
     const gert::Shape& x = context->GetInputShape(0)->GetStorageShape();
-    if (std::strcmp(attrs->GetStr(1), "plain") != 0) return ge::GRAPH_FAILED;  // and says nothing
+    if (std::strcmp(attrs->GetStr(1), "plain") != 0) return ge::GRAPH_FAILED;  // without a message
     if (attrs->GetListInt(6)->GetSize() != 1 || attrs->GetListInt(6)->GetData()[0] != 0) return ge::GRAPH_FAILED;
     if (attrs->GetAttrNum() != 8 || context->GetComputeNodeInputNum() != 2) return ge::GRAPH_FAILED;
     const auto* axes = attrs->GetListInt(4);

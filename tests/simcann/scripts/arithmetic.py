@@ -1,4 +1,4 @@
-"""Stand-ins of libopapi beside torch's CPU kernels: same dtype, shape, strides and bits."""
+"""Compare stand-ins of libopapi with torch's CPU kernels: same dtype, shape, strides and bits."""
 
 import itertools
 import operator
@@ -155,7 +155,7 @@ def check_casts_of_every_pair():
 
 
 def check_halves_round_to_nearest_even():
-    # Every float16, what lies half way between two, and what overflows or vanishes.
+    # Every float16, the midpoints between neighbours, and values that overflow or underflow.
     half = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(torch.float16)
     finite = half[half.isfinite()].float().sort().values
     between = (finite[1:] + finite[:-1]) / 2

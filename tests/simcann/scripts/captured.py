@@ -1,5 +1,5 @@
-"""Calls of the operators that a graph could capture: as many as the command line says, into memory that is
-there already, on a stream that nobody waits for.
+"""Calls of the operators that a graph could capture: COUNT calls that write to existing memory, on a stream
+without waits.
 
 usage: captured.py COUNT
 """

@@ -220,7 +220,7 @@ def check_a_tensor_of_the_cpu_is_refused():
 
 
 def gradients(work, *inputs):
-    """Of the sum of what work returns, on both sides."""
+    """Gradients of the sum of work's result, on both devices."""
     hosts = [i.clone().requires_grad_() for i in inputs]
     devices = [i.npu().requires_grad_() for i in inputs]
     host, device = work(*hosts), work(*devices)

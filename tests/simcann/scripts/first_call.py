@@ -1,11 +1,11 @@
-"""Every operator of the namespace npu_rope as the first call of a process; no variable names a package.
+"""Every operator of the namespace npu_rope as the first call of a process, without a variable for packages.
 
 usage: first_call.py ORDER FOLDER
 
-ORDER names the modules that are imported, in their order. Where torch_npu is not among them, it is loaded by
-torch (TORCH_DEVICE_BACKEND_AUTOLOAD), which npu_rope imports, too. Every operator that torch lists in the
-namespace is called in a process of its own, which reports to FOLDER/<operator>. Prints JSON: by operator
-"ok", or what was wrong.
+ORDER lists the modules to import. If torch_npu is not in the list, torch loads it
+(TORCH_DEVICE_BACKEND_AUTOLOAD); npu_rope also imports torch. Every operator that torch lists in the
+namespace is called in a separate process, which reports to FOLDER/<operator>. Prints JSON: by operator
+"ok" or the error.
 """
 
 import gc
@@ -42,7 +42,7 @@ def check(name, operator):
 
 
 def in_own_process(name, operator):
-    """The check in a fork, which begins as a process does that has only imported."""
+    """Run the check in a fork, whose state is that of a process that has only imported modules."""
     answer, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -62,7 +62,7 @@ def in_own_process(name, operator):
     return said if status == 0 else f"{said} (status {status})"
 
 
-gc.freeze()  # a fork's end would look through everything that was imported
+gc.freeze()  # the exit of a fork would scan everything that was imported
 # In a fork this ends by sys.exit inside in_own_process.
 found = {name: in_own_process(name, operator) for name, operator in operators().items()}
 print(json.dumps(found))

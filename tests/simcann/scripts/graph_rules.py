@@ -1,5 +1,5 @@
-"""What a capture refuses, with the codes of hicann/runtime. Without torch_npu's queue, behind which an error
-comes later and stays."""
+"""Calls that a capture refuses, with the codes of hicann/runtime. torch_npu's queue is off, because with it
+an error comes later and stays."""
 
 import ctypes
 import threading
@@ -12,7 +12,7 @@ CANN = ctypes.CDLL("libnpu_rope_cann.so")
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 
 
-# ---- what a capture refuses --------------------------------------------------------------------------
+# ---- calls that a capture refuses --------------------------------------------------------------------
 
 
 class Refused:
@@ -33,7 +33,7 @@ class Refused:
 
 
 def is_refused(work, code):
-    """The call gives this code, and the capture is invalid: 507903."""
+    """Check that the call gives this code and that the capture is invalid: 507903."""
     refused = Refused(lambda: refusal(work))
     assert f"error code is {code}" in refused.text, refused.text
     assert "error code is 507903" in refused.end, refused.end
@@ -137,7 +137,7 @@ def memset(address):
 
 
 def in_another_thread(work):
-    """A device is a thread's own, so that the thread sets it."""
+    """Each thread has its own current device, so this thread sets it."""
     results = []
     thread = threading.Thread(target=lambda: results.append(CANN.aclrtSetDevice(0) or work()))
     thread.start()
@@ -146,7 +146,7 @@ def in_another_thread(work):
 
 
 def check_modes():
-    """What a synchronous call gives in this thread, in another one, and what the end of the capture gives."""
+    """Status of a synchronous call in this thread and in another one, and of the end of the capture."""
     memory = torch.ones(16).npu()
     torch.npu.synchronize()
     address = ctypes.c_void_p(memory.data_ptr())

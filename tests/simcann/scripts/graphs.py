@@ -15,7 +15,7 @@ PARAMS = npu_rope.RopeParams(64, "neox")
 
 
 def captured(work, *, stream=None):
-    """A graph of work(), after the warm-up that torch asks for, and what work() gave."""
+    """A graph of work(), after the warm-up that torch requires, and the result of work()."""
     side = torch.npu.Stream()
     side.wait_stream(torch.npu.current_stream())
     with torch.npu.stream(side):
@@ -42,14 +42,14 @@ def new_contents(inputs, generator):
 
 
 def after(call, inputs, contents):
-    """What call() gives for these contents, and what it leaves in the inputs."""
+    """The result of call() for these contents, and the inputs after the call."""
     for one, value in zip(inputs, contents, strict=True):
         one.copy_(value)
     return [one.cpu() for one in (*as_list(call()), *inputs)]
 
 
 def replays_equal_eager(work, inputs, count=REPLAYS):
-    """A hundred replays with new contents give what the calls give."""
+    """A hundred replays with new contents give the results of the calls."""
     graph, held = captured(work)
     generator = torch.Generator().manual_seed(count)
 
@@ -63,7 +63,7 @@ def replays_equal_eager(work, inputs, count=REPLAYS):
         assert all(torch.equal(replayed, called) for replayed, called in pairs), number
 
 
-# ---- our operators -----------------------------------------------------------------------------------
+# ---- npu_rope's operators ----------------------------------------------------------------------------
 
 
 def check_rope():
@@ -82,7 +82,7 @@ def check_rms_norm_backward():
 
 
 def check_every_operator_of_the_namespace():
-    """With its operands' forms: in place, with out, and into a cache."""
+    """Each with the forms of its operands: in place, with out, and into a cache."""
     of_npu = {name: operator for name, operator in operators().items() if "_packed_" not in name}
     assert len(of_npu) >= 26
     for name, operator in of_npu.items():
@@ -169,7 +169,7 @@ def check_make_graphed_callables():
 
 
 def check_npugraph_ex():
-    """torch.compile with torch_npu's backend of captured graphs, as far as its wheel brings it."""
+    """torch.compile with torch_npu's backend of captured graphs, as far as its wheel contains it."""
     compiled = torch.compile(lambda x: (x * 2 + 1).sin(), backend="npugraph_ex")
     x = torch.ones(8).npu()
     for value in (1.0, 2.0, 5.0):

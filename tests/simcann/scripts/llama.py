@@ -1,7 +1,7 @@
 """A small Llama-like model: trained with AdamW and decoding with a key/value cache, on cpu or npu.
 
 usage: llama.py cpu|npu [npu_rope] — prints JSON: losses, and the tokens it then generates greedily. With
-npu_rope, its operator turns queries and keys; without, a formula as models have it.
+npu_rope, its operator rotates queries and keys; without, a formula as in models does.
 """
 
 import json
@@ -16,7 +16,7 @@ HEAD_WIDTH = WIDTH // HEADS
 
 
 def rotate(x, positions):
-    """Half pairs, angles in float32, tables from positions as models do it."""
+    """Rotate half pairs, with angles in float32 and tables from positions, as models do."""
     rates = 10000.0 ** (-torch.arange(0, HEAD_WIDTH, 2, device=x.device, dtype=torch.float32) / HEAD_WIDTH)
     angles = positions.float()[:, None] * rates
     cos, sin = torch.cat([angles, angles], -1).cos(), torch.cat([angles, angles], -1).sin()
@@ -25,7 +25,7 @@ def rotate(x, positions):
 
 
 def turn_by_npu_rope(x, positions):
-    """The same: [B,N,S,D] is a view of what the operator takes, and gives it back so."""
+    """Rotate by npu_rope: [B,N,S,D] is a view of the operator's layout, and so is the result."""
     return npu_rope.rope(x.transpose(1, 2), positions, PARAMS).transpose(1, 2)
 
 

@@ -3,7 +3,7 @@
 import torch
 
 HEADS, TABLE, ROWS = (1, 4, 2, 16), (4, 8), torch.tensor([[3, 0, 2, 1]])
-# Operands by the names that the schemas give them; tensors as shapes, of ones.
+# Operands by their names in the schemas; tensors are given as shapes and filled with ones.
 OPERANDS = {
     **dict.fromkeys(("x", "q", "query", "grad", "residual", "out", "sum", "q_out"), HEADS),
     **dict.fromkeys(("k", "key", "k_out"), (1, 4, 1, 16)),
@@ -37,7 +37,7 @@ def operators():
 
 
 def operand(name, argument, device):
-    """An argument's value: tensors are made on the CPU and copied."""
+    """An argument's value; tensors are created on the CPU and copied."""
     if argument.name == "cache":
         return torch.zeros(8, 1 if "rms_norm" in name else 2, 16).to(device)
     value = OPERANDS[argument.name]
@@ -54,7 +54,7 @@ def operands(name, operator, device):
 
 
 def call(operator, values):
-    """Everything that a call gives and writes."""
+    """All results of a call and all tensors that it writes."""
     results = operator(**values)
     results = results if isinstance(results, tuple) else (results,)
     arguments = operator._schema.arguments

@@ -1,6 +1,6 @@
 """npu_rope's operators on NPU tensors as torch uses them: gradients, compilation, views, streams, variants.
 
-usage: operators.py — prints JSON: what became of every check.
+usage: operators.py — prints JSON: the result of every check.
 """
 
 import torch

@@ -1,6 +1,6 @@
-"""A port to Ascend as its author would write it: queries and keys turned, keys kept in a cache, a gradient.
+"""A port to Ascend as a user would write it: rotated queries and keys, a cache of keys, a gradient.
 
-usage: port.py — prints JSON: how far each result is from float64's, in units of its dtype's rounding.
+usage: port.py — prints JSON: the error of each result against float64, in units of its dtype's rounding.
 """
 
 import json
@@ -15,7 +15,7 @@ PARAMS = npu_rope.RopeParams(WIDTH, "neox", freq_base=500_000.0)
 
 
 def error(got, expected):
-    """In units of half the spacing of numbers around the expected ones' largest."""
+    """The error in units of half the spacing of numbers around the largest expected one."""
     unit = torch.finfo(got.dtype).eps / 2 * expected.abs().max()
     return ((got.cpu().double() - expected).abs().max() / unit).item()
 

@@ -1,9 +1,9 @@
-"""Programs with one race each, and beside each the program that has the wait. Both are run with many seeds.
+"""Programs with one race each, each with a twin that has the wait. Both are run with many seeds.
 
 usage: races.py NAME   the program with the race
        races.py right  every program without its race, by name
 
-Printed, as JSON: whether what a program computed is what it would be with every wait.
+Prints JSON: whether a program's result equals the result with every wait.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def wait_after_the_consumer():
 
 
 def event_that_is_recorded_again_too_late():
-    """A wait binds to the record that is there when it is called."""
+    """A wait binds to the last record before the wait."""
     x, y = ones(), ones()
     event = torch.npu.Event()
     event.record(first)
@@ -289,7 +289,7 @@ def read_of_the_host_without_synchronization():
 
 
 def synchronous_copy_beside_a_stream():
-    """aclrtMemcpy waits for no stream."""
+    """aclrtMemcpy does not wait for a stream."""
     x = ones()
     host = (ctypes.c_float * COUNT)()
     with torch.npu.stream(first):
@@ -318,7 +318,7 @@ def memset_beside_a_stream():
 
 
 def free_while_another_stream_reads():
-    """Without record_stream the block goes to the next tensor of its own stream."""
+    """Without record_stream, the next tensor of the block's stream gets the block."""
     y = ones()
     with torch.npu.stream(first):
         x = torch.full((COUNT,), 3.0, device="npu")
@@ -369,7 +369,7 @@ HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def callback_that_nothing_waited_for():
-    """A function of the host in a stream's order, whose effect the host reads at once."""
+    """A host function in a stream's order, whose effect the host reads immediately."""
     done = []
     function = HOST_FUNCTION(lambda _: done.append(1))
     x = ones()
@@ -418,7 +418,7 @@ def two_fallbacks():
     return torch.allclose(y.cpu(), torch.ones(COUNT))
 
 
-# ---- all of them -------------------------------------------------------------------------------------
+# ---- all programs ------------------------------------------------------------------------------------
 
 HELPERS = (ones, handle, address, succeeds, is_all)
 PROGRAMS = {

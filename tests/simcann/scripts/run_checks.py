@@ -1,4 +1,4 @@
-"""Runs every check_* function of a module and prints what became of each as JSON; what the checks share."""
+"""Run every check_* function of a module and print the results as JSON; also helpers of the checks."""
 
 import json
 import traceback
@@ -7,7 +7,7 @@ import torch
 
 
 def run(checks):
-    """Checks by name, as globals() has them."""
+    """Run the checks in a dictionary of names, such as globals()."""
     found = {}
     for name, check in list(checks.items()):
         if not name.startswith("check_"):
@@ -34,7 +34,7 @@ def values(*shape, dtype=torch.float32, seed=0):
 
 
 def near(got, expected, units=2):
-    """Within so many roundings of the dtype, at the largest element."""
+    """Check that the error is at most `units` roundings of the dtype at the largest element."""
     assert got.device.type == "npu", got.device
     assert got.dtype == expected.dtype
     unit = max(torch.finfo(got.dtype).eps, 2.0**-19) * expected.abs().max().float()

@@ -1,4 +1,4 @@
-"""The simulated runtime under torch_npu: copies, streams, events, memory, and what is not simulated."""
+"""The simulated runtime under torch_npu: copies, streams, events, memory, calls that are not simulated."""
 
 import ctypes
 import gc
@@ -71,7 +71,7 @@ def check_the_queue_keeps_its_order():
         x.add_(1)
         if step % 7 == 0:
             x.mul_(2)
-            x.sigmoid_()  # on the host, behind what is in the queue
+            x.sigmoid_()  # on the host, after the work in the queue
     y = torch.zeros(1000)
     for step in range(300):
         y.add_(1)

@@ -1,5 +1,5 @@
-"""What the runtime's stream, event and memory calls promise, through C and without torch. Each check runs in
-a process of its own.
+"""Guarantees of the runtime's stream, event and memory calls, through C and without torch. Each check runs in
+a separate process.
 
 usage: stream_rules.py LIBRARY
 """
@@ -21,7 +21,7 @@ CONTEXT_NULL, NOT_SUPPORTED = 107002, 207000
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
 SYNC, TIME_LINE = 1, 8
-# The exception of a kernel: of the vector core where it is a core of its own, else of the AI core.
+# The exception of a kernel: of the vector core if the chip has separate vector cores, else of the AI core.
 KERNEL = 507015 if os.environ.get("NPU_ROPE_SIM_SOC", "").startswith("Ascend310P") else 507035
 JUNK, FRESH = 0xFB, 0xFF
 COUNT = 64
@@ -55,7 +55,7 @@ def memory(count=COUNT, value=None):
 
 
 def content(address, count=COUNT):
-    """What is there now, without any call."""
+    """The memory's current contents, read without any call."""
     return set(C.string_at(address, count))
 
 
@@ -77,7 +77,7 @@ def query(of):
 
 
 def fail_on(on):
-    """Work that fails when it runs: it uses memory that is freed by then."""
+    """Queue work that fails when it runs, because its memory has been freed."""
     gone, target = memory(), memory()
     assert copy(target, gone, on) == OK
     assert CANN.aclrtFree(gone) == OK
@@ -299,7 +299,7 @@ def check_work_on_freed_memory_fails_and_is_named():
 
 
 def ones(at, on):
-    """A call of aclnn on four floats: the status of its second phase."""
+    """Call aclnn on four floats and return the status of the second phase."""
     dims, steps = (C.c_int64 * 1)(4), (C.c_int64 * 1)(1)
     one_dim = C.c_uint64(1)
     tensor = CANN.aclCreateTensor(dims, one_dim, 0, steps, C.c_int64(0), 2, dims, one_dim, at)
@@ -395,7 +395,7 @@ def check_the_whole_context_stops():
 
 
 def check_a_launch_that_the_runtime_refuses():
-    """aclnn has a status of its own for it, whatever the runtime's."""
+    """aclnn has its own status for it, independent of the runtime's."""
     gone, one, at = stream(), stream(STOP), memory(16, value=0)
     assert CANN.aclrtDestroyStream(gone) == OK
     assert ones(at, gone) == LAUNCH_REFUSED
@@ -440,7 +440,7 @@ def check_the_mode_does_not_go_back():
 
 
 def check_every_thread_sets_its_device():
-    """What works on the memory, streams and events of a device asks for the thread's context."""
+    """Calls that work on the memory, streams and events of a device need the thread's context."""
     one, at, now = stream(), memory(16, value=1), event()
     host, made, status = C.create_string_buffer(16), C.c_void_p(), C.c_int32()
     plain = C.c_int32()
@@ -537,7 +537,7 @@ def check_the_end_comes_once():
     assert CANN.aclFinalize() == OK
 
 
-# ---- each in its process -----------------------------------------------------------------------------
+# ---- one process per check ---------------------------------------------------------------------------
 
 
 def in_child(check):

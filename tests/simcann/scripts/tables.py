@@ -1,6 +1,6 @@
 """rotary_mul, rotary_mul_qk and rotary_embedding on NPU tensors as torch uses them.
 
-usage: tables.py — prints JSON: what became of every check.
+usage: tables.py — prints JSON: the result of every check.
 """
 
 import torch
@@ -14,12 +14,12 @@ OPS = torch.ops.npu_rope
 
 
 def inputs(dtype=torch.float32):
-    """x, cos and sin: a table entry for each lane."""
+    """x, cos and sin, with one table entry for each lane."""
     return values(2, 5, 3, 64, dtype=dtype), values(5, 64, seed=1), values(5, 64, seed=2)
 
 
 def said(call):
-    """What a refused call says, its class before it."""
+    """The class and message of a refused call's error."""
     try:
         call()
     except (ValueError, TypeError, RuntimeError) as error:
@@ -129,7 +129,7 @@ def check_onnx_in_place_and_out():
 
 
 def check_positions_that_are_no_rows_stand_for_the_nearest():
-    """Whose values no host sees: docs/ops/rotary_embedding.md."""
+    """The host does not read the positions' values: docs/ops/rotary_embedding.md."""
     x, caches = values(1, 2, 6, 64), (values(9, 32, seed=1), values(9, 32, seed=2))
     far = torch.tensor([[-1, -(2**40), 9, 2**40, (1 << 32) + 3, 4]])
     near_ = torch.tensor([[0, 0, 8, 8, 8, 4]])
@@ -153,7 +153,7 @@ def check_gradients_of_positions_that_are_no_rows():
 
 def check_views_are_read_where_they_are():
     _, cos, sin = inputs()
-    both = torch.cat((cos, sin), -1).npu()  # one memory, both read with its stride
+    both = torch.cat((cos, sin), -1).npu()  # both views of one memory are read with its stride
     heads_first = values(2, 3, 5, 64).npu().transpose(1, 2)
     before = torch.npu.memory_allocated()
     peak = torch.npu.max_memory_allocated()

@@ -1,4 +1,4 @@
-"""Two processes that a script spawns, each with tensors of its own on the simulated NPU."""
+"""Two processes that a script spawns, each with its own tensors on the simulated NPU."""
 
 import json
 import multiprocessing

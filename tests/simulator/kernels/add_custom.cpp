@@ -14,7 +14,7 @@ class KernelAdd {
 public:
     __aicore__ inline KernelAdd() {}
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR y, GM_ADDR z, uint32_t totalLength, uint32_t tileLength) {
-        // Whole tiles to each core in turn; the last ones may get none.
+        // Each core gets whole tiles; the last cores may get none.
         const uint32_t tiles = (totalLength + tileLength - 1) / tileLength;
         const uint32_t tilesPerCore = (tiles + GetBlockNum() - 1) / GetBlockNum();
         const uint32_t begin = tilesPerCore * tileLength * GetBlockIdx();

@@ -1,4 +1,4 @@
-// Where operands start: UB blocks, a reduction's and a gather's own boundaries, elements of GM.
+// Alignment of operands: UB blocks, boundaries of reductions and gathers, elements of GM.
 #include "mini.h"
 
 KERNEL(add_from_a_block) {

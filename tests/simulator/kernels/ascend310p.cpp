@@ -57,7 +57,7 @@ KERNEL(float_of_an_integer_to_nearest) {
     Cast(ub.at<float>(2048, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_RINT, 64);  // breaks SIM-ROUND-01
 }
 
-// Here a gather's destination need not start a block.
+// On this SoC a gather's destination need not be aligned to a block.
 KERNEL(gather_into_a_block) {
     Ub ub(2048);
     LocalTensor<int32_t> offsets = ub.at<int32_t>(1024, 64);

@@ -1,4 +1,4 @@
-// How far an instruction reaches: its tensor, the tensor's buffer, a tensor of GM, GM's guard zones.
+// Bounds of an instruction's accesses: its tensor, the tensor's buffer, a tensor of GM, GM's guard zones.
 #include "mini.h"
 
 KERNEL(add_up_to_the_tensors_end) {
@@ -95,7 +95,7 @@ KERNEL(copy_out_to_nowhere) {
     DataCopy(global<float>((GM_ADDR)64), ub.at<float>(0, 64), 16);  // breaks SIM-BOUNDS-03: belong to no tensor
 }
 
-// A plain DataCopy reads whole blocks; of a padded one only its bytes are read.
+// A plain DataCopy reads whole blocks; a DataCopyPad reads only its bytes.
 KERNEL(padded_copy_up_to_the_end) {
     Ub ub(1024);
     DataCopyPad(ub.at<float>(0, 64), global<float>(x)[kBytes / 4 - 3], {1, 12, 0, 0, 0}, {false, 0, 0, 0});  // keeps SIM-BOUNDS-03
@@ -133,7 +133,7 @@ KERNEL(raw_pointer_before_the_start) {
     y[-1] = 1;  // breaks SIM-BOUNDS-04 (no line): byte -1 of GM `y`
 }
 
-// ---- what SetGlobalBuffer was given --------------------------------------------------------------------
+// ---- the size passed to SetGlobalBuffer ----------------------------------------------------------------
 
 KERNEL(copies_inside_what_the_buffer_was_given) {
     Ub ub(1024);

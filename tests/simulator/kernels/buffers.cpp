@@ -109,7 +109,7 @@ KERNEL(pipe_after_pipe) {
     }
 }
 
-// A reset pipe gives out UB and its 64 buffers anew, to the same objects.
+// A reset pipe can allocate UB and its 64 buffers again, to the same objects.
 KERNEL(pipe_reset) {
     TPipe pipe;
     TBuf<> buffer;

@@ -1,4 +1,4 @@
-// Conversions and their round modes. What is not convertible at all does not compile.
+// Conversions and their round modes. An unsupported pair of types does not compile.
 #include "mini.h"
 
 KERNEL(bfloat16_to_nearest) {

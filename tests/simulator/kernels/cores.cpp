@@ -1,9 +1,9 @@
-// Several cores: what they may share of GM, and that their order does not matter.
+// Several cores: rules for shared GM, and independence of the cores' order.
 #include "mini.h"
 
 namespace {
 
-// Every core of two writes 64 floats, from `first` on.
+// Each of two cores writes 64 floats, starting at `first`.
 __aicore__ inline void write_from(GM_ADDR y, uint32_t first) {
     Ub ub(256);
     DataCopy(global<float>(y)[first], ub.at<float>(0, 64), 64);
@@ -44,7 +44,7 @@ KERNEL(cores_copy_in_turn) {
     DataCopy(global<float>(y)[mine], t, 64);  // keeps SIM-CORE-02
 }
 
-// Whichever core runs first, the second reads what the first wrote.
+// In both orders of the cores, the second one reads data that the first one wrote.
 KERNEL(cores_read_their_neighbour) {
     Ub ub(256);
     const uint32_t mine = uint32_t(GetBlockIdx()), other = 1 - mine;

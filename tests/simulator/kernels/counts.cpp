@@ -1,4 +1,4 @@
-// How much: whole blocks, fields of the copy structs, element counts, padding.
+// Sizes: whole blocks, fields of the copy structs, element counts, padding.
 #include "mini.h"
 
 KERNEL(copy_of_whole_blocks) {
@@ -139,7 +139,7 @@ KERNEL(padding_of_64_bits) {
     DataCopyPad(ub.at<int64_t>(0, 32), global<int64_t>(x), {1, 8, 0, 0, 0}, {true, 0, 3, 1});  // breaks SIM-PAD-01
 }
 
-// ---- fields counted up ---------------------------------------------------------------------------------
+// ---- incremented fields --------------------------------------------------------------------------------
 
 KERNEL(fields_counted_up_to_what_fits) {
     Ub ub(1024);

@@ -16,7 +16,7 @@ KERNEL(set_twice) {
     WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
 }
 
-// FetchEventID tells a free id and does not take it.
+// FetchEventID returns a free id without allocating it.
 KERNEL(two_fetched_ids_at_a_time) {
     TPipe pipe;
     const TEventID a = pipe.FetchEventID(HardEvent::MTE2_V);
@@ -39,7 +39,7 @@ KERNEL(two_allocated_ids_at_a_time) {
     pipe.ReleaseEventID<HardEvent::MTE2_V>(b);
 }
 
-// The queue takes the first id that nobody allocated.
+// The queue takes the first id that is not allocated.
 KERNEL(number_of_its_own_beside_a_queue) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
@@ -123,7 +123,7 @@ KERNEL(eight_events_of_another_kind) {
     for (int32_t i = 0; i < 8; ++i) pipe.ReleaseEventID<HardEvent::V_S>(i);
 }
 
-// FreeTensor holds an event of the queue's kind until its buffer is taken again.
+// FreeTensor holds an event of the queue's kind until its buffer is allocated again.
 KERNEL(nine_freed_buffers) {
     TPipe pipe;
     TQue<TPosition::VECIN, 1> q;
@@ -151,7 +151,7 @@ KERNEL(event_of_two_pipes) {
     order<HardEvent::S_MTE3>();  // keeps SIM-EVENT-06
 }
 
-// The compiler refuses every such call of AscendC's own; this one goes around it.
+// The compiler refuses every such call of AscendC; this call bypasses AscendC.
 KERNEL(event_of_one_pipe) {
     TPipe pipe;
     npu_sim::set_flag(npu_sim::Pipe::V, npu_sim::Pipe::V, 0, "SetFlag", npu_sim::Site::here());  // breaks SIM-EVENT-06: V_V is no event

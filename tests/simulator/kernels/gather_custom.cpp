@@ -1,4 +1,4 @@
-// y[i] = table[index[i]]: the table stays in UB, indices come in tiles and become byte offsets there.
+// y[i] = table[index[i]]: the table stays in UB; indices are copied in tiles and converted to byte offsets in UB.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -25,7 +25,7 @@ public:
         LocalTensor<float> table = tableBuf.Get<float>();
         DataCopyPad(table, tableGm, {1, static_cast<uint32_t>(tableLength * sizeof(float)), 0, 0, 0},
                     {false, 0, 0, 0});
-        // The table is in no queue: the vector unit waits for it once, by hand.
+        // The table is in no queue, so the vector unit waits for it once by an explicit event.
         const int32_t eventId = static_cast<int32_t>(GetTPipePtr()->FetchEventID(HardEvent::MTE2_V));
         SetFlag<HardEvent::MTE2_V>(eventId);
         WaitFlag<HardEvent::MTE2_V>(eventId);

@@ -1,5 +1,5 @@
-// Order between the pipes of one core: every pair, with and without what orders it. The words behind a
-// rule are what the report must call missing.
+// Order between the pipes of one core: every pair, with and without its synchronisation. The words after a
+// rule are the synchronisation that the report must call missing.
 #include "mini.h"
 
 // ---- MTE2 and V -----------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ KERNEL(mte2_writes_over_what_v_writes) {
     DataCopy(t[64], global<float>(x), 64);  // breaks SIM-HAZARD-01: V write by Add
 }
 
-// With the flag back, each round's copy knows the last one complete by way of V: no barrier is missing.
+// With the return flag, each round's copy is ordered after the last one through V: no barrier is missing.
 KERNEL(mte2_fills_again_what_v_reads) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -72,7 +72,7 @@ KERNEL(mte2_fills_again_what_v_has_read) {
     }
 }
 
-// Of two readers the later one: who waits for it has waited for the first.
+// The report names the later of two readers, because a wait for it includes the first one.
 KERNEL(mte2_fills_again_what_v_and_then_mte3_read) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -82,7 +82,7 @@ KERNEL(mte2_fills_again_what_v_and_then_mte3_read) {
     DataCopy(t, global<float>(x), 64);  // breaks SIM-HAZARD-01: after the MTE3 read by DataCopy at @-1: MTE3_MTE2 event missing.
 }
 
-// One byte of another's result is enough, wherever in the range it lies.
+// One byte of another instruction's result is enough, at any place in the range.
 KERNEL(v_reads_one_block_that_mte2_writes) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -159,7 +159,7 @@ KERNEL(mte2_writes_over_what_mte3_read) {
     DataCopy(t, global<float>(x), 64);  // keeps SIM-HAZARD-01
 }
 
-// ---- what orders, and what does not ----------------------------------------------------------------
+// ---- sufficient and insufficient synchronisation ---------------------------------------------------
 
 KERNEL(order_through_a_third_pipe) {
     Ub ub(1024);
@@ -213,7 +213,7 @@ KERNEL(no_order_by_a_flag_set_too_early) {
     Add(t[64], t, t, 64);  // breaks SIM-HAZARD-01: MTE2_V event missing
 }
 
-// The flag was set between the copies: it says nothing of the second.
+// The flag was set between the copies, so it does not cover the second.
 KERNEL(no_order_of_the_copy_after_the_flag) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -225,7 +225,7 @@ KERNEL(no_order_of_the_copy_after_the_flag) {
     Add(t[192], t[64], t[64], 64);  // breaks SIM-HAZARD-01: V read of `src0` (UB bytes [256, 512))
 }
 
-// A wait holds back its own pipe only.
+// A wait blocks only its own pipe.
 KERNEL(no_order_of_a_pipe_that_did_not_wait) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -302,7 +302,7 @@ KERNEL(freed_too_early) {
     }
 }
 
-// The wrong queue: nothing waits for MTE3 before the buffer is filled again.
+// The wrong queue: there is no wait for MTE3 before the buffer is filled again.
 KERNEL(out_through_the_in_queue) {
     Queues<> q(1);
     for (int32_t i = 0; i < 2; ++i) {
@@ -348,7 +348,7 @@ KERNEL(v_writes_what_v_reads) {
     Adds(t, t[128], 1.0f, 64);  // breaks SIM-HAZARD-02: V read by Adds
 }
 
-// What the second reads itself does not hide what the first reads.
+// The second instruction's own reads do not hide those of the first.
 KERNEL(v_in_place_over_what_v_reads) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -363,7 +363,7 @@ KERNEL(v_beside_v) {
     Adds(t[128], t, 1.0f, 64);  // keeps SIM-HAZARD-02
 }
 
-// The copy waited for the first Adds, and the second for the copy.
+// The copy waited for the first Adds, and the second Adds for the copy.
 KERNEL(v_after_v_through_another_pipe) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -479,7 +479,7 @@ KERNEL(scalar_reads_what_a_scalar_wrote) {
     (void)value;
 }
 
-// The copy is issued after the scalar unit has seen what the vector unit did after its store.
+// The copy is issued after the scalar unit has waited for the vector unit's work after its store.
 KERNEL(mte3_after_what_waited_for_a_scalar) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);

@@ -52,7 +52,7 @@ KERNEL(gather_before_the_start) {
     Gather(ub.at<float>(1280, 64), ub.at<float>(0, 64), o, 0, 64);  // breaks SIM-INDEX-01
 }
 
-// One element a repeat of the source, rounded up to a block: 3 repeats, 8 floats.
+// One element per repeat of the source, rounded up to a block: 3 repeats, 8 floats.
 KERNEL(sum_with_enough_work_memory) {
     Ub ub(4096);
     ReduceSum(ub.at<float>(1024, 8), ub.at<float>(0, 192), ub.at<float>(2048, 8), 64, 3, 8);  // keeps SIM-WORK-01

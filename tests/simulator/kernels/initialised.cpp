@@ -1,4 +1,4 @@
-// Reading what nobody wrote.
+// Reads of memory that was not written.
 #include "mini.h"
 
 KERNEL(add_of_written_memory) {
@@ -38,7 +38,7 @@ KERNEL(scalar_of_unwritten_memory) {
     (void)value;
 }
 
-// A buffer taken again holds nothing, whatever was in it before.
+// A buffer that is allocated again is uninitialised, whatever it held before.
 KERNEL(memory_of_the_tensor_before) {
     Queues<> q(1);
     LocalTensor<float> a = q.out.AllocTensor<float>();
@@ -76,7 +76,7 @@ KERNEL(padding_of_a_padded_copy) {
     Add(t[32], t, t, 8);  // keeps SIM-INIT-01
 }
 
-// Lanes that the mask leaves out are not read.
+// Lanes outside the mask are not read.
 KERNEL(filler_behind_the_mask) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
@@ -102,7 +102,7 @@ KERNEL(workspace_read_before_its_write) {
     DataCopy(ub.at<float>(256, 8), global<float>(workspace), 8);  // breaks SIM-INIT-02: bytes [0, 32) of GM `workspace`
 }
 
-// An atomic sum reads what it adds to.
+// An atomic sum reads its destination.
 KERNEL(output_added_to_before_its_write) {
     Ub ub(512);
     SetAtomicAdd<float>();

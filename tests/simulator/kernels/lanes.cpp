@@ -88,7 +88,7 @@ KERNEL(mask_of_a_half_repeat) {
     Add(t[512], t, t[128], 128, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-MASK-01
 }
 
-// A conversion has as many lanes as its wider type.
+// A conversion has the lanes of its wider type.
 KERNEL(mask_of_a_wider_source) {
     Ub ub(2048);
     Cast(ub.at<half>(1024, 512), ub.at<float>(0, 256), RoundMode::CAST_RINT, 128, 1, {1, 1, 8, 8});  // breaks SIM-MASK-01: 128
@@ -106,7 +106,7 @@ KERNEL(lanes_beyond_64_bits) {
     Cast(ub.at<float>(1024, 64), ub.at<int64_t>(0, 32), RoundMode::CAST_RINT, mask, 1, {1, 1, 4, 8});  // breaks SIM-MASK-02
 }
 
-// Of a 32-bit type the mask may be one word: a second one is not looked at.
+// The mask of a 32-bit type may have one word: a second one is not read.
 KERNEL(lanes_of_32_bits) {
     Ub ub(2048);
     LocalTensor<float> t = ub.at<float>(0, 512);
@@ -129,7 +129,7 @@ KERNEL(mask_register_left) {
     Add<float, false>(t[256], t, t[64], MASK_PLACEHOLDER, 1, {1, 1, 1, 8, 8, 8});
 }
 
-// The instruction between leaves its own mask in the register.
+// The instruction in between leaves its own mask in the register.
 KERNEL(mask_register_after_another_mask) {
     Ub ub(2048);
     LocalTensor<float> t = ub.at<float>(0, 512);

@@ -1,5 +1,5 @@
-// What the mini kernels share. Each is an entry that breaks one rule, at the line that says so, or its
-// nearest twin that keeps it.
+// Shared helpers of the mini kernels. Each kernel is an entry that breaks one rule at the marked line, or its
+// nearest twin that keeps the rule.
 #pragma once
 
 #include "kernel_operator.h"
@@ -27,7 +27,7 @@ __aicore__ inline void order() {
     WaitFlag<event>(id);
 }
 
-// UB without queues: ones, written before anything that follows on any pipe.
+// UB without queues, filled with ones before all later work on every pipe.
 class Ub {
    public:
     __aicore__ inline explicit Ub(uint32_t bytes) {

@@ -1,4 +1,4 @@
-// Modes, patterns and scalars that an instruction does not have.
+// Modes, patterns and scalars that an instruction does not support.
 #include "mini.h"
 
 KERNEL(shift_by_all_bits) {

@@ -19,7 +19,7 @@ KERNEL(add_behind_its_source) {
     Add(t[64], t, t[512], 64, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-01
 }
 
-// Narrow to wide in place: a repeat's results lie where its own sources are.
+// Narrow to wide in place: a repeat's results overlap its own sources.
 KERNEL(widen_in_place) {
     Ub ub(4096);
     Cast(ub.at<float>(0, 512), ub.at<half>(0, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`
@@ -55,14 +55,14 @@ KERNEL(repeat_reads_an_earlier_result) {
     Add(t[64], t, t[512], 64, 2, {1, 1, 1, 8, 8, 8});  // breaks SIM-OVERLAP-02: repeat 1 reads UB byte 256 of `src0`, which repeat 0 wrote as `dst`
 }
 
-// An earlier repeat has read what a later one overwrites.
+// A later repeat overwrites data that an earlier one has already read.
 KERNEL(repeat_overwrites_an_earlier_source) {
     Ub ub(4096);
     LocalTensor<float> t = ub.at<float>(0, 1024);
     Add(t, t[64], t[512], 64, 2, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-02
 }
 
-// dst == src1 with repeat stride 0 is the sum that Add documents; Div has none.
+// dst == src1 with repeat stride 0 is the sum in Add's documentation; Div has no such form.
 KERNEL(sum_in_place) {
     Ub ub(4096);
     LocalTensor<float> t = ub.at<float>(0, 1024);

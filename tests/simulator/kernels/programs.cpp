@@ -1,10 +1,10 @@
-// Runs a random program that the tiling holds: copies, vector and scalar instructions on eight blocks of
-// UB and of y, flags and barriers. test_order.py knows by another way what of it is in order.
+// Runs a random program from the tiling data: copies, vector and scalar instructions on eight blocks of UB and
+// of y, flags and barriers. test_order.py determines the program's order independently.
 #include "mini.h"
 
 struct Program {
     uint32_t length, unused;
-    uint8_t steps[64][3];  // what, and two operands
+    uint8_t steps[64][3];  // operation, and two operands
 };
 
 enum Step : uint8_t { kCopyIn, kVector, kCopyOut, kStore, kLoad, kSet, kWait, kBarrier };

@@ -1,4 +1,4 @@
-// A tensor's life in a queue: AllocTensor, EnQue, DeQue, FreeTensor.
+// A tensor's states in a queue: AllocTensor, EnQue, DeQue, FreeTensor.
 #include "mini.h"
 
 KERNEL(alloc_enque_deque_free) {
@@ -47,7 +47,7 @@ KERNEL(free_of_an_enqueued_tensor) {
     q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: still stands in the queue: DeQue missing
 }
 
-// A queue of depth 0 hands out into a tensor that is there.
+// A queue of depth 0 allocates into an existing tensor.
 KERNEL(alloc_and_deque_into_a_tensor) {
     Queues<0> q;
     LocalTensor<float> a, b;
@@ -59,7 +59,7 @@ KERNEL(alloc_and_deque_into_a_tensor) {
     q.in.FreeTensor(b);  // keeps SIM-QUEUE-01
 }
 
-// The in-place way: enqueued again after a step of its own.
+// In-place use: the tensor is enqueued again after a step.
 KERNEL(enque_of_a_dequeued_tensor) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
@@ -162,7 +162,7 @@ KERNEL(used_after_free) {
     Duplicate(a, 1.0f, 64);  // breaks SIM-QUEUE-06: `dst` was freed before this use
 }
 
-// The buffer is the same again, but the tensor is another.
+// The tensor has the same buffer as before, but it is a new tensor.
 KERNEL(used_after_free_and_alloc) {
     Queues<> q(1);
     LocalTensor<float> a = q.out.AllocTensor<float>();

@@ -1,4 +1,4 @@
-// Kernels whose reports, results and timeline the tests look at; x and y as in the others.
+// Kernels whose reports, results and timeline the tests check; x and y as in the other files.
 #include "mini.h"
 
 KERNEL(unordered_in_a_loop) {
@@ -15,7 +15,7 @@ KERNEL(copy_with_a_tail) {
     DataCopy(global<float>(y), t, 12);
 }
 
-// y is written, and then something is wrong.
+// y is written before a rule is broken.
 KERNEL(broken_after_its_output) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -31,7 +31,7 @@ KERNEL(broken_on_core_two) {
     Adds(t, t, 1.0f, 8);
 }
 
-// Two mistakes: the launch ends with the first.
+// Two errors: the launch ends with the first.
 KERNEL(broken_twice) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -50,7 +50,7 @@ KERNEL(half_overflow) {
     DataCopy(global<half>(y), t, 128);
 }
 
-// y[core] = core + 1, a block each.
+// y[core] = core + 1, one block per core.
 KERNEL(number_of_each_core) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 8);
@@ -59,7 +59,7 @@ KERNEL(number_of_each_core) {
     DataCopy(global<float>(y, GetBlockNum() * 8)[GetBlockIdx() * 8], t, 8);
 }
 
-// y = x + x of a tile in three steps that only a compiler's own barriers order.
+// y = x + x of a tile in three steps that only a compiler's barriers order.
 KERNEL(written_for_auto_sync) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 192);

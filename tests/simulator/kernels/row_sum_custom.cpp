@@ -1,5 +1,5 @@
-// y[r] = sum of x[r][0 .. columns), for 16-bit rows of a length that is no multiple of anything, summed in
-// float: 64 columns at a time are added up lane by lane, then the lanes.
+// y[r] = sum of x[r][0 .. columns), for 16-bit rows of any length, summed in float: groups of 64 columns are
+// added lane by lane, then the lanes are summed.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -13,7 +13,7 @@ class KernelRowSum {
 public:
     __aicore__ inline KernelRowSum() {}
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR y, uint32_t rows, uint32_t columns) {
-        // Eight rows to a unit: its sums are one 32-byte block.
+        // Eight rows form a unit, because their sums are one 32-byte block.
         const uint32_t units = (rows + ROWS_PER_UNIT - 1) / ROWS_PER_UNIT;
         firstUnit = GetBlockIdx() * units / GetBlockNum();
         lastUnit = (GetBlockIdx() + 1) * units / GetBlockNum();

@@ -1,4 +1,4 @@
-// Scalars in GM, through the core's cache; inputs stay as they are; atomic mode.
+// Scalars in GM, through the core's cache; unchanged inputs; atomic mode.
 #include "mini.h"
 
 KERNEL(output_written) {

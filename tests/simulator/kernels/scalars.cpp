@@ -73,7 +73,7 @@ KERNEL(no_sum_in_the_register) {
     (void)bits;
 }
 
-// y[0, 8): what references and the register hold, from sixteen ones.
+// y[0, 8): values of references and of the register, from sixteen ones.
 KERNEL(scalars_of_all_sorts) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 16);
@@ -100,7 +100,7 @@ KERNEL(scalars_of_all_sorts) {
     DataCopy(global<float>(y), t, 8);
 }
 
-// x[0, 8) twice into y, by reference; y[8] what the register holds, y[9] whether types are CANN's.
+// x[0, 8) twice into y, by reference; y[8]: the register's value, y[9]: whether types are CANN's.
 KERNEL(global_elements_by_reference) {
     Ub ub(1024);
     GlobalTensor<float> in = global<float>(x), out = global<float>(y);
@@ -122,7 +122,7 @@ KERNEL(global_elements_by_reference) {
     DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(out);  // keeps SIM-GM-02
 }
 
-// y[0, 8): what fresh memory holds, stored into it by reference: every bit set, and y's own zeros.
+// y[0, 8): likely contents of fresh memory, stored by reference: every bit set, and y's own zeros.
 KERNEL(references_to_fresh_elements) {
     TPipe pipe;
     TBuf<TPosition::VECCALC> buffer;

@@ -1,4 +1,4 @@
-// The tiling struct, its keys, and what a launch hands over besides.
+// The tiling struct, its keys, and other arguments of a launch.
 #include "mini.h"
 #include "register/tilingdata_base.h"
 
@@ -17,7 +17,7 @@ struct Parts {
     Small first, second;
 };
 
-// As the host's macros have it.
+// Defined by the host's macros.
 BEGIN_TILING_DATA_DEF(Inner)
 TILING_DATA_FIELD_DEF(uint32_t, rows);
 END_TILING_DATA_DEF;
@@ -28,7 +28,7 @@ TILING_DATA_FIELD_DEF_ARR(float, 3, factors);
 END_TILING_DATA_DEF;
 REGISTER_TILING_DATA_CLASS(Mini, ByMacros);
 
-// The launch passes 16 bytes unless a test says otherwise.
+// The launch passes 16 bytes unless a comment gives another size.
 KERNEL(struct_that_fits) {
     REGISTER_TILING_DEFAULT(Small);
     GET_TILING_DATA(data, tiling);  // keeps SIM-TILING-01
@@ -126,7 +126,7 @@ KERNEL(fill_by_tiling) {
     DataCopy(global<float>(y), t, data.rows);
 }
 
-// What the cores leave in the workspace, one 32-byte block each, they read back themselves.
+// Each core reads back its own 32-byte block of the workspace.
 KERNEL(through_the_workspace) {
     Ub ub(256);
     LocalTensor<float> t = ub.at<float>(0, 64);

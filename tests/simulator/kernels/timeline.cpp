@@ -1,4 +1,4 @@
-// Kernels whose time the tests compare. The tiling says how much.
+// Kernels whose durations the tests compare. The tiling gives the sizes.
 #include "mini.h"
 
 struct Amounts {
@@ -47,7 +47,7 @@ KERNEL(add_count) {
     Adds(t, t, 1.0f, int32_t(amounts.count));
 }
 
-// One MulAddDst, which reads its destination too, of `count` repeats.
+// One MulAddDst, which also reads its destination, of `count` repeats.
 KERNEL(multiply_and_add_repeats) {
     READ_AMOUNTS;
     Ub ub(65536);
@@ -81,7 +81,7 @@ KERNEL(sum_blocks) {
     BlockReduceSum<float>(t[8192], t, int32_t(amounts.count), 64, 1, 1, 8);
 }
 
-// The first of x, `count` times.
+// Reads the first element of x `count` times.
 KERNEL(gather_count) {
     READ_AMOUNTS;
     Ub ub(65536);
@@ -104,7 +104,7 @@ KERNEL(scalar_accesses) {
     (void)sum;
 }
 
-// In and out again, V in between: `skipped` 0: it only waits, 1: it adds, 2: it has a barrier.
+// Copies in and out, with V in between: `skipped` 0: V only waits, 1: it adds, 2: it has a barrier.
 KERNEL(relay) {
     READ_AMOUNTS;
     TPipe pipe;
@@ -123,7 +123,7 @@ KERNEL(relay) {
     DataCopy(global<float>(y, 1 << 20), t, amounts.count);
 }
 
-// Every core: `count` floats each way at the same time, the way out first.
+// Every core copies `count` floats in each direction at the same time, first out.
 KERNEL(out_and_in) {
     READ_AMOUNTS;
     Ub ub(131072);
@@ -134,7 +134,7 @@ KERNEL(out_and_in) {
 }
 
 // Every core: y = x + 1 in `tiles` tiles of `count` floats through queues of `buffers` buffers; `skipped` more Adds
-// a tile.
+// per tile.
 KERNEL(add_tiles) {
     READ_AMOUNTS;
     TPipe pipe;

@@ -1,7 +1,7 @@
-// What an SoC, or every one, does not have, a function each: a line that says `not on` must not compile
-// there and must elsewhere; all others must compile everywhere. Only the syntax is checked, nothing runs.
+// Calls that an SoC or all SoCs lack, one per function: a line marked `not on` must not compile there and must
+// compile elsewhere; all other lines must compile everywhere. Only the syntax is checked; no code runs.
 #include "kernel_operator.h"
-// CANN's names for more, all there:
+// CANN's names for other calls, which all exist:
 #include "kernel_log.h"
 #include "kernel_tiling/kernel_tiling.h"
 #include "kernel_utils.h"
