@@ -1,4 +1,4 @@
-// Logging of device code does nothing here.
+// Logging of device code, which does nothing in the simulator.
 #pragma once
 
 #define KERNEL_LOG(level, format, ...) ((void)0)

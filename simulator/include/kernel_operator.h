@@ -1,4 +1,4 @@
-// CANN's kernel header, for the simulator: everything a vector kernel may call.
+// The simulator's version of CANN's kernel header: all calls of vector kernels.
 #pragma once
 
 #include "ascendc/atomic.h"

@@ -1,4 +1,4 @@
-// CANN's helpers of kernels: they come with kernel_operator.h.
+// CANN's helpers of kernels, which kernel_operator.h defines here.
 #pragma once
 
 #include "kernel_operator.h"

@@ -40,7 +40,7 @@
 
 namespace npu_sim {
 
-// The kernel's pointer need not be the launch's tiling: then nothing is right.
+// Reads the tiling struct. Reports a pointer that is not the launch's tiling argument.
 template <class S>
 S read_tiling(const void* gm, Site site) {
     static_assert(check_tiling_struct<S>());
@@ -99,7 +99,7 @@ constexpr bool starts_with_digit(const char* text) {
 #define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                       \
     auto name = ::npu_sim::read_tiling_member<S, decltype(static_cast<S*>(nullptr)->member)>( \
         tiling, offsetof(S, member), ::npu_sim::Site::here())
-// The tiling data where it is, and a copy of a struct in it.
+// A pointer to the tiling data, and a copy of a struct inside it.
 #define GET_TILING_DATA_PTR_WITH_STRUCT(S, name, tiling) \
     const S* name = ::npu_sim::tiling_pointer<S>(tiling, ::npu_sim::Site::here())
 #define COPY_TILING_WITH_STRUCT(S, source, name)                                           \
@@ -129,7 +129,7 @@ enum KernelMetaType {
     KERNEL_TYPE_MAX
 };
 
-// Ascend310P has one kind of core; elsewhere this simulator runs vector cores alone.
+// Ascend310P has one kind of core; for the other SoCs the simulator runs vector cores only.
 #define KERNEL_TASK_TYPE_DEFAULT(type)                                                                \
     static_assert(                                                                                    \
         __CCE_AICORE__ == 200 ? (type) == KERNEL_TYPE_AICORE || (type) == KERNEL_TYPE_MIX_VECTOR_CORE \

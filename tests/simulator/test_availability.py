@@ -131,7 +131,7 @@ def test_cast_compiles_with_the_pairs_that_have_round_modes_alone(soc, tmp_path)
 
 
 def test_every_instruction_that_an_soc_lacks_is_refused_line_by_line_too():
-    """refusals.cpp is written by hand, so it detects wrong cells of the table."""
+    """refusals.cpp is written independently, so it detects wrong cells of the table."""
     text = test_refusals.SOURCE.read_text().splitlines()
     missing = []
     for name, soc in lacking():

@@ -1,4 +1,4 @@
-"""Operators that fall back to the host, beside the CPU: results, aliases, gradients, random numbers."""
+"""Operators that fall back to the host, against the CPU: results, aliases, gradients, random numbers."""
 
 import sys
 import threading

@@ -16,7 +16,7 @@ GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 
 
 class Refused:
-    """A capture with a call that is refused: its text, and what the end of the capture says."""
+    """A capture with a refused call: the text of its error and of the error at the end of the capture."""
 
     def __init__(self, work, *, mode="global"):
         self.graph = torch.npu.NPUGraph()

@@ -1,4 +1,4 @@
-// Flags between pipes, set by hand.
+// Flags between pipes, set explicitly.
 #include "mini.h"
 
 KERNEL(set_wait_set_wait) {
