@@ -1,1 +1,1 @@
-"""Cases, bounds and peers: what results are judged with. The only place that holds a tolerance."""
+"""Cases, bounds and peers that judge results. All tolerances are in this package."""

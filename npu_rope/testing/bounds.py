@@ -1,11 +1,11 @@
-"""How far a rotation's result may lie from the float64 reference.
+"""Bounds of a rotation's error against the float64 reference.
 
 For one output y = x1*c - x2*s (the other is the same with the signs changed), computed in a
 type of unit roundoff u_c and rounded to an output type of unit roundoff u_out:
 
-- each product rounds once and the sum once: ``u_c*(|x1 c| + |x2 s|)`` for the products and the
-  same again for the sum, whose operands are no larger: ``2 u_c (|x1 c| + |x2 s|)`` (fusing a
-  product into the sum only saves a rounding);
+- each product rounds once and the sum once: ``u_c*(|x1 c| + |x2 s|)`` for the products and as much
+  for the sum, whose operands are no larger: ``2 u_c (|x1 c| + |x2 s|)`` (fusing a product into the
+  sum only saves a rounding);
 - c and s themselves may be off by ``e_angle`` each: ``e_angle*(|x1| + |x2|)``, times mscale
   where that exceeds 1, since the table entry is mscale*cos;
 - the result is rounded to the output type: ``u_out*|y|``, and never better than the smallest
@@ -29,23 +29,23 @@ SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0
 
 # |cos error|, |sin error| of policy exact on the reference and cpu backends.
 E_ANGLE_HOST = 2.0**-23
-# The same of the device's kernels, for positions below 2^22.
+# |cos error|, |sin error| of the device's kernels, for positions below 2^22.
 E_ANGLE_DEVICE = 2.0**-20
-# 16-bit results of the device: this share of elements is within one unit in the last place of cpu's.
+# 16-bit results of the device: this share of elements is within one unit in the last place of cpu's results.
 DEVICE_NEAR_CPU = 0.995
 # Agreement with ggml's own table: the angles are the same bit for bit.
 E_ANGLE_NONE = 0.0
 
-# The largest normalised mean squared error that ggml's test-backend-ops lets pass; reported, not judged by.
+# The largest normalised mean squared error that ggml's test-backend-ops accepts; reported, not used to judge.
 TEST_BACKEND_OPS_NMSE = 1e-7
 
-# What a benchmark's contestants must keep before they are timed:
+# Limits of a benchmark's contestants, checked before they are timed:
 # (e_angle, roundings to the tensor's dtype on the way to one output).
 OURS = (E_ANGLE_HOST, 0)
 # cos and sin of angles up to 2047 in float32, built by ggml's running product (2e-4 at 511, growing
 # in proportion) or by one float32 product (8e-5): within 2e-3.
 PEER_FLOAT32_TABLE = (2e-3, 0)
-# The same, with table entry, two products and their sum each rounded to the tensor's dtype.
+# Like the previous one, with table entry, two products and their sum each rounded to the tensor's dtype.
 PEER_HALF_FORMULA = (2e-3, 4)
 
 
@@ -58,7 +58,7 @@ def rotation_bound(
     dtype: str,
     e_angle: float | npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """The largest allowed ``|got - expected|``, element by element.
+    """Return the largest allowed ``|got - expected|``, element by element.
 
     Args:
         x: the input, ``[B,S,N,D]`` or ``[S,N,D]``, as float64 or anything exact in it.
@@ -94,13 +94,13 @@ def table_bound(
     dtype: str,
     compute: str = "",
 ) -> npt.NDArray[np.float64]:
-    """The same where cos and sin are given, and so exact.
+    """Return the bound of a rotation whose cos and sin are given, and therefore exact.
 
     Args:
         magnitude: ``|x1 c| + |x2 s|`` of every output; zero where the input must pass unchanged.
         expected: the reference's float64 result.
         dtype: name of the result's dtype.
-        compute: of what is between; ours is float32, or float64 for float64.
+        compute: dtype of intermediate values; npu_rope's is float32, or float64 for float64.
     """
     u_compute = UNIT_ROUNDOFF[compute or ("float64" if dtype == "float64" else "float32")]
     rounded = 2 * u_compute * magnitude + UNIT_ROUNDOFF[dtype] * np.abs(expected) + SMALLEST_SUBNORMAL[dtype]
@@ -108,12 +108,12 @@ def table_bound(
 
 
 def normalized_error(n: int, precision: str) -> float:
-    """How far rms_norm's Normalized may be from x / RMS, relatively, before it is rounded to a type narrower
-    than float32: ``(c + log2 n) u``, derived in ``csrc/cpu/rms_norm.cpp``.
+    """Return the largest relative error of rms_norm's Normalized against x / RMS, before it is rounded to a
+    type narrower than float32: ``(c + log2 n) u``, derived in ``csrc/cpu/rms_norm.cpp``.
 
     Args:
         n: elements of a row.
-        precision: what it is computed in, float32 or float64.
+        precision: type of the computation, float32 or float64.
     """
     digits = float(np.log2(max(n, 1)))
     if precision == "float64":
@@ -122,42 +122,43 @@ def normalized_error(n: int, precision: str) -> float:
 
 
 def device_normalized_error(n: int) -> float:
-    """The same of the device's kernels, which add in float32: derived in ``op_kernel/common/row_norm.h``."""
+    """Return :func:`normalized_error` of the device's kernels, which add in float32. It is derived in
+    ``op_kernel/common/row_norm.h``."""
     return (7 + float(np.log2(max(n, 1))) / 2) * 2.0**-24
 
 
 def normalized_error_on(backend: str, n: int) -> float | None:
-    """What :func:`npu_rope.testing.norm_spec.rms_norm` takes as its error; None for the host's backends."""
+    """Return the error for :func:`npu_rope.testing.norm_spec.rms_norm`; None for the host's backends."""
     return device_normalized_error(n) if is_device(backend) else None
 
 
 def is_device(backend: str) -> bool:
-    """The AscendC kernels run: ``sim``, ``sim:<soc>`` or ``npu``."""
+    """Return whether the backend runs the AscendC kernels: ``sim``, ``sim:<soc>`` or ``npu``."""
     return backend.partition(":")[0] in ("sim", "npu")
 
 
 def device_gradient_error(n: int) -> float:
-    """How far the device's gradient of x may be from the exact one, relative to ``(|g| + |N| mean|g N|) /
-    RMS``, N being Normalized and g the product of grad and scale (``op_kernel/common/gradient_rows.h``)."""
+    """Return the largest error of the device's gradient of x, relative to ``(|g| + |N| mean|g N|) / RMS``. N
+    is Normalized, g the product of grad and scale (``op_kernel/common/gradient_rows.h``)."""
     return (32 + 2.5 * float(np.log2(max(n, 1)))) * 2.0**-24
 
 
 def peer_normalized_error(n: int, precision: str) -> float:
-    """The same of another library that adds the squares in that precision, in whatever order: a square rounds
-    once and goes through at most ``n - 1`` additions, 1/n, the mean and the sum with epsilon round; the root
-    halves that. The root, its inverse and the product with x round once each: ``(n + 3) / 2 + 3`` units, and
-    half a one for what errors make of errors (up to n = 4096 in float32).
+    """Return :func:`normalized_error` of another library that adds the squares in that precision, in any
+    order. A square rounds once and goes through at most ``n - 1`` additions; 1/n, the mean and the sum with
+    epsilon round; the root halves that. The root, its inverse and the product with x round once each. The sum
+    is ``(n + 3) / 2 + 3`` units, and half a unit for second-order errors (up to n = 4096 in float32).
 
     Args:
         n: elements of a row.
-        precision: what it computes in, float32 or float64.
+        precision: type of the library's computation, float32 or float64.
     """
     return ((n + 4) / 2 + 3) * UNIT_ROUNDOFF[precision]
 
 
 def peer_norm_bound(expected: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:
-    """The same of another library's result, which may round each step to the tensor's dtype and sum squares
-    in float32 in whatever order: enough to reject a missing scale or a wrong row."""
+    """Return the bound of another library's result, which may round each step to the tensor's dtype and sum
+    squares in float32 in any order. It is tight enough to reject a missing scale or a wrong row."""
     allowed = 4 * UNIT_ROUNDOFF[dtype] + 1e-5
     bound: npt.NDArray[np.float64] = allowed * np.abs(expected) + SMALLEST_SUBNORMAL[dtype]
     return bound
@@ -166,11 +167,11 @@ def peer_norm_bound(expected: npt.NDArray[np.float64], dtype: str) -> npt.NDArra
 def int8_expectation(
     value: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The same for a result that is rounded to an integer and saturated to int8.
+    """Return the expectation for a result that is rounded to an integer and saturated to int8.
 
-    A value within ``bound`` of the exact one rounds to an integer within ``bound + 1/2`` of it; saturated,
-    both move to the nearer end of [-128, 127], and no further apart. What passes unrotated (bound 0) is an
-    integer, and the only one within 1/2 of itself.
+    A value within ``bound`` of the exact one rounds to an integer within ``bound + 1/2`` of it. Saturation
+    moves both to the nearer end of [-128, 127], and does not increase their distance. An unrotated value
+    (bound 0) is an integer, and the only one within 1/2 of itself.
     """
     return np.clip(value, -128, 127), bound + 0.5
 
@@ -178,16 +179,16 @@ def int8_expectation(
 def float32_angle_error(
     positions: npt.NDArray[Any], params: RopeParams, freq_factors: npt.NDArray[np.float32] | None
 ) -> npt.NDArray[np.float64]:
-    """How far cos and sin may be off where the angle is computed in float32, in whatever order.
+    """Return the largest error of cos and sin if the angle is computed in float32, in any order.
 
-    With ``u = 2^-24``: the power of theta_scale in pair i comes of up to e(i) multiplications, each
-    rounding once (u), of a factor that is itself off by two (a power and its rounding): ``3 e(i) u``.
+    With ``u = 2^-24``: the power of theta_scale in pair i results from up to e(i) multiplications, each
+    rounding once (u), of a factor that has an error of two (a power and its rounding): ``3 e(i) u``.
     Position, freq_factors, freq_scale, YaRN's two products, ``1 - mix``, mix and their sum round at
     most once each: ``8 u``. Both relative to the angle, or to its parts where YaRN adds two. cos, sin
     and mscale are within four units in the last place of numbers around 1: ``8 * 2 u``.
 
     Args:
-        positions: the one that turns each pair, broadcastable to ``[..., pairs]``.
+        positions: the position that rotates each pair, broadcastable to ``[..., pairs]``.
         params, freq_factors: of the call.
     """
     u = UNIT_ROUNDOFF["float32"]
@@ -203,8 +204,8 @@ def float32_angle_error(
 def worst_ratio(
     got: npt.NDArray[Any], expected: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
 ) -> tuple[float, tuple[int, ...]]:
-    """Largest error divided by its bound, and where. 1 or less is within; inf where a bound of
-    zero is broken or exactly one of the two is NaN."""
+    """Return the largest error divided by its bound, and its place. 1 or less is within the bound; inf if
+    a bound of zero is broken or exactly one of the two is NaN."""
     got = got.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(got - expected)
@@ -219,7 +220,7 @@ def worst_ratio(
 
 
 def within_one_ulp(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str) -> float:
-    """Share of elements of two 16-bit results that are equal or neighbours (NaN equals NaN).
+    """Return the share of elements of two 16-bit results that are equal or neighbours (NaN equals NaN).
 
     Args:
         a, b: values of the dtype, held in it or in a wider type.

@@ -1,4 +1,4 @@
-"""The cases ``npu-rope validate`` runs, as data.
+"""The cases of ``npu-rope validate``, as data.
 
 Suite ``ggml``: every case of ROPE, ROPE_BACK and ROPE_SET_ROWS in ggml's own test-backend-ops,
 under its names and in its order. Suite ``models``: real models' parameters (models.py) at prefill
@@ -25,7 +25,7 @@ Suite = Literal["ggml", "models"]
 
 # ggml's test draws positions below this.
 GGML_N_CTX = 512
-# The last position of a 128 Ki context, and the last one that a device takes.
+# The last position of a 128 Ki context, and the last one that a device supports.
 FAR_128K = 131_071
 FAR_4M = 4_194_303
 
@@ -40,9 +40,9 @@ class RopeCase:
         name: unique within its suite; for ``ggml`` the string test-backend-ops prints.
         dtype: of x.
         shape: ``(B, S, N, D)``.
-        params: what npu_rope runs with.
-        ggml_n_ctx_orig: what ggml gets as n_ctx_orig (its tests pass 0 with YaRN on, which we
-            refuse: 1 gives the same ramp, see :func:`ggml_cases`).
+        params: the parameters for npu_rope.
+        ggml_n_ctx_orig: the n_ctx_orig for ggml (its tests pass 0 with YaRN on, which npu_rope
+            refuses: 1 gives the same ramp, see :func:`ggml_cases`).
         factors: None, a tuple, or ``"random"`` for values in [0.9, 1.1).
         positions: how they are drawn.
         view: 0 contiguous; 1 a corner of a larger tensor; 2 the second half of wider rows.
@@ -76,12 +76,12 @@ class RopeCase:
 
     @property
     def result_dtype(self) -> str:
-        """What the rotated values are rounded to: the cache's dtype, else x's."""
+        """The dtype of the rotated values: the cache's, else x's."""
         return self.cache_dtype or self.dtype
 
     @property
     def last_position(self) -> int:
-        """The largest position the case uses."""
+        """The largest position in the case."""
         return {"random": GGML_N_CTX - 1, "far": FAR_4M}.get(self.positions, FAR_128K)
 
 
@@ -108,7 +108,7 @@ class CaseData:
 
 
 def view_of(parent: npt.NDArray[Any], case: RopeCase) -> npt.NDArray[Any]:
-    """The case's ``[B,S,N,D]`` view of its parent buffer."""
+    """Return the case's ``[B,S,N,D]`` view of its parent buffer."""
     b, s, n, d = case.shape
     if case.view == 2:
         return parent[..., d:]
@@ -116,13 +116,13 @@ def view_of(parent: npt.NDArray[Any], case: RopeCase) -> npt.NDArray[Any]:
 
 
 def parent_shape(case: RopeCase) -> tuple[int, int, int, int]:
-    """Shape of the buffer the case's view is cut from (ggml's v = 1 and v = 2)."""
+    """Return the shape of the buffer that contains the case's view (ggml's v = 1 and v = 2)."""
     b, s, n, d = case.shape
     return {0: (b, s, n, d), 1: (b, 3 * s, 4 * n, 2 * d), 2: (b, s, n, 2 * d)}[case.view]
 
 
 def make_data(case: RopeCase) -> CaseData:
-    """The case's input. Values uniform in [-1, 1), rounded to the case's dtype."""
+    """Return the case's input: values uniform in [-1, 1), rounded to the case's dtype."""
     rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
     parent = _values(rng, parent_shape(case), case.dtype)
     factors = _factors(case, rng)
@@ -138,7 +138,7 @@ def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> npt
 
 
 def rounded(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """To that dtype; of bfloat16, which NumPy does not have, the float32 values."""
+    """Round to that dtype; return bfloat16, which NumPy lacks, as float32 values."""
     if dtype == "bfloat16":
         return bfloat16_values(bfloat16_bits(values))
     return values.astype(dtype)
@@ -158,7 +158,7 @@ def _positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.int32
         return time
     if case.positions == "random":
         return np.stack([time, *(_axis_positions(case, rng) for _ in range(AXES - 1))])
-    # The other axes have the same positions in an order of their own.
+    # The other axes have the same positions in another order.
     return np.stack([time, *(rng.permutation(time.reshape(-1)).reshape(time.shape) for _ in range(AXES - 1))])
 
 
@@ -170,7 +170,7 @@ def _axis_positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.
         drawn = rng.integers(0, FAR_128K + 1, (batch, tokens)).astype(np.int32)
         drawn[-1, -1] = FAR_128K
         return drawn
-    # Half a run of consecutive tokens, half spread over the whole context, its end included.
+    # One half is consecutive tokens, the other is spread over the whole context including its end.
     last = FAR_4M if case.positions == "far" else FAR_128K
     run = np.arange(tokens // 2) + (last // 3 if case.positions == "far" else 0)
     spread = np.linspace(0, last, tokens - tokens // 2)
@@ -189,10 +189,10 @@ _NORMAL, _NEOX, _MROPE, _VISION, _IMROPE = (
     RopeMode.IMROPE,
 )
 _MODES = (_NORMAL, _NEOX, _MROPE, _IMROPE, _VISION)
-# fs, ef, af where a case takes one scaling only.
+# fs, ef, af of the cases with a single scaling.
 _SCALED = (1.4245, 0.7465, 1.4245)
 
-# What the first scaling runs in float32 beyond what every scaling runs: (ne, n_dims, mode).
+# Additional float32 cases of the first scaling: (ne, n_dims, mode).
 _FIRST_SCALING: tuple[tuple[Ne, int, RopeMode], ...] = (
     ((128, 40, 2, 1), 128, _NORMAL),
     ((128, 52, 2, 1), 128, _NORMAL),
@@ -261,7 +261,7 @@ def _ggml_set_rows_cases() -> Iterator[RopeCase]:
     for mode, cache_dtype, tokens, ne3 in itertools.product(
         (_NORMAL, _NEOX, _MROPE, _VISION), ("float16", "float32"), (1, 8, 512), (1, 3)
     ):
-        # ne3 lengthens the cache alone: x has no batch. Only the modes with sections are scaled.
+        # ne3 lengthens only the cache: x has no batch. Only the modes with sections are scaled.
         scaling = _SCALED if mode.has_sections else (1.0, 0.0, 1.0)
         yield RopeCase(
             suite="ggml",
@@ -279,8 +279,8 @@ def _ggml_set_rows_cases() -> Iterator[RopeCase]:
 
 
 def _ggml_params(n_dims: int, mode: RopeMode, fs: float, ef: float, af: float, n_offs: int = 0) -> RopeParams:
-    """What test_rope hands to ggml for the n_dims of its name; in mode vision that is the head size,
-    of which ggml gets half."""
+    """Return the parameters that test_rope passes to ggml for the n_dims of its name. In mode vision that
+    is the head size, and ggml receives half of it."""
     sections = (0, 0, 0, 0)
     if mode is _VISION:
         sections, n_dims = (n_dims // 4, n_dims // 4, 0, 0), n_dims // 2
@@ -340,8 +340,8 @@ def _ggml(
 
 
 def model_cases(models: tuple[PublishedRope, ...] = MODELS) -> Iterator[RopeCase]:
-    """Per model: prefill q in three dtypes and k in one, a decode batch, the gradient, and
-    positions up to 4,194,303, the last one that a device takes.
+    """Yield for each model: prefill q in three dtypes and k in one, a decode batch, the gradient, and
+    positions up to 4,194,303, the last one that a device supports.
     """
     for m in models:
         prefill = _model(m, "prefill", "prefill", "float32", (1, 128, m.n_heads, m.head_dim))

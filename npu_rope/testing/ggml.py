@@ -1,5 +1,5 @@
-"""The real ggml, driven through its C interface: where a prebuilt library is found, and a process
-of its own to run it in, because ggml answers what it does not support with ``abort()``.
+"""The real ggml, called through its C interface: the search for a prebuilt library, and a separate
+process that runs it, because ggml calls ``abort()`` for unsupported calls.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class GgmlUnavailable(RuntimeError):
 
 
 class GgmlFailed(RuntimeError):
-    """ggml took a call and did not carry it out."""
+    """ggml accepted a call and did not complete it."""
 
 
 class GgmlAborted(GgmlFailed):
-    """ggml ended its process; the message carries its last words."""
+    """ggml ended its process; the message has its last output."""
 
 
 class GgmlRefused(RuntimeError):
-    """The backend says beforehand, by ``ggml_backend_supports_op``, that it does not take a call."""
+    """The backend refuses a call in advance, by ``ggml_backend_supports_op``."""
 
 
 def _candidates(given: str | None) -> Iterator[Path]:
@@ -74,14 +74,14 @@ def _from_pywhispercpp() -> Iterator[Path]:
 
 
 def registry_library(folder: Path) -> Path | None:
-    """The library in a folder that knows ggml's backends (the shortest name, where versions lie
-    beside each other)."""
+    """Return the library in a folder that has the registry of backends (the shortest name if there
+    are several versions)."""
     found = [path for path in folder.glob("libggml*") if REGISTRY_NAME.match(path.name)]
     return min(found, key=lambda path: len(path.name), default=None)
 
 
 def find_library_dir(given: str | None = None, *, registry: bool = False) -> Path:
-    """The folder with ``libggml-base*`` and ``libggml-cpu*`` (``registry``: with ``libggml.so``):
+    """Return the folder with ``libggml-base*`` and ``libggml-cpu*`` (``registry``: with ``libggml.so``):
     ``given`` (a folder or a library in it), else ``NPU_ROPE_GGML_LIB``, else the npm package, else
     PyPI's pywhispercpp.
 
@@ -102,14 +102,14 @@ def find_library_dir(given: str | None = None, *, registry: bool = False) -> Pat
 
 @dataclass(frozen=True)
 class GgmlInfo:
-    """What was loaded.
+    """The loaded ggml.
 
     Attributes:
         version, commit: ggml's own.
-        cpu_library: the file name of the CPU library, or of the registry where a device was asked for.
-        missing: the functions among those needed that this ggml does not have yet.
-        device: the name of the device that was asked for, empty for the CPU library.
-        description: what the device calls itself.
+        cpu_library: the file name of the CPU library, or of the registry if a device was requested.
+        missing: the required functions that this ggml does not have yet.
+        device: the name of the requested device, empty for the CPU library.
+        description: the device's own description.
     """
 
     version: str
@@ -121,7 +121,7 @@ class GgmlInfo:
 
     @property
     def name(self) -> str:
-        """ggml, its version, and the device where one was asked for."""
+        """ggml, its version, and the requested device if any."""
         return f"ggml {self.version}" + (f" {self.device}" if self.device else "")
 
 
@@ -156,7 +156,7 @@ class GgmlNorm:
     residual: npt.NDArray[np.float32] | None = None
 
 
-# A call that tells imrope from mrope: pair 1 turns by height in one and by time in the other.
+# A call that distinguishes imrope from mrope: pair 1 rotates by height in one and by time in the other.
 _INTERLEAVED = GgmlRope(
     np.ones((1, 1, 1, 12), np.float32),
     (1, 1, 1, 12),
@@ -173,15 +173,15 @@ _INTERLEAVED = GgmlRope(
 class GgmlProcess:
     """ggml in a child process. After an abort the next call starts another.
 
-    Use as a context manager. ``rope()`` raises :class:`GgmlAborted` where ggml does.
+    Use as a context manager. ``rope()`` raises :class:`GgmlAborted` if ggml aborts.
 
     Args:
         library_dir: as for :func:`find_library_dir`.
-        threads: that the CPU backend computes with.
+        threads: number of threads of the CPU backend.
         device: a name from the registry of backends ("CPU", "CANN0"); empty for libggml-cpu itself.
     """
 
-    # The child; a test puts another in its place.
+    # The child's command; a test replaces it.
     worker: tuple[str, ...] = ("-m", "npu_rope.testing.ggml_worker")
 
     def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
@@ -215,27 +215,27 @@ class GgmlProcess:
             self._said = None
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
-        """ggml_rope_ext or ggml_rope_multi, _inplace or _back; the result ``[B,S,N,D]``, contiguous. For
-        a call with a cache also ggml_set_rows; the result is the whole cache ``[R,N,D]``.
+        """Run ggml_rope_ext or ggml_rope_multi, _inplace or _back; return ``[B,S,N,D]``, contiguous. For a
+        call with a cache, also run ggml_set_rows and return the whole cache ``[R,N,D]``.
 
         Raises:
-            GgmlRefused: the backend says that it does not take the call.
-            GgmlFailed: it took it and broke it off, or its process ended (GgmlAborted).
+            GgmlRefused: the backend does not support the call.
+            GgmlFailed: it accepted the call and did not complete it, or its process ended (GgmlAborted).
         """
         result: npt.NDArray[Any] = self._call(("rope", call))
         return result
 
     def norm(self, call: GgmlNorm) -> npt.NDArray[Any]:
-        """ggml_rms_norm and ggml_mul, behind ggml_add where there is a residual; of x's shape.
+        """Run ggml_rms_norm and ggml_mul, after ggml_add if there is a residual; return x's shape.
 
         Raises:
-            GgmlRefused, GgmlFailed: as of :meth:`rope`.
+            GgmlRefused, GgmlFailed: as in :meth:`rope`.
         """
         result: npt.NDArray[Any] = self._call(("norm", call))
         return result
 
     def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
-        """What this ggml does not have yet that such a call needs; empty where it has all of it."""
+        """Return the part that the call needs and this ggml does not have yet; empty if it has all."""
         needed = {
             "ggml_rope_set_offset": bool(params.n_offs),
             "ggml_rope_multi": params.rope_mode.has_sections,
@@ -250,14 +250,14 @@ class GgmlProcess:
         return ""
 
     def _knows_imrope(self) -> bool:
-        # A mode is no function that could be looked for; and an older ggml takes 40 for mrope.
+        # A mode is not a function whose symbol could be searched, and an older ggml treats 40 as mrope.
         if self._interleaves is None:
             try:
                 got = self.rope(_INTERLEAVED)
                 as_mrope = replace(_INTERLEAVED.params, mode=RopeMode.MROPE)
                 self._interleaves = not np.array_equal(got, self.rope(replace(_INTERLEAVED, params=as_mrope)))
             except GgmlRefused:
-                self._interleaves = True  # the backend speaks for itself, case by case
+                self._interleaves = True  # the backend reports its support case by case
             except GgmlFailed:
                 self._interleaves = False
         return self._interleaves
@@ -305,7 +305,7 @@ class GgmlProcess:
 
 
 def send(pipe: IO[bytes], message: Any) -> None:
-    """One pickled message, its length before it."""
+    """Send a pickled message, preceded by its length."""
     body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     pipe.write(struct.pack("<Q", len(body)))
     pipe.write(body)
@@ -313,7 +313,7 @@ def send(pipe: IO[bytes], message: Any) -> None:
 
 
 def receive(pipe: IO[bytes]) -> Any:
-    """The next message; EOFError where the other end is gone."""
+    """Return the next message; raise EOFError if the other end is closed."""
     head = pipe.read(8)
     if len(head) < 8:
         raise EOFError

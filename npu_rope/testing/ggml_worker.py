@@ -1,10 +1,10 @@
-"""The process that ggml runs in: reads calls from its standard input, answers on its output.
+"""The process that runs ggml: it reads calls from its standard input and writes results to its output.
 
     python -m npu_rope.testing.ggml_worker FOLDER THREADS [DEVICE]
 
 Without a DEVICE no backend loader is needed: libggml-base and one libggml-cpu are opened. With one,
 libggml's registry loads every backend of the folder, and the device of that name computes. Libraries
-are opened RTLD_LOCAL, so that a second ggml in one process can never bind to this one's symbols.
+are opened RTLD_LOCAL, so that a second ggml in the process cannot bind to this one's symbols.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InitParams(C.Structure):
     _fields_ = [("mem_size", C.c_size_t), ("mem_buffer", C.c_void_p), ("no_alloc", C.c_bool)]
 
 
-# Result and arguments. Those of later versions may be missing: see GgmlInfo.missing.
+# Result and arguments of each function. Functions of later versions may be missing: see GgmlInfo.missing.
 _BASE: dict[str, tuple[Any, list[Any]]] = {
     "ggml_init": (_P, [InitParams]),
     "ggml_free": (None, [_P]),
@@ -95,13 +95,13 @@ _DEVICES: dict[str, tuple[Any, list[Any]]] = {
 
 
 def open_base(folder: Path) -> C.CDLL:
-    """libggml-base (the shortest name, where versions lie beside each other)."""
+    """Open libggml-base (the shortest name if there are several versions)."""
     return C.CDLL(str(min(folder.glob("libggml-base*"), key=lambda p: len(p.name))))
 
 
 def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
-    """The CPU library this machine scores best with: builds with one library a micro-architecture
-    answer ``ggml_backend_score()``, 0 meaning it cannot run here."""
+    """Open the CPU library with the best score on this machine: builds with one library per
+    micro-architecture have ``ggml_backend_score()``, which returns 0 if the library cannot run here."""
     candidates = sorted(folder.glob("libggml-cpu*"))
     if len(candidates) == 1:
         return C.CDLL(str(candidates[0])), candidates[0].name
@@ -115,7 +115,7 @@ def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
 
 
 def _declare(functions: dict[str, tuple[Any, list[Any]]], *libraries: C.CDLL) -> dict[str, Any]:
-    """Those that one of the libraries has, with their signatures."""
+    """Return the functions that one of the libraries has, with their signatures declared."""
     found = {}
     for name, (result, arguments) in functions.items():
         function = next((getattr(x, name) for x in libraries if hasattr(x, name)), None)
@@ -134,19 +134,19 @@ class Devices:
             raise GgmlUnavailable(f"[ggml] library must come with libggml.so but got {folder}.")
         self.library = C.CDLL(str(path))
         self.file = path.name
-        # Which of the two libraries has one of these depends on ggml's version.
+        # ggml's version determines which of the two libraries has each of these.
         self.call = _declare(_DEVICES, self.library, base)
         if missing := sorted(set(_DEVICES) - set(self.call)):
             raise GgmlUnavailable(f"[ggml] library must have a registry of devices but got no {missing[0]}.")
         self.call["ggml_backend_load_all_from_path"](str(folder).encode())
 
     def names(self) -> list[str]:
-        """Of the devices, in the registry's order."""
+        """Return the devices' names, in the registry's order."""
         devices = (self.call["ggml_backend_dev_get"](i) for i in range(self.call["ggml_backend_dev_count"]()))
         return [self.call["ggml_backend_dev_name"](d).decode() for d in devices]
 
     def start(self, name: str, threads: int) -> tuple[Any, str]:
-        """A backend on the device, and what the device calls itself."""
+        """Return a backend on the device, and the device's own description."""
         device = self.call["ggml_backend_dev_by_name"](name.encode())
         if not device:
             raise GgmlUnavailable(
@@ -186,11 +186,11 @@ class Ggml:
         self.cpu.ggml_backend_cpu_set_n_threads(self.backend, threads)
 
     def open_devices(self, folder: Path) -> Devices:
-        """The registry of the folder."""
+        """Return the registry of the folder."""
         return Devices(folder, self.library)
 
     def info(self) -> GgmlInfo:
-        """Versions of what was loaded."""
+        """Return the versions of the loaded libraries."""
 
         def text(name: str) -> str:
             function = getattr(self.library, name, None)
@@ -224,7 +224,7 @@ class Ggml:
             graph.close()
 
     def _why(self, call: GgmlRope, refused: str) -> str:
-        """What is refused, and which single change of the call would be taken."""
+        """Return the refused operation, and the single change that makes the call supported."""
         taken = []
         for change, other in _changes(call):
             graph = RopeGraph(self, other)
@@ -236,7 +236,7 @@ class Ggml:
 
 
 def _changes(call: GgmlRope) -> Iterator[tuple[str, GgmlRope]]:
-    """The same call with one thing made simpler."""
+    """Yield copies of the call, each with one property made simpler."""
     p, (_, s, _, d) = call.params, call.shape
     if not call.forward:
         yield "forward", replace(call, forward=True)
@@ -265,7 +265,7 @@ def _neox(p: RopeParams, head: int) -> RopeParams:
 
 
 class Graph:
-    """One call as ggml's graph, whose operations stand in ``nodes``."""
+    """One call as a ggml graph, whose operations are in ``nodes``."""
 
     def __init__(self, ggml: Ggml) -> None:
         self.ggml, self.base = ggml, ggml.base
@@ -275,20 +275,20 @@ class Graph:
         self.nodes: list[Any] = []
 
     def close(self) -> None:
-        """Free everything ggml holds."""
+        """Free everything that ggml has allocated."""
         if self.buffer:
             self.base["ggml_backend_buffer_free"](self.buffer)
         self.base["ggml_free"](self.context)
 
     def refused(self) -> str:
-        """The first operation that the backend says it does not take; empty where it takes all."""
+        """Return the first operation that the backend does not support; empty if it supports all."""
         for node in self.nodes:
             if not self.base["ggml_backend_supports_op"](self.ggml.backend, node):
                 return str(self.base["ggml_op_desc"](node).decode())
         return ""
 
     def compute(self) -> None:
-        """Copy the inputs in, and run."""
+        """Copy the inputs to the backend, and run the graph."""
         base = self.base
         graph = base["ggml_new_graph"](self.context)
         base["ggml_build_forward_expand"](graph, self.nodes[-1])
@@ -306,7 +306,7 @@ class Graph:
         return values
 
     def _tensor(self, values: npt.NDArray[Any]) -> Any:
-        """A tensor ``[B,S,N,D]`` or a vector that gets these values."""
+        """Return a tensor ``[B,S,N,D]`` or a vector that receives these values."""
         values, kind = np.ascontiguousarray(values), GGML_TYPES[values.dtype.name]
         if values.ndim == 1:
             tensor = self.base["ggml_new_tensor_1d"](self.context, kind, values.size)
@@ -317,7 +317,7 @@ class Graph:
 
 
 class NormGraph(Graph):
-    """rms_norm and its scale, behind a residual where there is one."""
+    """rms_norm and its scale, after the addition of a residual if there is one."""
 
     def __init__(self, ggml: Ggml, call: GgmlNorm) -> None:
         super().__init__(ggml)
@@ -348,7 +348,7 @@ class RopeGraph(Graph):
             self.nodes += self._set_rows(self.nodes[0])
 
     def run(self) -> npt.NDArray[Any]:
-        """Compute, and read back the result, or the cache where there is one."""
+        """Compute, and read back the result, or the cache if there is one."""
         self.compute()
         call = self.call
         if call.cache is not None:
@@ -358,7 +358,7 @@ class RopeGraph(Graph):
         return self._read(self.nodes[-1], np.empty(call.shape, call.parent.dtype))
 
     def _inside(self, parent: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The call's view of its buffer, whose other elements must be as they were."""
+        """Return the call's view of its buffer, and require that the other elements are unchanged."""
         result = _view(parent, self.call).copy()
         _view(parent, self.call)[...] = _view(np.ascontiguousarray(self.call.parent), self.call)
         if not np.array_equal(parent, self.call.parent):
@@ -381,7 +381,7 @@ class RopeGraph(Graph):
         positions = self._tensor(call.positions)
         factors = None
         if call.freq_factors is not None:
-            # ggml reads head_size/2 factors, past the n_dims/2 it asks for: give it that many.
+            # ggml requires n_dims/2 factors but reads head_size/2, so pass head_size/2 of them.
             padded = np.ones(max(call.shape[3] // 2, len(call.freq_factors)), np.float32)
             padded[: len(call.freq_factors)] = call.freq_factors
             factors = self._tensor(padded)
@@ -395,7 +395,7 @@ class RopeGraph(Graph):
         return self.ggml.ropes["ggml_rope_set_offset"](node, p.n_offs) if p.n_offs else node
 
     def _set_rows(self, rotated: Any) -> list[Any]:
-        """A cache row is a token's heads behind each other: ``[R, N*D]``."""
+        """Write rows of the cache ``[R, N*D]``: a row is a token's heads in order."""
         base, call = self.base, self.call
         assert call.cache is not None
         assert call.rows is not None
@@ -414,7 +414,7 @@ def _view(parent: npt.NDArray[Any], call: GgmlRope) -> npt.NDArray[Any]:
 
 
 def answer(ggml: Ggml, request: tuple[Any, ...]) -> tuple[str, Any]:
-    """The status and the body of one answer."""
+    """Return the status and the body of the answer to a request."""
     try:
         kind, *rest = request
         answers: dict[str, Callable[..., Any]] = {"info": ggml.info, "rope": ggml.rope, "norm": ggml.norm}
@@ -427,7 +427,7 @@ def answer(ggml: Ggml, request: tuple[Any, ...]) -> tuple[str, Any]:
 
 def main() -> None:
     """Serve until the input ends."""
-    # ggml may print: keep its words off the pipe that the answers go through.
+    # ggml may print: keep its output off the pipe of the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests = sys.stdin.buffer

@@ -1,22 +1,22 @@
-"""Runs one case on every executor asked for and judges each result.
+"""Runs one case on every requested executor and judges each result.
 
-What is compared with what:
+The comparisons:
 
 - ``reference`` and ``cpu`` under policy exact: with the float64 reference, bound e_angle = 2^-23;
-- ``sim`` backends: the same with the device's bound, e_angle = 2^-20, and for 16-bit types with
-  ``cpu``'s result: 99.5 % of the elements within one unit in the last place;
+- ``sim`` backends: with the float64 reference and the device's bound, e_angle = 2^-20, and for 16-bit
+  types with ``cpu``'s result: 99.5 % of the elements within one unit in the last place;
 - the float64 reference itself: a sample of its elements with the specification's formula in
-  scalar Python (spec.py), or a mistake in it would pass as long as every executor shared it;
+  scalar Python (spec.py), because a mistake that every executor shares would not show otherwise;
 - ``cpu`` under policy ggml, and the real ggml: with the float64 rotation by ggml's own float32
   table (angles of the reference, cos and sin of the C library), bound e_angle = 0: the angles
   must be ggml's bit for bit and only the rotation may round;
 - with YaRN on, ggml's compiler may have fused one multiply-add of the angle: both tables are
-  computed and ggml must agree with one of them (which, is reported);
-- another ggml device than the CPU need not follow that table: it is held to what any float32 angle
-  can keep (float32_angle_error in bounds.py), around the float64 reference;
-- of a case with a cache the rows that the tokens went to are judged, like a result of rope; every
-  other row must be as it was;
-- how far the real ggml is from exact is reported, not judged: its angles are float32.
+  computed and ggml must agree with one of them, which is reported;
+- a ggml device other than the CPU need not follow that table: its bound is that of any float32 angle
+  (float32_angle_error in bounds.py), around the float64 reference;
+- in a case with a cache, the rows that received tokens are judged like a result of rope; every other
+  row must be unchanged;
+- the error of the real ggml against float64 is reported, not judged: its angles are float32.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
 
 
 class AnyCase(Protocol):
-    """What every suite's cases tell about themselves; the operation under the name a user asks for it by."""
+    """The properties of every suite's cases; the operation has the name that users select."""
 
     @property
     def suite(self) -> str:
@@ -65,7 +65,7 @@ class AnyCase(Protocol):
 
     @property
     def name(self) -> str:
-        """Unique within the suite."""
+        """The name, unique within the suite."""
         ...
 
     @property
@@ -75,17 +75,17 @@ class AnyCase(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Of the elements."""
+        """The elements' dtype."""
         ...
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of what is judged."""
+        """The shape of the judged tensor."""
         ...
 
     @property
     def source(self) -> str:
-        """Where the case comes from."""
+        """The origin of the case."""
         ...
 
 
@@ -98,7 +98,7 @@ class Worst:
     angle: float
     got: float
     expected: float
-    axis: str = ""  # in the modes with sections: which of the token's positions turns it
+    axis: str = ""  # in the modes with sections: which of the token's positions rotates it
     names: str = "(b, s, n, d)"  # of the index
 
 
@@ -115,7 +115,7 @@ class Judgement:
     bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
     exact_error: float | None = None  # ggml: max distance from the float64 reference
     table: str = ""  # ggml with YaRN: "plain" or "fused"; a device's own angles: "float32"
-    nmse: float | None = None  # ggml: what test-backend-ops would find, against ggml's own angles
+    nmse: float | None = None  # ggml: the value in test-backend-ops, against ggml's own angles
     near_cpu: float | None = None  # sim, 16-bit: share of elements within one ulp of cpu's
 
 
@@ -128,14 +128,14 @@ class CaseResult:
 
     @property
     def verdict(self) -> str:
-        """``FAIL`` where any executor fails, ``UNSUPPORTED`` where none of them runs the case."""
+        """``FAIL`` if any executor fails, ``UNSUPPORTED`` if none of them runs the case."""
         verdicts = {j.verdict for j in self.judgements}
         if FAIL in verdicts:
             return FAIL
         return UNSUPPORTED if verdicts == {UNSUPPORTED} else OK
 
     def by(self, executor: str) -> Judgement | None:
-        """The judgement of one executor."""
+        """Return the judgement of one executor."""
         return next((j for j in self.judgements if j.executor == executor), None)
 
 
@@ -161,7 +161,7 @@ _cosf, _sinf = _libm_function("cosf"), _libm_function("sinf")
 
 
 def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, Array]:
-    """ggml's (cos, sin) for the case's positions, ``[..., pairs]``, float32 held in float64."""
+    """Return ggml's (cos, sin) for the case's positions, ``[..., pairs]``, float32 values in float64."""
     planes = reference.position_planes(data.positions, case.params)
     theta = reference.ggml_angles(planes, case.params, data.freq_factors, fused=fused)
     mscale = np.float32(case.params.mscale("ggml"))
@@ -182,7 +182,7 @@ def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float |
 
 
 def token_positions(case: RopeCase, data: CaseData, b: int, s: int) -> list[int]:
-    """A token's positions: one, or four in the modes with sections."""
+    """Return a token's positions: one, or four in the modes with sections."""
     planes = reference.position_planes(data.positions, case.params)
     planes = planes if case.params.rope_mode.has_sections else planes[None]
     return [int(plane[b, s] if plane.ndim == 2 else plane[s]) for plane in planes]
@@ -197,7 +197,7 @@ SPEC_SAMPLE = 48
 
 
 def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -> str:
-    """Where the reference leaves the specification's formula by more than its bound; empty where not."""
+    """Return where the reference differs from the specification's formula by more than its bound, else ""."""
     rng = np.random.default_rng(len(case.name))
     for flat in rng.integers(0, data.x.size, SPEC_SAMPLE):
         b, s, n, d = (int(i) for i in np.unravel_index(int(flat), data.x.shape))
@@ -213,7 +213,7 @@ def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -
 
 
 def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E_ANGLE_HOST) -> Expectation:
-    """The float64 reference and policy exact's bound (the host's, unless another is given)."""
+    """Return the float64 reference and policy exact's bound (the host's, unless another is given)."""
     planes = reference.position_planes(data.positions, case.params)
     c, s = reference.cos_sin(planes, case.params, data.freq_factors, forward=case.forward)
     return _expect(case, data, c, s, e_angle)
@@ -223,7 +223,7 @@ def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E
 
 
 def as_taken(case: RopeCase, backend: str) -> RopeCase:
-    """The case as the backend is asked for it: attributes of an operator of CANN are float32."""
+    """Return the case as the backend receives it: attributes of a CANN operator are float32."""
     if backend != "npu":
         return case
     numbers = {f.name: getattr(case.params, f.name) for f in fields(case.params)}
@@ -234,7 +234,7 @@ def as_taken(case: RopeCase, backend: str) -> RopeCase:
 
 
 def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
-    """Run the case on one of our backends; the result as float values, in the case's layout."""
+    """Run the case on one of npu_rope's backends; return float values, in the case's layout."""
     if case.cache_rows:
         return _execute_set_rows(case, data, backend, angle)
     if case.dtype == "bfloat16":
@@ -268,10 +268,10 @@ def _execute_set_rows(case: RopeCase, data: CaseData, backend: str, angle: Angle
 
 
 def rotated_rows(case: RopeCase, data: CaseData, cache: Array) -> Array:
-    """The rows that the tokens went to, ``[B,S,N,D]``.
+    """Return the rows that received the tokens, ``[B,S,N,D]``.
 
     Raises:
-        AssertionError: another row is not what it was.
+        AssertionError: another row has changed.
     """
     assert data.cache is not None
     assert data.rows is not None
@@ -283,38 +283,38 @@ def rotated_rows(case: RopeCase, data: CaseData, cache: Array) -> Array:
 
 
 def soc_of(backend: str) -> str:
-    """The SoC, or chip, that a device backend runs on."""
+    """Return the SoC, or chip, of a device backend."""
     if backend == "npu":
         return backends.simulated_soc() or "an NPU"
     return backend.partition(":")[2] or native_sim.DEFAULT_SOC
 
 
 def has_bfloat16(backend: str) -> bool:
-    """Whether the chip has it; every other backend does."""
+    """Return whether the backend has bfloat16; only some chips lack it."""
     return not soc_of(backend).lower().startswith("ascend310p")
 
 
 def lacks_type(backend: str, dtypes: Iterable[str]) -> str:
-    """What the device of a backend does not have of these types, in words; empty where there is nothing."""
+    """Return in words which of these dtypes the backend's device lacks; empty if none."""
     lacks = (chip_lacks(d, backend) for d in dtypes) if is_device(backend) else ()
     return next(filter(None, lacks), "")
 
 
 def tensor_of_bits(a: Array) -> Any:
-    """A torch tensor on an array's memory, uint16 being bfloat16's bits."""
+    """Return a torch tensor on an array's memory; uint16 is bfloat16's bits."""
     if a.dtype == np.uint16:
         return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(a)
 
 
 def see_bits(a: Array) -> native.CTensor:
-    """The same for the C library."""
+    """Describe an array for the C library; uint16 is bfloat16's bits."""
     dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
     return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
 
 
 def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
-    """NumPy has no bfloat16 of its own: native code gets the bits, the reference the values."""
+    """Run a bfloat16 case. NumPy has no bfloat16: native code receives the bits, the reference the values."""
     if backend == "reference":
         wide = reference.rope(
             data.x.astype(np.float32),
@@ -353,7 +353,7 @@ def _ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
     b, s, n, d = case.shape
     shape, parent, offset = case.shape, data.parent, 0
     axes = (1,) if case.params.rope_mode.has_sections else ()
-    if data.positions.ndim == 2 + len(axes):  # they run along ggml's ne2 only: a decode batch is its tokens
+    if data.positions.ndim == 2 + len(axes):  # along ggml's ne2 only: a decode batch becomes tokens
         shape, parent = (1, b * s, n, d), parent.reshape(1, b * s, n, d)
     if case.view == 2:
         offset = d
@@ -376,7 +376,7 @@ def _ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
 
 
 def compare(case: RopeCase, data: CaseData, executor: str, got: Array, expected: Expectation) -> Judgement:
-    """A result against its expectation."""
+    """Compare a result with its expectation."""
     ratio, at = worst_ratio(got, expected.value, expected.bound)
     with np.errstate(invalid="ignore"):
         error = np.abs(got.astype(np.float64) - expected.value)
@@ -435,7 +435,7 @@ def _judge_backend(
 
 
 def chip_lacks(dtype: str, backend: str) -> str:
-    """What a device backend's SoC does not have of an element type, by name; empty: nothing."""
+    """Return in words that a device backend's SoC lacks the dtype; empty if it has the dtype."""
     if dtype == "float64":
         return "no Ascend vector core computes in float64"
     if dtype == "bfloat16" and not has_bfloat16(backend):
@@ -459,7 +459,7 @@ def _judge_simulated(case: RopeCase, data: CaseData, backend: str) -> Judgement:
 
 
 def hold_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str) -> None:
-    """A device's 16-bit result must be the CPU's but for an ulp, nearly everywhere."""
+    """Require that almost all elements of a device's 16-bit result are within an ulp of the CPU's."""
     near = within_one_ulp(got, on_cpu, dtype)
     judgement.near_cpu = near
     if near < DEVICE_NEAR_CPU and judgement.verdict == OK:
@@ -470,7 +470,7 @@ def hold_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str) -
 
 
 def _ggml_cannot(case: RopeCase, ggml: GgmlProcess) -> str:
-    """What ggml is known not to take, so that it need not be aborted over it."""
+    """Return the part of the case that ggml is known not to support, to avoid an abort of its process."""
     if case.dtype not in ("float32", "float16"):
         return f"ggml's CPU backend has no {case.dtype} rope"
     return ggml.too_old_for(case.params, inplace=case.inplace, set_rows=bool(case.cache_rows))
@@ -516,7 +516,7 @@ def _judge_ggml(
 
 
 def _judge_device(case: RopeCase, data: CaseData, got: Array) -> Judgement:
-    """A device has float32 angles of its own making."""
+    """Judge a device, whose float32 angles may differ from those of the CPU."""
     planes = reference.position_planes(data.positions, case.params)
     positions = reference.pair_positions(planes, case.params)
     e_angle = float32_angle_error(positions, case.params, data.freq_factors)[..., None, :]
@@ -526,7 +526,7 @@ def _judge_device(case: RopeCase, data: CaseData, got: Array) -> Judgement:
 
 
 def _nmse(case: RopeCase, got: Array, expected: Expectation) -> float:
-    """Normalised mean squared error from the rounded expectation, as test-backend-ops takes it."""
+    """Return the normalised mean squared error against the rounded expectation, as in test-backend-ops."""
     right = expected.value.astype(case.result_dtype).astype(np.float64)
     error = float(np.square(got.astype(np.float64) - right).sum())
     power = float(np.square(right).sum())
