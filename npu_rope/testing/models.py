@@ -1,6 +1,6 @@
-"""Rope parameters of real models, as data, each with its source: what ``npu-rope validate`` runs.
+"""Rope parameters of real models for ``npu-rope validate``, as data, each with its source.
 
-A new model is a new entry in ``MODELS``; ``tests/testing/test_models.py`` holds each against
+A new model is a new entry in ``MODELS``; ``tests/testing/test_models.py`` compares each with
 transformers' own code. Pairing, YaRN and factors follow ``specs/ggml_rope_acltensor.txt``.
 """
 
@@ -29,8 +29,8 @@ class PublishedRope:
             which is not always what its GGUF wants: llama.cpp's converter permutes the Q and K
             weights of some models (Llama, Mistral: neox here, normal in a GGUF).
         freq_factors: ``n_dims/2`` divisors of the frequencies, or None.
-        context: longest position + 1 the model is made for, in tokens.
-        note: what the numbers alone don't tell.
+        context: the longest position that the model is made for, plus 1, in tokens.
+        note: facts that the numbers alone do not show.
     """
 
     name: str
@@ -52,7 +52,7 @@ def llama3_freq_factors(
     high_freq_factor: float,
     original_context: int,
 ) -> tuple[float, ...]:
-    """Llama 3.1's frequency scaling as the divisors ggml's rope takes (GGUF: ``rope_freqs.weight``).
+    """Return Llama 3.1's frequency scaling as divisors for ggml's rope (GGUF: ``rope_freqs.weight``).
 
     With a pair's wavelength ``w = 2 pi base**(2i/head_dim)`` in tokens and ``n`` the original
     context: 1 where ``w < n/high_freq_factor``, ``factor`` where ``w > n/low_freq_factor``, and
@@ -62,7 +62,7 @@ def llama3_freq_factors(
     Args:
         head_dim: rotated width.
         base: theta.
-        factor: how much the longest wavelengths are stretched.
+        factor: stretch of the longest wavelengths.
         low_freq_factor, high_freq_factor: ends of the blend, in turns over the original context.
         original_context: context before stretching, in tokens.
 
@@ -87,17 +87,17 @@ def llama3_freq_factors(
 
 
 def _yarn_attn_factor(model_factor: float, factor: float) -> float:
-    """What to pass so that rope, which multiplies by ``1 + 0.1 ln(factor)`` itself as soon as
-    ext_factor is not 0, ends up at the model's own factor."""
+    """Return the attn_factor that gives the model's own factor, because rope itself multiplies by
+    ``1 + 0.1 ln(factor)`` if ext_factor is not 0."""
     return model_factor / (1.0 + 0.1 * math.log(factor))
 
 
 def _longrope_attn_factor(context: int, original_context: int) -> float:
-    """LongRoPE's factor on cos and sin, arXiv 2402.13753; GGUF: ``rope.scaling.attn_factor``."""
+    """Return LongRoPE's factor on cos and sin, arXiv 2402.13753; GGUF: ``rope.scaling.attn_factor``."""
     return math.sqrt(1.0 + math.log(context / original_context) / math.log(original_context))
 
 
-# As the configs have them; Phi-3's are float32 values printed in full.
+# Values of the configs; Phi-3's are float32 values printed in full.
 _PHI3_MINI_128K_LONG_FACTORS = (
     *(1.0700000524520874, 1.1200000047683716, 1.149999976158142, 1.4199999570846558),
     *(1.5699999332427979, 1.7999999523162842, 2.129999876022339, 2.129999876022339),
@@ -122,7 +122,7 @@ _PHI4_MINI_LONG_FACTORS = (
 )
 
 # Copies of the configs that the numbers were read from: mlc-ai/mlc-llm 79d603f (config.json
-# files kept whole) and Lightning-AI/litgpt 2685705 (the same in litgpt's words).
+# files kept whole) and Lightning-AI/litgpt 2685705 (the same values in litgpt's format).
 _MLC = "read in mlc-llm's model_preset.py"
 _LITGPT = "read in litgpt's config.py"
 _BOTH = "read in mlc-llm's model_preset.py and litgpt's config.py"

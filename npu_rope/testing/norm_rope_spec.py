@@ -1,19 +1,20 @@
 """rms_norm_rope in long double: RMSNormalization's specification (``norm_spec.py``), then the rotation of
-``specs/ggml_rope_acltensor.txt``, and how far a result may lie from it. Shares no code with what it judges.
+``specs/ggml_rope_acltensor.txt``, and the bound of a result. Shares no code with the tested code.
 
-How far. Of a head of n = D elements let a = N * scale, with N = x / RMS exact, and u the unit roundoff of
-what is computed in (2^-24 for float32, 2^-53 for float64).
+The bound. For a head of n = D elements let a = N * scale, with N = x / RMS exact, and u the unit roundoff of
+the computation's type (2^-24 for float32, 2^-53 for float64).
 
-Without intermediate rounding N is within e_N (:func:`npu_rope.testing.bounds.normalized_error`) of the exact
-one, relatively, and its product with the scale rounds once: a is within ``(e_N + u) |a|``, up to squares of
-these (2^-44, which a factor of 1 + 2^-20 on all of it covers), or the smallest subnormal. A lane that does
-not turn is rounded to the result's type, once: for float32 and float64 that is the product's own rounding. A
-pair is rotated by ``y = a1 c - a2 s``: what a1 and a2 are off by is multiplied with c and s, and then as of
-any rotation (``bounds.py``): ``2 u (|a1 c| + |a2 s|) + e_angle (|a1| + |a2|) + u_out |y| + tiny``.
+Without intermediate rounding, the relative error of N is at most e_N
+(:func:`npu_rope.testing.bounds.normalized_error`), and its product with the scale rounds once: the error of a
+is at most ``(e_N + u) |a|``, up to squares of these (2^-44, which a factor of 1 + 2^-20 on the whole bound
+covers), or the smallest subnormal. A lane that does not rotate is rounded to the result's type once: for
+float32 and float64 that is the product's own rounding. A pair is rotated by ``y = a1 c - a2 s``: the errors
+of a1 and a2 are multiplied by c and s, and those of any rotation (``bounds.py``) are added:
+``2 u (|a1 c| + |a2 s|) + e_angle (|a1| + |a2|) + u_out |y| + tiny``.
 
-With it a is a number of the tensors' type, known but where a rounding is near its edge;
-``norm_spec.rms_norm`` says which and by how much (d), and a result may be further off by
-``|d1 c| + |d2 s|``. A lane that does not turn is a.
+With intermediate rounding, a is a number of the tensors' type, known except where a rounding is near its
+edge. ``norm_spec.rms_norm`` gives these elements and their error (d), and a result may differ by a further
+``|d1 c| + |d2 s|``. A lane that does not rotate is a.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ Table = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class NormRopeCall:
-    """What becomes of queries, or of keys: values of a type by its name, and the attributes.
+    """The call for queries, or for keys: values of a type given by its name, and the attributes.
 
     Attributes:
         x: ``[B,S,N,D]`` or ``[S,N,D]``.
         scale: ``[D]``.
-        positions: as the operator takes them.
-        error: how far Normalized may be from x / RMS, relatively; None: as far as the host's.
+        positions: in the operator's form.
+        error: largest relative error of Normalized against x / RMS; None: that of the host.
         table: cos and sin of a token's pairs, ``[S,pairs]`` or ``[B,S,pairs]``; None: the exact ones.
     """
 
@@ -60,12 +61,12 @@ class NormRopeCall:
 
     @property
     def wide(self) -> str:
-        """The type that everything between is computed in."""
+        """The type of intermediate values."""
         return "float64" if self.dtype == "float64" else "float32"
 
 
 def pair_lanes(p: RopeParams) -> tuple[Array, Array]:
-    """Section 7: the lanes of every pair's two elements."""
+    """Section 7: return the lanes of every pair's two elements."""
     width = p.n_dims if int(p.rope_mode) == 24 else p.n_dims // 2
     pair = np.arange(width)
     if int(p.rope_mode) == 0:
@@ -74,7 +75,7 @@ def pair_lanes(p: RopeParams) -> tuple[Array, Array]:
 
 
 def frequencies(p: RopeParams, factors: Array | None) -> tuple[Long, float]:
-    """Section 5: radians per position of every pair, and what multiplies cos and sin."""
+    """Section 5: return the radians per position of every pair, and the factor of cos and sin."""
     one = np.longdouble(1)
     count = len(pair_lanes(p)[0])
     powers = np.array([axis_and_power(p, i)[1] for i in range(count)], np.longdouble)
@@ -92,7 +93,7 @@ def frequencies(p: RopeParams, factors: Array | None) -> tuple[Long, float]:
 
 
 def exact_table(positions: Array, p: RopeParams, factors: Array | None = None) -> tuple[Long, Long]:
-    """cos and sin of every token's pairs, ``[..., S, pairs]``."""
+    """Return cos and sin of every token's pairs, ``[..., S, pairs]``."""
     turns, scale = frequencies(p, factors)
     if int(p.rope_mode) & 8:
         axes = [axis_and_power(p, i)[0] for i in range(len(turns))]
@@ -105,8 +106,8 @@ def exact_table(positions: Array, p: RopeParams, factors: Array | None = None) -
 
 
 def heads(call: NormRopeCall) -> tuple[Long, Long, Long]:
-    """Normalized times scale; how far it may be off; and how far where it is not turned but rounded to the
-    result's type."""
+    """Return Normalized times scale, the bound of its error, and the bound where it is not rotated but
+    rounded to the result's type."""
     scale = call.scale.astype(np.longdouble)
     stash = 11 if call.dtype == "float64" and not call.intermediate_rounding else 1
     norm = norm_spec.NormCall(
@@ -127,7 +128,7 @@ def heads(call: NormRopeCall) -> tuple[Long, Long, Long]:
 
 
 def rms_norm_rope(call: NormRopeCall) -> tuple[Array, Array]:
-    """The result, and how far another may lie from it; in float64."""
+    """Return the result and the bound of another result's error, in float64."""
     if call.x.size == 0:
         return np.zeros(call.x.shape), np.zeros(call.x.shape)
     a, off, alone = heads(call)
@@ -150,7 +151,7 @@ def rms_norm_rope(call: NormRopeCall) -> tuple[Array, Array]:
         if not call.intermediate_rounding:
             bound *= 1 + 2.0**-20
         beyond = np.isinf(norm_spec.cast(value, call.dtype)) & ~np.isinf(value)
-        # What may round to infinity, or just not.
+        # Values that may or may not round to infinity.
         edge = np.isfinite(value) & (np.abs(value) + bound >= norm_spec.FORMATS[call.dtype][2])
         bound = np.where(edge, np.inf, bound)
         value = np.where(beyond, np.copysign(np.inf, value), value)

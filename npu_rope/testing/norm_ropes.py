@@ -85,12 +85,12 @@ class NormRopeCase:
 
     @property
     def source(self) -> str:
-        """Where the formula comes from."""
+        """The source of the formula."""
         return "specs/onnx_rms_normalization_23.txt, then specs/ggml_rope_acltensor.txt"
 
     @property
     def attributes(self) -> RmsNormRopeAttributes:
-        """As the operator takes them."""
+        """The attributes in the operator's form."""
         return RmsNormRopeAttributes(self.params, self.epsilon, self.intermediate_rounding)
 
 
@@ -98,7 +98,7 @@ class NormRopeCase:
 
 _NEOX = RopeParams(128, "neox")
 _YARN = RopeParams(128, "neox", n_ctx_orig=4096, freq_scale=0.25, ext_factor=1.0)
-# What a case is called, and what it differs in.
+# The name of a case, and its differences from the default.
 _FORMS: dict[str, dict[str, Any]] = {
     "qwen3": {"params": RopeParams(128, "neox", freq_base=1e6), "shape": (1, 7, 32, 128), "keys": 8},
     "qwen3-decode": {
@@ -144,7 +144,7 @@ _DOUBLE = ("qwen3", "normal-partial", "large", "small-epsilon-0", "set-rows")
 
 
 def norm_rope_cases() -> Iterator[NormRopeCase]:
-    """Every form in every type, rounded once and between the steps."""
+    """Yield every form in every type, with one rounding and with intermediate rounding."""
     for rounding in (False, True):
         for form, differs in _FORMS.items():
             for dtype in (*DTYPES, *(("float64",) if form in _DOUBLE else ())):
@@ -160,7 +160,7 @@ def norm_rope_cases() -> Iterator[NormRopeCase]:
 
 @dataclass
 class NormRopeData:
-    """A case's arrays; of bfloat16 the float32 values."""
+    """A case's arrays; bfloat16 as float32 values."""
 
     xs: list[Array]
     scales: list[Array]
@@ -171,7 +171,7 @@ class NormRopeData:
 
 
 def make_data(case: NormRopeCase) -> NormRopeData:
-    """The case's values, rounded to its type."""
+    """Return the case's values, rounded to its type."""
     rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
     *lead, heads, head = case.shape
     xs = [_heads(case, rng, (*lead, n, head)) for n in (heads, case.keys)]
@@ -209,7 +209,7 @@ def _heads(case: NormRopeCase, rng: np.random.Generator, shape: tuple[int, ...])
 
 
 def expectation(case: NormRopeCase, data: NormRopeData, backend: str = "cpu") -> list[Expectation]:
-    """What becomes of q and of k (or of the cache), and how far the backend's may lie from it."""
+    """Return the results for q and for k (or the cache), with the bounds of the backend's errors."""
     e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
     q, k = (
         Expectation(
@@ -234,7 +234,7 @@ def expectation(case: NormRopeCase, data: NormRopeData, backend: str = "cpu") ->
 
 
 def in_rows(k: Expectation, rows: Array, cache: Array) -> Expectation:
-    """The same of a cache, whose other rows stay as they are."""
+    """Return the expectation of a cache that receives k; its other rows stay unchanged."""
     value, bound = cache.astype(np.float64), np.zeros(cache.shape)
     kept, flat = rows.ravel() >= 0, (rows.size, *k.value.shape[-2:])
     value[rows.ravel()[kept]] = k.value.reshape(flat)[kept]
@@ -263,14 +263,14 @@ def judge_norm_ropes(case: NormRopeCase, backends: list[str], ggml: GgmlProcess 
 
 
 def _lacks_positions(backend: str, positions: Array) -> str:
-    """Why the backend does not take these positions, in words; empty where it does."""
+    """Return in words why the backend does not support these positions; empty if it does."""
     if not is_device(backend) or int(np.abs(positions).max(initial=0)) <= FAR_4M:
         return ""
     return "positions are below 2^22 on the device"
 
 
 def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array]:
-    """NumPy has no bfloat16 of its own: native code gets the bits, the reference values and their type."""
+    """Run a case. NumPy has no bfloat16: native code receives bits, the reference values and their type."""
     bits = case.dtype == "bfloat16" and backend != "reference"
     held: Callable[[Array], Array] = bfloat16_bits if bits else np.copy
     xs, scales = [held(x) for x in data.xs], [held(s) for s in data.scales]

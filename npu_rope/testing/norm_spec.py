@@ -1,11 +1,12 @@
-"""RMSNormalization, and add_rms_norm before it, as ``specs/onnx_rms_normalization_23.txt`` and ONNX's
-function for it say it, operation by operation, in long double, and how far a result may lie from it. Shares
-no code with what it judges.
+"""RMSNormalization, and add_rms_norm before it, following ``specs/onnx_rms_normalization_23.txt`` and ONNX's
+function for it operation by operation, in long double, and the bound of a result. Shares no code with the
+tested code.
 
 The specification rounds in four places: x to the stash type, Normalized to the stash type and then to x's
-type, the product to scale's type. A result is judged through these roundings: what is allowed is what they
-make of a Normalized that is off by :func:`npu_rope.testing.bounds.normalized_error`. So where no rounding is
-near its edge, the result must be the expected one to the last bit; a missing cast is an error.
+type, the product to scale's type. A result is judged through these roundings: they are applied to every
+Normalized with an error up to :func:`npu_rope.testing.bounds.normalized_error`, and all their results are
+allowed. Where no rounding is near its edge, the result must therefore be the expected one to the last bit; a
+missing cast is an error.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ STASH = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 
 
 def cast(values: Long, dtype: str) -> Long:
-    """To the nearest number of a type, ties to even, by arithmetic alone."""
+    """Round to the nearest number of a type, ties to even, by arithmetic only."""
     bits, smallest, largest = FORMATS[dtype]
     with np.errstate(all="ignore"):
         _, exponent = np.frexp(np.where(np.isfinite(values), values, 1))
@@ -79,12 +80,12 @@ class NormCall:
 
     @property
     def scale_is_of_each_row(self) -> bool:
-        """All rows have the same."""
+        """Whether all rows have the same scale."""
         before = self.axis % self.x.ndim - (self.x.ndim - self.scale.ndim)
         return all(size == 1 for size in self.scale.shape[: max(before, 0)])
 
     def rms(self, x: Long) -> Long:
-        """Of the rows, with epsilon."""
+        """Return the root mean square of the rows, with epsilon."""
         epsilon = cast(np.asarray(np.float32(self.epsilon), np.longdouble), self.stash)
         with np.errstate(all="ignore"):
             mean = np.sum(x * x, axis=self.axes, keepdims=True) / np.longdouble(self.n)
@@ -92,8 +93,8 @@ class NormCall:
         return root
 
     def normalized(self, precision: str, error: float | None = None) -> tuple[Long, Long, Long]:
-        """XU / RMS, and the least and largest that it may be taken for where it is computed in that type, by
-        us or with a relative error of another's."""
+        """Return XU / RMS, and its least and largest allowed values for a computation in that type, with
+        npu_rope's relative error or the given one."""
         error = normalized_error(self.n, precision) if error is None else error
         x = cast(self.x.astype(np.longdouble), self.stash)
         with np.errstate(all="ignore"):
@@ -103,12 +104,12 @@ class NormCall:
         return value, value - slack, value + slack
 
     def cast_to_x(self, normalized: Long) -> Long:
-        """Normalized as it meets the scale."""
+        """Return Normalized as it is multiplied by the scale."""
         return cast(cast(normalized, self.stash), self.x_dtype)
 
 
 def add(x: Array, residual: Array, dtype: str) -> Array:
-    """x + residual in their type, in which there is one right result: 16 bits are added in float32."""
+    """Return x + residual in their type. Only one result is right: 16-bit values are added in float32."""
     with np.errstate(all="ignore"):
         if dtype == "float64":
             return np.asarray(x.astype(np.float64) + residual.astype(np.float64))
@@ -117,16 +118,16 @@ def add(x: Array, residual: Array, dtype: str) -> Array:
 
 
 def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
-    """The result, and how far another may lie from it; in float64, of scale's type.
+    """Return the result and the bound of another result's error, in float64, for scale's type.
 
     Args:
-        call: what is computed.
-        error: how far Normalized may be from XU / RMS, relatively; None: as far as ours.
+        call: the call to compute.
+        error: largest relative error of Normalized against XU / RMS; None: npu_rope's.
     """
     if call.x.size == 0:
         return np.zeros(call.x.shape), np.zeros(call.x.shape)
     scale = call.scale.astype(np.longdouble)
-    # float32 products rounded on to 16 bits; of wider results the arithmetic here itself.
+    # float32 products are rounded further to 16 bits; for wider results only this arithmetic has an error.
     wide = call.scale_dtype in ("float32", "float64")
     product_error = np.longdouble(2.0**-62 if wide else UNIT_ROUNDOFF["float32"])
     precision = "float64" if call.stash == "float64" else "float32"
@@ -145,15 +146,15 @@ def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
 def rms_norm_backward(
     call: NormCall, grad: Array, *, on_device: bool = False
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """The gradients of x and scale, each with how far another may lie from it.
+    """Return the gradients of x and scale, each with the bound of another result's error.
 
-    On the CPU everything between is double: dx is a difference whose parts are off by a few times
+    On the CPU all intermediate values are double. dx is a difference whose parts have errors of a few times
     :func:`normalized_error` and the error of the mean of products, together less than ``(200 + 4 log2 n)
     2^-53``. In dscale a Normalized may be rounded to the other side, and the rows' products are added in
     double, each addition rounding once.
 
-    On the device it is float32: :func:`device_gradient_error`, and of R rows R roundings of dscale's terms;
-    what lies below float32's numbers is lost.
+    On the device they are float32: :func:`device_gradient_error`, and for R rows R roundings of dscale's
+    terms; values below float32's smallest number are lost.
     """
     if call.x.size == 0:
         zeros = np.zeros(call.x.shape), np.zeros(call.scale.shape)
@@ -188,7 +189,7 @@ def rms_norm_backward(
 
 
 def _rounded_expectation(value: Long, bound: Long, dtype: str) -> tuple[Array, Array]:
-    """What lies beyond the type's largest number becomes infinite."""
+    """Return value and bound after rounding; values beyond the type's largest number become infinite."""
     with np.errstate(all="ignore"):
         rounded = bound + UNIT_ROUNDOFF[dtype] * (np.abs(value) + bound) + SMALLEST_SUBNORMAL[dtype]
         beyond = np.isinf(cast(value, dtype))
@@ -199,7 +200,7 @@ def _rounded_expectation(value: Long, bound: Long, dtype: str) -> tuple[Array, A
 
 
 def _summed(products: Long, shape: tuple[int, ...]) -> Long:
-    """Over the dimensions along which a shape was broadcast."""
+    """Sum over the dimensions along which a shape was broadcast."""
     while products.ndim > len(shape):
         products = products.sum(0)
     for k, size in enumerate(shape):

@@ -83,7 +83,7 @@ class NormCase:
 
     @property
     def source(self) -> str:
-        """Where the formula comes from."""
+        """The source of the formula."""
         return "specs/onnx_rms_normalization_23.txt"
 
     @property
@@ -93,13 +93,13 @@ class NormCase:
 
     @property
     def attributes(self) -> RmsNormAttributes:
-        """As the operators take them."""
+        """The attributes in the operators' form."""
         return RmsNormAttributes(self.axis, self.epsilon, self.stash_type)
 
 
 # ---- the cases -----------------------------------------------------------------------------------------
 
-# What a case is called, and what it differs in from rows of a model's width.
+# The name of a case, and its differences from rows of a model's width.
 _FORMS: dict[str, dict[str, Any]] = {
     "model": {},
     "decode": {"shape": (1, 1, 4096)},
@@ -137,7 +137,7 @@ _KINDS: dict[str, dict[str, Any]] = {"": {}, "backward-": {"backward": True}, "a
 
 
 def norm_cases() -> Iterator[NormCase]:
-    """Every form in every type, then gradients of some, then every form behind a residual."""
+    """Yield every form in every type, then gradients of some, then every form after a residual."""
     for kind, what in _KINDS.items():
         for form, differs in _FORMS.items():
             if "backward" in what and form not in _GRADIENTS:
@@ -154,7 +154,7 @@ def norm_cases() -> Iterator[NormCase]:
 
 @dataclass
 class NormData:
-    """A case's arrays; of bfloat16 the float32 values."""
+    """A case's arrays; bfloat16 as float32 values."""
 
     x: Array
     scale: Array
@@ -163,7 +163,7 @@ class NormData:
 
 
 def make_data(case: NormCase) -> NormData:
-    """The case's values, rounded to its types."""
+    """Return the case's values, rounded to its types."""
     rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
     axis = case.axis % len(case.shape)
     rows = (*case.shape[:axis], *[1] * (len(case.shape) - axis))
@@ -196,7 +196,7 @@ def _sizes(case: NormCase, rng: np.random.Generator, rows: tuple[int, ...]) -> A
 
 
 def spec_call(case: NormCase, data: NormData) -> norm_spec.NormCall:
-    """As the specification is asked; of add_rms_norm the sum."""
+    """Return the specification's call; for add_rms_norm, the call on the sum."""
     x = norm_spec.add(data.x, data.residual, case.dtype) if case.add else data.x
     return norm_spec.NormCall(
         x, data.scale, case.dtype, case.scale_type, case.axis, case.epsilon, case.stash_type
@@ -204,7 +204,7 @@ def spec_call(case: NormCase, data: NormData) -> norm_spec.NormCall:
 
 
 def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Expectation]:
-    """The specification's results, and how far the backend's may lie from each."""
+    """Return the specification's results, each with the bound of the backend's error."""
     call = spec_call(case, data)
     if case.backward:
         both = norm_spec.rms_norm_backward(call, data.grad, on_device=is_device(backend))
@@ -238,7 +238,7 @@ def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = 
 
 
 def _execute(case: NormCase, data: NormData, backend: str) -> list[Array]:
-    """NumPy has no bfloat16 of its own: native code gets the bits, the reference values and their types."""
+    """Run a case. NumPy has no bfloat16: native code receives the bits, the reference values and types."""
     if backend == "reference":
         return _on_reference(case, data)
     types = (case.dtype, case.scale_type, case.scale_type, case.dtype)
@@ -277,7 +277,7 @@ def _on_reference(case: NormCase, data: NormData) -> list[Array]:
 def _on_bits(
     case: NormCase, backend: str, x: Array, scale: Array, grad: Array, residual: Array
 ) -> list[Array]:
-    """The C library, the simulator or an NPU on arrays of bfloat16's bits, as the executors call them."""
+    """Run the C library, the simulator or an NPU on arrays of bfloat16's bits, like the executors."""
     results: tuple[Array, ...] = (np.empty(x.shape, scale.dtype),)
     if case.backward:
         results = np.empty_like(x), np.empty_like(scale)

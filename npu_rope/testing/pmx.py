@@ -70,7 +70,7 @@ class PmxCase:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of queries and keys beside each other."""
+        """The shape of queries and keys beside each other."""
         return (*self.query[:-2], self.query[-2] + self.key_heads, self.query[-1])
 
     def sequences(self) -> list[pmx_spec.Sequence]:
@@ -83,7 +83,7 @@ class PmxCase:
         return [pmx_spec.Sequence(self.start_pos - pad, self.query[1]) for pad in pads]
 
     def call(self, query: Array, key: Array, backend: str) -> tuple[Array, Array]:
-        """On one of our back ends."""
+        """Run the call on one of npu_rope's back ends."""
         starts = None if self.seqlens is None else np.cumsum((0, *self.seqlens))
         kind, factor, longest = self.scaling
         y, z = npu_rope.rotary_position_embedding(
@@ -106,7 +106,7 @@ class PmxCase:
 # ---- the cases -------------------------------------------------------------------------------------
 
 _LINEAR, _DYNAMIC = ("linear", 4.0, 2048), ("dynamic", 2.0, 2048)
-# What a case is called, and what it differs in from (1, 16, 32, 128) with 32 key heads at position 0.
+# The name of a case, and its differences from (1, 16, 32, 128) with 32 key heads at position 0.
 _FORMS: dict[str, dict[str, Any]] = {
     "prefill": {},
     "gqa": {"key_heads": 8, "start_pos": 77},
@@ -151,7 +151,7 @@ _FORMS: dict[str, dict[str, Any]] = {
 
 
 def pmx_cases() -> Iterator[PmxCase]:
-    """Every form in every type."""
+    """Yield every form in every type."""
     for form, differs in _FORMS.items():
         query = differs.get("query", (1, 16, 32, 128))
         for dtype in DTYPES:
@@ -162,7 +162,7 @@ def pmx_cases() -> Iterator[PmxCase]:
 
 
 def make_data(case: PmxCase) -> tuple[Array, Array]:
-    """Query and key: uniform in [-1, 1), or any int8."""
+    """Return query and key: uniform in [-1, 1), or any int8."""
     rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
 
     def values(heads: int) -> Array:
@@ -178,15 +178,16 @@ def make_data(case: PmxCase) -> tuple[Array, Array]:
 
 
 def angles_of(case: PmxCase, held: Callable[[float], float] = float) -> Array:
-    """Every token's angles, ``[..., 1, pivot/2]`` beside its heads. held: as in :func:`pmx_spec.angles`."""
+    """Return every token's angles, ``[..., 1, pivot/2]`` beside its heads; ``held`` as in
+    :func:`pmx_spec.angles`."""
     pivot = case.rotary_dim or case.query[-1]
     angles = pmx_spec.angles(case.sequences(), pivot, case.theta, case.scaling, held)
     return angles.reshape((*case.query[:-2], 1, pivot // 2))
 
 
 def expectation(case: PmxCase, query: Array, key: Array, angles: Array, e_angle: float) -> Expectation:
-    """The specification's result for queries and keys beside each other, and how far a result may lie
-    from it."""
+    """Return the specification's result for queries and keys beside each other, and the bound of another
+    result's error."""
     c, s = np.cos(angles), np.sin(angles)
     params = RopeParams(2 * angles.shape[-1], "normal")
     compute = "float32" if case.dtype == "int8" else case.dtype
@@ -201,7 +202,7 @@ def expectation(case: PmxCase, query: Array, key: Array, angles: Array, e_angle:
 
 
 def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, angles: Array) -> Judgement:
-    """A result against its expectation."""
+    """Compare a result with its expectation."""
     ratio, at = worst_ratio(got, expected.value, expected.bound)
     error = np.abs(got.astype(np.float64) - expected.value)
     worst = None
@@ -209,7 +210,7 @@ def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, ang
         token, pair = at[:-2], at[-1] // 2
         position = pmx_spec.positions(case.sequences()).reshape(case.query[:-2])[token]
         own = angles[(*token, 0)]
-        angle = float(own[pair]) if pair < len(own) else 0.0  # what passes does not turn
+        angle = float(own[pair]) if pair < len(own) else 0.0  # other lanes do not rotate
         names = "(b, s, n, d)" if case.seqlens is None else "(t, n, d)"
         found, right = float(got[at]), float(expected.value[at])
         worst = Worst(at, int(position), angle, found, right, names=names)
@@ -245,7 +246,7 @@ def _in_float32(value: float) -> float:
 def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Judgement:
     device = is_device(backend)
     got = _execute(case, query, key, backend)
-    # Attributes of an operator of CANN are float32: a scaled theta is rounded on its way.
+    # Attributes of a CANN operator are float32, so that a scaled theta is rounded.
     angles = angles_of(case, _in_float32 if backend == "npu" else float)
     expected = expectation(case, query, key, angles, E_ANGLE_DEVICE if device else E_ANGLE_HOST)
     judgement = compare(case, backend, got, expected, angles)

@@ -1,6 +1,6 @@
 """PMX's RotaryPositionEmbedding, written straight from ``specs/pmx_rotary_position_embedding.txt`` and, for
 scaling and packing, from PMX's Python operators: token by token and pair by pair, in float64. Shares no
-code with what it judges, on purpose.
+code with the tested code, on purpose.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 
 class Sequence(NamedTuple):
-    """Tokens behind each other: the first one's position (``start_pos - pad_len[b]``), and how many."""
+    """Consecutive tokens: the first one's position (``start_pos - pad_len[b]``), and their number."""
 
     first: int
     length: int
 
 
 def positions(sequences: list[Sequence]) -> npt.NDArray[np.int64]:
-    """Every token's position, ``[tokens]``: start_pos + s - pad_len[b]."""
+    """Return every token's position, ``[tokens]``: start_pos + s - pad_len[b]."""
     return np.array([q.first + s for q in sequences for s in range(q.length)], np.int64)
 
 
@@ -31,8 +31,8 @@ def angles(
     scaling: tuple[str, float, int],
     held: Callable[[float], float] = float,
 ) -> npt.NDArray[np.float64]:
-    """``m * theta ** (-2i / pivot)``, ``[tokens, pivot/2]``. held: a scaled theta and the factor of positions
-    as a backend holds them (a CANN operator's attributes are float32).
+    """Return ``m * theta ** (-2i / pivot)``, ``[tokens, pivot/2]``. held: rounds a scaled theta and the
+    factor of positions to the backend's precision (a CANN operator's attributes are float32).
     """
     kind, factor, longest = scaling
     rows = []
@@ -48,8 +48,8 @@ def angles(
 
 
 def rotate(x: npt.NDArray[Any], cos: npt.NDArray[Any], sin: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """``f(q, m)``: each pair (a, b) = (x[2i], x[2i+1]) becomes (a cos - b sin, a sin + b cos); what lies
-    behind the pivot stays.
+    """Return ``f(q, m)``: each pair (a, b) = (x[2i], x[2i+1]) becomes (a cos - b sin, a sin + b cos). Lanes
+    from the pivot on are unchanged.
 
     Args:
         x: ``[..., N, D]``.

@@ -1,8 +1,8 @@
-"""Random calls of rope, rope_qk and rope_set_rows: what is drawn.
+"""Draw random calls of rope, rope_qk and rope_set_rows.
 
-A call is drawn from (seed, index) and a :class:`Reach`, what its back end takes: the same everywhere and
-every time. ``random_judge.py`` gives it tensors, runs and judges it; ``scripts/random_rope.py`` runs as
-many as one likes.
+A call is drawn from (seed, index) and a :class:`Reach`, the support of its back end; it is the same on every
+machine. ``random_judge.py`` makes its tensors, runs and judges it; ``scripts/random_rope.py`` runs any
+number of calls.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from npu_rope.testing.judge import has_bfloat16
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 OPERATORS = ("rope", "rope_qk", "rope_set_rows")
 ARRAYS = ("numpy", "torch")
-# Radians a position of the fastest pair that is drawn, before freq_factors.
+# Radians per position of the fastest drawn pair, before freq_factors.
 FASTEST_DRAWN = 6.4
 
 
 @dataclass(frozen=True)
 class Reach:
-    """What a back end takes, and how exact it is.
+    """The support of a back end, and its precision.
 
     Attributes:
         dtypes: of x.
         position_limit: positions are below it in magnitude.
-        fastest: radians a position up to which the bound is promised.
+        fastest: radians per position up to which the bound is guaranteed.
         angles: the policies, the usual one first.
-        e_angle: what cos and sin may be off by.
-        elements: about the largest size of a tensor.
+        e_angle: largest error of cos and sin.
+        elements: approximate largest size of a tensor.
     """
 
     dtypes: tuple[str, ...]
@@ -45,24 +45,24 @@ class Reach:
 
 
 def reach_of(backend: str) -> Reach:
-    """What the back end of that name takes."""
+    """Return the support of the back end of that name."""
     if not is_device(backend):
         return Reach(DTYPES, 2**31, 64.0, ("exact", "f32", "ggml"), E_ANGLE_HOST, 16384)
     dtypes = ("float32", "float16", "bfloat16") if has_bfloat16(backend) else ("float32", "float16")
     return Reach(dtypes, 2**22, 16.0, ("exact",), E_ANGLE_DEVICE, 8192)
 
 
-# ---- what a call is --------------------------------------------------------------------------------
+# ---- parts of a call -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a ``[B,S,N,D]`` tensor lies in its buffer.
+    """The layout of a ``[B,S,N,D]`` tensor in its buffer.
 
     Attributes:
         order: its first three axes, outermost first.
         lead, trail: elements of the buffer before and after it, along B, S, N and D.
-        step: along B, S, N and D: every how many-th is its own; negative: backwards; 0: one for all.
+        step: along B, S, N and D: every step-th element is the tensor's; negative: backwards; 0: one for all.
     """
 
     order: str = "BSN"
@@ -82,16 +82,16 @@ PLAIN = Layout()
 
 @dataclass(frozen=True)
 class Call:
-    """One call; all but the numbers in its tensors, which ``seed`` draws.
+    """One call without the numbers in its tensors, which ``seed`` draws.
 
     Attributes:
         batch: B; 0 for tensors without that axis.
         heads: N of x, or of q and k.
-        layouts: of x, or of q and k. ``fused``: k lies behind q's heads in one buffer, by q's layout.
+        layouts: of x, or of q and k. ``fused``: k follows q's heads in one buffer, by q's layout.
         out: a new array; x itself; one given, by ``out_layouts``; or every second head of x's buffer.
         positions: their shape, as the documentation names it; ``position_step`` along S, in elements;
-            ``planes_shared``: all batches and axes see the same S of them, with strides of 0.
-        factors: between which two numbers freq_factors lie, evenly on a logarithmic scale.
+            ``planes_shared``: all batches and axes share the same S of them, with strides of 0.
+        factors: limits of freq_factors, which are uniform on a logarithmic scale.
         scale: of the values.
         cache: of rope_set_rows: rows that no token goes to, dtype, dtype of the indices.
     """
@@ -123,7 +123,7 @@ class Call:
 
     @property
     def result_dtype(self) -> str:
-        """What is written."""
+        """The dtype of the written tensor."""
         return self.cache[1] or self.dtype
 
     def __str__(self) -> str:
@@ -158,13 +158,13 @@ def draw(
     operators: Sequence[str] = OPERATORS,
     kinds: Sequence[str] = ("numpy",),
 ) -> Call:
-    """The call of that number.
+    """Return the call of that number.
 
     Args:
-        seed, index: what it is drawn from.
-        reach: what the back end takes.
-        operators: which to choose from.
-        kinds: of arrays, to choose from: "numpy", "torch".
+        seed, index: determine the call.
+        reach: the support of the back end.
+        operators: operators to choose from.
+        kinds: kinds of arrays to choose from: "numpy", "torch".
     """
     rng = random.Random(f"{seed}/{index}")
     op, arrays, mode = rng.choice(operators), rng.choice(kinds), rng.choice(list(RopeMode))
@@ -209,7 +209,7 @@ def _head(rng: random.Random, mode: RopeMode) -> int:
 
 
 def _sizes(rng: random.Random, op: str, head: int, most: int) -> tuple[int, int, tuple[int, ...]]:
-    """B (0: no such axis), S and the heads: together at most ``most`` elements, now and then many more,
+    """Return B (0: no such axis), S and the heads: together at most ``most`` elements. A few have many more,
     which keeps all threads and cores busy for several rounds."""
     most *= rng.choices((1, 16, 128), (970, 20, 10))[0]
     room = max(1, most // head)
@@ -242,11 +242,11 @@ def _params(rng: random.Random, mode: RopeMode, head: int) -> RopeParams:
 
 
 def _sections(rng: random.Random, pairs: int, head: int) -> tuple[int, int, int, int]:
-    """Widths that cover the pairs, are too short or too long; some of them empty; extra often."""
+    """Return widths that cover the pairs, or are too short or too long; some empty; the fourth often."""
     total = rng.choice((pairs, pairs, rng.randint(1, pairs), rng.randint(1, head)))
     cuts = sorted(rng.randint(0, total) for _ in range(3))
     widths = [cuts[0], cuts[1] - cuts[0], cuts[2] - cuts[1], total - cuts[2]]
-    if rng.random() < 0.6 or not any(widths[:3]):  # as most models have it: no extra
+    if rng.random() < 0.6 or not any(widths[:3]):  # no fourth section, as in most models
         widths[rng.randrange(3)] += widths[3]
         widths[3] = 0
     if rng.random() < 0.3:
@@ -257,8 +257,8 @@ def _sections(rng: random.Random, pairs: int, head: int) -> tuple[int, int, int,
 
 
 def _layout(rng: random.Random, *, written: bool, backwards: bool) -> Layout:
-    """Contiguous, or as views come: transposed, corners, parts of rows at any offset, slices of fused
-    projections, every other one, backwards; where it is not written also one for all, and lanes apart."""
+    """Return a contiguous layout, or that of a view: transposed, corners, parts of rows at any offset, slices
+    of fused projections, every second element, backwards; for inputs also stride 0, and separated lanes."""
     if rng.random() < 0.4:
         return PLAIN
     order = rng.choice(("BSN", "BSN", "BNS", "SBN", "NSB"))
@@ -293,7 +293,7 @@ def _position_shapes(mode: RopeMode, batch: int) -> list[str]:
 
 
 def _with_out(rng: random.Random, call: Call, backwards: bool) -> Call:
-    """Where rope and rope_qk write to."""
+    """Return the call with the output of rope or rope_qk."""
     out = rng.choice(("new", "new", "in place", "given", "beside"))
     if out == "new":
         return replace(call, fused=call.op == "rope_qk" and rng.random() < 0.3)
@@ -308,11 +308,11 @@ def _with_out(rng: random.Random, call: Call, backwards: bool) -> Call:
     return replace(call, out="beside", layouts=(replace(written[0], step=every_other),))
 
 
-# ---- making it plainer -----------------------------------------------------------------------------------
+# ---- simplifying a call ----------------------------------------------------------------------------------
 
 
 def simpler(call: Call) -> Iterator[Call]:
-    """Calls that differ from it in one thing, which is plainer."""
+    """Yield calls that differ from it in one property, which is simpler."""
     plain: list[dict[str, Any]] = [
         {"layouts": tuple(PLAIN for _ in call.heads), "fused": False},
         {"out_layouts": tuple(PLAIN for _ in call.out_layouts)},

@@ -1,9 +1,9 @@
-"""Random calls (``random_calls.py``): their tensors, how they are run, and the judge of what they write.
+"""Make the tensors of random calls (``random_calls.py``), run the calls and judge their results.
 
-Tensors are views of larger buffers. After the call every result must lie within its bound around the
-float64 reference (``bounds.py``), every input must be as it was, and so must every byte of an output's
-buffer that is none of the output's. An element of each reference is compared with the specification's
-formula in scalar Python (``spec.py``).
+Tensors are views of larger buffers. After the call, every result must be within its bound around the
+float64 reference (``bounds.py``). Inputs must be unchanged, and so must the bytes of an output's buffer
+outside of the output. An element of each reference is compared with the specification's formula in scalar
+Python (``spec.py``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float64": np.dtype(np.float64),
 }
-# Positions up to which scalar Python's float64 angles are good enough.
+# Positions up to which scalar Python's float64 angles are precise enough.
 SPEC_REACH = 2**22
 
 # ---- its tensors -----------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class Buffer:
     views: list[Callable[[Array], Array]] = field(default_factory=list)
 
     def untouched(self) -> bool:
-        """Nothing changed but what lies in the views."""
+        """Return whether nothing outside of the views has changed."""
         now = self.flat.copy()
         for view in self.views:
             view(now)[...] = view(self.before)
@@ -57,7 +57,7 @@ class Buffer:
 
 @dataclass
 class Data:
-    """A call's tensors as arrays. ``x`` and ``out``: one or two; ``out`` None: new ones are asked for."""
+    """A call's tensors as arrays. ``x`` and ``out``: one or two; ``out`` None: the call makes new ones."""
 
     x: list[Array]
     out: list[Array | None]
@@ -69,13 +69,13 @@ class Data:
 
     @property
     def cache(self) -> Array:
-        """What rope_set_rows writes."""
+        """The cache that rope_set_rows writes."""
         assert self.out[0] is not None
         return self.out[0]
 
 
 def _view(flat: Array, start: int, shape: tuple[int, int, int, int], layout: Layout) -> Array:
-    """``[B,S,N,D]`` in a flat buffer, whose tensor's surroundings begin at ``start``."""
+    """Return ``[B,S,N,D]`` in a flat buffer, where the tensor's surroundings begin at ``start``."""
     sizes = _parent_sizes(shape, layout)
     axes = [*("BSN".index(axis) for axis in layout.order), 3]
     stride, strides = 1, [0, 0, 0, 1]
@@ -104,7 +104,7 @@ class _Maker:
         self.buffers: dict[str, Buffer] = {}
 
     def floats(self, name: str, shape: tuple[int, int, int, int], layout: Layout, dtype: str) -> int:
-        """A buffer with room for the tensor; where in it the tensor's surroundings begin."""
+        """Return a buffer with room for the tensor, and the place where its surroundings begin."""
         start = int(self.rng.integers(0, SHARED_END + 1))
         size = start + int(np.prod(_parent_sizes(shape, layout))) + SHARED_END
         numbers = self.rng.standard_normal(size, np.float32) * np.float32(self.call.scale)
@@ -116,7 +116,7 @@ class _Maker:
     def tensor(
         self, name: str, shape: tuple[int, int, int, int], layout: Layout, dtype: str, *, written: bool
     ) -> Array:
-        """A tensor in a buffer of its own."""
+        """Return a tensor in a separate buffer."""
         start = self.floats(name, shape, layout, dtype)
         return self.part(name, lambda flat: _view(flat, start, shape, layout), written=written)
 
@@ -127,8 +127,8 @@ class _Maker:
         return view(buffer.flat)
 
     def integers(self, name: str, values: Array, dtype: str, step: int, *, shared: bool = False) -> Array:
-        """The values in a buffer with guarded ends: along the last axis at every ``step``-th place;
-        ``shared``: that axis' alone, for all others, which then have strides of 0."""
+        """Return the values in a buffer with guarded ends: along the last axis at every ``step``-th place.
+        ``shared``: only that axis has values; all other axes share them with strides of 0."""
         *leading, count = values.shape
         size = (count - 1) * abs(step) + 1
         rows = 1 if shared else int(np.prod(leading))
@@ -220,7 +220,7 @@ class _Maker:
         return self.integers("freq_factors", values, "float32", self.call.factor_step)
 
     def rows_and_cache(self) -> tuple[Array, Array]:
-        """Rows that differ, some of them -1, in a cache with others to spare."""
+        """Return distinct rows, some of them -1, in a cache with spare rows."""
         call = self.call
         shape = (call.batch, call.tokens) if call.batch else (call.tokens,)
         if call.batch == 1 and self.rng.random() < 0.5:
@@ -235,7 +235,7 @@ class _Maker:
 
 
 def make_data(call: Call, reach: Reach) -> Data:
-    """The call's tensors, drawn from its seed."""
+    """Return the call's tensors, drawn from its seed."""
     maker = _Maker(call)
     x, out = maker.xs_and_outs()
     rows: Array | None = None
@@ -257,7 +257,7 @@ Execute = Callable[[Call, Data, str], Sequence[Any]]
 
 
 def execute(call: Call, data: Data, backend: str) -> Sequence[Any]:
-    """Run the call; what it returns, one or two."""
+    """Run the call and return its one or two results."""
     as_given = _to_torch if call.arrays == "torch" else (lambda a: a)
     x, out = [as_given(a) for a in data.x], [as_given(a) for a in data.out]
     if call.out == "in place":
@@ -275,7 +275,7 @@ def execute(call: Call, data: Data, backend: str) -> Sequence[Any]:
 
 
 def _to_torch(a: Array | None) -> Any:
-    """The same memory as a tensor."""
+    """Return a tensor on the array's memory."""
     if a is None:
         return None
     if a.dtype == NUMPY_DTYPES["bfloat16"]:
@@ -295,7 +295,7 @@ def _values(result: Any) -> npt.NDArray[np.float64]:
 
 @dataclass
 class Verdict:
-    """``problem`` is empty where the call did what it should; ``ratio``: largest error / bound."""
+    """``problem`` is empty if the call was right; ``ratio``: largest error / bound."""
 
     problem: str = ""
     ratio: float = 0.0
@@ -303,14 +303,14 @@ class Verdict:
 
 @dataclass
 class _Expected:
-    """For one side: what comes out in float64, how far each element may lie from it."""
+    """The float64 result of one side, and the bound of each element's error."""
 
     value: npt.NDArray[np.float64]
     bound: npt.NDArray[np.float64]
 
 
 def judge(call: Call, backend: str, run: Execute = execute) -> Verdict:
-    """Run one call and look at everything it may and may not have written."""
+    """Run one call; check its results, and that nothing else was written."""
     reach = reach_of(backend)
     data = make_data(call, reach)
     expected = [_expectation(call, data, x, reach) for x in data.x_before]
@@ -341,7 +341,7 @@ def _expectation(call: Call, data: Data, x: Array, reach: Reach) -> _Expected:
     wide = x.astype(np.float64)
     value = reference.rotate(wide, c, s, params)
     bound = rotation_bound(wide, c, s, value, params, call.result_dtype, reach.e_angle)
-    if call.result_dtype != call.dtype:  # what passes through is rounded, too
+    if call.result_dtype != call.dtype:  # unrotated lanes are rounded also
         passes = np.ones(call.head, bool)
         for lanes in params.pair_lanes():
             passes[lanes] = False
@@ -351,7 +351,7 @@ def _expectation(call: Call, data: Data, x: Array, reach: Reach) -> _Expected:
 
 
 def _reference_problem(call: Call, data: Data, expected: list[_Expected]) -> str:
-    """Two elements of the reference by the specification's formula."""
+    """Compare two elements of the reference with the specification's formula."""
     if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_REACH:
         return ""
     rng = random.Random(f"{call.seed}")
@@ -371,7 +371,7 @@ def _reference_problem(call: Call, data: Data, expected: list[_Expected]) -> str
 
 
 def _judge_side(call: Call, data: Data, side: int, result: Any, want: _Expected) -> Verdict:
-    """One result against its bound; where an array was given, that it is what came back."""
+    """Compare one result with its bound; if an array was given, require that the call returns it."""
     given = data.out[side]
     if given is not None:
         same = result.data_ptr() == given.ctypes.data if call.arrays == "torch" else result is given
@@ -385,7 +385,7 @@ def _judge_side(call: Call, data: Data, side: int, result: Any, want: _Expected)
 
 
 def _judge_cache(call: Call, data: Data, cache: Array, want: _Expected) -> Verdict:
-    """The named rows like any result, the others bit for bit as they were."""
+    """Judge the written rows like any result; require that the others are unchanged bit for bit."""
     assert data.rows is not None
     rows = data.rows.reshape(-1)
     named = rows >= 0
@@ -411,7 +411,7 @@ def _compare(
 
 
 def reduce(call: Call, backend: str, run: Execute = execute) -> Call:
-    """A plainest call that still is judged to be wrong."""
+    """Return a simplest call that is still wrong."""
     for candidate in simpler(call):
         if judge(candidate, backend, run).problem:
             return reduce(candidate, backend, run)

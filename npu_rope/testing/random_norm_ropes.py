@@ -1,6 +1,6 @@
 """Random calls of rms_norm_rope, judged against the specification in long double (``norm_rope_spec.py``):
-every mode and window, types, layouts, far positions, heads of every size their type has, caches, both
-roundings; and of each call with intermediate rounding that it has the bits of its parts one after another.
+every mode and window, types, layouts, far positions, heads of every size of their type, caches, both
+roundings. A call with intermediate rounding must have the same bits as its parts called in order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STARTS = (0, 1, -5, 1000, 131_072, 1_000_000, 2**31 - 100, -(2**31))
 
 @dataclass(frozen=True)
 class NormRopeDraw:
-    """A call with its arrays, which no other call shares."""
+    """A call with its own arrays."""
 
     text: str
     t: RmsNormRopeTensors[Array]
@@ -52,7 +52,7 @@ class NormRopeDraw:
 
 
 def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDraw:
-    """The call of that number."""
+    """Return the call of that number."""
     rng = random.Random(f"norm-rope/{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
     dtype, mode, head = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEADS)
@@ -104,13 +104,13 @@ def _positions(
     if params.rope_mode.has_sections:
         shape = (rng.choice((3, 4)), *shape)
     kind = rng.choice((np.int32, np.int64))
-    if rng.random() < 0.7:  # text: one after another
+    if rng.random() < 0.7:  # text: consecutive positions
         return np.broadcast_to(start + np.arange(tokens), shape).astype(kind)
     return values.integers(-(2**31), 2**31, shape).astype(kind)
 
 
 def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Heads of sizes around 1; at times of any size, each head's own or each number's; or zeros."""
+    """Return heads of sizes around 1; sometimes of any size, per head or per number; or zeros."""
     each, kind = (*shape[:-1], 1), rng.random()
     bits, smallest, largest = FORMATS[dtype]
     x = values.standard_normal(shape)
@@ -137,9 +137,9 @@ def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ..
 def _outs(
     rng: random.Random, values: np.random.Generator, xs: list[Array], dtype: str, lead: tuple[int, ...]
 ) -> tuple[Array | None, tuple[Array, Array] | None, str]:
-    """Rows of a cache or None, what is written, and that in words."""
+    """Return rows of a cache or None, the output, and a description of it."""
     how = rng.choice(("new", "given", "in place", "cache", "cache"))
-    # In place a tensor lies well.
+    # Only contiguous tensors are written in place.
     own = [x if how == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
     if how != "cache":
         return None, None if how == "new" else (own[0], own[1]), how
@@ -151,7 +151,7 @@ def _outs(
 
 
 def refused(call: NormRopeDraw, backend: str) -> bool:
-    """Whether the call has what the backend's device lacks: another one is to be drawn."""
+    """Return whether the backend's device does not support the call, so that another one must be drawn."""
     if not is_device(backend):
         return False
     far = np.abs(call.t.positions.astype(np.int64)).max(initial=0) >= DEVICE_POSITIONS
@@ -159,8 +159,8 @@ def refused(call: NormRopeDraw, backend: str) -> bool:
 
 
 def judge(call: NormRopeDraw, backend: str, *, parts: bool = True) -> float:
-    """The largest error over its bound; AssertionError where an input was written, or intermediate rounding
-    does not give the bits of the parts, which are run for it if ``parts`` is true."""
+    """Return the largest error over its bound. Raise AssertionError if an input was written, or if
+    intermediate rounding does not give the bits of the parts, which are run if ``parts`` is true."""
     t, a = call.t, call.attributes
     expected = _expected(call, backend)
     compares = parts and a.intermediate_rounding and not t.scatters
@@ -202,7 +202,7 @@ def _expected(call: NormRopeDraw, backend: str) -> list[Expectation]:
 
 
 def _parts(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
-    """rms_norm of each, then rope_qk."""
+    """Run rms_norm on each, then rope_qk."""
     t, a = call.t, call.attributes
     norm = RmsNormAttributes(-1, a.epsilon, 1)
     q, k = (

@@ -1,6 +1,6 @@
 """Random calls of rms_norm, rms_norm_backward and add_rms_norm, judged against the specification in long
 double (``norm_spec.py``): ranks, axes, broadcasts of the scale, strides, types, stash types, epsilons, and
-rows of every size their type has.
+rows of every size of their type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from npu_rope.testing.judge import lacks_type
 
 Array = npt.NDArray[Any]
 DTYPES = tuple(norm_spec.FORMATS)
-# Sizes of rows around vectors, blocks and groups; the large ones are drawn seldom.
+# Sizes of rows around those of vectors, blocks and groups; large ones are drawn rarely.
 SIZES = (1, 2, 3, 31, 33, 64, 127, 129, 511, 513, 1000)
 LARGE, HUGE = (4096, 4097, 16384), 1_000_003
 HUGE_EVERY = 500
@@ -37,7 +37,7 @@ SUMS = ("apart", "x", "residual")
 
 @dataclass(frozen=True)
 class NormDraw:
-    """A call with its arrays, which no other call shares."""
+    """A call with its own arrays."""
 
     text: str
     x: Array
@@ -55,13 +55,13 @@ class NormDraw:
         return "backward" if self.grad is not None else "forward" if self.residual is None else "add"
 
     def normalized(self) -> npt.NDArray[np.float64]:
-        """What the specification normalizes: x, or its sum with the residual."""
+        """The input of the specification's normalization: x, or its sum with the residual."""
         if self.residual is None:
             return self.x.astype(np.float64)
         return norm_spec.add(self.x, self.residual, self.x_dtype)
 
     def spec(self) -> norm_spec.NormCall:
-        """As the specification is asked."""
+        """The specification's call."""
         a = self.attributes
         return norm_spec.NormCall(
             self.normalized(),
@@ -75,7 +75,7 @@ class NormDraw:
 
 
 def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
-    """The call of that number."""
+    """Return the call of that number."""
     rng = random.Random(f"{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
     x_dtype = rng.choice(dtypes)
@@ -127,7 +127,7 @@ def _scale_shape(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _numbers(
     rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: str
 ) -> npt.NDArray[np.float64]:
-    """Rows of sizes around 1; at times of any size of the type, each row's own or each number's; of zeros; or
+    """Return rows of sizes around 1; sometimes of any size of the type, per row or per number; of zeros; or
     of integers (many ties)."""
     rows = (*shape[:axis], *[1] * (len(shape) - axis))
     kind = rng.random()
@@ -146,7 +146,7 @@ def _numbers(
 
 
 def rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
-    """An array of that type, ml_dtypes' bfloat16 included."""
+    """Return an array of that type, including ml_dtypes' bfloat16."""
     if dtype != "bfloat16":
         with np.errstate(over="ignore", under="ignore"):
             return values.astype(dtype)
@@ -156,7 +156,7 @@ def rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
 
 
 def _laid(a: Array, layout: str) -> Array:
-    """The same values with other strides."""
+    """Return the values with other strides."""
     if layout == "gaps" and a.ndim > 1:
         return np.concatenate((a, a[..., :3]), -1)[..., : a.shape[-1]]
     if layout == "non-unit":
@@ -179,7 +179,7 @@ def _outs(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[tuple[
 
 
 def _sum(rng: random.Random, x: Array, residual: Array, out: Array) -> tuple[Array, str]:
-    """add_rms_norm's sum, which may be what it reads, but not out."""
+    """Return add_rms_norm's sum, which may be one of its inputs, but not out."""
     how = rng.choice(SUMS)
     if how == "x" and x.flags.c_contiguous and out is not x:
         return x, how
@@ -187,7 +187,7 @@ def _sum(rng: random.Random, x: Array, residual: Array, out: Array) -> tuple[Arr
 
 
 def refused(call: NormDraw, backend: str) -> bool:
-    """Whether the call has what the backend's device lacks: another one is to be drawn."""
+    """Return whether the backend's device does not support the call, so that another one must be drawn."""
     stash = norm_spec.STASH[call.attributes.stash_type]
     lacks = lacks_type(backend, (call.x_dtype, call.scale_dtype, stash))
     by_torch = backend == "npu" and call.kind == "backward" and not call.spec().scale_is_of_each_row
@@ -195,7 +195,7 @@ def refused(call: NormDraw, backend: str) -> bool:
 
 
 def judge(call: NormDraw, backend: str) -> float:
-    """The largest error over its bound; AssertionError where an input was written."""
+    """Return the largest error over its bound. Raise AssertionError if an input was written."""
     spec, read = call.spec(), (call.x, call.scale, call.grad, call.residual)
     inputs = [a for a in read if a is not None and not any(a is out for out in call.outs)]
     error = normalized_error_on(backend, spec.n)

@@ -38,8 +38,8 @@ class OnnxCase:
     attributes: dict[str, int]
 
     def expected(self) -> tuple[Array, Array, Array]:
-        """The specification's result in float64; how far ours may lie from it; how far one that is computed
-        in the tensors' own type may."""
+        """Return the specification's result in float64, the bound of npu_rope's error, and the bound for a
+        computation in the tensors' own type."""
         named = {"interleaved": 0, "num_heads": 0, "rotary_embedding_dim": 0, **self.attributes}
         value, magnitude = rotary_spec.rotary_embedding(
             self.inputs["X"],
@@ -55,7 +55,7 @@ class OnnxCase:
 
 
 def draw(seed: int, index: int, dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")) -> OnnxCase:
-    """The case of that number: layouts, windows, heads, caches with and without position_ids, types."""
+    """Return the case of that number: layouts, windows, heads, caches with or without position_ids, types."""
     rng = random.Random(f"{seed}/{index}")
     dtype = rng.choice(dtypes)
     batch, tokens, heads = rng.randint(1, 3), rng.randint(1, 9), rng.randint(1, 6)
@@ -63,7 +63,7 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = ("float32", "float16",
     width = rng.choice([0, 0, head, 2 * rng.randint(1, head // 2)])
     attributes = {"interleaved": rng.randint(0, 1)} if rng.random() < 0.8 else {}
     flat = rng.random() < 0.5
-    if flat or rng.random() < 0.3:  # of four dimensions it is not looked at
+    if flat or rng.random() < 0.3:  # ignored for four dimensions
         attributes["num_heads"] = heads
     if width:
         attributes["rotary_embedding_dim"] = width
@@ -98,21 +98,21 @@ def _model(inputs: dict[str, Array], dtype: str, attributes: dict[str, int]) -> 
     named: dict[str, Any] = dict(attributes)
     node = helper.make_node("RotaryEmbedding", list(inputs), ["Y"], **named)
     graph = helper.make_graph([node], "random", given, [result])
-    # An older IR than onnx's own, which ONNX Runtime may not know yet.
+    # An older IR than onnx's own, which ONNX Runtime may not support yet.
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
 
 
 @dataclass
 class Outcome:
-    """By who computed: the largest error over our bound, and over that of arithmetic in the tensors' own
-    type; or why it did not compute."""
+    """By implementation: the largest error over npu_rope's bound, and over that of arithmetic in the tensors'
+    own type; or the reason why it did not compute."""
 
     ratios: dict[str, float] = field(default_factory=dict)
     own_type_ratios: dict[str, float] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
 
 
-# What ONNX Runtime says of models that the specification allows, and what we know of it.
+# ONNX Runtime's messages for models that the specification allows, with their known causes.
 EXPLAINED = {
     "Updating cos_cache and sin_cache in RotaryEmbedding is not currently supported": (
         "more tokens than rows of the caches, which it takes for a cache to be grown"
@@ -122,7 +122,7 @@ EXPLAINED = {
 
 
 def run(case: OnnxCase, backends: tuple[str, ...]) -> Outcome:
-    """The case on npu_rope's backends of those names and on both peers."""
+    """Run the case on npu_rope's backends of those names and on both peers."""
     value, bound, own_type = case.expected()
     outcome = Outcome()
 
@@ -136,7 +136,7 @@ def run(case: OnnxCase, backends: tuple[str, ...]) -> Outcome:
     judge("ReferenceEvaluator", _by_evaluator(case))
     try:
         judge("onnxruntime", _by_onnxruntime(case))
-    except Exception as error:  # its classes are its own, and many
+    except Exception as error:  # ONNX Runtime has many exception classes of its own
         outcome.refusals["onnxruntime"] = str(error)
     return outcome
 

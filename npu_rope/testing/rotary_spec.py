@@ -1,6 +1,6 @@
-"""Rotation by given tables as those say it who have it: torch_npu's documentation (``x * cos + rotate(x) *
-sin``) and the algorithm of ``specs/onnx_rotary_embedding_23.txt``, in float64. Shares no code with what it
-judges, on purpose.
+"""Rotation by given tables, following torch_npu's documentation (``x * cos + rotate(x) * sin``) and the
+algorithm of ``specs/onnx_rotary_embedding_23.txt``, in float64. Shares no code with the tested code, on
+purpose.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Wide = npt.NDArray[np.float64]
 
 
 def rotate_half(x: Array) -> Array:
-    """(x1, x2) -> (-x2, x1), the halves."""
+    """Map the halves (x1, x2) to (-x2, x1)."""
     x1, x2 = np.split(x, 2, axis=-1)
     return np.concatenate((-x2, x1), axis=-1)
 
 
 def rotate_every_two(x: Array) -> Array:
-    """The same of neighbours."""
+    """Map neighbours (x1, x2) to (-x2, x1)."""
     y = np.empty_like(x)
     y[..., 0::2], y[..., 1::2] = -x[..., 1::2], x[..., 0::2]
     return y
@@ -30,7 +30,7 @@ def rotate_every_two(x: Array) -> Array:
 def rotary_mul(
     x: Array, cos: Array, sin: Array, *, interleaved: bool, rotary_dim: int = 0, offset: int = 0
 ) -> tuple[Wide, Wide]:
-    """``x * cos + rotate(x) * sin``, and the sum of the products' magnitudes (0 where nothing turns).
+    """Return ``x * cos + rotate(x) * sin`` and the sum of the products' magnitudes (0 for unrotated lanes).
 
     Args:
         x: ``[..., S, N, D]``.
@@ -65,7 +65,7 @@ def rotary_embedding(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
 ) -> tuple[Wide, Wide]:
-    """ONNX's, and the magnitudes."""
+    """Return the result of ONNX's algorithm, and the magnitudes."""
     if x.ndim == 4:
         heads = np.transpose(x, (0, 2, 1, 3))
     else:

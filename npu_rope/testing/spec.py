@@ -1,5 +1,5 @@
 """One output element of rope, written straight from ``specs/ggml_rope_acltensor.txt`` in scalar
-Python: what the reference itself is judged by. Shares no code with it, on purpose.
+Python, to judge the reference itself. Shares no code with it, on purpose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def corr_dim(p: RopeParams, beta: float) -> float:
 
 
 def axis_and_power(p: RopeParams, pair: int) -> tuple[int, int]:
-    """Section 6, from the CPU source: which of a token's positions turns a pair, and the power of
+    """Section 6, from the CPU source: return which of a token's positions rotates a pair, and the power of
     theta_scale in its angle. Counts from pair 0 on, as the source does."""
     mode, (time, height, width, extra) = int(p.rope_mode), p.sections
     if not mode & 8:
@@ -56,7 +56,7 @@ def axis_and_power(p: RopeParams, pair: int) -> tuple[int, int]:
 
 
 def theta(p: RopeParams, position: int, pair: int, power: int, factor: float) -> tuple[float, float]:
-    """Section 5: the angle of one pair in radians, and what multiplies its cos and sin."""
+    """Section 5: return the angle of one pair in radians, and the factor of its cos and sin."""
     extrapolated = position * math.pow(p.freq_base, -2.0 * power / p.n_dims) / factor
     interpolated = p.freq_scale * extrapolated
     if p.ext_factor == 0:
@@ -72,7 +72,7 @@ def theta(p: RopeParams, position: int, pair: int, power: int, factor: float) ->
 def element(
     p: RopeParams, head: Sequence[Any] | Any, positions: Sequence[int], factors: Any, at: int, forward: bool
 ) -> float:
-    """Section 7: dimension ``at`` of one rotated head; ``head`` is the whole head's input,
+    """Section 7: return dimension ``at`` of one rotated head; ``head`` is the whole head's input,
     ``positions`` the token's, one or four."""
     inside = at - p.n_offs
     half = p.n_dims if int(p.rope_mode) == 24 else p.n_dims // 2

@@ -1,4 +1,4 @@
-"""The suites of ``npu-rope validate``: their cases, and who judges one."""
+"""The suites of ``npu-rope validate``: their cases and their judges."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Suite:
     """Cases of one kind.
 
     Attributes:
-        about: what they are, for ``--help``.
-        cases: all of them, in a fixed order.
-        judge: runs one on the back ends of these names, and on a real ggml where one is given.
+        about: their description, for ``--help``.
+        cases: returns all of them, in a fixed order.
+        judge: runs one on the back ends of these names, and on a real ggml if one is given.
     """
 
     about: str
@@ -55,7 +55,7 @@ SUITES: Mapping[str, Suite] = {
 
 
 def all_cases(suites: tuple[str, ...] = tuple(SUITES)) -> list[AnyCase]:
-    """Every case of the suites, in a fixed order, once each."""
+    """Return every case of the suites, in a fixed order, once each."""
     seen: dict[tuple[str, str], AnyCase] = {}
     for suite in suites:
         for case in SUITES[suite].cases():

@@ -1,8 +1,8 @@
-"""Suites ``onnx`` and ``torch_npu`` of ``npu-rope validate``: heads turned by given tables, against ONNX's
+"""Suites ``onnx`` and ``torch_npu`` of ``npu-rope validate``: heads rotated by given tables, against ONNX's
 algorithm and torch_npu's formula in float64 (``rotary_spec.py``).
 
-Values come from a generator seeded by the case's name. Tables are cos and sin of positions, but in the forms
-that say otherwise.
+Values come from a generator seeded by the case's name. Tables are cos and sin of positions, except in the
+forms that define others.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TableCase:
         full: tables have an entry for each lane.
         wide: tables are float32 beside a 16-bit x.
         rows: of caches with position_ids; 0: without.
-        scale: what cos and sin are multiplied by (YaRN's attention factor).
+        scale: factor of cos and sin (YaRN's attention factor).
         start: the first position.
     """
 
@@ -93,24 +93,24 @@ class TableCase:
 
     @property
     def source(self) -> str:
-        """Where the formula comes from."""
+        """The source of the formula."""
         return _SOURCE[self.suite]
 
     @property
     def attributes(self) -> RotaryAttributes:
-        """As the operators take them."""
+        """The attributes in the operators' form."""
         return RotaryAttributes(self.interleaved, self.rotary_dim, self.offset, self.num_heads)
 
     @property
     def width(self) -> int:
-        """How many dimensions rotate."""
+        """The number of dimensions that rotate."""
         head = self.shape[-1] // self.num_heads if self.num_heads and len(self.shape) == 3 else self.shape[-1]
         return self.rotary_dim or head
 
 
 # ---- the cases -----------------------------------------------------------------------------------------
 
-# What a case is called, and what it differs in from a prefill of 16 tokens.
+# The name of a case, and its differences from a prefill of 16 tokens.
 _ONNX: dict[str, dict[str, Any]] = {
     "prefill": {"rows": 64},
     "decode": {"shape": (8, 32, 1, 128), "rows": 4096, "start": 4000},
@@ -168,12 +168,12 @@ def _cases(suite: str, forms: dict[str, dict[str, Any]], shape: tuple[int, ...])
 
 
 def onnx_cases() -> Iterator[TableCase]:
-    """Every form of ONNX's RotaryEmbedding in every type."""
+    """Yield every form of ONNX's RotaryEmbedding in every type."""
     yield from _cases("onnx", _ONNX, (2, 4, 16, 128))
 
 
 def torch_npu_cases() -> Iterator[TableCase]:
-    """Every form of rotary_mul in every type."""
+    """Yield every form of rotary_mul in every type."""
     yield from _cases("torch_npu", _TORCH_NPU, (2, 16, 8, 128))
 
 
@@ -182,7 +182,7 @@ def torch_npu_cases() -> Iterator[TableCase]:
 
 @dataclass
 class TableData:
-    """A case's arrays; of bfloat16 the float32 values."""
+    """A case's arrays; bfloat16 as float32 values."""
 
     xs: list[Array]
     cos: Array
@@ -191,7 +191,7 @@ class TableData:
 
 
 def make_data(case: TableCase) -> TableData:
-    """The case's values, rounded to its types."""
+    """Return the case's values, rounded to its types."""
     rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
     shapes = [case.shape] + ([(*case.shape[:-2], case.keys, case.shape[-1])] if case.keys else [])
     xs = [rounded(rng.uniform(-1, 1, shape), case.dtype) for shape in shapes]
@@ -201,7 +201,7 @@ def make_data(case: TableCase) -> TableData:
     if case.rows:
         positions = np.arange(case.rows, dtype=np.float64)
     angles = positions[..., None] * 10000.0 ** (-np.arange(half) / half)
-    if case.scale == 0:  # tables of no rotation: every lane its own
+    if case.scale == 0:  # tables that are no rotation: each lane has its own value
         tables = rng.uniform(-2, 2, (2, *lead, 2 * half))
     else:
         tables = case.scale * np.stack([np.cos(angles), np.sin(angles)])
@@ -213,12 +213,12 @@ def make_data(case: TableCase) -> TableData:
 
 
 def _tokens(case: TableCase) -> tuple[int, int]:
-    """B and S of ONNX's layouts."""
+    """Return B and S of ONNX's layouts."""
     return (case.shape[0], case.shape[1 if len(case.shape) == 3 else 2])
 
 
 def expectation(case: TableCase, data: TableData) -> list[Expectation]:
-    """The formula's result for each of xs, and how far a result may lie from it."""
+    """Return the formula's result for each of xs, and the bound of another result's error."""
     made = []
     for x in data.xs:
         if case.suite == "onnx":
@@ -269,7 +269,7 @@ def _judge_on(case: TableCase, data: TableData, backend: str, expected: list[Exp
 
 
 def _call(case: TableCase, xs: list[Array], data: TableData, cos: Array, sin: Array) -> RotaryTensors[Any]:
-    """With the arrays that are written; never the inputs, but in place."""
+    """Return the call with the arrays that it writes, which are the inputs only in place."""
     outs = xs if case.in_place else [np.empty_like(x) for x in xs]
     if case.suite == "onnx":
         return rotary_embedding_tensors(xs[0], cos, sin, data.position_ids, outs[0])
@@ -279,7 +279,7 @@ def _call(case: TableCase, xs: list[Array], data: TableData, cos: Array, sin: Ar
 
 
 def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
-    """NumPy has no bfloat16: native code gets the bits, an NPU tensors, the reference the values."""
+    """Run a case. NumPy has no bfloat16: native code gets bits, an NPU tensors, the reference values."""
     bits = case.dtype == "bfloat16" and backend != "reference"
     held = bfloat16_bits if bits else np.copy
     xs = [held(x) for x in data.xs]
@@ -302,7 +302,7 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
 
 
 def _on_bits(case: TableCase, t: RotaryTensors[Array], backend: str) -> None:
-    """The C library, or the simulator, on arrays of bfloat16's bits."""
+    """Run the C library, or the simulator, on arrays of bfloat16's bits."""
 
     read: list[native.CTensor | None] = [see_bits(a) for a in (*t.xs.values(), *t.beside().values())]
     if t.onnx and t.position_ids is None:
