@@ -551,6 +551,8 @@ int32_t context_error() {
 
 void reset_context() {
     State& st = state();
+    RunningLock running(&st.running, RunningLock::kWait);
+    auto lock = lock_streams();
     st.failure = 0;
     for (const auto& [handle, s] : st.streams) {
         s->is_aborted = false;

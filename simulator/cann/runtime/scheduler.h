@@ -151,6 +151,7 @@ int32_t synchronize_all(const char* call);
 
 // The context's error, which all later calls give back; 0 for none. Sets the text.
 int32_t context_error();
+// The device's context ends, and with it the work that is queued.
 void reset_context();
 
 // Pieces of work that nothing has forced so far.
