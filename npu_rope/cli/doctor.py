@@ -243,6 +243,8 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
 def _package_remedy(folder: str) -> str:
     """Return the remedy for a faulty package. One that is not npu_rope's own hides a newly built one."""
     own = backends.bundled_package()
+    if folder == own and operator_package.path_fault_of(folder) is not None:
+        return "Install npu_rope in an environment whose path does not contain .o"
     if folder == own:
         return f"Build it again: {BUILD_PACKAGE}"
     named = folder in os.environ.get(backends.CUSTOM_OPP, "").split(os.pathsep)

@@ -112,6 +112,49 @@ def test_each_fault_is_a_sentence_that_names_the_file(package, name):
     assert words in operator_package.fault_of(package, "ascend910b")
 
 
+@pytest.mark.parametrize("name", [".opt/venv", "my.org", "proj.old/a"])
+def test_a_path_at_which_cann_cuts_a_kernels_path_is_a_fault(package, tmp_path, name, capsys):
+    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath. A build may be there, an install may not."""
+    moved = tmp_path / name / "npu_rope"
+    moved.parent.mkdir(parents=True)
+    package.rename(moved)
+    fault = f"the path of the operator package must not contain .o but is {moved}: "
+    for soc in (None, *SOCS):
+        assert operator_package.fault_of(moved, soc).startswith(fault)
+    assert operator_package.fault_of(moved).endswith("install npu_rope in another folder")
+    assert operator_package.main([str(moved), *SOCS]) == 0
+    (moved / INTERFACE).unlink()
+    assert operator_package.main([str(moved), *SOCS]) == 1
+    assert "must be there but is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["my.json", "opt.venv", "a.ko", "o"])
+def test_other_paths_are_no_fault(package, tmp_path, name):
+    """CANN looks for .json in the paths of its own kernels alone: indv_bininfo.cpp, NnopbaseGetBinPath."""
+    moved = package.rename(tmp_path / name)
+    assert operator_package.fault_of(moved) is None
+
+
+def test_a_link_hides_the_folder_from_cann(package, tmp_path):
+    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve the named folder."""
+    moved = package.rename(tmp_path / "my.org")
+    (tmp_path / "link").symlink_to(moved)
+    (tmp_path / "link.o").symlink_to(tmp_path / "link")
+    assert operator_package.fault_of(tmp_path / "link") is None
+    assert operator_package.fault_of(tmp_path / "link.o") is not None
+
+
+def test_doctor_says_to_install_npu_rope_in_another_folder(package, tmp_path, monkeypatch):
+    moved = package.rename(tmp_path / "my.org")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.setattr(backends, "bundled_package", lambda: str(moved))
+    (found,) = doctor._npu_chip({"operators": str(moved), "device": None})
+    assert (found.piece, found.present) == ("kernels", False)
+    assert found.detail == operator_package.path_fault_of(moved)
+    assert found.remedy == "Install npu_rope in an environment whose path does not contain .o"
+
+
 def test_a_package_without_interfaces_is_found(package):
     for header in (package / "op_api/include").glob("*.h"):
         header.unlink()
