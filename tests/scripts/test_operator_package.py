@@ -202,6 +202,34 @@ def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, 
     assert doctor._npu_chip(pieces)[1].remedy == "Build it again: scripts/build_npu.sh && " + INSTALL
 
 
+def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tmp_path):
+    """No npu-smi is asked: the machine may have another chip."""
+    stand_in.executable(tmp_path / "bin/npu-smi", NPU_SMI)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    pieces = {"operators": str(package), "device": "Ascend910B2, simulated: no hardware"}
+
+    def kernels_for(chip):
+        monkeypatch.setenv("NPU_ROPE_SIM_SOC", chip)
+        (found,) = doctor._npu_chip(pieces)
+        assert found.piece == "kernels"
+        return found
+
+    assert kernels_for("Ascend910B2").present is True
+    assert kernels_for("Ascend310P2:5").detail == "kernels for ascend310p, ascend910b"
+    assert kernels_for("Ascend910_9391").present is False
+    (package / KERNEL).write_text("code")
+    assert kernels_for("Ascend310P3").present is True
+    damaged = kernels_for("Ascend910B2")
+    assert (damaged.present, damaged.detail) == (
+        False,
+        operator_package.fault_of(package, "ascend910b"),
+    )
+    monkeypatch.setattr(backends, "bundled_package", lambda: str(package))
+    assert kernels_for("Ascend910B2").remedy == (
+        "Install npu_rope again: pip install --no-build-isolation --force-reinstall --no-deps ."
+    )
+
+
 @pytest.mark.parametrize("wrong", [("versions", "kernels"), ("kernels",), ()])
 def test_the_npu_back_end_is_absent_where_a_piece_of_it_does_not_go_with_the_others(
     package, tmp_path, monkeypatch, wrong
