@@ -23,7 +23,7 @@ public:
     // What the second phase launches; a launch without an entry is of a call without elements.
     void prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch);
     // Why the first phase failed, for a caller who does not look at its status: torch_npu's EXEC_NPU_CMD_EXT runs the
-    // second phase all the same (Ascend/pytorch third_party/op-plugin op_api_common_base.h).
+    // second phase all the same (Ascend/op-plugin op_plugin/utils/op_api_common_base.h).
     void fail(const std::string& why) { failure_ = why; }
     aclnnStatus run(void* workspace, uint64_t workspace_bytes, aclrtStream stream);
 
