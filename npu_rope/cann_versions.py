@@ -15,7 +15,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-# torch_npu for torch 2.10, the oldest torch that npu_rope's operators take, names no older CANN.
+# The oldest torch that npu_rope's operators take. torch_npu has the series of the torch that it is built for.
+OLDEST_TORCH = (2, 10)
+# torch_npu for that torch names no older CANN.
 OLDEST_CANN = (8, 5)
 
 
@@ -120,12 +122,29 @@ def _too_old(cann: str) -> Verdict:
     )
 
 
+def _too_old_torch(torch_npu: str, cann: str | None) -> Verdict:
+    """The remedy names the pairs for this CANN, or all of them where none is for it."""
+    oldest = ".".join(map(str, OLDEST_TORCH))
+    known = cann if cann is not None and series(cann) is not None else None
+    pairs = _pairs(known)
+    install = (
+        f"Install one of these pairs for CANN {known}" if known and pairs else "Install one of these pairs"
+    )
+    return Verdict(
+        False,
+        f"npu_rope needs torch {oldest} or newer but torch_npu {torch_npu} is for an older one",
+        f"{install}, and then npu_rope again: {pairs or _pairs(None)}. {_INDEX}.",
+    )
+
+
 def judge(cann: str | None, torch_npu: str | None) -> Verdict:
     """Return whether a CANN and a torch_npu are compatible."""
     if cann is not None and (found := series(cann)) is not None and found < OLDEST_CANN:
         return _too_old(cann)
     if torch_npu is None:
         return Verdict(None, "torch_npu is not installed, so there is nothing to compare")
+    if (found := series(torch_npu)) is not None and found < OLDEST_TORCH:
+        return _too_old_torch(torch_npu, cann)
     if cann is None or series(cann) is None:
         return Verdict(
             None,
@@ -159,12 +178,21 @@ def _published(torch_npu: str) -> str:
 
 
 def _for_cann(cann: str) -> str:
-    """Return the alternative to installing another CANN: the packages compatible with this one, or
-    nothing."""
-    pairs = [f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in RELEASES if series(cann) in r.compatible]
+    """The alternative to another CANN: the packages that are compatible with this one, or nothing."""
+    pairs = _pairs(cann)
     if not pairs:
         return ""
-    return f", or one of these pairs for CANN {cann}, and then npu_rope again: {'; '.join(pairs)}"
+    return f", or one of these pairs for CANN {cann}, and then npu_rope again: {pairs}. {_INDEX}"
+
+
+# PyPI's torch for x86 is the CUDA build.
+_INDEX = "Step 3 of docs/npu.md has the index of CPU builds that torch comes from"
+
+
+def _pairs(cann: str | None) -> str:
+    """The packages that are compatible with a CANN, or all of them (None)."""
+    fit = [r for r in RELEASES if cann is None or series(cann) in r.compatible]
+    return "; ".join(f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in fit)
 
 
 def judge_binding(built_for: str | None, torch_npu: str | None) -> Verdict:

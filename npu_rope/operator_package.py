@@ -41,6 +41,27 @@ def fault_of(folder: str | Path, soc: str | None = None) -> str | None:
     Returns:
         A sentence without a full stop that names the file and its rule, or None.
     """
+    return path_fault_of(folder) or content_fault_of(folder, soc)
+
+
+def path_fault_of(folder: str | Path) -> str | None:
+    """Say why CANN cannot run a package in this folder, or None where it can.
+
+    CANN replaces all behind the first ``.o`` of a kernel's path to get the path of the kernel's description.
+    It does not resolve links in the folder that is named. Source: hicann/opbase
+    ``src/nnopbase/individual_op/executor/indv_bininfo.cpp``, ``NnopbaseGetKernelJsonPath``, and
+    ``indv_collector.cpp``, ``NnopbaseGetCustomOppPath``.
+    """
+    if ".o" not in str(folder):
+        return None
+    return (
+        f"the path of the operator package must not contain .o but is {folder}: CANN cuts the path of a"
+        " kernel at the first .o, so install npu_rope in another folder"
+    )
+
+
+def content_fault_of(folder: str | Path, soc: str | None = None) -> str | None:
+    """Say what is wrong with a package's files, wherever they are; as :func:`fault_of`."""
     package = Path(folder)
     tilings = sorted((package / TBE / "op_tiling").rglob("libcust_opmaster*.so"))
     if not tilings:
@@ -148,10 +169,10 @@ def _elf_fault(path: Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Check a package for each SoC in the arguments."""
+    """Check a package for each SoC that is named. An install may move it to another folder."""
     folder, *socs = arguments
     for soc in socs:
-        if (fault := fault_of(folder, soc)) is not None:
+        if (fault := content_fault_of(folder, soc)) is not None:
             print(f"[operators] {fault}.", file=sys.stderr)
             return 1
     return 0

@@ -109,6 +109,24 @@ using RopeWorkspaceSize = int (*)(const aclTensor*, const aclTensor*, const aclT
                                   double, double, double, double, double, double, const aclIntArray*, bool, int64_t,
                                   const aclIntArray*, const aclTensor*, uint64_t*, aclOpExecutor**);
 
+// Why CANN refuses the smallest call. A path with ".o" in it is one of CANN's own limits: hicann/opbase
+// src/nnopbase/individual_op/executor/indv_bininfo.cpp, NnopbaseGetKernelJsonPath.
+std::string possible_causes(const std::string& folder) {
+    std::string causes = "The cause is one of these:\n";
+    if (folder.find(".o") != std::string::npos)
+        causes +=
+            "- the path of the package contains .o, where CANN cuts the path of a kernel "
+            "(install npu_rope in another folder);\n";
+    return causes +
+           "- the package has no kernels for this chip (build it for its SoC);\n"
+           "- a part of it is absent or truncated (build it again);\n"
+           "- ASCEND_OPP_PATH is not set (source CANN's set_env.sh);\n"
+           "- CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported: it does so once, at the process's "
+           "first operator of a generated package (import npu_rope before that, or set the variable).\n"
+           "If the package is not npu_rope's own, build it again "
+           "or remove that folder from ASCEND_CUSTOM_OPP_PATH or CANN's vendors.\n";
+}
+
 // Prepares a call of the smallest size and does not launch it. torch_npu ignores the status of a first phase, and
 // without an executor the error appears later, in its queue, which then computes garbage.
 void check_first_phase(const Package& package) {
@@ -130,15 +148,9 @@ void check_first_phase(const Package& package) {
     auto destroy = reinterpret_cast<int (*)(aclOpExecutor*)>(GetOpApiFuncAddr("aclDestroyAclOpExecutor"));
     if (executor != nullptr && destroy != nullptr) destroy(executor);
     ReleaseConvertTypes(converted);
-    TORCH_CHECK(
-        status == 0, "[npu] operator package must be one that CANN runs on this chip but got status ", status,
-        " for the package ", package.folder, ".\n", message == nullptr ? "" : message,
-        "\nEither it has no kernels for this chip (build it for its SoC), or a part of it is absent or truncated "
-        "(build "
-        "it again), or ASCEND_OPP_PATH is not set (source CANN's set_env.sh), or CANN read ASCEND_CUSTOM_OPP_PATH "
-        "before npu_rope was imported: it does so once, at the "
-        "process's first operator of a generated package. Import npu_rope before that, or set the variable.\n",
-        kBuild);
+    TORCH_CHECK(status == 0, "[npu] operator package must be one that CANN runs on this chip but got status ", status,
+                " for the package ", package.folder, ".\n", message == nullptr ? "" : message, "\n",
+                possible_causes(package.folder), kBuild);
 }
 
 const Package& package() {

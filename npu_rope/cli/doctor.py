@@ -34,6 +34,7 @@ from npu_rope.ops.calls import REINSTALL, npu_binding_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
 BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ."
+INSTALL_AGAIN = "pip install --no-build-isolation --force-reinstall --no-deps ."
 PEERS = ("onnx", "onnxruntime", "transformers")
 COMMAND_SECONDS = 10
 
@@ -217,21 +218,22 @@ def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
 
 
 def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
-    """Report the machine's chip, and whether the operator package is complete and has kernels for it."""
-    if backends.simulated_soc() is not None:
-        return []  # it has kernels of another kind
+    """The machine's chip, and whether the operator package is whole and has kernels for it."""
     soc = None
     findings = []
-    try:
-        chip = chips.chip_of_machine()
-    except chips.NoChip as why:
-        if found["device"]:
-            remedy = "Name the SoC to scripts/build_npu.sh yourself, such as ascend910b."
-            findings.append(Finding("NPU", "chip", None, f"not known: {why}", remedy))
+    if simulated := backends.simulated_soc():
+        soc = chips.soc_of(simulated)  # the device's finding names the chip
     else:
-        soc = chips.soc_of(chip)
-        text = f"{chip}: {soc}" if soc else f"{chip}, for which npu_rope has no kernels"
-        findings.append(Finding("NPU", "chip", soc is not None, text))
+        try:
+            chip = chips.chip_of_machine()
+        except chips.NoChip as why:
+            if found["device"]:
+                remedy = "Name the SoC to scripts/build_npu.sh yourself, such as ascend910b."
+                findings.append(Finding("NPU", "chip", None, f"not known: {why}", remedy))
+        else:
+            soc = chips.soc_of(chip)
+            text = f"{chip}: {soc}" if soc else f"{chip}, for which npu_rope has no kernels"
+            findings.append(Finding("NPU", "chip", soc is not None, text))
     if found["operators"]:
         fault = operator_package.fault_of(found["operators"], soc)
         text = fault or f"kernels for {', '.join(operator_package.socs_of(found['operators']))}"
@@ -243,7 +245,11 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
 def _package_remedy(folder: str) -> str:
     """Return the remedy for a faulty package. One that is not npu_rope's own hides a newly built one."""
     own = backends.bundled_package()
+    if folder == own and operator_package.path_fault_of(folder) is not None:
+        return "Install npu_rope in an environment whose path does not contain .o"
     if folder == own:
+        if backends.simulated_soc() is not None:  # an install of npu_rope builds that package
+            return f"Install npu_rope again: {INSTALL_AGAIN}"
         return f"Build it again: {BUILD_PACKAGE}"
     named = folder in os.environ.get(backends.CUSTOM_OPP, "").split(os.pathsep)
     away = f"Take {folder} out of {backends.CUSTOM_OPP}" if named else f"Remove {folder}"

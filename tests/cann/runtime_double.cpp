@@ -23,7 +23,12 @@ constexpr int kGuardByte = 0xA5;
 std::map<char*, size_t> g_memory;  // first byte of each allocation, without guards
 std::string g_error, g_soc = "Ascend910B1", g_launched, g_report;
 int g_launches = 0, g_executors = 0;
-npu_cann::OperatorPackages g_packages = {{}, true};
+npu_cann::OperatorPackages g_packages = {{}, {}, true};
+
+void add_package(const char* folder) {
+    g_packages.folders.push_back(folder);
+    g_packages.named.push_back(folder);
+}
 
 bool guards_are_whole(const char* first, size_t bytes) {
     for (size_t i = 0; i < kGuard; ++i)
@@ -68,7 +73,7 @@ int32_t soc_kernel_cores() {
 
 // One folder in ASCEND_CUSTOM_OPP_PATH, and those that a test adds.
 const OperatorPackages& operator_packages() {
-    if (const char* named = std::getenv("ASCEND_CUSTOM_OPP_PATH")) g_packages.folders.push_back(named);
+    if (const char* named = std::getenv("ASCEND_CUSTOM_OPP_PATH")) add_package(named);
     return g_packages;
 }
 
@@ -84,7 +89,7 @@ extern "C" {
 
 // For the tests.
 void double_set_soc(const char* name) { g_soc = name; }
-void double_add_package(const char* folder) { g_packages.folders.push_back(folder); }
+void double_add_package(const char* folder) { add_package(folder); }
 int double_launches() { return g_launches; }
 int double_executors() { return g_executors; }
 const char* double_launched() { return g_launched.c_str(); }

@@ -39,6 +39,12 @@ ENVIRONMENT = (
 )
 
 
+def as_in_a_terminal():
+    """Signals that the tests' own shell ignores, as in the background, could not be trapped."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @dataclass
 class Machine:
     """A folder with a CANN, the commands of a machine, and the log of the stand-ins."""
@@ -85,6 +91,7 @@ class Machine:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=as_in_a_terminal,
         )
 
 

@@ -73,6 +73,50 @@ def test_the_remedy_names_every_torch_npu_for_this_cann_and_its_torch(cann):
         f"Install CANN 9.1.0, or one of these pairs for CANN {cann}, and then npu_rope again:"
         " torch==2.10.0 torch_npu==2.10.0; torch==2.10.0 torch_npu==2.10.0.post4;"
         " torch==2.11.0 torch_npu==2.11.0; torch==2.12.0 torch_npu==2.12.0."
+        " Step 3 of docs/npu.md has the index of CPU builds that torch comes from."
+    )
+
+
+def test_step_3_of_the_documentation_has_the_index_of_cpu_builds():
+    text = (ROOT / "docs/npu.md").read_text()
+    step = re.search(r"^3\. (.*?)^4\. ", text, re.M | re.S)[1]
+    assert "torch comes from the index of CPU builds" in step
+    index = "https://download.pytorch.org/whl/cpu"
+    assert re.search(rf"^pip install torch==\S+ --index-url {index}$", text, re.M)
+
+
+ALL_PAIRS = "; ".join(f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in cann_versions.RELEASES)
+
+
+@pytest.mark.parametrize(
+    ("cann", "torch_npu", "pairs"),
+    [
+        ("9.1.0", "2.9.0", f" for CANN 9.1.0, and then npu_rope again: {ALL_PAIRS}."),
+        ("9.1.0", "2.8.0.post2", f" for CANN 9.1.0, and then npu_rope again: {ALL_PAIRS}."),
+        (
+            "8.5.0",
+            "2.9.0+gitabc",
+            " for CANN 8.5.0, and then npu_rope again: torch==2.10.0 torch_npu==2.10.0;",
+        ),
+        ("10.0.0", "2.1.0", f", and then npu_rope again: {ALL_PAIRS}."),
+        (None, "2.9.0", f", and then npu_rope again: {ALL_PAIRS}."),
+        ("nonsense", "1.11.0", f", and then npu_rope again: {ALL_PAIRS}."),
+    ],
+)
+def test_a_torch_npu_for_a_torch_that_is_too_old_is_wrong(cann, torch_npu, pairs):
+    verdict = cann_versions.judge(cann, torch_npu)
+    assert (verdict.goes, verdict.text) == (
+        False,
+        f"npu_rope needs torch 2.10 or newer but torch_npu {torch_npu} is for an older one",
+    )
+    assert verdict.remedy.startswith(f"Install one of these pairs{pairs}")
+    assert ("torch_npu==2.13.0" in verdict.remedy) == (cann != "8.5.0")
+    assert verdict.remedy.endswith("docs/npu.md has the index of CPU builds that torch comes from.")
+
+
+def test_every_release_of_the_table_is_for_a_torch_that_is_new_enough():
+    assert all(
+        cann_versions.series(r.torch_npu) >= cann_versions.OLDEST_TORCH for r in cann_versions.RELEASES
     )
 
 

@@ -112,6 +112,49 @@ def test_each_fault_is_a_sentence_that_names_the_file(package, name):
     assert words in operator_package.fault_of(package, "ascend910b")
 
 
+@pytest.mark.parametrize("name", [".opt/venv", "my.org", "proj.old/a"])
+def test_a_path_at_which_cann_cuts_a_kernels_path_is_a_fault(package, tmp_path, name, capsys):
+    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath. A build may be there, an install may not."""
+    moved = tmp_path / name / "npu_rope"
+    moved.parent.mkdir(parents=True)
+    package.rename(moved)
+    fault = f"the path of the operator package must not contain .o but is {moved}: "
+    for soc in (None, *SOCS):
+        assert operator_package.fault_of(moved, soc).startswith(fault)
+    assert operator_package.fault_of(moved).endswith("install npu_rope in another folder")
+    assert operator_package.main([str(moved), *SOCS]) == 0
+    (moved / INTERFACE).unlink()
+    assert operator_package.main([str(moved), *SOCS]) == 1
+    assert "must be there but is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["my.json", "opt.venv", "a.ko", "o"])
+def test_other_paths_are_no_fault(package, tmp_path, name):
+    """CANN looks for .json in the paths of its own kernels alone: indv_bininfo.cpp, NnopbaseGetBinPath."""
+    moved = package.rename(tmp_path / name)
+    assert operator_package.fault_of(moved) is None
+
+
+def test_a_link_hides_the_folder_from_cann(package, tmp_path):
+    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve the named folder."""
+    moved = package.rename(tmp_path / "my.org")
+    (tmp_path / "link").symlink_to(moved)
+    (tmp_path / "link.o").symlink_to(tmp_path / "link")
+    assert operator_package.fault_of(tmp_path / "link") is None
+    assert operator_package.fault_of(tmp_path / "link.o") is not None
+
+
+def test_doctor_says_to_install_npu_rope_in_another_folder(package, tmp_path, monkeypatch):
+    moved = package.rename(tmp_path / "my.org")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.setattr(backends, "bundled_package", lambda: str(moved))
+    (found,) = doctor._npu_chip({"operators": str(moved), "device": None})
+    assert (found.piece, found.present) == ("kernels", False)
+    assert found.detail == operator_package.path_fault_of(moved)
+    assert found.remedy == "Install npu_rope in an environment whose path does not contain .o"
+
+
 def test_a_package_without_interfaces_is_found(package):
     for header in (package / "op_api/include").glob("*.h"):
         header.unlink()
@@ -157,6 +200,34 @@ def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, 
     assert doctor._npu_chip(pieces)[1].remedy.endswith("npu_rope then uses its own package, /own")
     monkeypatch.setattr(backends, "bundled_package", lambda: str(package))
     assert doctor._npu_chip(pieces)[1].remedy == "Build it again: scripts/build_npu.sh && " + INSTALL
+
+
+def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tmp_path):
+    """No npu-smi is asked: the machine may have another chip."""
+    stand_in.executable(tmp_path / "bin/npu-smi", NPU_SMI)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    pieces = {"operators": str(package), "device": "Ascend910B2, simulated: no hardware"}
+
+    def kernels_for(chip):
+        monkeypatch.setenv("NPU_ROPE_SIM_SOC", chip)
+        (found,) = doctor._npu_chip(pieces)
+        assert found.piece == "kernels"
+        return found
+
+    assert kernels_for("Ascend910B2").present is True
+    assert kernels_for("Ascend310P2:5").detail == "kernels for ascend310p, ascend910b"
+    assert kernels_for("Ascend910_9391").present is False
+    (package / KERNEL).write_text("code")
+    assert kernels_for("Ascend310P3").present is True
+    damaged = kernels_for("Ascend910B2")
+    assert (damaged.present, damaged.detail) == (
+        False,
+        operator_package.fault_of(package, "ascend910b"),
+    )
+    monkeypatch.setattr(backends, "bundled_package", lambda: str(package))
+    assert kernels_for("Ascend910B2").remedy == (
+        "Install npu_rope again: pip install --no-build-isolation --force-reinstall --no-deps ."
+    )
 
 
 @pytest.mark.parametrize("wrong", [("versions", "kernels"), ("kernels",), ()])

@@ -200,7 +200,38 @@ def test_a_damaged_part_of_a_package_is_explained_at_the_call(simulated, package
     assert f"[NpuRope] operator package must {'list' if words.startswith(LIST) else 'have'}" in said
     assert words in said
     assert "a part of it is absent or truncated (build it again)" in said
+    assert "remove that folder from ASCEND_CUSTOM_OPP_PATH or CANN's vendors." in said
+    assert "path of the package contains .o" not in said
     assert operator_package.fault_of(broken, "ascend910b") is not None
+
+
+@pytest.mark.parametrize("queue", ["0", "1"])
+@pytest.mark.parametrize("name", ["my.org/broken", "link.o"])
+def test_a_path_with_the_ending_of_a_kernel_is_explained_at_the_call(
+    simulated, package, tmp_path, name, queue
+):
+    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath cuts the path as it is named."""
+    moved = tmp_path / name
+    if name == "link.o":
+        moved.symlink_to(package)
+    else:
+        shutil.copytree(package.parent, moved.parent, symlinks=True)
+        (moved.parent / package.name).rename(moved)
+    said = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(moved), TASK_QUEUE_ENABLE=queue))
+    assert f"got status 561108 for the package {moved}." in said
+    described = str(moved)[: str(moved).index(".o")] + ".json"
+    assert f"must have a description of each kernel but got {described}, which is absent." in said
+    assert f"CANN cuts the path at the first .o of {moved}/" in said
+    assert "(install npu_rope in another folder)" in said
+    assert operator_package.fault_of(moved, "ascend910b") == operator_package.path_fault_of(moved)
+
+
+def test_a_link_hides_a_folder_whose_name_has_the_ending_of_a_kernel(simulated, package, tmp_path):
+    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve the folder."""
+    moved = shutil.copytree(package.parent, tmp_path / "my.org", symlinks=True)
+    (tmp_path / "link").symlink_to(moved / package.name)
+    done = simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(tmp_path / "link"))
+    assert done.status == 0, done.stderr
 
 
 def test_a_chip_that_the_package_has_no_list_for_is_explained_at_the_call(simulated, package, tmp_path):

@@ -386,6 +386,8 @@ def test_doctor_finds_a_simulated_npu(simulated):
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", done.stdout, re.M)
     assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", done.stdout, re.M)
+    kernels = "kernels for ascend310p, ascend910_93, ascend910b"
+    assert re.search(rf"^ yes  kernels +{kernels} *$", done.stdout, re.M)
 
 
 def test_doctor_says_what_is_missing_where_there_is_torch_npu_and_no_cann(npu_python):

@@ -303,7 +303,7 @@ def test_what_does_not_broadcast_is_refused_before_anything_is_written(cann, ten
     a, _ = tensors.tensor([2], [1, 2])
     out, address = tensors.tensor([3], [7, 8, 9])
     assert tensors.run("Mul", a, a, out) == ACLNN_INVALID
-    assert said(cann) == "simulated CANN: aclnnMul: self must broadcast to [3] but got [2]."
+    assert said(cann) == "simulated CANN: aclnnMul: out must have the shape [2] but got [3]."
     assert floats(address, 3) == [7, 8, 9]
 
 

@@ -49,7 +49,7 @@ KEPT = _words(
     new_empty_strided resize_ resize_as_ set_ as_strided as_strided_ view _reshape_alias unfold squeeze
     unsqueeze view_as_real view_as_complex copy_ copy_memory_ _copy_from_and_resize _to_copy _lazy_clone
     clone contiguous _local_scalar_dense is_pinned _pin_memory is_set_to record_stream get_storage_size
-    get_npu_format zero_ one_ ones zeros fill_ ones_like _npu_dtype_cast _npu_dtype_cast_backward
+    get_npu_format zero_ one_ ones zeros fill_ full ones_like _npu_dtype_cast _npu_dtype_cast_backward
     add.Tensor add.Scalar add.out add_.Tensor add_.Scalar
     sub.Tensor sub.Scalar sub.out sub_.Tensor sub_.Scalar
     mul.Tensor mul.Scalar mul.out mul_.Tensor mul_.Scalar

@@ -22,8 +22,8 @@ public:
     aclOpExecutor* handle() { return &handle_; }
     // Sets the launch of the second phase. A launch without an entry belongs to a call without elements.
     void prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch);
-    // Keeps the reason why the first phase failed, for a caller that ignores its status: torch_npu's EXEC_NPU_CMD_EXT
-    // runs the second phase regardless (Ascend/pytorch third_party/op-plugin op_api_common_base.h).
+    // Why the first phase failed, for a caller who does not look at its status: torch_npu's EXEC_NPU_CMD_EXT runs the
+    // second phase all the same (Ascend/op-plugin op_plugin/utils/op_api_common_base.h).
     void fail(const std::string& why) { failure_ = why; }
     aclnnStatus run(void* workspace, uint64_t workspace_bytes, aclrtStream stream);
 

@@ -16,9 +16,9 @@ constexpr uint64_t kPackedAlignment = 512;
 constexpr int kJunk = 0xD7;
 constexpr uint64_t kMostJunk = 64 * 1024;
 
-// torch_npu's EXEC_NPU_CMD_EXT releases a call's workspace before it launches the call (Ascend/pytorch
-// third_party/op-plugin op_api_common_base.h, GetWorkSpaceAddr). Its cache keeps this memory valid in the stream's
-// order. With PYTORCH_NO_NPU_MEMORY_CACHING=1 the memory is freed by now and must not be accessed.
+// torch_npu's EXEC_NPU_CMD_EXT gives a call's workspace back before it launches the call (Ascend/op-plugin
+// op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). Its cache keeps that memory in the stream's order.
+// Without the cache, which `npu-rope sim` turns off, the memory is gone by now: nothing may be read or written there.
 bool caller_frees_early() {
     const char* uncached = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
     return uncached && *uncached && std::strcmp(uncached, "0") != 0;

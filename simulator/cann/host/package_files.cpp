@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "simulator/cann/host/json_reader.h"
 #include "simulator/cann/host/kernel_file.h"
 #include "simulator/cann/host/op_call.h"
+#include "simulator/cann/runtime/objects.h"
 
 namespace npu_cann {
 namespace {
@@ -41,8 +43,17 @@ std::string own_package() {
     return none ? "" : library.parent_path().parent_path().parent_path().string();
 }
 
-// An entry that lacks a key, a core type or a path is skipped with a warning. A repeated key does not replace the
-// first entry. CANN does not check that the document is an object; this rule is stricter.
+// CANN keeps the folder as it is named and does not resolve links: hicann/opbase
+// src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath.
+std::string named_package() {
+    const std::string own = own_package();
+    const OperatorPackages& packages = operator_packages();
+    const auto found = std::find(packages.folders.begin(), packages.folders.end(), own);
+    return found == packages.folders.end() ? own : packages.named.at(found - packages.folders.begin());
+}
+
+// An entry that lacks a key, a core type or a path is skipped with a warning. The same key again does not replace the
+// first one. CANN does not look whether the document is an object; that is a stricter rule of ours.
 KernelList::KernelList(const std::string& package, const std::string& soc)
     : path_(package + kTbe + "kernel/config/" + soc + "/binary_info_config.json") {
     const std::optional<std::string> text = read_file(path_);
@@ -69,7 +80,7 @@ const KernelList& KernelList::own(const std::string& soc) {
     static std::map<std::string, KernelList> lists;
     const std::lock_guard<std::mutex> lock(mutex);
     const auto found = lists.find(soc);
-    return found != lists.end() ? found->second : lists.emplace(soc, KernelList(own_package(), soc)).first->second;
+    return found != lists.end() ? found->second : lists.emplace(soc, KernelList(named_package(), soc)).first->second;
 }
 
 std::string KernelList::find(const std::string& op_type, const std::string& key) const {
@@ -89,11 +100,17 @@ std::string load_kernel(const std::string& op_type, const std::string& object) {
     if (!bytes || bytes->empty())
         throw Failure{kBadKernelFile, rule + "the kernel that it lists but got " + object + ", which is " +
                                           (bytes ? "empty." : "absent.")};
-    const std::string description = object.substr(0, object.find(".o") + 1) + "json";
+    // CANN replaces all behind the first ".o" of the path, also where a folder's name contains it: hicann/opbase
+    // src/nnopbase/individual_op/executor/indv_bininfo.cpp, NnopbaseGetKernelJsonPath.
+    const size_t cut = object.find(".o");
+    const std::string description = object.substr(0, cut + 1) + "json";
     const std::optional<std::string> text = read_file(description);
     if (!text || !read_json(*text))
         throw Failure{kBadJson, rule + "a description of each kernel but got " + description + ", which is " +
-                                    (text ? "no JSON." : "absent.")};
+                                    (text ? "no JSON." : "absent.") +
+                                    (cut + 2 == object.size() ? ""
+                                                              : " CANN cuts the path at the first .o of " + object +
+                                                                    ": install the package in another folder.")};
     const std::string entry = entry_of_object(*bytes);
     if (entry.empty())
         throw Failure{kRuntimeFailed, rule + "whole kernels but got " + object +

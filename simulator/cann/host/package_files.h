@@ -11,6 +11,8 @@ namespace npu_cann {
 
 // The package that contains this code as <package>/op_api/lib/libcust_opapi.so.
 std::string own_package();
+// Its folder as ASCEND_CUSTOM_OPP_PATH or CANN's vendors name it: the start of its kernels' paths.
+std::string named_package();
 
 // A package's kernels for a SoC, by operator and key: op_impl/ai_core/tbe/kernel/config/<soc>/binary_info_config.json
 // (hicann/opbase src/nnopbase/individual_op/executor/indv_collector.cpp,

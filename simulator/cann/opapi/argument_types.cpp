@@ -31,7 +31,8 @@ struct ArgumentTypes {
 };
 
 // The second and the fourth column hold on Ascend910B and Ascend910_93, the third and the fifth on Ascend310P. Inputs
-// are tensors and scalars; an in-place function's tensor is an input and an output. tests/simcann reads this table.
+// are tensors and scalars; an in-place function's tensor is an input and an output. tests/simcann has these
+// lists a second time.
 //
 // If a source checks fewer arguments than the function's documentation lists, the table has the documentation's
 // types (docs/ beside the source's op_api/): outputs of Add, Sub, Div and Neg; scalars of Add, Sub, Mul and FillScalar;
@@ -83,9 +84,10 @@ constexpr ArgumentTypes kArgumentTypes[] = {
      "conversion/fill/op_api/aclnn_fill_scalar.cpp"},
     {"FillTensor", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "conversion/fill/op_api/aclnn_fill_tensor.cpp"},
     {"One", kReal | kBf16, kReal, kReal | kBf16, kReal, "math/ones_like/op_api/aclnn_ones.cpp"},
-    // The source accepts bfloat16 on Ascend310P; the documentation does not list it.
-    {"Zero", kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16, kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16,
-     "math/zero_op/op_api/aclnn_zero.cpp"},
+    // The source has one list for every chip, and math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp says that bfloat16
+    // has an AI CPU kernel where it has no AI core kernel. The documentation does not list it on Ascend310P.
+    {"Zero", kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16 | kBf16,
+     kNumber | kUnsigned16 | kBf16, "math/zero_op/op_api/aclnn_zero.cpp"},
 };
 
 // hicann/ops-math, CheckShape of each source. For Muls and its in-place form only the documentation has the limit. Zero
@@ -105,15 +107,34 @@ std::string list_of(uint32_t allowed) {
 
 bool starts_with(const char* text, const char* prefix) { return std::strncmp(text, prefix, std::strlen(prefix)) == 0; }
 
-const ArgumentTypes* row_of(const char* function) {
+const char* base_of(const char* function) {
     for (const char* prefix : {"aclnn", "Inplace"})
         if (starts_with(function, prefix)) function += std::strlen(prefix);
+    return function;
+}
+
+const ArgumentTypes* row_of(const char* function) {
     for (const ArgumentTypes& row : kArgumentTypes)
-        if (std::strcmp(row.function, function) == 0) return &row;
+        if (std::strcmp(row.function, base_of(function)) == 0) return &row;
     return nullptr;
 }
 
 bool is_wide(int32_t dtype) { return (kWide >> dtype & 1) != 0; }
+
+// hicann/opbase include/nnopbase/opdev/data_type_utils.h, CanCast.
+bool can_cast(int32_t from, int32_t to) {
+    if (is_complex(from) && !is_complex(to)) return false;
+    if (is_floating(from) && !is_floating(to) && !is_complex(to) && to != kBool) return false;
+    return from == kBool || to != kBool;
+}
+
+// hicann/ops-math math/add/op_api/aclnn_add.cpp and math/sub/op_api/aclnn_sub.cpp, PromoteTypeScalar.
+int32_t type_with_scalar(int32_t self, int32_t scalar, int32_t out) {
+    if (is_complex(self) || is_complex(scalar)) return promoted(self, true, scalar, true);
+    if (is_floating(self)) return self;
+    if (scalar == kDouble && out == kFloat) return kFloat;
+    return is_floating(scalar) || self == kBool ? promoted(self, true, scalar, true) : self;
+}
 
 }  // namespace
 
@@ -154,11 +175,40 @@ std::string argument_rule(const char* function, const char* what, const aclScala
 }
 
 // hicann/opbase include/nnopbase/opdev/data_type_utils.h, kPromoteTypesLookup: unsigned types from 16 bits on have a
-// common type with complex types only.
+// common type with complex numbers alone, and with these only as the first of the two.
 std::string promotion_rule(int32_t self, int32_t other) {
-    if (self == other || (!is_wide(self) && !is_wide(other)) || is_complex(self) || is_complex(other)) return "";
+    if (self == other || (!is_wide(self) && !is_wide(other)) || (is_wide(self) && is_complex(other))) return "";
     return std::string("self and other must have a common type but got ") + dtype_name(self) + " and " +
            dtype_name(other) + ".";
+}
+
+// hicann/ops-math, CheckPromoteType of math/add/op_api/aclnn_add.cpp, math/sub/op_api/aclnn_sub.cpp,
+// math/div/op_api/aclnn_div.cpp and math/neg/op_api/aclnn_neg.cpp, CheckMulPromoteType of
+// math/mul/op_api/aclnn_mul.cpp. Comparisons convert their result from bool, which every type takes. Divs compares the
+// type of self alone (CheckPromoteTypeScalar). Muls compares none on Ascend910B, Ascend910_93 and Ascend310P
+// (CheckMulsPromoteDtype).
+std::string cast_rule(const char* function, const CallTypes& types) {
+    const char* base = base_of(function);
+    const auto is_one_of = [base](std::initializer_list<const char*> names) {
+        for (const char* name : names)
+            if (std::strcmp(base, name) == 0) return true;
+        return false;
+    };
+    int32_t result = types.self;
+    if (is_one_of({"Add", "Adds", "Sub", "Subs", "Mul", "Div"}))
+        result = types.other_is_scalar ? type_with_scalar(types.self, types.other, types.out)
+                                       : promoted(types.self, true, types.other, true);
+    else if (!is_one_of({"Divs", "Neg"}))
+        return "";
+    if (types.alpha >= 0 && result == kBool && (is_floating(types.alpha) || is_complex(types.alpha)))
+        return std::string("alpha must be bool or an integer, as self and other are bool, but got ") +
+               dtype_name(types.alpha) + ".";
+    if (types.alpha >= 0 && result != kBool && !can_cast(types.alpha, result))
+        return std::string("alpha must have a type that converts to ") + dtype_name(result) +
+               ", the common type of self and other, but got " + dtype_name(types.alpha) + ".";
+    if (can_cast(result, types.out)) return "";
+    return std::string("out must have a type that ") + dtype_name(result) +
+           ", the type of the result, converts to but got " + dtype_name(types.out) + ".";
 }
 
 }  // namespace npu_cann

@@ -50,7 +50,14 @@ std::string types_rule(const char* name, const Plan& p, const Second& second) {
     if (wrong.empty() && second.alpha) wrong = argument_rule(name, "alpha", *second.alpha);
     if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "out", p.out);
     if (!wrong.empty()) return wrong;
-    return promotion_rule(p.a.dtype, p.b_is_scalar ? second.scalar->dtype : p.b.dtype);
+    CallTypes types;
+    types.self = p.a.dtype;
+    types.other = p.b_is_scalar ? second.scalar->dtype : p.b.dtype;
+    types.other_is_scalar = p.b_is_scalar;
+    if (second.alpha) types.alpha = second.alpha->dtype;
+    types.out = p.out.dtype;
+    wrong = promotion_rule(types.self, types.other);
+    return wrong.empty() ? cast_rule(name, types) : wrong;
 }
 
 }  // namespace
@@ -65,13 +72,16 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
     if (wrong.empty()) wrong = p.b_is_scalar ? take(second.scalar, "other") : take(second.tensor, "other", &p.b);
     if (wrong.empty() && second.alpha) wrong = take(second.alpha, "alpha");
     if (wrong.empty()) wrong = types_rule(name, p, second);
-    if (wrong.empty()) wrong = broadcast_rule(p.a, p.out, "self");
-    if (wrong.empty() && !p.b_is_scalar) wrong = broadcast_rule(p.b, p.out, "other");
+    if (wrong.empty()) wrong = result_shape_rule(p.a, "self", p.b_is_scalar ? p.a : p.b, "other", p.out);
     if (!wrong.empty()) return refused(name, wrong);
 
     int32_t dtype = p.out.dtype;
-    if (computed == Computed::kAsInputs) {
-        // A Python float with integers gives torch's default dtype.
+    if (computed == Computed::kAsOut) {
+        // Integers times a fraction, in place. hicann/ops-math math/mul/op_api/aclnn_mul.cpp, InferTensorScalarDtype.
+        if (p.b_is_scalar && !is_floating(dtype) && !is_complex(dtype))
+            dtype = promoted(p.a.dtype, true, second.scalar->dtype, false);
+    } else {
+        // A Python float beside integers makes torch's default dtype of them.
         int32_t other = !p.b_is_scalar ? p.b.dtype : is_floating(second.scalar->dtype) ? kFloat : second.scalar->dtype;
         dtype = promoted(p.a.dtype, !p.a.shape.empty() || p.b_is_scalar, other, !p.b_is_scalar && !p.b.shape.empty());
     }

@@ -73,7 +73,10 @@ aclError prepare_copy(const char* name, const char* from_name, const aclTensor* 
     if (wrong.empty()) wrong = take(from, from_name, &source);
     if (wrong.empty()) wrong = argument_rule(name, Role::kInput, from_name, source);
     if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "out", out);
-    if (wrong.empty()) wrong = broadcast_rule(source, out, from_name);
+    // hicann/ops-math math/cast/op_api/aclnn_cast.cpp and conversion/view_copy/op_api/aclnn_copy.cpp, CheckShape.
+    if (wrong.empty())
+        wrong = std::strcmp(name, "aclnnCast") == 0 ? result_shape_rule(source, from_name, source, from_name, out)
+                                                    : broadcast_rule(source, out, from_name);
     if (!wrong.empty()) return refused(name, wrong);
     return prepared(
         name, {reads(from_name, source), writes("out", out)}, [out, source] { copy(out, source); }, workspace_bytes,
@@ -112,8 +115,7 @@ NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const 
     if (wrong.empty() && (re.dtype != part || im.dtype != part))
         wrong = std::string("real and imag must be ") + dtype_name(part) + ", as the parts of out, but got " +
                 dtype_name(re.dtype) + " and " + dtype_name(im.dtype) + ".";
-    if (wrong.empty()) wrong = broadcast_rule(re, parts, "real");
-    if (wrong.empty()) wrong = broadcast_rule(im, parts, "imag");
+    if (wrong.empty()) wrong = result_shape_rule(re, "real", im, "imag", parts);
     if (!wrong.empty()) return refused("aclnnComplex", wrong);
     parts.dtype = part;
     for (int64_t& stride : parts.strides) stride *= 2;

@@ -256,6 +256,25 @@ std::string broadcast_rule(const Operand& from, const Operand& to, const char* w
            ".";
 }
 
+// hicann/ops-math math/add/op_api/aclnn_add.cpp, CheckShape and CheckShapeScalar; the other functions of two inputs
+// have the same rule in their own source.
+std::string result_shape_rule(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
+                              const Operand& out) {
+    const Operand &longer = a.shape.size() >= b.shape.size() ? a : b, &shorter = &longer == &a ? b : a;
+    std::vector<int64_t> common = longer.shape;
+    const size_t lead = longer.shape.size() - shorter.shape.size();
+    for (size_t i = 0; i < shorter.shape.size(); ++i) {
+        const int64_t one = shorter.shape[i];
+        int64_t& size = common[lead + i];
+        if (one != size && one != 1 && size != 1)
+            return std::string(a_name) + " and " + b_name + " must broadcast to one shape but got " +
+                   shape_text(a.shape) + " and " + shape_text(b.shape) + ".";
+        if (size == 1) size = one;
+    }
+    if (out.shape == common) return "";
+    return "out must have the shape " + shape_text(common) + " but got " + shape_text(out.shape) + ".";
+}
+
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* at)>& work) {
     const std::vector<int64_t>& shape = operands[0]->shape;

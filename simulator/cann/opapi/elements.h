@@ -61,8 +61,12 @@ constexpr const char* kIsNull = " must not be null.";
 std::string take(const aclTensor* tensor, const char* what, Operand* out);
 std::string take(const aclScalar* scalar, const char* what);
 
-// "" or the reason why `from` does not broadcast to `to`.
+// "" or why `from` does not broadcast to `to`: copies.
 std::string broadcast_rule(const Operand& from, const Operand& to, const char* what);
+
+// "" or why `out` does not have the shape that the inputs, named `a_name` and `b_name`, broadcast to.
+std::string result_shape_rule(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
+                              const Operand& out);
 
 template <class C>
 C scalar_as(const aclScalar& scalar);

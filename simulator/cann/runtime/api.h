@@ -41,6 +41,7 @@ constexpr aclError kCaptureWrongThread = 107038;
 constexpr aclError kRtNotSupported = 207000;
 constexpr aclError kRtOutOfMemory = 207001;  // of the device and of the host
 constexpr aclError kRtInternal = 507000;
+constexpr aclError kContextReleased = 507007;
 constexpr aclError kModelExecute = 507011;
 constexpr aclError kCopyEngine = 507013;
 constexpr aclError kAiCoreException = 507015;

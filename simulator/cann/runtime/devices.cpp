@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "op_host/chips.h"
 #include "simulator/cann/runtime/api.h"
@@ -20,7 +21,19 @@ struct Context {
 } context{0};
 
 std::atomic<bool> initialized{false}, finalized{false};
-thread_local bool has_context = false;
+
+// hicann/runtime src/runtime/core/src/runtime.cc, Runtime::PrimaryContextRetain and ::PrimaryContextRelease: the
+// device's context counts who set it, in all threads. The last reset ends it, for every thread.
+std::mutex context_mutex;
+int64_t times_set = 0;
+uint64_t context_number = 1;               // of the context that is, or comes next
+thread_local uint64_t thread_context = 0;  // the number of the context that this thread set
+
+bool has_context() {
+    std::lock_guard<std::mutex> lock(context_mutex);
+    return times_set > 0 && thread_context == context_number;
+}
+
 thread_local int64_t system_options[3] = {0, 0, 0};  // aclSysParamOpt: deterministic, debug kernel, consistency
 
 }  // namespace
@@ -93,7 +106,7 @@ aclError no_device(const char* call, int32_t device) {
 }  // namespace
 
 aclError no_context(const char* call) {
-    if (has_context) return kSuccess;
+    if (has_context()) return kSuccess;
     return failed(kContextNull, std::string(call) + ": a device must be set on this thread first (aclrtSetDevice).");
 }
 
@@ -126,37 +139,46 @@ NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
 }
 NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
     if (aclError refused = no_device("aclrtSetDevice", device)) return refused;
-    has_context = true;
+    std::lock_guard<std::mutex> lock(context_mutex);
+    ++times_set;
+    thread_context = context_number;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
     if (!device) return failed(kInvalidParam, "aclrtGetDevice: deviceId must not be null.");
-    if (!has_context) return kContextNull;  // no message, because torch_npu calls this before it sets the device
+    if (!has_context()) return kContextNull;  // no message: torch_npu asks before it sets the device
     *device = 0;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
     if (aclError refused = no_device("aclrtResetDevice", device)) return refused;
-    has_context = false;
-    auto lock = lock_streams();
+    {
+        std::lock_guard<std::mutex> lock(context_mutex);
+        if (times_set == 0) return failed(kContextReleased, "aclrtResetDevice: deviceId must be a device that is set.");
+        if (--times_set > 0) return kSuccess;
+        ++context_number;
+    }
     reset_context();
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetCurrentContext(void** out) {
     if (!out) return failed(kInvalidParam, "aclrtGetCurrentContext: context must not be null.");
-    if (!has_context) return kContextNull;
+    if (!has_context()) return kContextNull;
     *out = &context;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetCurrentContext(void* wanted) {
-    if (wanted != &context) return failed(kInvalidParam, "aclrtSetCurrentContext: context is not one of this runtime.");
-    has_context = true;
+    if (!wanted) return failed(kInvalidParam, "aclrtSetCurrentContext: context must not be null.");
+    std::lock_guard<std::mutex> lock(context_mutex);
+    if (wanted != &context || times_set == 0)
+        return failed(kRtInvalid, "aclrtSetCurrentContext: context must be one that exists.");
+    thread_context = context_number;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, int32_t* active) {
     if (device != 0 || !active) return failed(kInvalidParam, "aclrtGetPrimaryCtxState: deviceId must be 0.");
     if (flags) *flags = 0;
-    *active = has_context;
+    *active = has_context();
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {

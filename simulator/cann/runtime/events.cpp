@@ -1,6 +1,7 @@
 // aclrt's event calls. A wait binds to the event's last record before the wait; a wait for an event of
 // aclrtCreateEventExWithFlag that was not recorded passes immediately.
 #include <chrono>
+#include <cstring>
 
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/graphs.h"
@@ -17,12 +18,12 @@ int32_t events_made = 0;
 
 // Flags of an event: sync 1, capture of a stream's progress 2, sync between devices 4, time line 8, used alone:
 // device only 16, external 32, between processes 64.
-constexpr uint32_t kDefaultFlags = 0xE, kTimeLine = 0x8, kAlone = 0x70;
+constexpr uint32_t kDefaultFlags = 0xE, kTimeLine = 0x8, kAlone = 0x70, kBetweenProcesses = 0x40;
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::EventCreate and ::EventCreateEx.
 bool are_flags(uint32_t flags, bool is_extended) {
     const uint32_t known = is_extended ? 0x4F : 0x3F;
-    return flags != 0 && flags <= known && (!(flags & kAlone) || (flags & (flags - 1)) == 0);
+    return (flags & known) && flags <= known && (!(flags & kAlone) || (flags & (flags - 1)) == 0);
 }
 
 aclError make_event(void** out, uint32_t flags, bool is_extended, const char* call) {
@@ -31,6 +32,8 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
         return failed(kRtInvalid, std::string(call) + ": flag must be an OR of 1, 2, 4 and 8, or " +
                                       (is_extended ? "64" : "16 or 32") + " alone, but got " + std::to_string(flags) +
                                       ".");
+    if (is_extended && flags == kBetweenProcesses && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
+        return failed(kRtNotSupported, std::string(call) + ": flag must not be 64, ACL_EVENT_IPC, on this chip.");
     if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
     auto* event = new Event;

@@ -96,6 +96,15 @@ bool number_of_pinned(const void* address, uint64_t* number) {
     return holder;
 }
 
+std::string describe_pinned(const void* address) {
+    Table& t = table();
+    std::lock_guard<std::mutex> lock(t.mutex);
+    const auto* holder = t.holder_of(address);
+    if (!holder) return "";
+    return "byte " + std::to_string(reinterpret_cast<uintptr_t>(address) - holder->first) + " of " +
+           std::to_string(holder->second.bytes) + " bytes of pinned memory";
+}
+
 size_t pinned_bytes(const void* first) {
     Table& t = table();
     std::lock_guard<std::mutex> lock(t.mutex);

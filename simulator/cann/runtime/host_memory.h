@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace npu_cann {
 
@@ -16,6 +17,8 @@ bool is_pinned(const void* address, size_t bytes);
 size_t pinned_bytes(const void* first);
 // The number of the allocation that holds the address, distinct from the device's numbers; false if not pinned.
 bool number_of_pinned(const void* address, uint64_t* number);
+// "byte 16 of 4096 bytes of pinned memory"; "" where the address is not pinned.
+std::string describe_pinned(const void* address);
 
 bool read_host(void* to, const void* from, size_t bytes);
 bool write_host(void* to, const void* from, size_t bytes);

@@ -17,7 +17,7 @@ namespace {
 
 // aclrtMemcpyKind: host to host 0, host to device 1, device to host 2, device to device 3, by the addresses 4,
 // host to device by way of a buffer 5.
-constexpr int kDeviceToHost = 2, kLastKind = 5;
+constexpr int kInHost = 0, kDeviceToHost = 2, kInDevice = 3, kByAddress = 4, kLastKind = 5;
 constexpr size_t kMostBytes = size_t(1) << 50;
 
 // Without its cache torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
@@ -96,6 +96,18 @@ bool is_device(const void* address) {
 
 MemoryAccess access_of(const char* argument, const void* first, size_t bytes, bool writes) {
     return {argument, static_cast<char*>(const_cast<void*>(first)), {int64_t(bytes)}, {1}, 1, !writes, writes};
+}
+
+// The runtime corrects the kind of an asynchronous copy by the addresses (hicann/runtime
+// src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemcpyKindAutoUpdate) and hands that of a synchronous one to
+// the driver, whose answer to a wrong one is not known: it is refused.
+aclError refuse_other_kind(const char* call, const Copy& c, int kind) {
+    if (kind == kByAddress) return kSuccess;
+    const bool from_device = kind == kDeviceToHost || kind == kInDevice;
+    const bool to_device = kind != kDeviceToHost && kind != kInHost;
+    if (is_device(c.from) == from_device && is_device(c.to) == to_device) return kSuccess;
+    return failed(kInvalidParam,
+                  std::string(call) + ": kind must say where dst and src are but got " + std::to_string(kind) + ".");
 }
 
 aclError copy_now(const char* call, const Copy& c) {
@@ -221,6 +233,7 @@ NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, s
     if (bytes == 0) return kSuccess;
     const Copy c{to, to_bytes, from, bytes};
     if (aclError refused = refuse_copy(call, c, kind)) return refused;
+    if (aclError refused = refuse_other_kind(call, c, kind)) return refused;
     return copy_now(call, c);
 }
 NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int kind,

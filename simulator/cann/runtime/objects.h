@@ -94,7 +94,8 @@ const char* soc_name();
 // found any package. CANN does not support operators of other packages.
 struct OperatorPackages {
     std::vector<std::string> folders;
-    bool has_built_in = false;  // CANN's own operators, after the folders
+    std::vector<std::string> named;  // the folders as CANN keeps them: links are not resolved
+    bool has_built_in = false;       // CANN's own operators, behind the folders
 };
 const OperatorPackages& operator_packages();
 

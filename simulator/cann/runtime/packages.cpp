@@ -47,7 +47,9 @@ OperatorPackages read_packages() {
     for (const std::string& folder : named) {
         std::error_code none;
         const auto resolved = std::filesystem::canonical(folder, none);
-        if (!none && std::filesystem::is_directory(resolved)) known.folders.push_back(resolved.string());
+        if (none || !std::filesystem::is_directory(resolved)) continue;
+        known.folders.push_back(resolved.string());
+        known.named.push_back(folder);
     }
     return known;
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "simulator/cann/runtime/host_memory.h"
 #include "simulator/cann/runtime/report.h"
 
 namespace npu_cann {
@@ -35,6 +36,11 @@ std::unordered_map<uint64_t, History>& histories() {
     return *all;
 }
 
+std::string place_of(const void* address) {
+    const std::string pinned = describe_pinned(address);
+    return pinned.empty() ? describe_address(address) : pinned;
+}
+
 std::string verb(bool writes) { return writes ? "writes" : "reads"; }
 
 void report(const Access& before, const Region& region, bool writes, const Accessor& who) {
@@ -52,7 +58,7 @@ void report(const Access& before, const Region& region, bool writes, const Acces
     const uintptr_t high = std::min(before.region.high, region.high);
     report_race(text,
                 is_new ? " (within " + std::to_string(high - low) + " bytes from " +
-                             describe_address(reinterpret_cast<const void*>(low)) + ")"
+                             place_of(reinterpret_cast<const void*>(low)) + ")"
                        : "",
                 is_new);
 }

@@ -128,8 +128,8 @@ std::string freed_memory(const Work& work) {
         uint64_t bytes = 0;
         const auto* low = reinterpret_cast<const void*>(region.low);
         if (find_allocation(low, &first, &bytes)) continue;
-        // torch_npu releases a workspace before it launches the call (Ascend/pytorch third_party/op-plugin
-        // op_api_common_base.h, GetWorkSpaceAddr): with its cache off, this memory is freed by now.
+        // torch_npu gives a workspace back before it launches the call (Ascend/op-plugin
+        // op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr): with its cache off that memory is freed by now.
         if (access.argument == kWorkspace && is_freed_with_padding(low)) continue;
         const std::string what = describe_freed(low);
         return work.name + ": " + access.argument + " " + (access.writes ? "is written to" : "is read from") +
@@ -551,6 +551,8 @@ int32_t context_error() {
 
 void reset_context() {
     State& st = state();
+    RunningLock running(&st.running, RunningLock::kWait);
+    auto lock = lock_streams();
     st.failure = 0;
     for (const auto& [handle, s] : st.streams) {
         s->is_aborted = false;

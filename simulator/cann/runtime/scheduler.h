@@ -151,6 +151,7 @@ int32_t synchronize_all(const char* call);
 
 // The context's error, which all later calls return, or 0. Sets the text.
 int32_t context_error();
+// The device's context ends, and with it the work that is queued.
 void reset_context();
 
 // Number of pieces of work that are still queued.

@@ -58,14 +58,57 @@ def check_bfloat16_from_ascend910b_on():
         operator.ge,
     )
     works = [lambda op=op, y=y: op(x, y) for op in operators for y in (x, 2, flag)]
-    works += [lambda: -x, lambda: torch.zeros_like(x), lambda: torch.ones_like(x), lambda: x.fill_(2)]
+    works += [lambda: -x, lambda: torch.ones_like(x), lambda: x.fill_(2)]
     works += [lambda: torch.arange(3, dtype=torch.bfloat16, device="npu")]
+    works += [lambda: torch.full((3,), 2, dtype=torch.bfloat16, device="npu")]
+    works += [lambda: torch.full((3,), 2, out=torch.empty(3).bfloat16().npu())]
     for work in works:
         if IS_310P:
             text = refusal(work)
             assert " on Ascend310P3 but got bfloat16." in text, text
         else:
             work()
+
+
+def check_every_chip_makes_zeros_of_bfloat16():
+    x = ones(torch.bfloat16)
+    for zeros in (torch.zeros(3, dtype=torch.bfloat16, device="npu"), torch.zeros_like(x), x.zero_()):
+        assert zeros.float().tolist() == [0, 0, 0]
+
+
+def check_results_that_do_not_convert_to_the_output():
+    whole, half, flags = ones(torch.int64), ones(torch.float32) / 2, ones(torch.bool)
+    works = (
+        lambda: whole.add_(1.5), lambda: whole.sub_(1.5), lambda: whole.int().add_(half),
+        lambda: whole.int().mul_(half), lambda: whole.div_(half), lambda: flags.add_(1),
+        lambda: flags.mul_(whole), lambda: half.add_(1j), lambda: torch.add(half, half, out=whole),
+        lambda: whole.add_(half[0]),
+    )  # fmt: skip
+    for work in works:
+        assert "out must have a type that " in refusal(work)
+    assert (whole.tolist(), half.tolist(), flags.tolist()) == ([1, 1, 1], [0.5, 0.5, 0.5], [True, True, True])
+
+
+def check_results_that_convert_to_the_output():
+    whole, flags = torch.tensor([1, 2, 3]), torch.tensor([True, False, True])
+    on_npu, mask = whole.npu(), flags.npu()
+    single = torch.tensor([1.5, 2.5, -3.0])
+    for there, here in (
+        (on_npu + 1.5, whole + 1.5), (on_npu * 0.5, whole * 0.5), (on_npu / 2, whole / 2),
+        (on_npu / on_npu, whole / whole), (on_npu - single.npu(), whole - single), (mask + 1, flags + 1),
+        (mask * single.npu(), flags * single), (mask + mask, flags + flags), (mask / 2, flags / 2),
+        (single.half().npu().add_(single.npu()), single.half().add_(single)), (on_npu > 1.5, whole > 1.5),
+        (single.npu().half().add_(1.5), single.half().add_(1.5)), (single.npu() * 1j, single * 1j),
+        (single.npu().half() * torch.tensor(2.0).npu(), single.half() * torch.tensor(2.0)),
+        (on_npu.int().add_(on_npu), whole.int().add_(whole)), (single.npu().mul_(mask), single * flags),
+        (torch.add(on_npu, 1, alpha=2), torch.add(whole, 1, alpha=2)),
+        (single.npu().eq_(mask), single.clone().eq_(flags)),
+    ):  # fmt: skip
+        assert there.dtype == here.dtype, (there, here)
+        assert there.tolist() == here.tolist(), (there, here)
+    # torch refuses these two on the CPU. aclnnInplaceMuls and aclnnInplaceDivs take them.
+    assert on_npu.mul_(1.5).tolist() == [1, 3, 4]
+    assert on_npu.div_(0.5).tolist() == [2, 6, 8]
 
 
 def check_bfloat16_is_copied_and_cast_by_every_chip():

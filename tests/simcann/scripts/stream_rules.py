@@ -17,7 +17,7 @@ CANN.aclCreateTensor.restype = C.c_void_p
 assert CANN.aclrtSetDevice(0) == 0
 
 OK, INVALID, RT_INVALID, LAUNCH_REFUSED = 0, 100000, 107000, 361001
-CONTEXT_NULL, NOT_SUPPORTED = 107002, 207000
+CONTEXT_NULL, CONTEXT_RELEASED, NOT_SUPPORTED = 107002, 507007, 207000
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
 SYNC, TIME_LINE = 1, 8
@@ -423,10 +423,33 @@ def check_a_reset_of_the_device_ends_it():
     one = stream(STOP)
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
-    assert CANN.aclrtSetDevice(0) == OK
     assert CANN.aclrtResetDevice(0) == OK
     assert CANN.aclrtSetDevice(0) == OK
     assert CANN.aclrtSynchronizeStream(stream()) == OK
+
+
+def check_a_device_is_reset_as_often_as_it_is_set():
+    """By whatever thread: one that sets and resets it ends nobody's work."""
+    one, at = stream(), memory(value=1)
+    assert fill(at, 7, one) == OK
+    found = []
+
+    def in_another_thread():
+        found.extend([CANN.aclrtSetDevice(0), CANN.aclrtResetDevice(0)])
+
+    thread = threading.Thread(target=in_another_thread)
+    thread.start()
+    thread.join()
+    assert found == [OK, OK]
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert content(at) == {7}
+    assert CANN.aclrtSetDevice(0) == OK
+    assert CANN.aclrtResetDevice(0) == OK
+    assert CANN.aclrtSynchronizeDevice() == OK
+    assert CANN.aclrtResetDevice(0) == OK
+    assert CANN.aclrtSynchronizeDevice() == CONTEXT_NULL
+    assert CANN.aclrtResetDevice(0) == CONTEXT_RELEASED
+    assert CANN.aclrtSetDevice(0) == OK
 
 
 def check_the_mode_does_not_go_back():
@@ -507,10 +530,19 @@ def check_arguments_that_are_refused():
             assert f"kind must be 0 to 5 but got {kind}." in said()
         assert call(at, size(8), there, size(16), IN_DEVICE, *more) == RT_INVALID
     assert CANN.aclrtMemcpyAsync(host, size(16), host, size(16), 0, one) == NOT_SUPPORTED
-    for create, known in ((CANN.aclrtCreateEventWithFlag, 0x20), (CANN.aclrtCreateEventExWithFlag, 0x40)):
-        for flags in (0, 0x1000, 0xFFFFFFFF, known | SYNC):
+    for create, known, unknown in (
+        (CANN.aclrtCreateEventWithFlag, 0x20, (0x40,)),
+        (CANN.aclrtCreateEventExWithFlag, 0x40, (0x10, 0x20)),
+    ):
+        for flags in (0, 0x1000, 0xFFFFFFFF, known | SYNC, *unknown):
             assert create(C.byref(made), C.c_uint32(flags)) == RT_INVALID, flags
         assert create(C.byref(made), known) == OK
+    for kind in (TO_DEVICE, TO_HOST, 0):
+        assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == INVALID
+        assert f"kind must say where dst and src are but got {kind}." in said()
+    assert CANN.aclrtMemcpy(at, size(16), host, size(16), IN_DEVICE) == INVALID
+    for kind in (IN_DEVICE, 4):
+        assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == OK
     assert CANN.aclrtSetStreamOverflowSwitch(one, 5) == INVALID
     assert CANN.aclrtGetStreamOverflowSwitch(one, None) == INVALID
     assert CANN.aclrtSetStreamAttribute(one, 1, None) == INVALID
