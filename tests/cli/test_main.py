@@ -38,7 +38,7 @@ def heed_interrupts():
 
 
 def test_ctrl_c_exits_130_with_one_line():
-    command = [*COMMAND, "validate", "--no-ggml", "--backend", "cpu"]
+    command = [*COMMAND, "validate", "--verbose", "--no-ggml", "--backend", "cpu"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     ) as process:
