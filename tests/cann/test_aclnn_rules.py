@@ -316,8 +316,8 @@ print(ctypes.c_int.in_dll(device.tilings(), "weighted_add_tilings").value)
     [
         ({}, [], 1),
         ({"ACLNN_CACHE_LIMIT": "0"}, ["ACLNN_CACHE_LIMIT=100"], 3),
-        ({}, ["ACLNN_CACHE_LIMIT=0"], 1),
-        ({"ACLNN_CACHE_LIMIT": "many"}, [], 1),
+        pytest.param({}, ["ACLNN_CACHE_LIMIT=0"], 1, marks=pytest.mark.slow),
+        pytest.param({"ACLNN_CACHE_LIMIT": "many"}, [], 1, marks=pytest.mark.slow),
         ({}, ["DISABLE_L2_CACHE=1"], 3),
         ({"DISABLE_L2_CACHE": "1"}, ["DISABLE_L2_CACHE=0"], 1),
     ],

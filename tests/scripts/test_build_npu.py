@@ -484,6 +484,7 @@ def test_a_build_calls_cann_s_tools_and_compiles_kernels_side_by_side(build):
 
 
 @needs_make
+@pytest.mark.slow
 def test_one_job_compiles_one_kernel_at_a_time_and_progress_is_shown(build):
     done = build.run("ascend310p", "-j", "1")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -521,9 +522,9 @@ def kill_group(running, number):
     ("kill", "number"),
     [
         (kill_group, signal.SIGINT),  # Control-C
-        (kill_group, signal.SIGHUP),  # the terminal is closed
+        pytest.param(kill_group, signal.SIGHUP, marks=pytest.mark.slow),  # the terminal is closed
         (kill_script, signal.SIGTERM),
-        (kill_script, signal.SIGHUP),
+        pytest.param(kill_script, signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
 def test_an_interrupted_build_leaves_no_process_and_nothing_to_install(build, kill, number):

@@ -26,7 +26,7 @@ if {parent_launches}:
 """
 
 
-@pytest.mark.parametrize("parent_launches", [False, True])
+@pytest.mark.parametrize("parent_launches", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_fork_that_uses_the_npu_reports_its_own_work(simulated, parent_launches):
     ends = ["exit", "idle", "_exit", "exit"]
     source = FORKS.format(ends=ends, parent_launches=parent_launches)

@@ -7,7 +7,7 @@ SOC = "Ascend910B2"
 
 
 @pytest.mark.parametrize("check", checks_of("graphs"))
-@pytest.mark.parametrize("queue", ["0", "1"])
+@pytest.mark.parametrize("queue", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_graph(simulated, queue, check):
     assert run_checks(simulated, "graphs", SOC, queue)[check] == "ok"
 

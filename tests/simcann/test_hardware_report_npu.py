@@ -59,6 +59,7 @@ def quick(simulated):
     return json.loads(text), page, run, printed
 
 
+@pytest.mark.slow
 def test_all_operators_are_right_on_the_simulated_npu(quick):
     d, _, run, printed = quick
     assert d["verdict"]["status"] == "correct"
@@ -72,6 +73,7 @@ def test_all_operators_are_right_on_the_simulated_npu(quick):
     assert "SIMULATED Ascend910B2: correct" in printed
 
 
+@pytest.mark.slow
 def test_no_operator_ran_on_the_host_and_nothing_was_left_out(quick):
     _, _, run, _ = quick
     assert not [name for name in run["fallbacks"] if "npu_rope" in name]
@@ -80,6 +82,7 @@ def test_no_operator_ran_on_the_host_and_nothing_was_left_out(quick):
     assert run["processes_without_end"] == 0
 
 
+@pytest.mark.slow
 def test_validate_ran_on_backend_npu(quick):
     d, _, _, _ = quick
     found = d["validate"]
@@ -88,6 +91,7 @@ def test_validate_ran_on_backend_npu(quick):
     assert set(found["unsupported_because"]) == {"no Ascend vector core computes in float64"}
 
 
+@pytest.mark.slow
 def test_the_numbers_are_there_and_labelled_as_simulated(quick):
     d, page, _, _ = quick
     assert d["simulated"] is True
@@ -109,6 +113,7 @@ def test_the_numbers_are_there_and_labelled_as_simulated(quick):
     assert page.count("SIMULATED") > 30
 
 
+@pytest.mark.slow
 def test_doctors_pieces_are_in_it_without_folders(quick, simulated):
     d, page, _, _ = quick
     pieces = {f["piece"]: f for f in d["doctor"] if f["group"] == "NPU"}
@@ -137,6 +142,7 @@ def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path
     assert "wrong rope/batch-64x1x32x128-f32" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_kernel_that_breaks_a_rule_is_reported_with_the_rule(simulated, changed_kernel, tmp_path):
     library = str(changed_kernel("element too many written"))
     only = ["--op", "rope", "--filter", "f32", "--output", tmp_path]
