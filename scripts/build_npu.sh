@@ -13,12 +13,14 @@ Build npu_rope's operator package with CANN 8.5, 9.0 or 9.1. The build needs no 
            machine's chip; where there is no npu-smi it builds for all three.
   --all    build for all three.
   -j JOBS  compile this number of kernels at a time. Default: one for each CPU. Each takes 1 to 2 GB of memory.
-  --check  look for everything that the build needs, print it, and build nothing.
+  --check  look for everything that the build needs, print all that is missing, and build nothing.
 
-The script needs CANN's toolkit and the operator package of the chip (Ascend-cann-910b-ops and the like), CMake,
-make, a C++17 compiler, and a python3 that has CANN's modules. Source CANN's set_env.sh first. Without
-ASCEND_HOME_PATH the script looks in /usr/local/Ascend/cann and ~/Ascend/cann, then in ascend-toolkit/latest beside
-them, and sources the set_env.sh that it finds.
+The script needs CANN's toolkit, CMake, make, a C and a C++17 compiler, and a python3 that has the modules that CANN's
+compiler imports. The build does not need CANN's operators for the chip (Ascend-cann-910b-ops and the like), and --check
+does not look for them; torch_npu needs them (docs/npu.md, step 1).
+
+Source CANN's set_env.sh first. Without ASCEND_HOME_PATH the script looks in /usr/local/Ascend/cann and ~/Ascend/cann,
+then in ascend-toolkit/latest beside them, and sources the set_env.sh that it finds.
 
 Output, only where the whole build succeeds:
   build/npu/opp                     the package; an install of npu_rope copies it into the Python package:
@@ -36,12 +38,21 @@ TEXT
 }
 
 say() { printf '[build_npu] %s\n' "$@"; }
-missing() {
+refuse() {
   printf '[build_npu] %s\n' "$@" >&2
   exit 2
 }
+# The script looks for all pieces before it ends with status 2.
+incomplete=""
+missing() {
+  printf '[build_npu] %s\n' "$@" >&2
+  incomplete=yes
+}
 
 SOCS="ascend910b ascend910_93 ascend310p"
+# CANN 8.1's tbe/tvm/_ffi/runtime_ctypes.py reads np.float_, which NumPy 2 does not have. mirror-cann/asc-devkit
+# .devcontainer/requirements.txt names protobuf 3.20.3. docs/npu.md ("NumPy and protobuf") has all sources.
+NUMPY="numpy>=1.26,<2" PROTOBUF="protobuf==3.20.3"
 GET="Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann, install it, and source its set_env.sh."
 
 # ---- arguments: socs, jobs, only_check ---------------------------------------------------------------
@@ -55,17 +66,40 @@ while [ $# -gt 0 ]; do
     -j) jobs="${2:-}" && shift ;;
     -j*) jobs="${1#-j}" ;;
     ascend910b | ascend910_93 | ascend310p) [[ " ${socs[*]-} " == *" $1 "* ]] || socs+=("$1") ;;
-    *) missing "SOC must be ascend910b, ascend910_93 or ascend310p but got $1." ;;
+    *) refuse "SOC must be ascend910b, ascend910_93 or ascend310p but got $1." ;;
   esac
-  shift || missing "-j must be followed by a number of jobs."
+  shift || refuse "-j must be followed by a number of jobs."
 done
-[[ "$jobs" =~ ^[1-9][0-9]{0,2}$ ]] || missing "JOBS must be a number from 1 to 999 but got '$jobs'."
+[ -z "$all" ] || [ ${#socs[@]} -eq 0 ] || refuse "SOC must not be named beside --all but got ${socs[*]}."
+[[ "$jobs" =~ ^[1-9][0-9]{0,2}$ ]] || refuse "JOBS must be a number from 1 to 999 but got '$jobs'."
 
 # ---- CANN --------------------------------------------------------------------------------------------
 
-for tool in python3 cmake make "${CC:-cc}" "${CXX:-c++}"; do
-  command -v "${tool%% *}" >/dev/null || missing "$tool must be installed but is not on PATH."
-done
+# absent_tool TOOL VARIABLE DEBIAN_PACKAGE RPM_PACKAGE: VARIABLE, if not empty, may name another tool.
+lines=() debian=() rpm=()
+absent_tool() {
+  local tool="$1" variable="$2"
+  [ -z "$variable" ] || tool="${!variable:-$tool}"
+  tool="${tool%% *}"
+  ! command -v "$tool" >/dev/null || return 0
+  if [ "$tool" = "$1" ]; then
+    lines+=("$tool must be installed but is not on PATH.")
+    debian+=("$3") rpm+=("$4")
+  else
+    lines+=("$variable must name a compiler but $tool is not on PATH." "Install it, or unset $variable to use $1.")
+  fi
+}
+absent_tool python3 "" python3 python3
+absent_tool cmake "" cmake cmake
+absent_tool make "" make make
+absent_tool cc CC gcc gcc
+absent_tool c++ CXX g++ gcc-c++
+if [ ${#debian[@]} -gt 0 ]; then
+  lines+=("Install what is not on PATH, on Debian and Ubuntu: apt-get install ${debian[*]}" \
+    "on openEuler: dnf install ${rpm[*]}")
+fi
+[ ${#lines[@]} -eq 0 ] || missing "${lines[@]}"
+python3="$(command -v python3 || true)"
 
 # CANN's set_env.sh reads variables that need not be set, and sets -e where a grep may find nothing (hicann/runtime
 # scripts/package/runtime/set_env.sh).
@@ -91,36 +125,51 @@ if [ -z "$cann" ]; then
     break
   done
 fi
-[ -n "$cann" ] || missing "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." "$GET"
-[ -d "$cann" ] || missing "ASCEND_HOME_PATH must be CANN's folder but $cann is not a folder." "$GET"
-cann="$(cd "$cann" && pwd)"
-
-version="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann")" && known=0 || known=$?
-if [ "$known" = 2 ]; then
-  missing "CANN must be 8.5 or newer but $cann is $version, with which no torch_npu for torch 2.10 goes." "$GET"
-elif [ "$known" != 0 ]; then
-  version="unknown version"
+if [ -z "$cann" ]; then
+  missing "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." "$GET"
+elif [ ! -d "$cann" ]; then
+  missing "ASCEND_HOME_PATH must be CANN's folder but $cann is not a folder." "$GET"
+  cann=""
+else
+  cann="$(cd "$cann" && pwd)"
 fi
 
-template="$cann/tools/op_project_templates/ascendc/customize"
-for part in "$template/cmake/func.cmake" "$template/CMakeLists.txt" "$cann/include/register/op_def_registry.h"; do
-  [ -e "$part" ] || missing "CANN must have $part but has not. Is it the toolkit, and is it whole?" "$GET"
-done
-# CANN 8 has it below toolkit/tools; in 9.1 that may be a link to tools, or absent.
-op_build=""
-for file in "$cann/tools/opbuild/op_build" "$cann/toolkit/tools/opbuild/op_build"; do
-  [ -n "$op_build" ] || [ ! -x "$file" ] || op_build="$file"
-done
-[ -n "$op_build" ] || missing "CANN must have tools/opbuild/op_build but $cann has not." "$GET"
+version="unknown version" op_build="" source_it=""
+if [ -n "$cann" ]; then
+  if [ -n "$python3" ]; then
+    found="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann")" && known=0 || known=$?
+    [ "$known" = 1 ] || version="$found"
+    if [ "$known" = 2 ]; then
+      missing "CANN must be 8.5 or newer but $cann is $version, with which no torch_npu for torch 2.10 goes." "$GET"
+    fi
+  fi
 
-source_it="Source $cann/set_env.sh (or the set_env.sh beside it), then run this script again."
-for tool in opc bisheng llvm-objdump; do
-  command -v "$tool" >/dev/null || missing "$tool, which CANN compiles kernels with, must be on PATH but is not." "$source_it"
-done
+  lines=()
+  template="$cann/tools/op_project_templates/ascendc/customize"
+  for part in "$template/cmake/func.cmake" "$template/CMakeLists.txt" "$cann/include/register/op_def_registry.h"; do
+    [ -e "$part" ] || lines+=("CANN must have $part but has not. Is it the toolkit, and is it whole?")
+  done
+  # CANN 8 has it below toolkit/tools; in 9.1 that may be a link to tools, or absent.
+  for file in "$cann/tools/opbuild/op_build" "$cann/toolkit/tools/opbuild/op_build"; do
+    [ -n "$op_build" ] || [ ! -x "$file" ] || op_build="$file"
+  done
+  [ -n "$op_build" ] || lines+=("CANN must have tools/opbuild/op_build but $cann has not.")
+  [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}" "$GET"
 
-# opc runs in python3 and imports tbe, which imports the others.
-modules="$(python3 - <<'PYTHON'
+  lines=()
+  source_it="Source $cann/set_env.sh (or the set_env.sh beside it), then run this script again."
+  for tool in opc bisheng llvm-objdump; do
+    command -v "$tool" >/dev/null ||
+      lines+=("$tool, which CANN compiles kernels with, must be on PATH but is not.")
+  done
+  [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}" "$source_it"
+fi
+
+# opc runs in python3 and imports tbe, which imports the others. The argument is the folder of CANN, or empty.
+modules_of_python() {
+  python3 - "$1" <<'PYTHON'
 import importlib
+import sys
 
 PACKAGES = {"attr": "attrs", "google.protobuf": "protobuf", "yaml": "pyyaml"}
 MODULES = ("numpy", "attr", "decorator", "sympy", "scipy", "psutil", "google.protobuf", "cffi", "yaml")
@@ -132,26 +181,49 @@ for module in MODULES:
         absent.append(PACKAGES.get(module, module))
 if absent:
     print("packages", *absent)
-else:
+elif sys.argv[1]:
     try:
         importlib.import_module("tbe")
     except Exception as error:  # whatever a foreign package raises
         print("tbe", f"{type(error).__name__}: {error}".replace("\n", " "))
 PYTHON
-)" || missing "python3 ($(command -v python3)) must run but failed."
+}
+
+modules=""
+[ -z "$python3" ] || modules="$(modules_of_python "$cann")" || missing "python3 ($python3) must run but failed." \
+  "Put a python3 on PATH that runs."
 case "$modules" in
   packages*)
-    missing "python3 ($(command -v python3)) must have the modules that CANN's compiler imports but lacks${modules#packages}." \
-      "Install them: python3 -m pip install${modules#packages}"
+    names="${modules#packages }"
+    requirements=" $names "
+    requirements="${requirements/ numpy / \'$NUMPY\' }"
+    requirements="${requirements/ protobuf / $PROTOBUF }"
+    requirements="${requirements# }"
+    missing "python3 ($python3) must have the modules that CANN's compiler imports but lacks $names." \
+      "Install them: python3 -m pip install ${requirements% }"
+    [ -z "$cann" ] || missing "CANN's tbe imports these modules and was not tried without them."
     ;;
-  tbe*) missing "python3 ($(command -v python3)) must import CANN's tbe but says ${modules#tbe }." "$source_it" ;;
+  tbe*)
+    said="${modules#tbe }"
+    # tbe may need another NumPy or protobuf than the installed one.
+    remedy="$source_it"
+    if [[ "$said" =~ [Nn]um[Pp]y|(^|[^A-Za-z0-9_.])np\. ]]; then
+      remedy="Install a NumPy that CANN's tbe works with: python3 -m pip install '$NUMPY'"
+    elif [[ "$said" =~ protobuf|_pb2 ]]; then
+      remedy="Install a protobuf that CANN's tbe works with: python3 -m pip install $PROTOBUF"
+    fi
+    missing "python3 ($python3) must import CANN's tbe but says $said." "$remedy"
+    ;;
 esac
+[ -n "$cann" ] || missing "CANN's parts, its tools on PATH and its tbe were not looked for without its folder."
+# A missing piece ends the build before npu-smi is asked.
+[ -n "$only_check" ] || [ -z "$incomplete" ] || exit 2
 
 # ---- the SoC -----------------------------------------------------------------------------------------
 
 if [ -n "$all" ]; then
   read -ra socs <<<"$SOCS"
-elif [ ${#socs[@]} -eq 0 ]; then
+elif [ ${#socs[@]} -eq 0 ] && [ -n "$python3" ]; then
   say "Waiting for npu-smi, for at most 30 s a command."
   found="$(python3 -I "$ROOT/npu_rope/chips.py")" && known=0 || known=$?
   chip="${found%%$'\n'*}"
@@ -171,6 +243,7 @@ elif [ ${#socs[@]} -eq 0 ]; then
       ;;
   esac
 fi
+[ -z "$incomplete" ] || exit 2
 
 say "CANN $version in $cann; SoCs: ${socs[*]}; $jobs kernels at a time"
 say "op_build: $op_build; opc: $(command -v opc); bisheng: $(command -v bisheng); python3: $(command -v python3)"

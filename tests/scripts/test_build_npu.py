@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -160,13 +161,67 @@ def test_each_part_of_cann_that_is_missing_is_named(machine, part):
     assert PARTS[part] in refused(machine.run("--check"))
 
 
-@pytest.mark.parametrize("tool", ["cmake", "make", "python3", "cc", "c++"])
+DEBIAN = {"cmake": "cmake", "make": "make", "python3": "python3", "cc": "gcc", "c++": "g++"}
+
+
+@pytest.mark.parametrize("tool", DEBIAN)
 def test_each_tool_of_the_system_that_is_missing_is_named(machine, tool):
     (machine.commands / tool).unlink()
-    assert f"{tool} must be installed but is not on PATH." in refused(machine.run("--check"))
+    said = refused(machine.run("--check"))
+    assert f"{tool} must be installed but is not on PATH." in said
+    assert f"on Debian and Ubuntu: apt-get install {DEBIAN[tool]}\n" in said
+    assert f"on openEuler: dnf install {DEBIAN[tool].replace('g++', 'gcc-c++')}\n" in said
 
 
-PACKAGES = {"attr": "attrs", "google.protobuf": "protobuf", "yaml": "pyyaml"}
+def test_a_compiler_that_a_variable_names_is_named_with_it(machine):
+    said = refused(machine.run("--check", CXX="clang++-99 -O2"))
+    assert "CXX must name a compiler but clang++-99 is not on PATH." in said
+    assert "Install it, or unset CXX to use c++." in said
+    assert "apt-get" not in said
+
+
+def test_everything_that_is_missing_is_named_at_once(machine):
+    for tool in ("cmake", "c++"):
+        (machine.commands / tool).unlink()
+    (machine.home / "tools/opbuild/op_build").unlink()
+    (machine.home / "bin/opc").unlink()
+    (machine.home / "python/site-packages/scipy/__init__.py").write_text("raise ImportError\n")
+    machine.npu_smi(A2.replace("910B3", "910A"))
+    said = refused(machine.run("--check"))
+    for part in (
+        "cmake must be installed but is not on PATH.",
+        "c++ must be installed but is not on PATH.",
+        "apt-get install cmake g++\n",
+        "CANN must have tools/opbuild/op_build but",
+        "opc, which CANN compiles kernels with, must be on PATH but is not.",
+        "lacks scipy.",
+        "CANN's tbe imports these modules and was not tried without them.",
+        "npu-smi reports Ascend910A, for which npu_rope has no kernels.",
+    ):
+        assert said.count(part) == 1, said
+
+
+def test_without_cann_the_rest_is_looked_for(machine):
+    (machine.commands / "make").unlink()
+    modules = machine.home / "python/site-packages"
+    (modules / "cffi/__init__.py").write_text("raise ImportError\n")
+    (modules / "tbe/__init__.py").write_text("raise AttributeError('np.float_')\n")
+    said = refused(machine.run("--check", ASCEND_HOME_PATH="/nonexistent"))
+    assert "make must be installed but is not on PATH." in said
+    assert "lacks cffi." in said
+    assert "CANN's parts, its tools on PATH and its tbe were not looked for without its folder." in said
+    assert "np.float_" not in said
+
+
+def test_a_build_that_lacks_something_ends_before_npu_smi_is_asked(machine):
+    (machine.commands / "cmake").unlink()
+    done = machine.run()
+    assert "cmake must be installed" in refused(done)
+    assert "npu-smi" not in done.stdout
+
+
+NUMPY, PROTOBUF = "'numpy>=1.26,<2'", "protobuf==3.20.3"
+PACKAGES = {"attr": "attrs", "google.protobuf": PROTOBUF, "numpy": NUMPY, "yaml": "pyyaml"}
 
 
 @pytest.mark.parametrize("module", [m for m in stand_in.MODULES if m != "tbe"])
@@ -178,9 +233,11 @@ def test_each_python_module_that_is_missing_is_named(machine, module):
 
 
 def test_all_missing_python_modules_are_named_at_once(machine):
-    for module in ("sympy", "attr"):
+    for module in ("sympy", "attr", "numpy", "google/protobuf"):
         (machine.home / "python/site-packages" / module / "__init__.py").write_text("raise ImportError\n")
-    assert "lacks attrs sympy." in refused(machine.run("--check"))
+    said = refused(machine.run("--check"))
+    assert "lacks numpy attrs sympy protobuf." in said
+    assert f"python3 -m pip install {NUMPY} attrs sympy {PROTOBUF}\n" in said
 
 
 def test_a_tbe_that_does_not_load_is_named_with_its_words(machine):
@@ -189,6 +246,43 @@ def test_a_tbe_that_does_not_load_is_named_with_its_words(machine):
     said = refused(machine.run("--check"))
     assert "must import CANN's tbe but says OSError: libplatform.so: cannot open." in said
     assert f"Source {machine.home}/set_env.sh" in said
+
+
+# Errors of a tbe that needs another NumPy or protobuf: of runtime_ctypes.py of CANN 8.1 with NumPy 2, of an
+# extension module that was built for NumPy 1, and of ge_ir_pb2.py of CANN 8.1 with protobuf 4 and 7.
+OTHER_PACKAGES = {
+    "AttributeError('`np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.')": NUMPY,
+    "AttributeError('np.float_')": NUMPY,
+    "ImportError('numpy.core.multiarray failed to import')": NUMPY,
+    "TypeError('Descriptors cannot be created directly.\\nIf this call came from a _pb2.py file')": PROTOBUF,
+    "ImportError('cannot import name reflection from google.protobuf')": PROTOBUF,
+}
+
+
+@pytest.mark.parametrize("error", OTHER_PACKAGES)
+def test_a_tbe_that_needs_another_package_gets_that_remedy(machine, error):
+    (machine.home / "python/site-packages/tbe/__init__.py").write_text(f"raise {error}\n")
+    said = refused(machine.run("--check"))
+    assert "must import CANN's tbe but says " in said
+    assert f"works with: python3 -m pip install {OTHER_PACKAGES[error]}\n" in said
+    assert "Source " not in said
+
+
+@pytest.mark.parametrize("error", ["ModuleNotFoundError('inp.so')", "OSError('libsnp.so: cannot open')"])
+def test_another_error_of_tbe_is_not_taken_for_numpy_s(machine, error):
+    (machine.home / "python/site-packages/tbe/__init__.py").write_text(f"raise {error}\n")
+    said = refused(machine.run("--check"))
+    assert "Source " in said
+    assert "pip install" not in said
+
+
+def test_the_documentation_and_the_container_install_the_packages_that_the_script_names():
+    for file in ("docs/npu.md", "docker/Dockerfile.npu"):
+        lines = re.findall(r"^.*pip install.* sympy .*$", (ROOT / file).read_text(), re.M)
+        assert len(lines) == 1
+        words = shlex.split(lines[0].rstrip("\\"))
+        for module in stand_in.MODULES[:-1]:
+            assert shlex.split(PACKAGES.get(module, module))[0] in words
 
 
 def test_an_environment_that_was_not_sourced_is_refused(machine):
@@ -234,6 +328,12 @@ def test_a_cann_in_its_default_place_is_found_and_sourced(machine, place):
 def test_an_unknown_soc_is_refused(machine):
     said = refused(machine.run("ascend950"))
     assert "SOC must be ascend910b, ascend910_93 or ascend310p but got ascend950." in said
+
+
+@pytest.mark.parametrize("arguments", [("ascend910b", "--all"), ("--all", "ascend910b")])
+def test_a_soc_beside_all_is_refused(machine, arguments):
+    said = refused(machine.run("--check", *arguments))
+    assert said == "[build_npu] SOC must not be named beside --all but got ascend910b.\n"
 
 
 @pytest.mark.parametrize("jobs", ["0", "x", "-3", "1.5", "", "1000", "9" * 20, "--check"])
