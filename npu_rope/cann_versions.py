@@ -49,6 +49,8 @@ RELEASES = (
     # No release note names it yet.
     Release("2.13.0", "2.13.0", "9.1.0", ((9, 1),), "its build image"),
 )
+# The newest release with a release note. docs/npu.md and docker/Dockerfile.npu install it.
+RECOMMENDED = next(r for r in reversed(RELEASES) if r.source.startswith("line "))
 
 
 def series(version: str) -> tuple[int, int] | None:
@@ -117,7 +119,7 @@ def _too_old(cann: str) -> Verdict:
     return Verdict(
         False,
         f"CANN must be {oldest} or newer but is {cann}",
-        f"Install CANN {RELEASES[-1].recommended} from https://www.hiascend.com/cann and source its"
+        f"Install CANN {RECOMMENDED.recommended} from https://www.hiascend.com/cann and source its"
         " set_env.sh.",
     )
 
