@@ -23,6 +23,36 @@ def test_the_table_is_the_one_of_the_documentation():
     assert rows == table
 
 
+def test_the_newest_release_with_a_release_note_is_recommended_everywhere():
+    release = cann_versions.RECOMMENDED
+    npu = (ROOT / "docs/npu.md").read_text()
+    row = re.search(rf"^\| {re.escape(release.torch_npu)} \|.*$", npu, re.M)[0]
+    assert "release line" in row
+    later = npu[npu.index(row) + len(row) :].partition("\n\n")[0]
+    assert later.count("\n| ") == later.count("in no release note yet")
+    assert re.findall(r"^pip install torch==(\S+)", npu, re.M) == [release.torch]
+    assert re.findall(r"^pip install torch_npu==(\S+)$", npu, re.M) == [release.torch_npu]
+    assert f"The commands above install {release.torch_npu}, " in npu
+    assert f"**Install CANN {release.recommended}**" in npu
+    container = dict(re.findall(r"^ARG (\w+)=(\S+)$", (ROOT / "docker/Dockerfile.npu").read_text(), re.M))
+    assert container["TORCH_VERSION"] == release.torch
+    assert container["TORCH_NPU_VERSION"] == release.torch_npu
+    assert container["CANN_VERSION"] == release.recommended
+    script = (ROOT / "scripts/build_npu.sh").read_text()
+    assert f"Get CANN {release.recommended}'s toolkit from" in script
+
+
+def test_the_simulated_machine_has_the_versions_that_the_tests_run_with():
+    script = (ROOT / "scripts/lib.sh").read_text()
+    tested = dict(re.findall(r"^(TORCH_VERSION|TORCH_NPU_VERSION)=(\S+)$", script, re.M))
+    simulated = (ROOT / "docs/simulated_npu.md").read_text()
+    index = "https://download.pytorch.org/whl/cpu"
+    for text in (simulated, (ROOT / "README.md").read_text()):
+        assert f"pip install torch=={tested['TORCH_VERSION']} --index-url {index}" in text
+    assert f"pip install torch_npu=={tested['TORCH_NPU_VERSION']} " in simulated
+    assert f"Every test runs with {tested['TORCH_NPU_VERSION']}" in (ROOT / "docs/npu.md").read_text()
+
+
 @pytest.mark.parametrize("version", ["8.5.0", "9.0.0", "9.1.0", "9.1.RC2"])
 def test_the_version_is_read_from_each_layout(tmp_path, version):
     assert cann_versions.cann_version(stand_in.cann(tmp_path / "cann", version)) == version
