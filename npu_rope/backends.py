@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -57,6 +58,24 @@ def _sim_missing() -> Missing | None:
 def simulated_soc() -> str | None:
     """Return the SoC that ``npu-rope sim`` simulates, or None outside of it."""
     return os.environ.get("NPU_ROPE_SIM_SOC")
+
+
+def command_line() -> str:
+    """Return how a command line of npu_rope begins in this process.
+
+    It is ``npu-rope``, or the ``npu-rope sim`` that this process runs under, with its options.
+    """
+    soc = simulated_soc()
+    if soc is None:
+        return "npu-rope"
+    words = ["npu-rope", "sim", "--soc", soc]
+    for option, variable, default in (
+        ("--streams", "NPU_ROPE_SIM_STREAMS", "asynchronous"),
+        ("--seed", "NPU_ROPE_SIM_SEED", "0"),
+    ):
+        if (value := os.environ.get(variable, default)) != default:
+            words += [option, value]
+    return shlex.join([*words, "--", "python", "-m", "npu_rope.cli"])
 
 
 def npu_binding() -> str | None:

@@ -338,7 +338,7 @@ def explain(j: Judgement) -> str:
 
 def reproducer(result: CaseResult, report: Report) -> str:
     """Return a command line that runs this case alone."""
-    line = f"npu-rope validate --suite {result.case.suite} --op '{result.case.name}'"
+    line = f"{backends.command_line()} validate --suite {result.case.suite} --op '{result.case.name}'"
     if report.ggml and report.ggml_lib:
         line += f" --ggml-lib {shlex.quote(report.ggml_lib)}"
     if device := _device(report):

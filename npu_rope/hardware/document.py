@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from npu_rope.backends import command_line
 from npu_rope.hardware.calls import KERNELS, TimedCall, json_number
 from npu_rope.hardware.privacy import LEFT_OUT
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED
@@ -21,7 +22,7 @@ NOT_MEASURED = "n/a: simulated"
 CORRECT, WRONG, UNFINISHED = "correct", "wrong", "unfinished"
 LOST = "lost"
 # Repeats a call without changing the report that contains it.
-REPEAT = "npu-rope hardware-report --output repeated --overwrite --skip validate"
+REPEAT = "hardware-report --output repeated --overwrite --skip validate"
 # Below this, the start of a kernel is a large part of its time; the timing model does not include it.
 SHORT_US = 20.0
 CAVEATS = (
@@ -118,7 +119,7 @@ def _failure(case: Any, verdict: str, result: Mapping[str, Any]) -> dict[str, An
         "verdict": {FAIL: WRONG}.get(verdict, verdict),
         "message": message,
         **printed,
-        "repeat": f"npu-rope validate --backend npu --no-ggml --suite {case.suite} --op {name}",
+        "repeat": f"{command_line()} validate --backend npu --no-ggml --suite {case.suite} --op {name}",
     }
 
 
@@ -145,7 +146,7 @@ def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
         "predicted": None,
         "predicted_note": "not predicted",
         "measured_over_predicted": None,
-        "repeat": f"{REPEAT} --op {call.operator} --filter {shlex.quote(short)}",
+        "repeat": f"{command_line()} {REPEAT} --op {call.operator} --filter {shlex.quote(short)}",
     }
 
 

@@ -237,10 +237,43 @@ def test_a_wrong_result_is_shown_with_its_element_and_how_to_repeat_it(faulty):
 def test_the_command_that_repeats_a_call_names_it_alone(faulty):
     for id_, call in faulty.calls.items():
         words = call["repeat"].split()
+        assert words[:2] == ["npu-rope", "hardware-report"]
         operator, text = (words[words.index(option) + 1] for option in ("--op", "--filter"))
         assert [c.id for c in run.Plan(operators=[operator], text=text).calls()] == [id_]
         assert "--overwrite" in words
         assert words[words.index("--output") + 1] not in (".", "npu-rope-report")
+
+
+@pytest.mark.parametrize(
+    ("variables", "options"),
+    [
+        ({}, ""),
+        ({"NPU_ROPE_SIM_STREAMS": "asynchronous", "NPU_ROPE_SIM_SEED": "0"}, ""),
+        (
+            {"NPU_ROPE_SIM_STREAMS": "immediate", "NPU_ROPE_SIM_SEED": "7"},
+            " --streams immediate --seed 7",
+        ),
+    ],
+)
+def test_a_command_that_repeats_something_simulated_simulates_it_again(monkeypatch, variables, options):
+    for name in ("NPU_ROPE_SIM_STREAMS", "NPU_ROPE_SIM_SEED"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"NPU_ROPE_SIM_SOC": "Ascend310P3", **variables}.items():
+        monkeypatch.setenv(name, value)
+    begin = f"npu-rope sim --soc Ascend310P3{options} -- python -m npu_rope.cli"
+    (call, *_) = calls.timed_calls("rope")
+    record = document.call_record(call, simulated=True)
+    assert record["repeat"].startswith(f"{begin} hardware-report --output repeated ")
+    (case, *_) = run.Plan().cases()
+    summary = document.validate_summary([case], {f"{case.suite}/{case.name}": {"lost": "signal"}})
+    assert summary["failures"][0]["repeat"].startswith(f"{begin} validate --backend npu ")
+
+
+def test_every_call_of_a_simulated_report_is_repeated_in_the_simulation(simulated):
+    for call in simulated.calls.values():
+        assert call["repeat"].startswith(
+            "npu-rope sim --soc Ascend910B2 -- python -m npu_rope.cli hardware-rep"
+        )
 
 
 def test_a_refused_call_says_what_the_operator_said(faulty):

@@ -250,6 +250,10 @@ def test_a_wrong_result_exits_1_with_its_worst_element_and_a_reproducer(monkeypa
     assert "worst element" in outcome.output
     assert "position" in outcome.output
     assert "reproduce: npu-rope validate --suite models --op 'llama-3.1-8b/decode" in outcome.output
+    monkeypatch.setenv("NPU_ROPE_SIM_SOC", "Ascend910B2")
+    outcome = CliRunner().invoke(app, ["validate", "--no-ggml", "--backend", "cpu", *ONE])
+    simulated = "npu-rope sim --soc Ascend910B2 -- python -m npu_rope.cli validate --suite models --op "
+    assert f"reproduce: {simulated}'llama-3.1-8b/decode" in outcome.output
 
 
 # ---- simulated devices -----------------------------------------------------------------------------

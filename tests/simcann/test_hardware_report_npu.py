@@ -1,6 +1,7 @@
 """npu-rope hardware-report with the real torch_npu on a simulated NPU: right and wrong results, no times."""
 
 import json
+import shlex
 
 import pytest
 
@@ -140,6 +141,18 @@ def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path
     assert d["verdict"]["status"] == "wrong"
     assert '<tr class="wrong">' in page
     assert "wrong rope/batch-64x1x32x128-f32" in done.stdout
+    # The command that repeats it, with this machine's programs.
+    words = shlex.split(call["repeat"])
+    end = words.index("--")
+    assert (words[:2], words[end + 1]) == (["npu-rope", "sim"], "python")
+    again = words[end + 2 :]
+    again[again.index("repeated")] = str(tmp_path / "repeated")
+    options = (*words[2:end], "--", simulated.python)
+    done = simulated.sim(*options, *again, *skip, NPU_ROPE_SIM_KERNELS=library)
+    assert done.returncode == 1, done.stdout + done.stderr
+    d = json.loads((tmp_path / "repeated" / FILES[0]).read_text())
+    ((repeated,),) = [o["calls"] for o in d["operators"]]
+    assert (repeated["id"], repeated["correct"]) == (call["id"], False)
 
 
 @pytest.mark.slow
