@@ -204,7 +204,7 @@ case "$modules" in
     [ -z "$cann" ] || missing "CANN's tbe imports these modules and was not tried without them."
     ;;
   tbe*)
-    said="${modules#tbe }"
+    said="${modules#tbe }" said="${said%.}"
     # tbe may need another NumPy or protobuf than the installed one.
     remedy="$source_it"
     if [[ "$said" =~ [Nn]um[Pp]y|(^|[^A-Za-z0-9_.])np\. ]]; then
