@@ -25,6 +25,7 @@ constexpr aclError kRtInvalid = 107000;
 constexpr aclError kRtInvalidDevice = 107001;
 constexpr aclError kContextNull = 107002;
 constexpr aclError kEventTimestampInvalid = 107006;
+constexpr aclError kInvalidHandle = 107017;
 constexpr aclError kCaptureDependency = 107024;
 constexpr aclError kStreamUnjoined = 107025;
 constexpr aclError kModelCaptured = 107026;
@@ -62,6 +63,11 @@ std::string recent_error_text();
 // Runtime::CurrentContext: of the thread). Most calls check this; DevFree, HostFree, PointerGetAttributes,
 // GetStreamId and calls that only query an event do not (src/runtime/api/impl/api_impl.cc).
 aclError no_context(const char* call);
+
+// kInvalidHandle, for a handle that is not null and is no live object of its kind: it is destroyed, or another
+// object's. The runtime looks at every handle before it looks at the context (hicann/runtime
+// src/runtime/api/api_handle_guard.cc, ValidateEventHandleForApi and its neighbours).
+aclError no_object(const char* call, const char* argument);
 
 // The status of a kernel's failure on this chip: of the vector core, or of the AI core that contains the vector unit.
 aclError kernel_exception();

@@ -95,6 +95,10 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
     if (block != kCallbackBlocks && block != kCallbackGoesOn)
         return failed(kInvalidParam,
                       "aclrtLaunchCallback: blockType must be 0 or 1 but got " + std::to_string(block) + ".");
+    {
+        auto lock = lock_streams();
+        if (!stream_of(stream)) return no_stream(call);
+    }
     if (!function) return failed(kRtInvalid, "aclrtLaunchCallback: fn must not be null.");
     uint64_t thread = 0;
     {

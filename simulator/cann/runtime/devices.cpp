@@ -8,6 +8,7 @@
 #include "op_host/chips.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/chips.h"
+#include "simulator/cann/runtime/graphs.h"
 #include "simulator/cann/runtime/scheduler.h"
 
 namespace npu_cann {
@@ -234,7 +235,11 @@ aclError core_limit(const char* call, int kind, uint32_t* value) {
 NPU_CANN_API aclError aclrtGetDeviceResLimit(int32_t /*device*/, int kind, uint32_t* value) {
     return core_limit("aclrtGetDeviceResLimit", kind, value);
 }
-NPU_CANN_API aclError aclrtGetStreamResLimit(void* /*stream*/, int kind, uint32_t* value) {
+NPU_CANN_API aclError aclrtGetStreamResLimit(void* stream, int kind, uint32_t* value) {
+    {
+        auto lock = lock_streams();
+        if (!stream_of(stream)) return no_stream("aclrtGetStreamResLimit");
+    }
     return core_limit("aclrtGetStreamResLimit", kind, value);
 }
 NPU_CANN_API aclError aclrtGetResInCurrentThread(int kind, uint32_t* value) {

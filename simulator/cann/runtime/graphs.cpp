@@ -124,8 +124,17 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
     return kSuccess;
 }
 
-aclError no_graph(const char* call) {
-    return failed(kInvalidParam, std::string(call) + ": modelRI must be a graph that exists.");
+// The modelRI argument, a graph that is ready or being captured.
+aclError take_graph(void* handle, const char* call, Graph* out) {
+    if (!handle) return failed(kInvalidParam, std::string(call) + ": modelRI must not be null.");
+    *out = graph_of(handle);
+    return *out ? kSuccess : no_object(call, "modelRI");
+}
+
+// capture_model.cc, CaptureModel::CheckExecuteReady, and context.cc, Context::ModelDestroy.
+aclError refuse_captured_graph(const Capture& g, const char* call) {
+    if (g.state == Capture::State::kReady) return kSuccess;
+    return failed(kModelCaptured, std::string(call) + ": modelRI must not be in a capture.");
 }
 
 std::string name_of(const Capture& g, size_t i) {
@@ -217,11 +226,13 @@ aclError update_task(const StreamPtr& stream, Work work) {
     return kSuccess;
 }
 
-// api_impl.cc, EventRecord: an event of the older calls cannot be captured.
+// api_impl.cc, EventRecord: an event of the older calls cannot be captured, and the record of an event that nothing can
+// wait for succeeds without any effect.
 aclError capture_record(const StreamPtr& stream, Event* event) {
     const char* call = "aclrtRecordEvent";
     if (!event->is_extended)
         return failed(kRtNotSupported, std::string(call) + ": event must be of aclrtCreateEventExWithFlag.");
+    if (!can_be_waited_for(*event)) return kSuccess;
     if (is_capturing(*event) && event->capture != stream->capture) {
         invalidate(event->capture);
         invalidate(stream->capture);
@@ -301,8 +312,10 @@ NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void
 
 NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     auto lock = lock_streams();
-    Graph graph = graph_of(model);
-    if (!graph || !id) return no_graph("aclmdlRIGetId");
+    const char* call = "aclmdlRIGetId";
+    Graph graph;
+    if (!id) return failed(kInvalidParam, std::string(call) + ": modelRIId must not be null.");
+    if (aclError wrong = take_graph(model, call, &graph)) return wrong;
     *id = graph->id;
     return kSuccess;
 }
@@ -352,16 +365,17 @@ NPU_CANN_API aclError aclmdlRICaptureThreadExchangeMode(int32_t* mode) {
 
 // api_error.cc, ModelExecute: not on a stream that is captured.
 NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
-    if (aclError refused = no_context("aclmdlRIExecuteAsync")) return refused;
     const char* call = "aclmdlRIExecuteAsync";
     StreamPtr stream;
     {
         auto lock = lock_streams();
-        Graph graph = graph_of(model);
-        if (!graph || graph->state != Capture::State::kReady) return no_graph(call);
+        Graph graph;
+        if (aclError wrong = take_graph(model, call, &graph)) return wrong;
         stream = stream_of(handle);
         if (!stream) return no_stream(call);
         if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+        if (aclError refused = no_context(call)) return refused;
+        if (aclError refused = refuse_captured_graph(*graph, call)) return refused;
         if (aclError status = queue_nodes(graph, stream)) return status;
     }
     run_early(stream);
@@ -369,9 +383,12 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
 }
 
 NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
+    const char* call = "aclmdlRIDestroy";
     auto lock = lock_streams();
-    Graph graph = graph_of(model);
-    if (!graph || graph->state != Capture::State::kReady) return no_graph("aclmdlRIDestroy");
+    Graph graph;
+    if (aclError wrong = take_graph(model, call, &graph)) return wrong;
+    if (aclError refused = no_context(call)) return refused;
+    if (aclError refused = refuse_captured_graph(*graph, call)) return refused;
     graphs().by_handle.erase(model);
     return kSuccess;
 }
@@ -451,8 +468,8 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
     const char* call = "aclmdlRIDebugJsonPrint";
     auto lock = lock_streams();
-    Graph graph = graph_of(model);
-    if (!graph) return no_graph(call);
+    Graph graph;
+    if (aclError wrong = take_graph(model, call, &graph)) return wrong;
     std::FILE* file = path ? std::fopen(path, "w") : nullptr;
     if (!file) return failed(kRtInvalid, std::string(call) + ": path must be a file that can be written.");
     std::fputs(as_trace(*graph).c_str(), file);
@@ -461,8 +478,8 @@ NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint
 }
 NPU_CANN_API aclError aclmdlRIDebugPrint(void* model) {
     auto lock = lock_streams();
-    Graph graph = graph_of(model);
-    if (!graph) return no_graph("aclmdlRIDebugPrint");
+    Graph graph;
+    if (aclError wrong = take_graph(model, "aclmdlRIDebugPrint", &graph)) return wrong;
     std::fprintf(stderr, "simulated CANN: %s\n", as_trace(*graph).c_str());
     return kSuccess;
 }

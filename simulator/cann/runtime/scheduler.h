@@ -77,10 +77,21 @@ struct Stream {
     std::string place() const;
 };
 
+// hicann/runtime include/external/acl/acl_rt.h, ACL_EVENT_SYNC and its neighbours.
+enum EventFlag : uint32_t {
+    kEventSync = 0x1,
+    kEventProgress = 0x2,
+    kEventSyncOfDevices = 0x4,
+    kEventTimeLine = 0x8,
+    kEventOfDevice = 0x10,
+    kEventExternal = 0x20,
+    kEventOfProcesses = 0x40,
+};
+
 struct Event {
     int32_t id = 0;
     bool is_extended = false;  // of aclrtCreateEventExWithFlag
-    bool has_times = false;    // of flag ACL_EVENT_TIME_LINE
+    uint32_t flags = 0;        // an OR of EventFlag
     std::shared_ptr<Record> latest;
     // The future record of earlier waits, and the streams of these waits; unused for extended events.
     std::shared_ptr<Record> expected;
@@ -89,6 +100,11 @@ struct Event {
     std::shared_ptr<Capture> capture;
     size_t node = 0;
 };
+
+// hicann/runtime src/runtime/core/inc/event/event.hpp, Event::IsEventWithoutWaitTask.
+inline bool can_be_waited_for(const Event& event) {
+    return event.flags & (kEventSync | kEventSyncOfDevices | kEventExternal | kEventOfProcesses);
+}
 
 enum class Order { kDrawn, kImmediate };
 Order stream_order();    // NPU_ROPE_SIM_STREAMS: asynchronous (the default) or immediate

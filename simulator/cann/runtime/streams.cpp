@@ -74,9 +74,7 @@ aclError wait_for_device(const char* call) {
 
 }  // namespace
 
-aclError no_stream(const char* call) {
-    return failed(kRtInvalid, std::string(call) + ": stream must be one that exists.");
-}
+aclError no_stream(const char* call) { return no_object(call, "stream"); }
 
 }  // namespace npu_cann
 

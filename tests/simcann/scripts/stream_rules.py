@@ -17,10 +17,10 @@ CANN.aclCreateTensor.restype = C.c_void_p
 assert CANN.aclrtSetDevice(0) == 0
 
 OK, INVALID, RT_INVALID, LAUNCH_REFUSED = 0, 100000, 107000, 361001
-CONTEXT_NULL, CONTEXT_RELEASED, NOT_SUPPORTED = 107002, 507007, 207000
+CONTEXT_NULL, CONTEXT_RELEASED, NOT_SUPPORTED, NO_HANDLE = 107002, 507007, 207000, 107017
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
-SYNC, TIME_LINE = 1, 8
+SYNC, PROGRESS, TIME_LINE, OF_DEVICE, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
 # The exception of a kernel: of the vector core if the chip has separate vector cores, else of the AI core.
 KERNEL = 507015 if os.environ.get("NPU_ROPE_SIM_SOC", "").startswith("Ascend310P") else 507035
 JUNK, FRESH = 0xFB, 0xFF
@@ -232,11 +232,135 @@ def check_a_timeout_of_zero_is_refused():
     assert CANN.aclrtSynchronizeStreamWithTimeout(stream(), -1) == OK
 
 
+def calls_of_a_stream(one):
+    at, now, made, number = memory(), event(), C.c_void_p(), C.c_uint32()
+    function = FUNCTION(lambda _: None)
+    yield "aclrtSynchronizeStream", (one,)
+    yield "aclrtSynchronizeStreamWithTimeout", (one, 100)
+    yield "aclrtStreamQuery", (one, C.byref(number))
+    yield "aclrtStreamGetId", (one, C.byref(number))
+    yield "aclrtSetStreamFailureMode", (one, C.c_uint64(CONTINUE))
+    yield "aclrtSetStreamAttribute", (one, 1, C.byref(number))
+    yield "aclrtSetStreamOverflowSwitch", (one, 1)
+    yield "aclrtGetStreamOverflowSwitch", (one, C.byref(number))
+    yield "aclrtGetStreamResLimit", (one, 0, C.byref(number))
+    yield "aclrtMemsetAsync", (at, size(), 1, size(), one)
+    yield "aclrtRecordEvent", (now, one)
+    yield "aclrtStreamWaitEvent", (one, now)
+    yield "aclrtResetEvent", (event(False), one)
+    yield "aclrtLaunchHostFunc", (one, function, None)
+    yield "aclrtLaunchCallback", (function, None, 1, one)
+    yield "aclrtSubscribeReport", (C.c_uint64(1), one)
+    yield "aclrtUnSubscribeReport", (C.c_uint64(1), one)
+    yield "aclmdlRICaptureBegin", (one, 0)
+    yield "aclmdlRICaptureEnd", (one, C.byref(made))
+    yield "aclmdlRICaptureGetInfo", (one, C.byref(number), None)
+    yield "aclrtDestroyStream", (one,)
+    yield "aclrtDestroyStreamForce", (one,)
+
+
 def check_a_stream_that_does_not_exist_is_refused():
     gone = stream()
     assert CANN.aclrtDestroyStream(gone) == OK
-    assert CANN.aclrtSynchronizeStream(gone) == RT_INVALID
-    assert fill(memory(), 1, gone) == RT_INVALID
+    statuses = {name: getattr(CANN, name)(*arguments) for name, arguments in calls_of_a_stream(gone)}
+    assert statuses == dict.fromkeys(statuses, NO_HANDLE), statuses
+    assert CANN.aclrtSynchronizeStream(event()) == NO_HANDLE
+    assert said() == "simulated CANN: aclrtSynchronizeStream: stream must be one that exists."
+
+
+def calls_of_an_event(now):
+    one, number, time = stream(), C.c_uint32(), C.c_uint64()
+    yield "aclrtRecordEvent", (now, one)
+    yield "aclrtStreamWaitEvent", (one, now)
+    yield "aclrtResetEvent", (now, one)
+    yield "aclrtSynchronizeEvent", (now,)
+    yield "aclrtQueryEventStatus", (now, C.byref(number))
+    yield "aclrtQueryEventWaitStatus", (now, C.byref(number))
+    yield "aclrtEventElapsedTime", (C.byref(C.c_float()), now, event())
+    yield "aclrtEventElapsedTime", (C.byref(C.c_float()), event(), now)
+    yield "aclrtEventGetTimestamp", (now, C.byref(time))
+    yield "aclrtDestroyEvent", (now,)
+
+
+def check_an_event_that_does_not_exist_is_refused():
+    """Destroyed events, streams, and memory that was never an event."""
+    junk = C.create_string_buffer(256)
+    for destroyed, is_extended in ((event(), True), (event(False), False)):
+        CANN.aclrtRecordEvent(destroyed, stream())
+        assert CANN.aclrtDestroyEvent(destroyed) == OK, is_extended
+    for handle in (destroyed, stream(), C.cast(junk, C.c_void_p)):
+        statuses = [getattr(CANN, name)(*arguments) for name, arguments in calls_of_an_event(handle)]
+        assert set(statuses) == {NO_HANDLE}, statuses
+    assert said() == "simulated CANN: aclrtDestroyEvent: event must be one that exists."
+
+
+def check_a_graph_that_does_not_exist_is_refused():
+    one, graph, number = stream(), C.c_void_p(), C.c_uint32()
+    assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+    assert CANN.aclmdlRICaptureGetInfo(one, None, C.byref(graph)) == OK
+    assert CANN.aclmdlRIExecuteAsync(graph, stream()) == 107026
+    assert CANN.aclmdlRIDestroy(graph) == 107026
+    assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
+    assert CANN.aclmdlRIExecuteAsync(graph, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclmdlRIDestroy(graph) == OK
+    for handle, status in ((graph, NO_HANDLE), (one, NO_HANDLE), (None, INVALID)):
+        assert CANN.aclmdlRIExecuteAsync(handle, one) == status
+        assert CANN.aclmdlRIDestroy(handle) == status
+        assert CANN.aclmdlRIGetId(handle, C.byref(number)) == status
+        assert CANN.aclmdlRIDebugPrint(handle) == status
+        assert CANN.aclmdlRIDebugJsonPrint(handle, b"/dev/null", 0) == status
+
+
+def statuses_of(now, on):
+    """Record the event, wait for it and reset it on the stream."""
+    recorded = CANN.aclrtRecordEvent(now, on)
+    return recorded, CANN.aclrtStreamWaitEvent(on, now), CANN.aclrtResetEvent(now, on)
+
+
+def check_flags_that_allow_no_wait():
+    one = stream()
+    for flags in (TIME_LINE, PROGRESS, TIME_LINE | PROGRESS):
+        assert statuses_of(event(True, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
+        assert statuses_of(event(False, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
+        assert f"event must have the flag 1, ACL_EVENT_SYNC, but got {flags}." in said()
+        assert statuses_of(event(True, flags | SYNC), one) == (OK, OK, NOT_SUPPORTED), flags
+        assert statuses_of(event(False, flags | 4), one) == (OK, OK, OK), flags
+    assert CANN.aclrtSynchronizeStream(one) == OK
+
+
+def check_events_of_the_device_alone():
+    assert statuses_of(event(False, OF_DEVICE), stream()) == (RT_INVALID, RT_INVALID, RT_INVALID)
+    assert "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY." in said()
+
+
+def check_events_between_processes_and_external_ones():
+    one, time, status = stream(), C.c_uint64(), C.c_int32()
+    ipc, external, plain = event(True, IPC), event(False, EXTERNAL), event(True, TIME_LINE)
+    for each in (ipc, external, plain):
+        assert CANN.aclrtRecordEvent(each, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    for each in (ipc, external):
+        assert CANN.aclrtEventGetTimestamp(each, C.byref(time)) == NOT_SUPPORTED
+        assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), plain, each) == NOT_SUPPORTED
+        assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), each, plain) == NOT_SUPPORTED
+    assert CANN.aclrtSynchronizeEvent(external) == NOT_SUPPORTED
+    assert query(external)[0] == NOT_SUPPORTED
+    assert CANN.aclrtQueryEventWaitStatus(external, C.byref(status)) == NOT_SUPPORTED
+    assert CANN.aclrtSynchronizeEvent(ipc) == OK
+    assert query(ipc) == (OK, 1)
+
+
+def check_flags_of_events_in_a_capture():
+    """The record of an event that nothing can wait for succeeds and is not captured."""
+    one, graph = stream(), C.c_void_p()
+    ipc, times = event(True, IPC), event(True, TIME_LINE)
+    assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+    assert CANN.aclrtRecordEvent(ipc, one) == NOT_SUPPORTED
+    assert CANN.aclrtStreamWaitEvent(one, ipc) == NOT_SUPPORTED
+    assert CANN.aclrtRecordEvent(times, one) == OK
+    assert query(times) == (OK, 1)
+    assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
 
 
 def check_a_host_function_keeps_the_streams_order():
@@ -464,7 +588,9 @@ def check_the_mode_does_not_go_back():
 
 def check_every_thread_sets_its_device():
     """Calls that work on the memory, streams and events of a device need the thread's context."""
-    one, at, now = stream(), memory(16, value=1), event()
+    one, at, now, graph = stream(), memory(16, value=1), event(), C.c_void_p()
+    assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+    assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
     host, made, status = C.create_string_buffer(16), C.c_void_p(), C.c_int32()
     plain = C.c_int32()
     function = FUNCTION(lambda _: None)
@@ -493,7 +619,8 @@ def check_every_thread_sets_its_device():
         "aclrtStreamWaitEvent": (one, now),
         "aclrtLaunchHostFunc": (one, function, None),
         "aclmdlRICaptureBegin": (one, 0),
-        "aclmdlRIExecuteAsync": (None, one),
+        "aclmdlRIExecuteAsync": (graph, one),
+        "aclmdlRIDestroy": (graph,),
         "aclrtDestroyStream": (one,),
     }
     does_not = {
@@ -549,7 +676,6 @@ def check_arguments_that_are_refused():
     assert CANN.aclrtPointerGetAttributes(None, (C.c_uint32 * 7)()) == INVALID
     assert CANN.aclrtLaunchCallback(function, None, 17, one) == INVALID
     assert CANN.aclrtLaunchHostFunc(one, None, None) == RT_INVALID
-    assert CANN.aclrtSubscribeReport(C.c_uint64(1), C.c_void_p(77)) == RT_INVALID
     for timeout in (0, -5):
         assert CANN.aclrtProcessReport(timeout) == INVALID
     for call in (CANN.aclrtSetDevice, CANN.aclrtResetDevice):
