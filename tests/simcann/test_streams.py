@@ -32,6 +32,7 @@ def test_a_kernel_of_the_310p_fails_as_an_ai_core():
     found = results(NPU_ROPE_SIM_SOC="Ascend310P3")
     assert found["check_an_error_is_that_of_the_next_synchronization"] == "ok"
     assert found["check_the_whole_context_stops"] == "ok"
+    assert found["check_the_mode_of_overflow"] == "ok"
 
 
 def test_immediate_streams_run_work_at_its_launch():

@@ -93,7 +93,16 @@ bool is_done(const Record& record) { return record.done; }
 bool is_ready(const Stream& s) {
     if (s.is_running || s.queue.empty()) return false;
     const Work& head = s.queue.front();
+    if (head.may_run && !head.may_run()) return false;
     return head.kind != Work::Kind::kWait || is_done(*head.record);
+}
+
+// Work that this thread may not run yet, because it must call aclrtProcessReport for it; nullptr if there is none.
+const Work* kept_for_report() {
+    for (const auto& [handle, s] : state().streams)
+        if (!s->is_running && !s->queue.empty() && s->queue.front().may_run && !s->queue.front().may_run())
+            return &s->queue.front();
+    return nullptr;
 }
 
 void mark_done(Record* record) {
@@ -578,11 +587,16 @@ int32_t take_error(const StreamPtr& s) {
     return error;
 }
 
-// The status of work that waits for a record that does not happen, because of an earlier error or a missing record.
+// The status of work that waits for a record that does not happen, because of an earlier error or a missing record, or
+// for a callback of this thread.
 int32_t never_ends(const char* call) {
     {
         auto lock = lock_streams();
         if (int32_t error = context_error()) return error;
+        if (const Work* kept = kept_for_report())
+            return failed(kReportTimeout, std::string(call) + ": the stream waits for the callback of " + kept->name +
+                                              ", and this thread subscribed to it: it must call aclrtProcessReport "
+                                              "first, in this thread.");
     }
     const std::string text = std::string(call) + ": the stream waits for an event that nothing records.";
     report_race(text, "", true);

@@ -51,6 +51,8 @@ struct Work {
     std::shared_ptr<Record> record;  // of kRecord and kWait
     HostSource source;               // of a copy to the device
     HostSource target;               // of a copy to the host
+    // Whether this thread may run the work now, for a callback that another call of this thread must run. Empty: yes.
+    std::function<bool()> may_run;
 };
 
 // Launches on the stream replace a captured group's tasks (aclmdlRICaptureTaskUpdateBegin).
@@ -169,6 +171,9 @@ int32_t synchronize_all(const char* call);
 int32_t context_error();
 // The device's context ends, and with it the work that is queued.
 void reset_context();
+
+// Ends the subscription of a stream that is destroyed, callbacks.cpp.
+void end_reports(const Stream& stream);
 
 // Number of pieces of work that are still queued.
 uint64_t work_left();
