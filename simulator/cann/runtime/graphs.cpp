@@ -20,6 +20,7 @@ struct Graphs {
     std::unordered_map<void*, Graph> by_handle;  // being captured, or ready
     std::vector<Graph> active;
     uint32_t made = 0;
+    uint64_t replays = 0;
 };
 Graphs& graphs() {
     static Graphs* instance = new Graphs;
@@ -54,7 +55,7 @@ bool is_going_on(const Graph& g) { return g && g->state != Capture::State::kRead
 std::string named(const Stream& s) { return s.place(); }
 
 size_t add_lane(const Graph& g, const StreamPtr& s) {
-    g->lanes.push_back({s, nullptr});
+    g->lanes.push_back({s, nullptr, s->id});
     s->capture = g;
     s->lane = g->lanes.size() - 1;
     return s->lane;
@@ -109,6 +110,11 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
     for (size_t lane = 1; lane < g->lanes.size(); ++lane)
         if (!g->lanes[lane].replay) g->lanes[lane].replay = new_stream();
     std::unordered_map<size_t, std::shared_ptr<Record>> records;
+    const uint64_t replay = ++graphs().replays;
+    std::vector<std::shared_ptr<const ReplayedAs>> as;
+    for (const Capture::Lane& lane : g->lanes)
+        as.push_back(std::make_shared<const ReplayedAs>(
+            ReplayedAs{replay, g->id, "stream " + std::to_string(lane.source_id), stream->place()}));
     for (size_t i = 0; i < g->nodes.size(); ++i) {
         const Capture::Node& node = g->nodes[i];
         const StreamPtr& on = node.lane == 0 ? stream : g->lanes[node.lane].replay;
@@ -117,9 +123,13 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
             status = enqueue_record(on, records[i] = std::make_shared<Record>());
         else if (node.work.kind == Work::Kind::kWait)
             status = enqueue_wait(on, records.at(node.waits_for));
-        else
-            status = enqueue(on, node.work);
+        else {
+            Work work = node.work;
+            work.replayed_as = as[node.lane];
+            status = enqueue(on, std::move(work));
+        }
         if (status != kSuccess) return status;
+        g->replayed[on] = on->queued;
     }
     return kSuccess;
 }
@@ -382,13 +392,26 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
     return kSuccess;
 }
 
+// context.cc, Context::ModelDestroy: waits up to ten seconds for replays that are running. Here the wait ends once no
+// queued work can end them.
 NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     const char* call = "aclmdlRIDestroy";
+    std::vector<Target> running;
+    {
+        auto lock = lock_streams();
+        Graph graph;
+        if (aclError wrong = take_graph(model, call, &graph)) return wrong;
+        if (aclError refused = no_context(call)) return refused;
+        if (aclError refused = refuse_captured_graph(*graph, call)) return refused;
+        for (const auto& [stream, position] : graph->replayed)
+            if (stream->finished < position) running.push_back({stream, position});
+    }
+    const bool is_done = running.empty() || run_until(running);
     auto lock = lock_streams();
-    Graph graph;
-    if (aclError wrong = take_graph(model, call, &graph)) return wrong;
-    if (aclError refused = no_context(call)) return refused;
-    if (aclError refused = refuse_captured_graph(*graph, call)) return refused;
+    // A context that stopped on an error runs nothing more.
+    if (!is_done && !context_error())
+        return failed(kModelRunning, std::string(call) + ": modelRI must not be running, but its replay waits for " +
+                                         "work that is not queued.");
     graphs().by_handle.erase(model);
     return kSuccess;
 }

@@ -308,8 +308,9 @@ void note_work(const StreamPtr& s, const Work& work) {
     s->clock.join(st.host);
     const uint64_t now_at = s->clock.advance(s->actor);
     if (!detects_races()) return;
+    const std::string place = work.replayed_as ? work.replayed_as->on : s->place();
     if (!s->waits_for_unrecorded) {
-        auto who = std::make_shared<const Accessor>(Accessor{s->actor, now_at, s->place(), work.name});
+        auto who = std::make_shared<const Accessor>(Accessor{s->actor, now_at, place, work.name, work.replayed_as});
         for (const MemoryAccess& access : work.accesses) {
             const Region region = region_of(access);
             uint64_t number = 0;
@@ -320,7 +321,7 @@ void note_work(const StreamPtr& s, const Work& work) {
         note_pinned(work.target, true, who, s->clock);
     }
     forget_sources(work);
-    Source source{work.source, 0, s->actor, now_at, work.name, s->place()};
+    Source source{work.source, 0, s->actor, now_at, work.name, place};
     if (work.source.bytes && !will_be_written(work.source) &&
         hash_host(work.source.first, work.source.bytes, &source.hash)) {
         if (st.sources.size() >= kMostSources) st.sources.erase(st.sources.begin());
@@ -487,7 +488,7 @@ void note_host_access(const char* call, const void* first, uint64_t bytes, bool 
     settle();
     uint64_t number = 0;
     if (!detects_races() || !number_of_allocation(first, &number)) return;
-    auto who = std::make_shared<const Accessor>(Accessor{kHost, 0, "the host", call});
+    auto who = std::make_shared<const Accessor>(Accessor{kHost, 0, "the host", call, nullptr});
     note_access(number, dense_region(first, bytes), writes, who, st.host, st.host);
 }
 

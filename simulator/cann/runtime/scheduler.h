@@ -36,6 +36,14 @@ struct HostSource {
     uint64_t bytes = 0;
 };
 
+// A node of a graph in a replay. A program knows the stream that it captured and the one that replays, not the
+// graph's own streams.
+struct ReplayedAs {
+    uint64_t replay;  // its number
+    uint32_t graph;
+    std::string source, on;  // the places of the two streams
+};
+
 struct Work {
     enum class Kind {
         kDevice,      // a kernel, a stand-in, a copy inside the device
@@ -53,6 +61,7 @@ struct Work {
     HostSource target;               // of a copy to the host
     // Whether this thread may run the work now, for a callback that another call of this thread must run. Empty: yes.
     std::function<bool()> may_run;
+    std::shared_ptr<const ReplayedAs> replayed_as;
 };
 
 // Launches on the stream replace a captured group's tasks (aclmdlRICaptureTaskUpdateBegin).

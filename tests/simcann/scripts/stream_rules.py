@@ -18,7 +18,7 @@ assert CANN.aclrtSetDevice(0) == 0
 
 OK, INVALID, RT_INVALID, LAUNCH_REFUSED = 0, 100000, 107000, 361001
 CONTEXT_NULL, CONTEXT_RELEASED, NOT_SUPPORTED, NO_HANDLE = 107002, 507007, 207000, 107017
-NO_DEVICE, STREAM_CAPTURED, REPORT_TIMEOUT = 107001, 107027, 507012
+NO_DEVICE, STREAM_CAPTURED, MODEL_RUNNING, REPORT_TIMEOUT = 107001, 107027, 107037, 507012
 STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NOT_SUBSCRIBED = 107011, 107012, 107015
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
@@ -312,6 +312,28 @@ def check_a_graph_that_does_not_exist_is_refused():
         assert CANN.aclmdlRIGetId(handle, C.byref(number)) == status
         assert CANN.aclmdlRIDebugPrint(handle) == status
         assert CANN.aclmdlRIDebugJsonPrint(handle, b"/dev/null", 0) == status
+
+
+def check_a_graph_that_runs_is_not_destroyed():
+    """The call waits for the replays, as far as queued work can end them."""
+    one, two, at, graph, late = stream(), stream(), memory(value=1), C.c_void_p(), event(False)
+    for is_blocked in (False, True):
+        assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+        assert fill(at, 3 if is_blocked else 2, one) == OK
+        assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
+        if is_blocked:
+            assert CANN.aclrtStreamWaitEvent(two, late) == OK
+        assert CANN.aclmdlRIExecuteAsync(graph, two) == OK
+        if not is_blocked:
+            assert content(at) == {1}
+            assert CANN.aclmdlRIDestroy(graph) == OK
+            assert content(at) == {2}
+    assert CANN.aclmdlRIDestroy(graph) == MODEL_RUNNING
+    assert "modelRI must not be running" in said()
+    assert content(at) == {2}
+    assert CANN.aclrtRecordEvent(late, one) == OK
+    assert CANN.aclmdlRIDestroy(graph) == OK
+    assert content(at) == {3}
 
 
 def statuses_of(now, on):
