@@ -32,6 +32,7 @@ def test_a_kernel_of_the_310p_fails_as_an_ai_core():
     found = results(NPU_ROPE_SIM_SOC="Ascend310P3")
     assert found["check_an_error_is_that_of_the_next_synchronization"] == "ok"
     assert found["check_the_whole_context_stops"] == "ok"
+    assert found["check_the_mode_of_overflow"] == "ok"
 
 
 def test_immediate_streams_run_work_at_its_launch():
@@ -82,3 +83,57 @@ def test_the_order_is_the_seed_s_and_the_race_is_found_in_each(tmp_path):
         assert not report.is_clean
         last.add(first)
     assert last == {6, 7}  # the last work of either stream
+
+
+RACE_OF_A_GRAPH = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+where = sys.argv[2]
+cann.aclrtSetDevice(0)
+def made(call, *more):
+    one = C.c_void_p()
+    assert call(C.byref(one), *more) == 0
+    return one
+def fill(value, on):
+    assert cann.aclrtMemsetAsync(at, C.c_size_t(64), value, C.c_size_t(64), on) == 0
+def wait(waiting, other, event):
+    assert cann.aclrtRecordEvent(event, other) == 0
+    assert cann.aclrtStreamWaitEvent(waiting, event) == 0
+one, two, other = (made(cann.aclrtCreateStream) for _ in range(3))
+fork, join, last = (made(cann.aclrtCreateEventExWithFlag, 1) for _ in range(3))
+at, graph = made(cann.aclrtMalloc, C.c_size_t(64), 0), C.c_void_p()
+assert cann.aclmdlRICaptureBegin(one, 0) == 0
+wait(two, one, fork)
+fill(1, two)
+if where == "inside":
+    fill(2, one)
+wait(one, two, join)
+assert cann.aclmdlRICaptureEnd(one, C.byref(graph)) == 0
+assert cann.aclmdlRIExecuteAsync(graph, one) == 0
+if where == "behind":
+    fill(2, other)
+if where == "ordered":
+    wait(other, one, last)
+    fill(2, other)
+assert cann.aclrtSynchronizeDevice() == 0
+"""
+OF_THE_GRAPH = "aclrtMemsetAsync, which graph 1 captured on stream {} and replays on stream 0,"
+RACES_OF_GRAPHS = {
+    "inside": f"{OF_THE_GRAPH.format(0)} writes memory that {OF_THE_GRAPH.format(1)} writes, and nothing "
+    "orders them: while they are captured, record an event on stream 1 after aclrtMemsetAsync and let "
+    "stream 0 wait for it.",
+    "behind": f"stream 2's aclrtMemsetAsync writes memory that {OF_THE_GRAPH.format(1)} writes, and nothing "
+    "orders them: record an event on stream 0 after the replay and let stream 2 wait for it.",
+    "ordered": None,
+}
+
+
+@pytest.mark.parametrize("where", RACES_OF_GRAPHS)
+def test_the_race_of_a_graph_names_streams_of_the_program(tmp_path, where):
+    environment = {**os.environ, "NPU_ROPE_SIM_SEED": "0", "NPU_ROPE_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", RACE_OF_A_GRAPH, str(pieces.cann_library()), where]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    report = session.read_reports(tmp_path, "Ascend910B2")
+    text = RACES_OF_GRAPHS[where]
+    assert report.race_count == (text is not None), done.stderr
+    assert text is None or text in done.stderr, done.stderr

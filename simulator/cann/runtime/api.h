@@ -25,6 +25,10 @@ constexpr aclError kRtInvalid = 107000;
 constexpr aclError kRtInvalidDevice = 107001;
 constexpr aclError kContextNull = 107002;
 constexpr aclError kEventTimestampInvalid = 107006;
+constexpr aclError kStreamSubscribe = 107011;
+constexpr aclError kThreadSubscribe = 107012;
+constexpr aclError kNotSubscribed = 107015;
+constexpr aclError kInvalidHandle = 107017;
 constexpr aclError kCaptureDependency = 107024;
 constexpr aclError kStreamUnjoined = 107025;
 constexpr aclError kModelCaptured = 107026;
@@ -43,6 +47,7 @@ constexpr aclError kRtOutOfMemory = 207001;  // of the device and of the host
 constexpr aclError kRtInternal = 507000;
 constexpr aclError kContextReleased = 507007;
 constexpr aclError kModelExecute = 507011;
+constexpr aclError kReportTimeout = 507012;
 constexpr aclError kCopyEngine = 507013;
 constexpr aclError kAiCoreException = 507015;
 constexpr aclError kVectorCoreException = 507035;
@@ -62,6 +67,11 @@ std::string recent_error_text();
 // Runtime::CurrentContext: of the thread). Most calls check this; DevFree, HostFree, PointerGetAttributes,
 // GetStreamId and calls that only query an event do not (src/runtime/api/impl/api_impl.cc).
 aclError no_context(const char* call);
+
+// kInvalidHandle, for a handle that is not null and is no live object of its kind: it is destroyed, or another
+// object's. The runtime looks at every handle before it looks at the context (hicann/runtime
+// src/runtime/api/api_handle_guard.cc, ValidateEventHandleForApi and its neighbours).
+aclError no_object(const char* call, const char* argument);
 
 // The status of a kernel's failure on this chip: of the vector core, or of the AI core that contains the vector unit.
 aclError kernel_exception();

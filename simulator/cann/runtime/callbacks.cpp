@@ -7,6 +7,8 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
+#include <thread>
 
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/gil.h"
@@ -18,7 +20,6 @@ namespace {
 
 constexpr int kCallbackGoesOn = 0, kCallbackBlocks = 1;  // aclrtCallbackBlockType
 constexpr std::chrono::seconds kMostPatience(20);        // for a thread that processes reports
-constexpr aclError kNotSubscribed = 107015, kReportTimeout = 507012;
 
 struct Report {
     void (*function)(void*);
@@ -29,7 +30,9 @@ struct Report {
 struct Reports {
     std::mutex mutex;
     std::condition_variable changed;
-    std::map<void*, uint64_t> thread_of_stream;
+    // By the numbers of streams, which are not used again.
+    std::map<int32_t, uint64_t> thread_of_stream;  // of aclrtSubscribeReport
+    std::set<int32_t> of_runtime;                  // streams whose host functions the runtime's own thread runs
     std::map<uint64_t, std::deque<std::shared_ptr<Report>>> of_thread;
 };
 Reports& reports() {
@@ -37,9 +40,21 @@ Reports& reports() {
     return *instance;
 }
 
-// Passes the function to the thread. If it blocks, waits until the thread has called it.
+uint64_t this_thread() { return uint64_t(pthread_self()); }
+
+thread_local bool is_processing = false;  // this thread is in aclrtProcessReport, and runs no callback yet
+thread_local bool has_processed = false;  // aclrtProcessReport ran a callback of this thread
+
+// A callback that blocks the stream runs only in aclrtProcessReport of the thread that subscribed. If that is this
+// thread, no other call of it may wait for the callback.
+bool may_run(uint64_t thread) { return thread != this_thread() || is_processing; }
+
+// Passes the function to the thread. If it blocks, waits until the thread has called it. With immediate streams this
+// is the launch itself, and the thread that launched calls it later.
 int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool blocks) {
-    if (thread == uint64_t(pthread_self())) {
+    if (thread == this_thread() && is_processing) {
+        is_processing = false;
+        has_processed = true;
         function(argument);
         return kSuccess;
     }
@@ -49,78 +64,135 @@ int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool
     std::unique_lock<std::mutex> lock(r.mutex);
     r.of_thread[thread].push_back(report);
     r.changed.notify_all();
-    if (!blocks || r.changed.wait_for(lock, kMostPatience, [&] { return report->is_done; })) return kSuccess;
+    if (!blocks || thread == this_thread() || r.changed.wait_for(lock, kMostPatience, [&] { return report->is_done; }))
+        return kSuccess;
     return failed(kReportTimeout, "aclrtLaunchCallback: the thread that subscribed must call aclrtProcessReport.");
 }
 
-aclError submit_code(void* handle, const char* call, std::function<int32_t()> run) {
-    StreamPtr stream;
-    {
-        auto lock = lock_streams();
-        stream = stream_of(handle);
-    }
-    if (!stream) return no_stream(call);
-    if (aclError refused = no_context(call)) return refused;
+Work host_code(const char* call, std::function<int32_t()> run) {
     Work work;
     work.kind = Work::Kind::kHostCode;
     work.name = call;
     work.run = std::move(run);
-    return submit(stream, std::move(work));
+    return work;
 }
 
-// hicann/runtime src/runtime/api/impl/api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's.
-aclError no_subscriber(const char* call, void* handle) {
-    if (!handle) return no_context(call);
+aclError take_stream(const char* call, void* handle, StreamPtr* out) {
     auto lock = lock_streams();
-    return stream_of(handle) ? kSuccess : no_stream(call);
+    *out = stream_of(handle);
+    return *out ? kSuccess : no_stream(call);
+}
+
+// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SubscribeReport, ::UnSubscribeReport,
+// ::CallbackLaunch: not on a stream with host functions. A null stream is not looked at. Call it with Reports' mutex.
+aclError refuse_host_functions(const char* call, void* handle, const Stream& stream) {
+    if (!handle || !reports().of_runtime.count(stream.id)) return kSuccess;
+    return failed(kStreamSubscribe,
+                  std::string(call) + ": " + stream.place() + " must not have had a function of aclrtLaunchHostFunc.");
 }
 
 }  // namespace
+
+void end_reports(const Stream& stream) {
+    Reports& r = reports();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    r.thread_of_stream.erase(stream.id);
+    r.of_runtime.erase(stream.id);
+}
+
 }  // namespace npu_cann
 
 using namespace npu_cann;
 
-NPU_CANN_API aclError aclrtLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
-    if (!function) return failed(kRtInvalid, "aclrtLaunchHostFunc: fn must not be null.");
-    return submit_code(stream, "aclrtLaunchHostFunc", [function, argument] {
-        function(argument);
-        return int32_t(kSuccess);
-    });
+// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::LaunchHostFunc: not on a stream that a thread
+// subscribed. api_impl.cc, ApiImpl::LaunchHostFunc: the runtime subscribes the stream, unless it is captured.
+NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*), void* argument) {
+    const char* call = "aclrtLaunchHostFunc";
+    StreamPtr stream;
+    if (aclError refused = take_stream(call, handle, &stream)) return refused;
+    if (!function) return failed(kRtInvalid, std::string(call) + ": fn must not be null.");
+    bool is_captured = false;
+    {
+        auto lock = lock_streams();
+        is_captured = is_capturing(*stream);
+    }
+    {
+        Reports& r = reports();
+        std::lock_guard<std::mutex> lock(r.mutex);
+        const bool is_subscribed = r.thread_of_stream.count(stream->id);
+        if (handle && is_subscribed)
+            return failed(kStreamSubscribe, std::string(call) + ": " + stream->place() +
+                                                " must not be one that aclrtSubscribeReport named.");
+        if (aclError refused = no_context(call)) return refused;
+        if (!is_captured && !is_subscribed) r.of_runtime.insert(stream->id);
+    }
+    return submit(stream, host_code(call, [function, argument] {
+                      function(argument);
+                      return int32_t(kSuccess);
+                  }));
 }
 
-// hicann/runtime src/runtime/api/impl/api_impl.cc, LaunchHostFunc's neighbour: refused without a subscription.
-NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argument, int block, void* stream) {
+// hicann/runtime src/runtime/api/impl/api_impl.cc, ApiImpl::CallbackLaunch: refused without a subscription.
+NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argument, int block, void* handle) {
     const char* call = "aclrtLaunchCallback";
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtLaunchCallbackImpl.
     if (block != kCallbackBlocks && block != kCallbackGoesOn)
         return failed(kInvalidParam,
-                      "aclrtLaunchCallback: blockType must be 0 or 1 but got " + std::to_string(block) + ".");
-    if (!function) return failed(kRtInvalid, "aclrtLaunchCallback: fn must not be null.");
+                      std::string(call) + ": blockType must be 0 or 1 but got " + std::to_string(block) + ".");
+    StreamPtr stream;
+    if (aclError refused = take_stream(call, handle, &stream)) return refused;
+    if (!function) return failed(kRtInvalid, std::string(call) + ": fn must not be null.");
     uint64_t thread = 0;
     {
         Reports& r = reports();
         std::lock_guard<std::mutex> lock(r.mutex);
-        auto found = r.thread_of_stream.find(stream);
+        if (aclError refused = refuse_host_functions(call, handle, *stream)) return refused;
+        if (aclError refused = no_context(call)) return refused;
+        auto found = r.thread_of_stream.find(stream->id);
         if (found == r.thread_of_stream.end())
-            return failed(kNotSubscribed, "aclrtLaunchCallback: stream must be one that aclrtSubscribeReport named.");
+            return failed(kNotSubscribed, std::string(call) + ": stream must be one that aclrtSubscribeReport named.");
         thread = found->second;
     }
     const bool blocks = block == kCallbackBlocks;
-    return submit_code(stream, call, [=] { return hand_over(thread, function, argument, blocks); });
+    Work work = host_code(call, [=] { return hand_over(thread, function, argument, blocks); });
+    if (blocks) work.may_run = [thread] { return may_run(thread); };
+    return submit(stream, std::move(work));
 }
 
-NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* stream) {
-    if (aclError refused = no_subscriber("aclrtSubscribeReport", stream)) return refused;
+// hicann/runtime src/runtime/core/src/utils/subscribe.cc, CbSubscribe::CheckForInsert. api_impl.cc,
+// ApiImpl::SubscribeReport: a null stream is the context's.
+NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* handle) {
+    const char* call = "aclrtSubscribeReport";
+    StreamPtr stream;
+    if (aclError refused = take_stream(call, handle, &stream)) return refused;
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
-    r.thread_of_stream[stream] = thread;
+    if (aclError refused = refuse_host_functions(call, handle, *stream)) return refused;
+    if (!handle)
+        if (aclError refused = no_context(call)) return refused;
+    if (r.thread_of_stream.count(stream->id) || r.of_runtime.count(stream->id))
+        return failed(kStreamSubscribe, std::string(call) + ": " + stream->place() + " must not be subscribed.");
+    r.thread_of_stream[stream->id] = thread;
     return kSuccess;
 }
-NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t /*thread*/, void* stream) {
-    if (aclError refused = no_subscriber("aclrtUnSubscribeReport", stream)) return refused;
+
+// subscribe.cc, CbSubscribe::Delete.
+NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
+    const char* call = "aclrtUnSubscribeReport";
+    StreamPtr stream;
+    if (aclError refused = take_stream(call, handle, &stream)) return refused;
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
-    r.thread_of_stream.erase(stream);
+    if (aclError refused = refuse_host_functions(call, handle, *stream)) return refused;
+    if (!handle)
+        if (aclError refused = no_context(call)) return refused;
+    auto found = r.thread_of_stream.find(stream->id);
+    if (found == r.thread_of_stream.end() && !r.of_runtime.count(stream->id))
+        return failed(kStreamSubscribe, std::string(call) + ": " + stream->place() + " must be subscribed.");
+    if (found == r.thread_of_stream.end() || found->second != thread)
+        return failed(kThreadSubscribe,
+                      std::string(call) + ": threadId must be the one that aclrtSubscribeReport named.");
+    r.thread_of_stream.erase(found);
     return kSuccess;
 }
 
@@ -131,12 +203,28 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
         return failed(kInvalidParam, "aclrtProcessReport: timeout must be -1 or greater than 0 but got " +
                                          std::to_string(timeout_ms) + ".");
     Reports& r = reports();
+    bool is_subscribed = false;
+    {
+        std::lock_guard<std::mutex> lock(r.mutex);
+        for (const auto& [stream, thread] : r.thread_of_stream)
+            is_subscribed = is_subscribed || thread == this_thread();
+    }
+    if (!is_subscribed) {
+        // torch_npu's thread (torch_npu/csrc/npu/Graph.cpp, process_callback) calls this again at once.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        // subscribe.cc, CbSubscribe::GetGroupIdByThreadId.
+        return failed(kThreadSubscribe, "aclrtProcessReport: thread must be one that aclrtSubscribeReport named.");
+    }
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms < 0 ? 1000 : timeout_ms);
     std::shared_ptr<Report> report;
+    has_processed = false;
     while (!report) {
+        is_processing = true;
         run_some_of_all();
+        is_processing = false;
+        if (has_processed) return kSuccess;
         std::unique_lock<std::mutex> lock(r.mutex);
-        auto& own = r.of_thread[uint64_t(pthread_self())];
+        auto& own = r.of_thread[this_thread()];
         if (r.changed.wait_for(lock, std::chrono::milliseconds(1), [&] { return !own.empty(); })) {
             report = own.front();
             own.pop_front();

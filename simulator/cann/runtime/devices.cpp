@@ -8,6 +8,7 @@
 #include "op_host/chips.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/chips.h"
+#include "simulator/cann/runtime/graphs.h"
 #include "simulator/cann/runtime/scheduler.h"
 
 namespace npu_cann {
@@ -34,7 +35,10 @@ bool has_context() {
     return times_set > 0 && thread_context == context_number;
 }
 
-thread_local int64_t system_options[3] = {0, 0, 0};  // aclSysParamOpt: deterministic, debug kernel, consistency
+// aclSysParamOpt: deterministic, debug kernel, consistency, early start. One set for the process (hicann/runtime
+// src/runtime/api/api_c.cc, rtSetSysParamOpt and rtCtxSetSysParamOpt).
+constexpr int kSystemOptions = 4;
+std::atomic<int64_t> system_options[kSystemOptions] = {};
 
 }  // namespace
 
@@ -175,21 +179,36 @@ NPU_CANN_API aclError aclrtSetCurrentContext(void* wanted) {
     thread_context = context_number;
     return kSuccess;
 }
+// hicann/runtime src/acl/aclrt_impl/context.cpp, aclrtGetPrimaryCtxStateImpl: flags is reserved.
 NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, int32_t* active) {
-    if (device != 0 || !active) return failed(kInvalidParam, "aclrtGetPrimaryCtxState: deviceId must be 0.");
-    if (flags) *flags = 0;
+    const char* call = "aclrtGetPrimaryCtxState";
+    if (!active) return failed(kInvalidParam, std::string(call) + ": active must not be null.");
+    if (flags) return failed(kInvalidParam, std::string(call) + ": flags must be null.");
+    if (aclError refused = no_device(call, device)) return refused;
     *active = has_context();
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {
-    if (!logic) return failed(kInvalidParam, "aclrtGetLogicDevIdByUserDevId: logicDevId must not be null.");
+    const char* call = "aclrtGetLogicDevIdByUserDevId";
+    if (!logic) return failed(kInvalidParam, std::string(call) + ": logicDevId must not be null.");
+    // hicann/runtime src/runtime/api/api_c_device.cc, rtsGetLogicDevIdByUserDevId, has its own status for less than 0.
+    if (user < 0)
+        return failed(kRtInvalid,
+                      std::string(call) + ": userDevid must be at least 0 but got " + std::to_string(user) + ".");
+    if (aclError refused = no_device(call, user)) return refused;
     *logic = user;
     return kSuccess;
 }
-NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* can, int32_t /*device*/, int32_t /*peer*/) {
-    if (!can) return failed(kInvalidParam, "aclrtDeviceCanAccessPeer: canAccessPeer must not be null.");
-    *can = 0;
-    return kSuccess;
+// hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtDeviceCanAccessPeerImpl, then src/runtime/api/impl/api_error.cc
+// and api_impl.cc, DeviceCanAccessPeer. The devices differ, so one of them is not simulated. The driver's status for
+// such a peer is not in the sources.
+NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* /*can*/, int32_t device, int32_t peer) {
+    constexpr uint32_t kMostDevices = 64;
+    const std::string call = "aclrtDeviceCanAccessPeer", got = " but got " + std::to_string(device) + ".";
+    if (device == peer) return failed(kInvalidParam, call + ": deviceId must not be peerDeviceId" + got);
+    if (aclError refused = no_device(call.c_str(), peer)) return refused;
+    if (uint32_t(device) >= kMostDevices) return failed(kRtInvalid, call + ": deviceId must be 0 to 63" + got);
+    return failed(kContextNull, call + ": deviceId must be a device that is set on this thread" + got);
 }
 
 NPU_CANN_API const char* aclrtGetSocName() { return soc_name(); }
@@ -223,18 +242,27 @@ NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int what, int64_t* val
 }
 
 namespace {
-// 0 cube cores, 1 vector cores: the limits are the chip's, and setting a limit is not simulated.
+// 0 cube cores, 1 vector cores: the limits are the chip's, and setting a limit is not simulated. hicann/runtime
+// src/runtime/api/impl/api_error.cc, ApiErrorDecorator::GetDeviceResLimit and its neighbours.
 aclError core_limit(const char* call, int kind, uint32_t* value) {
-    if (!value || kind < 0 || kind > 1) return failed(kInvalidParam, std::string(call) + ": type must be 0 or 1.");
+    if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");
+    if (kind < 0 || kind > 1)
+        return failed(kRtInvalid, std::string(call) + ": type must be 0 or 1 but got " + std::to_string(kind) + ".");
     *value = uint32_t(kind == 0 ? this_chip().ai_cores : this_chip().vector_cores);
     return kSuccess;
 }
 }  // namespace
 
-NPU_CANN_API aclError aclrtGetDeviceResLimit(int32_t /*device*/, int kind, uint32_t* value) {
-    return core_limit("aclrtGetDeviceResLimit", kind, value);
+NPU_CANN_API aclError aclrtGetDeviceResLimit(int32_t device, int kind, uint32_t* value) {
+    const char* call = "aclrtGetDeviceResLimit";
+    if (aclError refused = core_limit(call, kind, value)) return refused;
+    return no_device(call, device);
 }
-NPU_CANN_API aclError aclrtGetStreamResLimit(void* /*stream*/, int kind, uint32_t* value) {
+NPU_CANN_API aclError aclrtGetStreamResLimit(void* stream, int kind, uint32_t* value) {
+    if (value) {
+        auto lock = lock_streams();
+        if (!stream_of(stream)) return no_stream("aclrtGetStreamResLimit");
+    }
     return core_limit("aclrtGetStreamResLimit", kind, value);
 }
 NPU_CANN_API aclError aclrtGetResInCurrentThread(int kind, uint32_t* value) {
@@ -257,7 +285,16 @@ NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
     return kSuccess;
 }
 
-NPU_CANN_API aclError aclrtSetDeviceSatMode(int /*mode*/) { return kSuccess; }
+// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDeviceSatMode, and src/runtime/api/api_c.cc,
+// rtSetDeviceSatMode: the 310P has no mode 1. The mode is not used.
+NPU_CANN_API aclError aclrtSetDeviceSatMode(int mode) {
+    const char* call = "aclrtSetDeviceSatMode";
+    if (mode < 0 || mode > 1)
+        return failed(kRtInvalid, std::string(call) + ": mode must be 0 or 1 but got " + std::to_string(mode) + ".");
+    if (mode == 1 && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
+        return failed(kRtNotSupported, std::string(call) + ": mode must be 0 on this chip but got 1.");
+    return kSuccess;
+}
 NPU_CANN_API aclError aclrtSetOpExecuteTimeOut(uint32_t /*seconds*/) { return kSuccess; }
 NPU_CANN_API aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actual) {
     if (actual) *actual = timeout;
@@ -265,14 +302,42 @@ NPU_CANN_API aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* act
 }
 NPU_CANN_API aclError aclrtSetOpWaitTimeout(uint32_t /*seconds*/) { return kSuccess; }
 
+namespace {
+// hicann/runtime src/acl/aclrt_impl/context.cpp, SetSysParamOpt and GetSysParamOpt.
+aclError no_option(const char* call, int option, int options) {
+    if (option >= 0 && option < options) return kSuccess;
+    return failed(kInvalidParam, std::string(call) + ": opt must be 0 to " + std::to_string(options - 1) + " but got " +
+                                     std::to_string(option) + ".");
+}
+// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::CtxSetSysParamOpt.
+aclError no_value_of_option(const char* call, int option, int64_t value) {
+    const int64_t most = option == 0 ? 3 : 1;
+    if (value >= 0 && value <= most) return kSuccess;
+    return failed(kRtInvalid, std::string(call) + ": value must be 0 to " + std::to_string(most) + " but got " +
+                                  std::to_string(value) + ".");
+}
+}  // namespace
+
 NPU_CANN_API aclError aclrtSetSysParamOpt(int option, int64_t value) {
-    if (option < 0 || option > 2) return failed(kInvalidParam, "aclrtSetSysParamOpt: opt must be 0, 1 or 2.");
+    const char* call = "aclrtSetSysParamOpt";
+    if (aclError refused = no_option(call, option, kSystemOptions)) return refused;
+    if (aclError refused = no_value_of_option(call, option, value)) return refused;
     system_options[option] = value;
     return kSuccess;
 }
-NPU_CANN_API aclError aclrtCtxSetSysParamOpt(int option, int64_t value) { return aclrtSetSysParamOpt(option, value); }
+// A context has no early start.
+NPU_CANN_API aclError aclrtCtxSetSysParamOpt(int option, int64_t value) {
+    const char* call = "aclrtCtxSetSysParamOpt";
+    if (aclError refused = no_option(call, option, kSystemOptions - 1)) return refused;
+    if (aclError refused = no_value_of_option(call, option, value)) return refused;
+    if (aclError refused = no_context(call)) return refused;
+    system_options[option] = value;
+    return kSuccess;
+}
 NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
-    if (!value || option < 0 || option > 2) return failed(kInvalidParam, "aclrtGetSysParamOpt: opt must be 0, 1 or 2.");
+    const char* call = "aclrtGetSysParamOpt";
+    if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");
+    if (aclError refused = no_option(call, option, kSystemOptions)) return refused;
     *value = system_options[option];
     return kSuccess;
 }

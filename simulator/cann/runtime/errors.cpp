@@ -48,6 +48,10 @@ std::string recent_error_text() {
     return recent_error;
 }
 
+aclError no_object(const char* call, const char* argument) {
+    return failed(kInvalidHandle, std::string(call) + ": " + argument + " must be one that exists.");
+}
+
 aclError failed(aclError status, const std::string& text) {
     set_error("simulated CANN: " + text);
     return status;

@@ -2,6 +2,7 @@
 // aclrtCreateEventExWithFlag that was not recorded passes immediately.
 #include <chrono>
 #include <cstring>
+#include <unordered_map>
 
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/graphs.h"
@@ -16,13 +17,22 @@ constexpr int32_t kWaitComplete = 0, kWaitNotReady = 1;      // aclrtEventWaitSt
 
 int32_t events_made = 0;
 
-// Flags of an event: sync 1, capture of a stream's progress 2, sync between devices 4, time line 8, used alone:
-// device only 16, external 32, between processes 64.
-constexpr uint32_t kDefaultFlags = 0xE, kTimeLine = 0x8, kAlone = 0x70, kBetweenProcesses = 0x40;
+// Handles are numbers that no address and no later event has, so that a destroyed event's handle stays invalid. Never
+// destroyed, because events are destroyed while the process ends.
+using Events = std::unordered_map<void*, std::unique_ptr<Event>>;
+Events& live_events() {
+    static auto* instance = new Events;
+    return *instance;
+}
+void* new_handle(int32_t id) { return reinterpret_cast<void*>(0xE000000000000000 + 16 * uint64_t(id)); }
+
+constexpr uint32_t kDefaultFlags = kEventProgress | kEventSyncOfDevices | kEventTimeLine;
+constexpr uint32_t kTogether = kEventSync | kDefaultFlags;
+constexpr uint32_t kAlone = kEventOfDevice | kEventExternal | kEventOfProcesses;
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::EventCreate and ::EventCreateEx.
 bool are_flags(uint32_t flags, bool is_extended) {
-    const uint32_t known = is_extended ? 0x4F : 0x3F;
+    const uint32_t known = kTogether | (is_extended ? kEventOfProcesses : kEventOfDevice | kEventExternal);
     return (flags & known) && flags <= known && (!(flags & kAlone) || (flags & (flags - 1)) == 0);
 }
 
@@ -32,21 +42,48 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
         return failed(kRtInvalid, std::string(call) + ": flag must be an OR of 1, 2, 4 and 8, or " +
                                       (is_extended ? "64" : "16 or 32") + " alone, but got " + std::to_string(flags) +
                                       ".");
-    if (is_extended && flags == kBetweenProcesses && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
+    if (is_extended && flags == kEventOfProcesses && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
         return failed(kRtNotSupported, std::string(call) + ": flag must not be 64, ACL_EVENT_IPC, on this chip.");
     if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
-    auto* event = new Event;
+    auto event = std::make_unique<Event>();
     event->id = ++events_made;
     event->is_extended = is_extended;
-    event->has_times = flags & kTimeLine;
-    *out = event;
+    event->flags = flags;
+    *out = new_handle(event->id);
+    live_events()[*out] = std::move(event);
     return kSuccess;
 }
 
-Event* event_of(void* handle) { return static_cast<Event*>(handle); }
-
 aclError no_event(const char* call) { return failed(kInvalidParam, std::string(call) + ": event must not be null."); }
+
+// The event of a handle that is not null. Call it with the lock held.
+aclError take_event(void* handle, const char* call, Event** out) {
+    auto found = live_events().find(handle);
+    if (found == live_events().end()) return no_object(call, "event");
+    *out = found->second.get();
+    return kSuccess;
+}
+
+// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::EventRecord, ::StreamWaitEvent and ::EventReset.
+aclError refuse_event_of_device(const Event& event, const char* call) {
+    if (event.flags != kEventOfDevice) return kSuccess;
+    return failed(kRtInvalid, std::string(call) + ": event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY.");
+}
+
+// The same file, the same calls and ::EventSynchronize, ::EventQueryStatus, ::EventQueryWaitStatus, ::EventElapsedTime
+// and ::EventGetTimeStamp.
+aclError refuse_flag(const Event& event, uint32_t flag, const char* call) {
+    if (event.flags != flag) return kSuccess;
+    return failed(kRtNotSupported, std::string(call) + ": event must not have the flag " + std::to_string(flag) +
+                                       (flag == kEventExternal ? ", ACL_EVENT_EXTERNAL." : ", ACL_EVENT_IPC."));
+}
+
+aclError refuse_unwaitable(const Event& event, const char* call) {
+    if (can_be_waited_for(event)) return kSuccess;
+    return failed(kRtNotSupported, std::string(call) + ": event must have the flag 1, ACL_EVENT_SYNC, but got " +
+                                       std::to_string(event.flags) + ".");
+}
 
 // Call it with the lock held.
 aclError record(const StreamPtr& stream, Event* event) {
@@ -84,7 +121,7 @@ aclError moment(const Event& event, const char* call, int64_t* nanoseconds) {
     if (!event.latest->done)
         return failed(kEventTimestampInvalid,
                       std::string(call) + ": event must have happened but its record is still in a queue.");
-    if (!event.has_times)
+    if (!(event.flags & kEventTimeLine))
         return failed(kEventTimestampInvalid, std::string(call) +
                                                   ": event must be made with the flag 8, ACL_EVENT_TIME_LINE "
                                                   "(torch.npu.Event(enable_timing=True)).");
@@ -92,15 +129,34 @@ aclError moment(const Event& event, const char* call, int64_t* nanoseconds) {
     return kSuccess;
 }
 
-aclError with_stream(void* event, void* handle, const char* call, aclError (*act)(const StreamPtr&, Event*),
-                     bool* is_queued) {
-    if (!event) return no_event(call);
-    if (aclError refused = no_context(call)) return refused;
+using Refusal = aclError (*)(const StreamPtr&, const Event&, const char* call);
+
+aclError refuse_record(const StreamPtr& stream, const Event& event, const char* call) {
+    if (aclError refused = refuse_event_of_device(event, call)) return refused;
+    return is_capturing(*stream) ? refuse_flag(event, kEventOfProcesses, call) : kSuccess;
+}
+aclError refuse_wait(const StreamPtr& stream, const Event& event, const char* call) {
+    if (aclError refused = refuse_record(stream, event, call)) return refused;
+    return refuse_unwaitable(event, call);
+}
+aclError refuse_reset(const StreamPtr&, const Event& event, const char* call) {
+    if (aclError refused = refuse_event_of_device(event, call)) return refused;
+    if (aclError refused = refuse_flag(event, kEventOfProcesses, call)) return refused;
+    return refuse_unwaitable(event, call);
+}
+
+aclError with_stream(void* handle, void* stream_handle, const char* call, Refusal refuse,
+                     aclError (*act)(const StreamPtr&, Event*), bool* is_queued) {
+    if (!handle) return no_event(call);
     auto lock = lock_streams();
-    StreamPtr stream = stream_of(handle);
+    Event* event = nullptr;
+    if (aclError dead = take_event(handle, call, &event)) return dead;
+    StreamPtr stream = stream_of(stream_handle);
     if (!stream) return no_stream(call);
+    if (aclError refused = refuse(stream, *event, call)) return refused;
+    if (aclError refused = no_context(call)) return refused;
     *is_queued = true;
-    return act(stream, event_of(event));
+    return act(stream, event);
 }
 
 void run_early_of(void* handle) {
@@ -112,9 +168,10 @@ void run_early_of(void* handle) {
     if (stream) run_early(stream);
 }
 
-aclError act_on(void* event, void* handle, const char* call, aclError (*act)(const StreamPtr&, Event*)) {
+aclError act_on(void* event, void* handle, const char* call, Refusal refuse,
+                aclError (*act)(const StreamPtr&, Event*)) {
     bool is_queued = false;
-    const aclError status = with_stream(event, handle, call, act, &is_queued);
+    const aclError status = with_stream(event, handle, call, refuse, act, &is_queued);
     if (status == kSuccess && is_queued) run_early_of(handle);
     return status;
 }
@@ -131,45 +188,52 @@ NPU_CANN_API aclError aclrtCreateEventWithFlag(void** out, uint32_t flag) {
 NPU_CANN_API aclError aclrtCreateEventExWithFlag(void** out, uint32_t flag) {
     return make_event(out, flag, true, "aclrtCreateEventExWithFlag");
 }
-NPU_CANN_API aclError aclrtDestroyEvent(void* event) {
-    if (!event) return no_event("aclrtDestroyEvent");
+NPU_CANN_API aclError aclrtDestroyEvent(void* handle) {
+    const char* call = "aclrtDestroyEvent";
+    if (!handle) return no_event(call);
     auto lock = lock_streams();
-    delete event_of(event);
-    return kSuccess;
+    return live_events().erase(handle) ? kSuccess : no_object(call, "event");
 }
 
 NPU_CANN_API aclError aclrtRecordEvent(void* event, void* stream) {
-    return act_on(event, stream, "aclrtRecordEvent",
+    return act_on(event, stream, "aclrtRecordEvent", refuse_record,
                   [](const StreamPtr& s, Event* e) { return is_capturing(*s) ? capture_record(s, e) : record(s, e); });
 }
 
 NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
-    return act_on(event, stream, "aclrtStreamWaitEvent", [](const StreamPtr& s, Event* e) {
+    return act_on(event, stream, "aclrtStreamWaitEvent", refuse_wait, [](const StreamPtr& s, Event* e) {
         return is_capturing(*s) || is_capturing(*e) ? capture_wait(s, e) : wait(s, e);
     });
 }
 
 // hicann/runtime src/runtime/api/impl/api_impl.cc, EventReset: not for events of aclrtCreateEventExWithFlag.
+// An older event is not reset on a stream that is captured, unless it is external (event_capture.cc,
+// Event::ToBeCaptured).
 NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
-    return act_on(event, stream, "aclrtResetEvent", [](const StreamPtr&, Event* e) -> aclError {
+    return act_on(event, stream, "aclrtResetEvent", refuse_reset, [](const StreamPtr& s, Event* e) -> aclError {
         if (e->is_extended)
             return failed(kRtNotSupported, "aclrtResetEvent: event must not be of aclrtCreateEventExWithFlag.");
+        if (is_capturing(*s) && e->flags != kEventExternal)
+            return failed(kRtNotSupported, "aclrtResetEvent: stream must not be in a capture.");
         e->latest = nullptr;
         return kSuccess;
     });
 }
 
-NPU_CANN_API aclError aclrtSynchronizeEvent(void* event) {
+NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
     const char* call = "aclrtSynchronizeEvent";
     count_host_wait(call);
-    if (!event) return no_event(call);
+    if (!handle) return no_event(call);
     std::shared_ptr<Record> latest;
     StreamPtr stream;
     {
         auto lock = lock_streams();
-        if (is_capturing(*event_of(event))) return refuse_captured_event(*event_of(event), call);
+        Event* event = nullptr;
+        if (aclError dead = take_event(handle, call, &event)) return dead;
+        if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
+        if (is_capturing(*event)) return refuse_captured_event(*event, call);
         if (int32_t error = context_error()) return error;
-        latest = event_of(event)->latest;
+        latest = event->latest;
         if (!latest) return kSuccess;  // event.cc, Synchronize: no record to wait for
         stream = latest->stream.lock();
     }
@@ -183,19 +247,21 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* event) {
     return context_error();
 }
 
-NPU_CANN_API aclError aclrtQueryEventStatus(void* event, int32_t* status) {
+NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
     const char* call = "aclrtQueryEventStatus";
-    if (!event || !status) return no_event(call);
-    Event* e = event_of(event);
+    if (!handle || !status) return no_event(call);
     std::shared_ptr<Record> latest;
     StreamPtr stream;
     {
         auto lock = lock_streams();
-        if (is_capturing(*e)) return refuse_captured_event(*e, call);
+        Event* event = nullptr;
+        if (aclError dead = take_event(handle, call, &event)) return dead;
+        if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
+        if (is_capturing(*event)) return refuse_captured_event(*event, call);
         if (int32_t error = context_error()) return error;
-        latest = e->latest;
+        latest = event->latest;
         // event.cc, QueryEventStatus.
-        *status = e->is_extended ? kRecordComplete : kRecordNotReady;
+        *status = event->is_extended ? kRecordComplete : kRecordNotReady;
         if (!latest) return kSuccess;
         stream = latest->stream.lock();
     }
@@ -207,13 +273,16 @@ NPU_CANN_API aclError aclrtQueryEventStatus(void* event, int32_t* status) {
 }
 
 // api_error.cc, EventQueryWaitStatus: not for events of aclrtCreateEventExWithFlag.
-NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* event, int32_t* status) {
-    if (!event || !status) return no_event("aclrtQueryEventWaitStatus");
+NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
+    const char* call = "aclrtQueryEventWaitStatus";
+    if (!handle || !status) return no_event(call);
     auto lock = lock_streams();
-    const Event& e = *event_of(event);
-    if (e.is_extended)
-        return failed(kRtNotSupported, "aclrtQueryEventWaitStatus: event must not be of aclrtCreateEventExWithFlag.");
-    *status = e.waiting.empty() && (!e.latest || e.latest->done) ? kWaitComplete : kWaitNotReady;
+    Event* event = nullptr;
+    if (aclError dead = take_event(handle, call, &event)) return dead;
+    if (event->is_extended)
+        return failed(kRtNotSupported, std::string(call) + ": event must not be of aclrtCreateEventExWithFlag.");
+    if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
+    *status = event->waiting.empty() && (!event->latest || event->latest->done) ? kWaitComplete : kWaitNotReady;
     return kSuccess;
 }
 
@@ -223,22 +292,32 @@ NPU_CANN_API aclError aclrtEventElapsedTime(float* milliseconds, void* start, vo
     const char* call = "aclrtEventElapsedTime";
     if (!milliseconds || !start || !end) return no_event(call);
     auto lock = lock_streams();
-    for (void* one : {start, end})
-        if (is_capturing(*event_of(one))) return refuse_captured_event(*event_of(one), call);
+    Event* events[2] = {};
+    if (aclError dead = take_event(start, call, &events[0])) return dead;
+    if (aclError dead = take_event(end, call, &events[1])) return dead;
+    for (const Event* event : events)
+        if (is_capturing(*event)) return refuse_captured_event(*event, call);
+    for (uint32_t flag : {kEventExternal, kEventOfProcesses})
+        for (const Event* event : events)
+            if (aclError refused = refuse_flag(*event, flag, call)) return refused;
     int64_t first = 0, last = 0;
-    if (aclError status = moment(*event_of(start), call, &first)) return status;
-    if (aclError status = moment(*event_of(end), call, &last)) return status;
+    if (aclError status = moment(*events[0], call, &first)) return status;
+    if (aclError status = moment(*events[1], call, &last)) return status;
     *milliseconds = float(double(last - first) * 1e-6);
     return kSuccess;
 }
 
-NPU_CANN_API aclError aclrtEventGetTimestamp(void* event, uint64_t* microseconds) {
+NPU_CANN_API aclError aclrtEventGetTimestamp(void* handle, uint64_t* microseconds) {
     const char* call = "aclrtEventGetTimestamp";
-    if (!event || !microseconds) return no_event(call);
+    if (!handle || !microseconds) return no_event(call);
     auto lock = lock_streams();
-    if (is_capturing(*event_of(event))) return refuse_captured_event(*event_of(event), call);
+    Event* event = nullptr;
+    if (aclError dead = take_event(handle, call, &event)) return dead;
+    for (uint32_t flag : {kEventExternal, kEventOfProcesses})
+        if (aclError refused = refuse_flag(*event, flag, call)) return refused;
+    if (is_capturing(*event)) return refuse_captured_event(*event, call);
     int64_t nanoseconds = 0;
-    if (aclError status = moment(*event_of(event), call, &nanoseconds)) return status;
+    if (aclError status = moment(*event, call, &nanoseconds)) return status;
     *microseconds = uint64_t(nanoseconds / 1000);
     return kSuccess;
 }

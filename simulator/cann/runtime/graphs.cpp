@@ -20,6 +20,7 @@ struct Graphs {
     std::unordered_map<void*, Graph> by_handle;  // being captured, or ready
     std::vector<Graph> active;
     uint32_t made = 0;
+    uint64_t replays = 0;
 };
 Graphs& graphs() {
     static Graphs* instance = new Graphs;
@@ -54,7 +55,7 @@ bool is_going_on(const Graph& g) { return g && g->state != Capture::State::kRead
 std::string named(const Stream& s) { return s.place(); }
 
 size_t add_lane(const Graph& g, const StreamPtr& s) {
-    g->lanes.push_back({s, nullptr});
+    g->lanes.push_back({s, nullptr, s->id});
     s->capture = g;
     s->lane = g->lanes.size() - 1;
     return s->lane;
@@ -109,6 +110,11 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
     for (size_t lane = 1; lane < g->lanes.size(); ++lane)
         if (!g->lanes[lane].replay) g->lanes[lane].replay = new_stream();
     std::unordered_map<size_t, std::shared_ptr<Record>> records;
+    const uint64_t replay = ++graphs().replays;
+    std::vector<std::shared_ptr<const ReplayedAs>> as;
+    for (const Capture::Lane& lane : g->lanes)
+        as.push_back(std::make_shared<const ReplayedAs>(
+            ReplayedAs{replay, g->id, "stream " + std::to_string(lane.source_id), stream->place()}));
     for (size_t i = 0; i < g->nodes.size(); ++i) {
         const Capture::Node& node = g->nodes[i];
         const StreamPtr& on = node.lane == 0 ? stream : g->lanes[node.lane].replay;
@@ -117,15 +123,28 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
             status = enqueue_record(on, records[i] = std::make_shared<Record>());
         else if (node.work.kind == Work::Kind::kWait)
             status = enqueue_wait(on, records.at(node.waits_for));
-        else
-            status = enqueue(on, node.work);
+        else {
+            Work work = node.work;
+            work.replayed_as = as[node.lane];
+            status = enqueue(on, std::move(work));
+        }
         if (status != kSuccess) return status;
+        g->replayed[on] = on->queued;
     }
     return kSuccess;
 }
 
-aclError no_graph(const char* call) {
-    return failed(kInvalidParam, std::string(call) + ": modelRI must be a graph that exists.");
+// The modelRI argument, a graph that is ready or being captured.
+aclError take_graph(void* handle, const char* call, Graph* out) {
+    if (!handle) return failed(kInvalidParam, std::string(call) + ": modelRI must not be null.");
+    *out = graph_of(handle);
+    return *out ? kSuccess : no_object(call, "modelRI");
+}
+
+// capture_model.cc, CaptureModel::CheckExecuteReady, and context.cc, Context::ModelDestroy.
+aclError refuse_captured_graph(const Capture& g, const char* call) {
+    if (g.state == Capture::State::kReady) return kSuccess;
+    return failed(kModelCaptured, std::string(call) + ": modelRI must not be in a capture.");
 }
 
 std::string name_of(const Capture& g, size_t i) {
@@ -217,11 +236,13 @@ aclError update_task(const StreamPtr& stream, Work work) {
     return kSuccess;
 }
 
-// api_impl.cc, EventRecord: an event of the older calls cannot be captured.
+// api_impl.cc, EventRecord: an event of the older calls cannot be captured, and the record of an event that nothing can
+// wait for succeeds without any effect.
 aclError capture_record(const StreamPtr& stream, Event* event) {
     const char* call = "aclrtRecordEvent";
     if (!event->is_extended)
         return failed(kRtNotSupported, std::string(call) + ": event must be of aclrtCreateEventExWithFlag.");
+    if (!can_be_waited_for(*event)) return kSuccess;
     if (is_capturing(*event) && event->capture != stream->capture) {
         invalidate(event->capture);
         invalidate(stream->capture);
@@ -301,8 +322,10 @@ NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void
 
 NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     auto lock = lock_streams();
-    Graph graph = graph_of(model);
-    if (!graph || !id) return no_graph("aclmdlRIGetId");
+    const char* call = "aclmdlRIGetId";
+    Graph graph;
+    if (!id) return failed(kInvalidParam, std::string(call) + ": modelRIId must not be null.");
+    if (aclError wrong = take_graph(model, call, &graph)) return wrong;
     *id = graph->id;
     return kSuccess;
 }
@@ -352,26 +375,43 @@ NPU_CANN_API aclError aclmdlRICaptureThreadExchangeMode(int32_t* mode) {
 
 // api_error.cc, ModelExecute: not on a stream that is captured.
 NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
-    if (aclError refused = no_context("aclmdlRIExecuteAsync")) return refused;
     const char* call = "aclmdlRIExecuteAsync";
     StreamPtr stream;
     {
         auto lock = lock_streams();
-        Graph graph = graph_of(model);
-        if (!graph || graph->state != Capture::State::kReady) return no_graph(call);
+        Graph graph;
+        if (aclError wrong = take_graph(model, call, &graph)) return wrong;
         stream = stream_of(handle);
         if (!stream) return no_stream(call);
         if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+        if (aclError refused = no_context(call)) return refused;
+        if (aclError refused = refuse_captured_graph(*graph, call)) return refused;
         if (aclError status = queue_nodes(graph, stream)) return status;
     }
     run_early(stream);
     return kSuccess;
 }
 
+// context.cc, Context::ModelDestroy: waits up to ten seconds for replays that are running. Here the wait ends once no
+// queued work can end them.
 NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
+    const char* call = "aclmdlRIDestroy";
+    std::vector<Target> running;
+    {
+        auto lock = lock_streams();
+        Graph graph;
+        if (aclError wrong = take_graph(model, call, &graph)) return wrong;
+        if (aclError refused = no_context(call)) return refused;
+        if (aclError refused = refuse_captured_graph(*graph, call)) return refused;
+        for (const auto& [stream, position] : graph->replayed)
+            if (stream->finished < position) running.push_back({stream, position});
+    }
+    const bool is_done = running.empty() || run_until(running);
     auto lock = lock_streams();
-    Graph graph = graph_of(model);
-    if (!graph || graph->state != Capture::State::kReady) return no_graph("aclmdlRIDestroy");
+    // A context that stopped on an error runs nothing more.
+    if (!is_done && !context_error())
+        return failed(kModelRunning, std::string(call) + ": modelRI must not be running, but its replay waits for " +
+                                         "work that is not queued.");
     graphs().by_handle.erase(model);
     return kSuccess;
 }
@@ -451,8 +491,8 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
     const char* call = "aclmdlRIDebugJsonPrint";
     auto lock = lock_streams();
-    Graph graph = graph_of(model);
-    if (!graph) return no_graph(call);
+    Graph graph;
+    if (aclError wrong = take_graph(model, call, &graph)) return wrong;
     std::FILE* file = path ? std::fopen(path, "w") : nullptr;
     if (!file) return failed(kRtInvalid, std::string(call) + ": path must be a file that can be written.");
     std::fputs(as_trace(*graph).c_str(), file);
@@ -461,8 +501,8 @@ NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint
 }
 NPU_CANN_API aclError aclmdlRIDebugPrint(void* model) {
     auto lock = lock_streams();
-    Graph graph = graph_of(model);
-    if (!graph) return no_graph("aclmdlRIDebugPrint");
+    Graph graph;
+    if (aclError wrong = take_graph(model, "aclmdlRIDebugPrint", &graph)) return wrong;
     std::fprintf(stderr, "simulated CANN: %s\n", as_trace(*graph).c_str());
     return kSuccess;
 }

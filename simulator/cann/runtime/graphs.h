@@ -26,6 +26,7 @@ struct Capture : std::enable_shared_from_this<Capture> {
     struct Lane {
         StreamPtr source;  // while it is captured
         StreamPtr replay;  // null for the origin's lane
+        int32_t source_id = 0;
     };
     struct Group {
         std::vector<size_t> nodes;
@@ -39,6 +40,7 @@ struct Capture : std::enable_shared_from_this<Capture> {
     std::vector<Lane> lanes;
     std::map<size_t, Group*> open_groups;  // by lane
     std::vector<std::unique_ptr<Group>> groups;
+    std::map<StreamPtr, uint64_t> replayed;  // the position that each stream must reach for the replays to be done
 };
 
 bool is_capturing(const Stream& stream);

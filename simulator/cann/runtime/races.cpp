@@ -8,6 +8,7 @@
 
 #include "simulator/cann/runtime/host_memory.h"
 #include "simulator/cann/runtime/report.h"
+#include "simulator/cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {
@@ -43,16 +44,25 @@ std::string place_of(const void* address) {
 
 std::string verb(bool writes) { return writes ? "writes" : "reads"; }
 
+std::string name_of(const Accessor& a) {
+    if (!a.node) return a.place + "'s " + a.operation;
+    return a.operation + ", which graph " + std::to_string(a.node->graph) + " captured on " + a.node->source +
+           " and replays on " + a.place + ",";
+}
+
 void report(const Access& before, const Region& region, bool writes, const Accessor& who) {
     static auto* said = new std::set<std::string>;
     const Accessor& first = *before.who;
-    std::string text = who.place + "'s " + who.operation + " " + verb(writes) + " memory that " + first.place + "'s " +
-                       first.operation + " " + verb(before.writes) + ", and nothing orders them: ";
+    std::string text = name_of(who) + " " + verb(writes) + " memory that " + name_of(first) + " " +
+                       verb(before.writes) + ", and nothing orders them: ";
     if (who.actor == kHost)
         text += "synchronize " + first.place + " first.";
+    else if (who.node && first.node && who.node->replay == first.node->replay)
+        text += "while they are captured, record an event on " + first.node->source + " after " + first.operation +
+                " and let " + who.node->source + " wait for it.";
     else
-        text += "record an event on " + first.place + " after " + first.operation + " and let " + who.place +
-                " wait for it.";
+        text += "record an event on " + first.place + " after " + (first.node ? "the replay" : first.operation) +
+                " and let " + who.place + " wait for it" + (who.node ? " before the replay." : ".");
     const bool is_new = said->insert(text).second;
     const uintptr_t low = std::max(before.region.low, region.low);
     const uintptr_t high = std::min(before.region.high, region.high);
@@ -69,9 +79,8 @@ void report_early_free(const OfActor& of) {
         for (const Access& one : list)
             if (!last || one.step > last->step) last = &one;
     if (!last) return;
-    report_race("aclrtFree frees memory that " + last->who->place + "'s " + last->who->operation + " " +
-                    verb(last->writes) + ", and the host has not waited for it: synchronize " + last->who->place +
-                    " first.",
+    report_race("aclrtFree frees memory that " + name_of(*last->who) + " " + verb(last->writes) +
+                    ", and the host has not waited for it: synchronize " + last->who->place + " first.",
                 "", true);
 }
 

@@ -12,11 +12,14 @@
 namespace npu_cann {
 
 // The author of an access: an actor of the clocks, at one of its steps.
+struct ReplayedAs;
+
 struct Accessor {
     size_t actor;
     uint64_t step;
-    std::string place;      // "stream 2" or "the host"
-    std::string operation;  // "aclnnAdd"
+    std::string place;                       // "stream 2" or "the host"; of a graph's node, the stream that replays it
+    std::string operation;                   // "aclnnAdd"
+    std::shared_ptr<const ReplayedAs> node;  // null unless it is a graph's
 };
 
 // Compares the access with the earlier ones to the same allocation, reports a race, and keeps the access.

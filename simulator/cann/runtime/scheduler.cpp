@@ -93,7 +93,16 @@ bool is_done(const Record& record) { return record.done; }
 bool is_ready(const Stream& s) {
     if (s.is_running || s.queue.empty()) return false;
     const Work& head = s.queue.front();
+    if (head.may_run && !head.may_run()) return false;
     return head.kind != Work::Kind::kWait || is_done(*head.record);
+}
+
+// Work that this thread may not run yet, because it must call aclrtProcessReport for it; nullptr if there is none.
+const Work* kept_for_report() {
+    for (const auto& [handle, s] : state().streams)
+        if (!s->is_running && !s->queue.empty() && s->queue.front().may_run && !s->queue.front().may_run())
+            return &s->queue.front();
+    return nullptr;
 }
 
 void mark_done(Record* record) {
@@ -299,8 +308,9 @@ void note_work(const StreamPtr& s, const Work& work) {
     s->clock.join(st.host);
     const uint64_t now_at = s->clock.advance(s->actor);
     if (!detects_races()) return;
+    const std::string place = work.replayed_as ? work.replayed_as->on : s->place();
     if (!s->waits_for_unrecorded) {
-        auto who = std::make_shared<const Accessor>(Accessor{s->actor, now_at, s->place(), work.name});
+        auto who = std::make_shared<const Accessor>(Accessor{s->actor, now_at, place, work.name, work.replayed_as});
         for (const MemoryAccess& access : work.accesses) {
             const Region region = region_of(access);
             uint64_t number = 0;
@@ -311,7 +321,7 @@ void note_work(const StreamPtr& s, const Work& work) {
         note_pinned(work.target, true, who, s->clock);
     }
     forget_sources(work);
-    Source source{work.source, 0, s->actor, now_at, work.name, s->place()};
+    Source source{work.source, 0, s->actor, now_at, work.name, place};
     if (work.source.bytes && !will_be_written(work.source) &&
         hash_host(work.source.first, work.source.bytes, &source.hash)) {
         if (st.sources.size() >= kMostSources) st.sources.erase(st.sources.begin());
@@ -478,7 +488,7 @@ void note_host_access(const char* call, const void* first, uint64_t bytes, bool 
     settle();
     uint64_t number = 0;
     if (!detects_races() || !number_of_allocation(first, &number)) return;
-    auto who = std::make_shared<const Accessor>(Accessor{kHost, 0, "the host", call});
+    auto who = std::make_shared<const Accessor>(Accessor{kHost, 0, "the host", call, nullptr});
     note_access(number, dense_region(first, bytes), writes, who, st.host, st.host);
 }
 
@@ -578,11 +588,16 @@ int32_t take_error(const StreamPtr& s) {
     return error;
 }
 
-// The status of work that waits for a record that does not happen, because of an earlier error or a missing record.
+// The status of work that waits for a record that does not happen, because of an earlier error or a missing record, or
+// for a callback of this thread.
 int32_t never_ends(const char* call) {
     {
         auto lock = lock_streams();
         if (int32_t error = context_error()) return error;
+        if (const Work* kept = kept_for_report())
+            return failed(kReportTimeout, std::string(call) + ": the stream waits for the callback of " + kept->name +
+                                              ", and this thread subscribed to it: it must call aclrtProcessReport "
+                                              "first, in this thread.");
     }
     const std::string text = std::string(call) + ": the stream waits for an event that nothing records.";
     report_race(text, "", true);

@@ -36,6 +36,14 @@ struct HostSource {
     uint64_t bytes = 0;
 };
 
+// A node of a graph in a replay. A program knows the stream that it captured and the one that replays, not the
+// graph's own streams.
+struct ReplayedAs {
+    uint64_t replay;  // its number
+    uint32_t graph;
+    std::string source, on;  // the places of the two streams
+};
+
 struct Work {
     enum class Kind {
         kDevice,      // a kernel, a stand-in, a copy inside the device
@@ -51,6 +59,9 @@ struct Work {
     std::shared_ptr<Record> record;  // of kRecord and kWait
     HostSource source;               // of a copy to the device
     HostSource target;               // of a copy to the host
+    // Whether this thread may run the work now, for a callback that another call of this thread must run. Empty: yes.
+    std::function<bool()> may_run;
+    std::shared_ptr<const ReplayedAs> replayed_as;
 };
 
 // Launches on the stream replace a captured group's tasks (aclmdlRICaptureTaskUpdateBegin).
@@ -77,10 +88,21 @@ struct Stream {
     std::string place() const;
 };
 
+// hicann/runtime include/external/acl/acl_rt.h, ACL_EVENT_SYNC and its neighbours.
+enum EventFlag : uint32_t {
+    kEventSync = 0x1,
+    kEventProgress = 0x2,
+    kEventSyncOfDevices = 0x4,
+    kEventTimeLine = 0x8,
+    kEventOfDevice = 0x10,
+    kEventExternal = 0x20,
+    kEventOfProcesses = 0x40,
+};
+
 struct Event {
     int32_t id = 0;
     bool is_extended = false;  // of aclrtCreateEventExWithFlag
-    bool has_times = false;    // of flag ACL_EVENT_TIME_LINE
+    uint32_t flags = 0;        // an OR of EventFlag
     std::shared_ptr<Record> latest;
     // The future record of earlier waits, and the streams of these waits; unused for extended events.
     std::shared_ptr<Record> expected;
@@ -89,6 +111,11 @@ struct Event {
     std::shared_ptr<Capture> capture;
     size_t node = 0;
 };
+
+// hicann/runtime src/runtime/core/inc/event/event.hpp, Event::IsEventWithoutWaitTask.
+inline bool can_be_waited_for(const Event& event) {
+    return event.flags & (kEventSync | kEventSyncOfDevices | kEventExternal | kEventOfProcesses);
+}
 
 enum class Order { kDrawn, kImmediate };
 Order stream_order();    // NPU_ROPE_SIM_STREAMS: asynchronous (the default) or immediate
@@ -153,6 +180,9 @@ int32_t synchronize_all(const char* call);
 int32_t context_error();
 // The device's context ends, and with it the work that is queued.
 void reset_context();
+
+// Ends the subscription of a stream that is destroyed, callbacks.cpp.
+void end_reports(const Stream& stream);
 
 // Number of pieces of work that are still queued.
 uint64_t work_left();

@@ -1,4 +1,6 @@
 // aclrt's stream calls. scheduler.h describes when queued work runs.
+#include <cstring>
+
 #include "simulator/cann/runtime/allocations.h"
 #include "simulator/cann/runtime/api.h"
 #include "simulator/cann/runtime/graphs.h"
@@ -11,6 +13,7 @@ namespace {
 constexpr int32_t kNoTimeout = -1;
 constexpr int32_t kComplete = 0, kNotReady = 1;  // aclrtStreamStatus
 constexpr uint64_t kContinueOnFailure = 0, kStopOnFailure = 1;
+enum Attribute { kFailureMode = 1, kOverflowSwitch, kCustomTag, kCacheOpInfo, kPriority };  // aclrtStreamAttr
 
 aclError make_stream(void** out, const char* call) {
     if (!out) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
@@ -36,6 +39,7 @@ aclError destroy(void* handle, bool waits, const char* call) {
         if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
     }
     if (waits) run_until({{stream, stream->queued}});
+    end_reports(*stream);
     auto lock = lock_streams();
     forget_stream(handle);
     return kSuccess;
@@ -72,11 +76,38 @@ aclError wait_for_device(const char* call) {
     return damage.empty() ? kSuccess : failed(kDeviceMemoryError, damage);
 }
 
+// hicann/runtime src/runtime/api/impl/api_impl.cc, StreamSetMode: mode 1 cannot be changed back to 0.
+aclError set_mode(void* handle, uint64_t mode, const char* call) {
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return no_stream(call);
+    if (mode > kStopOnFailure)
+        return failed(kRtInvalid, std::string(call) + ": mode must be 0 or 1 but got " + std::to_string(mode) + ".");
+    if (aclError refused = no_context(call)) return refused;
+    auto lock = lock_streams();
+    if (mode == kContinueOnFailure && stream->stops_on_failure)
+        return failed(kRtNotSupported, std::string(call) + ": mode must stay 1 once it is 1 but got 0.");
+    set_failure_mode(stream, mode == kStopOnFailure);
+    return kSuccess;
+}
+
+// Sets a value of the stream, whose effect is not simulated. hicann/runtime src/runtime/api/impl/api_error.cc,
+// ApiErrorDecorator::SetStreamOverflowSwitch and ::SetStreamTag: the stream must not be captured.
+aclError set_unused(void* handle, uint32_t most, uint32_t value, const char* call) {
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return no_stream(call);
+    if (value > most)
+        return failed(kRtInvalid, std::string(call) + ": value must be at most " + std::to_string(most) + " but got " +
+                                      std::to_string(value) + ".");
+    {
+        auto lock = lock_streams();
+        if (handle && is_capturing(*stream)) return keep_captured_stream(*stream, call);
+    }
+    return no_context(call);
+}
+
 }  // namespace
 
-aclError no_stream(const char* call) {
-    return failed(kRtInvalid, std::string(call) + ": stream must be one that exists.");
-}
+aclError no_stream(const char* call) { return no_object(call, "stream"); }
 
 }  // namespace npu_cann
 
@@ -118,33 +149,48 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
     return kSuccess;
 }
 
-// hicann/runtime src/runtime/api/impl/api_impl.cc, StreamSetMode: mode 1 cannot be changed back to 0.
 NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
     const char* call = "aclrtSetStreamFailureMode";
     if (!handle) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
-    StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (mode > kStopOnFailure)
-        return failed(kRtInvalid, std::string(call) + ": mode must be 0 or 1 but got " + std::to_string(mode) + ".");
-    if (aclError refused = no_context(call)) return refused;
-    auto lock = lock_streams();
-    if (mode == kContinueOnFailure && stream->stops_on_failure)
-        return failed(kRtNotSupported, std::string(call) + ": mode must stay 1 once it is 1 but got 0.");
-    set_failure_mode(stream, mode == kStopOnFailure);
-    return kSuccess;
+    return set_mode(handle, mode, call);
 }
-// hicann/runtime src/acl/aclrt_impl/stream.cpp. The values are not used: the effects of the attributes and of the
-// switch are not simulated.
-NPU_CANN_API aclError aclrtSetStreamAttribute(void* stream, int /*kind*/, void* value) {
-    const char* call = "aclrtSetStreamAttribute";
-    if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");
-    return find_stream(stream) ? no_context(call) : no_stream(call);
-}
-NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* stream, uint32_t flag) {
+// hicann/runtime src/acl/aclrt_impl/stream.cpp. The value is not used: the effect of the switch is not simulated.
+NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
     const char* call = "aclrtSetStreamOverflowSwitch";
     if (flag > 1)
         return failed(kInvalidParam, std::string(call) + ": flag must be 0 or 1 but got " + std::to_string(flag) + ".");
-    return find_stream(stream) ? no_context(call) : no_stream(call);
+    return set_unused(handle, 1, flag, call);
+}
+
+// hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. The failure mode has an effect; the values of
+// the other attributes are not used: their effects are not simulated.
+NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int kind, void* value) {
+    const char* call = "aclrtSetStreamAttribute";
+    if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");
+    uint32_t word = 0;
+    std::memcpy(&word, value, sizeof(word));
+    switch (kind) {
+        case kFailureMode: {
+            uint64_t mode = 0;
+            std::memcpy(&mode, value, sizeof(mode));
+            return set_mode(handle, mode, call);
+        }
+        case kOverflowSwitch:
+            return set_unused(handle, 1, word, call);
+        case kCustomTag:
+            return set_unused(handle, UINT32_MAX, word, call);
+        case kCacheOpInfo:
+            if (word > 1)
+                return failed(kRtInvalid,
+                              std::string(call) + ": value must be 0 or 1 but got " + std::to_string(word) + ".");
+            return find_stream(handle) ? no_context(call) : no_stream(call);
+        case kPriority:
+            return find_stream(handle) ? no_context(call) : no_stream(call);
+        default:
+            if (!find_stream(handle)) return no_stream(call);
+            return failed(kRtInvalid,
+                          std::string(call) + ": stmAttrType must be 1 to 5 but got " + std::to_string(kind) + ".");
+    }
 }
 NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* stream, uint32_t* flag) {
     const char* call = "aclrtGetStreamOverflowSwitch";

@@ -189,7 +189,7 @@ def check_wrong_handles():
     stream = capture_begin(GLOBAL)
     assert CANN.aclmdlRICaptureBegin(stream, GLOBAL) == 107027
     assert CANN.aclrtDestroyStream(stream) == 107027
-    assert CANN.aclmdlRIExecuteAsync(stream, stream) == 100000
+    assert CANN.aclmdlRIExecuteAsync(stream, stream) == 107017
     assert capture_end(stream)[0] == 0
     assert capture_end(stream)[0] == 107029
 

@@ -17,10 +17,12 @@ CANN.aclCreateTensor.restype = C.c_void_p
 assert CANN.aclrtSetDevice(0) == 0
 
 OK, INVALID, RT_INVALID, LAUNCH_REFUSED = 0, 100000, 107000, 361001
-CONTEXT_NULL, CONTEXT_RELEASED, NOT_SUPPORTED = 107002, 507007, 207000
+CONTEXT_NULL, CONTEXT_RELEASED, NOT_SUPPORTED, NO_HANDLE = 107002, 507007, 207000, 107017
+NO_DEVICE, STREAM_CAPTURED, MODEL_RUNNING, REPORT_TIMEOUT = 107001, 107027, 107037, 507012
+STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NOT_SUBSCRIBED = 107011, 107012, 107015
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
-SYNC, TIME_LINE = 1, 8
+SYNC, PROGRESS, TIME_LINE, OF_DEVICE, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
 # The exception of a kernel: of the vector core if the chip has separate vector cores, else of the AI core.
 KERNEL = 507015 if os.environ.get("NPU_ROPE_SIM_SOC", "").startswith("Ascend310P") else 507035
 JUNK, FRESH = 0xFB, 0xFF
@@ -232,11 +234,159 @@ def check_a_timeout_of_zero_is_refused():
     assert CANN.aclrtSynchronizeStreamWithTimeout(stream(), -1) == OK
 
 
+def calls_of_a_stream(one):
+    at, now, made, number = memory(), event(), C.c_void_p(), C.c_uint32()
+    function = FUNCTION(lambda _: None)
+    yield "aclrtSynchronizeStream", (one,)
+    yield "aclrtSynchronizeStreamWithTimeout", (one, 100)
+    yield "aclrtStreamQuery", (one, C.byref(number))
+    yield "aclrtStreamGetId", (one, C.byref(number))
+    yield "aclrtSetStreamFailureMode", (one, C.c_uint64(CONTINUE))
+    yield "aclrtSetStreamAttribute", (one, 2, C.byref(number))
+    yield "aclrtSetStreamOverflowSwitch", (one, 1)
+    yield "aclrtGetStreamOverflowSwitch", (one, C.byref(number))
+    yield "aclrtGetStreamResLimit", (one, 0, C.byref(number))
+    yield "aclrtMemsetAsync", (at, size(), 1, size(), one)
+    yield "aclrtRecordEvent", (now, one)
+    yield "aclrtStreamWaitEvent", (one, now)
+    yield "aclrtResetEvent", (event(False), one)
+    yield "aclrtLaunchHostFunc", (one, function, None)
+    yield "aclrtLaunchCallback", (function, None, 1, one)
+    yield "aclrtSubscribeReport", (C.c_uint64(1), one)
+    yield "aclrtUnSubscribeReport", (C.c_uint64(1), one)
+    yield "aclmdlRICaptureBegin", (one, 0)
+    yield "aclmdlRICaptureEnd", (one, C.byref(made))
+    yield "aclmdlRICaptureGetInfo", (one, C.byref(number), None)
+    yield "aclrtDestroyStream", (one,)
+    yield "aclrtDestroyStreamForce", (one,)
+
+
 def check_a_stream_that_does_not_exist_is_refused():
     gone = stream()
     assert CANN.aclrtDestroyStream(gone) == OK
-    assert CANN.aclrtSynchronizeStream(gone) == RT_INVALID
-    assert fill(memory(), 1, gone) == RT_INVALID
+    statuses = {name: getattr(CANN, name)(*arguments) for name, arguments in calls_of_a_stream(gone)}
+    assert statuses == dict.fromkeys(statuses, NO_HANDLE), statuses
+    assert CANN.aclrtSynchronizeStream(event()) == NO_HANDLE
+    assert said() == "simulated CANN: aclrtSynchronizeStream: stream must be one that exists."
+
+
+def calls_of_an_event(now):
+    one, number, time = stream(), C.c_uint32(), C.c_uint64()
+    yield "aclrtRecordEvent", (now, one)
+    yield "aclrtStreamWaitEvent", (one, now)
+    yield "aclrtResetEvent", (now, one)
+    yield "aclrtSynchronizeEvent", (now,)
+    yield "aclrtQueryEventStatus", (now, C.byref(number))
+    yield "aclrtQueryEventWaitStatus", (now, C.byref(number))
+    yield "aclrtEventElapsedTime", (C.byref(C.c_float()), now, event())
+    yield "aclrtEventElapsedTime", (C.byref(C.c_float()), event(), now)
+    yield "aclrtEventGetTimestamp", (now, C.byref(time))
+    yield "aclrtDestroyEvent", (now,)
+
+
+def check_an_event_that_does_not_exist_is_refused():
+    """Destroyed events, streams, and memory that was never an event."""
+    junk = C.create_string_buffer(256)
+    for destroyed, is_extended in ((event(), True), (event(False), False)):
+        CANN.aclrtRecordEvent(destroyed, stream())
+        assert CANN.aclrtDestroyEvent(destroyed) == OK, is_extended
+    for handle in (destroyed, stream(), C.cast(junk, C.c_void_p)):
+        statuses = [getattr(CANN, name)(*arguments) for name, arguments in calls_of_an_event(handle)]
+        assert set(statuses) == {NO_HANDLE}, statuses
+    assert said() == "simulated CANN: aclrtDestroyEvent: event must be one that exists."
+
+
+def check_a_graph_that_does_not_exist_is_refused():
+    one, graph, number = stream(), C.c_void_p(), C.c_uint32()
+    assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+    assert CANN.aclmdlRICaptureGetInfo(one, None, C.byref(graph)) == OK
+    assert CANN.aclmdlRIExecuteAsync(graph, stream()) == 107026
+    assert CANN.aclmdlRIDestroy(graph) == 107026
+    assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
+    assert CANN.aclmdlRIExecuteAsync(graph, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclmdlRIDestroy(graph) == OK
+    for handle, status in ((graph, NO_HANDLE), (one, NO_HANDLE), (None, INVALID)):
+        assert CANN.aclmdlRIExecuteAsync(handle, one) == status
+        assert CANN.aclmdlRIDestroy(handle) == status
+        assert CANN.aclmdlRIGetId(handle, C.byref(number)) == status
+        assert CANN.aclmdlRIDebugPrint(handle) == status
+        assert CANN.aclmdlRIDebugJsonPrint(handle, b"/dev/null", 0) == status
+
+
+def check_a_graph_that_runs_is_not_destroyed():
+    """The call waits for the replays, as far as queued work can end them."""
+    one, two, at, graph, late = stream(), stream(), memory(value=1), C.c_void_p(), event(False)
+    for is_blocked in (False, True):
+        assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+        assert fill(at, 3 if is_blocked else 2, one) == OK
+        assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
+        if is_blocked:
+            assert CANN.aclrtStreamWaitEvent(two, late) == OK
+        assert CANN.aclmdlRIExecuteAsync(graph, two) == OK
+        if not is_blocked:
+            assert content(at) == {1}
+            assert CANN.aclmdlRIDestroy(graph) == OK
+            assert content(at) == {2}
+    assert CANN.aclmdlRIDestroy(graph) == MODEL_RUNNING
+    assert "modelRI must not be running" in said()
+    assert content(at) == {2}
+    assert CANN.aclrtRecordEvent(late, one) == OK
+    assert CANN.aclmdlRIDestroy(graph) == OK
+    assert content(at) == {3}
+
+
+def statuses_of(now, on):
+    """Record the event, wait for it and reset it on the stream."""
+    recorded = CANN.aclrtRecordEvent(now, on)
+    return recorded, CANN.aclrtStreamWaitEvent(on, now), CANN.aclrtResetEvent(now, on)
+
+
+def check_flags_that_allow_no_wait():
+    one = stream()
+    for flags in (TIME_LINE, PROGRESS, TIME_LINE | PROGRESS):
+        assert statuses_of(event(True, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
+        assert statuses_of(event(False, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
+        assert f"event must have the flag 1, ACL_EVENT_SYNC, but got {flags}." in said()
+        assert statuses_of(event(True, flags | SYNC), one) == (OK, OK, NOT_SUPPORTED), flags
+        assert statuses_of(event(False, flags | 4), one) == (OK, OK, OK), flags
+    assert CANN.aclrtSynchronizeStream(one) == OK
+
+
+def check_events_of_the_device_alone():
+    assert statuses_of(event(False, OF_DEVICE), stream()) == (RT_INVALID, RT_INVALID, RT_INVALID)
+    assert "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY." in said()
+
+
+def check_events_between_processes_and_external_ones():
+    one, time, status = stream(), C.c_uint64(), C.c_int32()
+    ipc, external, plain = event(True, IPC), event(False, EXTERNAL), event(True, TIME_LINE)
+    for each in (ipc, external, plain):
+        assert CANN.aclrtRecordEvent(each, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    for each in (ipc, external):
+        assert CANN.aclrtEventGetTimestamp(each, C.byref(time)) == NOT_SUPPORTED
+        assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), plain, each) == NOT_SUPPORTED
+        assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), each, plain) == NOT_SUPPORTED
+    assert CANN.aclrtSynchronizeEvent(external) == NOT_SUPPORTED
+    assert query(external)[0] == NOT_SUPPORTED
+    assert CANN.aclrtQueryEventWaitStatus(external, C.byref(status)) == NOT_SUPPORTED
+    assert CANN.aclrtSynchronizeEvent(ipc) == OK
+    assert query(ipc) == (OK, 1)
+
+
+def check_flags_of_events_in_a_capture():
+    """The record of an event that nothing can wait for succeeds and is not captured."""
+    one, graph = stream(), C.c_void_p()
+    ipc, times = event(True, IPC), event(True, TIME_LINE)
+    assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+    assert CANN.aclrtRecordEvent(ipc, one) == NOT_SUPPORTED
+    assert CANN.aclrtStreamWaitEvent(one, ipc) == NOT_SUPPORTED
+    assert CANN.aclrtRecordEvent(times, one) == OK
+    assert query(times) == (OK, 1)
+    assert CANN.aclrtResetEvent(event(False), one) == NOT_SUPPORTED
+    assert CANN.aclrtResetEvent(event(False, EXTERNAL), one) == OK
+    assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
 
 
 def check_a_host_function_keeps_the_streams_order():
@@ -253,7 +403,7 @@ def check_a_host_function_keeps_the_streams_order():
 def check_a_callback_runs_on_the_thread_that_subscribed():
     one, threads = stream(), []
     function = FUNCTION(lambda _: threads.append(threading.get_ident()))
-    assert CANN.aclrtLaunchCallback(function, None, 1, one) == 107015
+    assert CANN.aclrtLaunchCallback(function, None, 1, one) == NOT_SUBSCRIBED
     ready, done = threading.Event(), threading.Event()
 
     def process():
@@ -270,6 +420,73 @@ def check_a_callback_runs_on_the_thread_that_subscribed():
     done.set()
     thread.join()
     assert threads == [thread.ident]
+
+
+def this_thread():
+    return C.c_uint64(threading.get_ident())
+
+
+def check_a_callback_runs_in_the_report_alone():
+    """If this thread subscribed, another call of it that waits for a blocking callback never ends."""
+    one, two, at, seen = stream(), stream(), memory(value=1), []
+    function = FUNCTION(lambda _: seen.append(content(at)))
+    assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
+    fill(at, 2, one)
+    assert CANN.aclrtLaunchCallback(function, None, 1, one) == OK
+    fill(at, 3, one)
+    for wait in (lambda: CANN.aclrtSynchronizeStream(one), CANN.aclrtSynchronizeDevice):
+        assert wait() == REPORT_TIMEOUT
+        assert "it must call aclrtProcessReport first, in this thread." in said()
+    assert fill(memory(), 1, two) == OK
+    assert CANN.aclrtSynchronizeStream(two) == OK
+    assert not seen
+    assert CANN.aclrtProcessReport(1000) == OK
+    assert seen == [{2}]
+    assert CANN.aclrtProcessReport(5) == REPORT_TIMEOUT
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert content(at) == {3}
+
+
+def check_a_callback_that_does_not_block_lets_its_stream_go_on():
+    one, at, seen = stream(), memory(value=1), []
+    function = FUNCTION(lambda _: seen.append(content(at)))
+    assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
+    assert CANN.aclrtLaunchCallback(function, None, 0, one) == OK
+    fill(at, 2, one)
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert (content(at), seen) == ({2}, [])
+    assert CANN.aclrtProcessReport(1000) == OK
+    assert seen == [{2}]
+
+
+def check_a_stream_is_subscribed_once():
+    one, other = stream(), C.c_uint64(threading.get_ident() + 1)
+    assert CANN.aclrtProcessReport(5) == THREAD_SUBSCRIBE
+    assert CANN.aclrtUnSubscribeReport(this_thread(), one) == STREAM_SUBSCRIBE
+    assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
+    for thread in (this_thread(), other):
+        assert CANN.aclrtSubscribeReport(thread, one) == STREAM_SUBSCRIBE
+    assert CANN.aclrtUnSubscribeReport(other, one) == THREAD_SUBSCRIBE
+    assert CANN.aclrtProcessReport(5) == REPORT_TIMEOUT
+    assert CANN.aclrtUnSubscribeReport(this_thread(), one) == OK
+    assert CANN.aclrtProcessReport(5) == THREAD_SUBSCRIBE
+    assert CANN.aclrtSubscribeReport(other, one) == OK
+    assert CANN.aclrtDestroyStream(one) == OK
+
+
+def check_host_functions_and_callbacks_need_streams_of_their_own():
+    function = FUNCTION(lambda _: None)
+    one, two = stream(), stream()
+    assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
+    assert CANN.aclrtLaunchHostFunc(one, function, None) == STREAM_SUBSCRIBE
+    assert CANN.aclrtUnSubscribeReport(this_thread(), one) == OK
+    assert CANN.aclrtLaunchHostFunc(one, function, None) == OK
+    assert CANN.aclrtLaunchHostFunc(two, function, None) == OK
+    for each in (one, two):
+        assert CANN.aclrtSubscribeReport(this_thread(), each) == STREAM_SUBSCRIBE
+        assert CANN.aclrtUnSubscribeReport(this_thread(), each) == STREAM_SUBSCRIBE
+        assert CANN.aclrtLaunchCallback(function, None, 1, each) == STREAM_SUBSCRIBE
+        assert CANN.aclrtLaunchHostFunc(each, function, None) == OK
 
 
 # ---- freed memory ------------------------------------------------------------------------------------
@@ -464,7 +681,9 @@ def check_the_mode_does_not_go_back():
 
 def check_every_thread_sets_its_device():
     """Calls that work on the memory, streams and events of a device need the thread's context."""
-    one, at, now = stream(), memory(16, value=1), event()
+    one, at, now, graph = stream(), memory(16, value=1), event(), C.c_void_p()
+    assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+    assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
     host, made, status = C.create_string_buffer(16), C.c_void_p(), C.c_int32()
     plain = C.c_int32()
     function = FUNCTION(lambda _: None)
@@ -493,7 +712,8 @@ def check_every_thread_sets_its_device():
         "aclrtStreamWaitEvent": (one, now),
         "aclrtLaunchHostFunc": (one, function, None),
         "aclmdlRICaptureBegin": (one, 0),
-        "aclmdlRIExecuteAsync": (None, one),
+        "aclmdlRIExecuteAsync": (graph, one),
+        "aclmdlRIDestroy": (graph,),
         "aclrtDestroyStream": (one,),
     }
     does_not = {
@@ -549,7 +769,6 @@ def check_arguments_that_are_refused():
     assert CANN.aclrtPointerGetAttributes(None, (C.c_uint32 * 7)()) == INVALID
     assert CANN.aclrtLaunchCallback(function, None, 17, one) == INVALID
     assert CANN.aclrtLaunchHostFunc(one, None, None) == RT_INVALID
-    assert CANN.aclrtSubscribeReport(C.c_uint64(1), C.c_void_p(77)) == RT_INVALID
     for timeout in (0, -5):
         assert CANN.aclrtProcessReport(timeout) == INVALID
     for call in (CANN.aclrtSetDevice, CANN.aclrtResetDevice):
@@ -559,6 +778,87 @@ def check_arguments_that_are_refused():
     assert CANN.aclrtMalloc(C.byref(made), size(0), 0) == INVALID
     assert CANN.aclrtMalloc(C.byref(made), size((1 << 50) + 1), 0) == RT_INVALID
     assert CANN.aclrtMalloc(C.byref(made), size(1 << 45), 0) == 207001
+
+
+def check_options_of_the_system():
+    """One set of options for the process; a context must be set for the calls of a context."""
+    value, found = C.c_int64(), []
+
+    def set_to(call, option, wanted):
+        return call(option, C.c_int64(wanted))
+
+    for call in (CANN.aclrtSetSysParamOpt, CANN.aclrtCtxSetSysParamOpt):
+        assert [set_to(call, 0, one) for one in (-1, 0, 3, 4, 77)] == [
+            RT_INVALID,
+            OK,
+            OK,
+            RT_INVALID,
+            RT_INVALID,
+        ]
+        assert [set_to(call, 1, one) for one in (-1, 0, 1, 2)] == [RT_INVALID, OK, OK, RT_INVALID]
+        assert set_to(call, -1, 0) == set_to(call, 4, 0) == INVALID
+    assert set_to(CANN.aclrtSetSysParamOpt, 3, 1) == OK
+    assert set_to(CANN.aclrtCtxSetSysParamOpt, 3, 1) == INVALID
+    assert CANN.aclrtGetSysParamOpt(4, C.byref(value)) == CANN.aclrtGetSysParamOpt(0, None) == INVALID
+
+    def in_another_thread():
+        found.append(set_to(CANN.aclrtCtxSetSysParamOpt, 1, 0))
+        found.append(set_to(CANN.aclrtSetSysParamOpt, 2, 1))
+        assert CANN.aclrtGetSysParamOpt(0, C.byref(value)) == OK
+        found.append(value.value)
+
+    thread = threading.Thread(target=in_another_thread)
+    thread.start()
+    thread.join()
+    assert found == [CONTEXT_NULL, OK, 3]
+    assert CANN.aclrtGetSysParamOpt(2, C.byref(value)) == OK
+    assert value.value == 1
+
+
+def check_devices_that_are_not_there():
+    number, signed = C.c_uint32(), C.c_int32()
+    assert CANN.aclrtGetDeviceResLimit(0, 0, C.byref(number)) == OK
+    assert CANN.aclrtGetDeviceResLimit(9, 0, C.byref(number)) == NO_DEVICE
+    assert CANN.aclrtGetDeviceResLimit(9, 2, C.byref(number)) == RT_INVALID
+    assert CANN.aclrtGetStreamResLimit(None, -1, C.byref(number)) == RT_INVALID
+    assert CANN.aclrtGetResInCurrentThread(2, C.byref(number)) == RT_INVALID
+    assert CANN.aclrtGetResInCurrentThread(0, None) == INVALID
+    assert CANN.aclrtGetLogicDevIdByUserDevId(0, C.byref(signed)) == OK
+    assert CANN.aclrtGetLogicDevIdByUserDevId(7, C.byref(signed)) == NO_DEVICE
+    assert CANN.aclrtGetLogicDevIdByUserDevId(-1, C.byref(signed)) == RT_INVALID
+    assert CANN.aclrtGetPrimaryCtxState(0, None, C.byref(signed)) == OK
+    assert CANN.aclrtGetPrimaryCtxState(0, C.byref(number), C.byref(signed)) == INVALID
+    assert CANN.aclrtGetPrimaryCtxState(0, None, None) == INVALID
+    assert CANN.aclrtGetPrimaryCtxState(7, None, C.byref(signed)) == NO_DEVICE
+    assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 0, 0) == INVALID
+    assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 0, 1) == NO_DEVICE
+    assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 9, 0) == CONTEXT_NULL
+    assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 99, 0) == RT_INVALID
+
+
+def check_the_mode_of_overflow():
+    has_one_mode = os.environ.get("NPU_ROPE_SIM_SOC", "").startswith("Ascend310P")
+    assert [CANN.aclrtSetDeviceSatMode(mode) for mode in (-1, 2, 7)] == [RT_INVALID] * 3
+    assert CANN.aclrtSetDeviceSatMode(0) == OK
+    assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if has_one_mode else OK)
+
+
+def check_attributes_of_a_stream():
+    one, captured, graph = stream(), stream(), C.c_void_p()
+    assert CANN.aclmdlRICaptureBegin(captured, 0) == OK
+
+    def set_to(kind, value, on=one):
+        return CANN.aclrtSetStreamAttribute(on, kind, (C.c_uint32 * 4)(value))
+
+    assert [set_to(kind, 1) for kind in (0, 6, 99)] == [RT_INVALID] * 3
+    assert [set_to(kind, 1) for kind in (1, 2, 3, 4, 5)] == [OK] * 5
+    assert [set_to(kind, 2) for kind in (1, 2, 3, 4)] == [RT_INVALID, RT_INVALID, OK, RT_INVALID]
+    assert set_to(1, CONTINUE) == NOT_SUPPORTED
+    fail_on(one)
+    assert [CANN.aclrtSynchronizeStream(one) for _ in range(2)] == [KERNEL, KERNEL]
+    assert [set_to(kind, 1, captured) for kind in (2, 3)] == [STREAM_CAPTURED] * 2
+    assert CANN.aclrtSetStreamOverflowSwitch(captured, 1) == STREAM_CAPTURED
+    assert CANN.aclmdlRICaptureEnd(captured, C.byref(graph)) == OK
 
 
 def check_the_end_comes_once():
