@@ -38,6 +38,7 @@ constexpr aclError kTaskGroupStatus = 107033;
 constexpr aclError kCaptureUnmatched = 107036;
 constexpr aclError kModelRunning = 107037;
 constexpr aclError kCaptureWrongThread = 107038;
+constexpr aclError kCaptureModeRefusesAsync = 107041;
 constexpr aclError kRtNotSupported = 207000;
 constexpr aclError kRtOutOfMemory = 207001;  // of the device and of the host
 constexpr aclError kRtInternal = 507000;

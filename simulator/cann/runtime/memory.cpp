@@ -161,13 +161,15 @@ StreamPtr find_stream(void* handle) {
     return stream_of(handle);
 }
 
-// Pageable memory cannot be part of a graph: hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync.
+// hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync: pageable memory cannot be part of a graph. On another
+// stream its copy becomes a synchronous one, which the mode of a capture may refuse.
 aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& c) {
     auto lock = lock_streams();
-    if (!is_capturing(*stream)) return kSuccess;
-    for (const void* side : {static_cast<const void*>(c.to), c.from})
-        if (!is_device(side) && !is_pinned(side, c.bytes))
-            return failed(kRtInvalid, std::string(call) + ": host memory must be of aclrtMallocHost during a capture.");
+    for (const void* side : {static_cast<const void*>(c.to), c.from}) {
+        if (is_device(side) || is_pinned(side, c.bytes)) continue;
+        if (!is_capturing(*stream)) return refuse_while_capturing(call, kCaptureModeRefusesAsync);
+        return failed(kRtInvalid, std::string(call) + ": host memory must be of aclrtMallocHost during a capture.");
+    }
     return kSuccess;
 }
 
