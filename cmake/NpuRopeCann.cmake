@@ -9,7 +9,7 @@ find_package(Threads REQUIRED)
 file(GLOB cann_sources CONFIGURE_DEPENDS simulator/cann/runtime/*.cpp simulator/cann/opapi/*.cpp)
 add_library(npu_rope_cann SHARED ${cann_sources})
 # -ffp-contract=off: the stand-ins round after each step, on every machine.
-target_compile_options(npu_rope_cann PRIVATE -O2 -ffp-contract=off)
+target_compile_options(npu_rope_cann PRIVATE -O1 -ffp-contract=off)
 target_link_libraries(npu_rope_cann PRIVATE npu_rope_options Threads::Threads ${CMAKE_DL_LIBS})
 # Bind to its own functions, even if a process has loaded others of the same names.
 target_link_options(npu_rope_cann PRIVATE -Wl,-Bsymbolic)

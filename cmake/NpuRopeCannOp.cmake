@@ -11,6 +11,7 @@ endif()
 
 add_library(npu_rope_cann_options INTERFACE)
 target_include_directories(npu_rope_cann_options INTERFACE simulator/cann/include)
+target_compile_options(npu_rope_cann_options INTERFACE -O1)  # nothing here is hot
 target_link_libraries(npu_rope_cann_options INTERFACE npu_rope_options)
 
 # The headers of the definitions and the code that executes them.
@@ -37,21 +38,18 @@ add_library(npu_rope_cann_shapes OBJECT)
 add_library(npu_rope_cann_tilings OBJECT)
 target_compile_definitions(npu_rope_cann_shapes PRIVATE OP_PROTO_LIB)
 target_compile_definitions(npu_rope_cann_tilings PRIVATE OP_TILING_LIB)
-# All other sources of op_host that they need, compiled once.
-add_library(npu_rope_cann_op_host OBJECT op_host/cann.cpp op_host/strided.cpp)
+# From CANN's contexts to the checks and tilings of npu_rope_op_host.
+file(GLOB from_cann CONFIGURE_DEPENDS op_host/*cann.cpp)
+add_library(npu_rope_cann_op_host OBJECT ${from_cann})
+target_link_libraries(npu_rope_cann_op_host PUBLIC npu_rope_op_host)
 foreach(part defs shapes tilings op_host)
   target_link_libraries(npu_rope_cann_${part} PRIVATE npu_rope_cann_options)
 endforeach()
 
-# npu_rope_add_cann_op(<stem> HOST stems...): the operator's definition op_host/<stem>_def.cpp and the sources
-# of op_host that it needs.
+# npu_rope_add_cann_op(<stem>): the operator's definition op_host/<stem>_def.cpp.
 function(npu_rope_add_cann_op stem)
-  cmake_parse_arguments(op "" "" "HOST" ${ARGN})
   foreach(part defs shapes tilings)
     target_sources(npu_rope_cann_${part} PRIVATE op_host/${stem}_def.cpp)
-  endforeach()
-  foreach(name IN LISTS op_HOST)
-    target_sources(npu_rope_cann_op_host PRIVATE op_host/${name}.cpp)
   endforeach()
   set_property(GLOBAL APPEND PROPERTY NPU_ROPE_CANN_OPS ${stem})
 endfunction()
@@ -61,8 +59,8 @@ function(npu_rope_add_cann_package)
   get_property(stems GLOBAL PROPERTY NPU_ROPE_CANN_OPS)
   get_property(socs GLOBAL PROPERTY NPU_ROPE_CANN_SOCS)
   add_executable(npu_rope_op_build simulator/cann/host/op_build.cpp simulator/cann/host/package_writer.cpp
-    $<TARGET_OBJECTS:npu_rope_cann_defs> $<TARGET_OBJECTS:npu_rope_cann_op_host>)
-  target_link_libraries(npu_rope_op_build PRIVATE npu_rope_cann_host)
+    $<TARGET_OBJECTS:npu_rope_cann_defs>)
+  target_link_libraries(npu_rope_op_build PRIVATE npu_rope_cann_op_host npu_rope_cann_host)
 
   set(opp "${CMAKE_BINARY_DIR}/simcann_opp")
   set(generated "${CMAKE_BINARY_DIR}/cann_op_build")
@@ -88,18 +86,17 @@ function(npu_rope_add_cann_package)
   # The functions of simulator/cann/runtime/objects.h come from the process's CANN runtime: the simulated
   # one, if it is built, or that of a test.
   add_library(npu_rope_cust_opapi SHARED ${sources}
-    $<TARGET_OBJECTS:npu_rope_cann_defs> $<TARGET_OBJECTS:npu_rope_cann_shapes>
-    $<TARGET_OBJECTS:npu_rope_cann_op_host>)
+    $<TARGET_OBJECTS:npu_rope_cann_defs> $<TARGET_OBJECTS:npu_rope_cann_shapes>)
   target_include_directories(npu_rope_cust_opapi PRIVATE "${generated}")
   target_link_libraries(npu_rope_cust_opapi PRIVATE
-    npu_rope_cann_host npu_rope_sim $<TARGET_NAME_IF_EXISTS:npu_rope_cann> ${CMAKE_DL_LIBS})
+    npu_rope_cann_op_host npu_rope_cann_host npu_rope_sim $<TARGET_NAME_IF_EXISTS:npu_rope_cann> ${CMAKE_DL_LIBS})
   set_target_properties(npu_rope_cust_opapi PROPERTIES
     OUTPUT_NAME cust_opapi LIBRARY_OUTPUT_DIRECTORY "${opp}/op_api/lib" INSTALL_RPATH "\$ORIGIN/../../..")
 
   # The tilings, which the runtime loads at the first call.
   add_library(npu_rope_cust_opmaster SHARED simulator/cann/host/tiling_library.cpp
-    $<TARGET_OBJECTS:npu_rope_cann_tilings> $<TARGET_OBJECTS:npu_rope_cann_op_host>)
-  target_link_libraries(npu_rope_cust_opmaster PRIVATE npu_rope_cann_host)
+    $<TARGET_OBJECTS:npu_rope_cann_tilings>)
+  target_link_libraries(npu_rope_cust_opmaster PRIVATE npu_rope_cann_op_host npu_rope_cann_host)
   set(tilings op_impl/ai_core/tbe/op_tiling/lib/linux/${CMAKE_SYSTEM_PROCESSOR})
   set_target_properties(npu_rope_cust_opmaster PROPERTIES
     OUTPUT_NAME cust_opmaster_rt2.0 LIBRARY_OUTPUT_DIRECTORY "${opp}/${tilings}")

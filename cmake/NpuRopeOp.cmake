@@ -1,4 +1,4 @@
-# npu_rope_add_op(<stem> [HOST stems...] [NPU stems...] [CPU stems...] [KERNELS stems...])
+# npu_rope_add_op(<stem> [CPU stems...] [KERNELS stems...])
 #
 # Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and
 # csrc/npu/<stem>.cpp if torch's registration and torch_npu's binding are built, op_host/<h>.cpp for
@@ -6,11 +6,8 @@
 # KERNELS k the dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp per instruction
 # set.
 function(npu_rope_add_op stem)
-  cmake_parse_arguments(op "" "" "HOST;NPU;CPU;KERNELS" ${ARGN})
+  cmake_parse_arguments(op "" "" "CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)
-  foreach(name IN LISTS op_HOST)
-    target_sources(npu_rope PRIVATE op_host/${name}.cpp)
-  endforeach()
   foreach(name IN LISTS op_CPU)
     target_sources(npu_rope PRIVATE csrc/cpu/${name}.cpp)
   endforeach()
@@ -22,10 +19,6 @@ function(npu_rope_add_op stem)
   endif()
   if(TARGET npu_rope_torch_npu AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/csrc/npu/${stem}.cpp")
     target_sources(npu_rope_torch_npu PRIVATE csrc/npu/${stem}.cpp)
-    foreach(name IN LISTS op_HOST op_NPU)
-      target_sources(npu_rope_torch_npu PRIVATE op_host/${name}.cpp)
-      set_source_files_properties(op_host/${name}.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # which are torch's
-    endforeach()
   endif()
 endfunction()
 

@@ -34,7 +34,7 @@ execute_process(
   OUTPUT_VARIABLE python_headers)
 
 add_library(npu_rope_torch_npu MODULE csrc/npu/launch.cpp csrc/npu/package.cpp csrc/npu/rope_call.cpp
-  csrc/npu/built_for.cpp op_host/strided.cpp)
+  csrc/npu/built_for.cpp)
 set(torch_headers "${NPU_ROPE_TORCH_DIR}/include")
 target_include_directories(npu_rope_torch_npu SYSTEM PRIVATE
   "${torch_npu_headers}" "${torch_npu_headers}/third_party/acl/inc" "${torch_npu_headers}/third_party/hccl/inc"
@@ -46,10 +46,10 @@ target_compile_features(npu_rope_torch_npu PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch_npu PRIVATE -O2)
 # Torch's headers take most of the compile time: compile them once instead of once per file.
 target_precompile_headers(npu_rope_torch_npu PRIVATE <ATen/ATen.h> <torch/library.h> <op_plugin/include/npu_cpp_extension.h>)
-set_source_files_properties(op_host/strided.cpp csrc/npu/built_for.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(csrc/npu/built_for.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 set_source_files_properties(csrc/npu/built_for.cpp PROPERTIES
   COMPILE_DEFINITIONS NPU_ROPE_TORCH_NPU_VERSION="${torch_npu_full_version}")
 # torch, torch_npu and CANN are loaded before this library: no path is recorded.
 target_link_directories(npu_rope_torch_npu PRIVATE "${NPU_ROPE_TORCH_DIR}/lib" "${NPU_ROPE_TORCH_NPU_DIR}/lib")
-target_link_libraries(npu_rope_torch_npu PRIVATE npu_rope_options -ltorch -ltorch_cpu -lc10 -ltorch_npu
+target_link_libraries(npu_rope_torch_npu PRIVATE npu_rope_options npu_rope_op_host -ltorch -ltorch_cpu -lc10 -ltorch_npu
   -Wl,--allow-shlib-undefined)

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shlex
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -126,11 +127,26 @@ def offer_operator_package() -> None:
     ``src/nnopbase/individual_op/api/individual_op_api.cpp``, ``NnopbaseInit``). The binding of torch_npu
     reads it at its own first launch (``csrc/npu/package.h``).
     """
+    if (found := operator_package()) is not None:
+        _warn_of_a_truncated_package(found)
+        return
     bundled = bundled_package()
-    if bundled is None or operator_package() is not None:
+    if bundled is None:
         return
     folders = [bundled, os.environ.get(CUSTOM_OPP, "")]
     os.environ[CUSTOM_OPP] = os.pathsep.join(f for f in folders if f)
+
+
+def _warn_of_a_truncated_package(folder: str) -> None:
+    from npu_rope.operator_package import interface_fault_of
+
+    if (fault := interface_fault_of(folder)) is not None:
+        warnings.warn(
+            f"[npu] operator package must be whole but {fault}.\ntorch_npu's first operator may end this "
+            f"process. Build the package again, or take its folder out of {CUSTOM_OPP}.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class NativeSim(Library):
 
     @property
     def kernel_folder(self) -> Path:
-        """The folder of the operators' kernels, one library each."""
+        """The folder of the operators' kernels, one library for each operator and SoC."""
         return self.path.parent / "npu_rope_sim_kernels"
 
     def socs(self) -> list[str]:

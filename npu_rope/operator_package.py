@@ -83,6 +83,15 @@ def content_fault_of(folder: str | Path, soc: str | None = None) -> str | None:
     return None
 
 
+def interface_fault_of(folder: str | Path) -> str | None:
+    """Say why the library of a package's aclnn functions cannot be opened, or None where it is whole.
+
+    torch_npu opens this library of every package that ``ASCEND_CUSTOM_OPP_PATH`` names at its first operator.
+    Where the file is truncated, that ends the process by SIGBUS.
+    """
+    return _elf_fault(Path(folder) / INTERFACE)
+
+
 def _kernels_fault(kernels: Path, soc: str, operators: list[str]) -> str | None:
     """Compare an SoC's kernels with their descriptions, and with the list that CANN reads."""
     for operator in operators:

@@ -1,5 +1,5 @@
 // The tiling of rms_norm, add_rms_norm and rms_norm_backward: splits a call of the kernels
-// op_kernel/common/rms_norm_kernel.h and rms_norm_backward_kernel.h among cores and UB. A pure function of sizes,
+// op_kernel/norm/rms_norm_kernel.h and rms_norm_backward_kernel.h among cores and UB. A pure function of sizes,
 // strides and the chip, which returns the kernel's struct and the launch.
 #pragma once
 

@@ -1,9 +1,7 @@
 // sum = x + residual; out = the rows of sum divided by the root of their mean square, times scale.
 #include "kernel_operator.h"
+#include "norm/rms_norm_kernel.h"
 #include "rms_norm_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rms_norm_kernel.h"
-// clang-format on
 
 extern "C" __global__ __aicore__ void npu_add_rms_norm(GM_ADDR x, GM_ADDR residual, GM_ADDR scale, GM_ADDR out,
                                                        GM_ADDR sum, GM_ADDR workspace, GM_ADDR tiling) {
@@ -12,7 +10,7 @@ extern "C" __global__ __aicore__ void npu_add_rms_norm(GM_ADDR x, GM_ADDR residu
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace norm;
     RmsNormArguments arguments{x, residual, scale, out, sum};
     if (TILING_KEY_IS(1)) {
         RunRmsNorm<DTYPE_X, DTYPE_SCALE, true>(&td, arguments);

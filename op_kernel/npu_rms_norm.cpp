@@ -1,10 +1,8 @@
 // ONNX's RMSNormalization: out = the rows of x divided by the root of their mean square, times scale. out may be x
 // itself if the types agree.
 #include "kernel_operator.h"
+#include "norm/rms_norm_kernel.h"
 #include "rms_norm_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rms_norm_kernel.h"
-// clang-format on
 
 extern "C" __global__ __aicore__ void npu_rms_norm(GM_ADDR x, GM_ADDR scale, GM_ADDR out, GM_ADDR workspace,
                                                    GM_ADDR tiling) {
@@ -13,7 +11,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm(GM_ADDR x, GM_ADDR scale, GM_
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace norm;
     RmsNormArguments arguments{x, nullptr, scale, out, nullptr};
     if (TILING_KEY_IS(1)) {
         RunRmsNorm<DTYPE_X, DTYPE_SCALE, false>(&td, arguments);

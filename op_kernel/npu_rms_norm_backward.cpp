@@ -1,9 +1,7 @@
 // The gradients of rms_norm: computes dx and adds the gradient of the scale to dscale, which the caller has set to 0.
 #include "kernel_operator.h"
+#include "norm/rms_norm_backward_kernel.h"
 #include "rms_norm_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rms_norm_backward_kernel.h"
-// clang-format on
 
 extern "C" __global__ __aicore__ void npu_rms_norm_backward(GM_ADDR grad, GM_ADDR x, GM_ADDR scale, GM_ADDR dscale,
                                                             GM_ADDR dx, GM_ADDR dscale_out, GM_ADDR workspace,
@@ -13,7 +11,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm_backward(GM_ADDR grad, GM_ADD
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace norm;
     // dscale is an input that the kernel writes: input and output have the same memory.
     RmsNormBackwardArguments arguments{grad, x, scale, dx, dscale_out};
     if (TILING_KEY_IS(1)) {

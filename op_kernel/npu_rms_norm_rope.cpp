@@ -3,9 +3,7 @@
 // stored into rows of a cache [R,Nk,D]: token t's into row rows[t].
 #include "kernel_operator.h"
 #include "rms_norm_rope_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rope_kernel.h"
-// clang-format on
+#include "rotation/rope_kernel.h"
 
 extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM_ADDR q_scale, GM_ADDR k_scale,
                                                         GM_ADDR positions, GM_ADDR rows, GM_ADDR freq_factors,
@@ -18,7 +16,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace rotation;
     // A cache is an input that the kernel writes: k_out has the same memory.
     RopeArguments arguments{{q, k}, {q_out, k_out}, rows};
     RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RmsNormRopeTilingData, turns)};

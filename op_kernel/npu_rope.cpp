@@ -1,9 +1,7 @@
 // Rotary position embedding: x [B,S,N,D] rotated by positions into out, which may be x.
 #include "kernel_operator.h"
 #include "rope_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rope_kernel.h"
-// clang-format on
+#include "rotation/rope_kernel.h"
 
 extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_ADDR freq_factors, GM_ADDR out,
                                                GM_ADDR workspace, GM_ADDR tiling) {
@@ -13,7 +11,7 @@ extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace rotation;
     RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
     RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
     if (TILING_KEY_IS(1)) {

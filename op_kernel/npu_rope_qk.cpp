@@ -2,9 +2,7 @@
 // launch, and one table of sines and cosines for both.
 #include "kernel_operator.h"
 #include "rope_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rope_kernel.h"
-// clang-format on
+#include "rotation/rope_kernel.h"
 
 extern "C" __global__ __aicore__ void npu_rope_qk(GM_ADDR q, GM_ADDR k, GM_ADDR positions, GM_ADDR freq_factors,
                                                   GM_ADDR q_out, GM_ADDR k_out, GM_ADDR workspace, GM_ADDR tiling) {
@@ -14,7 +12,7 @@ extern "C" __global__ __aicore__ void npu_rope_qk(GM_ADDR q, GM_ADDR k, GM_ADDR 
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace rotation;
     RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
     RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
     if (TILING_KEY_IS(1)) {

@@ -1,9 +1,7 @@
 // Rotary position embedding of x [B,S,N,D] into rows of a cache [R,N,D]: token t becomes row rows[t].
 #include "kernel_operator.h"
 #include "rope_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rope_kernel.h"
-// clang-format on
+#include "rotation/rope_kernel.h"
 
 extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR positions, GM_ADDR rows,
                                                         GM_ADDR freq_factors, GM_ADDR cache, GM_ADDR cache_out,
@@ -14,7 +12,7 @@ extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR posit
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace rotation;
     // The cache is an input that the kernel writes: input and output have the same memory.
     RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, rows};
     RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};

@@ -2,9 +2,7 @@
 // token, or position_ids select the rows.
 #include "kernel_operator.h"
 #include "rotary_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rope_kernel.h"
-// clang-format on
+#include "rotation/rope_kernel.h"
 
 extern "C" __global__ __aicore__ void npu_rotary_mul(GM_ADDR x, GM_ADDR cos, GM_ADDR sin, GM_ADDR position_ids,
                                                      GM_ADDR out, GM_ADDR workspace, GM_ADDR tiling) {
@@ -13,7 +11,7 @@ extern "C" __global__ __aicore__ void npu_rotary_mul(GM_ADDR x, GM_ADDR cos, GM_
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace rotation;
     RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
     RotarySource source{cos, sin, position_ids, &td.table};
     if (TILING_KEY_IS(1)) {

@@ -1,9 +1,7 @@
 // Queries [B,S,Nq,D] and keys [B,S,Nk,D] rotated by the same tables of cosines and sines in one launch.
 #include "kernel_operator.h"
 #include "rotary_tiling_data.h"
-// clang-format off: the first include decides what the others see
-#include "common/rope_kernel.h"
-// clang-format on
+#include "rotation/rope_kernel.h"
 
 extern "C" __global__ __aicore__ void npu_rotary_mul_qk(GM_ADDR q, GM_ADDR k, GM_ADDR cos, GM_ADDR sin, GM_ADDR q_out,
                                                         GM_ADDR k_out, GM_ADDR workspace, GM_ADDR tiling) {
@@ -12,7 +10,7 @@ extern "C" __global__ __aicore__ void npu_rotary_mul_qk(GM_ADDR q, GM_ADDR k, GM
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rope_device;
+    using namespace rotation;
     RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
     RotarySource source{cos, sin, nullptr, &td.table};
     if (TILING_KEY_IS(1)) {

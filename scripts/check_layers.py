@@ -10,6 +10,7 @@ usage: check_layers.py [ROOT]
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 import sys
 from collections.abc import Iterator
@@ -36,29 +37,20 @@ class Layer:
 CHIPS = "op_host/chips.h"  # data: the chips by CANN's names
 CANN_HOST = ("register/*", "exe_graph/*", "graph/*", "tiling/*")
 
+# What a kernel includes besides the headers of op_kernel's folders.
+KERNEL = ("kernel_operator.h", "*_tiling_data.h")
+KERNEL_FOLDERS = ("op_kernel/memory/*", "op_kernel/norm/*", "op_kernel/rotation/*")
+NO_SIMULATOR = (r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",)
+
 # Linux headers of the simulated CANN.
 LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.h", "unistd.h")
 
 CPP_LAYERS = (
     Layer(("include/*",), ("stdint.h", "npu_rope.h")),
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint", "*_tiling_data.h")),
-    Layer(
-        ("op_kernel/*",),
-        # The last six are headers in common/ that include each other.
-        (
-            "kernel_operator.h",
-            "*_tiling_data.h",
-            "op_kernel/common/*",
-            "common/*",
-            "ro*_*.h",
-            "*_rows.h",
-            "*_table.h",
-            "head_norm.h",
-            "lane_index.h",
-            "vector_steps.h",
-        ),
-        never=(r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",),
-    ),
+    Layer(("op_kernel/memory/*",), (*KERNEL, "op_kernel/memory/*"), never=NO_SIMULATOR),
+    Layer(("op_kernel/norm/*",), (*KERNEL, "op_kernel/memory/*", "op_kernel/norm/*"), never=NO_SIMULATOR),
+    Layer(("op_kernel/*",), (*KERNEL, *KERNEL_FOLDERS), never=NO_SIMULATOR),
     Layer(
         ("op_host/*_def.cpp", "op_host/*cann.*"),
         (C_STD, *CANN_HOST, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
@@ -262,7 +254,17 @@ def is_standard_header(header: str) -> bool:
     return header in C_HEADERS or re.fullmatch(r"[a-z_0-9]+", header) is not None
 
 
-def check_c_file(file: str, text: str, operators: frozenset[str]) -> Iterator[Violation]:
+def names_of(header: str, file: str, files: frozenset[str]) -> Iterator[str]:
+    """The header as ``file`` writes it and, if it is relative to the file's folder, its path."""
+    yield header
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(file), header))
+    if path in files:
+        yield path
+
+
+def check_c_file(
+    file: str, text: str, operators: frozenset[str], files: frozenset[str]
+) -> Iterator[Violation]:
     layer = layer_of(file, CPP_LAYERS)
     if layer is None:
         return
@@ -270,7 +272,9 @@ def check_c_file(file: str, text: str, operators: frozenset[str]) -> Iterator[Vi
         if included := re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line):
             header = included[2]
             standard = included[1] == "<" and C_STD in layer.may_see and is_standard_header(header)
-            if not standard and not any(fnmatch(header, p) for p in layer.may_see):
+            if not standard and not any(
+                fnmatch(name, p) for name in names_of(header, file, files) for p in layer.may_see
+            ):
                 yield Violation(file, number, refusal(layer, header))
         for pattern in layer.never:
             if said := re.search(pattern, line):
@@ -373,11 +377,12 @@ def operators_of(root: Path) -> frozenset[str]:
 def check(root: Path) -> list[Violation]:
     found: list[Violation] = []
     operators = operators_of(root)
-    for folder in ("include", "op_kernel", "op_host", "simulator", "csrc", "integrations"):
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in C_SUFFIXES:
-                file = path.relative_to(root).as_posix()
-                found += check_c_file(file, path.read_text(), operators)
+    folders = ("include", "op_kernel", "op_host", "simulator", "csrc", "integrations")
+    paths = [p for folder in folders for p in sorted((root / folder).rglob("*")) if p.suffix in C_SUFFIXES]
+    files = frozenset(path.relative_to(root).as_posix() for path in paths)
+    for path in paths:
+        file = path.relative_to(root).as_posix()
+        found += check_c_file(file, path.read_text(), operators, files)
     for path in sorted((root / PACKAGE).rglob("*.py")):
         found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
     for folder, pattern in NO_TOLERANCE_EITHER:

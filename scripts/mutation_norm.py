@@ -57,16 +57,16 @@ def judge_of(_: Column) -> str:
 
 def columns_for(file: str) -> list[Column]:
     """The columns that compile the file and test its code; for an operator's entry, only that operator's."""
-    name = Path(file).name
-    if name in NORMS_OWN:
-        return [c for c in columns if c.op in NORMS_OWN[name]]
-    return [c for c in columns if name == f"npu_{c.op}.cpp"]
+    path = Path(file)
+    if operators := NORMS_OWN.get(f"{path.parent.name}/{path.name}"):
+        return [c for c in columns if c.op in operators]
+    return [c for c in columns if path.name == f"npu_{c.op}.cpp"]
 
 
 def sources() -> list[Path]:
     """The kernels, their entries and the headers that only these kernels use."""
     entries = sorted((ROOT / "op_kernel").glob("npu_*rms_norm*.cpp"))
-    return [*(ROOT / "op_kernel" / "common" / name for name in NORMS_OWN), *entries]
+    return [*(ROOT / "op_kernel" / name for name in NORMS_OWN), *entries]
 
 
 # Mutants that compute the same or are caught elsewhere, by mutate_kernels.key_of, with the reason.
@@ -79,9 +79,9 @@ EQUIVALENT: dict[str, str] = {
     "rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(narrow, rows, NarrowMode<T>(), {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
     "rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
     "rms_norm_kernel.h | count or repeat - 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding, 0 either way",
-    "long_rows.h | count or repeat + 1 | AscendC::Cast(y, piece_, NarrowMode<S>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
-    "long_rows.h | a number + 1 | auto fill = {static_cast<uint8_t>(RoundUp(count, kBlock) - count)};": "a zero behind the piece, where what follows it is padding or cleared",
-    "long_rows.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "of 0 lanes",
+    "long_rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(y, piece_, NarrowMode<S>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
+    "row_pieces.h | a number + 1 | auto fill = {static_cast<uint8_t>(RoundUp(count, kBlock) - count)};": "a zero behind the piece, where what follows it is padding or cleared",
+    "chunk_sums.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "of 0 lanes",
     "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, td_->added, {count});": "a slot that no row has",
     "row_norm.h | count or repeat + 1 | AscendC::Add(sum_, sum_, temp_, {count});": "a slot that no row has",
     "row_norm.h | a number + 1 | uint32_t one = {bits.GetValue(i)}; // of numbers that are not negative the order of their bits": "one bit of a magnitude of which the exponent is taken",
@@ -103,10 +103,10 @@ EQUIVALENT: dict[str, str] = {
     "gradient_rows.h | count or repeat + 1 | AscendC::Muls(mean_, mean_, inverse_n_, {count});": "a slot that no row has",
     "gradient_rows.h | count or repeat + 1 | AscendC::Muls(inverses, inverses, kMoved, {count * kBlockFloats});": "a slot that no row has",
     "dscale_rows.h | remove HandOver | __aicore__ inline void FlushFew(AscendC::GlobalTensor<float> target, int32_t count) { {HandOver<AscendC::HardEvent::V_S>()};": "redundant: the scalar store of the last tile has waited for the vectors",
-    "long_gradient_rows.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
+    "long_rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
     "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "the last lane's square stands there instead: as large where it matters",
     "row_steps.h | comparison | for (int32_t row = 0; row{ < }rows; row += kMostRepeats) {": "an instruction of no repeats",
     "row_steps.h | comparison | for (int32_t i = 0; i{ < }whole; i += kMostRepeats) {": "an instruction of no repeats",
     "row_steps.h | comparison | for (int32_t row = 0; row{ < }count; row += kMostRepeats) {": "an instruction of no repeats",
-    "long_gradient_rows.h | one buffer instead of two | pipe->InitBuffer(out_, {2}, static_cast<uint32_t>(td->head.queue_bytes));": "the vectors take longer than a store: on the timeline less than half a percent",
+    "long_rms_norm_backward_kernel.h | one buffer instead of two | pipe->InitBuffer(out_, {2}, static_cast<uint32_t>(td->head.queue_bytes));": "the vectors take longer than a store: on the timeline less than half a percent",
 }

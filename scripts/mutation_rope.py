@@ -69,21 +69,23 @@ def rms_norm_rope(soc: str, x: str, positions: str) -> Column:
 # The rotation's kernel with heads that are normalized first.
 NORMED = rms_norm_rope("ascend910b", "half", "int64_t")
 
-# The files of op_kernel/common that only the norms' kernels use, and the operators that test each of them.
+# The headers of op_kernel that only the norms' kernels use, and the operators that test each of them.
 FORWARD, BACKWARD, HEADS = ("rms_norm", "add_rms_norm"), ("rms_norm_backward",), ("rms_norm_rope",)
 NORMS_OWN: dict[str, tuple[str, ...]] = {
-    "rms_norm_kernel.h": FORWARD,
-    "long_rows.h": (*FORWARD, *BACKWARD),
-    "stash_rows.h": (*FORWARD, *BACKWARD),
-    "tile_rows.h": (*FORWARD, *BACKWARD),
-    "scale_rows.h": (*FORWARD, *BACKWARD, *HEADS),
-    "row_norm.h": (*FORWARD, *BACKWARD, *HEADS),
-    "row_steps.h": (*FORWARD, *BACKWARD, *HEADS),
-    "rms_norm_backward_kernel.h": BACKWARD,
-    "dscale_rows.h": BACKWARD,
-    "gradient_rows.h": BACKWARD,
-    "long_gradient_rows.h": BACKWARD,
-    "head_norm.h": HEADS,
+    "norm/rms_norm_kernel.h": FORWARD,
+    "norm/long_rms_norm_kernel.h": FORWARD,
+    "norm/chunk_sums.h": (*FORWARD, *BACKWARD),
+    "norm/stash_rows.h": (*FORWARD, *BACKWARD),
+    "memory/row_pieces.h": (*FORWARD, *BACKWARD),
+    "memory/tile_rows.h": (*FORWARD, *BACKWARD),
+    "norm/scale_rows.h": (*FORWARD, *BACKWARD, *HEADS),
+    "norm/row_norm.h": (*FORWARD, *BACKWARD, *HEADS),
+    "memory/row_steps.h": (*FORWARD, *BACKWARD, *HEADS),
+    "norm/rms_norm_backward_kernel.h": BACKWARD,
+    "norm/dscale_rows.h": BACKWARD,
+    "norm/gradient_rows.h": BACKWARD,
+    "norm/long_rms_norm_backward_kernel.h": BACKWARD,
+    "norm/head_norm.h": HEADS,
 }
 
 columns = (
@@ -124,13 +126,13 @@ def columns_for(file: str) -> list[Column]:
         return [c for c in columns if c.op in ("rope", "rotary_mul") or c is SHORT_ROWS]
     if name.startswith("npu_"):
         return [c for c in columns if name == f"npu_{c.op}.cpp"]
-    if name in ("rope_kernel.h", "rope_schedule.h"):
+    if name in ("rope_kernel.h", "tiles.h"):
         return [c for c in columns if c is not SHORT_ROWS]
     if name == "given_table.h":
         return [c for c in columns if c.op == "rotary_mul"]
     if name == "row_numbers.h":
         return [c for c in columns if c.op in ("rotary_mul", "rope_set_rows")]
-    if name in ("lane_index.h", "row_bursts.h", "row_rotation.h"):
+    if name in ("lane_numbers.h", "pair_index.h", "row_bursts.h", "row_rotation.h"):
         return [c for c in columns if c.op in ("rope", "rotary_mul")]
     return [c for c in columns if c.op == "rope"]
 
@@ -138,11 +140,11 @@ def columns_for(file: str) -> list[Column]:
 def sources() -> list[Path]:
     """The kernel, its entries and shared headers."""
     # Skip numbers that a script writes and a test compares, and the files of mutation_norm.py.
-    skipped = ("rope_polynomials.h", *NORMS_OWN)
-    kernel = ROOT / "op_kernel" / "common" / "rope_kernel.h"
-    entries = sorted((ROOT / "op_kernel").glob("npu_ro*.cpp"))
-    common = sorted((ROOT / "op_kernel" / "common").glob("*.h"))
-    return [kernel, *entries, *(p for p in common if p.name not in skipped and p != kernel)]
+    kernels = ROOT / "op_kernel"
+    skipped = {kernels / name for name in ("rotation/polynomials.h", *NORMS_OWN)}
+    headers = sorted(p for folder in ("memory", "rotation") for p in (kernels / folder).glob("*.h"))
+    entries = sorted(kernels.glob("npu_ro*.cpp"))
+    return [*entries, *(p for p in headers if p not in skipped)]
 
 
 def build(column: Column, folder: Path) -> Path:
@@ -164,26 +166,26 @@ EQUIVALENT: dict[str, str] = {
     "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size), {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
     "packed_rows.h | a number + 1 | int32_t elements = {RoundUp(td_->index_rows * td_->head_size, kBlockFloats)};": "an offset that no Gather uses",
     "packed_rows.h | comparison | if (whole{ < }plan.run)": "32 bytes more, which nobody reads, while vectors take longer",
-    "rope_lanes.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": "hi and lo are made of what was taken: hi + lo is the same sum",
-    "lane_index.h | count or repeat - 1 | AscendC::Maxs(dst, dst, 0.0f, {count});": "the last lane is not before the window",
-    "rope_lanes.h | comparison | for (int32_t i = whole; i{ < }pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
-    "lane_index.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(td->setup_lanes);": "the one too many is the next member's, set next",
-    "rope_lanes.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);": "the one too many is the next member's, set next",
-    "rope_schedule.h | comparison | side_first_ = side != 0 && heads_first_{ < }td_->first_heads ? td_->first_heads : heads_first_;": "at equality both are the same",
+    "lane_frequencies.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": "hi and lo are made of what was taken: hi + lo is the same sum",
+    "pair_index.h | count or repeat - 1 | AscendC::Maxs(dst, dst, 0.0f, {count});": "the last lane is not before the window",
+    "lane_frequencies.h | comparison | for (int32_t i = whole; i{ < }pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
+    "lane_numbers.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(count_);": "the one too many is the next member's, set next",
+    "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);": "the one too many is the next member's, set next",
+    "tiles.h | comparison | side_first_ = side != 0 && heads_first_{ < }td_->first_heads ? td_->first_heads : heads_first_;": "at equality both are the same",
     "row_rotation.h | comparison | if (heads{ > }1 && !RepeatReaches(head_step)) return false;": "with one head one of the two steps is a row's, which an instruction reaches",
     "row_rotation.h | comparison | if (tokens_{ > }1 && !RepeatReaches(token_step_)) return true;": "with one token repeating over heads takes no more instructions, anyway",
     "cache_rows.h | comparison | if (one.token < 0 || one.token{ >= }td_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
     "vector_steps.h | count or repeat - 1 | down.template ReinterpretCast<uint16_t>(), {count});": "the last half word is already right where dst is up",
     "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": "at equality the difference is 0",
-    "rope_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "scratch, and neither of the two holds anything yet",
+    "sine_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "scratch, and neither of the two holds anything yet",
     "row_rotation.h | a number + 1 | int32_t over_heads = {tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
     "row_rotation.h | a number - 1 | int32_t over_tokens = {heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats)};": "another order of as many instructions",
     "vector_steps.h | rounding mode | constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::{CAST_RINT};": "float32 holds every one of these integers",
     "vector_steps.h | rounding mode | AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers, AscendC::RoundMode::{CAST_RINT}, static_cast<uint32_t>(count));": "the floats are whole numbers",
-    "rope_table.h | comparison | if (whole{ < }count) LoadEach(source, plane, whole, count);": "a handover more, of no positions, while the core waits for its loads",
+    "positions.h | comparison | if (whole{ < }count) LoadEach(source, plane, whole, count);": "a handover more, of no positions, while the core waits for its loads",
     "given_table.h | cos becomes sin | rows_.EnQue({cos});": "a part of a buffer names the buffer",
     "given_table.h | cos becomes sin | rows_.FreeTensor({cos});": "a part of a buffer names the buffer",
     "given_table.h | comparison | if (row{ >= }given_->table_rows) row = given_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
     "scalar_rows.h | remove HandOver | } {HandOver<AscendC::HardEvent::S_V>()};": "redundant behind loads: the store or the setup that follows hands over, too",
-    "rope_lanes.h | remove HandOver | for (int32_t i = whole; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f); {HandOver<AscendC::HardEvent::S_V>()};": "redundant: the lanes' index, which the scalar unit begins, is made behind it and ordered before vectors",
+    "lane_frequencies.h | remove HandOver | for (int32_t i = whole; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f); {HandOver<AscendC::HardEvent::S_V>()};": "redundant: the lanes' index, which the scalar unit begins, is made behind it and ordered before vectors",
 }

@@ -78,14 +78,14 @@ def header(text: str, name: str) -> str:
 def cmake(text: str, name: str) -> str:
     """One line, after the last operator's."""
     last = list(re.finditer(r"^npu_rope_add_op\((?:[^)]*)\)\n", text, re.MULTILINE))[-1]
-    return text[: last.end()] + f"npu_rope_add_op({name} HOST {name}_check CPU {name})\n" + text[last.end() :]
+    return text[: last.end()] + f"npu_rope_add_op({name} CPU {name})\n" + text[last.end() :]
 
 
 def cmake_kernel(text: str, name: str) -> str:
     """Add the kernel's lines after the operator's line."""
-    line = f"npu_rope_add_op({name} HOST {name}_check CPU {name})\n"
+    line = f"npu_rope_add_op({name} CPU {name})\n"
     added = f"npu_rope_add_kernel({name} SOC ascend910b ARGUMENTS X OUT COLUMNS\n  float,float)\n"
-    added += f"npu_rope_add_cann_op({name} HOST {name}_check {name}_tiling)\n"
+    added += f"npu_rope_add_cann_op({name})\n"
     return text.replace(line, line + added)
 
 

@@ -1,4 +1,4 @@
-"""Fit rope's device polynomials and write op_kernel/common/rope_polynomials.h.
+"""Fit rope's device polynomials and write op_kernel/rotation/polynomials.h.
 
 With r in [-1/2, 1/2] turns and z = r*r, the kernel computes, in float32,
 
@@ -24,7 +24,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 
-HEADER = Path(__file__).resolve().parents[1] / "op_kernel" / "common" / "rope_polynomials.h"
+HEADER = Path(__file__).resolve().parents[1] / "op_kernel" / "rotation" / "polynomials.h"
 LARGEST_Z = 0.2505  # rounding takes |r| a little beyond 1/2
 SINE_DEGREE, COSINE_DEGREE = 4, 5  # in z
 STEPS = (-3, -2, -1, 1, 2, 3)
@@ -103,13 +103,13 @@ def header(sine: Coefficients, cosine: Coefficients, errors: tuple[float, float]
 // Largest error in float32 of sin(2 pi r): {errors[0]:.2e}, of cos(2 pi r): {errors[1]:.2e}.
 #pragma once
 
-namespace rope_polynomials {{
+namespace rotation {{
 
 {lines("kSin", sine)}
 
 {lines("kCos", cosine)}
 
-}}  // namespace rope_polynomials
+}}  // namespace rotation
 """.replace(" = 2f;", " = 2.0f;")
 
 

@@ -44,7 +44,7 @@ def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):
         _copy(sources, CHANGES[name])
     types = {"X": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "OUT": x}
     defines = simulator.operator_defines("rope", soc, types)
-    return simulator.build(sources / "npu_rope.cpp", soc=soc, defines=defines, flags=["-O1"], folder=folder)
+    return simulator.build(sources / "npu_rope.cpp", soc=soc, defines=defines, flags=["-Og"], folder=folder)
 
 
 def _copy(target, edit):

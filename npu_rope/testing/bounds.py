@@ -123,7 +123,7 @@ def normalized_error(n: int, precision: str) -> float:
 
 def device_normalized_error(n: int) -> float:
     """Return :func:`normalized_error` of the device's kernels, which add in float32. It is derived in
-    ``op_kernel/common/row_norm.h``."""
+    ``op_kernel/norm/row_norm.h``."""
     return (7 + float(np.log2(max(n, 1))) / 2) * 2.0**-24
 
 
@@ -139,7 +139,7 @@ def is_device(backend: str) -> bool:
 
 def device_gradient_error(n: int) -> float:
     """Return the largest error of the device's gradient of x, relative to ``(|g| + |N| mean|g N|) / RMS``. N
-    is Normalized, g the product of grad and scale (``op_kernel/common/gradient_rows.h``)."""
+    is Normalized, g the product of grad and scale (``op_kernel/norm/gradient_rows.h``)."""
     return (32 + 2.5 * float(np.log2(max(n, 1)))) * 2.0**-24
 
 

@@ -1,4 +1,5 @@
-// Lookup of compiled kernels, each in its own library.
+// Lookup of compiled kernels by the names of their entries, <kernel>__<soc>__<types>: a library holds a kernel for an
+// SoC.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -27,11 +28,12 @@ void* find_override(const char* entry) {
 }
 
 // The path at which cmake/NpuRopeSim.cmake puts a kernel's library, beside this one.
-std::string kernel_path(const char* entry) {
+std::string kernel_path(const std::string& entry) {
+    const size_t soc = entry.find("__"), types = soc == std::string::npos ? soc : entry.find("__", soc + 2);
     Dl_info info = {};
     dladdr(reinterpret_cast<void*>(&kernel_path), &info);
     const std::string self = info.dli_fname ? info.dli_fname : "";
-    return self.substr(0, self.rfind('/') + 1) + "npu_rope_sim_kernels/" + entry + ".so";
+    return self.substr(0, self.rfind('/') + 1) + "npu_rope_sim_kernels/" + entry.substr(0, types) + ".so";
 }
 
 }  // namespace

@@ -101,6 +101,8 @@ VIOLATIONS = {
     "kernel that sees the host": ("op_kernel/npu_x.cpp", '#include "op_host/check.h"'),
     "kernel that sees the simulator": ("op_kernel/npu_x.cpp", '#include "simulator/src/memory.h"'),
     "kernel that asks whether it is simulated": ("op_kernel/npu_x.cpp", "#ifdef ASCENDC_CPU_DEBUG"),
+    "memory that sees a norm": ("op_kernel/memory/tiles.h", '#include "../norm/row_norm.h"'),
+    "norm that sees the rotation": ("op_kernel/norm/row_norm.h", '#include "../rotation/rope_kernel.h"'),
     "tiling that sees CANN": ("op_host/x_tiling.cpp", '#include "register/op_def_registry.h"'),
     "tiling that sees torch": ("op_host/x_tiling.h", "#include <torch/torch.h>"),
     "op definition that sees torch": ("op_host/x_def.cpp", "#include <torch/torch.h>"),

@@ -1,5 +1,6 @@
 """npu_rope's operator package is found without a variable, and no operator falls back to the CPU."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -98,6 +99,19 @@ def test_a_package_that_the_user_names_wins(simulated, package):
     done = simulated.code(ONE_CALL, "npu_rope", fresh=True, ASCEND_CUSTOM_OPP_PATH=f"/nonexistent:{package}")
     assert done.status == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{package}/op_api/lib/libcust_opapi.so"
+
+
+@pytest.mark.parametrize("size", [0, 3000, 300_000])
+def test_a_truncated_package_of_the_user_is_named_at_the_import(simulated, package, tmp_path, size):
+    """torch_npu opens it at its first operator, which ends the process."""
+    own = tmp_path / "own"
+    shutil.copytree(package, own, symlinks=True)
+    os.truncate(own / "op_api/lib/libcust_opapi.so", size)
+    done = simulated.code("import npu_rope", fresh=True, ASCEND_CUSTOM_OPP_PATH=str(own))
+    assert done.status == 0, done.stderr
+    assert "RuntimeWarning: [npu] operator package must be whole but " in done.stderr
+    assert f"{own}/op_api/lib/libcust_opapi.so must " in done.stderr
+    assert "take its folder out of ASCEND_CUSTOM_OPP_PATH" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -292,17 +306,24 @@ def test_a_folder_that_cann_does_not_read_is_no_installed_package(simulated, pac
 
 
 NONE_YET = """
-import os, torch, torch_npu, npu_rope, ctypes
-own = os.environ.pop("ASCEND_CUSTOM_OPP_PATH")
-getattr(ctypes.CDLL("libnpu_rope_cann.so"), "_ZN8npu_cann17operator_packagesEv")()
-os.environ["ASCEND_CUSTOM_OPP_PATH"] = own
-npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.RopeParams(16))
+import torch, torch_npu
+x = torch.ones(1, 4, 2, 16).npu(){}
+torch.npu.synchronize()
+import npu_rope
+npu_rope.rope(x, torch.arange(4).npu(), npu_rope.RopeParams(16))
 """
 
 
 def test_cann_s_own_operators_are_a_package_too(simulated):
     """If one of them is the process's first operator, a path that is set later is not read."""
-    assert "got status 161001" in refused(simulated.code(NONE_YET, fresh=True))
+    said = refused(simulated.code(NONE_YET.format(" + 1"), fresh=True))
+    assert "got status 161001" in said
+    assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in said
+
+
+def test_copies_are_no_operators_of_a_package(simulated):
+    done = simulated.code(NONE_YET.format(""), fresh=True)
+    assert done.status == 0, done.stderr
 
 
 @pytest.mark.parametrize("queue", ["0", "1"])

@@ -1,5 +1,5 @@
 // rms_norm's tiling, replayed on the host: op_host/rms_norm_tiling.cpp splits thousands of random calls, and the test
-// walks through them with the kernel's own schedule (op_kernel/common/rope_schedule.h).
+// walks through them with the kernel's own schedule (op_kernel/memory/tiles.h).
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -10,14 +10,12 @@
 
 #include "op_host/dtype.h"
 #include "op_host/rms_norm_tiling.h"
-
-#define __aicore__
-#include "op_kernel/common/rope_schedule.h"
+#include "op_kernel/memory/tiles.h"
 
 using namespace npu_rope;
-using rope_device::Tile;
-using rope_device::TileOffset;
-using rope_device::Tiles;
+using memory::Tile;
+using memory::TileOffset;
+using memory::Tiles;
 
 namespace {
 

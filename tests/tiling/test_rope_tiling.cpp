@@ -1,5 +1,5 @@
 // Rope's tiling, replayed on the host: op_host/rope_tiling.cpp splits thousands of random calls, and the test
-// walks through them with the kernel's own schedule (op_kernel/common/rope_schedule.h).
+// walks through them with the kernel's own schedule (op_kernel/memory/tiles.h).
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
@@ -12,18 +12,16 @@
 #include "op_host/dtype.h"
 #include "op_host/rope_frequency.h"
 #include "op_host/rope_tiling.h"
-
-#define __aicore__
-#include "op_kernel/common/rope_schedule.h"
+#include "op_kernel/memory/tiles.h"
 
 using namespace npu_rope;
-using rope_device::PlanRuns;
-using rope_device::RunPlan;
-using rope_device::Share;
-using rope_device::ShareOf;
-using rope_device::Tile;
-using rope_device::TileOffset;
-using rope_device::Tiles;
+using memory::PlanRuns;
+using memory::RunPlan;
+using memory::Share;
+using memory::ShareOf;
+using memory::Tile;
+using memory::TileOffset;
+using memory::Tiles;
 
 namespace {
 

@@ -31,7 +31,8 @@ Platform platform_of(int32_t arch, int32_t cores) {
 bool launch_kernel(const char* kernels, const std::string& entry, const char* soc, const RopeLaunch& launch,
                    const void* tiling, size_t tiling_bytes, std::vector<npu_sim_memory> memories,
                    std::vector<npu_sim_arg> arguments) {
-    void* library = dlopen((std::string(kernels) + "/" + entry + ".so").c_str(), RTLD_LAZY | RTLD_LOCAL);
+    const std::string name = entry.substr(0, entry.find("__", entry.find("__") + 2));
+    void* library = dlopen((std::string(kernels) + "/" + name + ".so").c_str(), RTLD_LAZY | RTLD_LOCAL);
     void* kernel = library ? dlsym(library, entry.c_str()) : nullptr;
     if (!kernel) {
         std::fprintf(stderr, "no kernel %s: %s\n", entry.c_str(), dlerror());

@@ -230,7 +230,7 @@ void* OpCall::Parts::find_entry(size_t column) const {
     const std::string entry = load_kernel(type, object);
     if (void* found = npu_sim_find_kernel(entry.c_str())) return found;
     const char* why = dlerror();
-    refuse(kNoKernel, "kernel must be compiled but got none (" + std::string(why ? why : entry) + ").");
+    refuse(kNoKernel, "kernel " + entry + " must be compiled but got none (" + (why ? why : "no reason") + ").");
 }
 
 // The key has a tensor's original format: NCHW and ND compare as equal but are tiled separately (opbase

@@ -206,12 +206,12 @@ aclError refuse_captured_event(const Event& event, const std::string& call) {
                                       " must not be in a capture: its record does not happen.");
 }
 
-aclError refuse_while_capturing(const std::string& call) {
+aclError refuse_while_capturing(const std::string& call, aclError status) {
     if (mode_allows_unsafe_calls()) return kSuccess;
     for (const Graph& g : graphs().active) invalidate(g);
-    return failed(kCaptureModeRefuses, call +
-                                           ": operation must not be made while a stream is captured and the mode "
-                                           "of the capture is not relaxed.");
+    return failed(status, call +
+                              ": operation must not be made while a stream is captured and the mode of the capture "
+                              "is not relaxed.");
 }
 
 aclError capture_work(const StreamPtr& stream, Work work) {

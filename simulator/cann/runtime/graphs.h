@@ -54,7 +54,7 @@ aclError refuse_captured_stream(const Stream& stream, const std::string& call);
 aclError keep_captured_stream(const Stream& stream, const std::string& call);
 aclError refuse_captured_event(const Event& event, const std::string& call);
 // 107030 and its text, for a call that the modes of the current captures forbid in this thread.
-aclError refuse_while_capturing(const std::string& call);
+aclError refuse_while_capturing(const std::string& call, aclError status = kCaptureModeRefuses);
 aclError no_stream(const char* call);
 
 // The part of enqueue for a stream that is captured or whose launches update a group of tasks.

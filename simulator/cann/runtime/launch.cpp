@@ -69,6 +69,10 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
 
 int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
+    // CANN's own operators look for static kernels in the packages, which are read once (hicann/opbase
+    // src/nnopbase/composite_op/aclnn_engine/op_kernel.h, SelectStaticBin; individual_op_api.cpp,
+    // NnopbaseFindStaticKernel). Which of them have static kernels depends on the installed CANN; here all do.
+    operator_packages();
     std::shared_ptr<const aclOpExecutor> owned(executor);
     Work work;
     work.name = owned->name;

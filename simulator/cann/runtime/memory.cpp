@@ -161,13 +161,15 @@ StreamPtr find_stream(void* handle) {
     return stream_of(handle);
 }
 
-// Pageable memory cannot be part of a graph: hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync.
+// hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync: pageable memory cannot be part of a graph. On another
+// stream its copy becomes a synchronous one, which the mode of a capture may refuse.
 aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& c) {
     auto lock = lock_streams();
-    if (!is_capturing(*stream)) return kSuccess;
-    for (const void* side : {static_cast<const void*>(c.to), c.from})
-        if (!is_device(side) && !is_pinned(side, c.bytes))
-            return failed(kRtInvalid, std::string(call) + ": host memory must be of aclrtMallocHost during a capture.");
+    for (const void* side : {static_cast<const void*>(c.to), c.from}) {
+        if (is_device(side) || is_pinned(side, c.bytes)) continue;
+        if (!is_capturing(*stream)) return refuse_while_capturing(call, kCaptureModeRefusesAsync);
+        return failed(kRtInvalid, std::string(call) + ": host memory must be of aclrtMallocHost during a capture.");
+    }
     return kSuccess;
 }
 
@@ -277,8 +279,13 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
     return submit(stream, std::move(work));
 }
 
-NPU_CANN_API aclError aclrtGetMemInfo(int /*attribute*/, size_t* free_bytes, size_t* total) {
+// Kinds of memory: hicann/runtime src/runtime/api/impl/api_error.cc, MemGetInfoEx; pkg_inc/runtime/runtime/mem.h.
+NPU_CANN_API aclError aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t* total) {
+    constexpr int kKindsOfMemory = 18;
     if (!free_bytes || !total) return failed(kInvalidParam, "aclrtGetMemInfo: free and total must not be null.");
+    if (attribute < 0 || attribute >= kKindsOfMemory)
+        return failed(kInvalidMemoryType,
+                      "aclrtGetMemInfo: attr must be 0 to 17 but got " + std::to_string(attribute) + ".");
     if (aclError refused = no_context("aclrtGetMemInfo")) return refused;
     *total = kDeviceBytes;
     *free_bytes = kDeviceBytes - device_bytes_in_use();

@@ -167,11 +167,19 @@ void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
 // Calls f(i) for i in [0, n), in a form that compilers vectorise: lanes do not depend on each other.
 #if defined(__clang__)
 #define NPU_SIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define NPU_SIM_OPTIMIZED
 #else
 #define NPU_SIM_INDEPENDENT _Pragma("GCC ivdep")
+// These loops take most of a kernel's time. The attribute repeats the options of the compile, because some releases of
+// GCC replace them by it.
+#ifdef __OPTIMIZE__
+#define NPU_SIM_OPTIMIZED __attribute__((optimize("O3", "fp-contract=off", "wrapv", "no-strict-aliasing")))
+#else
+#define NPU_SIM_OPTIMIZED
+#endif
 #endif
 template <class F>
-__attribute__((noinline, flatten)) void each_lane(size_t n, F f) {
+NPU_SIM_OPTIMIZED __attribute__((noinline, flatten)) void each_lane(size_t n, F f) {
     constexpr size_t kChunk = 64;  // -O2 vectorises only loops with a constant trip count
     size_t i = 0;
     for (; i + kChunk <= n; i += kChunk) {

@@ -117,6 +117,32 @@ def check_pageable_memory():
     assert "error code is 107000" in is_pageable.text, is_pageable.text
 
 
+def copy_on_another_stream(mode):
+    """An asynchronous copy of pageable memory outside a capture of this mode, and its target."""
+    x, host = torch.ones(4).npu(), torch.full((4,), 3.0)
+    other = torch.npu.Stream()
+
+    def work():
+        try:
+            with torch.npu.stream(other):
+                x.copy_(host, non_blocking=True)
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    return Refused(work, mode=mode), x
+
+
+def check_pageable_memory_on_another_stream():
+    for mode in ("global", "thread_local"):
+        copy, _ = copy_on_another_stream(mode)
+        assert "error code is 107041" in copy.text, copy.text
+        assert copy.end
+    copy, x = copy_on_another_stream("relaxed")
+    assert (copy.text, copy.end) == ("", "")
+    assert x.tolist() == [3.0] * 4
+
+
 # ---- modes, through C --------------------------------------------------------------------------------
 
 

@@ -843,6 +843,12 @@ def check_the_mode_of_overflow():
     assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if has_one_mode else OK)
 
 
+def check_kinds_of_memory():
+    free, total = C.c_size_t(), C.c_size_t()
+    told = [CANN.aclrtGetMemInfo(kind, C.byref(free), C.byref(total)) for kind in (-1, 0, 1, 17, 18, 99)]
+    assert told == [107016, OK, OK, OK, 107016, 107016]
+
+
 def check_attributes_of_a_stream():
     one, captured, graph = stream(), stream(), C.c_void_p()
     assert CANN.aclmdlRICaptureBegin(captured, 0) == OK

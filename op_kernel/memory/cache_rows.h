@@ -1,0 +1,39 @@
+// Store a tile's tokens into the rows of a cache that their indices select. The host rejects invalid indices
+// where it can read them. The kernel skips a token whose index is outside the cache, so it never writes
+// elsewhere.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+#include "row_numbers.h"
+#include "tiles.h"
+#include "vector_steps.h"
+
+namespace memory {
+
+class CacheRows {
+public:
+    __aicore__ inline void Init(const RopeTilingHead* td, GM_ADDR indices) {
+        td_ = td;
+        rows_.Init(td, indices);
+    }
+
+    // mover: RowBursts or ScalarRows of the cache's type. rows holds the tile token by token.
+    template <typename T, typename Mover>
+    __aicore__ inline void Store(Mover* mover, GM_ADDR cache, LocalTensor<T> rows, const Tile& tile) {
+        Tile one = tile;
+        one.batch = 0;
+        one.tokens = 1;
+        for (int32_t t = 0; t < tile.tokens; ++t) {
+            one.token = rows_.Of(tile.batch, tile.token + t);
+            if (one.token < 0 || one.token >= td_->cache_rows) continue;
+            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * td_->out_pitch)], one);
+        }
+    }
+
+private:
+    const RopeTilingHead* td_ = nullptr;
+    RowNumbers rows_;
+};
+
+}  // namespace memory

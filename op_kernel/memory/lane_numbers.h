@@ -1,0 +1,31 @@
+// Vectors of lane numbers, computed once per core in scratch memory that only the setup uses.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+#include "vector_steps.h"
+
+namespace memory {
+
+class LaneNumbers {
+public:
+    __aicore__ inline void Init(const RopeTilingHead* td, LocalTensor<float> scratch) {
+        count_ = td->setup_lanes;
+        Floats temps(scratch);
+        for (int32_t k = 0; k < kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(count_);
+        rest_ = scratch[kRopeSetupLaneTemps * count_];
+    }
+
+    // 0, 1, 2, ..: setup_lanes numbers, valid from CountLanes() to the end of the setup.
+    __aicore__ inline void CountLanes() { CountUp(lane_[0], count_); }
+    __aicore__ inline LocalTensor<float> Count() const { return lane_[0]; }
+    __aicore__ inline LocalTensor<float> Temp(int32_t k) const { return lane_[1 + k]; }
+    // Unused scratch memory.
+    __aicore__ inline LocalTensor<float> Rest() const { return rest_; }
+
+private:
+    int32_t count_ = 0;
+    LocalTensor<float> lane_[kRopeSetupLaneTemps], rest_;
+};
+
+}  // namespace memory

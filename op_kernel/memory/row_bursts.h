@@ -1,0 +1,132 @@
+// Copy tiles of rows between GM and UB by DMA: one instruction for a whole tile where the strides
+// allow it, one instruction per row at worst. Rows whose size is not a multiple of 32 bytes are padded with
+// zeros in UB, on SoCs that have DataCopyPad.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+#include "tiles.h"
+#include "vector_steps.h"
+
+namespace memory {
+
+template <typename T>
+__aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t element) {
+    AscendC::GlobalTensor<T> tensor;
+    tensor.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(base) + element);
+    return tensor;
+}
+
+template <typename T>
+class RowBursts {
+public:
+    // row: its elements of T; pitch: elements from a row to the next in UB.
+    __aicore__ inline void Init(const RopeTilingHead* td, int32_t row, int32_t pitch) {
+        td_ = td;
+        pitch_ = pitch;
+        padded_ = pitch != row;
+    }
+
+    __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR x, const Tile& tile) {
+        Move<true>(rows, x, tile, td_->side[tile.side].x_stride);
+    }
+
+    // Loads rows at distances of `stride`, from element `first` on.
+    __aicore__ inline void LoadRows(LocalTensor<T> rows, GM_ADDR memory, int64_t first, int64_t count, int64_t stride,
+                                    int64_t row) {
+        bool fuse = stride == row && !padded_;
+        MovePlan<true>(rows, memory, first,
+                       fuse ? RunPlan{1, 0, 1, 0, count * row, count} : RunPlan{1, 0, count, stride, row, 1});
+    }
+
+    __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> rows, const Tile& tile) {
+        Move<false>(rows, out, tile, td_->side[tile.side].out_stride);
+    }
+
+private:
+    template <bool loads>
+    __aicore__ inline void Move(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile, const int64_t* stride) {
+        MovePlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(td_, tile, stride, !padded_));
+    }
+
+    template <bool loads>
+    __aicore__ inline void MovePlan(LocalTensor<T> rows, GM_ADDR memory, int64_t begin, const RunPlan& plan) {
+        int64_t pitch = UbPitch(plan);
+        for (int64_t loop = 0; loop < plan.loops; ++loop) {
+            int64_t first = begin + loop * plan.loop_stride;
+            LocalTensor<T> part = rows[static_cast<uint32_t>(loop * plan.blocks * pitch)];
+            if (OneInstruction(plan)) {
+                MoveRuns<loads>(part, TensorAt<T>(memory, first), plan.blocks, plan);
+                continue;
+            }
+            for (int64_t i = 0; i < plan.blocks; ++i)
+                MoveRuns<loads>(part[static_cast<uint32_t>(i * pitch)],
+                                TensorAt<T>(memory, first + i * plan.block_stride), 1, plan);
+        }
+    }
+
+    __aicore__ inline int64_t UbPitch(const RunPlan& plan) const { return plan.run_rows * pitch_; }
+
+    // Bytes from the end of a run to the start of the next run.
+    __aicore__ inline int64_t GapBytes(const RunPlan& plan) const {
+        return plan.blocks == 1 ? 0 : (plan.block_stride - plan.run) * kItemBytes;
+    }
+
+    // Whether the gap fits an instruction's field: whole blocks in 16 bits, or bytes in 32.
+#if __CCE_AICORE__ == 200
+    __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
+        auto blocks = static_cast<uint16_t>(GapBytes(plan) / kBlockBytes);
+        return GapBytes(plan) == static_cast<int64_t>(blocks) * kBlockBytes;
+    }
+
+    template <bool loads>
+    __aicore__ inline void MoveRuns(LocalTensor<T> rows, AscendC::GlobalTensor<T> memory, int64_t count,
+                                    const RunPlan& plan) {
+        if constexpr (loads) {
+            AscendC::DataCopy(rows, memory, Params(count, plan, GapBytes(plan), 0));
+        } else {
+            AscendC::DataCopy(memory, rows, Params(count, plan, 0, GapBytes(plan)));
+        }
+    }
+
+    __aicore__ inline AscendC::DataCopyParams Params(int64_t count, const RunPlan& plan, int64_t src_gap_bytes,
+                                                     int64_t dst_gap_bytes) const {
+        if (count == 1) src_gap_bytes = dst_gap_bytes = 0;
+        return AscendC::DataCopyParams(
+            static_cast<uint16_t>(count), static_cast<uint16_t>(plan.run * kItemBytes / kBlockBytes),
+            static_cast<uint16_t>(src_gap_bytes / kBlockBytes), static_cast<uint16_t>(dst_gap_bytes / kBlockBytes));
+    }
+#else
+    __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
+        return GapBytes(plan) == static_cast<int64_t>(static_cast<uint32_t>(GapBytes(plan)));
+    }
+
+    template <bool loads>
+    __aicore__ inline void MoveRuns(LocalTensor<T> rows, AscendC::GlobalTensor<T> memory, int64_t count,
+                                    const RunPlan& plan) {
+        uint32_t gap = count == 1 ? 0 : static_cast<uint32_t>(GapBytes(plan));
+        if constexpr (loads) {
+            AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), gap, 0, 0);
+            AscendC::DataCopyPadExtParams<T> pad;
+            pad.isPad = padded_;
+            pad.rightPadding = static_cast<uint8_t>(UbPitch(plan) - plan.run);
+            AscendC::DataCopyPad(rows, memory, runs, pad);
+        } else {
+            AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), 0, gap, 0);
+            AscendC::DataCopyPad(memory, rows, runs);
+        }
+    }
+
+    __aicore__ inline uint32_t RunBytes(const RunPlan& plan) const {
+        return static_cast<uint32_t>(plan.run * kItemBytes);
+    }
+#endif
+
+    static constexpr int64_t kItemBytes = sizeof(T);
+
+    const RopeTilingHead* td_ = nullptr;
+    int32_t pitch_ = 0;
+    bool padded_ = false;
+};
+
+}  // namespace memory

@@ -1,0 +1,82 @@
+// Copy pieces of a long row, which start at a chunk's border, between GM and UB. Where the DMA copies only whole
+// 32-byte blocks, a second DMA copies the last 32 bytes of a piece to or from the side block after the buffer's chunk.
+// No memory past the piece is accessed. These pieces have 32 bytes or more.
+#pragma once
+
+#include "kernel_operator.h"
+#include "row_bursts.h"
+#include "vector_steps.h"
+
+namespace memory {
+
+template <typename T>
+class RowPieces {
+public:
+    // ascending: room for 16 byte offsets, of elements 0, 1, 2, ...; chunk: in elements.
+    __aicore__ inline void Init(LocalTensor<uint32_t> ascending, int32_t chunk) {
+        ascending_ = ascending;
+        side_ = static_cast<uint32_t>(chunk);
+    }
+
+    __aicore__ inline void BuildOffsets(LocalTensor<float> temp) {
+        CountUp(temp, kBlock);
+        ToOffsets(ascending_, temp, sizeof(T), kBlock);
+    }
+
+    __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR memory, int64_t first, int32_t count) {
+        AscendC::GlobalTensor<T> source = TensorAt<T>(memory, first);
+#if __CCE_AICORE__ == 200
+        AscendC::DataCopy(dst, source, static_cast<uint32_t>(Whole(count)));
+        if (Rest(count) > 0)
+            AscendC::DataCopy(dst[side_], TensorAt<T>(memory, first + count - kBlock), static_cast<uint32_t>(kBlock));
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
+        auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
+        AscendC::DataCopyPad(dst, source, run, AscendC::DataCopyPadExtParams<T>(true, 0, fill, static_cast<T>(0.0f)));
+#endif
+    }
+
+    __aicore__ inline void Store(GM_ADDR memory, LocalTensor<T> src, int64_t first, int32_t count) {
+        AscendC::GlobalTensor<T> target = TensorAt<T>(memory, first);
+#if __CCE_AICORE__ == 200
+        AscendC::DataCopy(target, src, static_cast<uint32_t>(Whole(count)));
+        if (Rest(count) == 0) return;
+        // Both DMAs write the same values where they overlap; the barrier keeps them from running at the same time.
+        AscendC::PipeBarrier<PIPE_MTE3>();
+        AscendC::DataCopy(TensorAt<T>(memory, first + count - kBlock), src[side_], static_cast<uint32_t>(kBlock));
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
+        AscendC::DataCopyPad(target, src, run);
+#endif
+    }
+
+    // Complete() moves the end of a piece from the side block, where Load() puts it, to its place. SetAside() copies
+    // the end of a piece to the side block, where Store() reads it.
+    __aicore__ inline void Complete(LocalTensor<T> piece, int32_t count) {
+#if __CCE_AICORE__ == 200
+        if (Rest(count) == 0) return;
+        AscendC::Gather(piece[Whole(count)], piece[side_], ascending_, Bytes(kBlock - Rest(count)),
+                        static_cast<uint32_t>(Rest(count)));
+        OrderV();
+#endif
+    }
+    __aicore__ inline void SetAside(LocalTensor<T> piece, int32_t count) {
+#if __CCE_AICORE__ == 200
+        if (Rest(count) == 0) return;
+        OrderV();
+        AscendC::Gather(piece[side_], piece, ascending_, Bytes(count - kBlock), static_cast<uint32_t>(kBlock));
+#endif
+    }
+
+private:
+    static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(T));
+
+    __aicore__ inline int32_t Whole(int32_t count) const { return count / kBlock * kBlock; }
+    __aicore__ inline int32_t Rest(int32_t count) const { return count % kBlock; }
+    __aicore__ inline uint32_t Bytes(int32_t elements) const { return static_cast<uint32_t>(elements) * sizeof(T); }
+
+    LocalTensor<uint32_t> ascending_;
+    uint32_t side_ = 0;
+};
+
+}  // namespace memory

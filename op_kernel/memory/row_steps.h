@@ -1,0 +1,186 @@
+// One vector instruction on rows of float32, and steps that cover all of them: up to 64 lanes of up to 255 rows at
+// a time, or all lanes of one row, whichever needs fewer instructions.
+#pragma once
+
+#include "kernel_operator.h"
+#include "vector_steps.h"
+
+namespace memory {
+
+enum class RowOp { kMul, kAdd, kSub, kMax };
+
+template <RowOp op>
+__aicore__ inline void ApplyRowOp(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b, uint64_t* mask,
+                                  int32_t repeats, const AscendC::BinaryRepeatParams& step) {
+    auto times = static_cast<uint8_t>(repeats);
+    if constexpr (op == RowOp::kMul) {
+        AscendC::Mul(dst, a, b, mask, times, step);
+    } else if constexpr (op == RowOp::kAdd) {
+        AscendC::Add(dst, a, b, mask, times, step);
+    } else if constexpr (op == RowOp::kSub) {
+        AscendC::Sub(dst, a, b, mask, times, step);
+    } else {
+        AscendC::Max(dst, a, b, mask, times, step);
+    }
+}
+
+// Rows at distances of `pitch` floats; 0: one row for all.
+struct EvenRows {
+    LocalTensor<float> data;
+    int32_t pitch;
+    bool spread;  // a row is one value, in all lanes of a block
+};
+
+__aicore__ inline bool RepeatReaches(int32_t pitch) {
+    return pitch / kBlockFloats == static_cast<uint8_t>(pitch / kBlockFloats);
+}
+
+// Distance from one repeat of an instruction to the next, in blocks; a single repeat takes no step.
+__aicore__ inline uint8_t RepeatStep(int32_t pitch, int32_t repeats) {
+    return repeats == 1 ? 0 : static_cast<uint8_t>(pitch / kBlockFloats);
+}
+
+// Whether to repeat over rows instead of along each row: true where the step fits an instruction and this order needs
+// no more instructions.
+__aicore__ inline bool OverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
+    int32_t chunks = (width + kRepeatFloats - 1) / kRepeatFloats;
+    int32_t along = rows * (width % kRepeatFloats == 0 ? 1 : 2);
+    return (rows == 1 || RepeatReaches(longest_pitch)) && chunks * ((rows + kMostRepeats - 1) / kMostRepeats) <= along;
+}
+
+__aicore__ inline int32_t Most(int32_t a, int32_t b) { return a > b ? a : b; }
+
+// dst = a op b in lanes [0, width) of every row; b may be spread. The caller orders the vector instructions.
+template <RowOp op>
+__aicore__ inline void EachRow(const EvenRows& dst, const EvenRows& a, const EvenRows& b, int32_t rows, int32_t width) {
+    uint8_t block = b.spread ? 0 : 1;
+    Lanes lanes{0, width};
+    if (OverRows(rows, width, Most(dst.pitch, Most(a.pitch, b.pitch)))) {
+        for (int32_t row = 0; row < rows; row += kMostRepeats) {
+            int32_t repeats = Least(rows - row, kMostRepeats);
+            AscendC::BinaryRepeatParams step(1, 1, block, RepeatStep(dst.pitch, repeats), RepeatStep(a.pitch, repeats),
+                                             RepeatStep(b.pitch, repeats));
+            for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
+                uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
+                ApplyRowOp<op>(dst.data[row * dst.pitch + chunk], a.data[row * a.pitch + chunk],
+                               b.data[row * b.pitch + (b.spread ? 0 : chunk)], mask, repeats, step);
+            }
+        }
+        return;
+    }
+    constexpr uint8_t kNext = kRepeatFloats / kBlockFloats;
+    AscendC::BinaryRepeatParams step(1, 1, block, kNext, kNext, b.spread ? 0 : kNext);
+    int32_t whole = width / kRepeatFloats;
+    for (int32_t row = 0; row < rows; ++row) {
+        LocalTensor<float> to = dst.data[row * dst.pitch], from = a.data[row * a.pitch], by = b.data[row * b.pitch];
+        for (int32_t i = 0; i < whole; i += kMostRepeats) {
+            uint64_t mask[2] = {~uint64_t{0}, 0};
+            int32_t lane = i * kRepeatFloats;
+            ApplyRowOp<op>(to[lane], from[lane], by[b.spread ? 0 : lane], mask, Least(whole - i, kMostRepeats), step);
+        }
+        int32_t rest = whole * kRepeatFloats;
+        if (rest == width) continue;
+        uint64_t mask[2] = {MaskOf(lanes, rest), 0};
+        ApplyRowOp<op>(to[rest], from[rest], by[b.spread ? 0 : rest], mask, 1, step);
+    }
+}
+
+// Reduces each row by op to its first `least` lanes or fewer; least is 8 times a power of two. Each step combines two
+// halves, so that a sum's error grows with the logarithm of its number of terms. Returns the number of remaining lanes.
+template <RowOp op>
+__aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32_t count, int32_t width,
+                                   int32_t least) {
+    while (width > least) {
+        int32_t half = least;
+        while (2 * half < width) half *= 2;
+        EvenRows low{rows, pitch, false}, high{rows[half], pitch, false};
+        EachRow<op>(low, low, high, count, width - half);
+        OrderV();
+        width = half;
+    }
+    return width;
+}
+
+// sums[row] = the sum of the row's first `width` lanes, at most 64. For 64 lanes the sums of blocks, 8 floats per row,
+// come first; `blocks` is initialised up to a multiple of 8 rows.
+__aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> blocks, LocalTensor<float> rows,
+                               int32_t pitch, int32_t width, int32_t count) {
+    int32_t step = pitch / kBlockFloats;
+    bool whole = width == kRepeatFloats;
+    for (int32_t row = 0; row < count; row += kMostRepeats) {
+        int32_t repeats = Least(count - row, kMostRepeats);
+        if (whole) {
+            AscendC::BlockReduceSum(blocks[row * kBlockFloats], rows[row * pitch], repeats, kRepeatFloats, 1, 1, step);
+        } else {
+            AscendC::WholeReduceSum(sums[row], rows[row * pitch], width, repeats, 1, 1, step);
+        }
+    }
+    OrderV();
+    if (!whole) return;
+    AscendC::BlockReduceSum(sums, blocks, (count + kBlockFloats - 1) / kBlockFloats, kRepeatFloats, 1, 1,
+                            kRepeatFloats / kBlockFloats);
+    OrderV();
+}
+
+// Spreads each row's number to all lanes of one block.
+__aicore__ inline void SpreadRows(LocalTensor<float> blocks, LocalTensor<float> numbers, int32_t count) {
+    AscendC::Brcb(blocks, numbers, static_cast<uint8_t>((count + kBlockFloats - 1) / kBlockFloats),
+                  AscendC::BrcbRepeatParams(1, kBlockFloats));
+    OrderV();
+}
+
+// Sets these lanes of every row to 0; they are within one group of 64.
+__aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const Lanes& lanes) {
+    int32_t chunk = lanes.first / kRepeatFloats * kRepeatFloats;
+    uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
+    if (mask[0] == 0) return;
+    for (int32_t row = 0; row < count; row += kMostRepeats) {
+        int32_t repeats = Least(count - row, kMostRepeats);
+        AscendC::Duplicate(rows[row * pitch + chunk], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
+                           RepeatStep(pitch, repeats));
+    }
+    OrderV();
+}
+
+// The rounding mode from float32 to a 16-bit type: ties to even on every SoC.
+template <typename U>
+__aicore__ inline constexpr AscendC::RoundMode NarrowMode() {
+    return SameType<U, half>::value ? AscendC::RoundMode::CAST_NONE : AscendC::RoundMode::CAST_RINT;
+}
+
+// dst = src rounded, lanes [0, width) of every row. The caller orders the vector instructions.
+template <typename U>
+__aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTensor<float> src, int32_t src_pitch,
+                                  int32_t rows, int32_t width) {
+    constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
+    if (dst_pitch == src_pitch && width == src_pitch) {
+        AscendC::Cast(dst, src, NarrowMode<U>(), static_cast<uint32_t>(rows * width));
+        return;
+    }
+    if (!OverRows(rows, width, Most(src_pitch, dst_pitch / 2))) {
+        for (int32_t row = 0; row < rows; ++row)
+            AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<U>(), static_cast<uint32_t>(width));
+        return;
+    }
+    for (int32_t row = 0; row < rows; row += kMostRepeats) {
+        int32_t repeats = Least(rows - row, kMostRepeats);
+        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(repeats == 1 ? 0 : dst_pitch / kBlockItems),
+                                        RepeatStep(src_pitch, repeats));
+        for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
+            uint64_t mask[2] = {MaskOf(Lanes{0, width}, chunk), 0};
+            AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<U>(), mask,
+                          static_cast<uint8_t>(repeats), step);
+        }
+    }
+}
+
+// Rounds rows to the nearest numbers of R and back; temp then starts with the rows as R.
+template <typename R>
+__aicore__ inline void RoundTo(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
+    LocalTensor<R> narrow = temp.ReinterpretCast<R>();
+    AscendC::Cast(narrow, rows, NarrowMode<R>(), static_cast<uint32_t>(count));
+    OrderV();
+    ToFloats(rows, narrow, count);
+}
+
+}  // namespace memory

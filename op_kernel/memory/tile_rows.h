@@ -1,0 +1,107 @@
+// Copy tiles of rows between GM and UB in the way that the tiling chose: as in row_bursts.h or, on a SoC whose DMA
+// copies only whole blocks, as in packed_rows.h or scalar_rows.h.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+#include "lane_numbers.h"
+#include "packed_rows.h"
+#include "row_bursts.h"
+#include "scalar_rows.h"
+#include "tiles.h"
+#include "vector_steps.h"
+
+namespace memory {
+
+template <typename T>
+class TileRows {
+public:
+    // pitch: elements of T from a row to the next in UB.
+    __aicore__ inline void Init(const RopeTilingHead* td, int32_t pitch) {
+        td_ = td;
+        bursts_.Init(td, td->head_size, pitch);
+#if __CCE_AICORE__ == 200
+        scalars_.Init(td, pitch);
+#endif
+    }
+
+    __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile) {
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) packed_.Load(rows, memory, tile);
+        if (td_->io == kRopeIoScalar) scalars_.Load(rows, memory, tile);
+        if (td_->io == kRopeIoBurst)
+#endif
+            bursts_.Load(rows, memory, tile);
+    }
+
+    __aicore__ inline void Store(GM_ADDR memory, LocalTensor<T> rows, const Tile& tile) {
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) packed_.Store(memory, rows, tile);
+        if (td_->io == kRopeIoScalar) scalars_.Store(memory, rows, tile);
+        if (td_->io == kRopeIoBurst)
+#endif
+            bursts_.Store(memory, rows, tile);
+    }
+
+    // Called after the last store to this memory.
+    __aicore__ inline void Finish(GM_ADDR memory) {
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoScalar) scalars_.Finish(memory);
+#endif
+    }
+
+#if __CCE_AICORE__ == 200
+    // The conversion between runs, which are loaded and stored, and rows, where rows are packed.
+    __aicore__ inline PackedRows<T>& Packed() { return packed_; }
+#endif
+
+private:
+    const RopeTilingHead* td_ = nullptr;
+    RowBursts<T> bursts_;
+#if __CCE_AICORE__ == 200
+    PackedRows<T> packed_;
+    ScalarRows<T> scalars_;
+#endif
+};
+
+#if __CCE_AICORE__ == 200
+
+// The offsets that pack and unpack rows of two types and one width.
+class PackedOffsets {
+public:
+    template <typename T, typename U>
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, TileRows<T>* one, TileRows<U>* other) {
+        td_ = td;
+        if (td->io != kRopeIoPacked) return;
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->index_bytes));
+        LocalTensor<uint32_t> offsets = buffer_.Get<uint32_t>();
+        one->Packed().Init(td, offsets);
+        other->Packed().Init(td, offsets[static_cast<uint32_t>(td->index_bytes / 8)]);
+    }
+
+    // Called once per core. room: scratch memory for LaneNumbers.
+    template <typename T, typename U>
+    __aicore__ inline void Build(LocalTensor<float> room, TileRows<T>* one, TileRows<U>* other) {
+        if (td_->io != kRopeIoPacked) return;
+        LaneNumbers index;
+        index.Init(td_, room);
+        index.CountLanes();
+        one->Packed().BuildOffsets(index);
+        other->Packed().BuildOffsets(index);
+    }
+
+private:
+    const RopeTilingHead* td_ = nullptr;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+};
+
+#endif
+
+// The tile with the same rows of side 1's tensors.
+__aicore__ inline Tile Beside(const Tile& tile) {
+    Tile beside = tile;
+    beside.side = 1;
+    return beside;
+}
+
+}  // namespace memory

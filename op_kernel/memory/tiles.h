@@ -1,0 +1,162 @@
+// The rows that a core rotates, their order, and the layout of a tile's rows in GM. Integer arithmetic
+// only: the tiling's test runs the same code on the host.
+#pragma once
+
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace memory {
+
+struct Share {
+    int64_t first;
+    int64_t count;
+};
+
+// Share `index` of `parts` nearly equal shares of `total` items. The items of a group stay together.
+__aicore__ inline Share ShareOf(int64_t total, int64_t group, int64_t parts, int64_t index) {
+    int64_t groups = (total + group - 1) / group;
+    int64_t each = groups / parts, longer = groups % parts;
+    int64_t first = (index * each + (index < longer ? index : longer)) * group;
+    int64_t last = first + (each + (index < longer ? 1 : 0)) * group;
+    first = first < total ? first : total;
+    last = last < total ? last : total;
+    return Share{first, last - first};
+}
+
+// `tokens` x `heads` rows of one tensor that are in UB together.
+struct Tile {
+    int64_t batch;
+    int64_t token;  // the first one, inside its batch
+    int32_t tokens;
+    int32_t side;  // index of the tensor
+    int32_t head;
+    int32_t heads;
+    int32_t table_row;     // of the first token
+    int32_t opens_block;   // 1: the first tile of a block, which needs a new table
+    int32_t block_tokens;  // of the tile's block
+};
+
+// Iterator over the tiles of a core.
+class Tiles {
+public:
+    __aicore__ inline void Init(const RopeTilingHead* td, int64_t first_unit, int64_t unit_step) {
+        td_ = td;
+        unit_ = first_unit - unit_step;
+        unit_step_ = unit_step;
+        rows_last_ = block_row_ = block_tokens_ = tile_token_ = tile_tokens_ = 0;
+        heads_first_ = heads_last_ = head_ = side_first_ = side_last_ = 0;
+        side_ = 0;
+    }
+
+    // A block yields all tokens of one side, then those of the other, because a tile has the heads of one side.
+    __aicore__ inline bool Next(Tile* tile) {
+        bool opens = false;
+        if (head_ >= side_last_) {
+            head_ = side_first_;
+            tile_token_ += tile_tokens_;
+            if (tile_token_ >= block_tokens_ && !NextSide()) {
+                if (!NextBlock()) return false;
+                opens = true;
+            }
+        }
+        int64_t tokens = block_tokens_ - tile_token_, heads = side_last_ - head_;
+        tile->batch = block_row_ / td_->seq;
+        tile->token = block_row_ % td_->seq + tile_token_;
+        tile->tokens = static_cast<int32_t>(tokens < tile_tokens_ ? tokens : tile_tokens_);
+        tile->side = side_;
+        tile->head = static_cast<int32_t>(head_ - (side_ != 0 ? td_->first_heads : 0));
+        tile->heads = static_cast<int32_t>(heads < td_->tile_heads ? heads : td_->tile_heads);
+        tile->table_row = static_cast<int32_t>(tile_token_);
+        tile->opens_block = opens ? 1 : 0;
+        tile->block_tokens = static_cast<int32_t>(block_tokens_);
+        head_ += tile->heads;
+        return true;
+    }
+
+private:
+    // A block ends at the end of its unit or batch: positions have one stride within a batch.
+    __aicore__ inline bool NextBlock() {
+        block_row_ += block_tokens_;
+        if (block_row_ >= rows_last_ && !NextUnit()) return false;
+        int64_t left = rows_last_ - block_row_, in_batch = td_->seq - block_row_ % td_->seq;
+        block_tokens_ = left < in_batch ? left : in_batch;
+        if (block_tokens_ > td_->block_tokens) block_tokens_ = td_->block_tokens;
+        Enter(heads_first_ < td_->first_heads ? 0 : 1);
+        return true;
+    }
+
+    // Head numbers run through both sides.
+    __aicore__ inline bool NextSide() {
+        if (side_ != 0 || heads_last_ <= td_->first_heads) return false;
+        Enter(1);
+        return true;
+    }
+
+    __aicore__ inline void Enter(int32_t side) {
+        side_ = side;
+        bool ends_within = side == 0 && heads_last_ > td_->first_heads;
+        side_first_ = side != 0 && heads_first_ < td_->first_heads ? td_->first_heads : heads_first_;
+        side_last_ = ends_within ? td_->first_heads : heads_last_;
+        tile_tokens_ = side != 0 ? td_->second_tokens : td_->tile_tokens;
+        tile_token_ = 0;
+        head_ = side_first_;
+    }
+
+    __aicore__ inline bool NextUnit() {
+        unit_ += unit_step_;
+        if (unit_ >= static_cast<int64_t>(td_->row_parts) * td_->head_parts) return false;
+        Share rows = ShareOf(td_->rows, td_->row_granule, td_->row_parts, unit_ / td_->head_parts);
+        Share heads = ShareOf(td_->heads, 1, td_->head_parts, unit_ % td_->head_parts);
+        block_row_ = rows.first;
+        rows_last_ = rows.first + rows.count;
+        heads_first_ = heads.first;
+        heads_last_ = heads.first + heads.count;
+        return true;
+    }
+
+    const RopeTilingHead* td_ = nullptr;
+    int64_t unit_ = 0, unit_step_ = 1;
+    int64_t rows_last_ = 0, heads_first_ = 0, heads_last_ = 0;
+    int64_t block_row_ = 0, block_tokens_ = 0, tile_token_ = 0, tile_tokens_ = 0;
+    int64_t head_ = 0, side_first_ = 0, side_last_ = 0;
+    int32_t side_ = 0;
+};
+
+// A tile's rows in GM, in their UB order: `loops` x `blocks` runs of `run` elements.
+struct RunPlan {
+    int64_t loops;
+    int64_t loop_stride;
+    int64_t blocks;
+    int64_t block_stride;
+    int64_t run;
+    int64_t run_rows;  // head rows in a run
+};
+
+// Adjacent rows become one run if `rows_fuse`. stride is {batch, token, head}.
+__aicore__ inline RunPlan PlanRuns(const RopeTilingHead* td, const Tile& tile, const int64_t* stride, bool rows_fuse) {
+    bool by_tokens = td->tokens_inner != 0;
+    int64_t outer = by_tokens ? tile.heads : tile.tokens, inner = by_tokens ? tile.tokens : tile.heads;
+    int64_t outer_stride = by_tokens ? stride[2] : stride[1], inner_stride = by_tokens ? stride[1] : stride[2];
+    int64_t run = td->head_size, run_rows = 1;
+    if (rows_fuse && (inner == 1 || inner_stride == run)) {
+        run *= inner;
+        run_rows = inner;
+        inner = 1;
+        if (outer == 1 || outer_stride == run) {
+            run *= outer;
+            run_rows *= outer;
+            outer = 1;
+        }
+    }
+    if (inner == 1) return RunPlan{1, 0, outer, outer_stride, run, run_rows};
+    if (outer == 1) return RunPlan{1, 0, inner, inner_stride, run, run_rows};
+    if (outer_stride == inner * inner_stride) return RunPlan{1, 0, outer * inner, inner_stride, run, run_rows};
+    return RunPlan{outer, outer_stride, inner, inner_stride, run, run_rows};
+}
+
+// Offset of the tile's first element in the tensor, in elements.
+__aicore__ inline int64_t TileOffset(const Tile& tile, const int64_t* stride) {
+    return tile.batch * stride[0] + tile.token * stride[1] + tile.head * stride[2];
+}
+
+}  // namespace memory

@@ -1,0 +1,157 @@
+// Steps of vector code that kernels share: order inside and between pipes, rounding, index
+// vectors. The code is correct without the compiler's automatic synchronisation.
+#pragma once
+
+#include "kernel_operator.h"
+
+namespace memory {
+
+using AscendC::LocalTensor;
+
+constexpr int32_t kBlockBytes = 32;
+constexpr int32_t kBlockFloats = 8;
+constexpr int32_t kRepeatFloats = 64;
+constexpr int32_t kMostRepeats = 255;
+
+// Rounding mode from int32 to float32, for integers that float32 holds. It does not change the result, but an
+// invalid mode is rejected.
+#if __CCE_AICORE__ == 200
+constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::CAST_NONE;
+#else
+constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::CAST_RINT;
+#endif
+
+template <typename A, typename B>
+struct SameType {
+    static constexpr bool value = false;
+};
+template <typename A>
+struct SameType<A, A> {
+    static constexpr bool value = true;
+};
+
+__aicore__ inline int32_t RoundUp(int32_t n, int32_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+__aicore__ inline int32_t Least(int32_t a, int32_t b) { return a < b ? a : b; }
+
+// Completes the vector instructions before it before those after it start. Every helper below orders its results
+// before later instructions.
+__aicore__ inline void OrderV() { AscendC::PipeBarrier<PIPE_V>(); }
+
+// dst = src, of 16 bits, as float32.
+template <typename T>
+__aicore__ inline void ToFloats(LocalTensor<float> dst, LocalTensor<T> src, int32_t count) {
+    AscendC::Cast(dst, src, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
+    OrderV();
+}
+
+// A free event id.
+template <AscendC::HardEvent event>
+__aicore__ inline int32_t FreeEvent() {
+    using namespace AscendC;
+    return static_cast<int32_t>(GetTPipePtr()->FetchEventID(event));
+}
+
+// Completes all earlier instructions of the event's first pipe before later instructions of its second pipe start.
+template <AscendC::HardEvent event>
+__aicore__ inline void HandOver() {
+    int32_t id = FreeEvent<event>();
+    AscendC::SetFlag<event>(id);
+    AscendC::WaitFlag<event>(id);
+}
+
+// Rounds to the nearest integer, through int32: only this conversion exists on every SoC.
+__aicore__ inline void Round(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp, int32_t count) {
+    LocalTensor<int32_t> integers = temp.ReinterpretCast<int32_t>();
+    AscendC::Cast(integers, src, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
+    OrderV();
+    AscendC::Cast(dst, integers, kExactToFloat, static_cast<uint32_t>(count));
+    OrderV();
+}
+
+// floor(src / divisor) of small integers. The half step is larger than the division's error.
+__aicore__ inline void FloorDivide(LocalTensor<float> dst, LocalTensor<float> src, int32_t divisor,
+                                   LocalTensor<float> temp, int32_t count) {
+    float scale = 1.0f / static_cast<float>(divisor);
+    AscendC::Muls(dst, src, scale, count);
+    OrderV();
+    AscendC::Adds(dst, dst, 0.5f * scale - 0.5f, count);
+    OrderV();
+    Round(dst, dst, temp, count);
+}
+
+// src - quotient * divisor.
+__aicore__ inline void Remainder(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> quotient,
+                                 int32_t divisor, int32_t count) {
+    AscendC::Muls(dst, quotient, -static_cast<float>(divisor), count);
+    OrderV();
+    AscendC::Add(dst, dst, src, count);
+    OrderV();
+}
+
+// 0, 1, 2, ... The API writes the first 64, mostly by scalar code; doubling writes the rest.
+__aicore__ inline void CountUp(LocalTensor<float> dst, int32_t count) {
+    HandOver<AscendC::HardEvent::V_S>();
+    AscendC::CreateVecIndex(dst, 0.0f, static_cast<uint32_t>(Least(count, kRepeatFloats)));
+    OrderV();
+    for (int32_t done = kRepeatFloats; done < count; done *= 2) {
+        AscendC::Adds(dst[done], dst, static_cast<float>(done), Least(done, count - done));
+        OrderV();
+    }
+}
+
+// Converts element numbers to byte offsets for Gather.
+__aicore__ inline void ToOffsets(LocalTensor<uint32_t> dst, LocalTensor<float> numbers, int32_t item_bytes,
+                                 int32_t count) {
+    AscendC::Muls(numbers, numbers, static_cast<float>(item_bytes), count);
+    OrderV();
+    AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
+    OrderV();
+}
+
+// dst = src, 16 bits each, with neighbours exchanged: a pair is one 32-bit word, and two shifts exchange its halves.
+// up, down: the same number of elements each, without overlap with src or each other. dst may be src or up.
+template <typename T>
+__aicore__ inline void SwapNeighbours(LocalTensor<T> dst, LocalTensor<T> src, LocalTensor<T> up, LocalTensor<T> down,
+                                      int32_t count) {
+#if __CCE_AICORE__ != 200
+    constexpr uint32_t kHalfWord = 16;
+    LocalTensor<uint32_t> pairs = src.template ReinterpretCast<uint32_t>();
+    AscendC::ShiftLeft(up.template ReinterpretCast<uint32_t>(), pairs, kHalfWord, count / 2);
+    AscendC::ShiftRight(down.template ReinterpretCast<uint32_t>(), pairs, kHalfWord, count / 2);
+    OrderV();
+    AscendC::Or(dst.template ReinterpretCast<uint16_t>(), up.template ReinterpretCast<uint16_t>(),
+                down.template ReinterpretCast<uint16_t>(), count);
+    OrderV();
+#endif
+}
+
+// Lanes [first, last) of a row of 32-bit elements.
+struct Lanes {
+    int32_t first;
+    int32_t last;
+};
+
+// Mask of the window's lanes among the 64 from `chunk` on.
+__aicore__ inline uint64_t MaskOf(const Lanes& lanes, int32_t chunk) {
+    int32_t from = lanes.first > chunk ? lanes.first - chunk : 0;
+    int32_t to = Least(lanes.last - chunk, kRepeatFloats);
+    uint64_t below_to = to == kRepeatFloats ? ~uint64_t{0} : (uint64_t{1} << to) - 1;
+    return below_to & ~((uint64_t{1} << from) - 1);
+}
+
+// Splits a buffer of floats into parts, each on a 32-byte border.
+class Floats {
+public:
+    __aicore__ inline explicit Floats(LocalTensor<float> all) : all_(all) {}
+    __aicore__ inline LocalTensor<float> Take(int32_t count) {
+        LocalTensor<float> part = all_[used_];
+        used_ += RoundUp(count, kBlockFloats);
+        return part;
+    }
+
+private:
+    LocalTensor<float> all_;
+    int32_t used_ = 0;
+};
+
+}  // namespace memory

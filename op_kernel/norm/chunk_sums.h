@@ -1,0 +1,49 @@
+// The sum of a long row over its chunks, each reduced to 64 numbers.
+#pragma once
+
+#include "../memory/row_steps.h"
+#include "../memory/vector_steps.h"
+#include "kernel_operator.h"
+
+namespace norm {
+
+using namespace memory;
+
+// levels_[level] is the sum of 2^level chunks where bit `level` of the number of chunks is set, so that every number
+// goes through log2 n additions.
+class ChunkSums {
+public:
+    // levels: 64 floats per level.
+    __aicore__ inline void Init(LocalTensor<float> levels) { levels_ = levels; }
+
+    // Adds chunk k's `width` numbers, in a buffer of 64 or more. Destroys the numbers.
+    __aicore__ inline void Add(LocalTensor<float> numbers, int64_t k, int32_t width) {
+        if (width < kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);
+        OrderV();
+        FoldRows<RowOp::kAdd>(numbers, 0, 1, width, kRepeatFloats);
+        int32_t level = 0;
+        for (int64_t done = k; done % 2 != 0; done /= 2, ++level) {
+            AscendC::Add(numbers, numbers, levels_[level * kRepeatFloats], kRepeatFloats);
+            OrderV();
+        }
+        AscendC::DataCopy(levels_[level * kRepeatFloats], numbers, static_cast<uint32_t>(kRepeatFloats));
+        OrderV();
+    }
+
+    // sums: the 64 sums of all chunks.
+    __aicore__ inline void Total(LocalTensor<float> sums, int64_t chunks) {
+        AscendC::Duplicate(sums, 0.0f, kRepeatFloats);
+        OrderV();
+        int32_t level = 0;
+        for (int64_t done = chunks; done > 0; done /= 2, ++level) {
+            if (done % 2 == 0) continue;
+            AscendC::Add(sums, sums, levels_[level * kRepeatFloats], kRepeatFloats);
+            OrderV();
+        }
+    }
+
+private:
+    LocalTensor<float> levels_;
+};
+
+}  // namespace norm

@@ -1,0 +1,91 @@
+// The gradient of a scale that all rows share. A core sums its rows in UB, then adds the sums to those of the other
+// cores in GM by atomic DMAs.
+#pragma once
+
+#include "../memory/row_bursts.h"
+#include "../memory/row_pieces.h"
+#include "../memory/vector_steps.h"
+#include "kernel_operator.h"
+
+namespace norm {
+
+using namespace memory;
+
+class DscaleRows {
+public:
+    // buffer: width + kDscaleMore floats, width a multiple of 8.
+    __aicore__ inline void Init(LocalTensor<float> buffer, int32_t width) {
+        Floats parts(buffer);
+        sums_ = parts.Take(width);
+        last_ = parts.Take(kBlockFloats);
+        width_ = width;
+        pieces_.Init(parts.Take(kBlockFloats).ReinterpretCast<uint32_t>(), width);
+    }
+
+    // Called once per core, before the first row.
+    __aicore__ inline void Prepare() {
+#if __CCE_AICORE__ == 200
+        pieces_.BuildOffsets(last_);
+#endif
+        AscendC::Duplicate(sums_, 0.0f, width_);
+    }
+
+    // One sum for each element of a row.
+    __aicore__ inline LocalTensor<float> Sums() const { return sums_; }
+
+    // Adds `count` consecutive rows [width]: first pairwise among themselves, by halving, then to the sums. Destroys
+    // the rows.
+    __aicore__ inline void AddRows(LocalTensor<float> rows, int32_t count) {
+        while (count > 1) {
+            int32_t half = 1;
+            while (2 * half < count) half *= 2;
+            AscendC::Add(rows, rows, rows[half * width_], (count - half) * width_);
+            OrderV();
+            count = half;
+        }
+        AscendC::Add(sums_, sums_, rows, width_);
+    }
+
+    // Adds the first `count` sums atomically to elements [first, first + count) in GM.
+    __aicore__ inline void Flush(GM_ADDR dscale, int64_t first, int32_t count) {
+#if __CCE_AICORE__ == 200
+        if (count < kBlockFloats) {
+            FlushFew(TensorAt<float>(dscale, first), count);
+            return;
+        }
+        SetLastAside(count);
+#endif
+        HandOver<AscendC::HardEvent::V_MTE3>();
+        AscendC::SetAtomicAdd<float>();
+        pieces_.Store(dscale, sums_, first, count);
+        AscendC::SetAtomicNone();
+        HandOver<AscendC::HardEvent::MTE3_V>();
+    }
+
+private:
+#if __CCE_AICORE__ == 200
+    // The last block overlaps the block before it. Its overlapping elements are 0, so that they are added only once.
+    __aicore__ inline void SetLastAside(int32_t count) {
+        pieces_.SetAside(sums_, count);
+        OrderV();
+        if (count % kBlockFloats == 0) return;
+        AscendC::Duplicate(last_, 0.0f, kBlockFloats - count % kBlockFloats);
+    }
+
+    // Fewer bytes than the 32 of a DMA: the scalar unit adds them. One core owns all rows this short.
+    __aicore__ inline void FlushFew(AscendC::GlobalTensor<float> target, int32_t count) {
+        HandOver<AscendC::HardEvent::V_S>();
+        for (int32_t i = 0; i < count; ++i) {
+            auto at = static_cast<uint32_t>(i);
+            target.SetValue(at, target.GetValue(at) + sums_.GetValue(at));
+        }
+        AscendC::DataCacheCleanAndInvalid<float, AscendC::CacheLine::ENTIRE_DATA_CACHE>(target);
+    }
+#endif
+
+    LocalTensor<float> sums_, last_;
+    RowPieces<float> pieces_;
+    int32_t width_ = 0;
+};
+
+}  // namespace norm

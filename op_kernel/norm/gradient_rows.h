@@ -1,0 +1,114 @@
+// Gradients of normalized rows. With r = 1/RMS, N = x r, g = grad * scale and m = mean(g N),
+//
+//   dx     = r (g - N m)
+//   dscale = sum over rows of grad * (N as the forward pass rounds it)
+//
+// The error of dx. Let u = 2^-24 and l = log2 n. N is within (7 + l/2) u and r within (6 + l/2) u (row_norm.h). g and
+// its product with N round once each. A tree adds the n products in at most l + 3 levels (two more for long rows, as
+// for squares); each addition is within u of its operands' magnitudes. 1/n and the product with it round once each.
+// Hence m is within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m is within
+// (14 + 3l/2 + 7 + l/2 + 1) u |N| M. The difference rounds once, within u (|g| + |N| M). Its product with r adds
+// (6 + l/2 + 1) u. The total is less than (32 + 5l/2) u r (|g| + |N| M), second order terms included. For a long row m
+// is mean(g x) times r, which has no more roundings. For a long row that is multiplied by a power of two, m is
+// mean(g N), as for other rows.
+//
+// The error of dscale. A product rounds once. Each of the R rows' products goes through at most R - 1 additions, in any
+// order of tiles and cores. The error is R u times the sum of |grad * N|, plus the error that
+// N's own error causes in the rounded N.
+//
+// Rows whose squares leave float32's range are first multiplied by a power of two f. The formulas then use r / f for
+// r, N is unchanged, and dx is multiplied by f at the end: exactly, except for subnormal numbers (MoveFactors).
+//
+// npu_rope/testing/bounds.py uses these bounds.
+#pragma once
+
+#include "../memory/row_steps.h"
+#include "../memory/vector_steps.h"
+#include "../rms_norm_tiling_data.h"
+#include "kernel_operator.h"
+#include "row_norm.h"
+
+namespace norm {
+
+using namespace memory;
+
+class GradientRows {
+public:
+    // stats: kGradientStats * slots floats, with RowNorm's number of slots.
+    __aicore__ inline void Init(RowNorm* norm, float inverse_n, LocalTensor<float> stats, int32_t slots) {
+        norm_ = norm;
+        inverse_n_ = inverse_n;
+        Floats parts(stats);
+        mean_ = parts.Take(slots);
+        factor_ = parts.Take(slots);
+        spread_ = parts.Take(slots * kBlockFloats);
+        norm->KeepFactors(factor_);
+        // Instructions process full repeats; initialise the slots past the last row.
+        AscendC::Duplicate(stats, 0.0f, slots * kGradientStats);
+    }
+
+    // Finds the mean of the first `width` products of each row [pitch]. Destroys the products.
+    __aicore__ inline void FindMeans(LocalTensor<float> products, int32_t pitch, int32_t width, int32_t count) {
+        width = FoldRows<RowOp::kAdd>(products, pitch, count, width, kRepeatFloats);
+        SumRows(mean_, spread_, products, pitch, width, count);
+        AscendC::Muls(mean_, mean_, inverse_n_, count);
+        OrderV();
+        SpreadRows(spread_, mean_, count);
+    }
+
+    // Finds the mean of one row from its 64 sums.
+    __aicore__ inline void FindMean(LocalTensor<float> sums) { FindMeans(sums, kRepeatFloats, kRepeatFloats, 1); }
+
+    // Finds the mean of one row from 64 sums of products of g and x, instead of g and N.
+    __aicore__ inline void FindMeanOfUndivided(LocalTensor<float> sums) {
+        FindMean(sums);
+        AscendC::Mul(spread_, spread_, norm_->Inverses().data, kBlockFloats);
+    }
+
+    // dx = (g - normalized * mean) * inverse. g's rows have their own pitch.
+    __aicore__ inline void Differentiate(const EvenRows& dx, const EvenRows& g, const EvenRows& normalized,
+                                         int32_t count, int32_t width) {
+        EachRow<RowOp::kMul>(dx, normalized, EvenRows{spread_, kBlockFloats, true}, count, width);
+        OrderV();
+        EachRow<RowOp::kSub>(dx, g, dx, count, width);
+        OrderV();
+        EachRow<RowOp::kMul>(dx, dx, norm_->Inverses(), count, width);
+        OrderV();
+    }
+
+    // For rows that the norm has multiplied: multiplies their inverses by 2^15. Without it, Differentiate() could turn
+    // a small g into a subnormal number whose product with the factor is normal. The caller orders later readers of the
+    // inverses after this.
+    __aicore__ inline void MoveFactors(int32_t count) {
+        LocalTensor<float> inverses = norm_->Inverses().data;
+        AscendC::Muls(inverses, inverses, kMoved, count * kBlockFloats);
+    }
+
+    // After MoveFactors(): multiplies dx by the factors, which are at least 2^-111.
+    __aicore__ inline void Rescale(const EvenRows& dx, int32_t count, int32_t width) {
+        for (int32_t row = 0; row < count; ++row)
+            RescaleRow(dx.data[row * dx.pitch], factor_.GetValue(static_cast<uint32_t>(row)), width);
+        OrderV();
+    }
+
+    // Multiplies one row of dx, or a piece of it, by its factor.
+    __aicore__ inline void RescaleRow(LocalTensor<float> dx, float factor, int32_t width) {
+        AscendC::Muls(dx, dx, factor * kMovedBack, width);
+    }
+
+    // After MoveFactors(): divides a piece of one row by the row's RMS.
+    __aicore__ inline void NormalizeMovedPiece(LocalTensor<float> rows, int32_t count) {
+        norm_->NormalizePiece(rows, rows, count);
+        AscendC::Muls(rows, rows, kMovedBack, count);
+        OrderV();
+    }
+
+private:
+    static constexpr float kMoved = 32768.0f, kMovedBack = 1.0f / 32768.0f;
+
+    RowNorm* norm_ = nullptr;
+    float inverse_n_ = 0.0f;
+    LocalTensor<float> mean_, factor_, spread_;
+};
+
+}  // namespace norm

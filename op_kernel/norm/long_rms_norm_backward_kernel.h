@@ -1,0 +1,291 @@
+// rms_norm_backward of rows that are too long for UB. The kernel walks over a row chunk by chunk: once for the sums of
+// its squares and of its products with g, once for its results. The sums of dscale stay in UB where they fit;
+// otherwise the kernel adds each row's chunk to GM separately.
+#pragma once
+
+#include "../memory/row_pieces.h"
+#include "../memory/row_steps.h"
+#include "../memory/tiles.h"
+#include "../memory/vector_steps.h"
+#include "../rms_norm_tiling_data.h"
+#include "arguments.h"
+#include "chunk_sums.h"
+#include "dscale_rows.h"
+#include "gradient_rows.h"
+#include "kernel_operator.h"
+#include "row_norm.h"
+#include "scale_rows.h"
+#include "stash_rows.h"
+
+namespace norm {
+
+using namespace memory;
+
+// T: type of x and dx; S: type of scale and grad.
+template <typename T, typename S>
+class LongRmsNormBackwardKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td,
+                               const RmsNormBackwardArguments& arguments) {
+        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        Tile row{};
+        if (!tiles_.Next(&row)) return;
+        Init(pipe, td, arguments);
+        do {
+            DifferentiateRow(row);
+        } while (tiles_.Next(&row));
+        if (td->dscale_stays != 0) dscale_.Flush(arguments.dscale, 0, static_cast<int32_t>(td->n));
+    }
+
+private:
+    // The purpose of a walk over a row's chunks.
+    enum class Walk { kSum, kLargest, kProducts, kWrite };
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td,
+                                const RmsNormBackwardArguments& arguments) {
+        td_ = td;
+        arguments_ = arguments;
+        chunks_ = (td->n + td->chunk - 1) / td->chunk;
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->head.queue_bytes));
+        pipe->InitBuffer(grad_, 2, static_cast<uint32_t>(td->grad_queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->head.queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(td->head.work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
+        pipe->InitBuffer(dscale_buffer_, static_cast<uint32_t>(td->dscale_bytes));
+        Floats work(work_.template Get<float>());
+        rows_ = work.Take(td->chunk);
+        g_ = work.Take(td->chunk);
+        temp_ = work.Take(td->chunk);
+        squares_.Init(work.Take(td->levels * kRepeatFloats));
+        products_.Init(work.Take(td->levels * kRepeatFloats));
+        sums_ = work.Take(kRepeatFloats);
+        largest_ = work.Take(kBlockFloats);
+        pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
+        grad_pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
+#if __CCE_AICORE__ == 200
+        pieces_.BuildOffsets(temp_);
+        grad_pieces_.BuildOffsets(temp_);
+#endif
+        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
+        stash_.Init(td->stash);
+        LocalTensor<float> stats = stats_.template Get<float>();
+        norm_.Init(&td->norm, stats, kRowNormSlots);
+        gradient_.Init(&norm_, td->inverse_n, stats[kRowNormSlots * kRowNormStats], kRowNormSlots);
+        dscale_.Init(dscale_buffer_.template Get<float>(),
+                     td->dscale_bytes / static_cast<int32_t>(sizeof(float)) - kDscaleMore);
+        dscale_.Prepare();
+    }
+
+    __aicore__ inline void DifferentiateRow(const Tile& row) {
+        x_at_ = TileOffset(row, td_->head.side[0].x_stride);
+        dx_at_ = TileOffset(row, td_->head.side[0].out_stride);
+        grad_at_ = TileOffset(row, td_->head.side[1].x_stride);
+        factor_ = 1.0f;
+        WalkRow(Walk::kSum);
+        squares_.Total(sums_, chunks_);
+        if (norm_.FindInverse(sums_, td_->norm.added)) {
+            SumScaled();
+        } else {
+            products_.Total(sums_, chunks_);
+            gradient_.FindMeanOfUndivided(sums_);
+        }
+        WalkRow(Walk::kWrite);
+        scale_is_here_ = td_->scale_stays != 0;
+    }
+
+    // Where squares leave float32's range, sums the squares again, of the row times a power of two. The products with
+    // the multiplied row could leave the range; therefore they are summed from the normalized row.
+    __aicore__ inline void SumScaled() {
+        AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
+        WalkRow(Walk::kLargest);
+        HandOver<AscendC::HardEvent::V_S>();
+        RowScale scale = norm_.ScaleOf(largest_);  // before FindInverse() hands over to the vectors
+        factor_ = scale.factor;
+        WalkRow(Walk::kSum);
+        squares_.Total(sums_, chunks_);
+        norm_.FindInverse(sums_, scale.added);
+        gradient_.MoveFactors(1);
+        WalkRow(Walk::kProducts);
+        products_.Total(sums_, chunks_);
+        gradient_.FindMean(sums_);
+    }
+
+    // ---- a row's chunks, one after another
+
+    __aicore__ inline int32_t CountOf(int64_t chunk) const {
+        int64_t left = td_->n - chunk * td_->chunk;
+        return static_cast<int32_t>(left < td_->chunk ? left : td_->chunk);
+    }
+
+    __aicore__ inline void WalkRow(Walk walk) {
+        Fetch(0);
+        for (int64_t k = 0; k < chunks_; ++k) {
+            int32_t count = CountOf(k), lanes = RoundUp(count, kBlockFloats);
+            LocalTensor<T> x = in_.template DeQue<T>();
+            LocalTensor<S> grad = grad_.template DeQue<S>();
+            if (k + 1 < chunks_) Fetch(k + 1);
+            Widen(pieces_, rows_, x, count);
+            in_.FreeTensor(x);
+            stash_.Round(rows_, temp_, lanes);
+            if (walk == Walk::kLargest) {
+                FindLargest(lanes);
+            } else {
+                if (factor_ != 1.0f) AscendC::Muls(rows_, rows_, factor_, lanes);
+                FindG(grad, k, count);  // also orders the rows
+                if (walk == Walk::kSum)
+                    AddSums(k, lanes);
+                else
+                    Divide(walk, grad, k, count);
+            }
+            grad_.FreeTensor(grad);
+        }
+    }
+
+    __aicore__ inline void Fetch(int64_t k) {
+        int64_t at = k * td_->chunk;
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        pieces_.Load(x, arguments_.x, x_at_ + at, CountOf(k));
+        in_.EnQue(x);
+        LocalTensor<S> grad = grad_.template AllocTensor<S>();
+        grad_pieces_.Load(grad, arguments_.grad, grad_at_ + at, CountOf(k));
+        grad_.EnQue(grad);
+    }
+
+    // A piece as float32; lanes after its last are 0, up to a multiple of 8.
+    template <typename U>
+    __aicore__ inline void Widen(RowPieces<U>& pieces, LocalTensor<float> wide, LocalTensor<U> piece, int32_t count) {
+        int32_t lanes = RoundUp(count, kBlockFloats);
+#if __CCE_AICORE__ == 200
+        int32_t defined = count;
+#else
+        int32_t defined = lanes;
+#endif
+        pieces.Complete(piece, count);
+        if constexpr (sizeof(U) == sizeof(float)) {
+            AscendC::Muls(wide, piece, 1.0f, defined);
+        } else {
+            AscendC::Cast(wide, piece, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(defined));
+        }
+        OrderV();
+#if __CCE_AICORE__ == 200
+        // The DMA of this SoC does not pad.
+        ClearLanes(wide, 0, 1, Lanes{count, lanes});
+#endif
+    }
+
+    // g_ = grad * scale, for chunk k.
+    __aicore__ inline void FindG(LocalTensor<S> grad, int64_t k, int32_t count) {
+        Widen(grad_pieces_, g_, grad, count);
+        AscendC::Mul(g_, g_, Scale(k * td_->chunk, count), RoundUp(count, kBlockFloats));
+    }
+
+    // The scale of elements [at, at + count) of the row.
+    __aicore__ inline LocalTensor<float> Scale(int64_t at, int32_t count) {
+        auto to = static_cast<int32_t>(td_->scale_stays != 0 ? at : 0);
+        // The first walk over a row has loaded the whole scale.
+        if (!scale_is_here_) {
+            int32_t from = sizeof(S) == sizeof(float) ? to : 0;
+            scale_rows_.Load(arguments_.scale, 0, at, count, from);
+            scale_rows_.Widen(to, from, count);
+        }
+        return scale_rows_.Wide()[static_cast<uint32_t>(to)];
+    }
+
+    // ---- sums
+
+    __aicore__ inline void AddSums(int64_t k, int32_t lanes) {
+        AscendC::Mul(temp_, rows_, rows_, lanes);
+        squares_.Add(temp_, k, lanes);
+        AddProducts(k, lanes);
+    }
+
+    __aicore__ inline void AddProducts(int64_t k, int32_t lanes) {
+        AscendC::Mul(temp_, rows_, g_, lanes);
+        products_.Add(temp_, k, lanes);
+    }
+
+    // The caller orders the vector instructions before each piece and hands over to the scalar unit after the last.
+    __aicore__ inline void FindLargest(int32_t lanes) {
+        AscendC::Abs(temp_, rows_, lanes);
+        OrderV();
+        FoldRows<RowOp::kMax>(temp_, 0, 1, lanes, kBlockFloats);
+        AscendC::Max(largest_, largest_, temp_, kBlockFloats);
+    }
+
+    // ---- results
+
+    // Computes the normalized row's products with g, or the results.
+    __aicore__ inline void Divide(Walk walk, LocalTensor<S> grad, int64_t k, int32_t count) {
+        int32_t lanes = RoundUp(count, kBlockFloats);
+        if (factor_ != 1.0f)
+            gradient_.NormalizeMovedPiece(rows_, lanes);
+        else
+            norm_.NormalizePiece(rows_, rows_, lanes);
+        if (walk == Walk::kProducts)
+            AddProducts(k, lanes);
+        else
+            Write(grad, k, count);
+    }
+
+    __aicore__ inline void Write(LocalTensor<S> grad, int64_t k, int32_t count) {
+        int64_t at = k * td_->chunk;
+        int32_t lanes = RoundUp(count, kBlockFloats);
+        WriteDx(at, count);
+        stash_.template RoundBack<T>(rows_, temp_, lanes);
+        Widen(grad_pieces_, g_, grad, count);
+        if (td_->dscale_stays != 0) {
+            AscendC::Mul(rows_, rows_, g_, lanes);
+            OrderV();
+            LocalTensor<float> sums = dscale_.Sums()[static_cast<uint32_t>(at)];
+            AscendC::Add(sums, sums, rows_, lanes);
+            OrderV();
+        } else {
+            AscendC::Mul(dscale_.Sums(), rows_, g_, lanes);
+            dscale_.Flush(arguments_.dscale, at, count);
+        }
+    }
+
+    __aicore__ inline void WriteDx(int64_t at, int32_t count) {
+        int32_t lanes = RoundUp(count, kBlockFloats);
+        EvenRows wide{temp_, 0, false};
+        LocalTensor<T> dx = out_.template AllocTensor<T>();
+        if constexpr (sizeof(T) == sizeof(float)) wide.data = dx;
+        gradient_.Differentiate(wide, EvenRows{g_, 0, false}, EvenRows{rows_, 0, false}, 1, lanes);
+        if (factor_ != 1.0f) {
+            gradient_.RescaleRow(wide.data, factor_, lanes);
+            OrderV();
+        }
+        if constexpr (sizeof(T) != sizeof(float))
+            AscendC::Cast(dx, temp_, NarrowMode<T>(), static_cast<uint32_t>(lanes));
+        pieces_.SetAside(dx, count);
+        OrderV();
+        out_.EnQue(dx);
+        dx = out_.template DeQue<T>();
+        pieces_.Store(arguments_.dx, dx, dx_at_ + at, count);
+        out_.FreeTensor(dx);
+    }
+
+    static constexpr int32_t kOffsets = 16;
+
+    const RmsNormTilingData* td_ = nullptr;
+    RmsNormBackwardArguments arguments_{};
+    Tiles tiles_;
+    RowNorm norm_;
+    GradientRows gradient_;
+    DscaleRows dscale_;
+    StashRows stash_;
+    ChunkSums squares_, products_;
+    ScaleRows<S> scale_rows_;
+    RowPieces<T> pieces_;
+    RowPieces<S> grad_pieces_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, grad_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
+    LocalTensor<float> rows_, g_, temp_, sums_, largest_;
+    int64_t chunks_ = 0;
+    int64_t x_at_ = 0, dx_at_ = 0, grad_at_ = 0;
+    float factor_ = 1.0f;  // not 1 for rows that are multiplied
+    bool scale_is_here_ = false;
+};
+
+}  // namespace norm

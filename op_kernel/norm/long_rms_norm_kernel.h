@@ -1,0 +1,287 @@
+// rms_norm and add_rms_norm of rows that do not fit UB together with their results. The kernel walks over a row chunk
+// by chunk: once for its sum of squares, once for its result. A row that fits stays in UB between the two walks, as
+// float32; other rows are read twice.
+#pragma once
+
+#include "../memory/row_pieces.h"
+#include "../memory/row_steps.h"
+#include "../memory/tiles.h"
+#include "../memory/vector_steps.h"
+#include "../rms_norm_tiling_data.h"
+#include "arguments.h"
+#include "chunk_sums.h"
+#include "kernel_operator.h"
+#include "row_norm.h"
+#include "scale_rows.h"
+#include "stash_rows.h"
+
+namespace norm {
+
+using namespace memory;
+
+// T: type of x, the residual and the sum; S: type of scale and out.
+template <typename T, typename S, bool adds>
+class LongRmsNormKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        Tile row{};
+        if (!tiles_.Next(&row)) return;
+        Init(pipe, td, arguments);
+        do {
+            NormalizeRow(row);
+        } while (tiles_.Next(&row));
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+    static constexpr int32_t kPadding = kBlockBytes / static_cast<int32_t>(sizeof(T));
+
+    // The purpose of a walk over a row's chunks.
+    enum class Walk { kSum, kLargest, kWrite };
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+        td_ = td;
+        arguments_ = arguments;
+        chunks_ = (td->n + td->chunk - 1) / td->chunk;
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->head.queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->head.queue_bytes));
+        if constexpr (adds) {
+            pipe->InitBuffer(residual_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
+            pipe->InitBuffer(sum_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
+        }
+        pipe->InitBuffer(row_buffer_, static_cast<uint32_t>(td->row_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(td->head.work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
+        row_ = row_buffer_.template Get<float>();
+        Floats work(work_.template Get<float>());
+        piece_ = work.Take(td->chunk);
+        temp_ = work.Take(td->chunk);
+        squares_.Init(work.Take(td->levels * kRepeatFloats));
+        sums_ = work.Take(kRepeatFloats);
+        largest_ = work.Take(kBlockFloats);
+        pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
+        out_pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
+#if __CCE_AICORE__ == 200
+        pieces_.BuildOffsets(temp_);
+        out_pieces_.BuildOffsets(temp_);
+#endif
+        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes,
+                         ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
+        stash_.Init(td->stash);
+        norm_.Init(&td->norm, stats_.template Get<float>(), kRowNormSlots);
+    }
+
+    __aicore__ inline void NormalizeRow(const Tile& row) {
+        x_at_ = TileOffset(row, td_->head.side[0].x_stride);
+        out_at_ = TileOffset(row, td_->head.side[0].out_stride);
+        residual_at_ = TileOffset(row, td_->head.side[1].x_stride);
+        sum_at_ = TileOffset(row, td_->head.side[1].out_stride);
+        scale_at_ = TileOffset(row, td_->scale_stride);
+        row_is_here_ = false;
+        factor_ = 1.0f;
+        WalkRow(Walk::kSum);
+        if (norm_.FindInverse(Total(), td_->norm.added)) {
+            // The squares leave float32's range: sum them again, of the row times a power of two.
+            AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
+            WalkRow(Walk::kLargest);
+            HandOver<AscendC::HardEvent::V_S>();
+            RowScale scale = norm_.ScaleOf(largest_);  // before FindInverse() hands over to the vectors
+            factor_ = scale.factor;
+            WalkRow(Walk::kSum);
+            norm_.FindInverse(Total(), scale.added);
+        }
+        WalkRow(Walk::kWrite);
+        scale_is_here_ = td_->scale_stays != 0;
+    }
+
+    // ---- a row's chunks, one after another
+
+    __aicore__ inline int32_t CountOf(int64_t chunk) const {
+        int64_t left = td_->n - chunk * td_->chunk;
+        return static_cast<int32_t>(left < td_->chunk ? left : td_->chunk);
+    }
+
+    __aicore__ inline void WalkRow(Walk walk) {
+        if (!row_is_here_) Fetch(0);
+        for (int64_t k = 0; k < chunks_; ++k) {
+            int32_t count = CountOf(k);
+            LocalTensor<float> chunk = td_->row_stays != 0 ? row_[static_cast<uint32_t>(k * td_->chunk)] : row_;
+            if (!row_is_here_) Arrive(chunk, k, count);
+            int32_t padded = RoundUp(count, kPadding);
+            if (walk == Walk::kSum) {
+                AddSquares(chunk, k, padded);
+            } else if (walk == Walk::kLargest) {
+                FindLargest(chunk, padded);
+            } else {
+                Write(chunk, k, count);
+            }
+        }
+        row_is_here_ = td_->row_stays != 0;
+    }
+
+    __aicore__ inline void Fetch(int64_t k) {
+        int64_t at = k * td_->chunk;
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        pieces_.Load(x, arguments_.x, x_at_ + at, CountOf(k));
+        in_.EnQue(x);
+        if constexpr (adds) {
+            LocalTensor<T> residual = residual_.template AllocTensor<T>();
+            pieces_.Load(residual, arguments_.residual, residual_at_ + at, CountOf(k));
+            residual_.EnQue(residual);
+        }
+    }
+
+    // Chunk k as float32, with the residual added and the sum rounded; lanes after its last are 0. The copy of the
+    // next chunk is already issued.
+    __aicore__ inline void Arrive(LocalTensor<float> chunk, int64_t k, int32_t count) {
+        LocalTensor<T> x = in_.template DeQue<T>(), residual;
+        if constexpr (adds) residual = residual_.template DeQue<T>();
+        if (k + 1 < chunks_) Fetch(k + 1);
+        Widen(chunk, x, count);
+        in_.FreeTensor(x);
+        if constexpr (adds) {
+            int32_t padded = RoundUp(count, kPadding);
+            Widen(piece_, residual, count);
+            residual_.FreeTensor(residual);
+            AscendC::Add(chunk, chunk, piece_, padded);
+            OrderV();
+            if constexpr (!kIsFloat) RoundTo<T>(chunk, piece_, padded);
+        }
+    }
+
+    __aicore__ inline void Widen(LocalTensor<float> chunk, LocalTensor<T> x, int32_t count) {
+        pieces_.Complete(x, count);
+        if constexpr (kIsFloat) {
+            AscendC::Muls(chunk, x, 1.0f, Defined(count));
+        } else {
+            AscendC::Cast(chunk, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(Defined(count)));
+        }
+        OrderV();
+#if __CCE_AICORE__ == 200
+        // The DMA of this SoC does not pad.
+        ClearLanes(chunk, 0, 1, Lanes{count, RoundUp(count, kPadding)});
+#endif
+    }
+
+    // Number of elements that a load writes, padding included.
+    __aicore__ inline int32_t Defined(int32_t count) const {
+#if __CCE_AICORE__ == 200
+        return count;
+#else
+        return RoundUp(count, kPadding);
+#endif
+    }
+
+    // ---- the sum of squares
+
+    __aicore__ inline void AddSquares(LocalTensor<float> chunk, int64_t k, int32_t padded) {
+        LocalTensor<float> values = Prepared(chunk, padded);
+        AscendC::Mul(temp_, values, values, padded);
+        squares_.Add(temp_, k, padded);
+    }
+
+    __aicore__ inline LocalTensor<float> Total() {
+        squares_.Total(sums_, chunks_);
+        return sums_;
+    }
+
+    // A chunk in the stash type, times the row's factor.
+    __aicore__ inline LocalTensor<float> Prepared(LocalTensor<float> chunk, int32_t padded) {
+        if (stash_.IsFloat32() && factor_ == 1.0f) return chunk;
+        Stashed(chunk, padded);
+        AscendC::Muls(piece_, piece_, factor_, padded);
+        OrderV();
+        return piece_;
+    }
+
+    // Copies the chunk into piece_, rounded to the stash type.
+    __aicore__ inline void Stashed(LocalTensor<float> chunk, int32_t padded) {
+        AscendC::DataCopy(piece_, chunk, static_cast<uint32_t>(padded));
+        OrderV();
+        stash_.Round(piece_, temp_, padded);
+    }
+
+    // The caller orders the vector instructions before each piece and hands over to the scalar unit after the last.
+    __aicore__ inline void FindLargest(LocalTensor<float> chunk, int32_t padded) {
+        Stashed(chunk, padded);
+        AscendC::Abs(temp_, piece_, padded);
+        OrderV();
+        FoldRows<RowOp::kMax>(temp_, 0, 1, padded, kBlockFloats);
+        AscendC::Max(largest_, largest_, temp_, kBlockFloats);
+    }
+
+    // ---- the result
+
+    __aicore__ inline void Write(LocalTensor<float> chunk, int64_t k, int32_t count) {
+        int64_t at = k * td_->chunk;
+        int32_t padded = RoundUp(count, kPadding);
+        if constexpr (adds) WriteSum(chunk, at, count);
+        norm_.NormalizePiece(piece_, Prepared(chunk, padded), padded);
+        stash_.template RoundBack<T>(piece_, temp_, padded);
+        LocalTensor<float> scale = Scale(at, count);
+        LocalTensor<S> y = out_.template AllocTensor<S>();
+        int32_t lanes = RoundUp(count, kBlockFloats);
+        if constexpr (sizeof(S) == sizeof(float)) {
+            AscendC::Mul(y, piece_, scale, lanes);
+        } else {
+            AscendC::Mul(piece_, piece_, scale, lanes);
+            OrderV();
+            AscendC::Cast(y, piece_, NarrowMode<S>(), static_cast<uint32_t>(lanes));
+        }
+        out_pieces_.SetAside(y, count);
+        OrderV();
+        out_.EnQue(y);
+        y = out_.template DeQue<S>();
+        out_pieces_.Store(arguments_.out, y, out_at_ + at, count);
+        out_.FreeTensor(y);
+    }
+
+    __aicore__ inline void WriteSum(LocalTensor<float> chunk, int64_t at, int32_t count) {
+        auto lanes = static_cast<uint32_t>(RoundUp(count, kPadding));
+        LocalTensor<T> sum = sum_.template AllocTensor<T>();
+        if constexpr (kIsFloat) {
+            AscendC::DataCopy(sum, chunk, lanes);
+        } else {
+            AscendC::Cast(sum, chunk, NarrowMode<T>(), lanes);
+        }
+        pieces_.SetAside(sum, count);
+        sum_.EnQue(sum);
+        sum = sum_.template DeQue<T>();
+        pieces_.Store(arguments_.sum, sum, sum_at_ + at, count);
+        sum_.FreeTensor(sum);
+    }
+
+    // The scale of elements [at, at + count) of the row.
+    __aicore__ inline LocalTensor<float> Scale(int64_t at, int32_t count) {
+        auto to = static_cast<int32_t>(td_->scale_stays != 0 ? at : 0);
+        if (!scale_is_here_) {
+            int32_t from = sizeof(S) == sizeof(float) ? to : 0;
+            scale_rows_.Load(arguments_.scale, scale_at_, at, count, from);
+            scale_rows_.Widen(to, from, count);
+        }
+        return scale_rows_.Wide()[static_cast<uint32_t>(to)];
+    }
+
+    static constexpr int32_t kOffsets = 16;
+
+    const RmsNormTilingData* td_ = nullptr;
+    RmsNormArguments arguments_{};
+    Tiles tiles_;
+    RowNorm norm_;
+    StashRows stash_;
+    ChunkSums squares_;
+    ScaleRows<S> scale_rows_;
+    RowPieces<T> pieces_;
+    RowPieces<S> out_pieces_;
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, residual_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> row_buffer_, work_, stats_;
+    LocalTensor<float> row_, piece_, temp_, sums_, largest_;
+    int64_t chunks_ = 0;
+    int64_t x_at_ = 0, out_at_ = 0, residual_at_ = 0, sum_at_ = 0, scale_at_ = 0;
+    float factor_ = 1.0f;
+    bool row_is_here_ = false, scale_is_here_ = false;
+};
+
+}  // namespace norm

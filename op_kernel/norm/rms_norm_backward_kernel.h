@@ -1,0 +1,294 @@
+// The kernel of rms_norm_backward: the gradients of RMS normalization for x and for a scale that all rows share. The
+// formula is in gradient_rows.h.
+//
+// Rows that fit UB are processed in tiles of many rows, as in rms_norm_kernel.h; long rows one at a time
+// (long_rms_norm_backward_kernel.h).
+#pragma once
+
+#include "../memory/packed_rows.h"
+#include "../memory/row_steps.h"
+#include "../memory/tile_rows.h"
+#include "../memory/tiles.h"
+#include "../memory/vector_steps.h"
+#include "../rms_norm_tiling_data.h"
+#include "../rope_tiling_data.h"
+#include "arguments.h"
+#include "dscale_rows.h"
+#include "gradient_rows.h"
+#include "kernel_operator.h"
+#include "long_rms_norm_backward_kernel.h"
+#include "row_norm.h"
+#include "scale_rows.h"
+#include "stash_rows.h"
+
+namespace norm {
+
+using namespace memory;
+
+// T: type of x and dx; S: type of scale and grad.
+template <typename T, typename S>
+class RmsNormBackwardKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td,
+                               const RmsNormBackwardArguments& arguments) {
+        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        Tile tile{};
+        if (!tiles_.Next(&tile)) return;
+        Init(pipe, td, arguments);
+        LoadTile(tile);
+        Prepare();
+        // Tile t is stored after the load of tile t + 2 is issued, because all other work waits for loads.
+        Tile stored{}, next{};
+        for (bool first = true, more = true; more; first = false) {
+            LocalTensor<T> x = in_.template DeQue<T>();
+            LocalTensor<S> grad = grad_.template DeQue<S>();
+            more = tiles_.Next(&next);
+            if (more) LoadTile(next);
+            if (!first) StoreTile(stored);
+            DifferentiateTile(x, grad, tile);
+            stored = tile;
+            tile = next;
+        }
+        StoreTile(stored);
+        x_rows_.Finish(arguments_.dx);
+        dscale_.Flush(arguments_.dscale, 0, head_->head_size);
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+    static constexpr bool kGradIsFloat = sizeof(S) == sizeof(float);
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td,
+                                const RmsNormBackwardArguments& arguments) {
+        td_ = td;
+        head_ = &td->head;
+        arguments_ = arguments;
+        lanes_ = RoundUp(head_->head_size, kBlockFloats);
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(head_->queue_bytes));
+        pipe->InitBuffer(grad_, 2, static_cast<uint32_t>(td->grad_queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(head_->queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(head_->work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
+        pipe->InitBuffer(dscale_buffer_, static_cast<uint32_t>(td->dscale_bytes));
+        rows_ = work_.template Get<float>();
+        g_ = rows_[static_cast<uint32_t>(td->g_offset_bytes) / sizeof(float)];
+        temp_ = rows_[static_cast<uint32_t>(head_->temp_offset_bytes) / sizeof(float)];
+        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
+        stash_.Init(td->stash);
+        dscale_.Init(dscale_buffer_.template Get<float>(), head_->row_pitch);
+        x_rows_.Init(head_, head_->row_pitch);
+        grad_rows_.Init(head_, head_->out_pitch);
+#if __CCE_AICORE__ == 200
+        offsets_.Init(pipe, head_, &x_rows_, &grad_rows_);
+#endif
+    }
+
+    // Called once per core, before the first tile.
+    __aicore__ inline void Prepare() {
+        constexpr int32_t kStats = kRowNormStats + kGradientStats;
+        int32_t slots = td_->stats_bytes / (kStats * static_cast<int32_t>(sizeof(float)));
+        LocalTensor<float> stats = stats_.template Get<float>();
+        norm_.Init(&td_->norm, stats, slots);
+        gradient_.Init(&norm_, td_->inverse_n, stats[slots * kRowNormStats], slots);
+        dscale_.Prepare();
+#if __CCE_AICORE__ == 200
+        offsets_.Build(rows_, &x_rows_, &grad_rows_);
+#endif
+        scale_rows_.Load(arguments_.scale, 0, 0, head_->head_size, 0);
+        scale_rows_.Widen(0, 0, head_->head_size);
+    }
+
+    // ---- between GM and UB
+
+    __aicore__ inline void LoadTile(const Tile& tile) {
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        LocalTensor<S> grad = grad_.template AllocTensor<S>();
+        x_rows_.Load(x, arguments_.x, tile);
+        grad_rows_.Load(grad, arguments_.grad, Beside(tile));
+        in_.EnQue(x);
+        grad_.EnQue(grad);
+    }
+
+    __aicore__ inline void StoreTile(const Tile& tile) {
+        LocalTensor<T> dx = out_.template DeQue<T>();
+        x_rows_.Store(arguments_.dx, dx, tile);
+        out_.FreeTensor(dx);
+    }
+
+    // ---- in UB
+
+    __aicore__ inline void DifferentiateTile(LocalTensor<T> x, LocalTensor<S> grad, const Tile& tile) {
+        row_count_ = tile.tokens * tile.heads;
+        count_ = row_count_ * head_->row_pitch;
+        LocalTensor<float> rows = Widened(x, tile);
+        stash_.Round(rows, temp_, count_);
+        bool scaled = norm_.FindInverses(rows, temp_, head_->row_pitch, row_count_);
+        norm_.Normalize(rows, head_->row_pitch, row_count_);
+        EvenRows normalized{rows, head_->row_pitch, false}, g{g_, head_->out_pitch, false};
+        EvenRows given{WidenedGrad(grad, Beside(tile)), head_->out_pitch, false};
+        LocalTensor<T> dx = out_.template AllocTensor<T>();
+        AddToDscale(normalized, given, dx);
+        EachRow<RowOp::kMul>(g, given, EvenRows{scale_rows_.Wide(), 0, false}, row_count_, lanes_);
+        OrderV();
+        EachRow<RowOp::kMul>(EvenRows{temp_, head_->row_pitch, false}, normalized, g, row_count_, lanes_);
+        OrderV();
+        gradient_.FindMeans(temp_, head_->row_pitch, lanes_, row_count_);
+        grad_.FreeTensor(grad);
+        EmitDx(dx, normalized, g, scaled, tile);
+        if (InPlace()) in_.FreeTensor(x);
+    }
+
+    // Whether float32 rows stay in the input buffer.
+    __aicore__ inline bool InPlace() const { return kIsFloat && head_->io != kRopeIoPacked; }
+    __aicore__ inline bool GradInPlace() const { return kGradIsFloat && head_->io != kRopeIoPacked; }
+
+    // x as float32; lanes after a row's last are 0.
+    __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
+        if constexpr (kIsFloat)
+            if (InPlace()) return x;
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) {
+            Unpack(x_rows_.Packed(), rows_, x, tile);
+            in_.FreeTensor(x);
+            return rows_;
+        }
+#endif
+        if constexpr (!kIsFloat) {
+            ToFloats(rows_, x, count_);
+        }
+        in_.FreeTensor(x);
+        return rows_;
+    }
+
+    // grad as float32, in the input buffer or in g_.
+    __aicore__ inline LocalTensor<float> WidenedGrad(LocalTensor<S> grad, const Tile& beside) {
+        if constexpr (kGradIsFloat)
+            if (GradInPlace()) return grad;
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) {
+            Unpack(grad_rows_.Packed(), g_, grad, beside);
+            return g_;
+        }
+#endif
+        if constexpr (!kGradIsFloat) {
+            ToFloats(g_, grad, row_count_ * head_->out_pitch);
+        }
+        return g_;
+    }
+
+    // room: scratch memory for the rows' number of elements of T.
+    __aicore__ inline void AddToDscale(const EvenRows& normalized, const EvenRows& given, LocalTensor<T> room) {
+        EvenRows product{temp_, head_->row_pitch, false};
+        bool exact = kIsFloat && stash_.IsFloat32();
+        if (!exact) Round(temp_, normalized.data, room);
+        // AddRows() adds whole rows. The products therefore include the padding, if grad has it.
+        int32_t width = Least(head_->row_pitch, head_->out_pitch);
+        EachRow<RowOp::kMul>(product, exact ? normalized : product, given, row_count_, width);
+        OrderV();
+        dscale_.AddRows(temp_, row_count_);
+    }
+
+    // Rounds the normalized rows as the forward pass does.
+    __aicore__ inline void Round(LocalTensor<float> rounded, LocalTensor<float> rows, LocalTensor<T> room) {
+        auto count = static_cast<uint32_t>(count_);
+        if constexpr (!kIsFloat) {
+            if (stash_.IsFloat32()) {
+                AscendC::Cast(room, rows, NarrowMode<T>(), count);
+                OrderV();
+                AscendC::Cast(rounded, room, AscendC::RoundMode::CAST_NONE, count);
+                OrderV();
+                return;
+            }
+        }
+        AscendC::DataCopy(rounded, rows, count);
+        OrderV();
+        stash_.template RoundBack<T>(rounded, room.template ReinterpretCast<float>(), count_);
+    }
+
+    __aicore__ inline void EmitDx(LocalTensor<T> dx, const EvenRows& normalized, const EvenRows& g, bool scaled,
+                                  const Tile& tile) {
+        EvenRows wide{temp_, head_->row_pitch, false};
+        if constexpr (kIsFloat)
+            if (InPlace()) wide.data = dx;
+        if (scaled) gradient_.MoveFactors(row_count_);
+        gradient_.Differentiate(wide, g, normalized, row_count_, lanes_);
+        if (scaled) gradient_.Rescale(wide, row_count_, lanes_);
+        Narrow(dx, tile);
+        out_.EnQue(dx);
+    }
+
+    // Rounds temp_ to dx's type, where dx is not computed in place.
+    __aicore__ inline void Narrow(LocalTensor<T> dx, const Tile& tile) {
+#if __CCE_AICORE__ == 200
+        if (head_->io == kRopeIoPacked) {
+            if constexpr (kIsFloat) {
+                x_rows_.Packed().Pack(dx, temp_, tile);
+            } else {
+                LocalTensor<T> narrow = g_.template ReinterpretCast<T>();
+                NarrowRows(narrow, head_->row_pitch, temp_, head_->row_pitch, row_count_, lanes_);
+                OrderV();
+                x_rows_.Packed().Pack(dx, narrow, tile);
+            }
+            return;
+        }
+#endif
+        if constexpr (!kIsFloat) NarrowRows(dx, head_->row_pitch, temp_, head_->row_pitch, row_count_, lanes_);
+    }
+
+#if __CCE_AICORE__ == 200
+    // Converts the runs of a tile to rows of float32.
+    template <typename U>
+    __aicore__ inline void Unpack(PackedRows<U>& packed, LocalTensor<float> rows, LocalTensor<U> runs,
+                                  const Tile& tile) {
+        if constexpr (sizeof(U) == sizeof(float)) {
+            packed.Unpack(rows, runs, tile);
+        } else {
+            LocalTensor<U> narrow = temp_[static_cast<uint32_t>(count_)].template ReinterpretCast<U>();
+            packed.Unpack(narrow, runs, tile);
+            AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+            OrderV();
+        }
+        // Gather fills a row's padding with its last element.
+        ClearLanes(rows, head_->row_pitch, row_count_, Lanes{head_->head_size, head_->row_pitch});
+    }
+#endif
+
+    const RmsNormTilingData* td_ = nullptr;
+    const RopeTilingHead* head_ = nullptr;
+    RmsNormBackwardArguments arguments_{};
+    Tiles tiles_;
+    RowNorm norm_;
+    GradientRows gradient_;
+    DscaleRows dscale_;
+    StashRows stash_;
+    ScaleRows<S> scale_rows_;
+    TileRows<T> x_rows_;  // of x and dx
+    TileRows<S> grad_rows_;
+#if __CCE_AICORE__ == 200
+    PackedOffsets offsets_;
+#endif
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, grad_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
+    LocalTensor<float> rows_, g_, temp_;
+    int32_t lanes_ = 0;                  // lanes of a row that instructions process
+    int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and x's elements with their padding
+};
+
+template <typename T, typename S>
+__aicore__ inline void RunRmsNormBackward(const RmsNormTilingData* td, const RmsNormBackwardArguments& arguments) {
+    AscendC::TPipe pipe;
+    RmsNormBackwardKernel<T, S> kernel;
+    kernel.Run(&pipe, td, arguments);
+}
+
+template <typename T, typename S>
+__aicore__ inline void RunLongRmsNormBackward(const RmsNormTilingData* td, const RmsNormBackwardArguments& arguments) {
+    AscendC::TPipe pipe;
+    LongRmsNormBackwardKernel<T, S> kernel;
+    kernel.Run(&pipe, td, arguments);
+}
+
+static_assert(kRmsNormRows == 1 && kRmsNormLong == 2, "the entry says them as literals");
+
+}  // namespace norm

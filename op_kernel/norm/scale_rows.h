@@ -1,0 +1,106 @@
+// Load rows of a scale from GM to UB, as float32. S: type of the scale. A DMA copies contiguous elements. The scalar
+// unit copies the others, and those that do not fill a block where the DMA copies only whole blocks.
+#pragma once
+
+#include "../memory/vector_steps.h"
+#include "../rms_norm_tiling_data.h"
+#include "kernel_operator.h"
+
+namespace norm {
+
+using namespace memory;
+
+// The place of each element of a row's scale.
+struct ScaleLayout {
+    int32_t kind;  // kScaleDense, ...
+    const int64_t* inner;
+    const int64_t* stride;
+
+    __aicore__ inline int64_t OffsetOf(int64_t element) const {
+        if (kind == kScaleDense) return element;
+        int64_t offset = 0;
+        for (int32_t d = 3; d >= 0 && kind == kScaleScattered; --d) {
+            offset += element % inner[d] * stride[d];
+            element /= inner[d];
+        }
+        return offset;
+    }
+};
+
+template <typename S>
+class ScaleRows {
+public:
+    // wide_bytes: room for the elements as float32; raw_bytes: room for them as S, 0 if S is float (no copy).
+    __aicore__ inline void Init(AscendC::TPipe* pipe, int32_t wide_bytes, int32_t raw_bytes,
+                                const ScaleLayout& layout) {
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(wide_bytes + raw_bytes));
+        int32_t raw = raw_bytes > 0 ? wide_bytes / static_cast<int32_t>(sizeof(S)) : 0;
+        raw_ = buffer_.template Get<S>()[static_cast<uint32_t>(raw)];
+        wide_ = buffer_.template Get<float>();
+        layout_ = layout;
+    }
+
+    // Loads elements [first, first + count) of the row that starts `row` elements after `memory`, to raw element `at`
+    // and those after it. Waits for earlier vector instructions on them. The caller must call Widen() next.
+    __aicore__ inline void Load(GM_ADDR memory, int64_t row, int64_t first, int32_t count, int32_t at) {
+        AscendC::GlobalTensor<S> source;
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ S*>(memory) + row);
+        LocalTensor<S> dst = raw_[at];
+        int32_t padded = RoundUp(count, kBlock), whole = 0;
+        if (layout_.kind == kScaleDense) whole = LoadRun(dst, source, first, count);
+        if (whole >= count) return;
+        HandOver<AscendC::HardEvent::V_S>();
+        for (int32_t i = whole; i < padded; ++i) {
+            int64_t element = i < count ? i : count - 1;  // padding: anything finite
+            dst.SetValue(static_cast<uint32_t>(i),
+                         source.GetValue(static_cast<uint64_t>(layout_.OffsetOf(first + element))));
+        }
+        HandOver<AscendC::HardEvent::S_V>();
+    }
+
+    // Converts `count` raw elements from `from` on to float32 from `to` on. If S is float, both are the same place.
+    __aicore__ inline void Widen(int32_t to, int32_t from, int32_t count) {
+        HandOver<AscendC::HardEvent::MTE2_V>();
+        if constexpr (sizeof(S) != sizeof(float)) {
+            ToFloats(wide_[to], raw_[from], RoundUp(count, kBlock));
+        }
+    }
+
+    // Exchanges neighbours among the first `count` raw elements, of 16 bits, and converts them to float32 from `to` on.
+    __aicore__ inline void WidenSwapped(int32_t to, int32_t count) {
+        if constexpr (sizeof(S) != sizeof(float)) {
+            LocalTensor<S> up = wide_[to].template ReinterpretCast<S>();
+            SwapNeighbours(raw_, raw_, up, up[count], count);
+            Widen(to, 0, count);
+        }
+    }
+
+    __aicore__ inline LocalTensor<float> Wide() const { return wide_; }
+
+private:
+    static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(S));
+
+    // Loads by DMA and returns the number of loaded elements.
+    __aicore__ inline int32_t LoadRun(LocalTensor<S> dst, AscendC::GlobalTensor<S> source, int64_t first,
+                                      int32_t count) {
+        HandOver<AscendC::HardEvent::V_MTE2>();
+#if __CCE_AICORE__ == 200
+        int32_t whole = count / kBlock * kBlock;
+        if (whole > 0) AscendC::DataCopy(dst, source[static_cast<uint64_t>(first)], static_cast<uint32_t>(whole));
+        return whole;
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(S), 0, 0, 0);
+        auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
+        AscendC::DataCopyPad(dst, source[static_cast<uint64_t>(first)], run,
+                             AscendC::DataCopyPadExtParams<S>(true, 0, fill, static_cast<S>(0.0f)));
+        return count;
+#endif
+    }
+
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+    LocalTensor<S> raw_;
+    LocalTensor<float> wide_;
+    ScaleLayout layout_{};
+};
+
+}  // namespace norm

@@ -1,0 +1,60 @@
+// The table of a call that passes positions: frequencies from lane_frequencies.h, sines and cosines from sine_table.h.
+#pragma once
+
+#include "../memory/tiles.h"
+#include "../memory/vector_steps.h"
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+#include "lane_frequencies.h"
+#include "pair_index.h"
+#include "positions.h"
+#include "sine_table.h"
+
+namespace rotation {
+
+using namespace memory;
+
+struct RopeSource {
+    GM_ADDR positions;
+    GM_ADDR freq_factors;
+    GM_ADDR turns;  // RopeTurns
+};
+
+// P: type of the positions. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+template <typename P, int32_t key>
+class ComputedTable {
+public:
+    using Source = RopeSource;
+
+    // setup: scratch memory until BuildConstants() returns; scratch: scratch memory of every Build().
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source,
+                                LocalTensor<float> setup, LocalTensor<float> scratch) {
+        pipe_ = pipe;
+        source_ = source;
+        lanes_.Init(pipe, td, setup);
+        table_.Init(pipe, td, scratch, source.turns);
+        positions_.Init(pipe, td, source.positions);
+    }
+
+    // Issues the copies that BuildConstants() waits for.
+    __aicore__ inline void LoadConstants() { lanes_.Load(source_.turns, source_.freq_factors); }
+    __aicore__ inline void BuildConstants(PairIndex* index) { lanes_.Build(pipe_, index, key != kRopeHalves); }
+
+    // Issues the copy of the positions that Build() needs, for the block that starts with this tile.
+    __aicore__ inline void Load(const Tile& tile) { positions_.Load(tile); }
+    __aicore__ inline void Build(int32_t tokens) { table_.Build(&positions_, lanes_, tokens); }
+
+    __aicore__ inline LocalTensor<float> Sin(int32_t row) const { return table_.Sin(row); }
+    __aicore__ inline LocalTensor<float> Cos(int32_t row) const { return table_.Cos(row); }
+
+    __aicore__ inline void Finish() { positions_.Finish(pipe_); }
+
+private:
+    AscendC::TPipe* pipe_ = nullptr;
+    Source source_{};
+    LaneFrequencies lanes_;
+    Positions<P> positions_;
+    SineTable table_;
+};
+
+}  // namespace rotation

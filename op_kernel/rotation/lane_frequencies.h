@@ -1,0 +1,203 @@
+// The frequency of every table lane, computed once per core. The tiling's turns are divided by freq_factors, if the
+// call has them, then spread over the lanes and split for the table's products.
+//
+// With w turns per position, a position p = 2048 high + low, |low| <= 1024, |high| <= 2048:
+//     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - its nearest integer,
+// Each w is hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact
+// in float32.
+#pragma once
+
+#include "../memory/vector_steps.h"
+#include "../rope_tiling_data.h"
+#include "kernel_operator.h"
+#include "pair_index.h"
+
+namespace rotation {
+
+using namespace memory;
+
+constexpr float kHighUnit = 2048.0f;     // of positions
+constexpr float kGrid = 8192.0f;         // hi parts are multiples of 1/kGrid
+constexpr float kLargestFactor = 1e30f;  // splitting a larger one overflows; such a pair does not rotate
+constexpr float kVeltkamp = 4097.0f;     // 2^12 + 1 splits float32 into halves of 12 bits
+
+class LaneFrequencies {
+public:
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, LocalTensor<float> scratch) {
+        td_ = td;
+        width_ = td->table_width;
+        pairs_ = RoundUp(td->n_dims / 2, kBlockFloats);
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->lane_bytes));
+        Floats lanes(buffer_.Get<float>());
+        w1_hi_ = lanes.Take(width_);
+        w1_lo_ = lanes.Take(width_);
+        w2_hi_ = lanes.Take(width_);
+        w2_lo_ = lanes.Take(width_);
+        Floats temps(scratch);
+        for (int32_t k = 0; k < kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);
+        arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
+    }
+
+    // Issues the copies that Build() waits for.
+    __aicore__ inline void Load(GM_ADDR turns, GM_ADDR freq_factors) {
+        LoadTurns(pair_[0], turns + __builtin_offsetof(RopeTurns, hi));
+        LoadTurns(pair_[1], turns + __builtin_offsetof(RopeTurns, lo));
+        if (td_->has_factors != 0) LoadFactors(pair_[2], freq_factors);
+        AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+    }
+
+    // spread: table lanes are the lanes of a head's row; otherwise they are the pairs.
+    __aicore__ inline void Build(AscendC::TPipe* pipe, PairIndex* index, bool spread) {
+        if (spread) FindPairs(index);
+        AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+        pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_);
+        if (td_->has_factors != 0) Divide();
+        if (spread) {
+            LocalTensor<float> hi = index->Temp(3), lo = index->Temp(4);
+            Spread(hi, lo, *index);
+            Split(hi, lo, *index);
+        } else {
+            Split(pair_[0], pair_[1], *index);
+        }
+    }
+
+    __aicore__ inline LocalTensor<float> W1Hi() const { return w1_hi_; }
+    __aicore__ inline LocalTensor<float> W1Lo() const { return w1_lo_; }
+    __aicore__ inline LocalTensor<float> W2Hi() const { return w2_hi_; }
+    __aicore__ inline LocalTensor<float> W2Lo() const { return w2_lo_; }
+
+private:
+    __aicore__ inline void LoadTurns(LocalTensor<float> dst, GM_ADDR turns) {
+        AscendC::GlobalTensor<float> source;
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(turns));
+        AscendC::DataCopy(dst, source, static_cast<uint32_t>(pairs_));
+    }
+
+    // Only n_dims/2 factors are guaranteed to exist; the rest of the last block becomes 1.
+    __aicore__ inline void LoadFactors(LocalTensor<float> dst, GM_ADDR factors) {
+        AscendC::GlobalTensor<float> source;
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(factors));
+        int32_t count = td_->n_dims / 2;
+#if __CCE_AICORE__ == 200
+        int32_t whole = count / kBlockFloats * kBlockFloats;
+        if (whole > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(whole));
+        for (int32_t i = whole; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);
+        HandOver<AscendC::HardEvent::S_V>();
+#else
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(float), 0, 0, 0);
+        AscendC::DataCopyPadExtParams<float> pad(true, 0, static_cast<uint8_t>(pairs_ - count), 1.0f);
+        AscendC::DataCopyPad(dst, source, run, pad);
+#endif
+    }
+
+    // Computes (hi + lo) / factor as a sum of two numbers, reduced by the nearest integer. The remainder of the
+    // first quotient is exact: Veltkamp's splitting and Dekker's product give the product's rounding error,
+    // because the vector unit has no fused multiply-add.
+    __aicore__ inline void Divide() {
+        LocalTensor<float> hi = pair_[0], lo = pair_[1], factor = pair_[2], quotient = pair_[3];
+        LocalTensor<float> quotient_hi = pair_[4], quotient_lo = pair_[5], factor_hi = pair_[6], factor_lo = pair_[7];
+        LocalTensor<float> product = pair_[8], error = pair_[9], temp = pair_[10];
+        AscendC::Mins(factor, factor, kLargestFactor, pairs_);
+        OrderV();
+        AscendC::Div(quotient, hi, factor, pairs_);
+        OrderV();
+        SplitInHalves(quotient_hi, quotient_lo, quotient, temp);
+        SplitInHalves(factor_hi, factor_lo, factor, temp);
+        AscendC::Mul(product, quotient, factor, pairs_);
+        AscendC::Mul(error, quotient_hi, factor_hi, pairs_);
+        OrderV();
+        AscendC::Sub(error, error, product, pairs_);
+        AddProduct(error, quotient_hi, factor_lo, temp);
+        AddProduct(error, quotient_lo, factor_hi, temp);
+        AddProduct(error, quotient_lo, factor_lo, temp);
+        AscendC::Sub(hi, hi, product, pairs_);
+        OrderV();
+        AscendC::Sub(hi, hi, error, pairs_);
+        OrderV();
+        AscendC::Add(hi, hi, lo, pairs_);
+        OrderV();
+        AscendC::Div(error, hi, factor, pairs_);  // the quotient's lower part
+        Round(temp, quotient, pair_[11], pairs_);
+        AscendC::Sub(quotient, quotient, temp, pairs_);
+        OrderV();
+        AscendC::Add(hi, quotient, error, pairs_);
+        OrderV();
+        AscendC::Sub(temp, hi, quotient, pairs_);
+        OrderV();
+        AscendC::Sub(lo, error, temp, pairs_);
+        OrderV();
+    }
+
+    __aicore__ inline void SplitInHalves(LocalTensor<float> hi, LocalTensor<float> lo, LocalTensor<float> src,
+                                         LocalTensor<float> temp) {
+        AscendC::Muls(temp, src, kVeltkamp, pairs_);
+        OrderV();
+        AscendC::Sub(hi, temp, src, pairs_);
+        OrderV();
+        AscendC::Sub(hi, temp, hi, pairs_);
+        OrderV();
+        AscendC::Sub(lo, src, hi, pairs_);  // first read after the next OrderV()
+    }
+
+    // dst += a * b. Only the addition depends on dst's last writer.
+    __aicore__ inline void AddProduct(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b,
+                                      LocalTensor<float> temp) {
+        AscendC::Mul(temp, a, b, pairs_);
+        OrderV();
+        AscendC::Add(dst, dst, temp, pairs_);
+        OrderV();
+    }
+
+    // For each table lane: the offset of its pair's turns in Temp(0) and their sign in Temp(1). The sign is minus for a
+    // pair's first lane, so that the sine table contains the rotation's signs.
+    __aicore__ inline void FindPairs(PairIndex* index) {
+        index->FindPairs();
+        ToOffsets(index->Temp(0).ReinterpretCast<uint32_t>(), index->Temp(2), sizeof(float), width_);
+    }
+
+    __aicore__ inline void Spread(LocalTensor<float> hi, LocalTensor<float> lo, const PairIndex& index) {
+        LocalTensor<uint32_t> offsets = index.Temp(0).ReinterpretCast<uint32_t>();
+        AscendC::Gather(hi, pair_[0], offsets, 0, static_cast<uint32_t>(width_));
+        AscendC::Gather(lo, pair_[1], offsets, 0, static_cast<uint32_t>(width_));
+        OrderV();
+        AscendC::Mul(hi, hi, index.Temp(1), width_);
+        AscendC::Mul(lo, lo, index.Temp(1), width_);
+        OrderV();
+    }
+
+    __aicore__ inline void Split(LocalTensor<float> hi, LocalTensor<float> lo, const PairIndex& index) {
+        LocalTensor<float> rest = index.Temp(0), nearest = index.Temp(1), temp = index.Temp(2);
+        ToGrid(w1_hi_, hi, temp);
+        AscendC::Sub(w1_lo_, hi, w1_hi_, width_);
+        AscendC::Muls(rest, hi, kHighUnit, width_);
+        OrderV();
+        AscendC::Add(w1_lo_, w1_lo_, lo, width_);
+        Round(nearest, rest, temp, width_);
+        AscendC::Sub(rest, rest, nearest, width_);
+        OrderV();
+        ToGrid(w2_hi_, rest, temp);
+        AscendC::Sub(w2_lo_, rest, w2_hi_, width_);
+        AscendC::Muls(nearest, lo, kHighUnit, width_);
+        OrderV();
+        AscendC::Add(w2_lo_, w2_lo_, nearest, width_);
+        OrderV();
+    }
+
+    __aicore__ inline void ToGrid(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
+        AscendC::Muls(dst, src, kGrid, width_);
+        OrderV();
+        Round(dst, dst, temp, width_);
+        AscendC::Muls(dst, dst, 1.0f / kGrid, width_);
+        OrderV();
+    }
+
+    const RopeTilingHead* td_ = nullptr;
+    int32_t width_ = 0;
+    int32_t pairs_ = 0;  // n_dims/2, rounded up to whole blocks
+    AscendC::TEventID arrived_ = 0;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+    LocalTensor<float> w1_hi_, w1_lo_, w2_hi_, w2_lo_;
+    LocalTensor<float> pair_[kRopeSetupPairTemps];
+};
+
+}  // namespace rotation

@@ -1,0 +1,409 @@
+// Rotary position embedding: the kernel of rope, rope_qk, rope_set_rows, rotary_mul and rotary_mul_qk, and of
+// rms_norm_rope, which normalizes the heads first. It rotates rows [B,S,N,D] of one or two tensors by positions, whose
+// angles it computes, or by tables that the call passes. It writes tensors of the same sizes or rows of a cache.
+//
+// A core processes units of token rows x heads. It splits the tokens of a unit into blocks. The positions of a block,
+// or its rows of the passed tables, give one table of sines and cosines, which all heads share. A block is split into
+// tiles of at most one UB buffer. While one tile is rotated, the next one is loaded and the one before it is stored.
+// 16-bit rows are rotated in float32 and rounded once.
+#pragma once
+
+#include "../memory/cache_rows.h"
+#include "../memory/packed_rows.h"
+#include "../memory/row_bursts.h"
+#include "../memory/row_steps.h"
+#include "../memory/scalar_rows.h"
+#include "../memory/tiles.h"
+#include "../memory/vector_steps.h"
+#include "../norm/head_norm.h"
+#include "../rope_tiling_data.h"
+#include "computed_table.h"
+#include "given_table.h"
+#include "kernel_operator.h"
+#include "pair_index.h"
+#include "row_rotation.h"
+
+namespace rotation {
+
+using namespace memory;
+using namespace norm;
+
+struct RopeArguments {
+    GM_ADDR x[2];     // one for each side
+    GM_ADDR out[2];   // one for each side; in a scattering launch: the cache
+    GM_ADDR indices;  // in a scattering launch: each token's row in the cache
+};
+
+// T: type of x; U: type of out, T or, if T is float, a 16-bit type. Table: ComputedTable or GivenTable. key:
+// kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache. Norm: NoNorm or HeadNorm, which
+// decides whether the second side is stored in a cache.
+template <typename T, typename U, typename Table, int32_t key, bool scatters, typename Norm = NoNorm>
+class RopeKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
+                               const typename Table::Source& source, const typename Norm::Source& norm) {
+        tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        Tile tile{};
+        if (!tiles_.Next(&tile)) return;
+        Init(pipe, td, arguments, source);
+        norm_.Init(pipe, td, norm);
+        table_.LoadConstants();
+        table_.Load(tile);
+        LoadTile(tile);
+        BuildConstants();
+        table_.Build(tile.block_tokens);
+        norm_.Prepare();
+        // Tile t is stored after the load of tile t + 2 is issued, because all other work waits for loads.
+        Tile stored{}, next{};
+        for (bool first = true, more = true; more; first = false) {
+            LocalTensor<T> x = in_.template DeQue<T>();
+            more = tiles_.Next(&next);
+            if (more) {
+                if (next.opens_block != 0) table_.Load(next);
+                LoadTile(next);
+            }
+            if (!first) StoreTile(stored);
+            RotateTile(x, tile);
+            if (more && next.opens_block != 0) table_.Build(next.block_tokens);
+            stored = tile;
+            tile = next;
+        }
+        StoreTile(stored);
+        Finish();
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+    static constexpr bool kNarrows = sizeof(U) < sizeof(T);
+    static constexpr bool kMayScatter = scatters || Norm::kIsOn;
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
+                                const typename Table::Source& source) {
+        td_ = td;
+        arguments_ = arguments;
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(td->work_bytes));
+        if (td->index_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(td->index_bytes));
+        rows_ = work_.template Get<float>();
+        temp_ = rows_[static_cast<uint32_t>(td->temp_offset_bytes) / sizeof(float)];
+        index_.Init(td, rows_);
+        table_.Init(pipe, td, source, index_.Rest(), rows_);
+        rotation_.Init(td);
+        bursts_.Init(td, td->head_size, td->row_pitch);
+        out_bursts_.Init(td, td->head_size, td->out_pitch);
+        if constexpr (kMayScatter) cache_.Init(td, arguments.indices);
+#if __CCE_AICORE__ == 200
+        if (td->io == kRopeIoPacked) packed_.Init(td, RunOffsets());
+        scalars_.Init(td, td->row_pitch);
+        out_scalars_.Init(td, td->out_pitch);
+#endif
+    }
+
+    // Called once per core. The index vectors come first because they need nothing from GM.
+    __aicore__ inline void BuildConstants() {
+        if (key != kRopeHalves || td_->io == kRopeIoPacked) index_.CountLanes();
+        if constexpr (key == kRopeSwapByGather) {
+            partners_ = offsets_.template Get<uint32_t>();
+            index_.BuildPartners(partners_, td_->index_rows);
+        }
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) packed_.BuildOffsets(index_);
+#endif
+        table_.BuildConstants(&index_);
+    }
+
+    __aicore__ inline void LoadTile(const Tile& tile) {
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        GM_ADDR memory = arguments_.x[tile.side];
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoPacked) packed_.Load(x, memory, tile);
+        if (td_->io == kRopeIoScalar) scalars_.Load(x, memory, tile);
+        if (td_->io == kRopeIoBurst)
+#endif
+            bursts_.Load(x, memory, tile);
+        in_.EnQue(x);
+    }
+
+    __aicore__ inline void StoreTile(const Tile& tile) {
+        LocalTensor<U> y = out_.template DeQue<U>();
+        GM_ADDR memory = arguments_.out[tile.side];
+#if __CCE_AICORE__ == 200
+        if constexpr (!scatters)
+            if (td_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // scattering launches are never packed
+        if (td_->io == kRopeIoScalar) Store(&out_scalars_, memory, y, tile);
+        if (td_->io == kRopeIoBurst)
+#endif
+            Store(&out_bursts_, memory, y, tile);
+        out_.FreeTensor(y);
+    }
+
+    template <typename Mover>
+    __aicore__ inline void Store(Mover* mover, GM_ADDR memory, LocalTensor<U> y, const Tile& tile) {
+        if constexpr (kMayScatter)
+            if (scatters || norm_.Scatters(tile)) {
+                cache_.Store(mover, memory, y, tile);
+                return;
+            }
+        mover->Store(memory, y, tile);
+    }
+
+    __aicore__ inline void Finish() {
+        table_.Finish();
+#if __CCE_AICORE__ == 200
+        if (td_->io == kRopeIoScalar) out_scalars_.Finish(arguments_.out[0]);
+#endif
+    }
+
+    __aicore__ inline void RotateTile(LocalTensor<T> x, const Tile& tile) {
+        rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
+        row_count_ = tile.tokens * tile.heads;
+        count_ = row_count_ * td_->row_pitch;
+#if __CCE_AICORE__ == 200
+        if constexpr (!scatters)
+            if (td_->io == kRopeIoPacked) {
+                RotateRuns(x, tile);
+                return;
+            }
+#endif
+        if constexpr (kNarrows) {
+            RotateFloat32To16Bit(x);
+        } else if constexpr (kIsFloat) {
+            RotateFloat32(x, tile);
+        } else {
+            Rotate16Bit(x, tile);
+        }
+    }
+
+    // float32: directly from the input buffer to the output buffer.
+    __aicore__ inline void RotateFloat32(LocalTensor<T> x, const Tile& tile) {
+        if constexpr (Norm::kIsOn) norm_.Apply(x, temp_, tile);
+        LocalTensor<U> y = out_.template AllocTensor<U>();
+        if (!WholeRows()) {
+            AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+            OrderV();
+        }
+        if constexpr (key == kRopeHalves) {
+            rotation_.ProductsOfHalves(y, x, temp_, false);
+        } else {
+            GatherPartners(x);
+            rotation_.ProductsOfSwapped(y, x, temp_);
+        }
+        in_.FreeTensor(x);
+        Sum(y);
+        out_.EnQue(y);
+    }
+
+    // float32 in, 16 bits out: whole rows are rounded, also the lanes that are not rotated.
+    __aicore__ inline void RotateFloat32To16Bit(LocalTensor<T> x) {
+        LocalTensor<U> y = out_.template AllocTensor<U>();
+        if (!WholeRows()) {
+            AscendC::DataCopy(rows_, x, static_cast<uint32_t>(count_));
+            OrderV();
+        }
+        if constexpr (key == kRopeHalves) {
+            rotation_.ProductsOfHalves(rows_, x, temp_, false);
+        } else {
+            GatherPartners(x);
+            rotation_.ProductsOfSwapped(rows_, x, temp_);
+        }
+        in_.FreeTensor(x);
+        Sum(rows_);
+        if (td_->out_pitch == td_->row_pitch && (!WholeRows() || td_->row_pitch == td_->head_size)) {
+            AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
+        } else {
+            NarrowLanes(y, 0, Lanes{0, td_->head_size});
+        }
+        OrderV();
+        out_.EnQue(y);
+    }
+
+    // 16 bits, through float32 rows in the work buffer.
+    __aicore__ inline void Rotate16Bit(LocalTensor<T> x, const Tile& tile) {
+        if constexpr (Norm::kIsOn) {
+            ToFloats(rows_, x, count_);
+            if constexpr (key == kRopeSwapByShifts) {
+                norm_.ApplyWithPartners(rows_, temp_, x, tile);
+                in_.FreeTensor(x);
+            } else {
+                in_.FreeTensor(x);
+                norm_.Apply(rows_, temp_, tile);
+            }
+            RotateWorkRows();
+            LocalTensor<U> y = out_.template AllocTensor<U>();
+            Narrow(y);
+            out_.EnQue(y);
+        } else {
+            Rotate16BitWithoutNorm(x);
+        }
+    }
+
+    __aicore__ inline void Rotate16BitWithoutNorm(LocalTensor<T> x) {
+        LocalTensor<U> y = out_.template AllocTensor<U>();
+        if (!PassesOver()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+        // Exchange the partners before widening them. The memory of the float32 rows, which are computed next, serves
+        // as scratch.
+        if constexpr (key == kRopeSwapByShifts) {
+            LocalTensor<T> swapped = rows_.ReinterpretCast<T>();
+            SwapNeighbours(swapped, x, swapped, temp_.ReinterpretCast<T>(), count_);
+            ToFloats(temp_, swapped, count_);
+        }
+        ToFloats(rows_, x, count_);
+        in_.FreeTensor(x);
+        RotateWorkRows();
+        Narrow(y);
+        out_.EnQue(y);
+    }
+
+    // Rotates the float32 rows in place.
+    __aicore__ inline void RotateWorkRows() {
+        if constexpr (key == kRopeHalves) {
+            rotation_.ProductsOfHalves(rows_, rows_, temp_, true);
+        } else {
+            if constexpr (key == kRopeSwapByGather) GatherPartners(rows_);
+            rotation_.ProductsOfSwapped(rows_, rows_, temp_);
+        }
+        Sum(rows_);
+    }
+
+    __aicore__ inline void Sum(LocalTensor<float> rows) {
+        if constexpr (key == kRopeHalves) {
+            rotation_.SumsOfHalves(rows, temp_);
+        } else {
+            rotation_.SumsOfSwapped(rows, temp_);
+        }
+    }
+
+    // temp = x with the lanes of each pair exchanged.
+    __aicore__ inline void GatherPartners(LocalTensor<float> x) {
+        for (int32_t row = 0; row < row_count_; row += td_->index_rows) {
+            int32_t first = row * td_->row_pitch;
+            int32_t count = Least(td_->index_rows, row_count_ - row) * td_->row_pitch;
+            AscendC::Gather(temp_[first], x, partners_, static_cast<uint32_t>(first) * sizeof(float),
+                            static_cast<uint32_t>(count));
+        }
+        OrderV();
+    }
+
+    // Rounds the float32 rows to T. For partly rotated rows, y already holds the other lanes, bit for bit: the
+    // conversion through float32 would change a NaN's payload and, in saturating mode, an infinity.
+    __aicore__ inline void Narrow(LocalTensor<U> y) {
+        if (PassesOver()) {
+            AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
+        } else {
+            constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
+            int32_t first = td_->n_offs / kBlockItems * kBlockItems;
+            NarrowLanes(y, first, Lanes{td_->n_offs - first, td_->n_offs - first + td_->n_dims});
+        }
+        OrderV();
+    }
+
+    // Rounds only these lanes of every row, counted from lane `first`.
+    __aicore__ inline void NarrowLanes(LocalTensor<U> y, int32_t first, const Lanes& lanes) {
+        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
+        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(td_->out_pitch / kBlockItems),
+                                        static_cast<uint8_t>(td_->row_pitch / kBlockFloats));
+        for (int32_t row = 0; row < row_count_; row += kMostRepeats) {
+            auto repeats = static_cast<uint8_t>(Least(row_count_ - row, kMostRepeats));
+            for (int32_t chunk = 0; chunk < lanes.last; chunk += kRepeatFloats) {
+                uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
+                AscendC::Cast(y[row * td_->out_pitch + first + chunk], rows_[row * td_->row_pitch + first + chunk],
+                              NarrowMode<U>(), mask, repeats, step);
+            }
+        }
+    }
+
+#if __CCE_AICORE__ == 200
+    // The offsets follow those of the partners, if the kernel has these.
+    __aicore__ inline LocalTensor<uint32_t> RunOffsets() {
+        int32_t before = key == kRopeSwapByGather ? td_->index_rows * td_->row_pitch : 0;
+        return offsets_.template Get<uint32_t>()[static_cast<uint32_t>(before)];
+    }
+
+    __aicore__ inline void RotateRuns(LocalTensor<T> x, const Tile& tile) {
+        LocalTensor<T> y = out_.template AllocTensor<T>();
+        if constexpr (kIsFloat) {
+            packed_.Unpack(rows_, x, tile);
+            in_.FreeTensor(x);
+            NormalizeUnpackedRows(tile);
+            RotateWorkRows();
+            packed_.Pack(y, rows_, tile);
+        } else {
+            LocalTensor<T> narrow = temp_.template ReinterpretCast<T>();
+            packed_.Unpack(narrow, x, tile);
+            AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+            OrderV();
+            NormalizeUnpackedRows(tile);
+            RotateWorkRows();
+            if (!PassesOver()) packed_.Unpack(narrow, x, tile);  // for the lanes that are not rotated
+            in_.FreeTensor(x);
+            Narrow(narrow);
+            packed_.Pack(y, narrow, tile);
+        }
+        out_.EnQue(y);
+    }
+#endif
+
+#if __CCE_AICORE__ == 200
+    // Clears the padding first, which Gather fills with a row's last element.
+    __aicore__ inline void NormalizeUnpackedRows(const Tile& tile) {
+        if constexpr (Norm::kIsOn) {
+            ClearLanes(rows_, td_->row_pitch, row_count_, Lanes{td_->head_size, td_->row_pitch});
+            norm_.Apply(rows_, temp_, tile);
+        }
+    }
+#endif
+
+    __aicore__ inline bool WholeRows() const { return td_->n_dims == td_->head_size; }
+    // Whether every lane passes through float32: all are rotated, or they are normalized.
+    __aicore__ inline bool PassesOver() const { return Norm::kIsOn || WholeRows(); }
+
+    const RopeTilingHead* td_ = nullptr;
+    RopeArguments arguments_{};
+    Tiles tiles_;
+    PairIndex index_;
+    Table table_;
+    Norm norm_;
+    RowRotation rotation_;
+    RowBursts<T> bursts_;
+    RowBursts<U> out_bursts_;
+    CacheRows cache_;
+#if __CCE_AICORE__ == 200
+    PackedRows<T> packed_;
+    ScalarRows<T> scalars_;
+    ScalarRows<U> out_scalars_;
+#endif
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_;
+    LocalTensor<float> rows_, temp_;
+    LocalTensor<uint32_t> partners_;
+    int32_t row_count_ = 0, count_ = 0;  // of the tile: head rows, and elements with their padding
+};
+
+// key, the launch's tiling key, selects how the kernel combines the two lanes of a pair.
+template <typename T, typename U, typename P, bool scatters, int32_t key>
+__aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments, const RopeSource& source) {
+    AscendC::TPipe pipe;
+    RopeKernel<T, U, ComputedTable<P, key>, key, scatters> kernel;
+    kernel.Run(&pipe, td, arguments, source, NoNorm::Source{});
+}
+
+template <typename T, typename P, int32_t key>
+__aicore__ inline void RunRmsNormRope(const RopeTilingHead* td, const RopeArguments& arguments,
+                                      const RopeSource& source, const HeadNormSource& norm) {
+    AscendC::TPipe pipe;
+    RopeKernel<T, T, ComputedTable<P, key>, key, false, HeadNorm<T>> kernel;
+    kernel.Run(&pipe, td, arguments, source, norm);
+}
+
+template <typename T, typename C, int32_t key>
+__aicore__ inline void RunRotary(const RopeTilingHead* td, const RopeArguments& arguments, const RotarySource& source) {
+    AscendC::TPipe pipe;
+    RopeKernel<T, T, GivenTable<C, key>, key, false> kernel;
+    kernel.Run(&pipe, td, arguments, source, NoNorm::Source{});
+}
+
+static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather == 3, "the entries say them as literals");
+
+}  // namespace rotation

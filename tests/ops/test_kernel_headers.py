@@ -1,0 +1,46 @@
+"""The headers of the kernels: each compiles alone, and its names are in the namespace of its folder."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from npu_rope import simulator
+
+KERNELS = Path(__file__).parents[2] / "op_kernel"
+FOLDERS = ("memory", "norm", "rotation")
+HEADERS = sorted(
+    str(path.relative_to(KERNELS)) for folder in FOLDERS for path in (KERNELS / folder).glob("*.h")
+)
+
+
+def test_no_header_is_elsewhere():
+    found = {path.relative_to(KERNELS) for path in KERNELS.rglob("*.h")}
+    assert {str(path) for path in found if path.parent.name} == set(HEADERS)
+    assert len(HEADERS) > 20
+
+
+@pytest.mark.parametrize("soc", ["ascend910b", "ascend310p"])
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_compiles_alone(header, soc, tmp_path):
+    source = tmp_path / "alone.cpp"
+    source.write_text(f'#include "{header}"\n')
+    command = [*simulator.compiler().split(), *simulator.FLAGS, "-fsyntax-only"]
+    command += [f"-D__CCE_AICORE__={simulator.AICORE[soc]}", "-include", "tiling_prelude.h"]
+    command += [f"-I{simulator.include_root()}", f"-I{KERNELS}"]
+    command += ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_does_not_depend_on_the_types_of_a_column(header):
+    """All columns of a kernel are compiled together, after one inclusion of its headers."""
+    assert not re.search(r"DTYPE_|TILING_KEY_IS\(", (KERNELS / header).read_text())
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_opens_only_the_namespace_of_its_folder(header):
+    text = (KERNELS / header).read_text()
+    assert re.findall(r"^namespace (\w+)", text, re.MULTILINE) == [Path(header).parent.name]
