@@ -328,6 +328,7 @@ def test_a_wrong_case_of_validate_comes_with_its_command():
 # ---- times by events, and none -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_a_profile_events_are_used_and_named(tmp_path):
     only = ["--op=rope", "--filter=decode", "--skip=doctor", "--skip=validate"]
     found = report(tmp_path, "--quick", *only, faults="lost-rows:all")

@@ -124,6 +124,7 @@ def test_doctors_pieces_are_in_it_without_folders(quick, simulated):
     assert str(simulated.folder) not in json.dumps(d)
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path):
     library = str(changed_kernel("sine's sign"))
     only = ["--op", "rope", "--filter", "f32", "--output", tmp_path]
