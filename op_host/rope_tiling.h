@@ -1,5 +1,5 @@
-// Rope's tiling: splits a call of the kernel op_kernel/rotation/rope_kernel.h, with computed or given tables, among cores
-// and UB. A pure function of sizes, strides and the chip, which returns the kernel's struct and the launch.
+// Rope's tiling: splits a call of the kernel op_kernel/rotation/rope_kernel.h, with computed or given tables, among
+// cores and UB. A pure function of sizes, strides and the chip, which returns the kernel's struct and the launch.
 #pragma once
 
 #include <cstdint>

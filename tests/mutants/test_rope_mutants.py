@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 # The tests compare results of small calls. Without optimization the compile takes a seventh of the time.
 OPTIMIZE = "-O0"
 EDITED = ("csrc", "op_host")  # where the edits' texts are
-SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "include", *EDITED)
+SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "include", "op_kernel", *EDITED)
 
 # Each mistake by its name.
 MUTANTS = {
