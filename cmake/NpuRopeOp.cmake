@@ -1,10 +1,8 @@
 # npu_rope_add_op(<stem> [CPU stems...] [KERNELS stems...])
 #
-# Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and
-# csrc/npu/<stem>.cpp if torch's registration and torch_npu's binding are built, op_host/<h>.cpp for
-# each HOST (and, for that binding only, for each NPU), csrc/cpu/<c>.cpp for each CPU, and for each
-# KERNELS k the dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp per instruction
-# set.
+# Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and csrc/npu/<stem>.cpp if
+# torch's registration and torch_npu's binding are built, csrc/cpu/<c>.cpp for each CPU, and for each KERNELS k the
+# dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp per instruction set.
 function(npu_rope_add_op stem)
   cmake_parse_arguments(op "" "" "CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)

@@ -10,12 +10,12 @@
 //
 // Without CANN, on the simulated runtime of an npu_rope built on Linux, from its source folder:
 //
-//   LIB=$(python -c "from npu_rope.simcann import pieces; print(pieces.cann_library().parent)")
-//   OPP=$LIB/simcann_opp/op_api
-//   INCLUDE="-Isimulator/cann/include -I$OPP/include"
-//   LINK="-L$LIB -lnpu_rope_cann -L$OPP/lib -lcust_opapi -Wl,-rpath,$LIB:$OPP/lib"
+//   SIM=$(python -c "from ascend_sim import folders; print(folders.library('ascend_sim_cann').parent)")
+//   PACKAGE=$(python -c "from npu_rope import native; print(native.load().path.parent / 'simcann_opp')")
+//   INCLUDE="-Isimulator/cann/include -I$PACKAGE/op_api/include"
+//   LINK="-L$SIM -lascend_sim_cann -L$PACKAGE/op_api/lib -lcust_opapi -Wl,-rpath,$SIM:$PACKAGE/op_api/lib"
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
-//   ASCEND_OPP_PATH=$LIB ASCEND_CUSTOM_OPP_PATH=$LIB/simcann_opp ./aclnn_rope
+//   ASCEND_OPP_PATH=$SIM ASCEND_CUSTOM_OPP_PATH=$PACKAGE ./aclnn_rope
 //
 // CANN finds the operator's kernels by that variable, or in the folder where a .run file installed the package.
 // Linking the package's library is not enough.

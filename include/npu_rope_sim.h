@@ -1,4 +1,4 @@
-/* npu_rope's operators on the simulated Ascend core: libnpu_rope_sim runs the AscendC kernels and their
+/* npu_rope's operators on the simulated Ascend core: libascend_sim runs the AscendC kernels and their
  * tiling, with the arguments of npu_rope.h. Nothing here was run on hardware. */
 #ifndef NPU_ROPE_SIM_H
 #define NPU_ROPE_SIM_H

@@ -58,7 +58,7 @@ def _sim_missing() -> Missing | None:
 
 def simulated_soc() -> str | None:
     """Return the SoC that ``npu-rope sim`` simulates, or None outside of it."""
-    return os.environ.get("NPU_ROPE_SIM_SOC")
+    return os.environ.get("ASCEND_SIM_SOC")
 
 
 def command_line() -> str:
@@ -71,8 +71,8 @@ def command_line() -> str:
         return "npu-rope"
     words = ["npu-rope", "sim", "--soc", soc]
     for option, variable, default in (
-        ("--streams", "NPU_ROPE_SIM_STREAMS", "asynchronous"),
-        ("--seed", "NPU_ROPE_SIM_SEED", "0"),
+        ("--streams", "ASCEND_SIM_STREAMS", "asynchronous"),
+        ("--seed", "ASCEND_SIM_SEED", "0"),
     ):
         if (value := os.environ.get(variable, default)) != default:
             words += [option, value]
@@ -135,6 +135,14 @@ def offer_operator_package() -> None:
         return
     folders = [bundled, os.environ.get(CUSTOM_OPP, "")]
     os.environ[CUSTOM_OPP] = os.pathsep.join(f for f in folders if f)
+
+
+def withdraw_operator_package() -> None:
+    """Undo :func:`offer_operator_package` for a simulated program, which takes the simulated package."""
+    own = bundled_package()
+    named = [f for f in os.environ.pop(CUSTOM_OPP, "").split(os.pathsep) if f and f != own]
+    if named:
+        os.environ[CUSTOM_OPP] = os.pathsep.join(named)
 
 
 def _warn_of_a_truncated_package(folder: str) -> None:

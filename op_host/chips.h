@@ -1,76 +1,53 @@
-// The chips of the supported SoCs by CANN's names, and their families. One table for the tilings, the
-// simulator and the simulated CANN; npu_rope/chips.py repeats the names, and a test compares both.
+// The chips that the operators support, by CANN's names, as the tilings and the binding of torch_npu use them.
+// npu_rope/chips.py repeats the names; a test compares both with the simulator's chips.
 //
 // Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime
-// src/platform/platform_config/cann, which adds Ascend910_9363): ai_core_cnt, vector_core_cnt, ub_size,
-// l2_size, cube_freq.
+// src/platform/platform_config/cann, which adds Ascend910_9363).
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-namespace ascend {
+namespace npu_rope {
 
 // __CCE_AICORE__ of the vector cores.
 constexpr int32_t kArch310p = 200;
 constexpr int32_t kArch910b = 220;  // Ascend910B and Ascend910_93
 constexpr int32_t kArch950 = 310;
 
+// A family of chips: their names begin with the prefix, and a digit follows ("Ascend910B" without a digit is a chip
+// of the Ascend910 family, without vector cores).
 struct Family {
-    const char* prefix;  // of its chips' names; a digit follows
-    const char* soc;     // name for AddConfig
+    const char* prefix;
     int32_t arch;
-    int64_t ub_bytes;  // of the chip; the platform reports up to 256 bytes less
+    int64_t ub_bytes;  // ub_size of the chip; the platform reports up to 256 bytes less
 };
+constexpr Family kFamilies[] = {{"Ascend910B", kArch910b, 196608},
+                                {"Ascend910_93", kArch910b, 196608},
+                                {"Ascend310P", kArch310p, 262144},
+                                {"Ascend950PR_", kArch950, 253952}};
 
-// "Ascend910B" without a digit is another chip (of the Ascend910 family, without vector cores).
-constexpr Family kFamilies[] = {
-    {"Ascend910B", "ascend910b", kArch910b, 196608},
-    {"Ascend910_93", "ascend910_93", kArch910b, 196608},
-    {"Ascend310P", "ascend310p", kArch310p, 262144},
-    {"Ascend950PR_", "ascend950", kArch950, 253952},
-};
-
+// The cores that execute vector instructions: vector_core_cnt, or ai_core_cnt on Ascend310P, whose vector cores are
+// separate cores that the kernels do not use.
 struct Chip {
     const char* name;
-    int32_t ai_cores;
-    int32_t vector_cores;  // on Ascend310P they are separate cores, which our kernels do not use
-    int32_t l2_mib;
-    double clock_ghz;
+    int32_t cores;
 };
-
 constexpr Chip kChips[] = {
-    {"Ascend910B1", 24, 48, 192, 1.85},    {"Ascend910B2", 24, 48, 192, 1.80},
-    {"Ascend910B2C", 24, 48, 192, 1.80},   {"Ascend910B3", 20, 40, 192, 1.80},
-    {"Ascend910B4", 20, 40, 96, 1.50},     {"Ascend910B4-1", 20, 40, 168, 1.50},
-    {"Ascend910_9391", 24, 48, 192, 1.85}, {"Ascend910_9392", 24, 48, 192, 1.85},
-    {"Ascend910_9381", 24, 48, 192, 1.80}, {"Ascend910_9382", 24, 48, 192, 1.80},
-    {"Ascend910_9372", 20, 40, 192, 1.80}, {"Ascend910_9362", 20, 40, 168, 1.50},
-    {"Ascend910_9363", 20, 40, 168, 1.50}, {"Ascend310P1", 10, 8, 16, 1.06},
-    {"Ascend310P3", 8, 7, 16, 1.06},       {"Ascend310P5", 8, 7, 16, 0.80},
-    {"Ascend310P7", 8, 7, 16, 0.55},       {"Ascend950PR_9599", 32, 64, 128, 1.65},
+    {"Ascend910B1", 48},    {"Ascend910B2", 48},    {"Ascend910B2C", 48},   {"Ascend910B3", 40},    {"Ascend910B4", 40},
+    {"Ascend910B4-1", 40},  {"Ascend910_9391", 48}, {"Ascend910_9392", 48}, {"Ascend910_9381", 48}, {"Ascend910_9382", 48},
+    {"Ascend910_9372", 40}, {"Ascend910_9362", 40}, {"Ascend910_9363", 40}, {"Ascend310P1", 10},    {"Ascend310P3", 8},
+    {"Ascend310P5", 8},     {"Ascend310P7", 8},     {"Ascend950PR_9599", 64},
 };
-
-// Null for an unknown name.
-inline const Chip* find_chip(const char* name) {
-    for (const Chip& chip : kChips)
-        if (std::strcmp(chip.name, name) == 0) return &chip;
-    return nullptr;
-}
 
 // The family of a chip's name, which need not be in the table; null if it belongs to no family.
-inline const Family* find_family(const char* name) {
+inline const Family* family_of(const char* chip) {
     for (const Family& family : kFamilies) {
         const size_t length = std::strlen(family.prefix);
-        if (std::strncmp(name, family.prefix, length) == 0 && name[length] >= '0' && name[length] <= '9')
-            return &family;
+        const char next = std::strncmp(chip, family.prefix, length) == 0 ? chip[length] : '\0';
+        if (next >= '0' && next <= '9') return &family;
     }
     return nullptr;
 }
 
-// The cores that run our kernels: on Ascend310P, whose AI cores execute vector instructions, the AI cores.
-constexpr int32_t kernel_cores(int32_t arch, int32_t ai_cores, int32_t vector_cores) {
-    return arch == kArch310p ? ai_cores : vector_cores;
-}
-
-}  // namespace ascend
+}  // namespace npu_rope

@@ -9,10 +9,6 @@
 
 namespace npu_rope {
 
-using ascend::kArch310p;
-using ascend::kArch910b;
-using ascend::kArch950;
-
 struct Platform {
     const char* soc;  // the chip's name
     int32_t arch;
@@ -21,12 +17,12 @@ struct Platform {
 };
 
 // A chip's platform by its name; empty for a name that is not in the table.
-inline std::optional<Platform> find_platform(const char* chip_name) {
-    const ascend::Chip* chip = ascend::find_chip(chip_name);
-    const ascend::Family* family = ascend::find_family(chip_name);
-    if (chip == nullptr || family == nullptr) return std::nullopt;
-    return Platform{chip->name, family->arch, ascend::kernel_cores(family->arch, chip->ai_cores, chip->vector_cores),
-                    family->ub_bytes};
+inline std::optional<Platform> find_platform(const char* name) {
+    const Family* family = family_of(name);
+    for (const Chip& chip : kChips)
+        if (family != nullptr && std::strcmp(chip.name, name) == 0)
+            return Platform{chip.name, family->arch, chip.cores, family->ub_bytes};
+    return std::nullopt;
 }
 
 // Bytes of UB that a kernel may allocate. On Ascend910B and 310P the last 8 KiB are scratch memory of the API; on

@@ -91,7 +91,7 @@ CPP_LAYERS = (
             "op_kernel/*_tiling_data.h",
             "include/npu_rope.h",
             "include/npu_rope_sim.h",
-            "simulator/include/npu_sim.h",
+            "simulator/include/ascend_sim.h",
             "simulator/src/profile.h",
         ),
     ),
@@ -191,7 +191,7 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/simcann/startup/*",), (PY_STD, "torch")),
     Layer(
         ("npu_rope/simcann/*",),
-        (PY_STD, "npu_rope.backends", "npu_rope.chips", "npu_rope.native", "npu_rope.simcann"),
+        (PY_STD, "npu_rope.backends", "npu_rope.chips", "npu_rope.native", "ascend_sim.programs"),
         functions_may_import=("elftools.*",),  # of the sim extra
     ),
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),

@@ -195,14 +195,14 @@ install_packages() {
 }
 
 step_packages() {
-  step packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
+  step packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
     "installing the packages of pyproject.toml ($*)" install_packages "$@" ||
     die "the packages could not be installed." "Is a package registry reachable?"
 }
 
 # The tools that CI and pre-commit run besides the tests.
 setup_dev() {
-  PLACE=dev step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/scripts/requirements.py")" \
+  PLACE=dev step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py")" \
     "installing the tools that check the code" install_packages dev ||
     die "the tools could not be installed." "Is a package registry reachable?"
 }
@@ -228,29 +228,33 @@ step_ggml() {
     install_ggml || printf 'note: going on without ggml; --ggml-lib PATH compares with your own.\n' >&2
 }
 
-# scikit-build-core keeps its build folder, so unchanged files are not compiled again. CMake stores the
-# compiler there: after a change of CXX, or a failed build, the build starts from an empty folder.
-install_project() {
+# scikit-build-core keeps its build folders, so unchanged files are not compiled again. CMake stores the
+# compiler there: after a change of CXX, or a failed build, the builds start from empty folders.
+install_projects() {
   local compiler
   local -a settings=()
   if has_torch_npu; then settings=("--config-settings=cmake.define.NPU_ROPE_TORCH_NPU_DIR=$(torch_npu_folder)"); fi
   compiler="$(hash_of "CXX=${CXX:-}")"
-  is_done compiler "$compiler" || rm -rf "$ROOT"/build/cp3*-*
+  is_done compiler "$compiler" || rm -rf "$ROOT"/build/cp3*-* "$ROOT"/simulator/build/cp3*-*
   forget compiler
   # -v: the log contains the compiler's output, in which .ci/run searches for warnings.
+  pip_install -v --no-build-isolation --no-deps -e "$ROOT/simulator" || return 1
   pip_install -v --no-build-isolation --no-deps ${settings[@]+"${settings[@]}"} -e "$ROOT" || return 1
   mark_done compiler "$compiler"
 }
 
-has_library() { compgen -G "$VENV/lib/python3*/site-packages/npu_rope/lib/libnpu_rope.*" >/dev/null; }
+has_libraries() {
+  compgen -G "$VENV/lib/python3*/site-packages/npu_rope/lib/libnpu_rope.*" >/dev/null &&
+    compgen -G "$VENV/lib/python3*/site-packages/ascend_sim/lib/libascend_sim.*" >/dev/null
+}
 
 step_build() {
   local npu=without
   if has_torch_npu; then npu="with torch_npu $TORCH_NPU_VERSION"; fi
-  has_library || forget build
-  step build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/op_kernel" "$ROOT/simulator" "$ROOT/include" \
+  has_libraries || forget build
+  step build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/op_kernel" "$ROOT"/simulator/{src,include,cann,cmake,CMakeLists.txt,pyproject.toml} "$ROOT/include" \
     "$ROOT/cmake" "$ROOT/CMakeLists.txt" "$ROOT/pyproject.toml" "torch==$TORCH_VERSION" "$npu" "${CXX:-}")" \
-    "building the C++ library, its torch registration and the simulated kernels" install_project ||
+    "building the simulator, the C++ library, its torch registration and the simulated kernels" install_projects ||
     die "npu_rope did not build."
 }
 

@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from npu_rope.simulator import CompileFailed
+from ascend_sim import CompileFailed
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -251,7 +251,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
         shutil.copy(library, original)
     elif library.read_bytes() == original.read_bytes():
         return SURVIVED, ""
-    environment = {**os.environ, "NPU_ROPE_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "ASCEND_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
     environment["NPU_ROPE_MUTATION_CYCLES"] = str(unchanged / f"{column.symbol}.json")
     judge = str(Path(__file__).resolve().parent / kernel.judge_of(column))
     command = [sys.executable, judge, column.op, column.soc, column.name]

@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from npu_rope import simulator
+import ascend_sim
+from ascend_sim import compiler
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,7 +30,7 @@ class Column:
     @property
     def symbol(self) -> str:
         """The entry's name, as in cmake/NpuRopeSim.cmake."""
-        return simulator.operator_entry(self.op, self.soc, self.types)
+        return compiler.column_entry(f"npu_{self.op}", self.soc, self.types)
 
 
 def _rope(soc: str, x: str, positions: str) -> Column:
@@ -149,10 +150,10 @@ def sources() -> list[Path]:
 
 def build(column: Column, folder: Path) -> Path:
     """The changed kernel's library of a column, below folder (not optimised: it runs once)."""
-    return simulator.build(
+    return ascend_sim.build(
         folder / "op_kernel" / f"npu_{column.op}.cpp",
         soc=column.soc,
-        defines=simulator.operator_defines(column.op, column.soc, column.types),
+        defines=compiler.column_defines(f"npu_{column.op}", column.soc, column.types),
         # Keep the folder's name out of the library, so that equal code compiles to equal bytes.
         flags=("-O0", "-w", f"-fmacro-prefix-map={folder}=.", "-include", str(folder / "mutant.h")),
         folder=folder,

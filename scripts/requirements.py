@@ -1,8 +1,8 @@
-"""Print the requirements of extras in pyproject.toml, one per line, with those of the build.
+"""Print the requirements of npu_rope's extras, one per line, with those of the builds.
 
 usage: requirements.py EXTRA... [--without NAME...]
 
-Extras that name the project's other extras are followed. --without leaves packages out, for the
+Extras that name extras of npu-rope or ascend-sim are followed. --without leaves packages out, for the
 scripts that install those in a step of their own.
 """
 
@@ -27,16 +27,21 @@ def name_of(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", match[0]).lower()
 
 
-def requirements(project: dict[str, Any], extras: list[str]) -> list[str]:
-    """The requirements of the extras; the project itself is replaced by the requirements of its extras."""
+def requirements(projects: dict[str, Any], name: str, extras: list[str]) -> list[str]:
+    """What a project and its extras require; the projects here are replaced by what they require."""
+    project = projects[name]
     found: list[str] = []
-    for extra in extras:
-        for requirement in project["optional-dependencies"][extra]:
-            inner = re.fullmatch(r"[A-Za-z0-9._-]+\[([^]]*)\]", requirement)
-            if inner and name_of(requirement) == name_of(project["name"]):
-                found += requirements(project, [e.strip() for e in inner[1].split(",")])
-            else:
-                found.append(requirement)
+    for requirement in sum(
+        (project["optional-dependencies"][e] for e in extras), list(project["dependencies"])
+    ):
+        if (inner := name_of(requirement)) in projects:
+            named = re.search(r"\[([^]]*)\]", requirement)
+            if inner != name or named:
+                found += requirements(
+                    projects, inner, [e.strip() for e in named[1].split(",")] if named else []
+                )
+        else:
+            found.append(requirement)
     return found
 
 
@@ -45,10 +50,10 @@ def main() -> None:
     parser.add_argument("extras", nargs="*")
     parser.add_argument("--without", nargs="*", default=[])
     arguments = parser.parse_args()
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    project = pyproject["project"]
-    every = pyproject["build-system"]["requires"] + project["dependencies"]
-    every += requirements(project, arguments.extras)
+    files = [tomllib.loads((folder / "pyproject.toml").read_text()) for folder in (ROOT, ROOT / "simulator")]
+    projects = {name_of(file["project"]["name"]): file["project"] for file in files}
+    every = [r for file in files for r in file["build-system"]["requires"]]
+    every += requirements(projects, "npu-rope", arguments.extras)
     left_out = {name_of(name) for name in arguments.without}
     print("\n".join(dict.fromkeys(r for r in every if name_of(r) not in left_out)))
 

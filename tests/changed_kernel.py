@@ -1,6 +1,6 @@
 """rope's kernel broken on purpose: an edit of its sources, compiled as the build compiles it.
 
-``NPU_ROPE_SIM_KERNELS`` names the library; the simulator then runs it instead of the built-in one.
+``ASCEND_SIM_KERNELS`` names the library; the simulator then runs it instead of the built-in one.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import ascend_sim
 import source_edits
+from ascend_sim import compiler
 from source_edits import Edit
 
-from npu_rope import simulator
-
 KERNELS = Path(__file__).parents[1] / "op_kernel"
-VARIABLE = "NPU_ROPE_SIM_KERNELS"
+VARIABLE = "ASCEND_SIM_KERNELS"
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"
 SMALL_PART = "AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);"
@@ -43,8 +43,8 @@ def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):
     if not sources.exists():
         _copy(sources, CHANGES[name])
     types = {"X": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "OUT": x}
-    defines = simulator.operator_defines("rope", soc, types)
-    return simulator.build(sources / "npu_rope.cpp", soc=soc, defines=defines, flags=["-Og"], folder=folder)
+    defines = compiler.column_defines("npu_rope", soc, types)
+    return ascend_sim.build(sources / "npu_rope.cpp", soc=soc, defines=defines, flags=["-Og"], folder=folder)
 
 
 def _copy(target, edit):

@@ -102,7 +102,7 @@ Check find_this_platform(const char* op, Platform* found) {
         const char* soc = aclrtGetSocName();
         return std::string(soc ? soc : "");
     }();
-    const ascend::Family* family = ascend::find_family(name.c_str());
+    const Family* family = family_of(name.c_str());
     if (family == nullptr || family->arch == kArch950)
         return bad_value(op, "soc must be an Ascend910B, Ascend910_93 or Ascend310P but got %s.",
                          name.empty() ? "none" : name.c_str());
@@ -110,9 +110,9 @@ Check find_this_platform(const char* op, Platform* found) {
         *found = *known;
         return {};
     }
-    const int32_t ai_cores = cores_of_device(ACL_DEVICE_INFO_AI_CORE_NUM);
+    const bool on_ai_cores = family->arch == kArch310p;  // which execute vector instructions there
     const int32_t cores =
-        ascend::kernel_cores(family->arch, ai_cores, cores_of_device(ACL_DEVICE_INFO_VECTOR_CORE_NUM));
+        cores_of_device(on_ai_cores ? ACL_DEVICE_INFO_AI_CORE_NUM : ACL_DEVICE_INFO_VECTOR_CORE_NUM);
     if (cores < 1)
         return bad_value(op, "soc must be a chip whose cores CANN knows but got %s, for which it has none.",
                          name.c_str());

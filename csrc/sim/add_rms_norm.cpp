@@ -21,11 +21,11 @@ Check run_add_rms_norm_on_sim(const AddRmsNormTensors& t, const RmsNormAttribute
     in.dtype = t.x->dtype;
     in.scale_dtype = t.scale->dtype;
     return launch_rms_norm_on_sim(in,
-                                  {{"x", t.x, NPU_SIM_IN, -1},
-                                   {"residual", t.residual, NPU_SIM_IN, -1},
-                                   {"scale", t.scale, NPU_SIM_IN, -1},
-                                   {"out", t.out, NPU_SIM_OUT, place_of(*t.out, t)},
-                                   {"sum", t.sum, NPU_SIM_OUT, place_of(*t.sum, t)}},
+                                  {{"x", t.x, ASCEND_SIM_IN, -1},
+                                   {"residual", t.residual, ASCEND_SIM_IN, -1},
+                                   {"scale", t.scale, ASCEND_SIM_IN, -1},
+                                   {"out", t.out, ASCEND_SIM_OUT, place_of(*t.out, t)},
+                                   {"sum", t.sum, ASCEND_SIM_OUT, place_of(*t.sum, t)}},
                                   options);
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "op_host/dtype.h"
-#include "simulator/src/profile.h"
+#include "src/profile.h"
 
 namespace npu_rope {
 namespace {
@@ -32,17 +32,25 @@ constexpr const char* kSocs = "ascend910b,ascend910_93,ascend310p";
 
 // The SoC for which a chip's kernels were compiled ("Ascend910B3" -> "ascend910b"); empty: none.
 std::string kernel_soc(const char* soc) {
-    const npu_sim::Profile* p = npu_sim::find_profile(soc);
+    const ascend_sim::Profile* p = ascend_sim::find_profile(soc);
     if (!p) return "";
     // All chips of 910B and 910_93 run the same binaries here: one instruction set, one UB.
     return p->arch == 220 ? "ascend910b" : p->arch == 200 ? "ascend310p" : p->soc;
 }
 
-bool has_kernels(const npu_sim::Profile& p) { return p.arch == 220 || p.arch == 200; }
+// The kernels of the simulated operator package, beside this library.
+std::string kernel_folder() {
+    Dl_info info = {};
+    dladdr(reinterpret_cast<void*>(&kernel_folder), &info);
+    const std::string self = info.dli_fname ? info.dli_fname : "";
+    return self.substr(0, self.rfind('/') + 1) + "simcann_opp/sim_kernels";
+}
+
+bool has_kernels(const ascend_sim::Profile& p) { return p.arch == 220 || p.arch == 200; }
 
 }  // namespace
 
-void SimLaunch::add(const char* name, const npu_rope_tensor* t, npu_sim_role role) {
+void SimLaunch::add(const char* name, const npu_rope_tensor* t, ascend_sim_role role) {
     if (!t) {
         args_.push_back({-1, 0});
         return;
@@ -55,21 +63,21 @@ void SimLaunch::add(const char* name, const npu_rope_tensor* t, npu_sim_role rol
 
 void SimLaunch::add_again(int32_t earlier) {
     int32_t& role = memories_[size_t(args_[size_t(earlier)].memory)].role;
-    role = std::max<int32_t>(role, NPU_SIM_INOUT);
+    role = std::max<int32_t>(role, ASCEND_SIM_INOUT);
     args_.push_back(args_[size_t(earlier)]);
 }
 
 Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_sim_options& options, uint32_t block_dim,
                      uint64_t tiling_key, const void* tiling, uint64_t tiling_bytes, uint64_t workspace_bytes) {
-    void* entry = npu_sim_find_kernel(kernel.c_str());
+    void* entry = ascend_sim_find_kernel(kernel_folder().c_str(), kernel.c_str());
     if (!entry) {
         const char* why = dlerror();
         return bad_value(op, "soc must be one that has this kernel but got %s (%s).", options.soc,
                          why ? why : kernel.c_str());
     }
-    if (options.trace_path && !npu_sim_may_write(options.trace_path))
+    if (options.trace_path && !ascend_sim_may_write(options.trace_path))
         return bad_value(op, "trace_path must be a file one may write but got %s.", options.trace_path);
-    npu_sim_launch launch = {};
+    ascend_sim_launch launch = {};
     launch.soc = options.soc;
     launch.block_dim = block_dim;
     launch.tiling_key = tiling_key;
@@ -83,12 +91,12 @@ Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_s
     launch.trace_path = options.trace_path;
     launch.trace_cores = options.trace_cores;
     const int32_t status =
-        npu_sim_run(entry, memories_.data(), int32_t(memories_.size()), args_.data(), int32_t(args_.size()), &launch);
-    if (status == NPU_SIM_OK) return {};
-    if (status == NPU_SIM_BAD_CALL)
-        return bad_value(op, "options must make a launch possible but got %s.", npu_sim_message());
+        ascend_sim_run(entry, memories_.data(), int32_t(memories_.size()), args_.data(), int32_t(args_.size()), &launch);
+    if (status == ASCEND_SIM_OK) return {};
+    if (status == ASCEND_SIM_BAD_CALL)
+        return bad_value(op, "options must make a launch possible but got %s.", ascend_sim_message());
     return {Check::kInternal,
-            "[" + std::string(op) + "] kernel must keep the simulator's rules but got " + npu_sim_message()};
+            "[" + std::string(op) + "] kernel must keep the simulator's rules but got " + ascend_sim_message()};
 }
 
 const char* kernel_type(const npu_rope_tensor& t) {
@@ -104,10 +112,10 @@ std::string kernel_name(const char* op, const char* soc, const std::vector<const
 
 Check platform_of(const char* op, const npu_rope_sim_options& options, Platform* platform) {
     const char* soc = options.soc;
-    const npu_sim::Profile* p = npu_sim::find_profile(soc ? soc : "");
+    const ascend_sim::Profile* p = ascend_sim::find_profile(soc ? soc : "");
     if (!p || !has_kernels(*p)) {
         std::string names;
-        for (int32_t i = 0; const npu_sim::Profile* q = npu_sim::profile_at(i); ++i)
+        for (int32_t i = 0; const ascend_sim::Profile* q = ascend_sim::profile_at(i); ++i)
             if (has_kernels(*q)) names += (names.empty() ? "" : ", ") + std::string(q->soc);
         return bad_value(op, "soc must be one of %s but got %s%s.", names.c_str(), soc ? soc : "NULL",
                          p ? ", for which there are no kernels of npu_rope" : "");

@@ -8,7 +8,7 @@
 #include "include/npu_rope_sim.h"
 #include "op_host/check.h"
 #include "op_host/platform.h"
-#include "simulator/include/npu_sim.h"
+#include "ascend_sim.h"
 
 namespace npu_rope {
 
@@ -16,7 +16,7 @@ namespace npu_rope {
 class SimLaunch {
 public:
     // Adds a tensor argument; NULL if t is nullptr.
-    void add(const char* name, const npu_rope_tensor* t, npu_sim_role role);
+    void add(const char* name, const npu_rope_tensor* t, ascend_sim_role role);
     // Adds an argument with the memory of an earlier one (in place).
     void add_again(int32_t earlier);
     int32_t count() const { return int32_t(args_.size()); }
@@ -24,8 +24,8 @@ public:
               uint64_t tiling_key, const void* tiling, uint64_t tiling_bytes, uint64_t workspace_bytes);
 
 private:
-    std::vector<npu_sim_memory> memories_;
-    std::vector<npu_sim_arg> args_;
+    std::vector<ascend_sim_memory> memories_;
+    std::vector<ascend_sim_arg> args_;
 };
 
 // Adds the outputs after the xs, which must be added first. T: RopeTensors or RotaryTensors.
@@ -35,7 +35,7 @@ void add_results(const T& t, const Shape& shape, SimLaunch* sim) {
         if (shape.side[k].in_place)
             sim->add_again(k);
         else
-            sim->add(t.out_name[k], t.out[k], NPU_SIM_OUT);
+            sim->add(t.out_name[k], t.out[k], ASCEND_SIM_OUT);
     }
 }
 

@@ -13,7 +13,7 @@ namespace npu_rope {
 struct SimTensor {
     const char* name;
     const npu_rope_tensor* tensor;
-    npu_sim_role role;
+    ascend_sim_role role;
     int32_t again;
 };
 

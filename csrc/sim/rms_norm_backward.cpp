@@ -14,12 +14,12 @@ Check run_rms_norm_backward_on_sim(const RmsNormBackwardTensors& t, const RmsNor
     in.scale_dtype = t.scale->dtype;
     constexpr int32_t kDscale = 3;
     return launch_rms_norm_on_sim(in,
-                                  {{"grad", t.grad, NPU_SIM_IN, -1},
-                                   {"x", t.x, NPU_SIM_IN, -1},
-                                   {"scale", t.scale, NPU_SIM_IN, -1},
-                                   {"dscale", t.dscale, NPU_SIM_SUM, -1},
-                                   {"dx", t.dx, NPU_SIM_OUT, -1},
-                                   {"dscale", t.dscale, NPU_SIM_SUM, kDscale}},
+                                  {{"grad", t.grad, ASCEND_SIM_IN, -1},
+                                   {"x", t.x, ASCEND_SIM_IN, -1},
+                                   {"scale", t.scale, ASCEND_SIM_IN, -1},
+                                   {"dscale", t.dscale, ASCEND_SIM_SUM, -1},
+                                   {"dx", t.dx, ASCEND_SIM_OUT, -1},
+                                   {"dscale", t.dscale, ASCEND_SIM_SUM, kDscale}},
                                   options);
 }
 

@@ -27,21 +27,21 @@ Check run_rms_norm_rope_on_sim(const RmsNormRopeTensors& t, const npu_rope_param
         !c.ok())
         return c;
     SimLaunch sim;
-    for (int k = 0; k < 2; ++k) sim.add(rope.x_name[k], rope.x[k], NPU_SIM_IN);
-    sim.add("q_scale", t.scale[0], NPU_SIM_IN);
-    sim.add("k_scale", t.scale[1], NPU_SIM_IN);
-    sim.add("positions", rope.positions, NPU_SIM_IN);
-    sim.add("rows", rope.rows, NPU_SIM_IN);
-    sim.add("freq_factors", rope.freq_factors ? &call.packed_factors : nullptr, NPU_SIM_IN);
+    for (int k = 0; k < 2; ++k) sim.add(rope.x_name[k], rope.x[k], ASCEND_SIM_IN);
+    sim.add("q_scale", t.scale[0], ASCEND_SIM_IN);
+    sim.add("k_scale", t.scale[1], ASCEND_SIM_IN);
+    sim.add("positions", rope.positions, ASCEND_SIM_IN);
+    sim.add("rows", rope.rows, ASCEND_SIM_IN);
+    sim.add("freq_factors", rope.freq_factors ? &call.packed_factors : nullptr, ASCEND_SIM_IN);
     const int32_t cache = sim.count();
-    sim.add("cache", rope.scatters ? rope.out[1] : nullptr, NPU_SIM_INOUT);
+    sim.add("cache", rope.scatters ? rope.out[1] : nullptr, ASCEND_SIM_INOUT);
     for (int k = 0; k < 2; ++k) {
         if (rope.scatters && k == 1)
             sim.add_again(cache);
         else if (shape.side[k].in_place)
             sim.add_again(k);
         else
-            sim.add(rope.out_name[k], rope.out[k], NPU_SIM_OUT);
+            sim.add(rope.out_name[k], rope.out[k], ASCEND_SIM_OUT);
     }
     return sim.run(rope.op, kernel_name("rms_norm_rope", options->soc, column(rope)), *options, launch.block_dim,
                    launch.tiling_key, &tiling, sizeof tiling, uint64_t(launch.workspace_bytes));

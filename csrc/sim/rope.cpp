@@ -51,10 +51,10 @@ std::vector<const char*> column(const RopeTensors& t) {
 }
 
 void add_arguments(const RopeTensors& t, const RopeShape& shape, const npu_rope_tensor* factors, SimLaunch* sim) {
-    for (int k = 0; k < t.sides; ++k) sim->add(t.x_name[k], t.x[k], NPU_SIM_IN);
-    sim->add("positions", t.positions, NPU_SIM_IN);
-    if (t.scatters) sim->add("rows", t.rows, NPU_SIM_IN);
-    sim->add("freq_factors", factors, NPU_SIM_IN);
+    for (int k = 0; k < t.sides; ++k) sim->add(t.x_name[k], t.x[k], ASCEND_SIM_IN);
+    sim->add("positions", t.positions, ASCEND_SIM_IN);
+    if (t.scatters) sim->add("rows", t.rows, ASCEND_SIM_IN);
+    sim->add("freq_factors", factors, ASCEND_SIM_IN);
     add_results(t, shape, sim);
     // A cache is an input that the kernel writes.
     if (t.scatters) sim->add_again(sim->count() - 1);

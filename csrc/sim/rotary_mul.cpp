@@ -32,10 +32,10 @@ Check run_rotary_on_sim(const RotaryTensors& t, const RotaryAttributes& a, bool 
     if (Check c = rotary_tiling(rotary_tiling_input(t, a, shape, forward), platform, &tiling, &launch); !c.ok())
         return c;
     SimLaunch sim;
-    for (int k = 0; k < t.sides; ++k) sim.add(t.x_name[k], t.x[k], NPU_SIM_IN);
-    sim.add(t.cos_name, t.cos, NPU_SIM_IN);
-    sim.add(t.sin_name, t.sin, NPU_SIM_IN);
-    if (t.sides == 1) sim.add("position_ids", t.position_ids, NPU_SIM_IN);
+    for (int k = 0; k < t.sides; ++k) sim.add(t.x_name[k], t.x[k], ASCEND_SIM_IN);
+    sim.add(t.cos_name, t.cos, ASCEND_SIM_IN);
+    sim.add(t.sin_name, t.sin, ASCEND_SIM_IN);
+    if (t.sides == 1) sim.add("position_ids", t.position_ids, ASCEND_SIM_IN);
     add_results(t, shape.rows, &sim);
     const char* kernel = t.sides == 1 ? "rotary_mul" : "rotary_mul_qk";
     return sim.run(t.op, kernel_name(kernel, options->soc, column(t)), *options, launch.block_dim, launch.tiling_key,

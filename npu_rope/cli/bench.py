@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from ascend_sim.files import replacing, stream_to, unwritable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -19,7 +20,6 @@ from npu_rope.bench import plot as plotting
 from npu_rope.bench import report
 from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import Options, Results, run
-from npu_rope.cli.files import replacing, stream_to, unwritable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
 
 USAGE_ERROR = 2

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from ascend_sim import folders
+from ascend_sim.errors import Unavailable
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -27,7 +29,6 @@ from npu_rope import (
     native_sim,
     operator_package,
     optional_torch,
-    simulator,
 )
 from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.calls import REINSTALL, npu_binding_error
@@ -134,11 +135,11 @@ def _simulator() -> list[Finding]:
         Finding(group, "kernels for", None, ", ".join(library.socs())),
         _kernels(library.kernel_folder),
         Finding(group, "chips", None, ", ".join(str(p["name"]) for p in library.profiles())),
-        Finding(group, "rules", None, f"{len(library.rules())}, all on"),
+        Finding(group, "rules", None, f"{len(library.simulator.rules())}, all on"),
     ]
     try:
-        findings.append(Finding(group, "kernel headers", True, str(simulator.include_root())))
-    except BackendUnavailable as error:
+        findings.append(Finding(group, "kernel headers", True, str(folders.include())))
+    except Unavailable as error:
         findings.append(Finding(group, "kernel headers", False, error.missing, error.remedy))
     return findings
 

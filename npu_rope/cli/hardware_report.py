@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from ascend_sim.files import replacing, unwritable
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -24,7 +25,6 @@ from rich.progress import (
 )
 
 from npu_rope import backends
-from npu_rope.cli.files import replacing, unwritable
 from npu_rope.errors import BackendUnavailable
 from npu_rope.hardware.calls import OPERATORS
 from npu_rope.hardware.document import CORRECT, SIMULATED, WRONG, Document

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from ascend_sim.files import replacing, unwritable
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from npu_rope import RopeMode, RopeParams, backends, rope
 from npu_rope.cli import inspect_plot
-from npu_rope.cli.files import replacing, unwritable
 from npu_rope.cli.inspect_model import Model, Rope, printable, ranges, read
 from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from ascend_sim import timeline_plot
 
-from npu_rope.cli import trace_plot
 from npu_rope.cli.inspect_model import Rope
 
 BEFORE, AFTER, CONTEXT, INK = "#9a9a9a", "#0b3c8c", "#d9801a", "#1a1a1a"
@@ -18,7 +18,7 @@ SEEN = 0.02  # a smaller scaling is not visible
 
 def refusal(path: Path) -> str | None:
     """Return None if a plot can be written to ``path``, else the rule that it breaks."""
-    return trace_plot.refusal(path)
+    return timeline_plot.refusal(path)
 
 
 def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:

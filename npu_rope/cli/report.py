@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, TextIO
 from xml.etree import ElementTree
 
+from ascend_sim.files import stream_to
 from rich.console import Console
 from rich.markup import escape
 
 from npu_rope import __version__, backends, native
-from npu_rope.cli.files import stream_to
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.ggml import GgmlInfo

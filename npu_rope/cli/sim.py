@@ -1,115 +1,20 @@
-"""``npu-rope sim``: run a command on a simulated NPU, on a machine without one."""
+"""``npu-rope sim``: ``ascend-sim run`` with npu_rope's simulated operator package."""
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
-from pathlib import Path
-from typing import Annotated
+import functools
+from typing import Any
 
-import typer
+from ascend_sim.cli.run import run
 
-from npu_rope.cli.files import replacing, unwritable
-from npu_rope.simcann import session
-from npu_rope.simcann.pieces import MissingPiece
-
-NOT_CLEAN, USAGE_ERROR = 1, 2
+from npu_rope import backends
 
 
-def sim(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(help="The command and its arguments, after --.", show_default=False),
-    ] = None,
-    soc: Annotated[
-        str,
-        typer.Option(
-            help="The simulated chip by CANN's name, or NAME:CORES for a new one of a known family."
-        ),
-    ] = session.SOCS[0],
-    streams: Annotated[
-        str, typer.Option(help="asynchronous: work runs later, in a drawn order; immediate: at its launch.")
-    ] = session.STREAMS[0],
-    seed: Annotated[
-        int, typer.Option(help="The number that the order of asynchronous work is drawn from.")
-    ] = 0,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Write launches, fallbacks, rule violations and the kernels' timeline as JSON."),
-    ] = None,
-) -> None:
-    """Run a torch_npu script, unmodified, on a simulated NPU.
-
-    The installed torch_npu is the real one. Under it are CANN's libraries as we
-    simulate them: device memory is host memory between guard zones, npu_rope's
-    own kernels run on the simulator, a few aclnn functions have replacements, and
-    every other operator of torch runs on the host. Results are right; times are
-    not those of hardware, and random numbers are not those of an NPU.
-
-    Streams are asynchronous: queued work runs when something waits for it. Its
-    order is drawn from --seed and keeps only the guarantees of streams, events
-    and waits. Two accesses to the same memory without an order are a race. Races
-    are reported for every order.
-
-    Not supported: several devices, HCCL, torch_npu's own fused operators
-    (npu_fusion_attention and similar ones). Such a call fails with its name: at
-    once with TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the
-    report only.
-
-    The first run takes some seconds more and needs a C++ compiler; its files are
-    kept below $XDG_CACHE_HOME. At the end a short report goes to standard error.
-
-    Exit status: the command's; 128 + n if signal n ended it; 1 if it ended well
-    but a kernel broke a rule or wrote outside its memory, streams raced, or a
-    call was not simulated; 2 bad usage.
-
-    Examples:
-
-      npu-rope sim -- python train.py --steps 10
-
-      npu-rope sim --soc Ascend310P3 -- python infer.py
-
-      npu-rope sim --report run.json -- python -m pytest tests
-
-      npu-rope sim --seed 3 -- python overlapping_streams.py
-    """
-    if not command:
-        raise _usage_error(
-            "[sim] command must be a program and its arguments but got nothing.\n"
-            "Such as: npu-rope sim -- python script.py"
-        )
-    if not session.is_simulated(soc):
-        raise _usage_error(
-            f"[sim] soc must be one of {', '.join(session.SOCS)}, or NAME:CORES with a new name of their "
-            f"families and a number of AI cores, but got {soc}."
-        )
-    if streams not in session.STREAMS:
-        raise _usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
-    if seed < 0:
-        raise _usage_error(f"[sim] seed must be at least 0 but got {seed}.")
-    if report is not None and (must := unwritable(report)):
-        raise _usage_error(f"[sim] report {must}")
-    try:
-        with tempfile.TemporaryDirectory(prefix="npu-rope-sim-") as folder:
-            environment = session.environment(command, soc, Path(folder), streams=streams, seed=seed)
-            status = session.run(command, environment)
-            done = session.read_reports(Path(folder), soc)
-    except MissingPiece as error:
-        raise _usage_error(str(error)) from None
-    session.print_report(done, _say)
-    status = status or (0 if done.is_clean else NOT_CLEAN)
-    if report is not None:
-        with replacing(report) as stream:
-            json.dump(done.as_json() | {"exit_status": status}, stream, indent=1)
-            stream.write("\n")
-    raise typer.Exit(status)
+@functools.wraps(run)
+def sim(*arguments: Any, **options: Any) -> None:
+    """Run the command without npu_rope's real operator package, which the import of npu_rope has offered."""
+    backends.withdraw_operator_package()
+    run(*arguments, **options)
 
 
-def _say(line: str) -> None:
-    print(f"npu-rope sim: {line}", file=sys.stderr)
-
-
-def _usage_error(text: str) -> typer.Exit:
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)
+sim.__doc__ = (run.__doc__ or "").replace("ascend-sim run", "npu-rope sim")

@@ -14,10 +14,12 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from ascend_sim import timeline, timeline_plot
+from ascend_sim.files import replacing, unwritable
+from rich.console import Console
+from rich.markup import escape
 
 from npu_rope import native, native_sim
-from npu_rope.cli import trace_plot, trace_report
-from npu_rope.cli.files import replacing, unwritable
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.errors import BackendUnavailable, bad_value
 from npu_rope.params import RopeParams
@@ -216,7 +218,7 @@ def run_command(
             raise usage_error(f"[trace] {name} {must}")
     if output is not None and output == plot:
         raise usage_error(f"[trace] plot must differ from output but got {plot}.")
-    if plot is not None and (must := trace_plot.refusal(plot)):
+    if plot is not None and (must := timeline_plot.refusal(plot)):
         raise usage_error(f"[trace] plot {must}")
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -232,7 +234,9 @@ def run_command(
                     shutil.copyfileobj(source, stream)
             if plot is not None:
                 with replacing(plot, "wb") as stream:
-                    trace_plot.draw(spans, run, stream, plot.suffix[1:])
+                    timeline_plot.draw(
+                        spans, timeline_plot.title_of(run), run["microseconds"], stream, plot.suffix[1:]
+                    )
     except (ValueError, TypeError, BackendUnavailable) as error:
         raise usage_error(str(error)) from None
     except RuntimeError as error:
@@ -241,7 +245,11 @@ def run_command(
     if json_:
         print(json.dumps(run, indent=1))
     else:
-        trace_report.show(run, output, plot)
+        console = Console(highlight=False)
+        timeline.show(run, run["least_bytes"], console)
+        for what, path in (("timeline", output), ("plot", plot)):
+            if path is not None:
+                console.print(f"{what} written to {escape(str(path))}", soft_wrap=True)
 
 
 def usage_error(text: str) -> typer.Exit:
@@ -329,7 +337,7 @@ def summary_of(call: str, least: int, about: dict[str, Any]) -> dict[str, Any]:
         "least_bytes": least,
         "roofline_cycles": roofline,
         "roofline_share": roofline / summary["cycles"] if summary["cycles"] else 0.0,
-        "note": trace_report.NOT_HARDWARE,
+        "note": timeline.NOT_HARDWARE,
     }
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from ascend_sim.files import unwritable
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import backends
-from npu_rope.cli.files import unwritable
 from npu_rope.cli.report import Detail, Report, write_report
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable

@@ -8,7 +8,7 @@
 #include "ascendc/tiling_struct.h"
 
 #ifndef __CCE_AICORE__
-#error "__CCE_AICORE__ is not defined: compile kernels as CMake's npu_rope_add_kernel does (220, 200 or 310)"
+#error "__CCE_AICORE__ is not defined: compile kernels as ascend_sim_add_kernel of CMake does (220, 200 or 310)"
 #endif
 #ifndef __NPU_ARCH__
 #if __CCE_AICORE__ == 220
@@ -38,7 +38,7 @@
 
 // ---- tiling data ---------------------------------------------------------------------------------------
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // Reads the tiling struct. Reports a pointer that is not the launch's tiling argument.
 template <class S>
@@ -78,39 +78,39 @@ constexpr bool starts_with_digit(const char* text) {
     return *text >= '0' && *text <= '9';
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
-#define NPU_SIM_TEXT_OF(x) #x
-#define NPU_SIM_TEXT(x) NPU_SIM_TEXT_OF(x)
+#define ASCEND_SIM_TEXT_OF(x) #x
+#define ASCEND_SIM_TEXT(x) ASCEND_SIM_TEXT_OF(x)
 
 // Names S for a later GET_TILING_DATA in the same function.
 #define REGISTER_TILING_DEFAULT(S)                                \
     using NpuSimDefaultTiling [[maybe_unused]] = S;               \
-    static_assert(::npu_sim::check_tiling_struct<S>(), "tiling"); \
-    ::npu_sim::register_tiling(sizeof(S), ::npu_sim::Site::here())
+    static_assert(::ascend_sim::check_tiling_struct<S>(), "tiling"); \
+    ::ascend_sim::register_tiling(sizeof(S), ::ascend_sim::Site::here())
 #define REGISTER_TILING_FOR_TILINGKEY(condition, S)                                        \
-    static_assert(sizeof(condition) > 1 && ::npu_sim::check_tiling_struct<S>(), "tiling"); \
-    ::npu_sim::register_tiling(sizeof(S), ::npu_sim::Site::here())
+    static_assert(sizeof(condition) > 1 && ::ascend_sim::check_tiling_struct<S>(), "tiling"); \
+    ::ascend_sim::register_tiling(sizeof(S), ::ascend_sim::Site::here())
 #define REGISTER_NONE_TILING static_assert(true, "no tiling")
 
 #define GET_TILING_DATA(name, tiling) \
-    NpuSimDefaultTiling name = ::npu_sim::read_tiling<NpuSimDefaultTiling>(tiling, ::npu_sim::Site::here())
-#define GET_TILING_DATA_WITH_STRUCT(S, name, tiling) S name = ::npu_sim::read_tiling<S>(tiling, ::npu_sim::Site::here())
+    NpuSimDefaultTiling name = ::ascend_sim::read_tiling<NpuSimDefaultTiling>(tiling, ::ascend_sim::Site::here())
+#define GET_TILING_DATA_WITH_STRUCT(S, name, tiling) S name = ::ascend_sim::read_tiling<S>(tiling, ::ascend_sim::Site::here())
 #define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                       \
-    auto name = ::npu_sim::read_tiling_member<S, decltype(static_cast<S*>(nullptr)->member)>( \
-        tiling, offsetof(S, member), ::npu_sim::Site::here())
+    auto name = ::ascend_sim::read_tiling_member<S, decltype(static_cast<S*>(nullptr)->member)>( \
+        tiling, offsetof(S, member), ::ascend_sim::Site::here())
 // A pointer to the tiling data, and a copy of a struct inside it.
 #define GET_TILING_DATA_PTR_WITH_STRUCT(S, name, tiling) \
-    const S* name = ::npu_sim::tiling_pointer<S>(tiling, ::npu_sim::Site::here())
+    const S* name = ::ascend_sim::tiling_pointer<S>(tiling, ::ascend_sim::Site::here())
 #define COPY_TILING_WITH_STRUCT(S, source, name)                                           \
-    const S name##_copy = ::npu_sim::read_tiling_part<S>(source, ::npu_sim::Site::here()); \
+    const S name##_copy = ::ascend_sim::read_tiling_part<S>(source, ::ascend_sim::Site::here()); \
     const S* name = &name##_copy
 
 // ---- tiling keys ---------------------------------------------------------------------------------------
 
 #define TILING_KEY_IS(key)                                                                                      \
-    ([] { static_assert(::npu_sim::starts_with_digit(NPU_SIM_TEXT(key)), "TILING_KEY_IS takes a literal"); }(), \
-     ::npu_sim::tiling_key_is(key))
+    ([] { static_assert(::ascend_sim::starts_with_digit(ASCEND_SIM_TEXT(key)), "TILING_KEY_IS takes a literal"); }(), \
+     ::ascend_sim::tiling_key_is(key))
 #define TILING_KEY_LIST(...) static_assert(true, "tiling keys")
 
 // ---- kernel types --------------------------------------------------------------------------------------

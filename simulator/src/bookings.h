@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "simulator/src/moment.h"
+#include "src/moment.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // A transfer begins when it is ready and the memory is idle. It may begin before a transfer that was issued earlier
 // but is ready later. It is not interrupted. If it overlaps an earlier booking, both run at the full rate, and the
@@ -63,4 +63,4 @@ private:
     std::vector<Busy> busy_;  // disjoint, ascending
 };
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

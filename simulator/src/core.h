@@ -12,13 +12,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "simulator/include/ascendc/runtime.h"
-#include "simulator/src/bookings.h"
-#include "simulator/src/moment.h"
-#include "simulator/src/profile.h"
-#include "simulator/src/shadow.h"
+#include "include/ascendc/runtime.h"
+#include "src/bookings.h"
+#include "src/moment.h"
+#include "src/profile.h"
+#include "src/shadow.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // ---- reports ----------------------------------------------------------------------------------
 
@@ -290,4 +290,4 @@ std::string critical_path_json(const std::vector<Step>& path, int64_t core);
 std::string where(Site site);  // "npu_add.cpp:12"
 const char* pipe_name(Pipe pipe);
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -3,10 +3,10 @@
 #include <array>
 #include <cstring>
 
-#include "simulator/src/core.h"
-#include "simulator/src/json.h"
+#include "src/core.h"
+#include "src/json.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 namespace {
 
 constexpr size_t kLongest = 10;
@@ -77,4 +77,4 @@ std::string critical_path_json(const std::vector<Step>& path, int64_t core) {
     return j.done();
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "simulator/src/core.h"
-#include "simulator/src/stretches.h"
+#include "src/core.h"
+#include "src/stretches.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 namespace {
 
 uint32_t* page_of(std::vector<std::unique_ptr<uint32_t[]>>& pages, uint64_t index) {
@@ -255,11 +255,11 @@ void Machine::settle_gm_reference() {
     auto* element = reinterpret_cast<void*>(reference.address);
     running = true;
     if (std::memcmp(reference.before, element, bytes)) {
-        npu_sim::writes_gm("tensor", reference.address, bytes, reference.gm_view);
-        npu_sim::write_through_cache(reference.address, bytes);
+        ascend_sim::writes_gm("tensor", reference.address, bytes, reference.gm_view);
+        ascend_sim::write_through_cache(reference.address, bytes);
     } else {
         if (reference.is_new) std::memcpy(element, reference.output, bytes);
-        npu_sim::reads_gm("tensor", reference.address, bytes, reference.gm_view);
+        ascend_sim::reads_gm("tensor", reference.address, bytes, reference.gm_view);
     }
     running = false;
 }
@@ -300,4 +300,4 @@ void clean_cache(uintptr_t address, bool whole, Site site) {
     finish_scalar(m.profile->scalar_ub_cycles);
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

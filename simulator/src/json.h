@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-namespace npu_sim {
+namespace ascend_sim {
 
 class Json {
 public:
@@ -38,4 +38,4 @@ private:
     std::string text_;
 };
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -6,13 +6,21 @@
 #include <cstring>
 #include <string>
 
-#include "simulator/include/npu_sim.h"
+#include "include/ascend_sim.h"
 
 namespace {
 
-// Libraries of kernels that replace built-in ones, so that a changed kernel runs without a rebuild:
-// paths, separated by colons.
-constexpr const char* kOverride = "NPU_ROPE_SIM_KERNELS";
+// Libraries of kernels that replace those of the folder, so that a changed kernel runs without a rebuild: paths,
+// separated by colons.
+constexpr const char* kOverride = "ASCEND_SIM_KERNELS";
+
+// Kernel libraries use this library's functions. Their loader finds it by its name, unless it lies elsewhere and was
+// loaded for one caller only: then it must be visible to all.
+void become_visible() {
+    Dl_info info = {};
+    dladdr(reinterpret_cast<void*>(&become_visible), &info);
+    if (info.dli_fname) dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+}
 
 void* find_override(const char* entry) {
     const char* list = std::getenv(kOverride);
@@ -27,19 +35,17 @@ void* find_override(const char* entry) {
     return nullptr;
 }
 
-// The path at which cmake/NpuRopeSim.cmake puts a kernel's library, beside this one.
-std::string kernel_path(const std::string& entry) {
+// The path at which cmake/AscendSimFunctions.cmake puts a kernel's library.
+std::string kernel_path(const std::string& folder, const std::string& entry) {
     const size_t soc = entry.find("__"), types = soc == std::string::npos ? soc : entry.find("__", soc + 2);
-    Dl_info info = {};
-    dladdr(reinterpret_cast<void*>(&kernel_path), &info);
-    const std::string self = info.dli_fname ? info.dli_fname : "";
-    return self.substr(0, self.rfind('/') + 1) + "npu_rope_sim_kernels/" + entry.substr(0, types) + ".so";
+    return folder + "/" + entry.substr(0, types) + ".so";
 }
 
 }  // namespace
 
-extern "C" void* npu_sim_find_kernel(const char* entry) {
+extern "C" void* ascend_sim_find_kernel(const char* folder, const char* entry) {
+    become_visible();
     if (void* found = find_override(entry)) return found;
-    void* library = dlopen(kernel_path(entry).c_str(), RTLD_LAZY | RTLD_LOCAL);
+    void* library = dlopen(kernel_path(folder, entry).c_str(), RTLD_LAZY | RTLD_LOCAL);
     return library ? dlsym(library, entry) : nullptr;
 }

@@ -5,11 +5,12 @@
 #include <cstring>
 #include <thread>
 
-#include "simulator/include/npu_sim.h"
-#include "simulator/src/core.h"
-#include "simulator/src/json.h"
+#include "include/ascend_sim.h"
+#include "src/core.h"
+#include "src/json.h"
+#include "src/timeline.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 namespace {
 
 constexpr uint64_t kAlignment = 512;
@@ -58,11 +59,11 @@ private:
 
 struct Job {
     void* entry;
-    const npu_sim_memory* memories;
+    const ascend_sim_memory* memories;
     int32_t memory_count;
-    const npu_sim_arg* args;
+    const ascend_sim_arg* args;
     int32_t arg_count;
-    const npu_sim_launch* launch;
+    const ascend_sim_launch* launch;
     const Profile* profile;
 };
 
@@ -106,10 +107,7 @@ public:
         if (m.errors.empty()) check_launch(m);
         errors = std::move(m.errors);
         warnings = std::move(m.warnings);
-        spans = std::move(m.spans);
-        cores = std::move(m.per_core);
-        critical_path = std::move(m.critical_path);
-        critical_core = m.critical_core;
+        timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
         gm_ = std::move(m.gm);
         accesses_ = std::move(m.gm_accesses);
         m.gm.clear();
@@ -125,17 +123,14 @@ public:
     const uint8_t* memory(int32_t i) const { return arenas_[i].base(); }
 
     std::vector<Report> errors, warnings;
-    std::vector<Span> spans;
-    std::vector<Totals> cores;
-    std::vector<Step> critical_path;
-    int64_t critical_core = -1;
+    Timeline timeline;
 
 private:
     Machine& prepare() {
         static thread_local Machine own;
         g_machine = &own;
         Machine& m = own;
-        const npu_sim_launch& l = *job_.launch;
+        const ascend_sim_launch& l = *job_.launch;
         if (!m.ub || m.next_number > kNumbersWrap) reset_shadow(m);
         m.profile = job_.profile;
         const int64_t traced = !l.trace_path || descending_ ? 0
@@ -171,16 +166,16 @@ private:
     void place_memory(Machine& m) {
         arenas_.reserve(size_t(job_.memory_count) + 2);
         for (int32_t i = 0; i < job_.memory_count; ++i) {
-            const npu_sim_memory& mem = job_.memories[i];
-            add(m, mem.name, mem.data, mem.bytes, mem.role == NPU_SIM_SUM ? Role::InOut : Role(mem.role));
+            const ascend_sim_memory& mem = job_.memories[i];
+            add(m, mem.name, mem.data, mem.bytes, mem.role == ASCEND_SIM_SUM ? Role::InOut : Role(mem.role));
         }
-        const npu_sim_launch& l = *job_.launch;
+        const ascend_sim_launch& l = *job_.launch;
         // On a device, a fresh workspace holds bytes of the memory's earlier use. Here it holds NaNs in the first
         // order of the cores and large numbers in the second, so that an output that depends on them differs.
         add(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace, descending_ ? 0x7F : 0xFF);
         add(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
         for (int32_t i = 0; i < job_.arg_count; ++i) {
-            const npu_sim_arg& a = job_.args[i];
+            const ascend_sim_arg& a = job_.args[i];
             addresses_[i] = a.memory < 0 ? nullptr : arenas_[a.memory].base() + a.offset;
         }
         addresses_[job_.arg_count] = arenas_[job_.memory_count].base();
@@ -237,16 +232,16 @@ private:
 // ---- both orders -----------------------------------------------------------------------------------
 
 // A sum of floats depends on the order of its terms, as on hardware. The caller allows it by the role Sum.
-bool may_differ(const npu_sim_memory& mem, const Pass& pass, int32_t i, uint64_t byte) {
-    if (mem.role != NPU_SIM_SUM) return false;
+bool may_differ(const ascend_sim_memory& mem, const Pass& pass, int32_t i, uint64_t byte) {
+    if (mem.role != ASCEND_SIM_SUM) return false;
     const GmAccess* last = pass.writer_of(i, byte);
     return last && last->adds;
 }
 
 void compare_orders(const Job& job, Pass& up, const Pass& down) {
     for (int32_t i = 0; i < job.memory_count; ++i) {
-        const npu_sim_memory& mem = job.memories[i];
-        if (mem.role == NPU_SIM_IN || !std::memcmp(up.memory(i), down.memory(i), mem.bytes)) continue;
+        const ascend_sim_memory& mem = job.memories[i];
+        if (mem.role == ASCEND_SIM_IN || !std::memcmp(up.memory(i), down.memory(i), mem.bytes)) continue;
         uint64_t at = mem.bytes, differing = 0;
         for (uint64_t j = mem.bytes; j-- > 0;) {
             if (up.memory(i)[j] == down.memory(i)[j]) continue;
@@ -282,57 +277,6 @@ void check_waves(const Job& job, Pass& pass) {
                              "", 0, -1});
 }
 
-double cycles_of(const Pass& pass, const Profile& profile) {
-    double total = 0;  // if there are more blocks than cores, they run in waves
-    for (size_t first = 0; first < pass.cores.size(); first += size_t(profile.cores)) {
-        double wave = 0;
-        for (size_t i = first; i < std::min(pass.cores.size(), first + size_t(profile.cores)); ++i)
-            wave = std::max(wave, pass.cores[i].end);
-        total += wave;
-    }
-    return total;
-}
-
-std::string summary(const Job& job, const Pass& pass) {
-    const Profile& profile = *job.profile;
-    Totals all;
-    size_t slowest = 0;
-    for (size_t i = 0; i < pass.cores.size(); ++i) {
-        const Totals& t = pass.cores[i];
-        for (int p = 0; p < kPipes; ++p) all.instructions[p] += t.instructions[p];
-        all.vector_repeats += t.vector_repeats;
-        all.bytes_read += t.bytes_read;
-        all.bytes_written += t.bytes_written;
-        if (t.end > pass.cores[slowest].end) slowest = i;
-    }
-    const double cycles = cycles_of(pass, profile);
-    const double moved = double(all.bytes_read + all.bytes_written);
-    Json j;
-    j.field("soc", profile.name).field("cores", double(pass.cores.size())).field("cycles", cycles);
-    j.field("microseconds", cycles / profile.clock_ghz / 1e3);
-    j.field("bytes_read", double(all.bytes_read)).field("bytes_written", double(all.bytes_written));
-    j.field("vector_repeats", double(all.vector_repeats));
-    j.field("gm_bytes_per_cycle", profile.gm_bytes_per_cycle).field("clock_ghz", profile.clock_ghz);
-    const double roofline = moved / profile.gm_bytes_per_cycle;
-    j.field("memory_roofline_cycles", roofline).field("roofline_share", cycles > 0 ? roofline / cycles : 0.0);
-    j.field("slowest_core", double(slowest));
-    for (int p = 0; p < kPipes; ++p) {
-        const std::string name = pipe_name(Pipe(p));
-        j.field(("instructions_" + name).c_str(), double(all.instructions[p]));
-        j.field(("busy_" + name).c_str(), pass.cores.empty() ? 0.0 : pass.cores[slowest].busy[p]);
-    }
-    std::string apis = "[";
-    if (!pass.cores.empty())
-        for (const ApiTotal& t : pass.cores[slowest].apis) {
-            Json a;
-            a.field("api", t.api).field("pipe", pipe_name(t.pipe)).field("count", double(t.count));
-            a.field("repeats", double(t.repeats)).field("bytes", double(t.bytes)).field("cycles", t.cycles);
-            apis += (apis.size() > 1 ? "," : "") + a.done();
-        }
-    j.raw("critical_path", critical_path_json(pass.critical_path, pass.critical_core));
-    return j.raw("apis", apis + "]").done();
-}
-
 std::string list_of(const std::vector<Report>& reports) {
     std::string s = "[";
     for (const Report& r : reports) {
@@ -343,50 +287,6 @@ std::string list_of(const std::vector<Report>& reports) {
         s += j.done();
     }
     return s + "]";
-}
-
-const char* row_name(int row) {
-    constexpr const char* kNames[] = {"critical path", "MTE2 until its data is there", "MTE3 until it is written"};
-    return row < kPipes ? pipe_name(Pipe(row)) : kNames[row - kPipes];
-}
-
-void write_names(std::FILE* f, int core, bool first) {
-    std::fprintf(f, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}",
-                 first ? "" : ",\n", core, core);
-    for (int row = 0; row < kRows; ++row)
-        std::fprintf(f, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-                     core, row, row_name(row));
-}
-
-void write_span(std::FILE* f, const Span& s, double clock_ghz) {
-    if (s.end <= s.begin) return;
-    // Microseconds rounded as printed, so that slices that are adjacent in cycles are adjacent in the trace.
-    auto printed = [&](double cycles) { return std::round(cycles / clock_ghz * 10) / 1e4; };
-    std::fprintf(f,
-                 ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
-                 "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
-                 s.api, s.core, int(s.row), printed(s.begin), printed(s.end) - printed(s.begin), where(s.site).c_str(),
-                 s.end - s.begin, static_cast<unsigned long long>(s.bytes), s.repeats);
-}
-
-void write_trace(const Pass& pass, const Job& job, std::FILE* f) {
-    const double clock_ghz = job.profile->clock_ghz;
-    std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", f);
-    int64_t last_core = -1;
-    bool shows_slowest = false;
-    for (const Span& s : pass.spans) {
-        if (s.core != last_core) {
-            write_names(f, s.core, last_core < 0);
-            last_core = s.core;
-            shows_slowest = shows_slowest || s.core == pass.critical_core;
-        }
-        write_span(f, s, clock_ghz);
-    }
-    if (shows_slowest)
-        for (const Step& s : pass.critical_path)
-            write_span(f, {int32_t(pass.critical_core), uint8_t(Row::Critical), s.api, s.site, s.begin, s.end, 0, 0},
-                       clock_ghz);
-    std::fputs("\n]}\n", f);
 }
 
 // The site of the last call of the API.
@@ -401,7 +301,7 @@ int32_t bad_call(const std::string& text) {
     j.field("status", "bad call").field("message", text.c_str());
     g_report = j.done();
     g_message = text;
-    return NPU_SIM_BAD_CALL;
+    return ASCEND_SIM_BAD_CALL;
 }
 
 // Copies back only the bytes that the kernel changed, because one memory may lie in the gaps of another.
@@ -413,8 +313,8 @@ void copy_back(const Job& job, Pass& up) {
     };
     std::vector<Change> changes;
     for (int32_t i = 0; i < job.memory_count; ++i) {
-        const npu_sim_memory& m = job.memories[i];
-        if (m.role == NPU_SIM_IN) continue;
+        const ascend_sim_memory& m = job.memories[i];
+        if (m.role == ASCEND_SIM_IN) continue;
         auto* to = static_cast<char*>(m.data);
         auto* from = reinterpret_cast<const char*>(up.memory(i));
         for (size_t at = 0; at < m.bytes;) {
@@ -438,16 +338,7 @@ int32_t reported(const std::vector<Report>& errors, const std::vector<Report>& w
     if (!summary.empty()) j.raw("summary", summary);
     g_report = j.done();
     g_message = errors.empty() ? "" : errors.front().text;
-    return errors.empty() ? NPU_SIM_OK : NPU_SIM_BROKEN_RULE;
-}
-
-bool save_trace(const Job& job, const Pass& pass) {
-    if (!job.launch->trace_path) return true;
-    std::FILE* f = std::fopen(job.launch->trace_path, "w");
-    if (!f) return false;
-    write_trace(pass, job, f);
-    const bool written = std::ferror(f) == 0;
-    return std::fclose(f) == 0 && written;
+    return errors.empty() ? ASCEND_SIM_OK : ASCEND_SIM_BROKEN_RULE;
 }
 
 int32_t run(const Job& job) {
@@ -463,9 +354,12 @@ int32_t run(const Job& job) {
         up.run();
     }
     check_waves(job, up);
-    if (!save_trace(job, up)) return bad_call(std::string("cannot write ") + job.launch->trace_path);
+    const std::string summary = summary_of(up.timeline, *job.profile);
+    const char* path = job.launch->trace_path;
+    if (path && !write_trace(path, up.timeline, *job.profile, summary))
+        return bad_call(std::string("cannot write ") + path);
     if (up.errors.empty()) copy_back(job, up);
-    return reported(up.errors, up.warnings, summary(job, up));
+    return reported(up.errors, up.warnings, summary);
 }
 
 }  // namespace
@@ -564,13 +458,16 @@ void Machine::end_core() {
     end_time();
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 extern "C" {
 
-int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_count, const npu_sim_arg* args,
-                    int32_t arg_count, const npu_sim_launch* launch) {
-    using namespace npu_sim;
+const int32_t ascend_sim_abi_1 = ASCEND_SIM_ABI_VERSION;
+int32_t ascend_sim_abi_version(void) { return ascend_sim_abi_1; }
+
+int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t memory_count, const ascend_sim_arg* args,
+                       int32_t arg_count, const ascend_sim_launch* launch) {
+    using namespace ascend_sim;
     Job job{entry, memories, memory_count, args, arg_count, launch, find_profile(launch->soc)};
     if (!job.profile) return bad_call(std::string("no SoC ") + launch->soc);
     if (!entry) return bad_call("no kernel");
@@ -582,19 +479,19 @@ int32_t npu_sim_run(void* entry, const npu_sim_memory* memories, int32_t memory_
                                  std::to_string(launch->block_dim) + ".";
         return reported({{Rule::Core05, text, "", 0, -1}}, {}, "");
     }
-    if (launch->trace_path && !npu_sim_may_write(launch->trace_path))
+    if (launch->trace_path && !ascend_sim_may_write(launch->trace_path))
         return bad_call(std::string("cannot write ") + launch->trace_path);
     ++g_launches;
     return run(job);
 }
 
-uint64_t npu_sim_launches(void) { return npu_sim::g_launches; }
+uint64_t ascend_sim_launches(void) { return ascend_sim::g_launches; }
 
-const char* npu_sim_report(void) { return npu_sim::g_report.c_str(); }
+const char* ascend_sim_report(void) { return ascend_sim::g_report.c_str(); }
 
-const char* npu_sim_message(void) { return npu_sim::g_message.c_str(); }
+const char* ascend_sim_message(void) { return ascend_sim::g_message.c_str(); }
 
-int32_t npu_sim_may_write(const char* path) {
+int32_t ascend_sim_may_write(const char* path) {
     std::FILE* before = std::fopen(path, "rb");
     if (before) std::fclose(before);
     std::FILE* file = std::fopen(path, "ab");

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "simulator/src/core.h"
+#include "src/core.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 namespace {
 
 constexpr uint32_t kPoisoned = 1;
@@ -179,9 +179,9 @@ void Machine::settle_reference() {
     const Range r = reference.range;
     running = true;
     if (std::memcmp(reference.before, ub.get() + r.begin, r.end - r.begin))
-        npu_sim::writes("tensor", reference.view, &r, 1);
+        ascend_sim::writes("tensor", reference.view, &r, 1);
     else
-        npu_sim::reads("tensor", reference.view, &r, 1);
+        ascend_sim::reads("tensor", reference.view, &r, 1);
     running = false;
 }
 
@@ -192,4 +192,4 @@ void poison(const Range& range) {
 
 uint8_t* ub() { return machine().ub.get(); }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

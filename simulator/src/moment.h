@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // The time at which an activity ends, and the step that ended then.
 struct Moment {
@@ -12,4 +12,4 @@ struct Moment {
 };
 inline Moment later(const Moment& a, const Moment& b) { return b.time > a.time ? b : a; }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

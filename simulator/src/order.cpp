@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "simulator/src/core.h"
+#include "src/core.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 namespace {
 
 bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
@@ -305,4 +305,4 @@ void Machine::end_time() {
     critical_core = core;
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace npu_sim {
+namespace ascend_sim {
 
 struct Profile {
     const char* name;        // "Ascend910B1"
@@ -52,4 +52,4 @@ struct Profile {
 const Profile* find_profile(const char* name);  // by name or soc; nullptr if unknown
 const Profile* profile_at(int32_t index);       // nullptr past the end
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

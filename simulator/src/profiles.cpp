@@ -6,10 +6,10 @@
 #include <cctype>
 #include <string_view>
 
-#include "op_host/chips.h"
-#include "simulator/src/profile.h"
+#include "src/chips.h"
+#include "src/profile.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 namespace {
 
 // Costs of instructions: measured on an A2. For the other chips these are guesses, except for values that
@@ -44,8 +44,8 @@ constexpr Profile with_instructions() {
 }
 
 // E.1 of a chip, from the table that the tilings also use. An unknown name does not compile.
-constexpr const ascend::Chip& chip(std::string_view name) {
-    for (const ascend::Chip& c : ascend::kChips)
+constexpr const ascend_sim::Chip& chip(std::string_view name) {
+    for (const ascend_sim::Chip& c : ascend_sim::kChips)
         if (name == c.name) return c;
     throw "no such chip";
 }
@@ -129,4 +129,4 @@ const Profile* profile_at(int32_t index) {
     return index >= 0 && index < int32_t(sizeof kProfiles / sizeof *kProfiles) ? &kProfiles[index] : nullptr;
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

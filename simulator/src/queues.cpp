@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <exception>
 
-#include "simulator/src/core.h"
+#include "src/core.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 namespace {
 
 constexpr size_t kMaxBuffers = 64;
@@ -225,4 +225,4 @@ UbView buffer_view(int32_t buffer, Site site) {
     return view_of(buffer);
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "simulator/src/core.h"
+#include "src/core.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 namespace {
 
 struct RuleRow {
@@ -15,11 +15,11 @@ struct RuleRow {
 };
 
 constexpr RuleRow kRules[] = {
-#define NPU_SIM_RULE(name, id, text, basis) {id, false},
-#define NPU_SIM_ADVICE(name, id, text, basis) {id, true},
-    NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_ADVICE)
-#undef NPU_SIM_ADVICE
-#undef NPU_SIM_RULE
+#define ASCEND_SIM_RULE(name, id, text, basis) {id, false},
+#define ASCEND_SIM_ADVICE(name, id, text, basis) {id, true},
+    ASCEND_SIM_RULES(ASCEND_SIM_RULE, ASCEND_SIM_ADVICE)
+#undef ASCEND_SIM_ADVICE
+#undef ASCEND_SIM_RULE
 };
 
 void keep(Rule rule, const char* api, Site site, bool can_go_on, const char* format, va_list args) {
@@ -86,4 +86,4 @@ void stuck_at(Rule rule, const char* api, Site site, const char* format, ...) {
     throw Stop{};  // not reached, because keep throws
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "simulator/src/stretches.h"
+#include "src/stretches.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 class Shadow {
 public:
@@ -68,4 +68,4 @@ private:
     std::vector<uint8_t> mixed_;
 };
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -2,12 +2,12 @@
 // profiles as JSON.
 #include <cstring>
 
-#include "simulator/include/ascendc/availability.h"
-#include "simulator/include/npu_sim.h"
-#include "simulator/src/core.h"
-#include "simulator/src/json.h"
+#include "include/ascendc/availability.h"
+#include "include/ascend_sim.h"
+#include "src/core.h"
+#include "src/json.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 int64_t block_index() { return machine().core; }
 int64_t block_count() { return machine().blocks; }
@@ -91,30 +91,30 @@ std::string names_of(uint32_t set, const char* const* names, int count) {
 }
 
 }  // namespace
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 extern "C" {
 
-const char* npu_sim_rules(void) {
-    using npu_sim::Json;
+const char* ascend_sim_rules(void) {
+    using ascend_sim::Json;
     static const std::string text = [] {
         std::string s = "[";
         auto add = [&s](const char* id, const char* text, const char* basis, const char* severity) {
             if (s.size() > 1) s += ",";
             s += Json().field("rule", id).field("text", text).field("basis", basis).field("severity", severity).done();
         };
-#define NPU_SIM_RULE(name, id, text, basis) add(id, text, basis, "error");
-#define NPU_SIM_ADVICE(name, id, text, basis) add(id, text, basis, "warning");
-        NPU_SIM_RULES(NPU_SIM_RULE, NPU_SIM_ADVICE)
-#undef NPU_SIM_ADVICE
-#undef NPU_SIM_RULE
+#define ASCEND_SIM_RULE(name, id, text, basis) add(id, text, basis, "error");
+#define ASCEND_SIM_ADVICE(name, id, text, basis) add(id, text, basis, "warning");
+        ASCEND_SIM_RULES(ASCEND_SIM_RULE, ASCEND_SIM_ADVICE)
+#undef ASCEND_SIM_ADVICE
+#undef ASCEND_SIM_RULE
         return s + "]";
     }();
     return text.c_str();
 }
 
-const char* npu_sim_instructions(void) {
-    using namespace npu_sim;
+const char* ascend_sim_instructions(void) {
+    using namespace ascend_sim;
     static const std::string text = [] {
         std::string s = "[";
         for (const Instruction& row : kInstructions) {
@@ -133,8 +133,8 @@ const char* npu_sim_instructions(void) {
     return text.c_str();
 }
 
-const char* npu_sim_conversions(void) {
-    using namespace npu_sim;
+const char* ascend_sim_conversions(void) {
+    using namespace ascend_sim;
     static const std::string text = [] {
         std::string s = "[";
         for (const Conversion& row : kConversions) {
@@ -151,11 +151,11 @@ const char* npu_sim_conversions(void) {
     return text.c_str();
 }
 
-const char* npu_sim_profiles(void) {
-    using npu_sim::Json;
+const char* ascend_sim_profiles(void) {
+    using ascend_sim::Json;
     static const std::string text = [] {
         std::string s = "[";
-        for (int32_t i = 0; const npu_sim::Profile* p = npu_sim::profile_at(i); ++i) {
+        for (int32_t i = 0; const ascend_sim::Profile* p = ascend_sim::profile_at(i); ++i) {
             if (i) s += ",";
             s += Json()
                      .field("name", p->name)

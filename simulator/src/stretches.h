@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // Calls f(first, past the last, value) for each stretch of equal values in values[begin, end).
 template <class F>
@@ -22,4 +22,4 @@ void for_each_stretch(const uint32_t* values, uint64_t begin, uint64_t end, F f)
     }
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ascend_sim import folders, library
 
-from npu_rope import native_sim
 from npu_rope.native import library_folders
 
 ROOT = Path(__file__).resolve().parents[2]
-INCLUDE = ROOT / "simulator" / "cann" / "include"
+MACHINE = folders.root()  # of ascend_sim: its headers
 # The tests' own runtime.
 RUNTIME = (ROOT / "tests/cann/runtime_double.cpp", ROOT / "simulator/cann/runtime/tensors.cpp")
 TILINGS = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
@@ -55,7 +55,8 @@ def build_double(folder: Path) -> Path:
         "-Wall",
         "-Wextra",
         "-Werror",
-        f"-I{INCLUDE}",
+        f"-I{MACHINE}",
+        f"-I{MACHINE / 'cann/include'}",
         f"-I{ROOT}",
     ]
     subprocess.run([*compiler, *flags, *map(str, RUNTIME), "-o", str(library)], check=True)
@@ -105,7 +106,7 @@ class Device:
 
     @classmethod
     def open(cls, double: Path, package: Path | None = None) -> Device:
-        native_sim.load()  # the simulator, once per process
+        library.load()  # the simulator, once per process
         runtime = C.CDLL(str(double), C.RTLD_GLOBAL)
         for name in ("aclGetRecentErrMsg", "double_launched", "double_report"):
             getattr(runtime, name).restype = C.c_char_p

@@ -51,7 +51,7 @@ def foreign_half_kernel(tmp_path_factory):
 @pytest.fixture
 def foreign(runtime, foreign_package, foreign_kernel, monkeypatch):
     """The foreign operator's package on Ascend910B4."""
-    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(foreign_kernel))
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", str(foreign_kernel))
     opened = aclnn.Device.open(runtime, foreign_package)
     opened.set_soc("Ascend910B4")
     yield opened

@@ -10,8 +10,8 @@
 
 #include "op_host/dtype.h"
 #include "op_host/platform.h"
-#include "simulator/cann/host/def_reader.h"
-#include "simulator/cann/host/node.h"
+#include "cann/host/def_reader.h"
+#include "cann/host/node.h"
 
 namespace npu_rope {
 

@@ -9,24 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import aclnn
+import ascend_sim
 import numpy as np
+from ascend_sim import folders
 
-from npu_rope import native_sim, simulator
-
-ROOT = Path(__file__).resolve().parents[2]
-FOREIGN = ROOT / "tests" / "cann" / "foreign"
-HOST = ROOT / "simulator" / "cann" / "host"
+FOREIGN = Path(__file__).resolve().parent / "foreign"
+MACHINE = folders.root()
+LIBRARIES = folders.library("ascend_sim").parent
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
-FLAGS += [f"-I{aclnn.INCLUDE}", f"-I{ROOT}", f"-I{FOREIGN}"]
-EVERY_PART = ("contexts", "kernel_file", "kernel_names", "op_def", "registry")
-OP_BUILD = ("op_build", "package_writer")
-CALLS = ("op_call", "op_launch", "device_view", "call_tensors", "executors", "tiling_cache")
-CALLS += ("json_reader", "package_files")
+FLAGS += [f"-I{MACHINE}", f"-I{MACHINE / 'cann/include'}", f"-I{FOREIGN}"]
+HOST = [LIBRARIES / "libascend_sim_host.a"]
+OP_BUILD = [LIBRARIES / "libascend_sim_op_build.a", *HOST]
 
 
 def compiled(*sources: Path, output: Path, more: Any = ()) -> Path:
     compiler = shlex.split(os.environ.get("CXX", "c++"))
-    subprocess.run([*compiler, *FLAGS, *map(str, more), *map(str, sources), "-o", str(output)], check=True)
+    subprocess.run([*compiler, *FLAGS, *map(str, sources), *map(str, more), "-o", str(output)], check=True)
     return output
 
 
@@ -34,8 +32,7 @@ def generate(definition: str, folder: Path) -> Path:
     """Run op_build on a definition's source text; it writes to a folder."""
     source = folder / "definition.cpp"
     source.write_text(definition)
-    parts = [HOST / f"{s}.cpp" for s in (*OP_BUILD, *EVERY_PART)] + [ROOT / "simulator/src/profiles.cpp"]
-    op_build = compiled(source, *parts, output=folder / "op_build", more=["-DOP_DEFINITIONS"])
+    op_build = compiled(source, output=folder / "op_build", more=["-DOP_DEFINITIONS", *OP_BUILD])
     subprocess.run([op_build, folder], check=True)
     return folder
 
@@ -48,27 +45,15 @@ def build_package(folder: Path) -> Path:
         compiled(FOREIGN / "weighted_add_def.cpp", output=folder / f"def{mode}.o", more=["-c", mode])
         for mode in ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
     ]
-    shared = [HOST / f"{s}.cpp" for s in EVERY_PART] + [ROOT / "simulator/src/profiles.cpp"]
-    objects = [compiled(s, output=folder / f"{s.stem}.o", more=["-c"]) for s in shared]
-    op_build = compiled(
-        *[HOST / f"{s}.cpp" for s in OP_BUILD], parts[0], *objects, output=folder / "op_build"
-    )
+    op_build = compiled(parts[0], output=folder / "op_build", more=OP_BUILD)
     subprocess.run([op_build, headers, folder], check=True)
-    compiled(
-        HOST / "tiling_library.cpp",
-        parts[2],
-        *objects,
-        output=tilings,
-        more=["-shared"],
-    )
+    tiling_library = ["-Wl,-u,npu_cann_tiling_library", LIBRARIES / "libascend_sim_tilings.a", *HOST]
+    compiled(parts[2], output=tilings, more=["-shared", *tiling_library])
     compiled(
         headers / "aclnn_weighted_add.cpp",
-        *[HOST / f"{s}.cpp" for s in CALLS],
         *parts[:2],
-        *objects,
-        native_sim.load().path,
         output=libraries / "libcust_opapi.so",
-        more=["-shared", f"-I{headers}"],
+        more=["-shared", f"-I{headers}", *HOST, LIBRARIES / "libascend_sim.so"],
     )
     return folder
 
@@ -76,7 +61,7 @@ def build_package(folder: Path) -> Path:
 def build_kernel(folder: Path, source: Path = FOREIGN / "weighted_add.cpp", dtype: str = "float") -> Path:
     entry = f"weighted_add__ascend910b__{dtype}_{dtype}_{dtype}"
     defines = {"weighted_add": entry} | {f"DTYPE_{a}": dtype for a in "XYZ"}
-    return simulator.build(source, defines=defines, folder=folder, include=[FOREIGN])
+    return ascend_sim.build(source, defines=defines, folder=folder, include=[FOREIGN])
 
 
 def call(**changed: Any) -> dict[str, Any]:

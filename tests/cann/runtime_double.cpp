@@ -1,4 +1,4 @@
-// The minimal CANN runtime for the simulated operator package. It replaces libnpu_rope_cann in these tests, together
+// The minimal CANN runtime for the simulated operator package. It replaces libascend_sim_cann in these tests, together
 // with tensors.cpp of that library. Device memory is host memory with guard bytes around it; a stream runs its work
 // immediately.
 #include <cstdlib>
@@ -11,7 +11,7 @@
 #include "acl/acl.h"
 #include "aclnn/aclnn_base.h"
 #include "op_host/platform.h"
-#include "simulator/cann/runtime/objects.h"
+#include "cann/runtime/objects.h"
 
 #pragma GCC visibility push(default)
 

@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import aclnn
 import aclnn_calls
+import ascend_sim
 import numpy as np
 import pytest
+from ascend_sim import compiler
 from rope_bad_calls import ATTRIBUTES, INPUTS, OUTPUTS, B, D, N, S
 
-from npu_rope import RopeParams, chips, rope, simulator
+from npu_rope import RopeParams, chips, rope
 
 NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED, TILING_FAILED, NO_KERNEL = 161001, 161002, 361001, 561002, 561003
 INNER_NULL_POINTER = 561103
@@ -282,7 +284,7 @@ def test_a_cache_that_shares_memory_with_x_is_refused(device):
 
 
 def test_a_kernel_that_breaks_a_rule_is_an_error_and_is_recorded(device, changed_kernel, monkeypatch):
-    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(changed_kernel("no order of vector instructions")))
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", str(changed_kernel("no order of vector instructions")))
     given = rope_arguments()
     launches = device.double.double_launches()
     with pytest.raises(aclnn.Refused, match="SIM-HAZARD") as caught:
@@ -320,8 +322,8 @@ def test_a_tensors_bounds_are_its_views(device, tmp_path, monkeypatch, behind):
     source = tmp_path / "npu_rope.cpp"
     source.write_text(WRITES_BEHIND_OUT.replace("ELEMENTS", str(S * N * D + behind)))
     types = {"X": "float", "POSITIONS": "int32_t", "FREQ_FACTORS": "float", "OUT": "float"}
-    defines = simulator.operator_defines("rope", "ascend910b", types)
-    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(simulator.build(source, defines=defines, folder=tmp_path)))
+    defines = compiler.column_defines("npu_rope", "ascend910b", types)
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", str(ascend_sim.build(source, defines=defines, folder=tmp_path)))
     memory = np.zeros(2 * S * N * D, np.float32)
     given = rope_arguments(x=np.ones((S, N, D), np.float32), out=memory[: S * N * D].reshape(S, N, D))
     if behind == -8:  # the last eight

@@ -1,6 +1,6 @@
 """The rules of aclnn's runtime and of CANN's generated code, tested with a foreign operator.
 
-docs/simulated_npu.md names the source of each in "Behaviours of the real CANN".
+simulator/docs/programs.md names the source of each in "Behaviours of the real CANN".
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ KEY_PARTS = {
 def test_each_part_of_the_key_alone_makes_another_tiling(
     foreign, foreign_kernel, foreign_half_kernel, monkeypatch, part
 ):
-    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", f"{foreign_kernel}:{foreign_half_kernel}")
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", f"{foreign_kernel}:{foreign_half_kernel}")
     serial = list(KEY_PARTS).index(part)
     foreign.call(OP, key_call(serial, {}))
     before = tilings(foreign)
@@ -332,7 +332,7 @@ def test_the_environment_of_the_cache_is_read_once(
             sys.executable, "-c", ONE_PROCESS, str(Path(__file__).parent), str(runtime), str(foreign_package),
             *before_the_first_call,
         ],
-        env={**environment, **before_loading, "NPU_ROPE_SIM_KERNELS": str(foreign_kernel)},
+        env={**environment, **before_loading, "ASCEND_SIM_KERNELS": str(foreign_kernel)},
         capture_output=True,
         text=True,
     )  # fmt: skip
@@ -525,7 +525,7 @@ def test_a_kernel_that_reads_a_fresh_workspace_is_reported(foreign, tmp_path, mo
     source = tmp_path / "reads_its_workspace.cpp"
     source.write_text(READS_ITS_WORKSPACE)
     kernel = foreign_operator.build_kernel(tmp_path, source)
-    monkeypatch.setenv("NPU_ROPE_SIM_KERNELS", str(kernel))
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", str(kernel))
     given = call()
     failure = refused(lambda: foreign.call(OP, given))
     assert failure.status == KERNEL_FAILED

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import aclnn
 import pytest
+from ascend_sim import folders
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
-FLAGS = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{aclnn.INCLUDE}", f"-I{ROOT}"]
+MACHINE = aclnn.MACHINE
+FLAGS = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror"]
+FLAGS += [f"-I{MACHINE}", f"-I{MACHINE / 'cann/include'}", f"-I{ROOT}"]
 DEFINITIONS = sorted(ROOT.glob("op_host/*_def.cpp"))
 DEFINITION_TESTS = sorted(ROOT.glob("tests/cann/test_*definitions.cpp"))
-HOST = [
-    *(p for p in sorted(ROOT.glob("op_host/*.cpp")) if p not in DEFINITIONS),
-    ROOT / "simulator/src/profiles.cpp",
-]
-EXECUTED_BY = [ROOT / f"simulator/cann/host/{stem}.cpp" for stem in ("contexts", "op_def", "registry")]
+HOST = [p for p in sorted(ROOT.glob("op_host/*.cpp")) if p not in DEFINITIONS]
+EXECUTED_BY = folders.library("ascend_sim").with_name("libascend_sim_host.a")
 
 
 def compile_(*sources, output, more=()):
@@ -35,12 +35,12 @@ def test_definitions_are_what_they_should_be(tmp_path):
     """Compile each definition three times, as CANN does, and run every program part that reads them."""
     modes = ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
     objects = {tmp_path / f"{p.stem}{mode}.o": (p, ["-c", mode]) for p in DEFINITIONS for mode in modes}
-    parts = [*DEFINITION_TESTS, *HOST, *EXECUTED_BY]
+    parts = [*DEFINITION_TESTS, *HOST]
     objects |= {tmp_path / f"{path.stem}.o": (path, ["-c"]) for path in parts}
     assert len(objects) == 3 * len(DEFINITIONS) + len(parts)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda o: compile_(objects[o][0], output=o, more=objects[o][1]), objects))
-    program = compile_(*objects, output=tmp_path / "program")
+    program = compile_(*objects, EXECUTED_BY, output=tmp_path / "program")
     done = subprocess.run([program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(" tests, 0 failure(s)\n")
@@ -66,7 +66,8 @@ def test_the_example_rotates_without_torch(tmp_path, package):
     folder = aclnn.package_folder()
     libraries = [folder / "op_api/lib", folder.parent]
     more = [f"-I{folder / 'op_api/include'}", "-rdynamic", *(f"-Wl,-rpath,{path}" for path in libraries)]
-    more += [f"-Wl,-rpath-link,{folder.parent}"]
+    sim = folders.library("ascend_sim").parent
+    more += [f"-Wl,-rpath-link,{sim}", f"-Wl,-rpath,{sim}"]
     program = compile_(
         ROOT / "examples/aclnn_rope.cpp",
         *aclnn.RUNTIME,

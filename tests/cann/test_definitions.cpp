@@ -29,7 +29,7 @@ RopeTensors tensors_of(const Case& c) {
 
 void fill_node(const Case& c, Node* node) {
     node->type = c.type;
-    node->platform.profile = npu_sim::find_profile(c.chip);
+    node->platform.profile = ascend_sim::find_profile(c.chip);
     auto add = [](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
         to->push_back(Node::tensor(ge_type(t.dtype), sizes(t)));
     };

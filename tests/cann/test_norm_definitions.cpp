@@ -38,7 +38,7 @@ struct NormCase {
 
 void fill_node(const NormCase& c, Node* node) {
     node->type = c.type();
-    node->platform.profile = npu_sim::find_profile(c.chip);
+    node->platform.profile = ascend_sim::find_profile(c.chip);
     Views views;
     views.add(&node->inputs, c.x);
     if (c.adds) views.add(&node->inputs, c.residual);
@@ -149,7 +149,7 @@ RmsNormRopeTensors tensors_of(const FusedCase& c) {
 
 void fill_node(const FusedCase& c, Node* node) {
     node->type = "NpuRmsNormRope";
-    node->platform.profile = npu_sim::find_profile(c.chip);
+    node->platform.profile = ascend_sim::find_profile(c.chip);
     Views views;
     views.add(&node->inputs, c.x[0]);
     views.add(&node->inputs, c.x[1]);

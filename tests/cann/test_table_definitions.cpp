@@ -25,7 +25,7 @@ RotaryTensors tensors_of(const Case& c) {
 
 void fill_node(const Case& c, Node* node) {
     node->type = c.type();
-    node->platform.profile = npu_sim::find_profile(c.chip);
+    node->platform.profile = ascend_sim::find_profile(c.chip);
     std::vector<int64_t> strides;
     auto view = [&](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
         to->push_back(Node::tensor(ge_type(t.dtype), sizes(t)));

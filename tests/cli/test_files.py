@@ -4,8 +4,7 @@ import os
 import stat
 
 import pytest
-
-from npu_rope.cli.files import replacing, unwritable
+from ascend_sim.files import replacing, unwritable
 
 
 @pytest.mark.parametrize("name", [".", "missing/x.json", "x" * 300, "file/x.json"])

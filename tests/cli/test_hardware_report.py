@@ -37,7 +37,7 @@ def start(folder, *arguments, faults=""):
         patch.setitem(backends.BACKENDS, "npu", backends.Backend("npu", "a stand-in", lambda: None))
         patch.setenv("NPU_ROPE_STAND_IN", faults)
         if "simulated" in faults:
-            patch.setenv("NPU_ROPE_SIM_SOC", "Ascend910B2")
+            patch.setenv("ASCEND_SIM_SOC", "Ascend910B2")
         done = CliRunner().invoke(app, ["hardware-report", "--output", str(folder), *arguments])
     return done
 
@@ -248,17 +248,17 @@ def test_the_command_that_repeats_a_call_names_it_alone(faulty):
     ("variables", "options"),
     [
         ({}, ""),
-        ({"NPU_ROPE_SIM_STREAMS": "asynchronous", "NPU_ROPE_SIM_SEED": "0"}, ""),
+        ({"ASCEND_SIM_STREAMS": "asynchronous", "ASCEND_SIM_SEED": "0"}, ""),
         (
-            {"NPU_ROPE_SIM_STREAMS": "immediate", "NPU_ROPE_SIM_SEED": "7"},
+            {"ASCEND_SIM_STREAMS": "immediate", "ASCEND_SIM_SEED": "7"},
             " --streams immediate --seed 7",
         ),
     ],
 )
 def test_a_command_that_repeats_something_simulated_simulates_it_again(monkeypatch, variables, options):
-    for name in ("NPU_ROPE_SIM_STREAMS", "NPU_ROPE_SIM_SEED"):
+    for name in ("ASCEND_SIM_STREAMS", "ASCEND_SIM_SEED"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in {"NPU_ROPE_SIM_SOC": "Ascend310P3", **variables}.items():
+    for name, value in {"ASCEND_SIM_SOC": "Ascend310P3", **variables}.items():
         monkeypatch.setenv(name, value)
     begin = f"npu-rope sim --soc Ascend310P3{options} -- python -m npu_rope.cli"
     (call, *_) = calls.timed_calls("rope")

@@ -10,10 +10,10 @@ from pathlib import Path
 import changed_kernel as changed
 import numpy as np
 import pytest
+from ascend_sim import timeline_plot
 from typer.testing import CliRunner
 
 from npu_rope import native_sim
-from npu_rope.cli import trace_plot
 from npu_rope.cli.app import app
 
 SMALL = ["--shape", "1,40,6,64"]
@@ -213,7 +213,7 @@ def test_the_plot_has_bars_of_every_pipe_that_works(tmp_path):
 
     run(*SMALL, "--plot", str(tmp_path / "t.png"), "--cores", "3")
     pixels = matplotlib.image.imread(tmp_path / "t.png")[..., :3]
-    for pipe, wanted in trace_plot.COLOURS.items():
+    for pipe, wanted in timeline_plot.COLOURS.items():
         colour = [int(wanted[k : k + 2], 16) / 255 for k in (1, 3, 5)]
         drawn = np.count_nonzero(np.abs(pixels - colour).max(-1) < 0.01)
         assert drawn > 500 or pipe == "S"  # the scalar unit may have nothing to do
@@ -221,7 +221,7 @@ def test_the_plot_has_bars_of_every_pipe_that_works(tmp_path):
 
 def test_pauses_that_no_one_sees_are_not_drawn_as_seams():
     spans = [(5.0, 6.0), (0.0, 1.0), (1.0001, 2.0), (3.0, 4.0), (3.5, 3.7)]
-    assert trace_plot._without_seams(spans, 0.01) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+    assert timeline_plot._without_seams(spans, 0.01) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
 
 
 def test_timeline_and_plot_at_once(tmp_path):
@@ -299,7 +299,7 @@ def test_a_missing_simulator_exits_2_and_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
     done = run(*SMALL)
     assert done.exit_code == 2
-    assert "[sim] backend must be available but its library libnpu_rope_sim was not found" in done.stderr
+    assert "[sim] backend must be available but its library libascend_sim was not found" in done.stderr
     assert "Build it with" in done.stderr
 
 

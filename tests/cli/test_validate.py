@@ -250,7 +250,7 @@ def test_a_wrong_result_exits_1_with_its_worst_element_and_a_reproducer(monkeypa
     assert "worst element" in outcome.output
     assert "position" in outcome.output
     assert "reproduce: npu-rope validate --suite models --op 'llama-3.1-8b/decode" in outcome.output
-    monkeypatch.setenv("NPU_ROPE_SIM_SOC", "Ascend910B2")
+    monkeypatch.setenv("ASCEND_SIM_SOC", "Ascend910B2")
     outcome = CliRunner().invoke(app, ["validate", "--no-ggml", "--backend", "cpu", *ONE])
     simulated = "npu-rope sim --soc Ascend910B2 -- python -m npu_rope.cli validate --suite models --op "
     assert f"reproduce: {simulated}'llama-3.1-8b/decode" in outcome.output
@@ -370,7 +370,7 @@ def test_a_missing_simulator_exits_2_where_it_is_forced(tmp_path, monkeypatch):
     monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
     done = invoke(*DECODE)
     assert done.exit_code == 2
-    assert "[sim] backend must be available but its library libnpu_rope_sim was not found in" in done.stderr
+    assert "[sim] backend must be available but its library libascend_sim was not found in" in done.stderr
     few = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
     assert few.exit_code == 0
     assert "simulated" not in few.stdout

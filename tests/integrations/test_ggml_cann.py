@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from ascend_sim import folders
 
-from npu_rope.simcann import pieces
 from npu_rope.testing import ggml
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def compiler(variable, default):
 
 @pytest.fixture(scope="module")
 def adapter(tmp_path_factory):
-    cann = pieces.cann_library()
+    cann = folders.library("ascend_sim_cann")
     package = cann.parent / "simcann_opp" / "op_api"
     made = tmp_path_factory.mktemp("adapter") / "libnpu_rope_ggml.so"
     command = [*compiler("CXX", "c++"), "-std=c++17", "-O1", *WARNINGS, "-fPIC", "-shared"]
@@ -33,7 +33,7 @@ def adapter(tmp_path_factory):
     command += [
         str(ADAPTER / "npu_rope_ggml.cpp"),
         f"-L{cann.parent}",
-        "-lnpu_rope_cann",
+        "-lascend_sim_cann",
         f"-L{package / 'lib'}",
     ]
     command += ["-lcust_opapi", f"-Wl,-rpath,{cann.parent}:{package / 'lib'}", "-o", str(made)]
@@ -53,7 +53,7 @@ def test_graphs_of_ggml_give_what_the_cpu_gives(adapter, soc):
     command = [sys.executable, str(SCRIPT), *map(str, adapter)]
     package = adapter[2].parents[2]
     named = {"ASCEND_CUSTOM_OPP_PATH": str(package), "ASCEND_OPP_PATH": str(package.parent)}
-    environment = {**os.environ, "NPU_ROPE_SIM_SOC": soc, **named}
+    environment = {**os.environ, "ASCEND_SIM_SOC": soc, **named}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("80 graphs, at most 0.")

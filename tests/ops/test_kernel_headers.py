@@ -5,8 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from npu_rope import simulator
+from ascend_sim import compiler, folders
 
 KERNELS = Path(__file__).parents[2] / "op_kernel"
 FOLDERS = ("memory", "norm", "rotation")
@@ -26,9 +25,9 @@ def test_no_header_is_elsewhere():
 def test_a_header_compiles_alone(header, soc, tmp_path):
     source = tmp_path / "alone.cpp"
     source.write_text(f'#include "{header}"\n')
-    command = [*simulator.compiler().split(), *simulator.FLAGS, "-fsyntax-only"]
-    command += [f"-D__CCE_AICORE__={simulator.AICORE[soc]}", "-include", "tiling_prelude.h"]
-    command += [f"-I{simulator.include_root()}", f"-I{KERNELS}"]
+    command = [*compiler.compiler().split(), *compiler.FLAGS, "-fsyntax-only"]
+    command += [f"-D__CCE_AICORE__={compiler.AICORE[soc]}", "-include", "tiling_prelude.h"]
+    command += [f"-I{folders.include()}", f"-I{KERNELS}"]
     command += ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -147,7 +147,7 @@ def test_a_link_hides_the_folder_from_cann(package, tmp_path):
 def test_doctor_says_to_install_npu_rope_in_another_folder(package, tmp_path, monkeypatch):
     moved = package.rename(tmp_path / "my.org")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
     monkeypatch.setattr(backends, "bundled_package", lambda: str(moved))
     (found,) = doctor._npu_chip({"operators": str(moved), "device": None})
     assert (found.piece, found.present) == ("kernels", False)
@@ -178,7 +178,7 @@ esac
 def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, monkeypatch):
     stand_in.executable(tmp_path / "bin/npu-smi", NPU_SMI)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
     pieces = {"operators": str(package), "device": "/dev/davinci0"}
     chip, kernels = doctor._npu_chip(pieces)
     assert (chip.present, chip.detail) == (True, "Ascend310P3: ascend310p")
@@ -209,7 +209,7 @@ def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tm
     pieces = {"operators": str(package), "device": "Ascend910B2, simulated: no hardware"}
 
     def kernels_for(chip):
-        monkeypatch.setenv("NPU_ROPE_SIM_SOC", chip)
+        monkeypatch.setenv("ASCEND_SIM_SOC", chip)
         (found,) = doctor._npu_chip(pieces)
         assert found.piece == "kernels"
         return found
@@ -246,7 +246,7 @@ def test_the_npu_back_end_is_absent_where_a_piece_of_it_does_not_go_with_the_oth
     )
     binding = stand_in.write(tmp_path / "binding.so", "[npu_rope] built for torch_npu 2.13.0")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("ASCEND_HOME_PATH", str(home))
     monkeypatch.setenv("ASCEND_OPP_PATH", str(home))
@@ -266,7 +266,7 @@ def test_the_npu_back_end_is_absent_where_a_piece_of_it_does_not_go_with_the_oth
 
 def test_a_device_is_a_numbered_one(monkeypatch):
     """A container without --device /dev/davinci0 may have davinci_manager, which all NPUs share."""
-    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
 
     def device_among(*names):
         monkeypatch.setattr(backends.os, "listdir", lambda _folder: list(names))
@@ -279,7 +279,7 @@ def test_a_device_is_a_numbered_one(monkeypatch):
 
 
 def test_doctor_says_that_versions_do_not_go_together(tmp_path, monkeypatch):
-    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
     monkeypatch.setattr(doctor, "_version_of", lambda _package: "2.13.0")
     home = stand_in.cann(tmp_path / "cann", "9.0.0")
     (found,) = doctor._npu_versions({"torch_npu": "somewhere", "CANN": str(home), "binding": None})
@@ -290,7 +290,7 @@ def test_doctor_says_that_versions_do_not_go_together(tmp_path, monkeypatch):
 
 def test_doctor_says_why_it_does_not_know_the_chip(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("NPU_ROPE_SIM_SOC", raising=False)
+    monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
     (found,) = doctor._npu_chip({"operators": None, "device": "/dev/davinci0"})
     assert found.present is None
     assert found.detail == "not known: npu-smi, which comes with the NPU's driver, is not on PATH"

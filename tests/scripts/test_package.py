@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy
 import pytest
+from ascend_sim.programs import stubs
 
 from npu_rope import native_sim, operator_package
-from npu_rope.simcann import stubs
 
 compiles = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -85,11 +85,11 @@ def test_wheel_holds_the_library_its_header_and_the_licence(unpacked):
 @compiles
 def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     names = files(unpacked)
-    assert {"npu_rope/lib/libnpu_rope_sim.so", "npu_rope/include/npu_rope_sim.h"} <= names
+    assert {"npu_rope/lib/libascend_sim.so", "npu_rope/include/npu_rope_sim.h"} <= names
     headers = {
         str(p.relative_to(ROOT / "simulator/include")) for p in (ROOT / "simulator/include").rglob("*.h")
     }
-    assert {"kernel_operator.h", "tiling_prelude.h", "npu_sim.h", "ascendc/tensor.h"} <= headers
+    assert {"kernel_operator.h", "tiling_prelude.h", "ascend_sim.h", "ascendc/tensor.h"} <= headers
     assert {f"npu_rope/include/simulator/{name}" for name in headers} <= names
     assert kernels_in(unpacked / "npu_rope/lib/npu_rope_sim_kernels") == every_kernel(WHEEL_SOC)
 

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ascend_sim.programs import session
 from fork_server import ForkServer
-
-from npu_rope.simcann import session
 
 SCRIPTS = Path(__file__).parent / "scripts"
 COMMAND = [sys.executable, "-m", "npu_rope.cli", "sim"]
@@ -74,10 +73,10 @@ class Simulated:
                 os.environ.update(before)
         return self.environments[soc]
 
-    def run(self, *arguments, soc=session.SOCS[0], fresh=False, **variables):
+    def run(self, *arguments, soc=session.DEFAULT_CHIP, fresh=False, **variables):
         """Run the Python with torch_npu and these arguments, as a fork after `import torch_npu` or fresh."""
         with tempfile.TemporaryDirectory(dir=self.folder) as reports:
-            env = {**self.environment(soc), **variables, "NPU_ROPE_SIM_REPORT_DIR": reports}
+            env = {**self.environment(soc), **variables, "ASCEND_SIM_REPORT_DIR": reports}
             start = self._start if fresh else self._server(soc).run
             done = start(*map(str, arguments), env=env, cwd=self.folder, timeout=SECONDS)
             report = session.read_reports(Path(reports), soc)
@@ -101,7 +100,7 @@ class Simulated:
         """Run a program of a few lines."""
         return self.run("-c", source, *arguments, **how)
 
-    def checks(self, script, soc=session.SOCS[0], queue="1"):
+    def checks(self, script, soc=session.DEFAULT_CHIP, queue="1"):
         """The result of every check of a script, by name."""
         how = {"soc": soc, "TASK_QUEUE_ENABLE": queue}
         return self.once(f"{script}-{soc}-{queue}", lambda: self.run(SCRIPTS / f"{script}.py", **how).json())

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from ascend_sim import folders
+from ascend_sim.programs import stubs
 from simulated_npu import checks_of
-
-from npu_rope.simcann import pieces, stubs
 
 TABLE = Path(__file__).parents[2] / "simulator/cann/opapi/argument_types.cpp"
 SOCS = ("Ascend910B2", "Ascend910_9391", "Ascend310P3")
@@ -58,7 +58,7 @@ KINDS |= dict.fromkeys(types("float16 float32 float64 bfloat16"), FRACTION)
 KINDS |= dict.fromkeys(COMPLEX, COMPLEX_NUMBER)
 FUNCTIONS = sorted(
     name[len("aclnn") : -len("GetWorkspaceSize")]
-    for name in stubs.Elf.read(pieces.cann_library()).defined
+    for name in stubs.Elf.read(folders.library("ascend_sim_cann")).defined
     if re.fullmatch(r"aclnn\w+GetWorkspaceSize", name)
 )
 
@@ -177,8 +177,8 @@ print(json.dumps(answers))
 
 @cache
 def _answers(soc, calls):
-    command = [sys.executable, "-c", RUN, str(pieces.cann_library())]
-    environment = {**os.environ, "NPU_ROPE_SIM_SOC": soc}
+    command = [sys.executable, "-c", RUN, str(folders.library("ascend_sim_cann"))]
+    environment = {**os.environ, "ASCEND_SIM_SOC": soc}
     done = subprocess.run(command, input=calls, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""The table "Behaviours of the real CANN" of docs/simulated_npu.md: every row has a source and a test."""
+"""The table "Behaviours of the real CANN" of simulator/docs/programs.md: each row has source and test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CATEGORIES = {
 
 
 def rows():
-    text = (ROOT / "docs" / "simulated_npu.md").read_text()
+    text = (ROOT / "simulator" / "docs" / "programs.md").read_text()
     section = text.split("## Behaviours of the real CANN")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     assert lines[0] == "| category | behaviour of the real one | source | test |"

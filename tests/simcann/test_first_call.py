@@ -6,11 +6,11 @@ import shutil
 import subprocess
 
 import pytest
+from ascend_sim.programs import session
 from simulated_npu import SCRIPTS
 
 from npu_rope import backends, operator_package
 from npu_rope.native import library_folders
-from npu_rope.simcann import session
 
 # Operators that launch another operator's kernel.
 KERNEL_OF = {
@@ -90,7 +90,7 @@ def package(tmp_path_factory):
     bundled = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
     folder = tmp_path_factory.mktemp("package") / "lib" / "own"
     shutil.copytree(bundled / "simcann_opp", folder)
-    for library in (*bundled.glob("*.so"), *bundled.glob("npu_rope_sim_kernels")):
+    for library in bundled.glob("*.so"):
         (folder.parent / library.name).symlink_to(library)
     return folder
 
@@ -274,7 +274,7 @@ import os, torch, torch_npu, npu_rope
 own = os.environ["ASCEND_CUSTOM_OPP_PATH"]
 os.environ["ASCEND_CUSTOM_OPP_PATH"] = "/tmp"  # another package
 import ctypes
-cann = ctypes.CDLL("libnpu_rope_cann.so")
+cann = ctypes.CDLL("libascend_sim_cann.so")
 getattr(cann, "_ZN8npu_cann17operator_packagesEv")()  # as the first operator of another package does
 os.environ["ASCEND_CUSTOM_OPP_PATH"] = own
 npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.RopeParams(16))

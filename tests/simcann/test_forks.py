@@ -56,7 +56,7 @@ os.waitpid(child, 0)
 
 def test_a_rule_violation_in_a_fork_fails_the_command(simulated, changed_kernel):
     library = str(changed_kernel("no order of vector instructions"))
-    done = simulated.sim("--", simulated.python, "-c", BROKEN, NPU_ROPE_SIM_KERNELS=library)
+    done = simulated.sim("--", simulated.python, "-c", BROKEN, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stderr
     assert "npu-rope sim: rule violations: 1" in done.stderr
     assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in done.stderr

@@ -130,7 +130,7 @@ def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path
     only = ["--op", "rope", "--filter", "f32", "--output", tmp_path]
     skip = [f"--skip={step}" for step in ("doctor", "validate", "times", "predictions")]
     command = (simulated.python, *REPORT, *only, *skip)
-    done = simulated.sim("--", *command, NPU_ROPE_SIM_KERNELS=library)
+    done = simulated.sim("--", *command, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stdout + done.stderr
     text, page = files_of(tmp_path)
     d = json.loads(text)
@@ -149,7 +149,7 @@ def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path
     again = words[end + 2 :]
     again[again.index("repeated")] = str(tmp_path / "repeated")
     options = (*words[2:end], "--", simulated.python)
-    done = simulated.sim(*options, *again, *skip, NPU_ROPE_SIM_KERNELS=library)
+    done = simulated.sim(*options, *again, *skip, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stdout + done.stderr
     d = json.loads((tmp_path / "repeated" / FILES[0]).read_text())
     ((repeated,),) = [o["calls"] for o in d["operators"]]
@@ -161,7 +161,7 @@ def test_a_kernel_that_breaks_a_rule_is_reported_with_the_rule(simulated, change
     library = str(changed_kernel("element too many written"))
     only = ["--op", "rope", "--filter", "f32", "--output", tmp_path]
     skip = [f"--skip={step}" for step in ("doctor", "validate", "times", "predictions")]
-    how = {"NPU_ROPE_SIM_KERNELS": library, "TASK_QUEUE_ENABLE": "0"}
+    how = {"ASCEND_SIM_KERNELS": library, "TASK_QUEUE_ENABLE": "0"}
     done = simulated.sim("--", simulated.python, *REPORT, *only, *skip, **how)
     assert done.returncode == 1, done.stdout + done.stderr
     d = json.loads(files_of(tmp_path)[0])

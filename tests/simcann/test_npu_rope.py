@@ -80,7 +80,7 @@ print(float(y.abs().sum()))
 
 def test_a_planted_race_is_reported_with_its_rule_and_line(simulated, changed_kernel):
     library = str(changed_kernel("no order of vector instructions"))
-    done = simulated.code(ONE_CALL, NPU_ROPE_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
+    done = simulated.code(ONE_CALL, ASCEND_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
     assert done.status == 1
     rule = r"SIM-HAZARD-02 \w+\.h:\d+, core 0, \w+: "
     assert done.report.broken_launches == 1
@@ -92,7 +92,7 @@ def test_a_planted_race_is_reported_with_its_rule_and_line(simulated, changed_ke
 
 def test_a_kernel_that_writes_too_much_is_reported(simulated, changed_kernel):
     library = str(changed_kernel("element too many written"))
-    done = simulated.code(ONE_CALL, NPU_ROPE_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
+    done = simulated.code(ONE_CALL, ASCEND_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
     assert done.status == 1
     assert "SIM-BOUNDS" in done.report.violations[0]
 
@@ -100,7 +100,7 @@ def test_a_kernel_that_writes_too_much_is_reported(simulated, changed_kernel):
 def test_the_race_fails_the_command_whatever_the_script_does(simulated, changed_kernel):
     library = str(changed_kernel("no order of vector instructions"))
     source = f"try:\n    exec({ONE_CALL!r})\nexcept RuntimeError:\n    pass\n"
-    done = simulated.sim("--", simulated.python, "-c", source, NPU_ROPE_SIM_KERNELS=library)
+    done = simulated.sim("--", simulated.python, "-c", source, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stderr
     assert "npu-rope sim: rule violations: 1" in done.stderr
     assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in done.stderr
@@ -440,7 +440,7 @@ def library_in_front(tmp_path_factory):
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
-static void* real(const char* name) { return dlsym(dlopen("libnpu_rope_cann.so", RTLD_NOW), name); }
+static void* real(const char* name) { return dlsym(dlopen("libascend_sim_cann.so", RTLD_NOW), name); }
 const char* aclrtGetSocName(void) {
     return getenv("CHIP") ? getenv("CHIP") : ((const char* (*)(void))real("aclrtGetSocName"))();
 }

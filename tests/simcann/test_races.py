@@ -24,7 +24,7 @@ def programs():
 
 
 def run(simulated, seed, *arguments):
-    variables = {"NPU_ROPE_SIM_SEED": str(seed), "PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
+    variables = {"ASCEND_SIM_SEED": str(seed), "PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
     return simulated.run(SCRIPT, *arguments, **variables)
 
 

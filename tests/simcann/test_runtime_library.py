@@ -1,4 +1,4 @@
-"""libnpu_rope_cann alone, through C: memory and guard zones, handles, stand-ins, reports."""
+"""libascend_sim_cann alone, through C: memory and guard zones, handles, stand-ins, reports."""
 
 import ctypes as C
 import json
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from npu_rope.simcann import pieces, session
+from ascend_sim import compiler, folders
+from ascend_sim.programs import session
 
 # Not in the default suite's processes, where tests/cann loads a double of this library: the operators that
 # these tests compile would link to the double's symbols.
@@ -25,7 +25,7 @@ FLOAT, INT32, INT64, STRING = 0, 3, 9, 13
 
 @pytest.fixture(scope="module")
 def cann():
-    library = C.CDLL(str(pieces.cann_library()))
+    library = C.CDLL(str(folders.library("ascend_sim_cann")))
     for name in ("aclGetRecentErrMsg", "aclrtGetSocName"):
         getattr(library, name).restype = C.c_char_p
     for name in ("aclCreateTensor", "aclCreateScalar"):
@@ -136,7 +136,7 @@ print(cann.aclrtSynchronizeDevice())
 """
     for cached, status in (("1", DEVICE_MEMORY), ("0", OK)):
         environment = {**os.environ, "PYTORCH_NO_NPU_MEMORY_CACHING": cached}
-        command = [sys.executable, "-c", source, str(pieces.cann_library())]
+        command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout == f"{status}\n"
 
@@ -187,8 +187,8 @@ for call, kinds in ("aclGetDeviceCapability", (0, 1)), ("aclrtGetDeviceInfo", (1
 
 
 def chip_process(soc):
-    command = [sys.executable, "-c", CHIP, str(pieces.cann_library())]
-    environment = {**os.environ, "NPU_ROPE_SIM_SOC": soc}
+    command = [sys.executable, "-c", CHIP, str(folders.library("ascend_sim_cann"))]
+    environment = {**os.environ, "ASCEND_SIM_SOC": soc}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -212,7 +212,7 @@ def test_capabilities_are_the_chip_s(soc):
 
 
 def test_every_chip_of_the_command_is_one_of_the_library():
-    assert [soc for soc in session.SOCS if chip_process(soc).returncode] == []
+    assert [soc for soc in session.chips() if chip_process(soc).returncode] == []
 
 
 NOT_CHIPS = ["Ascend9000", "Ascend910B", "Ascend310B1", "Ascend950PR_9599", "Ascend910B9", "Ascend910B2:4"]
@@ -230,7 +230,7 @@ NOT_CHIPS += [
 def test_an_unknown_chip_ends_the_process(soc):
     done = chip_process(soc)
     assert done.returncode == 2
-    assert "NPU_ROPE_SIM_SOC must be one of Ascend910B1, " in done.stderr
+    assert "ASCEND_SIM_SOC must be one of Ascend910B1, " in done.stderr
     assert f"but got {soc}." in done.stderr
     assert not session.is_simulated(soc)
 
@@ -352,7 +352,7 @@ def test_a_second_phase_without_executor_repeats_why_the_first_failed(cann, tens
 
 OPERATOR = r"""
 #include <cstring>
-#include "simulator/cann/runtime/objects.h"
+#include "cann/runtime/objects.h"
 // Writes `bytes` of an allocation, or more, or throws.
 extern "C" __attribute__((visibility("default"))) int run(char* at, uint64_t bytes, const char* report) {
     auto* e = new aclOpExecutor;
@@ -381,8 +381,15 @@ def operator(cann, tmp_path_factory):
     folder = tmp_path_factory.mktemp("operator")
     source, library = folder / "operator.cpp", folder / "liboperator.so"
     source.write_text("#include <stdexcept>\n" + OPERATOR)
-    cann_library = pieces.cann_library()
-    command = [pieces.compiler(), "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}"]
+    cann_library = folders.library("ascend_sim_cann")
+    command = [
+        *compiler.compiler().split(),
+        "-std=c++17",
+        "-shared",
+        "-fPIC",
+        "-fvisibility=hidden",
+        f"-I{folders.root()}",
+    ]
     command += [str(source), "-o", str(library), str(cann_library)]
     subprocess.run(command, check=True)
     return C.CDLL(str(library))
@@ -444,8 +451,8 @@ cann.aclrtSynchronizeDevice()
 cann.npu_cann_not_simulated(b"aclMadeUp")
 C.memset(address.value + 64, 0, 1)
 """
-    environment = {**os.environ, "NPU_ROPE_SIM_REPORT_DIR": str(tmp_path), "NPU_ROPE_SIM_SOC": "Ascend310P3"}
-    libraries = [str(pieces.cann_library()), operator._name]
+    environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path), "ASCEND_SIM_SOC": "Ascend310P3"}
+    libraries = [str(folders.library("ascend_sim_cann")), operator._name]
     subprocess.run(
         [sys.executable, "-c", source, *libraries], env=environment, check=True, capture_output=True
     )
@@ -461,8 +468,8 @@ C.memset(address.value + 64, 0, 1)
 
 def test_a_process_that_is_killed_leaves_a_report_without_end(tmp_path):
     source = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os._exit(0)"
-    environment = {**os.environ, "NPU_ROPE_SIM_REPORT_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", source, str(pieces.cann_library())]
+    environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
     subprocess.run(command, env=environment, check=True)
     report = session.read_reports(tmp_path, "Ascend910B2")
     assert (report.processes, report.without_end) == (1, 1)

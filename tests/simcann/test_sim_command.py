@@ -9,17 +9,17 @@ import sys
 import time
 
 import pytest
+from ascend_sim.programs import pieces, session
 from typer.testing import CliRunner
 
 from npu_rope.cli.app import app
-from npu_rope.simcann import pieces, session
 
 
 @pytest.fixture
 def simulated_environment(monkeypatch, tmp_path):
     """The environment that npu-rope sim derives from another one, without building libraries."""
     monkeypatch.setattr(pieces, "torch_npu_of", lambda python: None)
-    monkeypatch.setattr(pieces, "cann_library", lambda: tmp_path / "libnpu_rope_cann.so")
+    monkeypatch.setattr(pieces, "cann_library", lambda: tmp_path / "libascend_sim_cann.so")
     monkeypatch.setattr(session.stubs, "prepare", lambda npu, library: tmp_path)
 
     def made(**variables):
@@ -122,7 +122,7 @@ def test_a_library_that_was_not_built_is_refused(tmp_path):
     python = made_up_python(tmp_path, {"torch": "/t", "torch_npu": "/n", "version": "1"})
     done = sim("--", python, NPU_ROPE_LIB_DIR=str(tmp_path))
     assert done.exit_code == 2
-    assert "[sim] libnpu_rope_cann.so must be available but it was not built." in done.stderr
+    assert "[sim] libascend_sim_cann.so must be available but it was not built." in done.stderr
     assert len(done.stderr.splitlines()) == 2
 
 
@@ -176,7 +176,7 @@ def test_a_signal_is_forwarded_and_the_end_waited_for(number):
         "print('ready', flush=True); time.sleep(60)"
     )
     source = (
-        "import os, sys; from npu_rope.simcann import session;"
+        "import os, sys; from ascend_sim.programs import session;"
         f"sys.exit(session.run([sys.executable, '-c', {child!r}], dict(os.environ)))"
     )
     process = subprocess.Popen(
@@ -315,7 +315,7 @@ def test_the_fallback_is_installed_once_torch_npu_was_imported(tmp_path):
     fake = tmp_path / "fake"
     fake.mkdir()
     (fake / "sitecustomize.py").write_text((session.STARTUP / "sitecustomize.py").read_text())
-    (fake / "npu_rope_sim_fallback.py").write_text("def install(): print('installed')\n")
+    (fake / "ascend_sim_fallback.py").write_text("def install(): print('installed')\n")
     source = "print('start'); import torch_npu; import torch_npu; print(torch_npu.__spec__.name)"
     environment = {**os.environ, "PYTHONPATH": f"{fake}:{tmp_path / 'site'}"}
     command = [sys.executable, "-c", source]

@@ -6,14 +6,14 @@ import subprocess
 import sys
 
 import pytest
+from ascend_sim import folders
+from ascend_sim.programs import session
 from simulated_npu import SCRIPTS, checks_of
-
-from npu_rope.simcann import pieces, session
 
 
 def results(**variables):
-    command = [sys.executable, str(SCRIPTS / "stream_rules.py"), str(pieces.cann_library())]
-    environment = {**os.environ, "NPU_ROPE_SIM_SEED": "0", **variables}
+    command = [sys.executable, str(SCRIPTS / "stream_rules.py"), str(folders.library("ascend_sim_cann"))]
+    environment = {**os.environ, "ASCEND_SIM_SEED": "0", **variables}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -29,25 +29,25 @@ def test_rule(of_seed_0, check):
 
 
 def test_a_kernel_of_the_310p_fails_as_an_ai_core():
-    found = results(NPU_ROPE_SIM_SOC="Ascend310P3")
+    found = results(ASCEND_SIM_SOC="Ascend310P3")
     assert found["check_an_error_is_that_of_the_next_synchronization"] == "ok"
     assert found["check_the_whole_context_stops"] == "ok"
     assert found["check_the_mode_of_overflow"] == "ok"
 
 
 def test_immediate_streams_run_work_at_its_launch():
-    found = results(NPU_ROPE_SIM_STREAMS="immediate")
+    found = results(ASCEND_SIM_STREAMS="immediate")
     assert "AssertionError" in found["check_work_waits_until_something_forces_it"]
     assert found["check_a_stream_keeps_its_order"] == "ok"
 
 
 def test_an_unknown_kind_of_streams_ends_the_process():
     source = "import ctypes as C, sys; C.CDLL(sys.argv[1]).aclrtResetDevice(0)"
-    environment = {**os.environ, "NPU_ROPE_SIM_STREAMS": "eager"}
-    command = [sys.executable, "-c", source, str(pieces.cann_library())]
+    environment = {**os.environ, "ASCEND_SIM_STREAMS": "eager"}
+    command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "NPU_ROPE_SIM_STREAMS must be asynchronous or immediate but got eager." in done.stderr
+    assert "ASCEND_SIM_STREAMS must be asynchronous or immediate but got eager." in done.stderr
 
 
 SUM_OF_STREAMS = """
@@ -66,8 +66,8 @@ print(C.string_at(at, 1)[0])
 
 def order_of(seed, folder):
     folder.mkdir()
-    environment = {**os.environ, "NPU_ROPE_SIM_SEED": str(seed), "NPU_ROPE_SIM_REPORT_DIR": str(folder)}
-    command = [sys.executable, "-c", SUM_OF_STREAMS, str(pieces.cann_library())]
+    environment = {**os.environ, "ASCEND_SIM_SEED": str(seed), "ASCEND_SIM_REPORT_DIR": str(folder)}
+    command = [sys.executable, "-c", SUM_OF_STREAMS, str(folders.library("ascend_sim_cann"))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return int(done.stdout), session.read_reports(folder, "Ascend910B2")
 
@@ -130,8 +130,8 @@ RACES_OF_GRAPHS = {
 
 @pytest.mark.parametrize("where", RACES_OF_GRAPHS)
 def test_the_race_of_a_graph_names_streams_of_the_program(tmp_path, where):
-    environment = {**os.environ, "NPU_ROPE_SIM_SEED": "0", "NPU_ROPE_SIM_REPORT_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", RACE_OF_A_GRAPH, str(pieces.cann_library()), where]
+    environment = {**os.environ, "ASCEND_SIM_SEED": "0", "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", RACE_OF_A_GRAPH, str(folders.library("ascend_sim_cann")), where]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     report = session.read_reports(tmp_path, "Ascend910B2")
     text = RACES_OF_GRAPHS[where]

@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
-
-from npu_rope.simcann import pieces, stubs
+from ascend_sim import compiler, folders
+from ascend_sim.errors import Unavailable
+from ascend_sim.programs import pieces, stubs
 
 # Needs libascendcl and libatb; lacks CANN's C and C++ symbols, one of the C library without its version,
 # one of Python, and a weak symbol that no library has.
@@ -32,7 +33,7 @@ def shared(folder, name, source, *needed):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"lib{name}.so"
     command = [
-        pieces.compiler(),
+        compiler.compiler(),
         "-shared",
         "-fPIC",
         "-x",
@@ -65,7 +66,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def library():
-    return pieces.cann_library()
+    return folders.library("ascend_sim_cann")
 
 
 def test_needs_are_cann_s_and_nothing_else(torch_npu):
@@ -78,7 +79,7 @@ def test_a_torch_of_another_version_is_refused(tmp_path):
     source = "namespace at { int gone(); }\nint use() { return at::gone(); }"
     shared(tmp_path / "torch_npu", "torch_npu", source)
     npu = pieces.TorchNpu("9.9.9", tmp_path / "torch_npu", tmp_path / "torch")
-    with pytest.raises(pieces.MissingPiece) as e:
+    with pytest.raises(Unavailable) as e:
         stubs.needs_of(npu)
     assert str(e.value) == (
         "[sim] torch must be available but it lacks 1 symbols of torch_npu 9.9.9, such as _ZN2at4goneEv.\n"
@@ -153,7 +154,7 @@ def test_without_a_compiler_it_says_what_to_do(torch_npu, library, cache, monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(
-        pieces.MissingPiece, match=r"\[sim\] C\+\+ compiler must be available but none was found"
+        Unavailable, match=r"\[sim\] C\+\+ compiler must be available but none was found"
     ) as e:
         stubs.prepare(torch_npu, library)
     assert "apt install g++" in str(e.value)
@@ -165,7 +166,7 @@ def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(torch_npu, library, 
     compiler.write_text("#!/bin/sh\necho no such thing as C++ >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
-    with pytest.raises(pieces.MissingPiece, match="no such thing as C"):
+    with pytest.raises(Unavailable, match="no such thing as C"):
         stubs.prepare(torch_npu, library)
     assert not list(cache.iterdir())
 
@@ -173,7 +174,7 @@ def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(torch_npu, library, 
 def test_a_cache_one_may_not_write_is_named(torch_npu, library, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(pieces.MissingPiece, match="XDG_CACHE_HOME=PATH"):
+    with pytest.raises(Unavailable, match="XDG_CACHE_HOME=PATH"):
         stubs.prepare(torch_npu, library)
 
 

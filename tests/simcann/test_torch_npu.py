@@ -6,9 +6,9 @@ import signal
 import time
 
 import pytest
+from ascend_sim import folders
+from ascend_sim.programs import pieces, session, stubs
 from simulated_npu import SCRIPTS, SECONDS, checks_of
-
-from npu_rope.simcann import pieces, session, stubs
 
 QUEUES = ("0", "1", "2")
 
@@ -141,7 +141,7 @@ def test_the_users_own_sitecustomize_runs_too(simulated, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.was_mine = True\n")
     source = (
         "import sys, sitecustomize, torch\n"
-        "print(sys.was_mine, sitecustomize.__file__, 'npu_rope_sim_fallback' in sys.modules)"
+        "print(sys.was_mine, sitecustomize.__file__, 'ascend_sim_fallback' in sys.modules)"
     )
     environment = simulated.environment("Ascend910B2")
     path = os.pathsep.join([environment["PYTHONPATH"], str(tmp_path)])
@@ -157,7 +157,7 @@ def test_processes_that_a_script_starts_are_simulated_too(simulated):
 
 
 def test_what_was_made_fits_the_installed_torch_npu(simulated):
-    simulated.environment(session.SOCS[0])
+    simulated.environment(session.DEFAULT_CHIP)
     (made,) = (simulated.cache / "npu-rope" / "simcann").iterdir()
     nine = "ascendcl hccl acl_op_compiler ge_runner graph acl_tdt_channel atb fmk_parser ascend_protobuf"
     names = {path.name for path in made.iterdir()}
@@ -165,7 +165,7 @@ def test_what_was_made_fits_the_installed_torch_npu(simulated):
     npu = pieces.torch_npu_of(simulated.python)
     wanted = set(stubs.needs_of(npu).symbols)
     stubbed = stubs.Elf.read(made / stubs.STUBS).defined
-    had = stubs.Elf.read(pieces.cann_library()).defined
+    had = stubs.Elf.read(folders.library("ascend_sim_cann")).defined
     assert wanted <= stubbed | had
     assert not stubbed & had
     assert {"dlopen", "pthread_create", "PyList_New"}.isdisjoint(stubbed)

@@ -11,7 +11,7 @@
 
 #include "op_host/rope_check.h"
 #include "op_host/rope_tiling.h"
-#include "simulator/include/npu_sim.h"
+#include "ascend_sim.h"
 
 using namespace npu_rope;
 
@@ -29,8 +29,8 @@ Platform platform_of(int32_t arch, int32_t cores) {
 }
 
 bool launch_kernel(const char* kernels, const std::string& entry, const char* soc, const RopeLaunch& launch,
-                   const void* tiling, size_t tiling_bytes, std::vector<npu_sim_memory> memories,
-                   std::vector<npu_sim_arg> arguments) {
+                   const void* tiling, size_t tiling_bytes, std::vector<ascend_sim_memory> memories,
+                   std::vector<ascend_sim_arg> arguments) {
     const std::string name = entry.substr(0, entry.find("__", entry.find("__") + 2));
     void* library = dlopen((std::string(kernels) + "/" + name + ".so").c_str(), RTLD_LAZY | RTLD_LOCAL);
     void* kernel = library ? dlsym(library, entry.c_str()) : nullptr;
@@ -38,16 +38,16 @@ bool launch_kernel(const char* kernels, const std::string& entry, const char* so
         std::fprintf(stderr, "no kernel %s: %s\n", entry.c_str(), dlerror());
         return false;
     }
-    npu_sim_launch how = {};
+    ascend_sim_launch how = {};
     how.soc = soc;
     how.block_dim = launch.block_dim;
     how.tiling_key = launch.tiling_key;
     how.tiling = tiling;
     how.tiling_bytes = tiling_bytes;
-    if (npu_sim_run(kernel, memories.data(), int32_t(memories.size()), arguments.data(), int32_t(arguments.size()),
-                    &how) == NPU_SIM_OK)
+    if (ascend_sim_run(kernel, memories.data(), int32_t(memories.size()), arguments.data(), int32_t(arguments.size()),
+                    &how) == ASCEND_SIM_OK)
         return true;
-    std::fprintf(stderr, "%s\n", npu_sim_report());
+    std::fprintf(stderr, "%s\n", ascend_sim_report());
     return false;
 }
 
@@ -77,10 +77,10 @@ int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     }
     std::string entry = "npu_rope_set_rows__" + std::string(soc) + "__float_int32_t_int64_t_float_float";
     if (!launch_kernel(kernels, entry, soc, launch, &tiling, sizeof tiling,
-                       {{"x", x.data(), x.size() * 4, NPU_SIM_IN},
-                        {"positions", positions.data(), positions.size() * 4, NPU_SIM_IN},
-                        {"rows", rows.data(), rows.size() * 8, NPU_SIM_IN},
-                        {"cache", cache.data(), cache.size() * 4, NPU_SIM_INOUT}},
+                       {{"x", x.data(), x.size() * 4, ASCEND_SIM_IN},
+                        {"positions", positions.data(), positions.size() * 4, ASCEND_SIM_IN},
+                        {"rows", rows.data(), rows.size() * 8, ASCEND_SIM_IN},
+                        {"cache", cache.data(), cache.size() * 4, ASCEND_SIM_INOUT}},
                        {{0, 0}, {1, 0}, {2, 0}, {-1, 0}, {3, 0}, {3, 0}}))
         return 1;
     std::vector<float> expected(kCacheRows, kUntouched);
@@ -124,11 +124,11 @@ int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, in
     }
     std::string entry = "npu_rotary_mul__" + std::string(soc) + "__float_float_float_int64_t_float";
     if (!launch_kernel(kernels, entry, soc, launch, &tiling, sizeof tiling,
-                       {{"x", x.data(), x.size() * 4, NPU_SIM_IN},
-                        {"cos", cos.data(), cos.size() * 4, NPU_SIM_IN},
-                        {"sin", sin.data(), sin.size() * 4, NPU_SIM_IN},
-                        {"position_ids", ids.data(), ids.size() * 8, NPU_SIM_IN},
-                        {"out", out.data(), out.size() * 4, NPU_SIM_OUT}},
+                       {{"x", x.data(), x.size() * 4, ASCEND_SIM_IN},
+                        {"cos", cos.data(), cos.size() * 4, ASCEND_SIM_IN},
+                        {"sin", sin.data(), sin.size() * 4, ASCEND_SIM_IN},
+                        {"position_ids", ids.data(), ids.size() * 8, ASCEND_SIM_IN},
+                        {"out", out.data(), out.size() * 4, ASCEND_SIM_OUT}},
                        {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}}))
         return 1;
     int wrong = 0;

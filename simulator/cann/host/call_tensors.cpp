@@ -1,11 +1,11 @@
-#include "simulator/cann/host/call_tensors.h"
+#include "cann/host/call_tensors.h"
 
 #include <algorithm>
 
-#include "simulator/cann/host/cann_types.h"
-#include "simulator/cann/host/op_call.h"
-#include "simulator/cann/runtime/objects.h"
-#include "simulator/include/npu_sim.h"
+#include "cann/host/cann_types.h"
+#include "cann/host/op_call.h"
+#include "cann/runtime/objects.h"
+#include "include/ascend_sim.h"
 
 namespace npu_cann {
 namespace {
@@ -129,18 +129,18 @@ void CallTensors::arrange(OpLaunch* launch) const {
         launch->memories.push_back({it.view, role, !it.view.contiguous() && packs(it)});
     };
     for (size_t i = 0; i < inputs(); ++i) {
-        if (items_[i].given) add(i, NPU_SIM_IN);
+        if (items_[i].given) add(i, ASCEND_SIM_IN);
         launch->arguments.push_back(place[i]);
     }
     for (size_t o = 0; o < def_.outputs.size(); ++o) {
         const size_t item = item_of_output(o);
         int same = def_.input_of_output(o);
         // The definition does not specify whether cores add to an input that is written.
-        const npu_sim_role role = same < 0 ? NPU_SIM_INOUT : NPU_SIM_SUM;
+        const ascend_sim_role role = same < 0 ? ASCEND_SIM_INOUT : ASCEND_SIM_SUM;
         for (size_t i = 0; i < inputs() && same < 0 && items_[item].given; ++i)
             if (items_[i].given && items_[item].view.same_as(items_[i].view)) same = static_cast<int>(i);
         if (same < 0 && items_[item].given) {
-            add(item, NPU_SIM_OUT);
+            add(item, ASCEND_SIM_OUT);
         } else if (same >= 0) {
             place[item] = place[static_cast<size_t>(same)];
             if (place[item] >= 0) launch->memories[static_cast<size_t>(place[item])].role = role;

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "aclnn/acl_meta.h"
-#include "simulator/cann/host/def_reader.h"
-#include "simulator/cann/host/device_view.h"
-#include "simulator/cann/host/op_launch.h"
+#include "cann/host/def_reader.h"
+#include "cann/host/device_view.h"
+#include "cann/host/op_launch.h"
 
 namespace npu_cann {
 

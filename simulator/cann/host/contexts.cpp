@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "simulator/cann/host/node.h"
+#include "cann/host/node.h"
 #include "tiling/platform/platform_ascendc.h"
 
 namespace npu_cann {
@@ -186,7 +186,7 @@ uint32_t PlatformAscendC::GetLibApiWorkSpaceSize(void) const {
 
 void PlatformAscendC::GetCoreMemSize(const CoreMemType& memory, uint64_t& size) const {
     constexpr uint64_t kMessages910b = 256;  // reserved for messages between cores
-    const npu_sim::Profile& p = *platform_info_->profile;
+    const ascend_sim::Profile& p = *platform_info_->profile;
     size = memory == CoreMemType::UB ? p.ub_bytes - (p.arch == 220 ? kMessages910b : 0) : 0;
 }
 

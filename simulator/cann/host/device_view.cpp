@@ -1,9 +1,9 @@
-#include "simulator/cann/host/device_view.h"
+#include "cann/host/device_view.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "simulator/cann/runtime/objects.h"
+#include "cann/runtime/objects.h"
 
 namespace npu_cann {
 namespace {

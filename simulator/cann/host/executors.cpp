@@ -1,10 +1,10 @@
-#include "simulator/cann/host/executors.h"
+#include "cann/host/executors.h"
 
 #include <map>
 #include <mutex>
 #include <vector>
 
-#include "simulator/cann/host/op_call.h"
+#include "cann/host/op_call.h"
 
 namespace npu_cann {
 namespace {

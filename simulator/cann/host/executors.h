@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "simulator/cann/host/call_tensors.h"
-#include "simulator/cann/runtime/objects.h"
+#include "cann/host/call_tensors.h"
+#include "cann/runtime/objects.h"
 
 namespace npu_cann {
 

@@ -1,4 +1,4 @@
-#include "simulator/cann/host/json_reader.h"
+#include "cann/host/json_reader.h"
 
 #include <cctype>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "simulator/cann/host/kernel_file.h"
+#include "cann/host/kernel_file.h"
 
 #include <elf.h>
 

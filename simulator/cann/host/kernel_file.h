@@ -1,5 +1,5 @@
 // A kernel's object file in the simulated operator package: an ELF file without device code. It names the kernel of
-// npu_rope_sim_kernels that the simulator runs.
+// sim_kernels that the simulator runs.
 #pragma once
 
 #include <string>

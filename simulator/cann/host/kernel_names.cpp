@@ -1,7 +1,7 @@
-#include "simulator/cann/host/kernel_names.h"
+#include "cann/host/kernel_names.h"
 
-#include "simulator/cann/host/cann_types.h"
-#include "simulator/src/profile.h"
+#include "cann/host/cann_types.h"
+#include "src/profile.h"
 
 namespace npu_cann {
 
@@ -31,10 +31,10 @@ std::string column_name(const OpRecord& def, size_t column) {
     return name;
 }
 
-bool is_simulated(const std::string& soc) { return npu_sim::find_profile(soc.c_str()) != nullptr; }
+bool is_simulated(const std::string& soc) { return ascend_sim::find_profile(soc.c_str()) != nullptr; }
 
 std::string kernel_entry(const OpRecord& def, size_t column) {
-    const npu_sim::Profile* profile = npu_sim::find_profile(def.soc.c_str());
+    const ascend_sim::Profile* profile = ascend_sim::find_profile(def.soc.c_str());
     const std::string soc = profile && profile->arch == 220 ? "ascend910b" : def.soc;
     return snake_case(def.type) + "__" + soc + "__" + column_name(def, column);
 }

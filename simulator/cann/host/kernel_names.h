@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "simulator/cann/host/def_reader.h"
+#include "cann/host/def_reader.h"
 
 namespace npu_cann {
 
@@ -16,7 +16,7 @@ std::string simplified_key(const OpRecord& def, size_t column);
 // The types of a kernel's arguments, as in its file name.
 std::string column_name(const OpRecord& def, size_t column);
 
-// The name of a kernel of npu_rope_sim_kernels. SoCs of one instruction set share kernels.
+// The name of a kernel of sim_kernels. SoCs of one instruction set share kernels.
 std::string kernel_entry(const OpRecord& def, size_t column);
 
 // Whether the simulator supports the definition's SoC.

@@ -9,13 +9,13 @@
 #include "exe_graph/runtime/infer_datatype_context.h"
 #include "exe_graph/runtime/infer_shape_context.h"
 #include "exe_graph/runtime/tiling_context.h"
-#include "simulator/src/profile.h"
+#include "src/profile.h"
 
 // The object behind the pointer from which PlatformAscendC is constructed.
 class fe::PlatFormInfos {
 public:
-    explicit PlatFormInfos(const npu_sim::Profile* of) : profile(of) {}
-    const npu_sim::Profile* profile;
+    explicit PlatFormInfos(const ascend_sim::Profile* of) : profile(of) {}
+    const ascend_sim::Profile* profile;
 };
 
 namespace npu_cann {

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "simulator/cann/host/kernel_names.h"
-#include "simulator/cann/host/package_writer.h"
+#include "cann/host/kernel_names.h"
+#include "cann/host/package_writer.h"
 
 namespace npu_cann {
 namespace {
@@ -145,7 +145,7 @@ std::string hand_over(const Parameter& p) {
 
 std::string source(const OpRecord& def) {
     std::string text = "// Generated from the operator's definition.\n#include \"aclnn_" + snake_case(def.type) +
-                       ".h\"\n\n#include \"simulator/cann/host/op_call.h\"\n\nextern \"C\" {\n\n" + first_phase(def) +
+                       ".h\"\n\n#include \"cann/host/op_call.h\"\n\nextern \"C\" {\n\n" + first_phase(def) +
                        "\n{\n    npu_cann::OpCall call(\"" + def.type + "\");\n";
     for (const Parameter& p : parameters(def)) text += hand_over(p);
     text += "    return call.prepare(workspaceSize, executor);\n}\n\n" + second_phase(def) +

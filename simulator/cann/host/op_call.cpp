@@ -1,4 +1,4 @@
-#include "simulator/cann/host/op_call.h"
+#include "cann/host/op_call.h"
 
 #include <dlfcn.h>
 
@@ -7,17 +7,17 @@
 #include <mutex>
 #include <utility>
 
-#include "op_host/chips.h"
-#include "simulator/cann/host/call_tensors.h"
-#include "simulator/cann/host/cann_types.h"
-#include "simulator/cann/host/def_reader.h"
-#include "simulator/cann/host/executors.h"
-#include "simulator/cann/host/kernel_names.h"
-#include "simulator/cann/host/node.h"
-#include "simulator/cann/host/package_files.h"
-#include "simulator/cann/host/tiling_cache.h"
-#include "simulator/cann/runtime/objects.h"
-#include "simulator/include/npu_sim.h"
+#include "src/chips.h"
+#include "cann/host/call_tensors.h"
+#include "cann/host/cann_types.h"
+#include "cann/host/def_reader.h"
+#include "cann/host/executors.h"
+#include "cann/host/kernel_names.h"
+#include "cann/host/node.h"
+#include "cann/host/package_files.h"
+#include "cann/host/tiling_cache.h"
+#include "cann/runtime/objects.h"
+#include "include/ascend_sim.h"
 #include "tiling/platform/platform_ascendc.h"
 
 namespace npu_cann {
@@ -32,25 +32,25 @@ std::vector<int64_t> sizes_of(const gert::Shape& shape) {
 // The definitions' name of a chip's SoC, and its sizes.
 struct SimulatedSoc {
     std::string soc;
-    const npu_sim::Profile* profile;
+    const ascend_sim::Profile* profile;
 };
 
 // A profile with another number of cores. It lives until the process ends, because launches refer to it.
-const npu_sim::Profile* with_cores(const npu_sim::Profile& family, int32_t cores) {
+const ascend_sim::Profile* with_cores(const ascend_sim::Profile& family, int32_t cores) {
     static std::mutex mutex;
-    static std::map<std::pair<std::string, int32_t>, npu_sim::Profile> made;
+    static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> made;
     const std::lock_guard<std::mutex> lock(mutex);
-    npu_sim::Profile& own = made.try_emplace({family.name, cores}, family).first->second;
+    ascend_sim::Profile& own = made.try_emplace({family.name, cores}, family).first->second;
     own.cores = cores;
     return &own;
 }
 
 // A chip that the table lacks is simulated with its family's core; the runtime gives the number of cores.
 SimulatedSoc find_soc(const std::string& name) {
-    const ascend::Family* family = ascend::find_family(name.c_str());
-    if (!family || family->arch == ascend::kArch950) return {name, nullptr};
-    if (ascend::find_chip(name.c_str())) return {family->soc, npu_sim::find_profile(name.c_str())};
-    return {family->soc, with_cores(*npu_sim::find_profile(family->soc), soc_kernel_cores())};
+    const ascend_sim::Family* family = ascend_sim::find_family(name.c_str());
+    if (!family || family->arch == ascend_sim::kArch950) return {name, nullptr};
+    if (ascend_sim::find_chip(name.c_str())) return {family->soc, ascend_sim::find_profile(name.c_str())};
+    return {family->soc, with_cores(*ascend_sim::find_profile(family->soc), soc_kernel_cores())};
 }
 
 // A tensor's format as the runtime compares it with the definition's: these are ND (opbase
@@ -228,7 +228,7 @@ void* OpCall::Parts::find_entry(size_t column) const {
         refuse(kNoKernel, "operator package must list a kernel for these types but got " + list.path() +
                               ", which has no simplifiedKey " + key + ".");
     const std::string entry = load_kernel(type, object);
-    if (void* found = npu_sim_find_kernel(entry.c_str())) return found;
+    if (void* found = ascend_sim_find_kernel(kernel_folder().c_str(), entry.c_str())) return found;
     const char* why = dlerror();
     refuse(kNoKernel, "kernel " + entry + " must be compiled but got none (" + (why ? why : "no reason") + ").");
 }

@@ -1,12 +1,12 @@
-#include "simulator/cann/host/op_launch.h"
+#include "cann/host/op_launch.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
-#include "simulator/cann/host/op_call.h"
-#include "simulator/cann/runtime/objects.h"
-#include "simulator/include/npu_sim.h"
+#include "cann/host/op_call.h"
+#include "cann/runtime/objects.h"
+#include "include/ascend_sim.h"
 
 namespace npu_cann {
 namespace {
@@ -18,7 +18,7 @@ constexpr uint64_t kMostJunk = 64 * 1024;
 
 // torch_npu's EXEC_NPU_CMD_EXT gives a call's workspace back before it launches the call (Ascend/op-plugin
 // op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). Its cache keeps that memory in the stream's order.
-// Without the cache, which `npu-rope sim` turns off, the memory is gone by now: nothing may be read or written there.
+// Without the cache, which `ascend-sim run` turns off, the memory is gone by now: nothing may be read or written there.
 bool caller_frees_early() {
     const char* uncached = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
     return uncached && *uncached && std::strcmp(uncached, "0") != 0;
@@ -30,7 +30,7 @@ std::vector<MemoryAccess> OpLaunch::accesses() const {
     std::vector<MemoryAccess> all;
     for (const Memory& m : memories)
         all.push_back({m.view.name, m.view.first, m.view.shape, m.view.strides, m.view.item_bytes,
-                       m.role != NPU_SIM_OUT, m.role != NPU_SIM_IN});
+                       m.role != ASCEND_SIM_OUT, m.role != ASCEND_SIM_IN});
     return all;
 }
 
@@ -64,31 +64,31 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
         views.push_back(m.packs ? m.view.packed_into(packed) : m.view);
         if (m.packs) packed += (m.view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
     }
-    std::vector<npu_sim_memory> spans;
+    std::vector<ascend_sim_memory> spans;
     for (size_t i = 0; i < memories.size(); ++i) {
         const DeviceView& v = views[i];
         spans.push_back({v.name.c_str(), v.low, static_cast<uint64_t>(v.high - v.low), memories[i].role});
     }
-    std::vector<npu_sim_arg> args;
+    std::vector<ascend_sim_arg> args;
     for (int i : arguments) {
         const DeviceView* v = i < 0 ? nullptr : &views[static_cast<size_t>(i)];
         args.push_back({i, v ? v->first - v->low : 0});
     }
-    npu_sim_launch launch = {};
+    ascend_sim_launch launch = {};
     launch.soc = chip.c_str();
     launch.block_dim = block_dim;
     launch.tiling_key = tiling_key;
     launch.tiling = tiling.data();
     launch.tiling_bytes = tiling.size();
     launch.workspace_bytes = kernel_workspace_bytes;
-    int32_t status = npu_sim_run(entry, spans.data(), static_cast<int32_t>(spans.size()), args.data(),
+    int32_t status = ascend_sim_run(entry, spans.data(), static_cast<int32_t>(spans.size()), args.data(),
                                  static_cast<int32_t>(args.size()), &launch);
-    record_launch(type, npu_sim_report());
+    record_launch(type, ascend_sim_report());
     for (size_t i = 0; i < memories.size(); ++i)  // aclnnViewCopy of an input that is written
-        if (memories[i].packs && memories[i].role != NPU_SIM_IN) memories[i].view.unpack_from(views[i].first);
+        if (memories[i].packs && memories[i].role != ASCEND_SIM_IN) memories[i].view.unpack_from(views[i].first);
     if (has_room) std::memset(room, kJunk, std::min(given_bytes, kMostJunk));
-    if (status == NPU_SIM_OK) return OK;
-    return failed(std::string("kernel must keep the simulator's rules but got ") + npu_sim_message());
+    if (status == ASCEND_SIM_OK) return OK;
+    return failed(std::string("kernel must keep the simulator's rules but got ") + ascend_sim_message());
 }
 
 }  // namespace npu_cann

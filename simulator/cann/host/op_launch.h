@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "simulator/cann/host/device_view.h"
-#include "simulator/cann/runtime/objects.h"
+#include "cann/host/device_view.h"
+#include "cann/runtime/objects.h"
 
 namespace npu_cann {
 
@@ -15,7 +15,7 @@ namespace npu_cann {
 struct OpLaunch {
     struct Memory {
         DeviceView view;
-        int32_t role;  // npu_sim_role
+        int32_t role;  // ascend_sim_role
         bool packs;    // the kernel gets a contiguous copy
     };
     std::string type, chip;

@@ -1,4 +1,4 @@
-#include "simulator/cann/host/package_files.h"
+#include "cann/host/package_files.h"
 
 #include <dlfcn.h>
 #include <sys/utsname.h>
@@ -10,11 +10,11 @@
 #include <optional>
 #include <sstream>
 
-#include "simulator/cann/host/call_tensors.h"
-#include "simulator/cann/host/json_reader.h"
-#include "simulator/cann/host/kernel_file.h"
-#include "simulator/cann/host/op_call.h"
-#include "simulator/cann/runtime/objects.h"
+#include "cann/host/call_tensors.h"
+#include "cann/host/json_reader.h"
+#include "cann/host/kernel_file.h"
+#include "cann/host/op_call.h"
+#include "cann/runtime/objects.h"
 
 namespace npu_cann {
 namespace {
@@ -125,6 +125,8 @@ std::string tiling_library_path() {
     if (uname(&machine) != 0) return "";
     return own_package() + kTbe + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
 }
+
+std::string kernel_folder() { return own_package() + "/sim_kernels"; }
 
 const TilingLibrary* tiling_library() {
     static const TilingLibrary* const library = []() -> const TilingLibrary* {

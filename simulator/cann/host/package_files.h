@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "simulator/cann/host/tiling_library.h"
+#include "cann/host/tiling_library.h"
 
 namespace npu_cann {
 
@@ -46,5 +46,8 @@ std::string load_kernel(const std::string& op_type, const std::string& object);
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseLoadTilingSo).
 const TilingLibrary* tiling_library();
 std::string tiling_library_path();
+
+// The own package's compiled kernels, as ascend_sim_find_kernel() takes them. No folder of CANN's.
+std::string kernel_folder();
 
 }  // namespace npu_cann

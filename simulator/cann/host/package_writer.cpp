@@ -1,4 +1,4 @@
-#include "simulator/cann/host/package_writer.h"
+#include "cann/host/package_writer.h"
 
 #include <array>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "simulator/cann/host/kernel_file.h"
-#include "simulator/cann/host/kernel_names.h"
-#include "simulator/src/json.h"
+#include "cann/host/kernel_file.h"
+#include "cann/host/kernel_names.h"
+#include "src/json.h"
 
 namespace npu_cann {
 namespace {
@@ -89,12 +89,12 @@ std::string write_kernels(const std::string& package, const OpRecord& def) {
         const std::string name = def.type + "_" + column_name(def, column), entry = kernel_entry(def, column);
         const std::string object = kernel_object(entry), keys = "[\"" + simplified_key(def, column) + "\"]";
         write_file(folder + name + ".o", object);
-        npu_sim::Json description;
+        ascend_sim::Json description;
         description.field("binFileName", name.c_str()).field("binFileSuffix", ".o").field("kernelName", entry.c_str());
         description.field("coreType", "VectorCore").field("sha256", sha256(object).c_str());
-        description.raw("supportInfo", npu_sim::Json().raw("simplifiedKey", keys).done());
+        description.raw("supportInfo", ascend_sim::Json().raw("simplifiedKey", keys).done());
         write_file(folder + name + ".json", description.done() + "\n");
-        npu_sim::Json listed;
+        ascend_sim::Json listed;
         listed.raw("coreType", std::to_string(kVectorCore)).raw("simplifiedKey", keys);
         listed.field("binPath", (below + name + ".o").c_str()).field("jsonPath", (below + name + ".json").c_str());
         entries += (entries.empty() ? "" : ",\n    ") + listed.done();

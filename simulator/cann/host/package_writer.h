@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "simulator/cann/host/def_reader.h"
+#include "cann/host/def_reader.h"
 
 namespace npu_cann {
 

@@ -2,7 +2,7 @@
 #include <cctype>
 #include <map>
 
-#include "simulator/cann/host/def_reader.h"
+#include "cann/host/def_reader.h"
 
 namespace npu_cann {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/cann/host/tiling_cache.h"
+#include "cann/host/tiling_cache.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -1,7 +1,7 @@
-#include "simulator/cann/host/tiling_library.h"
+#include "cann/host/tiling_library.h"
 
-#include "simulator/cann/host/def_reader.h"
-#include "simulator/cann/host/node.h"
+#include "cann/host/def_reader.h"
+#include "cann/host/node.h"
 
 extern "C" __attribute__((visibility("default"))) const npu_cann::TilingLibrary* npu_cann_tiling_library() {
     static const npu_cann::TilingLibrary library = {

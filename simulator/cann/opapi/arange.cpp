@@ -2,7 +2,7 @@
 // numbers are computed as such, others in float64 and rounded once.
 #include <cmath>
 
-#include "simulator/cann/opapi/argument_types.h"
+#include "cann/opapi/argument_types.h"
 
 namespace npu_cann {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/cann/opapi/argument_types.h"
+#include "cann/opapi/argument_types.h"
 
 #include <cstring>
 #include <initializer_list>

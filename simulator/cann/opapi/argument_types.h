@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "simulator/cann/opapi/elements.h"
+#include "cann/opapi/elements.h"
 
 namespace npu_cann {
 

@@ -1,5 +1,5 @@
 // aclnnAdd, -Sub, -Mul, -Div with their scalar and in-place forms, and aclnnNeg.
-#include "simulator/cann/opapi/binary.h"
+#include "cann/opapi/binary.h"
 
 namespace npu_cann {
 namespace {

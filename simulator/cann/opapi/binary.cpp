@@ -1,6 +1,6 @@
-#include "simulator/cann/opapi/binary.h"
+#include "cann/opapi/binary.h"
 
-#include "simulator/cann/opapi/argument_types.h"
+#include "cann/opapi/argument_types.h"
 
 namespace npu_cann {
 namespace {

@@ -1,7 +1,7 @@
 // out[i] = f(a[i], b[i], alpha): the common code of arithmetic and comparison.
 #pragma once
 
-#include "simulator/cann/opapi/elements.h"
+#include "cann/opapi/elements.h"
 
 namespace npu_cann {
 

@@ -1,5 +1,5 @@
 // aclnnEq, -Ne, -Lt, -Le, -Gt, -Ge, of a tensor and of a scalar: out is bool, or the input's dtype in place.
-#include "simulator/cann/opapi/binary.h"
+#include "cann/opapi/binary.h"
 
 namespace npu_cann {
 namespace {

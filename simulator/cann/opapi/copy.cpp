@@ -1,7 +1,7 @@
 // aclnnInplaceCopy and aclnnCast: out[i] = src[i], broadcast and converted. aclnnComplex: two copies.
 #include <cstring>
 
-#include "simulator/cann/opapi/argument_types.h"
+#include "cann/opapi/argument_types.h"
 
 namespace npu_cann {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/cann/opapi/elements.h"
+#include "cann/opapi/elements.h"
 
 #include <algorithm>
 #include <cmath>

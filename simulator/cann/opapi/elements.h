@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/launch.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/launch.h"
 
 namespace npu_cann {
 

@@ -1,5 +1,5 @@
 // aclnnInplaceZero, -One, -FillScalar, -FillTensor: set every element to one value.
-#include "simulator/cann/opapi/argument_types.h"
+#include "cann/opapi/argument_types.h"
 
 namespace npu_cann {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/cann/runtime/allocations.h"
+#include "cann/runtime/allocations.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,8 +7,8 @@
 #include <map>
 #include <mutex>
 
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/report.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/report.h"
 
 namespace npu_cann {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "simulator/cann/runtime/objects.h"
+#include "cann/runtime/objects.h"
 
 #define NPU_CANN_API extern "C" __attribute__((visibility("default")))
 

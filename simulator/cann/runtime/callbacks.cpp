@@ -10,10 +10,10 @@
 #include <set>
 #include <thread>
 
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/gil.h"
-#include "simulator/cann/runtime/graphs.h"
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/gil.h"
+#include "cann/runtime/graphs.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {

@@ -1,4 +1,4 @@
-// The chip that this runtime simulates. op_host/chips.h has the data of CANN's chips.
+// The chip that this runtime simulates. src/chips.h has the data of CANN's chips.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@ namespace npu_cann {
 struct SimulatedChip {
     std::string name;
     int64_t ai_cores, vector_cores, l2_bytes;
-    int32_t kernel_cores;  // cores that run npu_rope's kernels: op_host/chips.h
+    int32_t kernel_cores;  // cores that run vector kernels: src/chips.h
 };
 
-// The chip of NPU_ROPE_SIM_SOC: a chip of the table, or NAME:CORES, a chip that the table lacks but whose family
+// The chip of ASCEND_SIM_SOC: a chip of the table, or NAME:CORES, a chip that the table lacks but whose family
 // it has, with a number of AI cores. Any other value ends the process.
 const SimulatedChip& this_chip();
 

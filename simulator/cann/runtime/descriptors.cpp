@@ -2,8 +2,8 @@
 // stored, but running such an operator is not simulated.
 #include <map>
 
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/report.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/report.h"
 
 struct aclTensorDesc {
     std::vector<int64_t> shape;

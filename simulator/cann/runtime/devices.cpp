@@ -5,11 +5,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "op_host/chips.h"
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/chips.h"
-#include "simulator/cann/runtime/graphs.h"
-#include "simulator/cann/runtime/scheduler.h"
+#include "src/chips.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/chips.h"
+#include "cann/runtime/graphs.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {
@@ -49,14 +49,14 @@ constexpr int64_t kMiB = 1 << 20;
 
 // Whether the chip's family has kernels.
 bool is_playable(const char* name) {
-    const ascend::Family* family = ascend::find_family(name);
-    return family && family->arch != ascend::kArch950;
+    const ascend_sim::Family* family = ascend_sim::find_family(name);
+    return family && family->arch != ascend_sim::kArch950;
 }
 
-SimulatedChip known_chip(const ascend::Chip& c) {
-    const int32_t arch = ascend::find_family(c.name)->arch;
+SimulatedChip known_chip(const ascend_sim::Chip& c) {
+    const int32_t arch = ascend_sim::find_family(c.name)->arch;
     return {c.name, c.ai_cores, c.vector_cores, c.l2_mib * kMiB,
-            ascend::kernel_cores(arch, c.ai_cores, c.vector_cores)};
+            ascend_sim::kernel_cores(arch, c.ai_cores, c.vector_cores)};
 }
 
 // Parses NAME:CORES with a name that the table lacks; false for other texts.
@@ -64,29 +64,29 @@ bool invented_chip(const std::string& text, SimulatedChip* chip) {
     const size_t colon = text.find(':');
     if (colon == std::string::npos) return false;
     const std::string name = text.substr(0, colon), digits = text.substr(colon + 1);
-    if (!is_playable(name.c_str()) || ascend::find_chip(name.c_str())) return false;
+    if (!is_playable(name.c_str()) || ascend_sim::find_chip(name.c_str())) return false;
     if (digits.empty() || digits.size() > 2 || digits.find_first_not_of("0123456789") != std::string::npos)
         return false;
-    const int32_t cores = std::stoi(digits), arch = ascend::find_family(name.c_str())->arch;
+    const int32_t cores = std::stoi(digits), arch = ascend_sim::find_family(name.c_str())->arch;
     // The simulated cores are those of the family's largest chip.
-    if (cores < 1 || cores > (arch == ascend::kArch310p ? 10 : 24)) return false;
-    const int32_t vector_cores = arch == ascend::kArch310p ? cores - 1 : 2 * cores;
-    *chip = {name, cores, vector_cores, 16 * kMiB, ascend::kernel_cores(arch, cores, vector_cores)};
+    if (cores < 1 || cores > (arch == ascend_sim::kArch310p ? 10 : 24)) return false;
+    const int32_t vector_cores = arch == ascend_sim::kArch310p ? cores - 1 : 2 * cores;
+    *chip = {name, cores, vector_cores, 16 * kMiB, ascend_sim::kernel_cores(arch, cores, vector_cores)};
     return true;
 }
 
 SimulatedChip chip_of_environment() {
-    const char* name = std::getenv("NPU_ROPE_SIM_SOC");
+    const char* name = std::getenv("ASCEND_SIM_SOC");
     if (!name || !*name) name = kDefaultChip;
-    const ascend::Chip* found = ascend::find_chip(name);
+    const ascend_sim::Chip* found = ascend_sim::find_chip(name);
     if (found && is_playable(name)) return known_chip(*found);
     SimulatedChip invented;
     if (invented_chip(name, &invented)) return invented;
     std::string known;
-    for (const ascend::Chip& one : ascend::kChips)
+    for (const ascend_sim::Chip& one : ascend_sim::kChips)
         if (is_playable(one.name)) known += std::string(known.empty() ? "" : ", ") + one.name;
     std::fprintf(stderr,
-                 "simulated CANN: NPU_ROPE_SIM_SOC must be one of %s, or NAME:CORES with a new name of these families "
+                 "simulated CANN: ASCEND_SIM_SOC must be one of %s, or NAME:CORES with a new name of these families "
                  "and a number of AI cores, but got %s.\n",
                  known.c_str(), name);
     std::exit(2);

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/report.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/report.h"
 
 namespace npu_cann {
 namespace {
@@ -81,7 +81,7 @@ NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, u
 NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return npu_cann::kSuccess; }
 NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return npu_cann::kSuccess; }
 
-// A generated stub calls this before it fails (npu_rope/simcann/stubs.py).
+// A generated stub calls this before it fails (ascend_sim/programs/stubs.py).
 NPU_CANN_API aclError npu_cann_not_simulated(const char* symbol) {
     int status = 0;
     char* plain = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/graphs.h"
-#include "simulator/cann/runtime/report.h"
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/graphs.h"
+#include "cann/runtime/report.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/cann/runtime/gil.h"
+#include "cann/runtime/gil.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "simulator/cann/runtime/graphs.h"
+#include "cann/runtime/graphs.h"
 
 #include <pthread.h>
 
@@ -7,8 +7,8 @@
 #include <set>
 #include <unordered_map>
 
-#include "simulator/cann/runtime/report.h"
-#include "simulator/src/json.h"
+#include "cann/runtime/report.h"
+#include "src/json.h"
 
 namespace npu_cann {
 namespace {
@@ -159,7 +159,7 @@ std::string name_of(const Capture& g, size_t i) {
 std::string as_trace(const Capture& g) {
     std::string events;
     for (size_t i = 0; i < g.nodes.size(); ++i) {
-        npu_sim::Json json;
+        ascend_sim::Json json;
         json.field("name", name_of(g, i).c_str()).field("ph", "X");
         json.field("pid", ("simulated graph " + std::to_string(g.id)).c_str());
         json.field("tid", ("stream" + std::to_string(g.nodes[i].lane)).c_str());

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 

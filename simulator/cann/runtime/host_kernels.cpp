@@ -1,9 +1,9 @@
-// Operators that run on the host instead of the device (npu_rope/simcann/startup/npu_rope_sim_fallback.py).
+// Operators that run on the host instead of the device (ascend_sim/programs/startup/ascend_sim_fallback.py).
 // Each counts as work of its stream: it begins when the stream's earlier work is done, and its memory accesses
 // are compared with those of other streams. It does not count as a wait of the host for the stream.
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/graphs.h"
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/graphs.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/cann/runtime/host_memory.h"
+#include "cann/runtime/host_memory.h"
 
 #include <sys/uio.h>
 #include <unistd.h>

@@ -1,12 +1,12 @@
 // Queueing executors on streams.
-#include "simulator/cann/runtime/launch.h"
+#include "cann/runtime/launch.h"
 
 #include <memory>
 
-#include "simulator/cann/runtime/allocations.h"
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/report.h"
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/allocations.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/report.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {

@@ -1,7 +1,7 @@
 // Launch of libopapi's stand-ins, in addition to npu_cann::launch.
 #pragma once
 
-#include "simulator/cann/runtime/objects.h"
+#include "cann/runtime/objects.h"
 
 namespace npu_cann {
 

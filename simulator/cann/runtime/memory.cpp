@@ -4,13 +4,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "simulator/cann/runtime/allocations.h"
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/graphs.h"
-#include "simulator/cann/runtime/host_memory.h"
-#include "simulator/cann/runtime/races.h"
-#include "simulator/cann/runtime/report.h"
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/allocations.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/graphs.h"
+#include "cann/runtime/host_memory.h"
+#include "cann/runtime/races.h"
+#include "cann/runtime/report.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {
@@ -21,7 +21,7 @@ constexpr int kInHost = 0, kDeviceToHost = 2, kInDevice = 3, kByAddress = 4, kLa
 constexpr size_t kMostBytes = size_t(1) << 50;
 
 // Without its cache torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
-// blocks. npu_rope's kernels must not write them, so the padding belongs to the guard zone.
+// blocks. Kernels must not write them, so the padding belongs to the guard zone.
 size_t torch_padding(size_t bytes) {
     static const bool uncached = [] {
         const char* set = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");

@@ -1,5 +1,5 @@
 // Structs behind aclnn's opaque handles in the simulated CANN: aclCreateTensor and similar functions create them,
-// the simulated operator libraries read them. One library, libnpu_rope_cann, owns all handles of a process.
+// the simulated operator libraries read them. One library, libascend_sim_cann, owns all handles of a process.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct aclTensorList {
 
 namespace npu_cann {
 
-// The executor of a generated operator, owned by its pool; simulator/cann/host/executors.h.
+// The executor of a generated operator, owned by its pool; cann/host/executors.h.
 class PooledExecutor {
 public:
     enum class Side { kInput, kOutput, kAny };
@@ -102,7 +102,7 @@ const OperatorPackages& operator_packages();
 // Number of the chip's cores among which tilings divide a kernel's work.
 int32_t soc_kernel_cores();
 
-// Adds one launch of an operator to the report. `simulator_report` is npu_sim's JSON, or "".
+// Adds one launch of an operator to the report. `simulator_report` is ascend_sim's JSON, or "".
 void record_launch(const std::string& operator_name, const std::string& simulator_report);
 
 }  // namespace npu_cann

@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-#include "simulator/cann/runtime/api.h"
+#include "cann/runtime/api.h"
 
 namespace npu_cann {
 namespace {

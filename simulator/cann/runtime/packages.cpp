@@ -7,7 +7,7 @@
 #include <mutex>
 #include <sstream>
 
-#include "simulator/cann/runtime/api.h"
+#include "cann/runtime/api.h"
 
 namespace npu_cann {
 namespace {

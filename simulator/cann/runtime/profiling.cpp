@@ -3,7 +3,7 @@
 #include <functional>
 #include <string_view>
 
-#include "simulator/cann/runtime/api.h"
+#include "cann/runtime/api.h"
 
 using namespace npu_cann;
 

@@ -1,4 +1,4 @@
-#include "simulator/cann/runtime/races.h"
+#include "cann/runtime/races.h"
 
 #include <algorithm>
 #include <map>
@@ -6,9 +6,9 @@
 #include <set>
 #include <unordered_map>
 
-#include "simulator/cann/runtime/host_memory.h"
-#include "simulator/cann/runtime/report.h"
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/host_memory.h"
+#include "cann/runtime/report.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {

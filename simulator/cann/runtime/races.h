@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "simulator/cann/runtime/clocks.h"
-#include "simulator/cann/runtime/regions.h"
+#include "cann/runtime/clocks.h"
+#include "cann/runtime/regions.h"
 
 namespace npu_cann {
 

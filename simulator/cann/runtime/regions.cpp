@@ -1,4 +1,4 @@
-#include "simulator/cann/runtime/regions.h"
+#include "cann/runtime/regions.h"
 
 #include <algorithm>
 

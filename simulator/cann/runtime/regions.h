@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "simulator/cann/runtime/objects.h"
+#include "cann/runtime/objects.h"
 
 namespace npu_cann {
 

@@ -1,4 +1,4 @@
-#include "simulator/cann/runtime/report.h"
+#include "cann/runtime/report.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -10,10 +10,10 @@
 #include <mutex>
 #include <vector>
 
-#include "simulator/cann/runtime/allocations.h"
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/scheduler.h"
-#include "simulator/src/json.h"
+#include "cann/runtime/allocations.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/scheduler.h"
+#include "src/json.h"
 
 namespace npu_cann {
 namespace {
@@ -29,7 +29,7 @@ struct KernelRun {
 };
 
 std::string report_folder() {
-    const char* named = std::getenv("NPU_ROPE_SIM_REPORT_DIR");
+    const char* named = std::getenv("ASCEND_SIM_REPORT_DIR");
     return named ? named : "";
 }
 
@@ -38,7 +38,7 @@ struct Report {
     std::string folder = report_folder();
     std::map<std::string, uint64_t> launches, not_simulated, host_waits;
     std::vector<KernelRun> runs;
-    std::vector<std::string> broken;  // npu_sim's JSON
+    std::vector<std::string> broken;  // ascend_sim's JSON
     uint64_t broken_count = 0;
     std::vector<std::string> damage, races, freed;
     uint64_t race_count = 0;
@@ -59,7 +59,7 @@ Report& report() {
 }
 
 std::string counts(const std::map<std::string, uint64_t>& by_name) {
-    npu_sim::Json json;
+    ascend_sim::Json json;
     for (const auto& [name, count] : by_name) json.raw(name.c_str(), std::to_string(count));
     return json.done();
 }
@@ -85,7 +85,7 @@ std::string quoted_list(const std::vector<std::string>& texts) {
 }
 
 std::string quoted(const std::string& text) {
-    std::string json = npu_sim::Json().field("t", text.c_str()).done();
+    std::string json = ascend_sim::Json().field("t", text.c_str()).done();
     return json.substr(5, json.size() - 6);
 }
 
@@ -96,11 +96,11 @@ void write(Report& r, bool ended) {
     if (folder.empty() || (r.is_fork && folder == r.folder && !r.used_the_npu())) return;
     std::vector<std::string> timeline;
     for (const KernelRun& one : r.runs) {
-        npu_sim::Json run;
+        ascend_sim::Json run;
         run.field("operator", one.operator_name.c_str()).field("cores", one.cores).field("cycles", one.cycles);
         timeline.push_back(run.field("microseconds", one.microseconds).done());
     }
-    npu_sim::Json json;
+    ascend_sim::Json json;
     json.field("soc", soc_name()).raw("ended", ended ? "true" : "false").raw("launches", counts(r.launches));
     json.raw("broken", list(r.broken)).raw("broken_launches", std::to_string(r.broken_count));
     json.raw("damage", quoted_list(r.damage)).raw("not_simulated", counts(r.not_simulated));

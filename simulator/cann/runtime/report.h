@@ -1,10 +1,10 @@
 // Report of a process's work on the simulated device, written as JSON to <pid>.runtime.json in the folder
-// NPU_ROPE_SIM_REPORT_DIR. The file is created when the library is loaded and complete if the process ends normally.
+// ASCEND_SIM_REPORT_DIR. The file is created when the library is loaded and complete if the process ends normally.
 #pragma once
 
 #include <string>
 
-#include "simulator/cann/runtime/allocations.h"
+#include "cann/runtime/allocations.h"
 
 namespace npu_cann {
 

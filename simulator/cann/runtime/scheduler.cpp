@@ -1,4 +1,4 @@
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/scheduler.h"
 
 #include <unistd.h>
 
@@ -11,12 +11,12 @@
 #include <map>
 #include <unordered_map>
 
-#include "simulator/cann/runtime/allocations.h"
-#include "simulator/cann/runtime/gil.h"
-#include "simulator/cann/runtime/graphs.h"
-#include "simulator/cann/runtime/host_memory.h"
-#include "simulator/cann/runtime/races.h"
-#include "simulator/cann/runtime/report.h"
+#include "cann/runtime/allocations.h"
+#include "cann/runtime/gil.h"
+#include "cann/runtime/graphs.h"
+#include "cann/runtime/host_memory.h"
+#include "cann/runtime/races.h"
+#include "cann/runtime/report.h"
 
 namespace npu_cann {
 namespace {
@@ -352,14 +352,14 @@ namespace {
 struct Settings {
     pid_t process = getpid();
     Order order = Order::kDrawn;
-    uint64_t seed = number_of("NPU_ROPE_SIM_SEED", 0);
+    uint64_t seed = number_of("ASCEND_SIM_SEED", 0);
 
     Settings() {
-        const char* wanted = std::getenv("NPU_ROPE_SIM_STREAMS");
+        const char* wanted = std::getenv("ASCEND_SIM_STREAMS");
         if (!wanted || !*wanted || std::strcmp(wanted, "asynchronous") == 0) return;
         order = Order::kImmediate;
         if (std::strcmp(wanted, "immediate") == 0) return;
-        std::fprintf(stderr, "simulated CANN: NPU_ROPE_SIM_STREAMS must be asynchronous or immediate but got %s.\n",
+        std::fprintf(stderr, "simulated CANN: ASCEND_SIM_STREAMS must be asynchronous or immediate but got %s.\n",
                      wanted);
         std::_Exit(2);  // not std::exit, whose handlers would read the settings again
     }

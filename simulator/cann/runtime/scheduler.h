@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/clocks.h"
-#include "simulator/cann/runtime/regions.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/clocks.h"
+#include "cann/runtime/regions.h"
 
 namespace npu_cann {
 
@@ -118,8 +118,8 @@ inline bool can_be_waited_for(const Event& event) {
 }
 
 enum class Order { kDrawn, kImmediate };
-Order stream_order();    // NPU_ROPE_SIM_STREAMS: asynchronous (the default) or immediate
-uint64_t stream_seed();  // NPU_ROPE_SIM_SEED
+Order stream_order();    // ASCEND_SIM_STREAMS: asynchronous (the default) or immediate
+uint64_t stream_seed();  // ASCEND_SIM_SEED
 
 // The lock of all streams, events and clocks.
 std::unique_lock<std::mutex> lock_streams();

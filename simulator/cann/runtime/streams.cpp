@@ -1,11 +1,11 @@
 // aclrt's stream calls. scheduler.h describes when queued work runs.
 #include <cstring>
 
-#include "simulator/cann/runtime/allocations.h"
-#include "simulator/cann/runtime/api.h"
-#include "simulator/cann/runtime/graphs.h"
-#include "simulator/cann/runtime/report.h"
-#include "simulator/cann/runtime/scheduler.h"
+#include "cann/runtime/allocations.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/graphs.h"
+#include "cann/runtime/report.h"
+#include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
 namespace {

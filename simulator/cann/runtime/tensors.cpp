@@ -2,7 +2,7 @@
 // Null cases and statuses: opbase src/nnopbase/common/api/acl_op_api.cpp.
 #include <cstring>
 
-#include "simulator/cann/runtime/api.h"
+#include "cann/runtime/api.h"
 
 namespace npu_cann {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "ascendc/lanes.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // A rounded half, clamped if the core saturates: infinities to the largest value, NaN to 0.
 inline uint16_t clamp_half(uint16_t h, bool saturate) {
@@ -140,4 +140,4 @@ Lanes count_lanes(uint32_t widest_bytes, int64_t count) {
     return Lanes::from_register(widest_bytes, (n * widest_bytes + kRepeatBytes - 1) / kRepeatBytes);
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -9,11 +9,11 @@
 namespace AscendC {
 
 template <class T>
-void SetAtomicAdd(NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(SetAtomicAdd, T);
-    npu_sim::set_atomic(npu_sim::Atomic::Add, npu_sim::dtype_number<T>(), site);
+void SetAtomicAdd(ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(SetAtomicAdd, T);
+    ascend_sim::set_atomic(ascend_sim::Atomic::Add, ascend_sim::dtype_number<T>(), site);
 }
-inline void SetAtomicNone(NPU_SIM_SITE) { npu_sim::set_atomic(npu_sim::Atomic::None, 0, site); }
-inline void DisableDmaAtomic(NPU_SIM_SITE) { SetAtomicNone(site); }
+inline void SetAtomicNone(ASCEND_SIM_SITE) { ascend_sim::set_atomic(ascend_sim::Atomic::None, 0, site); }
+inline void DisableDmaAtomic(ASCEND_SIM_SITE) { SetAtomicNone(site); }
 
 }  // namespace AscendC

@@ -10,29 +10,29 @@
 namespace AscendC {
 
 template <class T>
-void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::RepeatTime repeatTime,
-          const BrcbRepeatParams& p, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(Brcb, T);
-    npu_sim::start(npu_sim::Pipe::V, "Brcb", site);
-    if (npu_sim::kIs310p) npu_sim::uses_reserved_ub("Brcb");
-    constexpr uint32_t kInBlock = npu_sim::kBlockBytes / sizeof(T);
-    const npu_sim::Lanes lanes = npu_sim::Lanes::first(sizeof(T), npu_sim::kRepeatBytes / sizeof(T), repeatTime);
-    const npu_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
-    const npu_sim::Layout layout = npu_sim::layout_of(to);
-    npu_sim::check_aligned("src", src.view().addr);
-    const uint32_t scalars = lanes.repeats() * npu_sim::kBlocksPerRepeat;
-    const npu_sim::Range read{src.view().addr, int64_t(src.view().addr + scalars * sizeof(T))};
-    npu_sim::reads("src", src.view(), &read, scalars ? 1 : 0);
+void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const ascend_sim::RepeatTime repeatTime,
+          const BrcbRepeatParams& p, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(Brcb, T);
+    ascend_sim::start(ascend_sim::Pipe::V, "Brcb", site);
+    if (ascend_sim::kIs310p) ascend_sim::uses_reserved_ub("Brcb");
+    constexpr uint32_t kInBlock = ascend_sim::kBlockBytes / sizeof(T);
+    const ascend_sim::Lanes lanes = ascend_sim::Lanes::first(sizeof(T), ascend_sim::kRepeatBytes / sizeof(T), repeatTime);
+    const ascend_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
+    const ascend_sim::Layout layout = ascend_sim::layout_of(to);
+    ascend_sim::check_aligned("src", src.view().addr);
+    const uint32_t scalars = lanes.repeats() * ascend_sim::kBlocksPerRepeat;
+    const ascend_sim::Range read{src.view().addr, int64_t(src.view().addr + scalars * sizeof(T))};
+    ascend_sim::reads("src", src.view(), &read, scalars ? 1 : 0);
     const uint32_t at = dst.view().addr;
-    if (scalars) npu_sim::check_apart("dst", {at, uint32_t(at + npu_sim::extent_of(lanes, layout))}, "src", read);
-    npu_sim::check_destination(to, lanes);
+    if (scalars) ascend_sim::check_apart("dst", {at, uint32_t(at + ascend_sim::extent_of(lanes, layout))}, "src", read);
+    ascend_sim::check_destination(to, lanes);
     for (uint32_t i = 0; i < scalars; ++i) {
         const uint32_t offset = layout.offset(i / 8, i % 8 * kInBlock);
         T* const block = dst.data() + offset / sizeof(T);
         const T value = src.data()[i];
         for (uint32_t k = 0; k < kInBlock; ++k) block[k] = value;
     }
-    npu_sim::finish_vector(lanes.repeats(), npu_sim::cycles_of(npu_sim::Cost::Repeat));
+    ascend_sim::finish_vector(lanes.repeats(), ascend_sim::cycles_of(ascend_sim::Cost::Repeat));
 }
 
 }  // namespace AscendC

@@ -10,7 +10,7 @@
 
 #include "ascendc/convert.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 constexpr uint32_t mode_bit(RoundMode m) { return 1u << uint32_t(m); }
 static_assert(kNone == mode_bit(RoundMode::CAST_NONE) && kRint == mode_bit(RoundMode::CAST_RINT) &&
@@ -95,32 +95,32 @@ void cast_op(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, R
     finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 template <class T, class U>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint32_t count,
-          NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Cast", site);
-    npu_sim::cast_op(npu_sim::Operand<T>{"dst", dst}, npu_sim::Operand<U>{"src", src},
-                     npu_sim::count_lanes<true>(npu_sim::kWidest<T, U>, count), roundMode);
+          ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Cast", site);
+    ascend_sim::cast_op(ascend_sim::Operand<T>{"dst", dst}, ascend_sim::Operand<U>{"src", src},
+                     ascend_sim::count_lanes<true>(ascend_sim::kWidest<T, U>, count), roundMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask,
-          const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Cast", site);
-    npu_sim::cast_op(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                     npu_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
-                     npu_sim::repeat_lanes<isSetMask>("Cast", npu_sim::kWidest<T, U>, mask, repeatTime), roundMode);
+          const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Cast", site);
+    ascend_sim::cast_op(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                     ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
+                     ascend_sim::repeat_lanes<isSetMask>("Cast", ascend_sim::kWidest<T, U>, mask, repeatTime), roundMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask[],
-          const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Cast", site);
-    npu_sim::cast_op(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                     npu_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
-                     npu_sim::repeat_lanes<isSetMask>("Cast", npu_sim::kWidest<T, U>, mask, repeatTime), roundMode);
+          const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Cast", site);
+    ascend_sim::cast_op(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                     ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
+                     ascend_sim::repeat_lanes<isSetMask>("Cast", ascend_sim::kWidest<T, U>, mask, repeatTime), roundMode);
 }
 
 }  // namespace AscendC

@@ -10,7 +10,7 @@
 
 #include "ascendc/arithmetic.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 using AscendC::CMPMODE;
 
@@ -67,7 +67,7 @@ void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, cons
 template <class T, class U>
 void compare_tensors(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, const Operand<T>& src1,
                      const Lanes& lanes, CMPMODE mode) {
-    NPU_SIM_NEEDS(Compare, T);
+    ASCEND_SIM_NEEDS(Compare, T);
     check_compare<T, U>(mode);
     check_source(src1, lanes);
     const Layout layout = layout_of(src1, lanes);
@@ -90,66 +90,66 @@ Lanes compare_lanes(const char* api, M mask, uint64_t repeats) {
     return Lanes::first(sizeof(T), kRepeatBytes / sizeof(T), repeats);
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 template <class T, class U>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
-             uint32_t count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Compare", site);
-    npu_sim::compare_tensors(dst, npu_sim::Operand<T>{"src0", src0}, npu_sim::Operand<T>{"src1", src1},
-                             npu_sim::compare_count<T>(count), cmpMode);
+             uint32_t count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
+    ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::Operand<T>{"src1", src1},
+                             ascend_sim::compare_count<T>(count), cmpMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
-             const uint64_t mask, npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Compare", site);
-    npu_sim::compare_tensors(dst, npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                             npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
-                             npu_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
+             const uint64_t mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
+    ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                             ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
+                             ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
-             const uint64_t mask[], npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Compare", site);
-    npu_sim::compare_tensors(dst, npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                             npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
-                             npu_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
+             const uint64_t mask[], ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
+    ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                             ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
+                             ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
 }
 
-#define NPU_SIM_COMPARE_SCALAR(Name)                                                                             \
+#define ASCEND_SIM_COMPARE_SCALAR(Name)                                                                             \
     template <class T, class U>                                                                                  \
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
-              uint32_t count, NPU_SIM_SITE) {                                                                    \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
-        NPU_SIM_NEEDS(Name, T);                                                                                  \
-        npu_sim::check_compare<T, U>(cmpMode);                                                                   \
-        npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0}, npu_sim::compare_count<T>(count), cmpMode,   \
+              uint32_t count, ASCEND_SIM_SITE) {                                                                    \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                                   \
+        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::compare_count<T>(count), cmpMode,   \
                             [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
     }                                                                                                            \
     template <class T, class U, bool isSetMask = true>                                                           \
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
-              const uint64_t mask, npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) {   \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
-        NPU_SIM_NEEDS(Name, T);                                                                                  \
-        npu_sim::check_compare<T, U>(cmpMode);                                                                   \
-        npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
-                            npu_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
+              const uint64_t mask, ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {   \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                                   \
+        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
+                            ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
                             [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
     }                                                                                                            \
     template <class T, class U, bool isSetMask = true>                                                           \
     void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
-              const uint64_t mask[], npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, NPU_SIM_SITE) { \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                           \
-        NPU_SIM_NEEDS(Name, T);                                                                                  \
-        npu_sim::check_compare<T, U>(cmpMode);                                                                   \
-        npu_sim::compare_op(dst, npu_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
-                            npu_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
+              const uint64_t mask[], ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) { \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                                   \
+        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
+                            ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
                             [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
     }
 
-NPU_SIM_COMPARE_SCALAR(Compares)
-NPU_SIM_COMPARE_SCALAR(CompareScalar)
+ASCEND_SIM_COMPARE_SCALAR(Compares)
+ASCEND_SIM_COMPARE_SCALAR(CompareScalar)
 
 }  // namespace AscendC

@@ -6,7 +6,7 @@
 
 #include "ascendc/arithmetic.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 using AscendC::RoundMode;
 
@@ -132,4 +132,4 @@ void with_mode(RoundMode mode, F f) {
     }
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

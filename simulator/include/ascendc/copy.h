@@ -9,7 +9,7 @@
 
 #include "ascendc/arithmetic.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 constexpr uint32_t kMaxBursts = 4095;
 
@@ -85,7 +85,7 @@ inline void check_burst_count(uint64_t count, uint64_t length) {
 
 template <class T>
 void check_gm_aligned(const char* operand, const T* address) {
-    NPU_SIM_NEEDS(DataCopy, T);
+    ASCEND_SIM_NEEDS(DataCopy, T);
     if (uintptr_t(address) % sizeof(T))
         broken(Rule::Align03, "`%s` starts at a GM address that is no multiple of %zu.", operand, sizeof(T));
 }
@@ -162,7 +162,7 @@ inline Bursts whole_bursts(uint64_t bytes) { return {1, bytes, int64_t(bytes), i
 template <class T>
 void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count, uint64_t bytes,
                  int64_t dst_step, int64_t src_step) {
-    NPU_SIM_NEEDS(DataCopy, T);
+    ASCEND_SIM_NEEDS(DataCopy, T);
     const uint32_t to = dst.view().addr, from = src.view().addr;
     check_aligned("dst", to);
     check_aligned("src", from);
@@ -187,66 +187,66 @@ void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
 
 inline int64_t step_of(uint64_t length, uint64_t gap) { return int64_t((length + gap) * kBlockBytes); }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 // ---- count forms -------------------------------------------------------------------------------------
 
 template <class T>
-void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::MTE2, "DataCopy", site);
-    npu_sim::check_gm_aligned("src", src.data());
-    const uint64_t bytes = npu_sim::whole_blocks<T>(count);
-    npu_sim::read_bursts(dst, src, npu_sim::whole_bursts(bytes), bytes);
-    npu_sim::check_whole_blocks<T>(count);
-    npu_sim::finish_copy(bytes, 1, uintptr_t(src.data()));
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopy", site);
+    ascend_sim::check_gm_aligned("src", src.data());
+    const uint64_t bytes = ascend_sim::whole_blocks<T>(count);
+    ascend_sim::read_bursts(dst, src, ascend_sim::whole_bursts(bytes), bytes);
+    ascend_sim::check_whole_blocks<T>(count);
+    ascend_sim::finish_copy(bytes, 1, uintptr_t(src.data()));
 }
 template <class T>
-void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::MTE3, "DataCopy", site);
-    npu_sim::check_gm_aligned("dst", dst.data());
-    const uint64_t bytes = npu_sim::whole_blocks<T>(count);
-    npu_sim::write_bursts(dst, src, npu_sim::whole_bursts(bytes));
-    npu_sim::check_whole_blocks<T>(count);
-    npu_sim::finish_copy(bytes, 1, uintptr_t(dst.data()));
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopy", site);
+    ascend_sim::check_gm_aligned("dst", dst.data());
+    const uint64_t bytes = ascend_sim::whole_blocks<T>(count);
+    ascend_sim::write_bursts(dst, src, ascend_sim::whole_bursts(bytes));
+    ascend_sim::check_whole_blocks<T>(count);
+    ascend_sim::finish_copy(bytes, 1, uintptr_t(dst.data()));
 }
 template <class T>
-void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "DataCopy", site);
-    const uint64_t bytes = npu_sim::whole_blocks<T>(count);
-    npu_sim::check_whole_blocks<T>(count);
-    npu_sim::move_bursts(dst, src, 1, bytes, int64_t(bytes), int64_t(bytes));
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "DataCopy", site);
+    const uint64_t bytes = ascend_sim::whole_blocks<T>(count);
+    ascend_sim::check_whole_blocks<T>(count);
+    ascend_sim::move_bursts(dst, src, 1, bytes, int64_t(bytes), int64_t(bytes));
 }
 
 // ---- strided forms -----------------------------------------------------------------------------------
 
 template <class T>
-void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::MTE2, "DataCopy", site);
-    npu_sim::check_burst_count(p.blockCount, p.blockLen);
-    npu_sim::check_gm_aligned("src", src.data());
-    const npu_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(npu_sim::kBlockBytes),
-                            npu_sim::step_of(p.blockLen, p.srcStride), npu_sim::step_of(p.blockLen, p.dstStride)};
-    npu_sim::read_bursts(dst, src, b, b.bytes);
-    npu_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(src.data()));
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopy", site);
+    ascend_sim::check_burst_count(p.blockCount, p.blockLen);
+    ascend_sim::check_gm_aligned("src", src.data());
+    const ascend_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(ascend_sim::kBlockBytes),
+                            ascend_sim::step_of(p.blockLen, p.srcStride), ascend_sim::step_of(p.blockLen, p.dstStride)};
+    ascend_sim::read_bursts(dst, src, b, b.bytes);
+    ascend_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(src.data()));
 }
 template <class T>
-void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::MTE3, "DataCopy", site);
-    npu_sim::check_burst_count(p.blockCount, p.blockLen);
-    npu_sim::check_gm_aligned("dst", dst.data());
-    const npu_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(npu_sim::kBlockBytes),
-                            npu_sim::step_of(p.blockLen, p.dstStride), npu_sim::step_of(p.blockLen, p.srcStride)};
-    npu_sim::write_bursts(dst, src, b);
-    npu_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(dst.data()));
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopy", site);
+    ascend_sim::check_burst_count(p.blockCount, p.blockLen);
+    ascend_sim::check_gm_aligned("dst", dst.data());
+    const ascend_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(ascend_sim::kBlockBytes),
+                            ascend_sim::step_of(p.blockLen, p.dstStride), ascend_sim::step_of(p.blockLen, p.srcStride)};
+    ascend_sim::write_bursts(dst, src, b);
+    ascend_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(dst.data()));
 }
 template <class T>
-void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "DataCopy", site);
-    npu_sim::check_burst_count(p.blockCount, p.blockLen);
-    npu_sim::move_bursts(dst, src, p.blockCount, p.blockLen * uint64_t(npu_sim::kBlockBytes),
-                         npu_sim::step_of(p.blockLen, p.dstStride), npu_sim::step_of(p.blockLen, p.srcStride));
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "DataCopy", site);
+    ascend_sim::check_burst_count(p.blockCount, p.blockLen);
+    ascend_sim::move_bursts(dst, src, p.blockCount, p.blockLen * uint64_t(ascend_sim::kBlockBytes),
+                         ascend_sim::step_of(p.blockLen, p.dstStride), ascend_sim::step_of(p.blockLen, p.srcStride));
 }
 
 }  // namespace AscendC

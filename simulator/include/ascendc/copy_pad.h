@@ -14,7 +14,7 @@ namespace AscendC {
 enum class PaddingMode : uint8_t { Normal, Compact };
 }
 
-namespace npu_sim {
+namespace ascend_sim {
 
 struct Padding {
     bool is_pad;
@@ -33,7 +33,7 @@ constexpr uint64_t up_to_block(uint64_t bytes) { return (bytes + kBlockBytes - 1
 
 template <class T>
 void check_pad_copy(uint64_t count, uint64_t length) {
-    NPU_SIM_NEEDS(DataCopyPad, T);
+    ASCEND_SIM_NEEDS(DataCopyPad, T);
     check_burst_count(count, length);
     if (length > kMaxPadLength || length % sizeof(T))
         broken(Rule::Count03, "blockLen must be 0 .. 2097151 bytes in whole elements of %zu but got %llu.", sizeof(T),
@@ -98,49 +98,49 @@ void pad_out(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>&
     finish_copy(count * length, uint32_t(count), uintptr_t(dst.data()));
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& dataCopyParams,
-                 const DataCopyPadExtParams<T>& padParams, NPU_SIM_SITE) {
-    static_assert(mode == PaddingMode::Normal || npu_sim::kTakes<T, npu_sim::Api::DataCopyPadCompact>,
+                 const DataCopyPadExtParams<T>& padParams, ASCEND_SIM_SITE) {
+    static_assert(mode == PaddingMode::Normal || ascend_sim::kTakes<T, ascend_sim::Api::DataCopyPadCompact>,
                   "DataCopyPad: this SoC does not have PaddingMode::Compact");
-    npu_sim::start(npu_sim::Pipe::MTE2, "DataCopyPad", site);
+    ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopyPad", site);
     const auto& p = dataCopyParams;
-    npu_sim::pad_in(dst, src, p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
+    ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
                     {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)},
                     padParams.paddingValue, mode == PaddingMode::Compact);
 }
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& dataCopyParams,
-                 const DataCopyPadParams& padParams, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::MTE2, "DataCopyPad", site);
+                 const DataCopyPadParams& padParams, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopyPad", site);
     if (padParams.paddingValue)
-        npu_sim::broken(npu_sim::Rule::Pad01, "DataCopyPadParams pads with 0 but got %llu.",
+        ascend_sim::broken(ascend_sim::Rule::Pad01, "DataCopyPadParams pads with 0 but got %llu.",
                         static_cast<unsigned long long>(padParams.paddingValue));
     const auto& p = dataCopyParams;
     T zero{};
-    npu_sim::pad_in(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride,
+    ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride,
                     {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)}, zero);
 }
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& dataCopyParams,
-                 NPU_SIM_SITE) {
-    static_assert(mode == PaddingMode::Normal || npu_sim::kTakes<T, npu_sim::Api::DataCopyPadCompact>,
+                 ASCEND_SIM_SITE) {
+    static_assert(mode == PaddingMode::Normal || ascend_sim::kTakes<T, ascend_sim::Api::DataCopyPadCompact>,
                   "DataCopyPad: this SoC does not have PaddingMode::Compact");
-    npu_sim::start(npu_sim::Pipe::MTE3, "DataCopyPad", site);
+    ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopyPad", site);
     const auto& p = dataCopyParams;
-    npu_sim::pad_out(dst, src, p.blockCount, p.blockLen, int64_t(p.dstStride), int64_t(p.srcStride),
+    ascend_sim::pad_out(dst, src, p.blockCount, p.blockLen, int64_t(p.dstStride), int64_t(p.srcStride),
                      mode == PaddingMode::Compact);
 }
 template <class T>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& dataCopyParams,
-                 NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::MTE3, "DataCopyPad", site);
+                 ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopyPad", site);
     const auto& p = dataCopyParams;
-    npu_sim::pad_out(dst, src, p.blockCount, p.blockLen, p.dstStride, p.srcStride);
+    ascend_sim::pad_out(dst, src, p.blockCount, p.blockLen, p.dstStride, p.srcStride);
 }
 
 }  // namespace AscendC

@@ -13,34 +13,34 @@ namespace AscendC {
 namespace sim_detail {
 
 template <class T, class U>
-npu_sim::Cost three_read_cost(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1) {
+ascend_sim::Cost three_read_cost(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1) {
     const uint32_t d = dst.view().addr, a = src0.view().addr, b = src1.view().addr;
-    return d == a || d == b || a == b ? npu_sim::Cost::Repeat : npu_sim::Cost::ThreeReads;
+    return d == a || d == b || a == b ? ascend_sim::Cost::Repeat : ascend_sim::Cost::ThreeReads;
 }
 
 template <class T, class U>
 void MulAddDstLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,
-                    const npu_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
-    static_assert((std::is_same_v<T, U> && npu_sim::kTakes<U, npu_sim::Api::MulAddDst>) ||
-                      (std::is_same_v<T, float> && npu_sim::kTakes<U, npu_sim::Api::MulAddDstToFloat>),
+                    const ascend_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
+    static_assert((std::is_same_v<T, U> && ascend_sim::kTakes<U, ascend_sim::Api::MulAddDst>) ||
+                      (std::is_same_v<T, float> && ascend_sim::kTakes<U, ascend_sim::Api::MulAddDstToFloat>),
                   "MulAddDst: this SoC does not have it for these types");
-    const npu_sim::Arithmetic<T> type;
-    npu_sim::binary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                             npu_sim::Operand<U>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                             npu_sim::Operand<U>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
-                             npu_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
+    const ascend_sim::Arithmetic<T> type;
+    ascend_sim::binary_op<true>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                             ascend_sim::Operand<U>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                             ascend_sim::Operand<U>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
+                             ascend_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
                              [=](auto a, auto b, auto d) { return decltype(d)(type.widen(type.narrow(a * b)) + d); });
 }
 
 template <class T>
 void FusedMulAddLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
-                      const npu_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
-    NPU_SIM_NEEDS(FusedMulAdd, T);
-    const npu_sim::Arithmetic<T> type;
-    npu_sim::binary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                             npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                             npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
-                             npu_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
+                      const ascend_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
+    ASCEND_SIM_NEEDS(FusedMulAdd, T);
+    const ascend_sim::Arithmetic<T> type;
+    ascend_sim::binary_op<true>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                             ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                             ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
+                             ascend_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
                              [=](float a, float b, float d) { return type.widen(type.narrow(a * d)) + b; });
 }
 
@@ -48,46 +48,46 @@ void FusedMulAddLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, con
 
 template <class T, class U>
 void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const int32_t& count,
-               NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "MulAddDst", site);
-    sim_detail::MulAddDstLanes(dst, src0, src1, npu_sim::count_lanes<true>(npu_sim::kWidest<T, U>, count));
+               ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "MulAddDst", site);
+    sim_detail::MulAddDstLanes(dst, src0, src1, ascend_sim::count_lanes<true>(ascend_sim::kWidest<T, U>, count));
 }
 template <class T, class U, bool isSetMask = true>
 void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, uint64_t mask,
-               const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "MulAddDst", site);
+               const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "MulAddDst", site);
     sim_detail::MulAddDstLanes(dst, src0, src1,
-                               npu_sim::repeat_lanes<isSetMask>("MulAddDst", npu_sim::kWidest<T, U>, mask, repeatTime),
+                               ascend_sim::repeat_lanes<isSetMask>("MulAddDst", ascend_sim::kWidest<T, U>, mask, repeatTime),
                                params);
 }
 template <class T, class U, bool isSetMask = true>
 void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const uint64_t mask[],
-               const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "MulAddDst", site);
+               const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "MulAddDst", site);
     sim_detail::MulAddDstLanes(dst, src0, src1,
-                               npu_sim::repeat_lanes<isSetMask>("MulAddDst", npu_sim::kWidest<T, U>, mask, repeatTime),
+                               ascend_sim::repeat_lanes<isSetMask>("MulAddDst", ascend_sim::kWidest<T, U>, mask, repeatTime),
                                params);
 }
 
 template <class T>
 void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
-                 const int32_t& count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "FusedMulAdd", site);
-    sim_detail::FusedMulAddLanes(dst, src0, src1, npu_sim::count_lanes<true>(sizeof(T), count));
+                 const int32_t& count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "FusedMulAdd", site);
+    sim_detail::FusedMulAddLanes(dst, src0, src1, ascend_sim::count_lanes<true>(sizeof(T), count));
 }
 template <class T, bool isSetMask = true>
 void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,
-                 const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "FusedMulAdd", site);
+                 const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "FusedMulAdd", site);
     sim_detail::FusedMulAddLanes(dst, src0, src1,
-                                 npu_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
+                                 ascend_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
 }
 template <class T, bool isSetMask = true>
 void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[],
-                 const npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "FusedMulAdd", site);
+                 const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "FusedMulAdd", site);
     sim_detail::FusedMulAddLanes(dst, src0, src1,
-                                 npu_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
+                                 ascend_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
 }
 
 }  // namespace AscendC

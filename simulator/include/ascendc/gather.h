@@ -13,7 +13,7 @@
 
 #include "ascendc/arithmetic.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // The bytes that offsets point at, as merged ranges in no order.
 struct Pointed {
@@ -122,95 +122,95 @@ void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
     finish_vector(lanes.repeats(), lanes.per_repeat() * cycles_of(Cost::GatheredElement), lanes.is_count_form());
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
-            const uint32_t srcBaseAddr, const uint32_t count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Gather", site);
-    npu_sim::indexed<true>(npu_sim::Operand<T>{"dst", dst}, src, srcOffset, srcBaseAddr,
-                           npu_sim::count_lanes<true>(sizeof(T), count));
+            const uint32_t srcBaseAddr, const uint32_t count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Gather", site);
+    ascend_sim::indexed<true>(ascend_sim::Operand<T>{"dst", dst}, src, srcOffset, srcBaseAddr,
+                           ascend_sim::count_lanes<true>(sizeof(T), count));
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
-            const uint32_t srcBaseAddr, const uint64_t mask, const npu_sim::RepeatTime repeatTime,
-            const npu_sim::Stride<uint16_t> dstRepStride, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Gather", site);
-    npu_sim::indexed<true>(npu_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
-                           npu_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
+            const uint32_t srcBaseAddr, const uint64_t mask, const ascend_sim::RepeatTime repeatTime,
+            const ascend_sim::Stride<uint16_t> dstRepStride, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Gather", site);
+    ascend_sim::indexed<true>(ascend_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
+                           ascend_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
-            const uint32_t srcBaseAddr, const uint64_t mask[], const npu_sim::RepeatTime repeatTime,
-            const npu_sim::Stride<uint16_t> dstRepStride, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Gather", site);
-    npu_sim::indexed<true>(npu_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
-                           npu_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
+            const uint32_t srcBaseAddr, const uint64_t mask[], const ascend_sim::RepeatTime repeatTime,
+            const ascend_sim::Stride<uint16_t> dstRepStride, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Gather", site);
+    ascend_sim::indexed<true>(ascend_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
+                           ascend_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
 }
 
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
-             const uint32_t dstBaseAddr, const uint32_t count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Scatter", site);
-    npu_sim::indexed<false>(npu_sim::Operand<T>{"src", src}, dst, dstOffset, dstBaseAddr,
-                            npu_sim::count_lanes<true>(sizeof(T), count));
+             const uint32_t dstBaseAddr, const uint32_t count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Scatter", site);
+    ascend_sim::indexed<false>(ascend_sim::Operand<T>{"src", src}, dst, dstOffset, dstBaseAddr,
+                            ascend_sim::count_lanes<true>(sizeof(T), count));
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
-             const uint32_t dstBaseAddr, const uint64_t mask, const npu_sim::RepeatTime repeatTime,
-             const npu_sim::Stride<uint8_t> srcRepStride, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Scatter", site);
-    npu_sim::indexed<false>(npu_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
-                            npu_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
+             const uint32_t dstBaseAddr, const uint64_t mask, const ascend_sim::RepeatTime repeatTime,
+             const ascend_sim::Stride<uint8_t> srcRepStride, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Scatter", site);
+    ascend_sim::indexed<false>(ascend_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
+                            ascend_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
-             const uint32_t dstBaseAddr, const uint64_t mask[], const npu_sim::RepeatTime repeatTime,
-             const npu_sim::Stride<uint8_t> srcRepStride, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Scatter", site);
-    npu_sim::indexed<false>(npu_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
-                            npu_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
+             const uint32_t dstBaseAddr, const uint64_t mask[], const ascend_sim::RepeatTime repeatTime,
+             const ascend_sim::Stride<uint8_t> srcRepStride, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Scatter", site);
+    ascend_sim::indexed<false>(ascend_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
+                            ascend_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
 }
 
 template <class T>
 void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,
-             const npu_sim::RepeatTime repeatTime, const GatherRepeatParams& p, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(Gatherb, T);  // ReinterpretCast helps
-    npu_sim::start(npu_sim::Pipe::V, "Gatherb", site);
-    const npu_sim::Lanes lanes = npu_sim::Lanes::first(sizeof(T), npu_sim::kRepeatBytes / sizeof(T), repeatTime);
-    npu_sim::mask_register() = {};  // the instruction sets all lanes itself
-    const npu_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
-    const uint32_t blocks = lanes.repeats() * npu_sim::kBlocksPerRepeat, list = offset.view().addr;
-    npu_sim::check_aligned("offset", list);
-    npu_sim::check_aligned("src", src.view().addr);
-    const npu_sim::Range offsets = npu_sim::view_range(offset.view(), blocks * 4);
-    npu_sim::reads("offset", offset.view(), &offsets, blocks ? 1 : 0);
-    npu_sim::Pointed from;
+             const ascend_sim::RepeatTime repeatTime, const GatherRepeatParams& p, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(Gatherb, T);  // ReinterpretCast helps
+    ascend_sim::start(ascend_sim::Pipe::V, "Gatherb", site);
+    const ascend_sim::Lanes lanes = ascend_sim::Lanes::first(sizeof(T), ascend_sim::kRepeatBytes / sizeof(T), repeatTime);
+    ascend_sim::mask_register() = {};  // the instruction sets all lanes itself
+    const ascend_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
+    const uint32_t blocks = lanes.repeats() * ascend_sim::kBlocksPerRepeat, list = offset.view().addr;
+    ascend_sim::check_aligned("offset", list);
+    ascend_sim::check_aligned("src", src.view().addr);
+    const ascend_sim::Range offsets = ascend_sim::view_range(offset.view(), blocks * 4);
+    ascend_sim::reads("offset", offset.view(), &offsets, blocks ? 1 : 0);
+    ascend_sim::Pointed from;
     for (uint32_t i = 0; i < blocks; ++i) {
         uint32_t at;
-        std::memcpy(&at, npu_sim::ub() + list + i * 4, 4);
-        npu_sim::check_offset(at, npu_sim::kBlockBytes, src.view(), i, "src");
-        npu_sim::point_at(from, src.view().addr + at, npu_sim::kBlockBytes);
+        std::memcpy(&at, ascend_sim::ub() + list + i * 4, 4);
+        ascend_sim::check_offset(at, ascend_sim::kBlockBytes, src.view(), i, "src");
+        ascend_sim::point_at(from, src.view().addr + at, ascend_sim::kBlockBytes);
     }
-    const npu_sim::Layout layout = npu_sim::layout_of(to);
+    const ascend_sim::Layout layout = ascend_sim::layout_of(to);
     if (blocks) {
-        const npu_sim::Range written{dst.view().addr, int64_t(dst.view().addr + npu_sim::extent_of(lanes, layout))};
-        npu_sim::check_apart("dst", written, "src", from.all);
-        npu_sim::check_apart("dst", written, "offset", offsets);
+        const ascend_sim::Range written{dst.view().addr, int64_t(dst.view().addr + ascend_sim::extent_of(lanes, layout))};
+        ascend_sim::check_apart("dst", written, "src", from.all);
+        ascend_sim::check_apart("dst", written, "offset", offsets);
     }
-    npu_sim::reads("src", src.view(), from.ranges.data(), from.ranges.size());
-    npu_sim::check_destination(to, lanes);
+    ascend_sim::reads("src", src.view(), from.ranges.data(), from.ranges.size());
+    ascend_sim::check_destination(to, lanes);
     for (uint32_t i = 0; i < blocks; ++i) {
         uint32_t at;
-        std::memcpy(&at, npu_sim::ub() + list + i * 4, 4);
+        std::memcpy(&at, ascend_sim::ub() + list + i * 4, 4);
         const uint32_t block =
-            i % npu_sim::kBlocksPerRepeat * layout.block + i / npu_sim::kBlocksPerRepeat * layout.repeat;
-        std::memcpy(npu_sim::ub() + dst.view().addr + block, npu_sim::ub() + src.view().addr + at,
-                    npu_sim::kBlockBytes);
+            i % ascend_sim::kBlocksPerRepeat * layout.block + i / ascend_sim::kBlocksPerRepeat * layout.repeat;
+        std::memcpy(ascend_sim::ub() + dst.view().addr + block, ascend_sim::ub() + src.view().addr + at,
+                    ascend_sim::kBlockBytes);
     }
-    npu_sim::finish_vector(lanes.repeats(), npu_sim::cycles_of(npu_sim::Cost::Repeat));
+    ascend_sim::finish_vector(lanes.repeats(), ascend_sim::cycles_of(ascend_sim::Cost::Repeat));
 }
 
 }  // namespace AscendC

@@ -16,11 +16,11 @@ namespace AscendC {
 
 enum class GatherMaskMode : uint8_t { VERSION_V1 = 0, VERSION_V2 = 1 };
 constexpr GatherMaskMode defaultGatherMaskMode =
-    npu_sim::kIs910b ? GatherMaskMode::VERSION_V2 : GatherMaskMode::VERSION_V1;
+    ascend_sim::kIs910b ? GatherMaskMode::VERSION_V2 : GatherMaskMode::VERSION_V1;
 
 }  // namespace AscendC
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // Whether built-in pattern 1 .. 7 selects a lane.
 constexpr bool pattern_selects(uint8_t pattern, uint32_t lane) {
@@ -49,7 +49,7 @@ void gather_mask(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
                  const std::vector<uint32_t>& elements, const AscendC::GatherMaskParams& p, F selects,
                  uint64_t& count) {
     constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
-    NPU_SIM_NEEDS(GatherMask, T);
+    ASCEND_SIM_NEEDS(GatherMask, T);
     const uint32_t from = src.view().addr, to = dst.view().addr;
     const int64_t block = p.src0BlockStride * int64_t(kBlockBytes), repeat = p.src0RepeatStride * int64_t(kBlockBytes);
     check_aligned("src0", from);
@@ -81,38 +81,38 @@ void gather_mask(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
     finish_vector(repeats, cycles_of(Cost::GatherMask));
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 template <class T, GatherMaskMode mode = defaultGatherMaskMode>
 void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uint8_t src1Pattern, const bool reduceMode,
-                const uint32_t mask, const GatherMaskParams& gatherMaskParams, uint64_t& rsvdCnt, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "GatherMask", site);
-    constexpr int kLast = npu_sim::kIs310p ? 6 : 7;
+                const uint32_t mask, const GatherMaskParams& gatherMaskParams, uint64_t& rsvdCnt, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "GatherMask", site);
+    constexpr int kLast = ascend_sim::kIs310p ? 6 : 7;
     if (src1Pattern < 1 || src1Pattern > kLast)
-        npu_sim::broken(npu_sim::Rule::Mode01, "the pattern must be 1 .. %d but got %d.", kLast, int(src1Pattern));
-    npu_sim::gather_mask(
-        dst, src0, npu_sim::repeat_elements<T>(reduceMode, mask, gatherMaskParams.repeatTimes), gatherMaskParams,
-        [=](uint32_t, uint32_t lane) { return npu_sim::pattern_selects(src1Pattern, lane); }, rsvdCnt);
+        ascend_sim::broken(ascend_sim::Rule::Mode01, "the pattern must be 1 .. %d but got %d.", kLast, int(src1Pattern));
+    ascend_sim::gather_mask(
+        dst, src0, ascend_sim::repeat_elements<T>(reduceMode, mask, gatherMaskParams.repeatTimes), gatherMaskParams,
+        [=](uint32_t, uint32_t lane) { return ascend_sim::pattern_selects(src1Pattern, lane); }, rsvdCnt);
 }
 
 template <class T, class U, GatherMaskMode mode = defaultGatherMaskMode>
 void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<U>& src1Pattern,
                 const bool reduceMode, const uint32_t mask, const GatherMaskParams& gatherMaskParams, uint64_t& rsvdCnt,
-                NPU_SIM_SITE) {
+                ASCEND_SIM_SITE) {
     static_assert(std::is_unsigned_v<U> && sizeof(U) == sizeof(T),
                   "GatherMask: the pattern is of uint16_t for 16-bit elements, of uint32_t for 32-bit ones");
-    npu_sim::start(npu_sim::Pipe::V, "GatherMask", site);
-    const auto elements = npu_sim::repeat_elements<T>(reduceMode, mask, gatherMaskParams.repeatTimes);
-    const uint32_t from = src1Pattern.view().addr, step = gatherMaskParams.src1RepeatStride * npu_sim::kBlockBytes;
-    npu_sim::check_aligned("src1Pattern", from);
-    npu_sim::Pointed read;
-    for (uint32_t r = 0; r < elements.size(); ++r) npu_sim::point_at(read, from + r * step, (elements[r] + 7) / 8);
-    npu_sim::reads("src1Pattern", src1Pattern.view(), read.ranges.data(), read.ranges.size());
-    npu_sim::gather_mask(
+    ascend_sim::start(ascend_sim::Pipe::V, "GatherMask", site);
+    const auto elements = ascend_sim::repeat_elements<T>(reduceMode, mask, gatherMaskParams.repeatTimes);
+    const uint32_t from = src1Pattern.view().addr, step = gatherMaskParams.src1RepeatStride * ascend_sim::kBlockBytes;
+    ascend_sim::check_aligned("src1Pattern", from);
+    ascend_sim::Pointed read;
+    for (uint32_t r = 0; r < elements.size(); ++r) ascend_sim::point_at(read, from + r * step, (elements[r] + 7) / 8);
+    ascend_sim::reads("src1Pattern", src1Pattern.view(), read.ranges.data(), read.ranges.size());
+    ascend_sim::gather_mask(
         dst, src0, elements, gatherMaskParams,
-        [=](uint32_t r, uint32_t lane) { return (npu_sim::ub()[from + r * step + lane / 8] >> lane % 8 & 1) != 0; },
+        [=](uint32_t r, uint32_t lane) { return (ascend_sim::ub()[from + r * step + lane / 8] >> lane % 8 & 1) != 0; },
         rsvdCnt);
 }
 

@@ -12,7 +12,7 @@
 #include "ascendc/arithmetic.h"
 #include "ascendc/sync.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // The elements of the progression, computed as the hardware does.
 template <class T>
@@ -77,69 +77,69 @@ void progression_op(const char* api, const Operand<T>& dst, const Progression<T>
     finish_vector(lanes.repeats() + 7, cycles_of(Cost::IndexAddition));
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 template <class T>
-void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(CreateVecIndex, T);
-    npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
-    npu_sim::own_mask("CreateVecIndex");  // its additions set their own masks
-    npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst},
-                            npu_sim::Progression<T>(firstValue, T(1), true), npu_sim::Lanes::counted(sizeof(T), count),
+void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(CreateVecIndex, T);
+    ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
+    ascend_sim::own_mask("CreateVecIndex");  // its additions set their own masks
+    ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst},
+                            ascend_sim::Progression<T>(firstValue, T(1), true), ascend_sim::Lanes::counted(sizeof(T), count),
                             false, site);
 }
 template <class T>
-void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask, npu_sim::RepeatTime repeatTime,
-                    npu_sim::Stride<uint16_t> dstBlkStride, npu_sim::Stride<uint8_t> dstRepStride, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(CreateVecIndex, T);
-    npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
-    npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
-                            npu_sim::Progression<T>(firstValue, T(1), true),
-                            npu_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), false, site);
+void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask, ascend_sim::RepeatTime repeatTime,
+                    ascend_sim::Stride<uint16_t> dstBlkStride, ascend_sim::Stride<uint8_t> dstRepStride, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(CreateVecIndex, T);
+    ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
+    ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
+                            ascend_sim::Progression<T>(firstValue, T(1), true),
+                            ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), false, site);
 }
 template <class T>
-void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask[], npu_sim::RepeatTime repeatTime,
-                    npu_sim::Stride<uint16_t> dstBlkStride, npu_sim::Stride<uint8_t> dstRepStride, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(CreateVecIndex, T);
-    npu_sim::start(npu_sim::Pipe::S, "CreateVecIndex", site);
-    npu_sim::progression_op("CreateVecIndex", npu_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
-                            npu_sim::Progression<T>(firstValue, T(1), true),
-                            npu_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), true, site);
+void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask[], ascend_sim::RepeatTime repeatTime,
+                    ascend_sim::Stride<uint16_t> dstBlkStride, ascend_sim::Stride<uint8_t> dstRepStride, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(CreateVecIndex, T);
+    ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
+    ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
+                            ascend_sim::Progression<T>(firstValue, T(1), true),
+                            ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), true, site);
 }
 
 namespace sim_detail {
-inline void vector_then_scalar(npu_sim::Site site) {
-    const int32_t event = npu_sim::fetch_event(npu_sim::Pipe::V, npu_sim::Pipe::S, site);
-    npu_sim::set_flag(npu_sim::Pipe::V, npu_sim::Pipe::S, event, "ArithProgression", site);
-    npu_sim::wait_flag(npu_sim::Pipe::V, npu_sim::Pipe::S, event, "ArithProgression", site);
+inline void vector_then_scalar(ascend_sim::Site site) {
+    const int32_t event = ascend_sim::fetch_event(ascend_sim::Pipe::V, ascend_sim::Pipe::S, site);
+    ascend_sim::set_flag(ascend_sim::Pipe::V, ascend_sim::Pipe::S, event, "ArithProgression", site);
+    ascend_sim::wait_flag(ascend_sim::Pipe::V, ascend_sim::Pipe::S, event, "ArithProgression", site);
 }
 }  // namespace sim_detail
 
 template <class T>
 void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T diffValue, const int32_t count,
-                      NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(ArithProgression, T);
-    npu_sim::start(npu_sim::Pipe::S, "ArithProgression", site);
-    if (count <= 0) npu_sim::broken(npu_sim::Rule::Count04, "count must be > 0 but got %d.", count);
-    if (diffValue < T(0)) npu_sim::broken(npu_sim::Rule::Mode01, "the difference must be >= 0.");
-    constexpr uint32_t kInBlock = npu_sim::Progression<T>::kInBlock;
+                      ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(ArithProgression, T);
+    ascend_sim::start(ascend_sim::Pipe::S, "ArithProgression", site);
+    if (count <= 0) ascend_sim::broken(ascend_sim::Rule::Count04, "count must be > 0 but got %d.", count);
+    if (diffValue < T(0)) ascend_sim::broken(ascend_sim::Rule::Mode01, "the difference must be >= 0.");
+    constexpr uint32_t kInBlock = ascend_sim::Progression<T>::kInBlock;
     uint32_t written = count > 0 ? uint32_t(count) : 0;
     // Short progressions consist of scalar stores, which wait for the vector unit; longer ones fill whole blocks.
     if (written > kInBlock)
         written = (written + kInBlock - 1) / kInBlock * kInBlock;
     else
         sim_detail::vector_then_scalar(site);
-    npu_sim::own_mask("ArithProgression");
-    npu_sim::progression_op("ArithProgression", npu_sim::Operand<T>{"dst", dst},
-                            npu_sim::Progression<T>(firstValue, diffValue, false),
-                            npu_sim::Lanes::counted(sizeof(T), written), false, site);
-    npu_sim::barrier(int32_t(npu_sim::Pipe::V), site);
+    ascend_sim::own_mask("ArithProgression");
+    ascend_sim::progression_op("ArithProgression", ascend_sim::Operand<T>{"dst", dst},
+                            ascend_sim::Progression<T>(firstValue, diffValue, false),
+                            ascend_sim::Lanes::counted(sizeof(T), written), false, site);
+    ascend_sim::barrier(int32_t(ascend_sim::Pipe::V), site);
 }
 template <class T>
-void Arange(const LocalTensor<T>& dst, const T firstValue, const T diffValue, const int32_t count, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(Arange, T);
+void Arange(const LocalTensor<T>& dst, const T firstValue, const T diffValue, const int32_t count, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(Arange, T);
     ArithProgression(dst, firstValue, diffValue, count, site);
 }
 

@@ -12,7 +12,7 @@
 
 #include "ascendc/gather.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 inline uint64_t check_even(int32_t count) {
     const uint64_t n = checked_count(count);
@@ -65,44 +65,44 @@ void deinterleave(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalTenso
     finish_two(s.size() * sizeof(T));
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 template <class T>
 void Interleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src0,
-                const LocalTensor<T>& src1, const int32_t count, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(Interleave, T);
-    npu_sim::start(npu_sim::Pipe::V, "Interleave", site);
-    const uint64_t n = npu_sim::check_even(count);
-    npu_sim::check_two_to_two(dst0, dst1, src0, src1, n);
+                const LocalTensor<T>& src1, const int32_t count, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(Interleave, T);
+    ascend_sim::start(ascend_sim::Pipe::V, "Interleave", site);
+    const uint64_t n = ascend_sim::check_even(count);
+    ascend_sim::check_two_to_two(dst0, dst1, src0, src1, n);
     for (uint64_t i = 0; i < 2 * n; ++i) (i < n ? dst0 : dst1).data()[i % n] = (i % 2 ? src1 : src0).data()[i / 2];
-    npu_sim::finish_two(2 * n * sizeof(T));
+    ascend_sim::finish_two(2 * n * sizeof(T));
 }
 
 template <class T>
 void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src0,
-                  const LocalTensor<T>& src1, const int32_t count, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(DeInterleave, T);
-    npu_sim::start(npu_sim::Pipe::V, "DeInterleave", site);
-    const uint64_t n = npu_sim::check_even(count);
-    npu_sim::check_two_to_two(dst0, dst1, src0, src1, n);
+                  const LocalTensor<T>& src1, const int32_t count, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(DeInterleave, T);
+    ascend_sim::start(ascend_sim::Pipe::V, "DeInterleave", site);
+    const uint64_t n = ascend_sim::check_even(count);
+    ascend_sim::check_two_to_two(dst0, dst1, src0, src1, n);
     std::vector<T> s(src0.data(), src0.data() + n);
     s.insert(s.end(), src1.data(), src1.data() + n);
-    npu_sim::deinterleave(dst0, dst1, s);
+    ascend_sim::deinterleave(dst0, dst1, s);
 }
 
 template <class T>
 void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const LocalTensor<T>& src,
-                  const int32_t srcCount, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(DeInterleave, T);
-    npu_sim::start(npu_sim::Pipe::V, "DeInterleave", site);
-    const uint64_t n = npu_sim::check_even(srcCount);
-    const npu_sim::Range a = npu_sim::source_range("src", src, n);
-    const npu_sim::Range to[2] = {npu_sim::destination_range("dst0", dst0, n / 2),
-                                  npu_sim::destination_range("dst1", dst1, n / 2)};
-    npu_sim::check_two_apart(to, {{"src", a}});
-    npu_sim::deinterleave(dst0, dst1, std::vector<T>(src.data(), src.data() + n));
+                  const int32_t srcCount, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(DeInterleave, T);
+    ascend_sim::start(ascend_sim::Pipe::V, "DeInterleave", site);
+    const uint64_t n = ascend_sim::check_even(srcCount);
+    const ascend_sim::Range a = ascend_sim::source_range("src", src, n);
+    const ascend_sim::Range to[2] = {ascend_sim::destination_range("dst0", dst0, n / 2),
+                                  ascend_sim::destination_range("dst1", dst1, n / 2)};
+    ascend_sim::check_two_apart(to, {{"src", a}});
+    ascend_sim::deinterleave(dst0, dst1, std::vector<T>(src.data(), src.data() + n));
 }
 
 }  // namespace AscendC

@@ -7,7 +7,7 @@
 #include "ascendc/params.h"
 #include "ascendc/tensor.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 constexpr uint32_t kBlockBytes = 32, kRepeatBytes = 256, kBlocksPerRepeat = 8;
 constexpr uint32_t kMostLanes = 1 << 19;  // more than any UB holds
@@ -166,24 +166,24 @@ void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
 
 // Calls f(i) for i in [0, n), in a form that compilers vectorise: lanes do not depend on each other.
 #if defined(__clang__)
-#define NPU_SIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#define NPU_SIM_OPTIMIZED
+#define ASCEND_SIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define ASCEND_SIM_OPTIMIZED
 #else
-#define NPU_SIM_INDEPENDENT _Pragma("GCC ivdep")
+#define ASCEND_SIM_INDEPENDENT _Pragma("GCC ivdep")
 // These loops take most of a kernel's time. The attribute repeats the options of the compile, because some releases of
 // GCC replace them by it.
 #ifdef __OPTIMIZE__
-#define NPU_SIM_OPTIMIZED __attribute__((optimize("O3", "fp-contract=off", "wrapv", "no-strict-aliasing")))
+#define ASCEND_SIM_OPTIMIZED __attribute__((optimize("O3", "fp-contract=off", "wrapv", "no-strict-aliasing")))
 #else
-#define NPU_SIM_OPTIMIZED
+#define ASCEND_SIM_OPTIMIZED
 #endif
 #endif
 template <class F>
-NPU_SIM_OPTIMIZED __attribute__((noinline, flatten)) void each_lane(size_t n, F f) {
+ASCEND_SIM_OPTIMIZED __attribute__((noinline, flatten)) void each_lane(size_t n, F f) {
     constexpr size_t kChunk = 64;  // -O2 vectorises only loops with a constant trip count
     size_t i = 0;
     for (; i + kChunk <= n; i += kChunk) {
-        NPU_SIM_INDEPENDENT
+        ASCEND_SIM_INDEPENDENT
         for (size_t k = 0; k < kChunk; ++k) f(i + k);
     }
     for (; i < n; ++i) f(i);
@@ -300,4 +300,4 @@ inline void check_apart(const char* dst, Range to, const char* src, Range from) 
                unsigned(to.begin), unsigned(to.end), src, unsigned(from.begin), unsigned(from.end));
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

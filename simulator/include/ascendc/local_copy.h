@@ -11,36 +11,36 @@ namespace AscendC {
 namespace sim_detail {
 
 template <class T>
-void copy_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::Lanes& lanes,
+void copy_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const ascend_sim::Lanes& lanes,
                 const CopyRepeatParams& p) {
-    NPU_SIM_NEEDS(Copy, T);
+    ASCEND_SIM_NEEDS(Copy, T);
     constexpr uint32_t kMaxRepeatStride = 4095;
     if (p.dstRepeatSize > kMaxRepeatStride || p.srcRepeatSize > kMaxRepeatStride)
-        npu_sim::broken(npu_sim::Rule::Stride01, "repeat strides must be 0 .. 4095 but got %u and %u.",
+        ascend_sim::broken(ascend_sim::Rule::Stride01, "repeat strides must be 0 .. 4095 but got %u and %u.",
                         unsigned(p.dstRepeatSize), unsigned(p.srcRepeatSize));
-    const npu_sim::Operand<T> to{"dst", dst, p.dstStride, p.dstRepeatSize};
-    const npu_sim::Operand<T> from{"src", src, p.srcStride, p.srcRepeatSize};
-    npu_sim::check_source(from, lanes);
-    npu_sim::check_overlap(to, from, lanes);
-    npu_sim::check_destination(to, lanes);
-    npu_sim::convert_lanes(to, from, lanes, [](T v) { return v; });
-    npu_sim::finish_vector(lanes.repeats(), npu_sim::cycles_of(npu_sim::Cost::Repeat));
+    const ascend_sim::Operand<T> to{"dst", dst, p.dstStride, p.dstRepeatSize};
+    const ascend_sim::Operand<T> from{"src", src, p.srcStride, p.srcRepeatSize};
+    ascend_sim::check_source(from, lanes);
+    ascend_sim::check_overlap(to, from, lanes);
+    ascend_sim::check_destination(to, lanes);
+    ascend_sim::convert_lanes(to, from, lanes, [](T v) { return v; });
+    ascend_sim::finish_vector(lanes.repeats(), ascend_sim::cycles_of(ascend_sim::Cost::Repeat));
 }
 
 }  // namespace sim_detail
 
 template <class T, bool isSetMask = true>
 void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask,
-          const npu_sim::RepeatTime repeatTime, const CopyRepeatParams& repeatParams, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Copy", site);
-    sim_detail::copy_lanes(dst, src, npu_sim::repeat_lanes<isSetMask>("Copy", sizeof(T), mask, repeatTime),
+          const ascend_sim::RepeatTime repeatTime, const CopyRepeatParams& repeatParams, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Copy", site);
+    sim_detail::copy_lanes(dst, src, ascend_sim::repeat_lanes<isSetMask>("Copy", sizeof(T), mask, repeatTime),
                            repeatParams);
 }
 template <class T, bool isSetMask = true>
 void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],
-          const npu_sim::RepeatTime repeatTime, const CopyRepeatParams& repeatParams, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Copy", site);
-    sim_detail::copy_lanes(dst, src, npu_sim::repeat_lanes<isSetMask>("Copy", sizeof(T), mask, repeatTime),
+          const ascend_sim::RepeatTime repeatTime, const CopyRepeatParams& repeatParams, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Copy", site);
+    sim_detail::copy_lanes(dst, src, ascend_sim::repeat_lanes<isSetMask>("Copy", sizeof(T), mask, repeatTime),
                            repeatParams);
 }
 

@@ -9,7 +9,7 @@
 
 #include "ascendc/arithmetic.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 inline void set_mask(const char* api, Site site, const MaskRegister& value) {
     start(Pipe::S, api, site);
@@ -17,40 +17,40 @@ inline void set_mask(const char* api, Site site, const MaskRegister& value) {
     finish_scalar(cycles_of(Cost::Mask));
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
-inline void SetMaskCount(NPU_SIM_SITE) {
-    npu_sim::MaskRegister m = npu_sim::mask_register();
+inline void SetMaskCount(ASCEND_SIM_SITE) {
+    ascend_sim::MaskRegister m = ascend_sim::mask_register();
     m.counter = true;
-    npu_sim::set_mask("SetMaskCount", site, m);
+    ascend_sim::set_mask("SetMaskCount", site, m);
 }
-inline void SetMaskNorm(NPU_SIM_SITE) {
-    npu_sim::MaskRegister m = npu_sim::mask_register();
+inline void SetMaskNorm(ASCEND_SIM_SITE) {
+    ascend_sim::MaskRegister m = ascend_sim::mask_register();
     m.counter = false;
-    npu_sim::set_mask("SetMaskNorm", site, m);
+    ascend_sim::set_mask("SetMaskNorm", site, m);
 }
-inline void ResetMask(NPU_SIM_SITE) {
-    npu_sim::MaskRegister m;
-    m.counter = npu_sim::mask_register().counter;
-    npu_sim::set_mask("ResetMask", site, m);
+inline void ResetMask(ASCEND_SIM_SITE) {
+    ascend_sim::MaskRegister m;
+    m.counter = ascend_sim::mask_register().counter;
+    ascend_sim::set_mask("ResetMask", site, m);
 }
 
 template <class T, MaskMode mode = MaskMode::NORMAL>
-void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow, NPU_SIM_SITE) {
-    const bool counter = npu_sim::mask_register().counter;
-    npu_sim::set_mask("SetVectorMask", site, {counter, maskLow, maskHigh});
+void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow, ASCEND_SIM_SITE) {
+    const bool counter = ascend_sim::mask_register().counter;
+    ascend_sim::set_mask("SetVectorMask", site, {counter, maskLow, maskHigh});
     if (counter != (mode == MaskMode::COUNTER))
-        npu_sim::broken_at(npu_sim::Rule::Mask03, "SetVectorMask", site, "the mask is for %s mode but the mode is %s.",
+        ascend_sim::broken_at(ascend_sim::Rule::Mask03, "SetVectorMask", site, "the mask is for %s mode but the mode is %s.",
                            counter ? "normal" : "counter", counter ? "counter" : "normal");
 }
 template <class T, MaskMode mode = MaskMode::NORMAL>
-void SetVectorMask(int32_t len, NPU_SIM_SITE) {
+void SetVectorMask(int32_t len, ASCEND_SIM_SITE) {
     if (mode == MaskMode::COUNTER) return SetVectorMask<T, mode>(0, uint64_t(len), site);
-    constexpr int32_t kLanes = int32_t(npu_sim::kRepeatBytes / sizeof(T));
+    constexpr int32_t kLanes = int32_t(ascend_sim::kRepeatBytes / sizeof(T));
     if (len < 1 || len > kLanes)
-        npu_sim::broken_at(npu_sim::Rule::Mask01, "SetVectorMask", site, "the mask must be 1 .. %d but got %d.", kLanes,
+        ascend_sim::broken_at(ascend_sim::Rule::Mask01, "SetVectorMask", site, "the mask must be 1 .. %d but got %d.", kLanes,
                            len);
     auto ones = [](int32_t n) { return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1; };
     SetVectorMask<T, mode>(ones(len - 64), ones(len), site);

@@ -5,7 +5,7 @@
 
 #include "ascendc/types.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 template <class I, Rule rule>
 class Field;
@@ -16,14 +16,14 @@ template <class I, Rule rule>
 class Fitting {
 public:
     template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
-    constexpr Fitting(V value, NPU_SIM_SITE) : value_(I(value)) {
+    constexpr Fitting(V value, ASCEND_SIM_SITE) : value_(I(value)) {
         if (!fits(value))
             broken_at(rule, "a parameter struct", site, "a field must be %lld .. %llu but got %lld.",
                       static_cast<long long>(std::numeric_limits<I>::min()),
                       static_cast<unsigned long long>(std::numeric_limits<I>::max()), static_cast<long long>(value));
     }
     template <class J, Rule other>
-    constexpr Fitting(const Field<J, other>& value, NPU_SIM_SITE) : Fitting(J(value), site) {}
+    constexpr Fitting(const Field<J, other>& value, ASCEND_SIM_SITE) : Fitting(J(value), site) {}
     constexpr operator I() const { return value_; }
 
 private:
@@ -43,9 +43,9 @@ private:
 // The right operand of += and similar operators, which may be negative, with its site.
 struct Amount {
     template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
-    constexpr Amount(V v, NPU_SIM_SITE) : value(int64_t(v)), site(site) {}
+    constexpr Amount(V v, ASCEND_SIM_SITE) : value(int64_t(v)), site(site) {}
     template <class J, Rule other>
-    constexpr Amount(const Field<J, other>& field, NPU_SIM_SITE) : Amount(J(field), site) {}
+    constexpr Amount(const Field<J, other>& field, ASCEND_SIM_SITE) : Amount(J(field), site) {}
     int64_t value;
     Site site;
 };
@@ -116,7 +116,7 @@ private:
     uint64_t value_;
 };
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
@@ -124,9 +124,9 @@ namespace AscendC {
 
 struct BinaryRepeatParams {
     BinaryRepeatParams() = default;
-    BinaryRepeatParams(npu_sim::Stride<uint8_t> dstBlk, npu_sim::Stride<uint8_t> src0Blk,
-                       npu_sim::Stride<uint8_t> src1Blk, npu_sim::Stride<uint8_t> dstRep,
-                       npu_sim::Stride<uint8_t> src0Rep, npu_sim::Stride<uint8_t> src1Rep)
+    BinaryRepeatParams(ascend_sim::Stride<uint8_t> dstBlk, ascend_sim::Stride<uint8_t> src0Blk,
+                       ascend_sim::Stride<uint8_t> src1Blk, ascend_sim::Stride<uint8_t> dstRep,
+                       ascend_sim::Stride<uint8_t> src0Rep, ascend_sim::Stride<uint8_t> src1Rep)
         : dstBlkStride(dstBlk),
           src0BlkStride(src0Blk),
           src1BlkStride(src1Blk),
@@ -134,62 +134,62 @@ struct BinaryRepeatParams {
           src0RepStride(src0Rep),
           src1RepStride(src1Rep) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    npu_sim::StrideField<uint8_t> dstBlkStride{1}, src0BlkStride{1}, src1BlkStride{1};
-    npu_sim::StrideField<uint8_t> dstRepStride{8}, src0RepStride{8}, src1RepStride{8};
+    ascend_sim::StrideField<uint8_t> dstBlkStride{1}, src0BlkStride{1}, src1BlkStride{1};
+    ascend_sim::StrideField<uint8_t> dstRepStride{8}, src0RepStride{8}, src1RepStride{8};
     bool repeatStrideMode = false, strideSizeMode = false;
 };
 
 struct UnaryRepeatParams {
     UnaryRepeatParams() = default;
-    UnaryRepeatParams(npu_sim::Stride<uint16_t> dstBlk, npu_sim::Stride<uint16_t> srcBlk,
-                      npu_sim::Stride<uint8_t> dstRep, npu_sim::Stride<uint8_t> srcRep, bool half = false)
+    UnaryRepeatParams(ascend_sim::Stride<uint16_t> dstBlk, ascend_sim::Stride<uint16_t> srcBlk,
+                      ascend_sim::Stride<uint8_t> dstRep, ascend_sim::Stride<uint8_t> srcRep, bool half = false)
         : dstBlkStride(dstBlk), srcBlkStride(srcBlk), dstRepStride(dstRep), srcRepStride(srcRep), halfBlock(half) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    npu_sim::StrideField<uint16_t> dstBlkStride{1}, srcBlkStride{1};
-    npu_sim::StrideField<uint8_t> dstRepStride{8}, srcRepStride{8};
+    ascend_sim::StrideField<uint16_t> dstBlkStride{1}, srcBlkStride{1};
+    ascend_sim::StrideField<uint8_t> dstRepStride{8}, srcRepStride{8};
     bool repeatStrideMode = false, strideSizeMode = false, halfBlock = false;
 };
 
 struct CopyRepeatParams {
     CopyRepeatParams() = default;
-    CopyRepeatParams(npu_sim::Stride<uint16_t> dst, npu_sim::Stride<uint16_t> src, npu_sim::Stride<uint16_t> dstRepeat,
-                     npu_sim::Stride<uint16_t> srcRepeat)
+    CopyRepeatParams(ascend_sim::Stride<uint16_t> dst, ascend_sim::Stride<uint16_t> src, ascend_sim::Stride<uint16_t> dstRepeat,
+                     ascend_sim::Stride<uint16_t> srcRepeat)
         : dstStride(dst), srcStride(src), dstRepeatSize(dstRepeat), srcRepeatSize(srcRepeat) {}
-    npu_sim::StrideField<uint16_t> dstStride{0}, srcStride{0};  // must be set: a destination's stride 0 is an error
-    npu_sim::StrideField<uint16_t> dstRepeatSize{8}, srcRepeatSize{8};
+    ascend_sim::StrideField<uint16_t> dstStride{0}, srcStride{0};  // must be set: a destination's stride 0 is an error
+    ascend_sim::StrideField<uint16_t> dstRepeatSize{8}, srcRepeatSize{8};
 };
 
 struct GatherRepeatParams {
     GatherRepeatParams() = default;
-    GatherRepeatParams(npu_sim::Stride<uint8_t> dstBlk, npu_sim::Stride<uint8_t> dstRep)
+    GatherRepeatParams(ascend_sim::Stride<uint8_t> dstBlk, ascend_sim::Stride<uint8_t> dstRep)
         : dstRepStride(uint8_t(dstRep)), dstBlkStride(dstBlk) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    npu_sim::StrideField<uint16_t> dstRepStride{8};
-    npu_sim::StrideField<uint8_t> dstBlkStride{1}, src0BlkStride{1}, src1BlkStride{1};
-    npu_sim::StrideField<uint8_t> src0RepStride{8}, src1RepStride{8};
+    ascend_sim::StrideField<uint16_t> dstRepStride{8};
+    ascend_sim::StrideField<uint8_t> dstBlkStride{1}, src0BlkStride{1}, src1BlkStride{1};
+    ascend_sim::StrideField<uint8_t> src0RepStride{8}, src1RepStride{8};
     bool repeatStrideMode = false, strideSizeMode = false;
 };
 
 struct BrcbRepeatParams {
     BrcbRepeatParams() = default;
-    BrcbRepeatParams(npu_sim::Stride<uint16_t> dstBlk, npu_sim::Stride<uint16_t> dstRep)
+    BrcbRepeatParams(ascend_sim::Stride<uint16_t> dstBlk, ascend_sim::Stride<uint16_t> dstRep)
         : dstBlkStride(dstBlk), dstRepStride(dstRep) {}
     uint32_t blockNumber = DEFAULT_BLK_NUM;
-    npu_sim::StrideField<uint16_t> dstBlkStride{1}, dstRepStride{8};
+    ascend_sim::StrideField<uint16_t> dstBlkStride{1}, dstRepStride{8};
 };
 
 struct GatherMaskParams {
     GatherMaskParams() = default;
-    GatherMaskParams(npu_sim::Stride<uint8_t> src0Block, npu_sim::CopySize<uint16_t> repeats,
-                     npu_sim::Stride<uint16_t> src0Repeat, npu_sim::Stride<uint8_t> src1Repeat)
+    GatherMaskParams(ascend_sim::Stride<uint8_t> src0Block, ascend_sim::CopySize<uint16_t> repeats,
+                     ascend_sim::Stride<uint16_t> src0Repeat, ascend_sim::Stride<uint8_t> src1Repeat)
         : src0BlockStride(src0Block),
           repeatTimes(repeats),
           src0RepeatStride(src0Repeat),
           src1RepeatStride(src1Repeat) {}
-    npu_sim::StrideField<uint8_t> src0BlockStride{1};
-    npu_sim::CopySizeField<uint16_t> repeatTimes{0};
-    npu_sim::StrideField<uint16_t> src0RepeatStride{8};
-    npu_sim::StrideField<uint8_t> src1RepeatStride{8};
+    ascend_sim::StrideField<uint8_t> src0BlockStride{1};
+    ascend_sim::CopySizeField<uint16_t> repeatTimes{0};
+    ascend_sim::StrideField<uint16_t> src0RepeatStride{8};
+    ascend_sim::StrideField<uint8_t> src1RepeatStride{8};
 };
 
 // ---- copies: strides are gaps, from end to start ----------------------------------------------------
@@ -197,50 +197,50 @@ struct GatherMaskParams {
 // Everything in 32-byte blocks for DataCopy. For DataCopyPad blockLen and the gap in GM are bytes.
 struct DataCopyParams {
     DataCopyParams() {}  // not defaulted, because a union with such members would then be deleted
-    DataCopyParams(npu_sim::CopySize<uint16_t> count, npu_sim::CopySize<uint16_t> len,
-                   npu_sim::CopySize<uint16_t> srcGap_, npu_sim::CopySize<uint16_t> dstGap_)
+    DataCopyParams(ascend_sim::CopySize<uint16_t> count, ascend_sim::CopySize<uint16_t> len,
+                   ascend_sim::CopySize<uint16_t> srcGap_, ascend_sim::CopySize<uint16_t> dstGap_)
         : blockCount(count), blockLen(len), srcStride(srcGap_), dstStride(dstGap_) {}
-    npu_sim::CopySizeField<uint16_t> blockCount{1}, blockLen{0};
+    ascend_sim::CopySizeField<uint16_t> blockCount{1}, blockLen{0};
     union {
-        npu_sim::CopySizeField<uint16_t> srcStride{0};
-        npu_sim::CopySizeField<uint16_t> srcGap;
+        ascend_sim::CopySizeField<uint16_t> srcStride{0};
+        ascend_sim::CopySizeField<uint16_t> srcGap;
     };
     union {
-        npu_sim::CopySizeField<uint16_t> dstStride{0};
-        npu_sim::CopySizeField<uint16_t> dstGap;
+        ascend_sim::CopySizeField<uint16_t> dstStride{0};
+        ascend_sim::CopySizeField<uint16_t> dstGap;
     };
 };
 
 struct DataCopyPadParams {
     DataCopyPadParams() = default;
-    DataCopyPadParams(bool pad, npu_sim::CopySize<uint8_t> left, npu_sim::CopySize<uint8_t> right, uint64_t value)
+    DataCopyPadParams(bool pad, ascend_sim::CopySize<uint8_t> left, ascend_sim::CopySize<uint8_t> right, uint64_t value)
         : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
     bool isPad = false;
-    npu_sim::CopySizeField<uint8_t> leftPadding{0}, rightPadding{0};
+    ascend_sim::CopySizeField<uint8_t> leftPadding{0}, rightPadding{0};
     uint64_t paddingValue = 0;
 };
 
 // blockLen and the gap in GM in bytes, the gap in UB in 32-byte blocks. Ascend950: gaps may be negative.
 struct DataCopyExtParams {
-    using GapInteger = std::conditional_t<npu_sim::kIs950, int64_t, uint32_t>;
-    using Gap = npu_sim::CopySize<GapInteger>;
+    using GapInteger = std::conditional_t<ascend_sim::kIs950, int64_t, uint32_t>;
+    using Gap = ascend_sim::CopySize<GapInteger>;
     DataCopyExtParams() = default;
-    DataCopyExtParams(npu_sim::CopySize<uint16_t> count, npu_sim::CopySize<uint32_t> len, Gap src, Gap dst,
-                      npu_sim::CopySize<uint32_t> reserved)
+    DataCopyExtParams(ascend_sim::CopySize<uint16_t> count, ascend_sim::CopySize<uint32_t> len, Gap src, Gap dst,
+                      ascend_sim::CopySize<uint32_t> reserved)
         : blockCount(count), blockLen(len), srcStride(src), dstStride(dst), rsv(reserved) {}
-    npu_sim::CopySizeField<uint16_t> blockCount{1};
-    npu_sim::CopySizeField<uint32_t> blockLen{0};
-    npu_sim::CopySizeField<GapInteger> srcStride{0}, dstStride{0};
-    npu_sim::CopySizeField<uint32_t> rsv{0};
+    ascend_sim::CopySizeField<uint16_t> blockCount{1};
+    ascend_sim::CopySizeField<uint32_t> blockLen{0};
+    ascend_sim::CopySizeField<GapInteger> srcStride{0}, dstStride{0};
+    ascend_sim::CopySizeField<uint32_t> rsv{0};
 };
 
 template <class T>
 struct DataCopyPadExtParams {
     DataCopyPadExtParams() = default;
-    DataCopyPadExtParams(bool pad, npu_sim::CopySize<uint8_t> left, npu_sim::CopySize<uint8_t> right, T value)
+    DataCopyPadExtParams(bool pad, ascend_sim::CopySize<uint8_t> left, ascend_sim::CopySize<uint8_t> right, T value)
         : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
     bool isPad = false;
-    npu_sim::CopySizeField<uint8_t> leftPadding{0}, rightPadding{0};
+    ascend_sim::CopySizeField<uint8_t> leftPadding{0}, rightPadding{0};
     T paddingValue{};
 };
 

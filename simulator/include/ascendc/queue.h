@@ -16,47 +16,47 @@ class TQueBind {
 
 public:
     template <class T>
-    LocalTensor<T> AllocTensor(NPU_SIM_SITE) {
-        return LocalTensor<T>(npu_sim::alloc_tensor(queue_, site), kPosition);
+    LocalTensor<T> AllocTensor(ASCEND_SIM_SITE) {
+        return LocalTensor<T>(ascend_sim::alloc_tensor(queue_, site), kPosition);
     }
     template <class T>
-    void AllocTensor(LocalTensor<T>& tensor, NPU_SIM_SITE) {
+    void AllocTensor(LocalTensor<T>& tensor, ASCEND_SIM_SITE) {
         static_assert(depth == 0, "AllocTensor(tensor) needs a queue of depth 0");
-        tensor = LocalTensor<T>(npu_sim::alloc_tensor(queue_, site), kPosition);
+        tensor = LocalTensor<T>(ascend_sim::alloc_tensor(queue_, site), kPosition);
     }
     template <class T>
-    bool EnQue(const LocalTensor<T>& tensor, NPU_SIM_SITE) {
-        npu_sim::enqueue(queue_, tensor.view(), site);
+    bool EnQue(const LocalTensor<T>& tensor, ASCEND_SIM_SITE) {
+        ascend_sim::enqueue(queue_, tensor.view(), site);
         return true;
     }
     template <class T>
-    LocalTensor<T> DeQue(NPU_SIM_SITE) {
-        return LocalTensor<T>(npu_sim::dequeue(queue_, site), kPosition);
+    LocalTensor<T> DeQue(ASCEND_SIM_SITE) {
+        return LocalTensor<T>(ascend_sim::dequeue(queue_, site), kPosition);
     }
     template <class T>
-    void DeQue(LocalTensor<T>& tensor, NPU_SIM_SITE) {
+    void DeQue(LocalTensor<T>& tensor, ASCEND_SIM_SITE) {
         static_assert(depth == 0, "DeQue(tensor) needs a queue of depth 0");
-        tensor = LocalTensor<T>(npu_sim::dequeue(queue_, site), kPosition);
+        tensor = LocalTensor<T>(ascend_sim::dequeue(queue_, site), kPosition);
     }
     template <class T>
-    void FreeTensor(LocalTensor<T>& tensor, NPU_SIM_SITE) {
-        npu_sim::free_tensor(queue_, tensor.view(), site);
+    void FreeTensor(LocalTensor<T>& tensor, ASCEND_SIM_SITE) {
+        ascend_sim::free_tensor(queue_, tensor.view(), site);
     }
     template <class T>
-    void FreeTensor(const LocalTensor<T>& tensor, NPU_SIM_SITE) {
-        npu_sim::free_tensor(queue_, tensor.view(), site);
+    void FreeTensor(const LocalTensor<T>& tensor, ASCEND_SIM_SITE) {
+        ascend_sim::free_tensor(queue_, tensor.view(), site);
     }
-    bool HasTensorInQue() const { return npu_sim::queued(queue_) > 0; }
-    bool VacantInQue() const { return npu_sim::queued(queue_) < depth; }
-    bool HasIdleBuffer() const { return npu_sim::idle_buffers(queue_) > 0; }
-    int32_t GetTensorCountInQue() const { return npu_sim::queued(queue_); }
-    void FreeAllEvent(NPU_SIM_SITE) { npu_sim::free_all_events(queue_, site); }
+    bool HasTensorInQue() const { return ascend_sim::queued(queue_) > 0; }
+    bool VacantInQue() const { return ascend_sim::queued(queue_) < depth; }
+    bool HasIdleBuffer() const { return ascend_sim::idle_buffers(queue_) > 0; }
+    int32_t GetTensorCountInQue() const { return ascend_sim::queued(queue_); }
+    void FreeAllEvent(ASCEND_SIM_SITE) { ascend_sim::free_all_events(queue_, site); }
 
 private:
     friend class TPipe;
     static constexpr TPosition kPosition = kOut ? TPosition::VECOUT : TPosition::VECIN;
-    static constexpr npu_sim::QueueKind kind() {
-        using npu_sim::Pipe;
+    static constexpr ascend_sim::QueueKind kind() {
+        using ascend_sim::Pipe;
         if constexpr (kIn) return {"VECIN", Pipe::MTE2, Pipe::V, depth};
         if constexpr (kOut) return {"VECOUT", Pipe::V, Pipe::MTE3, depth};
         return {"VECIN-VECOUT", Pipe::MTE2, Pipe::MTE3, depth};
@@ -79,20 +79,20 @@ class TBuf {
 
 public:
     template <class T>
-    LocalTensor<T> Get(NPU_SIM_SITE) {
-        return LocalTensor<T>(npu_sim::buffer_view(buffer_, site), pos);
+    LocalTensor<T> Get(ASCEND_SIM_SITE) {
+        return LocalTensor<T>(ascend_sim::buffer_view(buffer_, site), pos);
     }
     template <class T>
-    LocalTensor<T> Get(uint32_t elements, NPU_SIM_SITE) {
+    LocalTensor<T> Get(uint32_t elements, ASCEND_SIM_SITE) {
         LocalTensor<T> t = Get<T>(site);
         t.SetSize(elements);
         return t;
     }
     template <class T>
-    LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t offset_bytes, NPU_SIM_SITE) {
-        npu_sim::UbView v = npu_sim::buffer_view(buffer_, site);
-        v.addr = npu_sim::ub_address(int64_t(v.addr) + offset_bytes);
-        v.bytes = npu_sim::saturated(uint64_t(elements) * sizeof(T));
+    LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t offset_bytes, ASCEND_SIM_SITE) {
+        ascend_sim::UbView v = ascend_sim::buffer_view(buffer_, site);
+        v.addr = ascend_sim::ub_address(int64_t(v.addr) + offset_bytes);
+        v.bytes = ascend_sim::saturated(uint64_t(elements) * sizeof(T));
         return LocalTensor<T>(v, pos);
     }
 
@@ -108,8 +108,8 @@ inline thread_local TPipe* current_pipe = nullptr;
 
 class TPipe {
 public:
-    explicit TPipe(NPU_SIM_SITE) {
-        npu_sim::pipe_created(site);
+    explicit TPipe(ASCEND_SIM_SITE) {
+        ascend_sim::pipe_created(site);
         sim_detail::current_pipe = this;
     }
     ~TPipe() noexcept(false) { Destroy(); }
@@ -117,47 +117,47 @@ public:
     TPipe& operator=(const TPipe&) = delete;
 
     template <TPosition src, TPosition dst, int32_t depth, auto mask>
-    bool InitBuffer(TQueBind<src, dst, depth, mask>& queue, uint8_t num, uint32_t len, NPU_SIM_SITE) {
-        if (npu_sim::has_buffers(queue.queue_))
-            npu_sim::broken_at(npu_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
-        queue.queue_ = npu_sim::init_queue(queue.kind(), num, len, site);
+    bool InitBuffer(TQueBind<src, dst, depth, mask>& queue, uint8_t num, uint32_t len, ASCEND_SIM_SITE) {
+        if (ascend_sim::has_buffers(queue.queue_))
+            ascend_sim::broken_at(ascend_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
+        queue.queue_ = ascend_sim::init_queue(queue.kind(), num, len, site);
         return true;
     }
     template <TPosition pos>
-    bool InitBuffer(TBuf<pos>& buffer, uint32_t len, NPU_SIM_SITE) {
-        if (npu_sim::has_memory(buffer.buffer_))
-            npu_sim::broken_at(npu_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
-        buffer.buffer_ = npu_sim::init_buffer("TBuf", len, site);
+    bool InitBuffer(TBuf<pos>& buffer, uint32_t len, ASCEND_SIM_SITE) {
+        if (ascend_sim::has_memory(buffer.buffer_))
+            ascend_sim::broken_at(ascend_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
+        buffer.buffer_ = ascend_sim::init_buffer("TBuf", len, site);
         return true;
     }
-    void Reset(NPU_SIM_SITE) { npu_sim::pipe_reset(site); }
+    void Reset(ASCEND_SIM_SITE) { ascend_sim::pipe_reset(site); }
     void Destroy() {
         if (sim_detail::current_pipe != this) return;
         sim_detail::current_pipe = nullptr;
-        npu_sim::pipe_destroyed();
+        ascend_sim::pipe_destroyed();
     }
 
     template <HardEvent event>
-    TEventID AllocEventID(NPU_SIM_SITE) {
-        return TEventID(npu_sim::alloc_event(source_pipe(event), target_pipe(event), "AllocEventID", site));
+    TEventID AllocEventID(ASCEND_SIM_SITE) {
+        return TEventID(ascend_sim::alloc_event(source_pipe(event), target_pipe(event), "AllocEventID", site));
     }
     template <HardEvent event>
-    void ReleaseEventID(TEventID id, NPU_SIM_SITE) {
-        npu_sim::release_event(source_pipe(event), target_pipe(event), id, "ReleaseEventID", site);
+    void ReleaseEventID(TEventID id, ASCEND_SIM_SITE) {
+        ascend_sim::release_event(source_pipe(event), target_pipe(event), id, "ReleaseEventID", site);
     }
     template <HardEvent event>
-    TEventID FetchEventID(NPU_SIM_SITE) {
+    TEventID FetchEventID(ASCEND_SIM_SITE) {
         return FetchEventID(event, site);
     }
-    TEventID FetchEventID(HardEvent event, NPU_SIM_SITE) {
-        return TEventID(npu_sim::fetch_event(source_pipe(event), target_pipe(event), site));
+    TEventID FetchEventID(HardEvent event, ASCEND_SIM_SITE) {
+        return TEventID(ascend_sim::fetch_event(source_pipe(event), target_pipe(event), site));
     }
 };
 
 }  // namespace AscendC
 
 // In the global namespace, as CANN has it.
-inline AscendC::TPipe* GetTPipePtr(NPU_SIM_SITE) {
-    if (!npu_sim::pipe_alive()) npu_sim::stuck_at(npu_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
+inline AscendC::TPipe* GetTPipePtr(ASCEND_SIM_SITE) {
+    if (!ascend_sim::pipe_alive()) ascend_sim::stuck_at(ascend_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
     return AscendC::sim_detail::current_pipe;
 }

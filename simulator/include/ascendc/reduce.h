@@ -15,7 +15,7 @@
 #include "ascendc/arithmetic.h"
 #include "ascendc/sync.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // The tree sum of the active lanes among v[0, n), n a power of two; false if no lane is active.
 template <class T, class F>
@@ -206,7 +206,7 @@ template <class T>
 void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                 const AscendC::LocalTensor<T>& work, const Lanes& lanes, uint32_t src_repeat, RepeatOrder order,
                 bool uses_work, Site site) {
-    NPU_SIM_NEEDS(ReduceSum, T);
+    ASCEND_SIM_NEEDS(ReduceSum, T);
     check_aligned("dst", dst.view().addr, sizeof(T), Rule::Align02);
     const Operand<T> from{"src", src, 1, src_repeat};
     const Range result{dst.view().addr, int64_t(dst.view().addr + sizeof(T))};
@@ -253,84 +253,84 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.is_count_form());
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 // Name(mask, repeat) or Name(repeat, mask): two argument orders, two mask forms.
-#define NPU_SIM_REDUCE(Name, reduce, A, B)                                                                        \
+#define ASCEND_SIM_REDUCE(Name, reduce, A, B)                                                                        \
     template <class T, bool isSetMask = true>                                                                     \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t A, const int32_t B,             \
-              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) { \
-        NPU_SIM_NEEDS(Name, T);                                                                                   \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
-        npu_sim::reduce(dst, src,                                                                                 \
-                        npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), uint64_t(mask), uint64_t(repeat)),     \
+              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) { \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
+        ascend_sim::reduce(dst, src,                                                                                 \
+                        ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), uint64_t(mask), uint64_t(repeat)),     \
                         dstRepStride, srcBlkStride, srcRepStride);                                                \
     }
 
-NPU_SIM_REDUCE(WholeReduceSum, reduce_whole, mask, repeat)
-NPU_SIM_REDUCE(BlockReduceSum, reduce_blocks, repeat, mask)
-NPU_SIM_REDUCE(PairReduceSum, reduce_pairs, repeat, mask)
+ASCEND_SIM_REDUCE(WholeReduceSum, reduce_whole, mask, repeat)
+ASCEND_SIM_REDUCE(BlockReduceSum, reduce_blocks, repeat, mask)
+ASCEND_SIM_REDUCE(PairReduceSum, reduce_pairs, repeat, mask)
 
 template <class T, bool isSetMask = true>
 void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeat,
-                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(WholeReduceSum, T);
-    npu_sim::start(npu_sim::Pipe::V, "WholeReduceSum", site);
-    npu_sim::reduce_whole(dst, src,
-                          npu_sim::repeat_lanes<isSetMask>("WholeReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(WholeReduceSum, T);
+    ascend_sim::start(ascend_sim::Pipe::V, "WholeReduceSum", site);
+    ascend_sim::reduce_whole(dst, src,
+                          ascend_sim::repeat_lanes<isSetMask>("WholeReduceSum", sizeof(T), mask, uint64_t(repeat)),
                           dstRepStride, srcBlkStride, srcRepStride);
 }
 template <class T, bool isSetMask = true>
 void BlockReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
-                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(BlockReduceSum, T);
-    npu_sim::start(npu_sim::Pipe::V, "BlockReduceSum", site);
-    npu_sim::reduce_blocks(dst, src,
-                           npu_sim::repeat_lanes<isSetMask>("BlockReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(BlockReduceSum, T);
+    ascend_sim::start(ascend_sim::Pipe::V, "BlockReduceSum", site);
+    ascend_sim::reduce_blocks(dst, src,
+                           ascend_sim::repeat_lanes<isSetMask>("BlockReduceSum", sizeof(T), mask, uint64_t(repeat)),
                            dstRepStride, srcBlkStride, srcRepStride);
 }
 template <class T, bool isSetMask = true>
 void PairReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
-                   const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(PairReduceSum, T);
-    npu_sim::start(npu_sim::Pipe::V, "PairReduceSum", site);
-    npu_sim::reduce_pairs(dst, src,
-                          npu_sim::repeat_lanes<isSetMask>("PairReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                   const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(PairReduceSum, T);
+    ascend_sim::start(ascend_sim::Pipe::V, "PairReduceSum", site);
+    ascend_sim::reduce_pairs(dst, src,
+                          ascend_sim::repeat_lanes<isSetMask>("PairReduceSum", sizeof(T), mask, uint64_t(repeat)),
                           dstRepStride, srcBlkStride, srcRepStride);
 }
 template <class T, bool isSetMask = true>
 void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat,
                      const int32_t elemsInOneRepeat, const int32_t /*dstBlkStride*/, const int32_t srcBlkStride,
-                     const int32_t dstRepStride, const int32_t srcRepStride, NPU_SIM_SITE) {
-    NPU_SIM_NEEDS(RepeatReduceSum, T);
-    npu_sim::start(npu_sim::Pipe::V, "RepeatReduceSum", site);
-    npu_sim::reduce_whole(
+                     const int32_t dstRepStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(RepeatReduceSum, T);
+    ascend_sim::start(ascend_sim::Pipe::V, "RepeatReduceSum", site);
+    ascend_sim::reduce_whole(
         dst, src,
-        npu_sim::repeat_lanes<isSetMask>("RepeatReduceSum", sizeof(T), uint64_t(elemsInOneRepeat), uint64_t(repeat)),
+        ascend_sim::repeat_lanes<isSetMask>("RepeatReduceSum", sizeof(T), uint64_t(elemsInOneRepeat), uint64_t(repeat)),
         dstRepStride, srcBlkStride, srcRepStride);
 }
 
 // The newer names; only sums are simulated.
 enum class ReduceType : uint8_t { SUM, MAX, MIN };
 
-#define NPU_SIM_REDUCE_ALIAS(Name, reduce, Mask)                                                                  \
+#define ASCEND_SIM_REDUCE_ALIAS(Name, reduce, Mask)                                                                  \
     template <ReduceType reduceType, class T, class U, bool isSetMask = true>                                     \
     void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Mask, const int32_t repeatTime,         \
-              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, NPU_SIM_SITE) { \
+              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) { \
         static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");   \
-        NPU_SIM_NEEDS(Name, T);                                                                                   \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
-        npu_sim::reduce(                                                                                          \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
+        ascend_sim::reduce(                                                                                          \
             dst, src,                                                                                             \
-            npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), npu_sim::as_mask(mask), uint64_t(repeatTime)),     \
+            ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), ascend_sim::as_mask(mask), uint64_t(repeatTime)),     \
             dstRepStride, srcBlkStride, srcRepStride);                                                            \
     }
 
 }  // namespace AscendC
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // A register's lowest bytes as a T.
 template <class T>
@@ -341,27 +341,27 @@ T from_bits(uint64_t bits) {
 }
 inline uint64_t as_mask(int32_t mask) { return uint64_t(mask); }
 inline const uint64_t* as_mask(const uint64_t* mask) { return mask; }
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
-NPU_SIM_REDUCE_ALIAS(ReduceRepeat, reduce_whole, int32_t mask)
-NPU_SIM_REDUCE_ALIAS(ReduceRepeat, reduce_whole, uint64_t mask[])
-NPU_SIM_REDUCE_ALIAS(ReduceDataBlock, reduce_blocks, int32_t mask)
-NPU_SIM_REDUCE_ALIAS(ReduceDataBlock, reduce_blocks, uint64_t mask[])
-NPU_SIM_REDUCE_ALIAS(ReducePairElem, reduce_pairs, int32_t mask)
-NPU_SIM_REDUCE_ALIAS(ReducePairElem, reduce_pairs, uint64_t mask[])
+ASCEND_SIM_REDUCE_ALIAS(ReduceRepeat, reduce_whole, int32_t mask)
+ASCEND_SIM_REDUCE_ALIAS(ReduceRepeat, reduce_whole, uint64_t mask[])
+ASCEND_SIM_REDUCE_ALIAS(ReduceDataBlock, reduce_blocks, int32_t mask)
+ASCEND_SIM_REDUCE_ALIAS(ReduceDataBlock, reduce_blocks, uint64_t mask[])
+ASCEND_SIM_REDUCE_ALIAS(ReducePairElem, reduce_pairs, int32_t mask)
+ASCEND_SIM_REDUCE_ALIAS(ReducePairElem, reduce_pairs, uint64_t mask[])
 
 template <class T, bool isSetMask = true>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
-               const int32_t count, NPU_SIM_SITE) {
-    using npu_sim::RepeatOrder;
-    npu_sim::start(npu_sim::Pipe::V, "ReduceSum", site);
+               const int32_t count, ASCEND_SIM_SITE) {
+    using ascend_sim::RepeatOrder;
+    ascend_sim::start(ascend_sim::Pipe::V, "ReduceSum", site);
     const uint64_t bytes = uint64_t(count < 0 ? 0 : count) * sizeof(T);
-    const RepeatOrder order = npu_sim::kIs910b                                   ? RepeatOrder::Sequential
-                              : npu_sim::kIs950 && bytes >= 256 && bytes <= 1024 ? RepeatOrder::Lanewise
+    const RepeatOrder order = ascend_sim::kIs910b                                   ? RepeatOrder::Sequential
+                              : ascend_sim::kIs950 && bytes >= 256 && bytes <= 1024 ? RepeatOrder::Lanewise
                                                                                  : RepeatOrder::Tree;
-    npu_sim::reduce_sum(dst, src, sharedTmpBuffer, npu_sim::count_lanes<isSetMask>(sizeof(T), count), 8, order,
+    ascend_sim::reduce_sum(dst, src, sharedTmpBuffer, ascend_sim::count_lanes<isSetMask>(sizeof(T), count), 8, order,
                         order == RepeatOrder::Tree, site);
 }
 
@@ -371,45 +371,45 @@ constexpr uint64_t kMostSumRepeats = 0x7fffffff;  // ReduceSum itself splits lon
 
 template <class T>
 void reduce_sum_repeats(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& work,
-                        const npu_sim::Lanes& lanes, int32_t srcRepStride, npu_sim::Site site) {
-    npu_sim::check_int_stride("srcRepStride", srcRepStride);
-    npu_sim::reduce_sum(dst, src, work, lanes, uint32_t(srcRepStride), npu_sim::RepeatOrder::Tree, true, site);
+                        const ascend_sim::Lanes& lanes, int32_t srcRepStride, ascend_sim::Site site) {
+    ascend_sim::check_int_stride("srcRepStride", srcRepStride);
+    ascend_sim::reduce_sum(dst, src, work, lanes, uint32_t(srcRepStride), ascend_sim::RepeatOrder::Tree, true, site);
 }
 
 }  // namespace sim_detail
 
 template <class T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
-               const int32_t mask, const int32_t repeatTime, const int32_t srcRepStride, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "ReduceSum", site);
+               const int32_t mask, const int32_t repeatTime, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "ReduceSum", site);
     sim_detail::reduce_sum_repeats(dst, src, sharedTmpBuffer,
-                                   npu_sim::repeat_lanes<true>("ReduceSum", sizeof(T), uint64_t(mask),
+                                   ascend_sim::repeat_lanes<true>("ReduceSum", sizeof(T), uint64_t(mask),
                                                                uint64_t(repeatTime), sim_detail::kMostSumRepeats),
                                    srcRepStride, site);
 }
 template <class T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
-               const uint64_t mask[], const int32_t repeatTime, const int32_t srcRepStride, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "ReduceSum", site);
+               const uint64_t mask[], const int32_t repeatTime, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "ReduceSum", site);
     sim_detail::reduce_sum_repeats(
         dst, src, sharedTmpBuffer,
-        npu_sim::repeat_lanes<true>("ReduceSum", sizeof(T), mask, uint64_t(repeatTime), sim_detail::kMostSumRepeats),
+        ascend_sim::repeat_lanes<true>("ReduceSum", sizeof(T), mask, uint64_t(repeatTime), sim_detail::kMostSumRepeats),
         srcRepStride, site);
 }
 
 // The register's bits, which hold the last sum of ReduceSum's count form.
-inline int64_t GetReduceRepeatSumSpr(NPU_SIM_SITE) {
-    return int64_t(npu_sim::sum_register("GetReduceRepeatSumSpr", site));
+inline int64_t GetReduceRepeatSumSpr(ASCEND_SIM_SITE) {
+    return int64_t(ascend_sim::sum_register("GetReduceRepeatSumSpr", site));
 }
-inline int64_t GetAccVal(NPU_SIM_SITE) { return int64_t(npu_sim::sum_register("GetAccVal", site)); }
+inline int64_t GetAccVal(ASCEND_SIM_SITE) { return int64_t(ascend_sim::sum_register("GetAccVal", site)); }
 // The sum, in the type of ReduceSum's elements.
 template <class T>
-T GetReduceRepeatSumSpr(NPU_SIM_SITE) {
-    return npu_sim::from_bits<T>(npu_sim::sum_register("GetReduceRepeatSumSpr", site));
+T GetReduceRepeatSumSpr(ASCEND_SIM_SITE) {
+    return ascend_sim::from_bits<T>(ascend_sim::sum_register("GetReduceRepeatSumSpr", site));
 }
 template <class T>
-T GetAccVal(NPU_SIM_SITE) {
-    return npu_sim::from_bits<T>(npu_sim::sum_register("GetAccVal", site));
+T GetAccVal(ASCEND_SIM_SITE) {
+    return ascend_sim::from_bits<T>(ascend_sim::sum_register("GetAccVal", site));
 }
 
 }  // namespace AscendC

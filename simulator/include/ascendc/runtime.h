@@ -1,5 +1,5 @@
 // Interface of the simulated AI core for the instruction headers: memory, order, rules and time.
-// simulator/src implements it; a kernel uses it only through the AscendC names.
+// src/ implements it; a kernel uses it only through the AscendC names.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,14 @@
 
 #include "ascendc/rules.h"
 
-#define NPU_SIM_API __attribute__((visibility("default")))
+#define ASCEND_SIM_API __attribute__((visibility("default")))
 
-namespace npu_sim {
+// A kernel that was compiled for another version of this interface does not load (ascend_sim.h).
+extern "C" ASCEND_SIM_API const int32_t ascend_sim_abi_1;
+
+namespace ascend_sim {
+
+__attribute__((used)) static const int32_t* const kCompiledFor = &ascend_sim_abi_1;
 
 // ---- where in the kernel ----------------------------------------------------------------------
 
@@ -22,7 +27,7 @@ struct Site {
 };
 
 // The last parameter of every AscendC call here. Its default is the caller's file and line.
-#define NPU_SIM_SITE ::npu_sim::Site site = ::npu_sim::Site::here()
+#define ASCEND_SIM_SITE ::ascend_sim::Site site = ::ascend_sim::Site::here()
 
 // ---- pipes and instructions -------------------------------------------------------------------
 
@@ -57,20 +62,20 @@ struct GmView {
 };
 
 // Starts an instruction; all calls up to finish_*() belong to it.
-NPU_SIM_API void start(Pipe pipe, const char* api, Site site);
+ASCEND_SIM_API void start(Pipe pipe, const char* api, Site site);
 // The instruction accesses these bytes of the operand; checks bounds, poison and order.
-NPU_SIM_API void reads(const char* operand, const UbView& view, const Range* ranges, size_t n);
-NPU_SIM_API void writes(const char* operand, const UbView& view, const Range* ranges, size_t n);
+ASCEND_SIM_API void reads(const char* operand, const UbView& view, const Range* ranges, size_t n);
+ASCEND_SIM_API void writes(const char* operand, const UbView& view, const Range* ranges, size_t n);
 // As above, for global memory.
-NPU_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
-NPU_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
+ASCEND_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
+ASCEND_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
 // A separate instruction: the scalar unit takes a reference to an element of UB. If the element's bytes differ
 // when the next instruction starts, the element was written, else read.
-NPU_SIM_API void scalar_reference(const UbView& view, Range range, Site site);
+ASCEND_SIM_API void scalar_reference(const UbView& view, Range range, Site site);
 // As above, for an element of GM; a write goes to the scalar unit's cache.
-NPU_SIM_API void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site);
+ASCEND_SIM_API void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site);
 // Marks these bytes, just written, as undefined (a copy's filler).
-NPU_SIM_API void poison(const Range& range);
+ASCEND_SIM_API void poison(const Range& range);
 
 // Parts of an instruction whose cost the SoC's profile defines.
 enum class Cost : uint8_t {
@@ -88,42 +93,42 @@ enum class Cost : uint8_t {
     ScalarUb,
     ScalarGm
 };
-NPU_SIM_API double cycles_of(Cost cost);
+ASCEND_SIM_API double cycles_of(Cost cost);
 
 // Ends the instruction with its cost: vector cycles, or a transfer's size.
-NPU_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask = false);
-NPU_SIM_API void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address);
-NPU_SIM_API void finish_scalar(double cycles);
+ASCEND_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask = false);
+ASCEND_SIM_API void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address);
+ASCEND_SIM_API void finish_scalar(double cycles);
 
-NPU_SIM_API uint8_t* ub();  // the core's Unified Buffer
+ASCEND_SIM_API uint8_t* ub();  // the core's Unified Buffer
 
 // ---- rules ------------------------------------------------------------------------------------
 
 // Reports a broken rule at the running instruction (or at site, between instructions). Ends the core, or
 // keeps a warning if the launch is lenient about the rule.
-NPU_SIM_API void broken(Rule rule, const char* format, ...) __attribute__((format(printf, 2, 3)));
-NPU_SIM_API void broken_at(Rule rule, const char* api, Site site, const char* format, ...)
+ASCEND_SIM_API void broken(Rule rule, const char* format, ...) __attribute__((format(printf, 2, 3)));
+ASCEND_SIM_API void broken_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 // As broken, if the core cannot continue: an error even if the launch is lenient.
-[[noreturn]] NPU_SIM_API void stuck_at(Rule rule, const char* api, Site site, const char* format, ...)
+[[noreturn]] ASCEND_SIM_API void stuck_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 
 // ---- order ------------------------------------------------------------------------------------
 
-NPU_SIM_API void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site);
-NPU_SIM_API void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site);
-NPU_SIM_API void barrier(int32_t pipe, Site site);  // a Pipe, or kAllPipes
+ASCEND_SIM_API void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site);
+ASCEND_SIM_API void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site);
+ASCEND_SIM_API void barrier(int32_t pipe, Site site);  // a Pipe, or kAllPipes
 constexpr int32_t kAllPipes = -1;
-NPU_SIM_API int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site);
-NPU_SIM_API void release_event(Pipe from, Pipe to, int32_t id, const char* api, Site site);
-NPU_SIM_API int32_t fetch_event(Pipe from, Pipe to, Site site);
+ASCEND_SIM_API int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site);
+ASCEND_SIM_API void release_event(Pipe from, Pipe to, int32_t id, const char* api, Site site);
+ASCEND_SIM_API int32_t fetch_event(Pipe from, Pipe to, Site site);
 
 // ---- buffers and queues -----------------------------------------------------------------------
 
-NPU_SIM_API void pipe_created(Site site);
-NPU_SIM_API void pipe_destroyed();
-NPU_SIM_API bool pipe_alive();
-NPU_SIM_API void pipe_reset(Site site);
+ASCEND_SIM_API void pipe_created(Site site);
+ASCEND_SIM_API void pipe_destroyed();
+ASCEND_SIM_API bool pipe_alive();
+ASCEND_SIM_API void pipe_reset(Site site);
 
 // A queue's kind. Its events join the pipes of producer and consumer; the consumer waits for the filled buffer.
 struct QueueKind {
@@ -131,34 +136,34 @@ struct QueueKind {
     Pipe producer, consumer;
     int32_t depth;
 };
-NPU_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site);
-NPU_SIM_API int32_t init_buffer(const char* position, uint64_t bytes, Site site);  // a TBuf
-NPU_SIM_API bool has_buffers(int32_t queue);  // InitBuffer was called, without a later TPipe::Reset
-NPU_SIM_API bool has_memory(int32_t buffer);
-NPU_SIM_API UbView alloc_tensor(int32_t queue, Site site);
-NPU_SIM_API void enqueue(int32_t queue, const UbView& view, Site site);
-NPU_SIM_API UbView dequeue(int32_t queue, Site site);
-NPU_SIM_API void free_tensor(int32_t queue, const UbView& view, Site site);
-NPU_SIM_API void free_all_events(int32_t queue, Site site);
-NPU_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
-NPU_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
-NPU_SIM_API UbView buffer_view(int32_t buffer, Site site);
+ASCEND_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site);
+ASCEND_SIM_API int32_t init_buffer(const char* position, uint64_t bytes, Site site);  // a TBuf
+ASCEND_SIM_API bool has_buffers(int32_t queue);  // InitBuffer was called, without a later TPipe::Reset
+ASCEND_SIM_API bool has_memory(int32_t buffer);
+ASCEND_SIM_API UbView alloc_tensor(int32_t queue, Site site);
+ASCEND_SIM_API void enqueue(int32_t queue, const UbView& view, Site site);
+ASCEND_SIM_API UbView dequeue(int32_t queue, Site site);
+ASCEND_SIM_API void free_tensor(int32_t queue, const UbView& view, Site site);
+ASCEND_SIM_API void free_all_events(int32_t queue, Site site);
+ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
+ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
+ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
 
 // ---- the core's state -------------------------------------------------------------------------
 
-NPU_SIM_API int64_t block_index();
-NPU_SIM_API int64_t block_count();
-NPU_SIM_API void set_sum_register(uint64_t bits);  // call it inside the vector instruction that computes the sum
-NPU_SIM_API uint64_t sum_register(const char* api, Site site);
-NPU_SIM_API void set_system_workspace(uint8_t* address);
-NPU_SIM_API uint8_t* system_workspace();
-NPU_SIM_API bool saturates();                        // half overflow: clamp instead of infinity
-NPU_SIM_API void uses_reserved_ub(const char* api);  // for APIs that use the top 8 KiB as scratch
+ASCEND_SIM_API int64_t block_index();
+ASCEND_SIM_API int64_t block_count();
+ASCEND_SIM_API void set_sum_register(uint64_t bits);  // call it inside the vector instruction that computes the sum
+ASCEND_SIM_API uint64_t sum_register(const char* api, Site site);
+ASCEND_SIM_API void set_system_workspace(uint8_t* address);
+ASCEND_SIM_API uint8_t* system_workspace();
+ASCEND_SIM_API bool saturates();                        // half overflow: clamp instead of infinity
+ASCEND_SIM_API void uses_reserved_ub(const char* api);  // for APIs that use the top 8 KiB as scratch
 
 enum class Atomic : uint8_t { None, Add };
-NPU_SIM_API void set_atomic(Atomic mode, int32_t dtype, Site site);
-NPU_SIM_API Atomic atomic_mode();
-NPU_SIM_API int32_t atomic_dtype();
+ASCEND_SIM_API void set_atomic(Atomic mode, int32_t dtype, Site site);
+ASCEND_SIM_API Atomic atomic_mode();
+ASCEND_SIM_API int32_t atomic_dtype();
 
 // The vector mask register: {low, high} lanes, or a number of elements in counter mode.
 struct MaskRegister {
@@ -166,18 +171,18 @@ struct MaskRegister {
     uint64_t low = ~0ull, high = ~0ull;
     const char* left_by = nullptr;  // the instruction that replaced the kernel's mask by its own
 };
-NPU_SIM_API MaskRegister& mask_register();
+ASCEND_SIM_API MaskRegister& mask_register();
 
-NPU_SIM_API void clean_cache(uintptr_t address, bool whole, Site site);
-NPU_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write
+ASCEND_SIM_API void clean_cache(uintptr_t address, bool whole, Site site);
+ASCEND_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write
 
 // ---- tiling -----------------------------------------------------------------------------------
 
-NPU_SIM_API bool tiling_key_is(uint64_t key, NPU_SIM_SITE);
-NPU_SIM_API void register_tiling(uint64_t bytes, Site site);
-NPU_SIM_API void expect_tiling(uint64_t bytes, Site site);  // bytes: of the whole struct, even if less is read
+ASCEND_SIM_API bool tiling_key_is(uint64_t key, ASCEND_SIM_SITE);
+ASCEND_SIM_API void register_tiling(uint64_t bytes, Site site);
+ASCEND_SIM_API void expect_tiling(uint64_t bytes, Site site);  // bytes: of the whole struct, even if less is read
 // gm, if `bytes` bytes of the launch's tiling data lie there; else null.
-NPU_SIM_API const void* tiling_data(const void* gm, uint64_t bytes, Site site);
-NPU_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site);
+ASCEND_SIM_API const void* tiling_data(const void* gm, uint64_t bytes, Site site);
+ASCEND_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site);
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

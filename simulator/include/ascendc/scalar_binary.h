@@ -12,57 +12,57 @@
 namespace AscendC {
 
 // The three call forms. expr is an expression of a (a lane) and s (the scalar).
-#define NPU_SIM_SCALAR(Name, expr)                                                                                \
+#define ASCEND_SIM_SCALAR(Name, expr)                                                                                \
     namespace sim_detail {                                                                                        \
     template <class T>                                                                                            \
-    void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar, const npu_sim::Lanes& lanes, \
+    void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar, const ascend_sim::Lanes& lanes, \
                      const UnaryRepeatParams& p = {}) {                                                           \
-        NPU_SIM_NEEDS(Name, T);                                                                                   \
-        const auto s = npu_sim::Arithmetic<T>::widen(scalar);                                                     \
-        npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                 \
-                                 npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,          \
-                                 npu_sim::Cost::Repeat, [s](auto a) { return decltype(a)(expr); });               \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
+        const auto s = ascend_sim::Arithmetic<T>::widen(scalar);                                                     \
+        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                 \
+                                 ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,          \
+                                 ascend_sim::Cost::Repeat, [s](auto a) { return decltype(a)(expr); });               \
     }                                                                                                             \
     }                                                                                                             \
     template <class T, bool isSetMask = true>                                                                     \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count,   \
-              NPU_SIM_SITE) {                                                                                     \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
-        sim_detail::Name##Lanes(dst, src, scalarValue, npu_sim::count_lanes<isSetMask>(sizeof(T), count));        \
+              ASCEND_SIM_SITE) {                                                                                     \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
+        sim_detail::Name##Lanes(dst, src, scalarValue, ascend_sim::count_lanes<isSetMask>(sizeof(T), count));        \
     }                                                                                                             \
     template <class T, bool isSetMask = true>                                                                     \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,          \
-              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {              \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {              \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
         sim_detail::Name##Lanes(dst, src, scalarValue,                                                            \
-                                npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
+                                ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
     }                                                                                                             \
     template <class T, bool isSetMask = true>                                                                     \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[],        \
-              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {              \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                            \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {              \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
         sim_detail::Name##Lanes(dst, src, scalarValue,                                                            \
-                                npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
+                                ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
     }
 
-NPU_SIM_SCALAR(Adds, a + s)
-NPU_SIM_SCALAR(Muls, a* s)
-NPU_SIM_SCALAR(Maxs, a > s ? a : s)
-NPU_SIM_SCALAR(Mins, a < s ? a : s)
+ASCEND_SIM_SCALAR(Adds, a + s)
+ASCEND_SIM_SCALAR(Muls, a* s)
+ASCEND_SIM_SCALAR(Maxs, a > s ? a : s)
+ASCEND_SIM_SCALAR(Mins, a < s ? a : s)
 
 namespace sim_detail {
 
 template <class T, class U>
-void AxpyLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src, U scalar, const npu_sim::Lanes& lanes,
+void AxpyLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src, U scalar, const ascend_sim::Lanes& lanes,
                const UnaryRepeatParams& p) {
-    static_assert((std::is_same_v<T, U> && npu_sim::kTakes<U, npu_sim::Api::Axpy>) ||
-                      (std::is_same_v<T, float> && npu_sim::kTakes<U, npu_sim::Api::AxpyToFloat>),
+    static_assert((std::is_same_v<T, U> && ascend_sim::kTakes<U, ascend_sim::Api::Axpy>) ||
+                      (std::is_same_v<T, float> && ascend_sim::kTakes<U, ascend_sim::Api::AxpyToFloat>),
                   "Axpy: this SoC does not have it for these types");
-    const float s = npu_sim::Arithmetic<U>::widen(scalar);
-    const npu_sim::Arithmetic<T> type;
-    npu_sim::unary_op<true>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                            npu_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
-                            npu_sim::Cost::ThreeReads,
+    const float s = ascend_sim::Arithmetic<U>::widen(scalar);
+    const ascend_sim::Arithmetic<T> type;
+    ascend_sim::unary_op<true>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+                            ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
+                            ascend_sim::Cost::ThreeReads,
                             [=](float a, float d) { return type.widen(type.narrow(a * s)) + d; });
 }
 
@@ -70,23 +70,23 @@ void AxpyLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src, U scalar, c
 
 template <class T, class U>
 void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, const int32_t& count,
-          NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Axpy", site);
-    sim_detail::AxpyLanes(dst, src, scalarValue, npu_sim::count_lanes<true>(npu_sim::kWidest<T, U>, count), {});
+          ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Axpy", site);
+    sim_detail::AxpyLanes(dst, src, scalarValue, ascend_sim::count_lanes<true>(ascend_sim::kWidest<T, U>, count), {});
 }
 template <class T, class U, bool isSetMask = true>
 void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, uint64_t mask,
-          const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Axpy", site);
+          const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Axpy", site);
     sim_detail::AxpyLanes(dst, src, scalarValue,
-                          npu_sim::repeat_lanes<isSetMask>("Axpy", npu_sim::kWidest<T, U>, mask, repeatTime), params);
+                          ascend_sim::repeat_lanes<isSetMask>("Axpy", ascend_sim::kWidest<T, U>, mask, repeatTime), params);
 }
 template <class T, class U, bool isSetMask = true>
 void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, uint64_t mask[],
-          const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Axpy", site);
+          const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Axpy", site);
     sim_detail::AxpyLanes(dst, src, scalarValue,
-                          npu_sim::repeat_lanes<isSetMask>("Axpy", npu_sim::kWidest<T, U>, mask, repeatTime), params);
+                          ascend_sim::repeat_lanes<isSetMask>("Axpy", ascend_sim::kWidest<T, U>, mask, repeatTime), params);
 }
 
 }  // namespace AscendC

@@ -8,7 +8,7 @@
 
 #include "ascendc/arithmetic.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 using AscendC::SELMODE;
 
@@ -16,7 +16,7 @@ using AscendC::SELMODE;
 template <class T, class U, class F>
 void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const Operand<T>& src0, const Lanes& lanes,
                SELMODE mode, F other) {
-    NPU_SIM_NEEDS(Select, T);
+    ASCEND_SIM_NEEDS(Select, T);
     static_assert(std::is_unsigned_v<U>, "Select: the mask is of uint8_t, uint16_t, uint32_t or uint64_t");
     const bool each_repeat_anew = mode == SELMODE::VSEL_CMPMASK_SPR;
     if (!each_repeat_anew && !kIs950) uses_reserved_ub("Select");
@@ -64,46 +64,46 @@ void select_scalar(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, c
     select_op(dst, mask, src0, lanes, mode, [=](uint32_t, uint32_t) { return src1; });
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
-            const LocalTensor<T>& src1, SELMODE selMode, uint32_t count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Select", site);
-    npu_sim::select_tensors(npu_sim::Operand<T>{"dst", dst}, selMask, npu_sim::Operand<T>{"src0", src0},
-                            npu_sim::Operand<T>{"src1", src1}, npu_sim::count_lanes<true>(sizeof(T), count), selMode);
+            const LocalTensor<T>& src1, SELMODE selMode, uint32_t count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Select", site);
+    ascend_sim::select_tensors(ascend_sim::Operand<T>{"dst", dst}, selMask, ascend_sim::Operand<T>{"src0", src0},
+                            ascend_sim::Operand<T>{"src1", src1}, ascend_sim::count_lanes<true>(sizeof(T), count), selMode);
 }
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1,
-            SELMODE selMode, uint32_t count, NPU_SIM_SITE) {
-    npu_sim::start(npu_sim::Pipe::V, "Select", site);
-    npu_sim::select_scalar(npu_sim::Operand<T>{"dst", dst}, selMask, npu_sim::Operand<T>{"src0", src0}, src1,
-                           npu_sim::count_lanes<true>(sizeof(T), count), selMode);
+            SELMODE selMode, uint32_t count, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Select", site);
+    ascend_sim::select_scalar(ascend_sim::Operand<T>{"dst", dst}, selMask, ascend_sim::Operand<T>{"src0", src0}, src1,
+                           ascend_sim::count_lanes<true>(sizeof(T), count), selMode);
 }
 
-#define NPU_SIM_SELECT(Mask)                                                                                        \
+#define ASCEND_SIM_SELECT(Mask)                                                                                        \
     template <class T, class U, bool isSetMask = true>                                                              \
     void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,               \
-                const LocalTensor<T>& src1, SELMODE selMode, Mask, npu_sim::RepeatTime repeatTime,                  \
-                const BinaryRepeatParams& p, NPU_SIM_SITE) {                                                        \
-        npu_sim::start(npu_sim::Pipe::V, "Select", site);                                                           \
-        npu_sim::select_tensors(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,           \
-                                npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},                \
-                                npu_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},                \
-                                npu_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime), selMode);  \
+                const LocalTensor<T>& src1, SELMODE selMode, Mask, ascend_sim::RepeatTime repeatTime,                  \
+                const BinaryRepeatParams& p, ASCEND_SIM_SITE) {                                                        \
+        ascend_sim::start(ascend_sim::Pipe::V, "Select", site);                                                           \
+        ascend_sim::select_tensors(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,           \
+                                ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},                \
+                                ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},                \
+                                ascend_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime), selMode);  \
     }                                                                                                               \
     template <class T, class U, bool isSetMask = true>                                                              \
     void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1,       \
-                SELMODE selMode, Mask, npu_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, NPU_SIM_SITE) { \
-        npu_sim::start(npu_sim::Pipe::V, "Select", site);                                                           \
-        npu_sim::select_scalar(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,            \
-                               npu_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride}, src1,           \
-                               npu_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime), selMode);   \
+                SELMODE selMode, Mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, ASCEND_SIM_SITE) { \
+        ascend_sim::start(ascend_sim::Pipe::V, "Select", site);                                                           \
+        ascend_sim::select_scalar(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,            \
+                               ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride}, src1,           \
+                               ascend_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime), selMode);   \
     }
 
-NPU_SIM_SELECT(uint64_t mask)
-NPU_SIM_SELECT(uint64_t mask[])
+ASCEND_SIM_SELECT(uint64_t mask)
+ASCEND_SIM_SELECT(uint64_t mask[])
 
 }  // namespace AscendC

@@ -5,15 +5,15 @@
 
 namespace AscendC {
 
-constexpr npu_sim::Pipe source_pipe(HardEvent e) {
-    using npu_sim::Pipe;
+constexpr ascend_sim::Pipe source_pipe(HardEvent e) {
+    using ascend_sim::Pipe;
     constexpr Pipe kFrom[] = {Pipe::S,    Pipe::S,    Pipe::S,    Pipe::V,    Pipe::V,    Pipe::V,
                               Pipe::MTE2, Pipe::MTE2, Pipe::MTE2, Pipe::MTE3, Pipe::MTE3, Pipe::MTE3};
     return kFrom[int(e)];
 }
 
-constexpr npu_sim::Pipe target_pipe(HardEvent e) {
-    using npu_sim::Pipe;
+constexpr ascend_sim::Pipe target_pipe(HardEvent e) {
+    using ascend_sim::Pipe;
     constexpr Pipe kTo[] = {Pipe::V, Pipe::MTE2, Pipe::MTE3, Pipe::S, Pipe::MTE2, Pipe::MTE3,
                             Pipe::S, Pipe::V,    Pipe::MTE3, Pipe::S, Pipe::V,    Pipe::MTE2};
     return kTo[int(e)];
@@ -21,33 +21,33 @@ constexpr npu_sim::Pipe target_pipe(HardEvent e) {
 
 // Raises a flag on the source pipe after all its earlier work.
 template <HardEvent event>
-void SetFlag(int32_t id, NPU_SIM_SITE) {
-    npu_sim::set_flag(source_pipe(event), target_pipe(event), id, "SetFlag", site);
+void SetFlag(int32_t id, ASCEND_SIM_SITE) {
+    ascend_sim::set_flag(source_pipe(event), target_pipe(event), id, "SetFlag", site);
 }
 
 // Stalls the target pipe until the flag is raised, then clears the flag.
 template <HardEvent event>
-void WaitFlag(int32_t id, NPU_SIM_SITE) {
-    npu_sim::wait_flag(source_pipe(event), target_pipe(event), id, "WaitFlag", site);
+void WaitFlag(int32_t id, ASCEND_SIM_SITE) {
+    ascend_sim::wait_flag(source_pipe(event), target_pipe(event), id, "WaitFlag", site);
 }
 
 // Completes the pipe's earlier work before later work starts; PIPE_ALL: of all pipes.
 template <pipe_t pipe>
-void PipeBarrier(NPU_SIM_SITE) {
+void PipeBarrier(ASCEND_SIM_SITE) {
     static_assert(pipe == PIPE_V || pipe == PIPE_MTE2 || pipe == PIPE_MTE3 || pipe == PIPE_ALL,
                   "PipeBarrier takes PIPE_V, PIPE_MTE2, PIPE_MTE3 or PIPE_ALL");
-    npu_sim::barrier(pipe == PIPE_ALL ? npu_sim::kAllPipes : int32_t(pipe), site);
+    ascend_sim::barrier(pipe == PIPE_ALL ? ascend_sim::kAllPipes : int32_t(pipe), site);
 }
 
 // Orders the scalar unit's own memory accesses; the simulator runs them in order anyway.
 template <MemDsbT type>
 void DataSyncBarrier() {
-    static_assert(npu_sim::kTakes<std::integral_constant<MemDsbT, type>, npu_sim::Api::DataSyncBarrier>,
+    static_assert(ascend_sim::kTakes<std::integral_constant<MemDsbT, type>, ascend_sim::Api::DataSyncBarrier>,
                   "DataSyncBarrier: this SoC does not have it");
 }
 
-inline int64_t GetBlockIdx() { return npu_sim::block_index(); }
-inline int64_t GetBlockNum() { return npu_sim::block_count(); }
+inline int64_t GetBlockIdx() { return ascend_sim::block_index(); }
+inline int64_t GetBlockNum() { return ascend_sim::block_count(); }
 inline int64_t GetSubBlockIdx() { return 0; }  // only vector cores, so none is the second of a pair
 
 }  // namespace AscendC

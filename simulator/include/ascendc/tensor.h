@@ -10,7 +10,7 @@ class LocalTensor {
 public:
     using PrimType = T;
     LocalTensor() = default;
-    explicit LocalTensor(const npu_sim::UbView& view, TPosition position = TPosition::VECCALC)
+    explicit LocalTensor(const ascend_sim::UbView& view, TPosition position = TPosition::VECCALC)
         : view_(view), position_(position) {}
 
     LocalTensor operator[](uint32_t offset) const {
@@ -19,7 +19,7 @@ public:
         LocalTensor t = *this;
         const int64_t end = int64_t(view_.addr) + view_.bytes;
         const int64_t begin = view_.addr + int64_t(int32_t(offset)) * int64_t(sizeof(T));
-        t.view_.addr = npu_sim::ub_address(begin);
+        t.view_.addr = ascend_sim::ub_address(begin);
         t.view_.bytes = begin < 0 || begin > end ? 0 : uint32_t(end - begin);
         return t;
     }
@@ -29,47 +29,47 @@ public:
     }
     uint32_t GetSize() const { return view_.bytes / sizeof(T); }
     uint32_t GetLength() const { return view_.bytes; }
-    void SetSize(uint32_t elements) { view_.bytes = npu_sim::saturated(uint64_t(elements) * sizeof(T)); }
+    void SetSize(uint32_t elements) { view_.bytes = ascend_sim::saturated(uint64_t(elements) * sizeof(T)); }
     int32_t GetPosition() const { return int32_t(position_); }
     uint64_t GetPhyAddr() const { return view_.addr; }
     uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + uint64_t(offset) * sizeof(T); }
 
-    T GetValue(uint32_t index, NPU_SIM_SITE) const {
-        npu_sim::start(npu_sim::Pipe::S, "GetValue", site);
-        const npu_sim::Range r = range_of(index);
-        npu_sim::reads("tensor", view_, &r, 1);
+    T GetValue(uint32_t index, ASCEND_SIM_SITE) const {
+        ascend_sim::start(ascend_sim::Pipe::S, "GetValue", site);
+        const ascend_sim::Range r = range_of(index);
+        ascend_sim::reads("tensor", view_, &r, 1);
         T value;
-        std::memcpy(&value, npu_sim::ub() + r.begin, sizeof value);
-        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarUb));
+        std::memcpy(&value, ascend_sim::ub() + r.begin, sizeof value);
+        ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
         return value;
     }
     template <class U>
-    void SetValue(uint32_t index, U value, NPU_SIM_SITE) const {
-        npu_sim::start(npu_sim::Pipe::S, "SetValue", site);
-        const npu_sim::Range r = range_of(index);
-        npu_sim::writes("tensor", view_, &r, 1);
+    void SetValue(uint32_t index, U value, ASCEND_SIM_SITE) const {
+        ascend_sim::start(ascend_sim::Pipe::S, "SetValue", site);
+        const ascend_sim::Range r = range_of(index);
+        ascend_sim::writes("tensor", view_, &r, 1);
         const T converted = T(value);
-        std::memcpy(npu_sim::ub() + r.begin, &converted, sizeof converted);
-        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarUb));
+        std::memcpy(ascend_sim::ub() + r.begin, &converted, sizeof converted);
+        ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
     }
     // A reference. Before the next instruction, the core compares bits to detect a write.
-    T& operator()(uint32_t index, NPU_SIM_SITE) const {
-        const npu_sim::Range r = range_of(index);
-        npu_sim::scalar_reference(view_, r, site);
-        return *reinterpret_cast<T*>(npu_sim::ub() + r.begin);
+    T& operator()(uint32_t index, ASCEND_SIM_SITE) const {
+        const ascend_sim::Range r = range_of(index);
+        ascend_sim::scalar_reference(view_, r, site);
+        return *reinterpret_cast<T*>(ascend_sim::ub() + r.begin);
     }
 
     // Used by the simulator only.
-    const npu_sim::UbView& view() const { return view_; }
-    T* data() const { return reinterpret_cast<T*>(npu_sim::ub() + view_.addr); }
+    const ascend_sim::UbView& view() const { return view_; }
+    T* data() const { return reinterpret_cast<T*>(ascend_sim::ub() + view_.addr); }
 
 private:
-    npu_sim::Range range_of(uint32_t index) const {
+    ascend_sim::Range range_of(uint32_t index) const {
         // A negative index arrives as a large number.
         const int64_t begin = view_.addr + int64_t(int32_t(index)) * int64_t(sizeof(T));
         return {begin, begin + int64_t(sizeof(T))};
     }
-    npu_sim::UbView view_;
+    ascend_sim::UbView view_;
     TPosition position_ = TPosition::VECCALC;
 };
 
@@ -94,34 +94,34 @@ public:
     }
     template <CacheRwMode mode = CacheRwMode::RW>
     void SetL2CacheHint(CacheMode) {
-        static_assert(npu_sim::kTakes<T, npu_sim::Api::SetL2CacheHint>, "SetL2CacheHint: this SoC does not have it");
+        static_assert(ascend_sim::kTakes<T, ascend_sim::Api::SetL2CacheHint>, "SetL2CacheHint: this SoC does not have it");
     }
-    T GetValue(uint64_t offset, NPU_SIM_SITE) const {
-        npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::GetValue", site);
-        npu_sim::reads_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
+    T GetValue(uint64_t offset, ASCEND_SIM_SITE) const {
+        ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::GetValue", site);
+        ascend_sim::reads_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
         T value;
         std::memcpy(&value, at(offset), sizeof value);
-        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
+        ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
         return value;
     }
     // A reference, as in LocalTensor.
-    T& operator()(uint64_t offset, NPU_SIM_SITE) const {
-        static_assert(npu_sim::kTakes<T, npu_sim::Api::GmReference>, "GlobalTensor(): this SoC does not have it");
-        npu_sim::gm_reference(uintptr_t(at(offset)), sizeof(T), view_, site);
+    T& operator()(uint64_t offset, ASCEND_SIM_SITE) const {
+        static_assert(ascend_sim::kTakes<T, ascend_sim::Api::GmReference>, "GlobalTensor(): this SoC does not have it");
+        ascend_sim::gm_reference(uintptr_t(at(offset)), sizeof(T), view_, site);
         return *at(offset);
     }
     // Writes to the scalar unit's cache; DataCacheCleanAndInvalid writes the line to GM.
-    void SetValue(uint64_t offset, T value, NPU_SIM_SITE) const {
-        npu_sim::start(npu_sim::Pipe::S, "GlobalTensor::SetValue", site);
-        npu_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
-        npu_sim::write_through_cache(uintptr_t(at(offset)), sizeof(T));
+    void SetValue(uint64_t offset, T value, ASCEND_SIM_SITE) const {
+        ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::SetValue", site);
+        ascend_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
+        ascend_sim::write_through_cache(uintptr_t(at(offset)), sizeof(T));
         std::memcpy(at(offset), &value, sizeof value);
-        npu_sim::finish_scalar(npu_sim::cycles_of(npu_sim::Cost::ScalarGm));
+        ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
     }
 
     // Used by the simulator only.
     T* data() const { return address_; }
-    const npu_sim::GmView& view() const { return view_; }
+    const ascend_sim::GmView& view() const { return view_; }
 
 private:
     // A negative offset arrives as a large number. An offset that overflows gives null.
@@ -132,18 +132,18 @@ private:
     }
     T* address_ = nullptr;
     uint64_t elements_ = 0;
-    npu_sim::GmView view_;
+    ascend_sim::GmView view_;
 };
 
 template <class T, CacheLine line, DcciDst destination>
-void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, NPU_SIM_SITE) {
-    static_assert(npu_sim::kTakes<T, npu_sim::Api::CleanWithDestination>,
+void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, ASCEND_SIM_SITE) {
+    static_assert(ascend_sim::kTakes<T, ascend_sim::Api::CleanWithDestination>,
                   "DataCacheCleanAndInvalid: this SoC has only the form without DcciDst");
-    npu_sim::clean_cache(uintptr_t(tensor.data()), line == CacheLine::ENTIRE_DATA_CACHE, site);
+    ascend_sim::clean_cache(uintptr_t(tensor.data()), line == CacheLine::ENTIRE_DATA_CACHE, site);
 }
 template <class T, CacheLine line>
-void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, NPU_SIM_SITE) {
-    npu_sim::clean_cache(uintptr_t(tensor.data()), line == CacheLine::ENTIRE_DATA_CACHE, site);
+void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, ASCEND_SIM_SITE) {
+    ascend_sim::clean_cache(uintptr_t(tensor.data()), line == CacheLine::ENTIRE_DATA_CACHE, site);
 }
 
 }  // namespace AscendC

@@ -12,4 +12,4 @@
 #define TILING_DATA_FIELD_DEF_STRUCT(type, name) type name
 #define END_TILING_DATA_DEF }
 // Checks an operator's struct, or, with op = S + "Op", a struct inside another one.
-#define REGISTER_TILING_DATA_CLASS(op, S) static_assert(::npu_sim::check_tiling_part<S>(), "tiling")
+#define REGISTER_TILING_DATA_CLASS(op, S) static_assert(::ascend_sim::check_tiling_part<S>(), "tiling")

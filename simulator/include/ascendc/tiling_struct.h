@@ -11,7 +11,7 @@
 
 #include "ascendc/runtime.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // The end of the fields if each is aligned to its size.
 struct FieldLayout {
@@ -99,4 +99,4 @@ constexpr bool check_tiling_struct() {
     return check_tiling_part<S>();
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim

@@ -9,7 +9,7 @@
 #include "ascendc/runtime.h"
 
 #ifndef __CCE_AICORE__
-#error "__CCE_AICORE__ is not defined: compile kernels as CMake's npu_rope_add_kernel does (220, 200 or 310)"
+#error "__CCE_AICORE__ is not defined: compile kernels as ascend_sim_add_kernel of CMake does (220, 200 or 310)"
 #endif
 
 #define __aicore__
@@ -18,7 +18,7 @@
 #define __ubuf__
 #define GM_ADDR uint8_t*
 
-namespace npu_sim {
+namespace ascend_sim {
 
 constexpr int kArch = __CCE_AICORE__;  // 220: Ascend910B, 910_93; 200: Ascend310P; 310: Ascend950
 constexpr bool kIs910b = kArch == 220, kIs310p = kArch == 200, kIs950 = kArch == 310;
@@ -70,15 +70,15 @@ constexpr uint16_t float_to_bfloat16(float f) {
     return uint16_t(pick(int32_t(u & 0x7fffffff) > 0x7f800000, int32_t(u >> 16 | 0x40), int32_t(rounded)));
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 // Storage with conversions: every operation computes in float and rounds once.
 struct half {
     uint16_t raw;
     half() = default;
     template <class A, class = std::enable_if_t<std::is_arithmetic_v<A>>>
-    constexpr half(A value) : raw(npu_sim::float_to_half(float(value))) {}
-    constexpr operator float() const { return npu_sim::half_to_float(raw); }
+    constexpr half(A value) : raw(ascend_sim::float_to_half(float(value))) {}
+    constexpr operator float() const { return ascend_sim::half_to_float(raw); }
 };
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 
@@ -87,13 +87,13 @@ struct bfloat16_t {
     uint16_t raw;
     bfloat16_t() = default;
     template <class A, class = std::enable_if_t<std::is_arithmetic_v<A>>>
-    explicit constexpr bfloat16_t(A value) : raw(npu_sim::float_to_bfloat16(float(value))) {}
-    constexpr operator float() const { return npu_sim::bfloat16_to_float(raw); }
+    explicit constexpr bfloat16_t(A value) : raw(ascend_sim::float_to_bfloat16(float(value))) {}
+    constexpr operator float() const { return ascend_sim::bfloat16_to_float(raw); }
 };
 static_assert(sizeof(bfloat16_t) == 2);
 #endif
 
-namespace npu_sim {
+namespace ascend_sim {
 template <class>
 constexpr bool kIsBfloat16 = false;
 #if __CCE_AICORE__ != 200
@@ -121,10 +121,10 @@ constexpr Element element_of() {
 // Whether this SoC has the instruction for that type. If the type does not matter, every type matches.
 template <class T, Api api>
 constexpr bool kTakes = takes(api, kCore, element_of<T>());
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
-#define NPU_SIM_NEEDS(Name, T) \
-    static_assert(npu_sim::kTakes<T, npu_sim::Api::Name>, #Name ": this SoC does not have it for this type")
+#define ASCEND_SIM_NEEDS(Name, T) \
+    static_assert(ascend_sim::kTakes<T, ascend_sim::Api::Name>, #Name ": this SoC does not have it for this type")
 
 enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_FIX, PIPE_ALL };
 

@@ -10,7 +10,7 @@
 
 #include "ascendc/arithmetic.h"
 
-namespace npu_sim {
+namespace ascend_sim {
 
 // f rounded to its kBits leading bits.
 template <int kBits>
@@ -25,50 +25,50 @@ inline float approximately(float f) {
     return std::is_same_v<T, half> ? leading_bits<10>(f) : leading_bits<13>(f);
 }
 
-}  // namespace npu_sim
+}  // namespace ascend_sim
 
 namespace AscendC {
 
 // The three call forms. expr is an expression of a.
-#define NPU_SIM_UNARY(Name, cost, expr)                                                                         \
+#define ASCEND_SIM_UNARY(Name, cost, expr)                                                                         \
     namespace sim_detail {                                                                                      \
     template <class T>                                                                                          \
-    void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const npu_sim::Lanes& lanes,         \
+    void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const ascend_sim::Lanes& lanes,         \
                      const UnaryRepeatParams& p = {}) {                                                         \
-        NPU_SIM_NEEDS(Name, T);                                                                                 \
-        npu_sim::unary_op<false>(npu_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},               \
-                                 npu_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,        \
-                                 npu_sim::Cost::cost, [](auto a) { return decltype(a)(expr); });                \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                 \
+        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},               \
+                                 ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,        \
+                                 ascend_sim::Cost::cost, [](auto a) { return decltype(a)(expr); });                \
     }                                                                                                           \
     }                                                                                                           \
     template <class T>                                                                                          \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, NPU_SIM_SITE) {       \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                          \
-        sim_detail::Name##Lanes(dst, src, npu_sim::count_lanes<true>(sizeof(T), count));                        \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, ASCEND_SIM_SITE) {       \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                          \
+        sim_detail::Name##Lanes(dst, src, ascend_sim::count_lanes<true>(sizeof(T), count));                        \
     }                                                                                                           \
     template <class T, bool isSetMask = true>                                                                   \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,                              \
-              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {            \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                          \
-        sim_detail::Name##Lanes(dst, src, npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {            \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                          \
+        sim_detail::Name##Lanes(dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
                                 params);                                                                        \
     }                                                                                                           \
     template <class T, bool isSetMask = true>                                                                   \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],                            \
-              const npu_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, NPU_SIM_SITE) {            \
-        npu_sim::start(npu_sim::Pipe::V, #Name, site);                                                          \
-        sim_detail::Name##Lanes(dst, src, npu_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {            \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                          \
+        sim_detail::Name##Lanes(dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
                                 params);                                                                        \
     }
 
-NPU_SIM_UNARY(Abs, Repeat, std::fabs(a))
-NPU_SIM_UNARY(Exp, Function, std::exp(double(a)))
-NPU_SIM_UNARY(Ln, Function, std::log(double(a)))
-NPU_SIM_UNARY(Sqrt, Function, std::sqrt(a))
-NPU_SIM_UNARY(Rsqrt, Function, npu_sim::approximately<T>(1.0f / std::sqrt(a)))
-NPU_SIM_UNARY(Reciprocal, Function, npu_sim::approximately<T>(1.0f / a))
-NPU_SIM_UNARY(Relu, Repeat, a > 0 ? a : 0)
-NPU_SIM_UNARY(Not, Repeat, ~a)
-NPU_SIM_UNARY(Neg, Repeat, -a)
+ASCEND_SIM_UNARY(Abs, Repeat, std::fabs(a))
+ASCEND_SIM_UNARY(Exp, Function, std::exp(double(a)))
+ASCEND_SIM_UNARY(Ln, Function, std::log(double(a)))
+ASCEND_SIM_UNARY(Sqrt, Function, std::sqrt(a))
+ASCEND_SIM_UNARY(Rsqrt, Function, ascend_sim::approximately<T>(1.0f / std::sqrt(a)))
+ASCEND_SIM_UNARY(Reciprocal, Function, ascend_sim::approximately<T>(1.0f / a))
+ASCEND_SIM_UNARY(Relu, Repeat, a > 0 ? a : 0)
+ASCEND_SIM_UNARY(Not, Repeat, ~a)
+ASCEND_SIM_UNARY(Neg, Repeat, -a)
 
 }  // namespace AscendC

@@ -6,8 +6,8 @@
 namespace AscendC {
 
 inline GM_ADDR GetUserWorkspace(GM_ADDR workspace) { return workspace; }
-inline void SetSysWorkspace(GM_ADDR workspace) { npu_sim::set_system_workspace(workspace); }
+inline void SetSysWorkspace(GM_ADDR workspace) { ascend_sim::set_system_workspace(workspace); }
 inline void SetSysWorkSpace(GM_ADDR workspace) { SetSysWorkspace(workspace); }
-inline GM_ADDR GetSysWorkSpacePtr() { return npu_sim::system_workspace(); }  // null until one of them was called
+inline GM_ADDR GetSysWorkSpacePtr() { return ascend_sim::system_workspace(); }  // null until one of them was called
 
 }  // namespace AscendC

@@ -8,7 +8,7 @@ from run_checks import refusal, run
 from torch import nn
 from torch.nn import functional as F
 
-fallback = sys.modules["npu_rope_sim_fallback"]  # there since torch loaded torch_npu
+fallback = sys.modules["ascend_sim_fallback"]  # there since torch loaded torch_npu
 
 
 def numbers(*shape, seed=1):

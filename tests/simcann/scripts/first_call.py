@@ -46,8 +46,8 @@ def in_own_process(name, operator):
     answer, theirs = os.pipe()
     child = os.fork()
     if not child:
-        os.environ["NPU_ROPE_SIM_REPORT_DIR"] = os.path.join(folder, name)
-        os.makedirs(os.environ["NPU_ROPE_SIM_REPORT_DIR"])
+        os.environ["ASCEND_SIM_REPORT_DIR"] = os.path.join(folder, name)
+        os.makedirs(os.environ["ASCEND_SIM_REPORT_DIR"])
         try:
             check(name, operator)
             said = "ok"

@@ -8,7 +8,7 @@ import torch
 import torch_npu  # noqa: F401
 from run_checks import refusal, run
 
-CANN = ctypes.CDLL("libnpu_rope_cann.so")
+CANN = ctypes.CDLL("libascend_sim_cann.so")
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 
 

@@ -18,7 +18,7 @@ import torch_npu  # noqa: F401
 import npu_rope
 
 COUNT = 4096
-CANN = ctypes.CDLL("libnpu_rope_cann.so")
+CANN = ctypes.CDLL("libascend_sim_cann.so")
 PARAMS = npu_rope.RopeParams(64, "neox")
 RIGHT = sys.argv[1] == "right"
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3

@@ -6,7 +6,7 @@ import gc
 import torch
 from run_checks import refusal, run
 
-CANN = ctypes.CDLL("libnpu_rope_cann.so")
+CANN = ctypes.CDLL("libascend_sim_cann.so")
 
 
 def check_there_and_back():
@@ -38,7 +38,7 @@ def check_strided_copies():
 def check_the_chip_is_the_one_asked_for():
     import os
 
-    assert torch.npu.get_device_name(0) == os.environ["NPU_ROPE_SIM_SOC"]
+    assert torch.npu.get_device_name(0) == os.environ["ASCEND_SIM_SOC"]
     assert torch.npu.device_count() == 1
     assert torch.npu.is_available()
     assert torch.npu.get_device_properties(0).total_memory > 2**30

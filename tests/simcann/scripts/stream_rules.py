@@ -24,7 +24,7 @@ TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
 SYNC, PROGRESS, TIME_LINE, OF_DEVICE, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
 # The exception of a kernel: of the vector core if the chip has separate vector cores, else of the AI core.
-KERNEL = 507015 if os.environ.get("NPU_ROPE_SIM_SOC", "").startswith("Ascend310P") else 507035
+KERNEL = 507015 if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P") else 507035
 JUNK, FRESH = 0xFB, 0xFF
 COUNT = 64
 FUNCTION = C.CFUNCTYPE(None, C.c_void_p)
@@ -837,7 +837,7 @@ def check_devices_that_are_not_there():
 
 
 def check_the_mode_of_overflow():
-    has_one_mode = os.environ.get("NPU_ROPE_SIM_SOC", "").startswith("Ascend310P")
+    has_one_mode = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
     assert [CANN.aclrtSetDeviceSatMode(mode) for mode in (-1, 2, 7)] == [RT_INVALID] * 3
     assert CANN.aclrtSetDeviceSatMode(0) == OK
     assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if has_one_mode else OK)

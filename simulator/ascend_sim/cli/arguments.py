@@ -1,0 +1,154 @@
+"""A kernel's arguments on a command line: ``in:x.npy``, ``in:float16[8,2048]``, ``out:float32[3]=y.npy``."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ascend_sim.errors import bad_value
+from ascend_sim.files import replacing, unwritable
+from ascend_sim.kernels import Argument, In, InOut, Out, Sum
+
+ROLES: dict[str, Any] = {"in": In, "out": Out, "inout": InOut, "sum": Sum}
+DTYPES = (
+    "float16",
+    "float32",
+    "bfloat16",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+)
+# The formats of `--tiling`, by their names in C.
+_FORMATS = {
+    "int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int32_t": "i", "uint32_t": "I",
+    "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d",
+}  # fmt: skip
+_NEW = re.compile(r"(\w+)\[([0-9,]*)\]")
+
+
+@dataclass
+class Given:
+    """One argument: what the kernel gets, and the file that its result is written to."""
+
+    text: str
+    argument: Argument
+    file: Path | None = None
+
+    def write(self) -> None:
+        """Write the result, if a file was named."""
+        if self.file is not None and self.argument is not None:
+            with replacing(self.file, "wb") as stream:
+                np.save(stream, self.argument.array)
+
+
+def arguments_of(texts: Sequence[str], seed: int) -> list[Given]:
+    """Return the kernel's arguments in order. New inputs hold numbers drawn from the seed, new outputs 0.
+
+    Raises:
+        ValueError: a text has another form, a file cannot be read or written, or a dtype is unknown.
+    """
+    random = np.random.default_rng(seed)
+    return [_argument(text, random) for text in texts]
+
+
+def _argument(text: str, random: np.random.Generator) -> Given:
+    if text == "null":
+        return Given(text, None)
+    role, colon, rest = text.partition(":")
+    if role not in ROLES or not colon or not rest:
+        raise bad_value(
+            f"argument must be ROLE:FILE.npy, ROLE:DTYPE[SIZES] or ROLE:DTYPE[SIZES]=FILE.npy with a role of "
+            f"{', '.join(ROLES)}, or null, but got {text}."
+        )
+    source, equals, file = rest.partition("=")
+    new = _NEW.fullmatch(source)
+    array = _new_array(new[1], new[2], random if role != "out" else None, text) if new else _read(source)
+    target = Path(file) if equals else None
+    if role == "in" and target is not None:
+        raise bad_value(f"argument must be written to get a file but got {text}.")
+    if target is not None and (must := unwritable(target)):
+        raise bad_value(f"argument {must}")
+    return Given(text, ROLES[role](array, text), target)
+
+
+def _dtype(name: str) -> Any:
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise bad_value(
+                "dtype must have ml_dtypes to be bfloat16 but got none: pip install ml_dtypes"
+            ) from None
+        return np.dtype(ml_dtypes.bfloat16)
+    if name not in DTYPES:
+        raise bad_value(f"dtype must be one of {', '.join(DTYPES)} but got {name}.")
+    return np.dtype(name)
+
+
+def _new_array(dtype: str, sizes: str, random: np.random.Generator | None, text: str) -> Any:
+    kind = _dtype(dtype)
+    shape = tuple(int(size) for size in sizes.split(",") if size)
+    if math.prod(shape) * kind.itemsize > 2**32:
+        raise bad_value(f"argument must have at most 4 GiB but got {text}.")
+    if random is None:
+        return np.zeros(shape, kind)
+    values = random.standard_normal(shape, dtype=np.float32)
+    return values.astype(kind) if kind.kind in "fV" else (values * 100).astype(np.int64).astype(kind)
+
+
+def _read(file: str) -> Any:
+    try:
+        return np.ascontiguousarray(np.load(file, allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise bad_value(f"argument must be a .npy file or DTYPE[SIZES] but got {file}: {error}") from None
+
+
+def tiling_of(text: str) -> bytes:
+    """Return the tiling struct's bytes: of a file (``@FILE``), of hexadecimal digits, or of typed fields.
+
+    >>> tiling_of("uint32_t=1003,uint32_t=128").hex()
+    'eb03000080000000'
+
+    The fields lie as in a C struct: each at a multiple of its size.
+
+    Raises:
+        ValueError: the text has another form, or a number does not fit its type.
+    """
+    if text.startswith("@"):
+        try:
+            return Path(text[1:]).read_bytes()
+        except OSError as error:
+            raise bad_value(
+                f"tiling must be a file that can be read but got {text}: {error.strerror}."
+            ) from None
+    if "=" not in text:
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            raise bad_value(
+                f"tiling must be @FILE, hexadecimal digits or fields such as uint32_t=8,float=1.5 but got {text}."
+            ) from None
+    formats, values = "", []
+    for field in text.split(","):
+        kind, _, number = field.partition("=")
+        if kind not in _FORMATS:
+            raise bad_value(f"tiling must have fields of {', '.join(_FORMATS)} but got {field}.")
+        formats += _FORMATS[kind]
+        try:
+            values.append(float(number) if kind in ("float", "double") else int(number, 0))
+            struct.pack(_FORMATS[kind], values[-1])
+        except (ValueError, struct.error):
+            raise bad_value(f"tiling must have a {kind} but got {field}.") from None
+    return struct.pack(formats, *values)

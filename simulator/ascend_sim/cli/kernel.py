@@ -1,0 +1,188 @@
+"""``ascend-sim kernel``: run a kernel of a source file on the simulated cores."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from ascend_sim import timeline
+from ascend_sim.cli.arguments import Given, arguments_of, tiling_of
+from ascend_sim.compiler import CompileFailed, compile_soc
+from ascend_sim.errors import Unavailable, bad_value
+from ascend_sim.files import replacing, unwritable
+from ascend_sim.kernels import KernelBroken, Out, Report, compile
+from ascend_sim.library import DEFAULT_SOC, Options
+
+FAILED, USAGE_ERROR = 1, 2
+
+
+def kernel(
+    source: Annotated[Path, typer.Argument(help="The kernel's .cpp file.", show_default=False)],
+    entry: Annotated[str, typer.Argument(help="Its __global__ function.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ARGUMENT]...",
+            help="The kernel's GM arguments in their order, before workspace and tiling.",
+            show_default=False,
+        ),
+    ] = None,
+    soc: Annotated[
+        str, typer.Option(help="ascend910b, ascend310p, ascend950, or a chip such as Ascend910B4.")
+    ] = DEFAULT_SOC,
+    block_dim: Annotated[int, typer.Option(min=1, help="Number of cores.")] = 1,
+    tiling: Annotated[
+        str, typer.Option(help="Fields such as uint32_t=8,float=1.5; or hexadecimal digits; or @FILE.")
+    ] = "",
+    tiling_key: Annotated[int, typer.Option(min=0, help="The value that TILING_KEY_IS compares with.")] = 0,
+    workspace: Annotated[int, typer.Option(min=0, help="Bytes of the workspace.")] = 0,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="A macro, NAME=VALUE.")] = None,
+    include: Annotated[
+        list[Path] | None, typer.Option("--include", "-I", help="A folder of headers.")
+    ] = None,
+    lenient: Annotated[str, typer.Option(help="Rules that only warn, such as SIM-COUNT-01; or all.")] = "",
+    auto_sync: Annotated[
+        bool, typer.Option("--auto-sync", help="Insert the synchronisation that CANN's compiler inserts.")
+    ] = False,
+    reference: Annotated[
+        str, typer.Option(help="MODULE:FUNCTION of the inputs that returns the outputs, to compare with.")
+    ] = "",
+    within: Annotated[float, typer.Option(min=0, help="Largest difference from the reference.")] = 0.0,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Write the timeline, for ascend-sim trace, Perfetto or chrome://tracing."),
+    ] = None,
+    cores: Annotated[int, typer.Option(min=0, help="Number of cores in the timeline; 0: all.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Of the numbers in new inputs.")] = 0,
+    json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Compile a kernel file, run one kernel on the simulated cores, check every rule.
+
+    An argument is ROLE:FILE.npy, ROLE:DTYPE[SIZES], ROLE:DTYPE[SIZES]=FILE.npy or
+    null. The role is in, out, inout, or sum (sums of atomic copies, whose last
+    bits depend on the order of the cores). New inputs hold random numbers, new
+    outputs zeros; =FILE.npy writes the result.
+
+    The kernel runs twice, with the cores in ascending and in descending order.
+    Outputs are written only if it broke no rule.
+
+    Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
+    the reference; 2 bad usage.
+
+    Examples:
+
+      ascend-sim kernel examples/add_custom.cpp add_custom 'in:float32[1003]'
+      'in:float32[1003]' 'out:float32[1003]=z.npy' --block-dim 8
+      --tiling uint32_t=1003,uint32_t=128 --reference numpy:add
+
+      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D DTYPE_X=half
+    """
+    if trace is not None and (must := unwritable(trace)):
+        raise _usage_error(f"[kernel] trace {must}")
+    try:
+        compare = _reference_of(reference)
+        given = arguments_of(arguments or (), seed)
+        tiling_bytes, macros = tiling_of(tiling), _macros_of(define or ())
+        compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
+        inputs = [g.argument.array.copy() for g in given if g.argument and not isinstance(g.argument, Out)]
+        with tempfile.TemporaryDirectory() as folder:
+            spans = Path(folder) / "trace.json"
+            options = Options(
+                soc=soc,
+                lenient=tuple(rule for rule in lenient.split(",") if rule),
+                auto_sync=auto_sync,
+                trace_path=None if trace is None else str(spans),
+                trace_cores=cores,
+            )
+            report = compiled.run(
+                *[g.argument for g in given],
+                block_dim=block_dim,
+                tiling=tiling_bytes,
+                tiling_key=tiling_key,
+                workspace_bytes=workspace,
+                options=options,
+            )
+            if trace is not None:
+                with spans.open("rb") as written, replacing(trace, "wb") as stream:
+                    shutil.copyfileobj(written, stream)
+        for one in given:
+            one.write()
+        difference = None if compare is None else _difference(compare(*inputs), given)
+    except (ValueError, TypeError, Unavailable) as error:
+        raise _usage_error(str(error)) from None
+    except (KernelBroken, CompileFailed) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    if json_:
+        print(json.dumps({**report.summary, "warnings": report.warnings, "difference": difference}, indent=1))
+    else:
+        _show(f"{source.name}: {entry}", report, given, trace)
+    if difference is not None:
+        verdict = "equal to" if difference == 0 else f"at most {difference:g} from"
+        if not json_:
+            print(f"{verdict} {reference}")
+        if not difference <= within:
+            print(
+                f"[kernel] difference from {reference} must be at most {within:g} but got {difference:g}.",
+                file=sys.stderr,
+            )
+            raise typer.Exit(FAILED)
+
+
+def _usage_error(text: str) -> typer.Exit:
+    print(text, file=sys.stderr)
+    return typer.Exit(USAGE_ERROR)
+
+
+def _macros_of(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+
+
+def _reference_of(text: str) -> Callable[..., Any] | None:
+    if not text:
+        return None
+    module, _, name = text.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise bad_value(f"reference must be MODULE:FUNCTION but got {text}: {error}.") from None
+    return found
+
+
+def _difference(wanted: Any, given: list[Given]) -> float:
+    """The largest absolute difference of an output from the reference's; infinite where only one is NaN."""
+    outputs = [g.argument.array for g in given if g.argument and g.argument.role]
+    results = wanted if isinstance(wanted, tuple) else (wanted,)
+    if len(results) != len(outputs):
+        raise bad_value(f"reference must return {len(outputs)} outputs but got {len(results)}.")
+    largest = 0.0
+    for result, output in zip(results, outputs, strict=True):
+        a, b = np.broadcast_arrays(np.asarray(result, np.float64), output.astype(np.float64))
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        largest = max(largest, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
+    return largest
+
+
+def _show(call: str, report: Report, given: list[Given], trace: Path | None) -> None:
+    for warning in report.warnings:
+        print(f"warning: {warning['text']}")
+    least = sum(g.argument.array.nbytes for g in given if g.argument)
+    timeline.show({**report.summary, "call": call}, least, Console(highlight=False))
+    for one in given:
+        if one.file is not None:
+            print(f"{one.text.partition('=')[0]} written to {one.file}")
+    if trace is not None:
+        Console(highlight=False).print(f"timeline written to {escape(str(trace))}", soft_wrap=True)

@@ -1,0 +1,64 @@
+"""``ascend-sim trace``: where the cycles of a launch went, from its timeline."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ascend_sim import timeline, timeline_plot
+from ascend_sim.files import replacing, unwritable
+
+USAGE_ERROR = 2
+
+
+def trace(
+    file: Annotated[Path, typer.Argument(help="A timeline that a run has written.", show_default=False)],
+    plot: Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Show where the cycles of a launch went: pipes, instructions, critical path.
+
+    The time comes from a model: each instruction costs its issue and its repeats
+    or bytes, the four pipes of a core overlap as far as the kernel's events
+    allow, and the cores share the bandwidth of global memory. It has not been
+    compared with hardware.
+
+    Exit status: 0; 2 bad usage.
+
+    Examples:
+
+      ascend-sim kernel add.cpp add in:x.npy in:y.npy out:z.npy --trace add.json
+
+      ascend-sim trace add.json --plot add.png
+    """
+    if plot is not None and (must := unwritable(plot) or timeline_plot.refusal(plot)):
+        raise _usage_error(f"[trace] plot {must}")
+    try:
+        held: Any = json.loads(file.read_text())
+        summary = {"call": file.name, **held["otherData"]["summary"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _usage_error(
+            f"[trace] file must be a timeline of ascend_sim but got {file}: {error}."
+        ) from None
+    if plot is not None:
+        with replacing(plot, "wb") as stream:
+            timeline_plot.draw(
+                file, timeline_plot.title_of(summary), summary["microseconds"], stream, plot.suffix[1:]
+            )
+    if json_:
+        print(json.dumps(summary, indent=1))
+        return
+    moved = int(summary["bytes_read"] + summary["bytes_written"])
+    timeline.show(summary, moved, Console(highlight=False))
+    if plot is not None:
+        print(f"plot written to {plot}")
+
+
+def _usage_error(text: str) -> typer.Exit:
+    print(text, file=sys.stderr)
+    return typer.Exit(USAGE_ERROR)

@@ -1,0 +1,71 @@
+"""What the programs ``ascend-sim`` and ``npu-rope`` share: how a command line begins and ends."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable
+
+INTERRUPTED = 128 + 2  # as a shell reports SIGINT
+CLOSED_PIPE = 128 + 13  # and SIGPIPE
+
+
+def main(program: str, run: Callable[[], None]) -> None:
+    """Run a program's commands. An interrupt or a closed pipe ends it with the shell's status.
+
+    Args:
+        program: its name, for messages.
+        run: imports the commands and runs them. They need typer and rich.
+    """
+    _take_any_letter()
+    try:
+        try:
+            _run(program, run)
+        finally:
+            sys.stdout.flush()
+    except BaseException as error:
+        if _came_from(error, BrokenPipeError):
+            _silence()
+            raise SystemExit(CLOSED_PIPE) from None
+        if _came_from(error, KeyboardInterrupt):
+            print(f"[{program}] interrupted.", file=sys.stderr)
+            raise SystemExit(INTERRUPTED) from None
+        raise
+
+
+def _take_any_letter() -> None:
+    """Print escapes for characters that the terminal cannot encode, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            with contextlib.suppress(OSError):  # a stream without a position
+                stream.reconfigure(errors="backslashreplace")
+
+
+def _run(program: str, run: Callable[[], None]) -> None:
+    try:
+        run()
+    except ImportError as error:
+        if error.name not in ("typer", "rich", "click"):
+            raise
+        print(
+            f"[{program}] command line must have typer and rich but got {error}.\n"
+            "Install them with: pip install typer rich",
+            file=sys.stderr,
+        )
+        raise SystemExit(2) from None
+
+
+def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether an error of that kind caused this one: typer and rich convert what they catch to SystemExit."""
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error is not None
+
+
+def _silence() -> None:
+    """Discard buffered output, because Python would report an error about it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)

@@ -1,0 +1,186 @@
+"""Compile AscendC kernels for the simulated cores."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ascend_sim import folders
+from ascend_sim.errors import Unavailable, bad_value
+from ascend_sim.library import DEFAULT_SOC, load
+
+AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
+FLAGS: tuple[str, ...] = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
+FLAGS += ("-fno-strict-aliasing", "-fwrapv")
+# CANN's name of each element type, as ORIG_DTYPE_X holds it.
+ORIG_DTYPES = {
+    "float": "DT_FLOAT",
+    "half": "DT_FLOAT16",
+    "bfloat16_t": "DT_BF16",
+    "int32_t": "DT_INT32",
+    "int64_t": "DT_INT64",
+}
+
+
+class CompileFailed(RuntimeError):
+    """The compiler refused a kernel.
+
+    The message holds the simulator's own errors first, such as
+    ``add.cpp:12: Add: this SoC does not have it for this type``, then the whole compiler output.
+    """
+
+
+def compiler() -> str:
+    """``$CXX``, else the first C++ compiler on the path.
+
+    Raises:
+        Unavailable: no compiler was found.
+    """
+    for name in (os.environ.get("CXX", ""), "g++", "clang++", "c++"):
+        if name and shutil.which(name.split()[0]):
+            return name
+    raise Unavailable(
+        "C++ compiler", "none was found as $CXX, g++, clang++ or c++", "Install one, or set CXX."
+    )
+
+
+def column_entry(kernel: str, soc: str, types: Mapping[str, str]) -> str:
+    """The name of a kernel's entry for one column of element types, as CMake's functions make it.
+
+    >>> column_entry("add", "ascend910b", {"X": "half", "Y": "half"})
+    'add__ascend910b__half_half'
+    """
+    return f"{kernel}__{soc}__{'_'.join(types.values())}"
+
+
+def column_defines(kernel: str, soc: str, types: Mapping[str, str]) -> dict[str, str]:
+    """Macros for :func:`build` that CANN defines for one column of element types.
+
+    Args:
+        types: each argument's C type, in the kernel's order, such as ``{"X": "half", …}``.
+    """
+    defines = {kernel: column_entry(kernel, soc, types)}
+    for argument, kind in types.items():
+        defines |= {f"DTYPE_{argument}": kind, f"ORIG_DTYPE_{argument}": ORIG_DTYPES[kind]}
+    return defines
+
+
+def compile_soc(chip: str) -> str:
+    """The SoC that kernels for a chip are compiled for.
+
+    >>> compile_soc("Ascend910B4")
+    'ascend910b'
+
+    Raises:
+        ValueError: there is no such SoC or chip.
+    """
+    known = {soc: soc for soc in AICORE} | {str(p["name"]).lower(): str(p["soc"]) for p in load().profiles()}
+    if chip.lower() not in known:
+        raise bad_value(f"soc must be one of {', '.join(AICORE)}, or a chip's name, but got {chip}.")
+    return known[chip.lower()]
+
+
+def build(
+    source: str | os.PathLike[str],
+    *,
+    soc: str = DEFAULT_SOC,
+    defines: Mapping[str, str] | None = None,
+    include: Sequence[str | os.PathLike[str]] = (),
+    flags: Sequence[str] = (),
+    folder: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Compile a kernel source for an SoC into a shared library.
+
+    The folder caches the library: each combination of flags, source text and header texts is compiled once,
+    also across processes.
+
+    Args:
+        source: the ``.cpp`` file, with one or more entries.
+        soc: ``"ascend910b"``, ``"ascend910_93"``, ``"ascend310p"`` or ``"ascend950"``. An instruction that
+            the SoC lacks does not compile.
+        defines: macros, such as ``{"DTYPE_X": "half", "ORIG_DTYPE_X": "DT_FLOAT16"}``.
+        include: more include folders.
+        flags: more flags for the compiler, such as ``("-g", "-O0")`` for a debugger.
+        folder: where the library goes; a temporary folder by default.
+
+    Raises:
+        CompileFailed: the compiler failed; the message holds its output.
+    """
+    if soc.lower() not in AICORE:
+        raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
+    soc = soc.lower()
+    sim = load()
+    source = Path(source).resolve()
+    command = [*compiler().split(), *FLAGS, *flags, f"-D__CCE_AICORE__={AICORE[soc]}"]
+    command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
+    command += [f"-I{root}" for root in (folders.include(), *include)]
+    command += ["-include", "tiling_prelude.h", str(source), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
+    target = _own_temporary_folder() if folder is None else Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    stem = f"{source.stem}-{soc}-{_digest(repr(command).encode())}"
+    read_by_compiler = target / f"{stem}.d"
+    with _alone(target / f"{stem}.lock"):
+        library = target / f"{stem}-{_digest_of_files(read_by_compiler)}.so"
+        if not library.is_file():
+            unfinished = target / f"{stem}.tmp"
+            written = ["-MD", "-MF", str(read_by_compiler), "-MT", "library", "-o", str(unfinished)]
+            done = subprocess.run([*command, *written], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise CompileFailed("\n".join([*_refusals(done.stderr, source), done.stderr]))
+            library = target / f"{stem}-{_digest_of_files(read_by_compiler)}.so"
+            unfinished.replace(library)
+    return library
+
+
+def _refusals(said: str, source: Path) -> list[str]:
+    """Messages of failed static assertions, each with the line of ``source`` that led to it."""
+    place = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")
+    sentence = re.compile(r"static assertion failed(?: due to requirement '.*')?: \"?(.*?)\"?$")
+    line, found = "", []
+    for text in said.splitlines():
+        if at := place.match(text):
+            line = f":{at[1]}"
+        if refused := sentence.search(text):
+            found.append(f"{source.name}{line}: {refused[1]}")
+    return list(dict.fromkeys(found))
+
+
+def _own_temporary_folder() -> Path:
+    """A folder that only this user may write, because code is loaded from it."""
+    folder = Path(tempfile.gettempdir()) / f"ascend_sim-{os.getuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise bad_value(f"{folder} must be a folder that only this user writes; pass folder=.")
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Serialize processes that compile the same kernel."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _digest_of_files(dependencies: Path) -> str:
+    """Digest of the contents of the files that a make rule lists, in its order."""
+    if not dependencies.is_file():
+        return ""
+    text = dependencies.read_text().split(":", 1)[1].replace("\\\n", " ")
+    names = [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", text) if name]
+    present = [Path(name) for name in names if Path(name).is_file()]
+    return _digest(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in present))

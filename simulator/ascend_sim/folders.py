@@ -1,0 +1,71 @@
+"""The folders of an installed ascend_sim: libraries, headers, CMake functions.
+
+``python -m ascend_sim.folders --cmake`` prints the file that a CMake project includes, then the folder of the
+libraries, which that project sets as ``ASCEND_SIM_LIB``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from ascend_sim.errors import Unavailable
+
+_PACKAGE = Path(__file__).resolve().parent
+_REMEDY = "Install it: pip install ./simulator in the project's folder (a C++17 compiler is needed)."
+
+
+def root() -> Path:
+    """The folder that holds ``include/``, ``cann/`` and ``cmake/``.
+
+    It is the package's, or in an editable install the folder ``simulator/`` of the checkout.
+
+    Raises:
+        Unavailable: the headers are not installed.
+    """
+    for folder in (_PACKAGE.parent, _PACKAGE, *_installed()):
+        if (folder / "include" / "kernel_operator.h").is_file():
+            return folder
+    raise Unavailable("headers", "they were not found", _REMEDY)
+
+
+def include() -> Path:
+    """The folder with ``kernel_operator.h``: ``-I`` for a kernel's compiler."""
+    return root() / "include"
+
+
+def library_folders() -> Iterator[Path]:
+    """The folders of libraries: ``ASCEND_SIM_LIB_DIR`` alone, else those of the installation."""
+    if forced := os.environ.get("ASCEND_SIM_LIB_DIR"):
+        yield Path(forced)
+        return
+    yield from (folder / "lib" for folder in (_PACKAGE, *_installed()))
+
+
+def library(stem: str) -> Path:
+    """The path of ``lib<stem>.so``.
+
+    Raises:
+        Unavailable: it was not built.
+    """
+    for folder in library_folders():
+        if (folder / f"lib{stem}.so").is_file():
+            return folder / f"lib{stem}.so"
+    looked = ", ".join(map(str, library_folders()))
+    raise Unavailable(f"lib{stem}.so", f"it was not found in {looked}", _REMEDY)
+
+
+def _installed() -> Iterator[Path]:
+    """Where an editable install keeps what CMake has installed."""
+    for scheme in ("platlib", "purelib"):
+        yield Path(sysconfig.get_path(scheme)) / "ascend_sim"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--cmake"]:
+        sys.exit("usage: python -m ascend_sim.folders --cmake")
+    print(root() / "cmake" / "AscendSim.cmake")
+    print(library("ascend_sim").parent)

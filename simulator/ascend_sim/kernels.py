@@ -1,0 +1,315 @@
+"""Run AscendC kernels on the simulated cores: compile a kernel, launch it on arrays.
+
+docs/kernels.md describes the checks and the contents of a report.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ascend_sim.compiler import AICORE, build
+from ascend_sim.errors import bad_type, bad_value
+from ascend_sim.library import DEFAULT_SOC, Options, load
+
+
+class KernelBroken(RuntimeError):
+    """A kernel broke a rule of the simulator. ``report`` has every error and warning.
+
+    Attributes:
+        rule: its identifier, such as ``"SIM-HAZARD-01"``.
+        line: the line of the kernel's source.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.rule = report.errors[0]["rule"]
+        self.line = int(report.errors[0]["line"])
+        super().__init__(report.errors[0]["text"])
+
+
+@dataclass(frozen=True)
+class Report:
+    """Results of a launch.
+
+    Attributes:
+        errors, warnings: dictionaries with ``rule``, ``text``, ``file``, ``line``, ``core``.
+        summary: the timeline's totals (cycles, bytes, instructions by pipe, …).
+    """
+
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class In:
+    """An argument the kernel reads."""
+
+    array: Array
+    name: str = ""
+    role = 0
+
+
+@dataclass(frozen=True)
+class Out:
+    """An argument the kernel writes; the kernel must not read it first."""
+
+    array: Array
+    name: str = ""
+    role = 1
+
+
+@dataclass(frozen=True)
+class InOut:
+    """An argument the kernel reads and writes."""
+
+    array: Array
+    name: str = ""
+    role = 2
+
+
+@dataclass(frozen=True)
+class Sum:
+    """An :class:`InOut` whose sums of atomic float copies may depend on the order of the cores."""
+
+    array: Array
+    name: str = ""
+    role = 3
+
+
+Given = In | Out | InOut | Sum
+Argument = Given | None
+
+
+class _Memory(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("data", C.c_void_p), ("bytes", C.c_uint64), ("role", C.c_int32)]
+
+
+class _Arg(C.Structure):
+    _fields_ = [("memory", C.c_int32), ("offset", C.c_int64)]
+
+
+class _Launch(C.Structure):
+    _fields_ = [
+        ("soc", C.c_char_p),
+        ("block_dim", C.c_uint32),
+        ("tiling_key", C.c_uint64),
+        ("tiling", C.c_char_p),
+        ("tiling_bytes", C.c_uint64),
+        ("workspace_bytes", C.c_uint64),
+        ("lenient", C.c_char_p),
+        ("auto_sync", C.c_int32),
+        ("saturate", C.c_int32),
+        ("one_order", C.c_int32),
+        ("trace_path", C.c_char_p),
+        ("trace_cores", C.c_int32),
+    ]
+
+
+_Placed = tuple[Given, int]  # an argument and the index of its memory
+
+
+class Kernel:
+    """A compiled kernel: one entry function of a source file, for one SoC."""
+
+    def __init__(self, library: Path, entry: str, soc: str) -> None:
+        self.soc, self.entry = soc, entry
+        self._sim = load()
+        self._library = C.CDLL(str(library))
+        try:
+            self._address = C.cast(getattr(self._library, entry), C.c_void_p)
+        except AttributeError:
+            raise bad_value(f"entry must be a __global__ function but got {entry}.") from None
+
+    def _arch_of(self, chip: str) -> int | None:
+        """__CCE_AICORE__ of a chip or SoC; None if the library does not list it and will reject it."""
+        return _architectures().get(chip.lower())
+
+    def run(
+        self,
+        *arguments: Argument,
+        block_dim: int = 1,
+        tiling: bytes = b"",
+        tiling_key: int = 0,
+        workspace_bytes: int = 0,
+        options: Options | None = None,
+        check: bool = True,
+    ) -> Report:
+        """Run every core, in ascending and in descending order.
+
+        Args:
+            arguments: the kernel's GM arguments before workspace and tiling; None is a null pointer.
+                Arrays must be contiguous and must not overlap; pass InOut of the same array twice to a
+                kernel that works in place. Outputs are written only if no rule was broken.
+            block_dim: number of cores.
+            tiling: the tiling struct's bytes.
+            tiling_key: the value that TILING_KEY_IS compares with.
+            workspace_bytes: size of the workspace argument.
+            options: lenient rules, trace, …; its soc may name another chip with the same instruction set
+                than the SoC this kernel was compiled for.
+            check: raise if a rule was broken; otherwise the report lists the violations.
+
+        Raises:
+            KernelBroken: the kernel broke a rule.
+            ValueError: an array is not contiguous or overlaps another, or the chip or rule is unknown.
+        """
+        for name, number, most in (
+            ("block_dim", block_dim, 2**31 - 1),
+            ("tiling_key", tiling_key, 2**64 - 1),
+            ("workspace_bytes", workspace_bytes, 2**32),
+        ):
+            if not 0 <= number <= most:
+                raise bad_value(f"{name} must be 0 .. {most} but got {number}.")
+        tiling = bytes(tiling)
+        memories, args = _memories_of(arguments)
+        o = options or Options()
+        soc = self.soc if o.soc is None else o.soc
+        known = {"all", *(rule["rule"] for rule in self._sim.rules())}
+        if unknown := [rule for rule in o.lenient if rule not in known]:
+            raise bad_value(f"options.lenient must name rules or be all but got {unknown[0]}.")
+        if self._arch_of(soc) not in (None, AICORE[self.soc]):
+            raise bad_value(f"options.soc must run code of {self.soc} but got {soc}.")
+        launch = _Launch(
+            soc.encode(), block_dim, tiling_key, tiling, len(tiling), workspace_bytes,
+            ",".join(o.lenient).encode() or None, o.auto_sync, o.saturate, o.one_order,
+            None if o.trace_path is None else str(o.trace_path).encode(), o.trace_cores,
+        )  # fmt: skip
+        status = self._sim.lib.ascend_sim_run(
+            self._address,
+            (_Memory * len(memories))(*memories),
+            len(memories),
+            (_Arg * len(args))(*args),
+            len(args),
+            C.byref(launch),
+        )
+        found = self._sim.report()
+        if status == 2:
+            raise bad_value(f"launch must be possible but got {found.get('message')}.")
+        report = Report(found["errors"], found["warnings"], found.get("summary", {}))
+        if check and report.errors:
+            raise KernelBroken(report)
+        return report
+
+
+def _memories_of(arguments: Sequence[Argument]) -> tuple[list[_Memory], list[_Arg]]:
+    memories: list[_Memory] = []
+    args: list[_Arg] = []
+    seen: list[_Placed] = []
+    for index, argument in enumerate(arguments):
+        if argument is None:
+            args.append(_Arg(-1, 0))
+            continue
+        if not isinstance(argument, Given):
+            got = type(argument).__name__
+            raise bad_type(f"argument {index} must be In, Out, InOut, Sum or None but got {got}.")
+        array = argument.array
+        if not isinstance(array, np.ndarray):
+            raise bad_type(f"argument {index} must hold an array but got {type(array).__name__}.")
+        if not array.flags.c_contiguous:
+            raise bad_value(f"argument {index} must be contiguous but got strides {array.strides}.")
+        if argument.role and not array.flags.writeable:
+            raise bad_value(f"argument {index} must be writeable but got a read-only array.")
+        memory = _shared_memory(argument, index, seen)
+        if memory is None:
+            memory = len(memories)
+            name = (argument.name or f"argument {index}").encode()
+            memories.append(_Memory(name, array.ctypes.data, array.nbytes, argument.role))
+        args.append(_Arg(memory, 0))
+        seen.append((argument, memory))
+    return memories, args
+
+
+def _shared_memory(argument: Given, index: int, seen: list[_Placed]) -> int | None:
+    """Index of the memory if an earlier argument is identical; an argument that overlaps is an error."""
+    array = argument.array
+    for other, memory in seen:
+        if not (argument.role or other.role) or not np.may_share_memory(array, other.array):
+            continue
+        same = (array.ctypes.data, array.nbytes) == (other.array.ctypes.data, other.array.nbytes)
+        if same and argument.role == other.role and isinstance(argument, InOut | Sum):
+            return memory
+        raise bad_value(
+            f"argument {index} must be apart from earlier ones but got an array that overlaps one.",
+        )
+    return None
+
+
+def _architectures() -> dict[str, int]:
+    """__CCE_AICORE__ by the name of each SoC and chip, in lower case."""
+    profiles = load().profiles()
+    return {str(p[key]).lower(): int(p["arch"]) for p in profiles for key in ("name", "soc")}
+
+
+def _instruction_set(chip: str) -> str:
+    """The instruction set of an SoC or chip, as :meth:`Library.instructions` names it."""
+    known = _architectures() | AICORE
+    if chip.lower() not in known:
+        raise bad_value(f"soc must be one of {', '.join(sorted(known))} but got {chip}.")
+    return str(known[chip.lower()])
+
+
+def instructions(soc: str = DEFAULT_SOC) -> dict[str, tuple[str, ...]]:
+    """The element types that each instruction takes on an SoC, or a chip such as ``"Ascend910B4"``.
+
+    A tuple is empty if the SoC lacks the instruction, and ``("any",)`` if the type does not matter. Every
+    SoC supports the calls not listed (queues, flags, masks). docs/kernels.md has the table with sources.
+
+    >>> instructions("ascend310p")["Adds"]
+    ('int16', 'half', 'int32', 'float')
+    >>> [name for name, types in instructions("ascend310p").items() if not types][:4]
+    ['Neg', 'ShiftLeft', 'ShiftRight', 'Gatherb']
+
+    Raises:
+        ValueError: there is no such SoC or chip.
+        Unavailable: the simulator is not installed.
+    """
+    arch = _instruction_set(soc)
+    return {row["instruction"]: tuple(row[arch]) for row in load().instructions()}
+
+
+def conversions(soc: str = DEFAULT_SOC) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The round modes that Cast has on an SoC or chip, from one element type to another.
+
+    A tuple is empty if the SoC does not convert these types.
+
+    >>> conversions("ascend310p")["float", "half"]
+    ('CAST_NONE', 'CAST_ODD')
+    >>> conversions("ascend310p")["bfloat16", "float"]
+    ()
+
+    Raises:
+        ValueError: there is no such SoC or chip.
+        Unavailable: the simulator is not installed.
+    """
+    arch = _instruction_set(soc)
+    return {(row["from"], row["to"]): tuple(row[arch]) for row in load().conversions()}
+
+
+def compile(
+    source: str | os.PathLike[str],
+    entry: str,
+    *,
+    soc: str = DEFAULT_SOC,
+    defines: Mapping[str, str] | None = None,
+    include: Sequence[str | os.PathLike[str]] = (),
+    flags: Sequence[str] = (),
+    folder: str | os.PathLike[str] | None = None,
+) -> Kernel:
+    """:func:`build` the source, then load the kernel ``entry`` from the library.
+
+    >>> kernel = compile("add.cpp", "add")  # doctest: +SKIP
+    >>> kernel.run(In(x), In(y), Out(z), block_dim=8)  # doctest: +SKIP
+    """
+    library = build(source, soc=soc, defines=defines, include=include, flags=flags, folder=folder)
+    return Kernel(library, entry, soc.lower())

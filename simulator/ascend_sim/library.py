@@ -1,0 +1,118 @@
+"""libascend_sim through ctypes: the simulated cores, loaded on first use."""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ascend_sim import folders
+from ascend_sim.errors import Unavailable
+
+ABI_VERSION = 1
+DEFAULT_SOC = "ascend910b"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a kernel's run.
+
+    Attributes:
+        soc: ``"ascend910b"`` (its B1), ``"ascend310p"``, … or a chip's name such as ``"Ascend910B4"``.
+            None: a kernel runs on the SoC it was compiled for, an operator on Ascend910B.
+        lenient: rules that only warn, such as ``("SIM-COUNT-01",)``; ``("all",)`` for all rules.
+        trace_path: path of the timeline, a Chrome trace in JSON.
+        auto_sync: insert the synchronisation that CANN's compiler inserts by default (V to V, scalar).
+        saturate: half overflow clamps instead of becoming infinite.
+        one_order: run the cores in ascending order only.
+        trace_cores: number of cores in the written timeline, from the first; 0: all.
+        most_cores: maximum number of cores that an operator's tiling may use; 0: all cores of the chip.
+    """
+
+    soc: str | None = None
+    lenient: tuple[str, ...] = ()
+    trace_path: str | None = None
+    auto_sync: bool = False
+    saturate: bool = False
+    one_order: bool = False
+    trace_cores: int = 0
+    most_cores: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lenient, str):
+            object.__setattr__(self, "lenient", (self.lenient,))
+
+
+class Library:
+    """A loaded libascend_sim."""
+
+    def __init__(self, path: Path) -> None:
+        # RTLD_GLOBAL, because libraries of kernels use its functions.
+        self.path, self.lib = path, C.CDLL(str(path), C.RTLD_GLOBAL)
+        found = self.lib.ascend_sim_abi_version()
+        if found != ABI_VERSION:
+            raise OSError(f"{path} has ABI version {found}, this package needs {ABI_VERSION}")
+        for name in ("report", "message", "rules", "profiles", "instructions", "conversions"):
+            getattr(self.lib, f"ascend_sim_{name}").restype = C.c_char_p
+        self.lib.ascend_sim_launches.restype = C.c_uint64
+
+    def _json(self, name: str) -> Any:
+        return json.loads(getattr(self.lib, f"ascend_sim_{name}")().decode() or "{}")
+
+    def report(self) -> dict[str, Any]:
+        """Results of this thread's last launch: errors, warnings, summary of the timeline."""
+        report: dict[str, Any] = self._json("report")
+        return report
+
+    def launches(self) -> int:
+        """Number of kernels that this thread has launched."""
+        return int(self.lib.ascend_sim_launches())
+
+    def rules(self) -> list[dict[str, str]]:
+        """Every rule: ``rule``, ``severity``, ``text``, ``basis``."""
+        rules: list[dict[str, str]] = self._json("rules")
+        return rules
+
+    def profiles(self) -> list[dict[str, Any]]:
+        """Every simulated chip's sizes and rates."""
+        profiles: list[dict[str, Any]] = self._json("profiles")
+        return profiles
+
+    def instructions(self) -> list[dict[str, Any]]:
+        """Every instruction: ``instruction``, ``source``, and its element types by instruction set
+        (``"220"``: Ascend910B and 910_93, ``"200"``: Ascend310P, ``"310"``: Ascend950)."""
+        rows: list[dict[str, Any]] = self._json("instructions")
+        return rows
+
+    def conversions(self) -> list[dict[str, Any]]:
+        """Every conversion of Cast: ``from``, ``to``, and its round modes by instruction set."""
+        rows: list[dict[str, Any]] = self._json("conversions")
+        return rows
+
+
+_loaded: Library | Unavailable | None = None
+
+
+def load() -> Library:
+    """The library, loaded once.
+
+    Raises:
+        Unavailable: the library is missing or does not load; the message has the cause.
+    """
+    global _loaded
+    if _loaded is None:
+        _loaded = _load()
+    if isinstance(_loaded, Unavailable):
+        raise _loaded
+    return _loaded
+
+
+def _load() -> Library | Unavailable:
+    try:
+        return Library(folders.library("ascend_sim"))
+    except Unavailable as missing:
+        return missing
+    except (OSError, AttributeError) as cause:  # AttributeError: it lacks an entry
+        return Unavailable("libascend_sim.so", f"it does not load: {cause}", "Install ascend-sim again.")

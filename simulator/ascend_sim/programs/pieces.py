@@ -1,0 +1,84 @@
+"""Find the torch_npu of a program that is to run on the simulated CANN."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ascend_sim.errors import Unavailable
+
+PROBE_SECONDS = 60
+
+# Runs in the Python of the command, where ascend_sim may be missing. It imports neither torch nor torch_npu,
+# because torch would load torch_npu, and torch_npu would load CANN.
+_PROBE = """
+import importlib.metadata, importlib.util, json
+found = {}
+for name in ("torch", "torch_npu"):
+    spec = importlib.util.find_spec(name)
+    found[name] = list(spec.submodule_search_locations)[0] if spec else None
+try:
+    found["version"] = importlib.metadata.version("torch_npu")
+except importlib.metadata.PackageNotFoundError:
+    found["version"] = "unknown"
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class TorchNpu:
+    """An installed torch_npu and its torch."""
+
+    version: str
+    folder: Path
+    torch_folder: Path
+
+    def libraries(self) -> list[Path]:
+        """torch_npu's own shared libraries."""
+        return sorted(self.folder.rglob("*.so"))
+
+    def beside(self) -> list[Path]:
+        """Libraries that torch_npu finds without CANN: torch's, and those in its wheel."""
+        folders = [self.torch_folder / "lib", self.folder.parent / "torch_npu.libs"]
+        return sorted(path for folder in folders if folder.is_dir() for path in folder.glob("*.so*"))
+
+
+def python_of(command: list[str]) -> str:
+    """The Python that runs ``command``: itself, that of its first line, else the first on the path."""
+    program = shutil.which(command[0])
+    if program is None:
+        raise Unavailable("command", f"there is no program {command[0]}", "Give its path, or install it.")
+    if Path(command[0]).name.startswith("python"):
+        return program
+    with open(program, "rb") as stream:
+        line = stream.readline(512)
+    if line.startswith(b"#!"):
+        words = line[2:].decode(errors="replace").split()
+        named = [word for word in words if Path(word).name.startswith("python")]
+        if named and (found := shutil.which(named[0])):
+            return found
+    return shutil.which("python") or shutil.which("python3") or sys.executable
+
+
+def torch_npu_of(python: str) -> TorchNpu:
+    """The torch_npu that this Python imports."""
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment
+        )
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        raise Unavailable(
+            "python", f"{python} does not run", "Name another: ascend-sim run -- PATH …"
+        ) from None
+    for name in ("torch", "torch_npu"):
+        if found[name] is None:
+            remedy = f"Install it there: {python} -m pip install torch torch_npu (the same version of both)."
+            raise Unavailable(name, f"{python} does not have it", remedy)
+    return TorchNpu(found["version"], Path(found["torch_npu"]), Path(found["torch"]))

@@ -1,0 +1,252 @@
+"""One run of a command on the simulated NPU: its environment, its exit status and its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ascend_sim import folders
+from ascend_sim.errors import Unavailable
+from ascend_sim.library import load
+from ascend_sim.programs import pieces, stubs
+
+DEFAULT_CHIP = "Ascend910B2"
+# A family's chips begin with the prefix and a digit; the number of AI cores of its largest chip.
+FAMILIES = {"Ascend910B": 24, "Ascend910_93": 24, "Ascend310P": 10}
+
+STARTUP = Path(__file__).parent / "startup"
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def chips() -> list[str]:
+    """The chips that programs run on, by CANN's names; the first is the default."""
+    named = [str(p["name"]) for p in load().profiles() if _family_of(str(p["name"]))]
+    return sorted(dict.fromkeys(named), key=lambda name: name != DEFAULT_CHIP)
+
+
+def _family_of(chip: str) -> str | None:
+    return next((f for f in FAMILIES if re.match(re.escape(f) + "[0-9]", chip)), None)
+
+
+def is_simulated(soc: str) -> bool:
+    """Whether a chip can be simulated: one of :func:`chips`, or ``NAME:CORES``.
+
+    The second form is for future chips: a new name of a known family, with its number of AI cores.
+    """
+    name, colon, cores = soc.partition(":")
+    family, known = _family_of(name), chips()
+    if not colon:
+        return soc in known
+    if family is None or name in known or not re.fullmatch("[0-9]{1,2}", cores):
+        return False
+    return 1 <= int(cores) <= FAMILIES[family]
+
+
+STREAMS = ("asynchronous", "immediate")  # the first is the default
+
+
+def environment(
+    command: list[str], soc: str, reports: Path, *, streams: str = STREAMS[0], seed: int = 0
+) -> dict[str, str]:
+    """The environment variables of the command. Builds CANN's libraries if they are not cached."""
+    npu = pieces.torch_npu_of(pieces.python_of(command))
+    library = folders.library("ascend_sim_cann")
+    folder = stubs.prepare(npu, library)
+    e = dict(os.environ)
+    e["LD_LIBRARY_PATH"] = _path(folder, library.parent, e.get("LD_LIBRARY_PATH"))
+    e["PYTHONPATH"] = _path(STARTUP, e.get("PYTHONPATH"))
+    e["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
+    e["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
+    e.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "0")  # torch_npu's cache is on, as on a real machine
+    e.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # off where torch_npu has no CANN; here it has one
+    e["ASCEND_SIM_SOC"] = soc
+    e["ASCEND_SIM_REPORT_DIR"] = str(reports)
+    e["ASCEND_SIM_STREAMS"] = streams
+    e["ASCEND_SIM_SEED"] = str(seed)
+    return e
+
+
+def _path(*parts: Path | str | None) -> str:
+    return os.pathsep.join(str(part) for part in parts if part)
+
+
+def run(command: list[str], env: dict[str, str]) -> int:
+    """Run the command. Returns its exit status, or 128 plus the signal's number if a signal ended it."""
+    try:
+        child = subprocess.Popen(command, env=env)
+    except OSError as error:
+        remedy = "Name a program that runs: ascend-sim run -- python script.py."
+        raise Unavailable("command", f"{command[0]}: {error.strerror}", remedy) from None
+    with _forwarding(child):
+        status = child.wait()
+    return status if status >= 0 else 128 - status
+
+
+@contextmanager
+def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Forward signals of this process to the child."""
+    # A terminal sends its own signals to both.
+    from_terminal = {signal.SIGINT, signal.SIGQUIT} if sys.stdin is not None and sys.stdin.isatty() else set()
+
+    def forward(number: int, _frame: Any) -> None:
+        if number not in from_terminal:
+            child.send_signal(number)
+
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in FORWARDED:
+            before[number] = signal.signal(number, forward)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass
+class Report:
+    """Work and errors of all processes of a run on the simulated NPU."""
+
+    soc: str
+    processes: int = 0
+    without_end: int = 0  # killed, or ended by os._exit: their counts are lost
+    launches: Counter[str] = field(default_factory=Counter)
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    not_simulated: Counter[str] = field(default_factory=Counter)
+    host_waits: Counter[str] = field(default_factory=Counter)
+    timeline: list[dict[str, Any]] = field(default_factory=list)
+    broken_launches: int = 0
+    violations: list[str] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
+    races: list[str] = field(default_factory=list)
+    race_count: int = 0
+    freed: list[str] = field(default_factory=list)
+    bytes_not_freed: int = 0
+    streams: str = STREAMS[0]
+    seed: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every call was simulated, without rule violations, damaged guard zones, races, or uses of
+        freed memory.
+
+        With torch_npu's queue, a call that is not simulated leaves undefined data and no error.
+        """
+        wrong = (self.broken_launches, self.damage, self.race_count, self.freed, self.not_simulated)
+        return not any(wrong)
+
+    def as_json(self) -> dict[str, Any]:
+        """The contents of the --report file."""
+        counted = {
+            name: dict(getattr(self, name).most_common())
+            for name in ("launches", "fallbacks", "not_simulated", "host_waits")
+        }
+        return {
+            "simulated": True,
+            "soc": self.soc,
+            "processes": self.processes,
+            "processes_without_end": self.without_end,
+            "rule_violations": self.violations,
+            "launches_with_violations": self.broken_launches,
+            "guard_damage": self.damage,
+            "streams": self.streams,
+            "seed": self.seed,
+            "races": self.races,
+            "race_count": self.race_count,
+            "freed_memory": self.freed,
+            "bytes_not_freed": self.bytes_not_freed,
+            **counted,
+            "timeline": self.timeline,
+            "timeline_left_off": sum(
+                self.launches[name] for name in {run["operator"] for run in self.timeline}
+            )
+            - len(self.timeline),
+        }
+
+
+def read_reports(folder: Path, soc: str) -> Report:
+    """The merged reports that the processes wrote to ``folder``."""
+    report = Report(soc)
+    for path in sorted(folder.glob("*.json")):
+        found = json.loads(path.read_text())
+        if path.name.endswith(".fallback.json"):
+            report.fallbacks.update(found["fallbacks"])
+            continue
+        report.processes += 1
+        report.without_end += not found["ended"]
+        report.launches.update(found["launches"])
+        report.not_simulated.update(found["not_simulated"])
+        report.host_waits.update(found["host_waits"])
+        begin = 0.0
+        for run in found["kernel_runs"]:
+            report.timeline.append({"process": report.processes, "begin": begin, **run})
+            begin += run["microseconds"]
+        report.damage += found["damage"]
+        report.races += found["races"]
+        report.race_count += found["race_count"]
+        report.freed += found["freed"]
+        report.streams, report.seed = found["streams"], found["seed"]
+        report.broken_launches += found["broken_launches"]
+        report.bytes_not_freed += found["bytes_not_freed"]
+        for broken in found["broken"]:
+            report.violations += [
+                f"{broken['operator']}: {error['text']}" for error in broken["report"]["errors"]
+            ]
+    return report
+
+
+def print_report(report: Report, say: Callable[[str], None]) -> None:
+    """Print a short report with one label a line."""
+    say(f"simulated {report.soc}: nothing of this ran on hardware.")
+    if not report.processes:
+        say("no process used the simulated NPU.")
+        return
+    if report.without_end:
+        say(f"{report.without_end} of {report.processes} processes ended before they could report.")
+    say(f"launches: {_counted(report.launches)}")
+    say(f"host fallbacks: {_counted(report.fallbacks)}")
+    if report.not_simulated:
+        say(f"calls that are not simulated: {_counted(report.not_simulated)}")
+        say(
+            "  what came after them may be garbage: see TASK_QUEUE_ENABLE=0; to add one: simulator/cann/"
+        )
+    if report.timeline:
+        took: Counter[str] = Counter()
+        for run in report.timeline:
+            took[run["operator"]] += run["microseconds"]
+        each = ", ".join(f"{name} {us:.1f}" for name, us in took.most_common())
+        say(f"simulated microseconds of kernels: {sum(took.values()):.1f} ({each})")
+    say(f"rule violations: {report.broken_launches or 'none'}")
+    for text in report.violations:
+        say(f"  {text}")
+    drawn = f" in the order of --seed {report.seed}" if report.streams == STREAMS[0] else ""
+    say(f"streams: {report.streams}{drawn}; races: {report.race_count or 'none'}")
+    for text in report.races:
+        say(f"  {text}")
+    if report.freed:
+        say(f"uses of freed memory: {len(report.freed)}")
+    for text in report.freed:
+        say(f"  {text}")
+    say(f"guard zones: {f'{len(report.damage)} overrun' if report.damage else 'intact'}")
+    for text in report.damage:
+        say(f"  {text}")
+
+
+SHOWN = 6
+
+
+def _counted(by_name: Counter[str]) -> str:
+    if not by_name:
+        return "none"
+    most = ", ".join(f"{name} {count}" for name, count in by_name.most_common(SHOWN))
+    more = len(by_name) - SHOWN
+    return f"{by_name.total()} ({most}{f', and {more} more' if more > 0 else ''})"

@@ -1,0 +1,562 @@
+"""Host fallback: run operators of torch that have no stand-in on the host.
+
+Simulated device memory is host memory, so torch's own CPU kernel can use an operator's tensors in place.
+:func:`install` replaces torch_npu's kernels in the dispatcher, except for the operators of :data:`KEPT`, by
+a kernel that
+
+1. runs the earlier work of the current stream, without waiting for other streams,
+2. makes CPU tensors over the same memory, with the same storage, offset and strides, so that views and
+   in-place writes keep their meaning,
+3. runs the CPU kernel,
+4. copies new results into device memory; a result that is one of the arguments stays that argument, and
+5. reports the memory it read and wrote to the runtime, as work of the current stream, so that races with
+   other streams are found.
+
+During the capture of a graph (``torch.npu.graph``) an operator does not run: it becomes a node that runs
+the CPU kernel at each replay, on the same memory. An operator that would wait for the device fails as in
+CANN.
+
+Random numbers come from the NPU generator's seed and offset, so that seeds, states and checkpoints work;
+an NPU draws other numbers. The fallback counts every operator that it runs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import ctypes
+import json
+import os
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Operators of torch_npu that work on the simulated runtime unchanged: memory and metadata by name without
+# the overload, then by overload the operators whose aclnn functions libascend_sim_cann implements.
+KEPT = _words(
+    """
+    empty empty_like empty_strided empty_with_format empty_with_swapped_memory unsafe_empty_with_format
+    new_empty_strided resize_ resize_as_ set_ as_strided as_strided_ view _reshape_alias unfold squeeze
+    unsqueeze view_as_real view_as_complex copy_ copy_memory_ _copy_from_and_resize _to_copy _lazy_clone
+    clone contiguous _local_scalar_dense is_pinned _pin_memory is_set_to record_stream get_storage_size
+    get_npu_format zero_ one_ ones zeros fill_ full ones_like _npu_dtype_cast _npu_dtype_cast_backward
+    add.Tensor add.Scalar add.out add_.Tensor add_.Scalar
+    sub.Tensor sub.Scalar sub.out sub_.Tensor sub_.Scalar
+    mul.Tensor mul.Scalar mul.out mul_.Tensor mul_.Scalar
+    div.Tensor div.Scalar div.out div_.Tensor div_.Scalar
+    neg neg_ arange arange.start arange.start_step arange.start_out
+    eq.Tensor eq.Scalar eq.Tensor_out eq.Scalar_out eq_.Tensor eq_.Scalar
+    ne.Tensor ne.Scalar ne.Tensor_out ne.Scalar_out ne_.Tensor ne_.Scalar
+    lt.Tensor lt.Scalar lt.Tensor_out lt.Scalar_out lt_.Tensor lt_.Scalar
+    le.Tensor le.Scalar le.Tensor_out le.Scalar_out le_.Tensor le_.Scalar
+    gt.Tensor gt.Scalar gt.Tensor_out gt.Scalar_out gt_.Tensor gt_.Scalar
+    ge.Tensor ge.Scalar ge.Tensor_out ge.Scalar_out ge_.Tensor ge_.Scalar
+    """
+)
+
+# Operators that accept CPU tensors beside tensors on the device.
+MIXED = _words(
+    """
+    index index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put _pack_padded_sequence
+    _pad_packed_sequence _ctc_loss _ctc_loss_backward
+    """
+)
+
+_npu: Any = vars(torch).get("npu")  # torch_npu adds it
+_Library: Any = torch.library.Library
+CPU = torch.device("cpu")
+RANDOM_STEP = 4  # a random operator advances the generator's offset by this; torch_npu needs multiples of 4
+
+counts: collections.Counter[str] = collections.Counter()
+_libraries: list[Any] = []  # keeps the kernels registered: a Library removes its kernels when it is freed
+_counts_lock = threading.Lock()
+_random_lock = threading.RLock()
+
+
+# ---- memory -----------------------------------------------------------------------------------------
+
+
+def host_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the memory of a tensor on the simulated device."""
+    storage = tensor.untyped_storage()
+    memory = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), CPU, storage.nbytes())
+    view = torch.empty(0, dtype=tensor.dtype)
+    view.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+    if tensor.is_complex() and tensor.is_conj():
+        view = torch._conj(view)
+    if tensor.is_neg():
+        view = torch._neg_view(view)
+    return view
+
+
+def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool = False) -> torch.Tensor:
+    """Copy a CPU result to new device memory with the same strides. A capture only allocates the memory."""
+    result = result.resolve_conj().resolve_neg()
+    moved = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=device)
+    if result.numel() and not is_captured:
+        last = sum((size - 1) * stride for size, stride in zip(result.size(), result.stride(), strict=True))
+        ctypes.memmove(moved.data_ptr(), result.data_ptr(), (last + 1) * result.element_size())
+    return moved
+
+
+# Functions of graph nodes, by number. They live as long as the process, because a graph may be replayed
+# at any time.
+_captured: list[Callable[[], None]] = []
+
+
+def _run_node(number: int) -> int:
+    try:
+        with torch.no_grad():
+            _captured[number]()
+    except Exception as error:
+        StreamWork._cann.npu_cann_set_error(str(error).encode())
+        return 1
+    return 0
+
+
+_run_captured = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(_run_node)
+
+
+class StreamWork:
+    """One operator on the host as work of the current stream: ``begin``, the operator, ``end``."""
+
+    _cann: Any = None
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        self.name = name.encode()
+        self.words: list[int] = []
+        self.count = 0
+        if StreamWork._cann is None:
+            StreamWork._cann = ctypes.CDLL("libascend_sim_cann.so")
+            StreamWork._cann.aclGetRecentErrMsg.restype = ctypes.c_char_p
+        self.stream = ctypes.c_void_p(_npu.current_stream(device).npu_stream)
+
+    def is_captured(self) -> bool:
+        """Whether the current stream is being captured."""
+        return bool(self._cann.npu_cann_is_capturing(self.stream))
+
+    def begin(self) -> None:
+        """Wait until the stream's earlier work is done."""
+        self._check(self._cann.npu_cann_host_kernel_begin(self.stream, self.name))
+
+    def note(self, tensor: torch.Tensor, *, writes: bool) -> None:
+        """Record that the operator reads or writes this device tensor."""
+        if tensor.numel() == 0:
+            return
+        self.count += 1
+        self.words += (tensor.data_ptr(), tensor.element_size(), int(writes), tensor.dim())
+        self.words += tensor.size()
+        self.words += tensor.stride()
+
+    def end(self) -> None:
+        """Report the operator and its accesses to the runtime after it has run."""
+        words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
+        count = ctypes.c_int64(self.count)
+        self._check(self._cann.npu_cann_host_kernel_end(self.stream, self.name, words, count))
+
+    def capture(self, run: Callable[[], None]) -> None:
+        """Add ``run`` as a node to the graph being captured."""
+        words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
+        _captured.append(run)
+        number = ctypes.c_int64(len(_captured) - 1)
+        count = ctypes.c_int64(self.count)
+        capture = self._cann.npu_cann_host_kernel_capture
+        self._check(capture(self.stream, self.name, words, count, _run_captured, number))
+
+    def _check(self, status: int) -> None:
+        if status:
+            text = self._cann.aclGetRecentErrMsg() or b""
+            raise RuntimeError(f"{self.name.decode()}: error {status} of the stream. {text.decode()}")
+
+
+# ---- one operator -----------------------------------------------------------------------------------
+
+
+class HostKernel:
+    """The kernel of one operator on PrivateUse1 that runs it on the CPU."""
+
+    def __init__(self, op: torch._ops.OpOverload) -> None:
+        self.op = op
+        self.name = str(op)
+        schema = op._schema
+        self.arguments = schema.arguments
+        self.by_name = {argument.name: argument for argument in schema.arguments}
+        self.may_mix = schema.name.split("::")[1] in MIXED
+        self.generator = next((a.name for a in schema.arguments if "Generator" in str(a.type)), None)
+        self.random = self.generator is not None or torch.Tag.nondeterministic_seeded in op.tags
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the operator; the dispatcher passes positional arguments, then the keyword-only ones."""
+        call = _Call(self)
+        host_args = [call.to_host(value, arg) for value, arg in zip(args, self.arguments, strict=False)]
+        host_kwargs = {name: call.to_host(value, self.by_name[name]) for name, value in kwargs.items()}
+        device = call.device or _device_of(kwargs)
+        call.check_devices()
+        work = StreamWork(self.name, device)
+        if work.is_captured():
+            return self._capture(call, work, host_args, host_kwargs, device)
+        work.begin()
+        with _counts_lock:
+            counts[self.name] += 1
+        if self.random:
+            results = self._run_random(host_args, host_kwargs, device)
+        else:
+            results = self.op(*host_args, **host_kwargs)
+        call.write_outs()
+        moved = call.to_device(results, device)
+        call.note_accesses(work, moved)
+        work.end()
+        return moved
+
+    def _capture(
+        self, call: _Call, work: StreamWork, args: list[Any], kwargs: dict[str, Any], device: torch.device
+    ) -> Any:
+        """Make the operator a graph node. A run on copies of the arguments gives its results' shapes."""
+        if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(self.op.tags):
+            work.begin()  # waits for the device, which fails in a capture
+        if self.random:
+            raise RuntimeError(
+                f"{self.name} draws random numbers on the host: it cannot be captured (simulated)"
+            )
+        trial = call.on_copies(args, kwargs)
+        tried = self.op(*trial.args, **trial.kwargs)
+        moved = trial.call.to_device(tried, device)
+        call.note_accesses(work, moved)
+        fixed = _fixed_views(moved)
+        outs = _fixed_views([tensor for tensor, _ in call.outs])
+
+        def replay() -> None:
+            with _counts_lock:
+                counts[self.name] += 1
+            results = self.op(*args, **kwargs)
+            _write_all(_tensors_of(results), fixed)
+            _write_all([fresh for _, fresh in call.outs], outs)
+
+        work.capture(replay)
+        call.forget_device_tensors()
+        return moved
+
+    def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
+        with _random_lock:
+            if self.generator is None:
+                kept = torch.get_rng_state()
+                try:
+                    torch.default_generator.manual_seed(_next_seed(None, device))
+                    return self.op(*args, **kwargs)
+                finally:
+                    torch.set_rng_state(kept)
+            place = next(i for i, a in enumerate(self.arguments) if a.name == self.generator)
+            if place < len(args):
+                args = [*args]
+                args[place] = _host_generator(args[place], device)
+            else:
+                kwargs[self.generator] = _host_generator(kwargs.get(self.generator), device)
+            return self.op(*args, **kwargs)
+
+
+class _Call:
+    """One call's arguments on the device and on the host."""
+
+    def __init__(self, kernel: HostKernel) -> None:
+        self.kernel = kernel
+        self.device: torch.device | None = None
+        self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # device tensor, CPU view of its memory
+        self.written: list[torch.Tensor] = []  # device tensors of the inputs
+        self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, CPU tensor to fill
+        self.foreign: torch.Tensor | None = None
+        self.is_captured = False
+
+    def to_host(self, value: Any, argument: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, argument)
+        if isinstance(value, (list, tuple)):
+            return [self.to_host(item, argument) for item in value]
+        if isinstance(value, torch.device):
+            return CPU if value.type == "npu" else value
+        if argument.name == "pin_memory":
+            return None
+        return value
+
+    def _tensor(self, tensor: torch.Tensor, argument: Any) -> torch.Tensor:
+        if tensor.device.type != "npu":
+            if tensor.dim() and tensor.device.type == "cpu":
+                self.foreign = tensor
+            return tensor
+        self.device = tensor.device
+        if argument.is_out:
+            # Separate memory, because out= may be resized, and memory under a view cannot.
+            fresh = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+            self.outs.append((tensor, fresh))
+            return fresh
+        view = host_view(tensor)
+        self.inputs.append((tensor, view))
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            self.written.append(tensor)
+        return view
+
+    def check_devices(self) -> None:
+        if self.foreign is not None and self.device is not None and not self.kernel.may_mix:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, "
+                f"{self.device} and cpu! (when checking arguments of {self.kernel.name}, simulated)"
+            )
+
+    def write_outs(self) -> None:
+        for tensor, fresh in self.outs:
+            if tensor.size() != fresh.size():
+                tensor.resize_(fresh.size())
+            host_view(tensor).copy_(fresh)
+
+    def on_copies(self, args: list[Any], kwargs: dict[str, Any]) -> _Trial:
+        """This call with copies of the memory."""
+        copies: dict[int, torch.Tensor] = {}
+
+        def copied(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return type(value)(copied(item) for item in value)
+            return copies.get(id(value), value) if isinstance(value, torch.Tensor) else value
+
+        trial = _Call(self.kernel)
+        trial.device, trial.is_captured = self.device, True
+        for device_tensor, view in self.inputs:
+            copies[id(view)] = _copy_of(view)
+            trial.inputs.append((device_tensor, copies[id(view)]))
+        for device_tensor, fresh in self.outs:
+            copies[id(fresh)] = torch.empty_strided(fresh.size(), fresh.stride(), dtype=fresh.dtype)
+            trial.outs.append((device_tensor, copies[id(fresh)]))
+        return _Trial(trial, copied(args), {name: copied(value) for name, value in kwargs.items()})
+
+    def forget_device_tensors(self) -> None:
+        """Drop the device tensors: as on the device, a graph does not keep its arguments' memory alive."""
+        self.inputs = [(view, view) for _, view in self.inputs]
+        self.outs = [(fresh, fresh) for _, fresh in self.outs]
+        self.written = []
+
+    def note_accesses(self, work: StreamWork, results: Any) -> None:
+        """Report the inputs as read, and the written inputs and the results as written."""
+        for tensor, _ in self.inputs:
+            work.note(tensor, writes=any(tensor is written for written in self.written))
+        for tensor, _ in self.outs:
+            work.note(tensor, writes=True)
+        for result in results if isinstance(results, (list, tuple)) else [results]:
+            if isinstance(result, torch.Tensor) and result.device.type == "npu":
+                work.note(result, writes=not self._is_argument(result))
+
+    def _is_argument(self, result: torch.Tensor) -> bool:
+        address = result.untyped_storage().data_ptr()
+        arguments = (*self.inputs, *self.outs)
+        return any(tensor.untyped_storage().data_ptr() == address for tensor, _ in arguments)
+
+    def to_device(self, result: Any, device: torch.device) -> Any:
+        """The operator's result on the device. A result that is an argument stays that argument."""
+        if isinstance(result, (list, tuple)):
+            return type(result)(self.to_device(item, device) for item in result)
+        if not isinstance(result, torch.Tensor):
+            return result
+        for tensor, host in (*self.inputs, *self.outs):
+            if host is result:
+                return tensor
+        address = result.untyped_storage().data_ptr()
+        for tensor, view in self.inputs:
+            if address and address == view.untyped_storage().data_ptr() and view.dtype == result.dtype:
+                return torch.as_strided(tensor, result.size(), result.stride(), result.storage_offset())
+        return device_copy(result, device, is_captured=self.is_captured)
+
+
+class _Trial(NamedTuple):
+    """A call on copies of its arguments."""
+
+    call: _Call
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+def _copy_of(view: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, whose storage ends at the view's last element."""
+    reach = sum((size - 1) * stride for size, stride in zip(view.size(), view.stride(), strict=True))
+    memory = torch.zeros(view.storage_offset() + max(0, reach) + 1, dtype=view.dtype)
+    copied = memory.as_strided(view.size(), view.stride(), view.storage_offset())
+    if view.numel():
+        copied.copy_(view.resolve_conj().resolve_neg())
+    return copied
+
+
+def _tensors_of(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _fixed_views(results: Any) -> list[torch.Tensor | None]:
+    """CPU views of the results' memory, which do not keep the results alive."""
+    return [
+        host_view(one) if isinstance(one, torch.Tensor) and one.device.type == "npu" else None
+        for one in _tensors_of(results)
+    ]
+
+
+def _write_all(results: list[Any], places: list[torch.Tensor | None]) -> None:
+    for result, place in zip(results, places, strict=True):
+        if place is not None and result.data_ptr() != place.data_ptr():
+            place.copy_(result)
+
+
+def _device_of(kwargs: dict[str, Any]) -> torch.device:
+    device = kwargs.get("device")
+    if device is None or device.index is None:
+        return torch.device("npu", _npu.current_device())
+    return torch.device(device)
+
+
+def _next_seed(generator: torch.Generator | None, device: torch.device) -> int:
+    """A seed from the NPU generator's state; advances the state."""
+    if generator is None:
+        generator = _npu.default_generators[device.index or 0]
+    state = generator.get_state()
+    words = state.view(torch.int64)
+    seed, offset = int(words[0]), int(words[1])
+    words[1] = offset + RANDOM_STEP
+    generator.set_state(state)
+    return (seed + offset // RANDOM_STEP * 0x9E3779B97F4A7C15) & 0x7FFF_FFFF_FFFF_FFFF
+
+
+def _host_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator:
+    if generator is not None and generator.device.type == "cpu":
+        raise RuntimeError("Expected a 'npu' device type for generator but found 'cpu' (simulated)")
+    host = torch.Generator()
+    host.manual_seed(_next_seed(generator, device))
+    return host
+
+
+# ---- all operators ----------------------------------------------------------------------------------
+
+
+def decomposed(op: torch._ops.OpOverload) -> Callable[..., Any]:
+    """A kernel that decomposes a composite operator as torch itself does."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return op.decompose(*args, **kwargs)
+
+    return kernel
+
+
+def _binary_cross_entropy_with_logits(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    pos_weight: torch.Tensor | None = None,
+    reduction: int = 1,
+) -> torch.Tensor:
+    log_weight = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input - log_weight * torch.nn.functional.logsigmoid(input)
+    if weight is not None:
+        loss = loss * weight
+    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+
+def _renorm(self: torch.Tensor, p: float, dim: int, maxnorm: float) -> torch.Tensor:
+    others = [d for d in range(self.dim()) if d != dim % self.dim()]
+    norm = torch.linalg.vector_norm(self, p, others, keepdim=True)
+    return self * torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), torch.ones_like(norm))
+
+
+# torch_npu computes the gradients of these with its own functions, which are not simulated.
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
+    "binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
+    "renorm": _renorm,
+}
+
+
+def _registered(key: str) -> Iterator[str]:
+    """Operators of torch that have a kernel for this dispatch key, as name.overload."""
+    for name in torch._C._dispatch_get_registrations_for_dispatch_key(key):
+        if name.startswith("aten::"):
+            yield name.removeprefix("aten::")
+
+
+def overload_of(name: str) -> torch._ops.OpOverload | None:
+    """torch.ops.aten.<name>, or None if torch has no such operator."""
+    stem, _, overload = name.partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, stem), overload or "default")  # type: ignore[no-any-return]
+    except AttributeError:
+        return None
+
+
+def install() -> None:
+    """Replace torch_npu's kernels by host kernels, once, after torch_npu was imported."""
+    if _libraries:
+        return
+    explicit = set(_registered("CompositeExplicitAutograd"))
+    explicit |= set(_registered("CompositeExplicitAutogradNonFunctional"))
+    composite = set(_registered("CompositeImplicitAutograd"))
+    on_cpu = set(_registered("CPU"))
+    with_gradient = set(_registered("AutogradPrivateUse1"))
+    of_torch_npu = set(_registered("PrivateUse1"))
+    library = _Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that kernels are overridden, which is intended here
+        # An operator that torch_npu lacks uses torch's composite kernel if there is one. For the others,
+        # torch_npu has a fallback that copies to the CPU and back without counting.
+        for name in sorted(of_torch_npu | (on_cpu - explicit - composite)):
+            kept = name in KEPT or name.split(".")[0] in KEPT
+            op = None if kept else overload_of(name)
+            if op is None:
+                continue
+            if name in composite:
+                library.impl(op, decomposed(op), "PrivateUse1")
+                if name in with_gradient:
+                    library.impl(op, decomposed(op), "AutogradPrivateUse1")
+            elif name in on_cpu or name in explicit:
+                library.impl(op, HostKernel(op), "PrivateUse1")
+        for name, kernel in DIFFERENTIABLE.items():
+            if name in with_gradient:
+                library.impl(name, kernel, "AutogradPrivateUse1")
+    _libraries.append(library)
+    atexit.register(write_report)
+    os.register_at_fork(after_in_child=counts.clear)  # the parent reports its own counts
+    _explain_uncaught_errors()
+
+
+def explanation(text: str) -> str | None:
+    """An explanation for torch_npu's error about a missing aclnn function; None for other errors."""
+    missing = re.search(r"(aclnn\w+) or \w+ not in libopapi\.so", text)
+    if missing is None:
+        return None
+    return (
+        f"simulated CANN: {missing[1]} has no stand-in. To add it: a pair of functions of this name in a "
+        "file of simulator/cann/opapi/, by subject."
+    )
+
+
+def _explain_uncaught_errors() -> None:
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        before(kind, error, trace)
+        if said := explanation(str(error)):
+            print(said, file=sys.stderr)
+
+    sys.excepthook = hook
+
+
+def write_report() -> None:
+    """Write the counts for ``ascend-sim run`` to <pid>.fallback.json, beside the runtime's file."""
+    folder = os.environ.get("ASCEND_SIM_REPORT_DIR")
+    if not folder or not counts:
+        return
+    path = os.path.join(folder, f"{os.getpid()}.fallback.json")
+    try:
+        with open(path + ".draft", "w", encoding="utf-8") as stream:
+            json.dump({"fallbacks": dict(counts)}, stream)
+        os.replace(path + ".draft", path)
+    except OSError:
+        pass  # ascend-sim run has ended and removed the folder

@@ -1,0 +1,199 @@
+"""Libraries with the names of CANN's, for the installed torch_npu.
+
+torch_npu's libraries list the shared libraries they need and their undefined symbols. Each symbol that
+libascend_sim_cann lacks becomes a stub that fails with an error when it is called. Each needed library
+becomes an empty library that links to both. The C++ compiler builds all of them once; they are cached below
+``$XDG_CACHE_HOME/ascend-sim``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ascend_sim.compiler import compiler
+from ascend_sim.errors import Unavailable
+from ascend_sim.programs.pieces import TorchNpu
+
+# torch_npu loads these with dlopen, so no library names them.
+LOADED_LATE = ("libopapi.so", "libnnopbase.so")
+
+# Libraries of every Linux. The others that torch_npu needs and does not contain are CANN's.
+_SYSTEM = re.compile(r"^(lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|gomp|z|python[\d.]+)\.so|ld-linux)")
+_PYTHON_SYMBOL = re.compile(r"^_?Py")
+_TORCH_SYMBOL = re.compile(r"^_ZNK?(2at|3c10|4c10d|5torch)")
+_DATA_SYMBOL = re.compile(r"^_ZT[VITS]")
+# C functions that return a status: torch_npu raises an error with the message. Any other stub throws.
+_STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Get[A-Z]\w*Size)[A-Z]|Hccl)")
+
+STUBS = "libascend_sim_cann_stubs.so"
+HOME = "cann"  # for ASCEND_HOME_PATH
+# Folders of an installed CANN; torch_npu checks that they exist.
+HOME_FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
+COMPILE_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The libraries and symbols of CANN that an installed torch_npu needs."""
+
+    sonames: tuple[str, ...]
+    symbols: tuple[str, ...]
+
+
+def needs_of(npu: TorchNpu) -> Needs:
+    """The needs of ``npu``, from the undefined symbols of its libraries."""
+    own = [Elf.read(path) for path in npu.libraries()]
+    beside = [Elf.read(path) for path in npu.beside()]
+    defined = {name for elf in (*own, *beside) for name in elf.defined}
+    brought = {elf.path.name for elf in (*own, *beside)}
+    sonames = {name for elf in own for name in elf.needed if not _SYSTEM.match(name)} - brought
+    symbols = {name for elf in own for name in elf.undefined if not _PYTHON_SYMBOL.match(name)} - defined
+    system = _system_libraries(name for elf in own for name in elf.needed if _SYSTEM.match(name))
+    symbols = {name for name in symbols if not any(hasattr(library, name) for library in system)}
+    if of_torch := sorted(filter(_TORCH_SYMBOL.match, symbols)):
+        missing = f"it lacks {len(of_torch)} symbols of torch_npu {npu.version}, such as {of_torch[0]}"
+        raise Unavailable("torch", missing, "Install the same version of torch and torch_npu.")
+    return Needs(tuple(sorted(sonames | set(LOADED_LATE))), tuple(sorted(symbols)))
+
+
+def _system_libraries(names: Iterable[str]) -> list[ctypes.CDLL]:
+    """The C and C++ libraries, opened, so that their symbols can be looked up."""
+    opened = []
+    for name in sorted(set(names)):
+        with suppress(OSError):
+            opened.append(ctypes.CDLL(name))
+    return opened
+
+
+@dataclass(frozen=True)
+class Elf:
+    """The dynamic symbols of one shared library."""
+
+    path: Path
+    needed: tuple[str, ...]
+    defined: frozenset[str]
+    undefined: frozenset[str]  # without the weak ones
+
+    @classmethod
+    def read(cls, path: Path) -> Elf:
+        """Read the file at ``path``; needs pyelftools."""
+        try:
+            from elftools.elf.elffile import ELFFile
+        except ImportError:
+            remedy = "Install it: pip install 'ascend-sim[run]'."
+            raise Unavailable("pyelftools", "it is not installed", remedy) from None
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            dynamic: Any = elf.get_section_by_name(".dynamic")
+            needed = tuple(tag.needed for tag in dynamic.iter_tags("DT_NEEDED"))
+            symbols: Any = elf.get_section_by_name(".dynsym")
+            defined, undefined = set(), set()
+            for symbol in symbols.iter_symbols():
+                if symbol["st_shndx"] != "SHN_UNDEF":
+                    defined.add(symbol.name)
+                elif symbol.name and symbol["st_info"]["bind"] == "STB_GLOBAL":
+                    undefined.add(symbol.name)
+        return cls(path, needed, frozenset(defined), frozenset(undefined))
+
+
+def source_of(symbols: Iterable[str]) -> str:
+    """The stubs of these symbols, as C++."""
+    lines = [
+        "#include <stdexcept>",
+        "#include <string>",
+        'extern "C" int npu_cann_not_simulated(const char* call);',
+        "static long refuse(const char* call) {",
+        "    npu_cann_not_simulated(call);",
+        '    throw std::runtime_error(std::string("simulated CANN: ") + call + " is not simulated");',
+        "}",
+        'extern "C" {',
+    ]
+    for number, name in enumerate(symbols):
+        if _DATA_SYMBOL.match(name):
+            lines.append(f'extern long d{number}[32] __asm__("{name}"); long d{number}[32] = {{}};')
+            continue
+        how = "npu_cann_not_simulated" if _STATUS_SYMBOL.match(name) else "refuse"
+        lines.append(f'long f{number}() __asm__("{name}"); long f{number}() {{ return {how}("{name}"); }}')
+    return "\n".join([*lines, "}", ""])
+
+
+def cache_folder() -> Path:
+    """The folder below which the libraries are cached."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "ascend-sim"
+
+
+def key_of(npu: TorchNpu, library: Path) -> str:
+    """A cache key that depends on torch_npu, on libascend_sim_cann and on this file."""
+    digest = hashlib.sha256()
+    for path in (library, Path(__file__)):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in npu.libraries():
+        digest.update(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}\n".encode())
+    return f"{re.sub(r'[^0-9A-Za-z.+-]', '_', npu.version)}-{digest.hexdigest()[:16]}"
+
+
+def prepare(npu: TorchNpu, library: Path) -> Path:
+    """The folder with CANN's libraries for this torch_npu; builds them if the folder does not exist."""
+    folder = cache_folder() / key_of(npu, library)
+    if folder.is_dir():
+        return folder
+    needs = needs_of(npu)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
+    except OSError as error:
+        remedy = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
+        raise Unavailable("cache", f"{folder.parent}: {error.strerror}", remedy) from None
+    try:
+        build(needs, library, draft)
+        draft.chmod(0o755)
+        with suppress(OSError):  # another process was there first; its libraries are the same
+            draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    if not folder.is_dir():
+        raise Unavailable("cache", f"{folder} cannot be made", "Name another folder: XDG_CACHE_HOME=PATH.")
+    return folder
+
+
+def build(needs: Needs, library: Path, folder: Path) -> None:
+    """Compile the stubs and the libraries that ``needs`` names into ``folder``."""
+    lacking = sorted(set(needs.symbols) - Elf.read(library).defined)
+    source = folder / "stubs.cpp"
+    source.write_text(source_of(lacking))
+    shared = [*compiler().split(), "-shared", "-fPIC", "-w"]
+    cann = [f"-L{library.parent}", "-Wl,--no-as-needed", f"-l:{library.name}"]
+    _compile([*shared, "-O1", str(source), f"-Wl,-soname,{STUBS}", *cann, "-o", str(folder / STUBS)])
+    empty = folder / "empty.cpp"
+    empty.write_text("")
+    for soname in needs.sonames:
+        both = [*cann, f"-L{folder}", f"-l:{STUBS}"]
+        _compile([*shared, str(empty), f"-Wl,-soname,{soname}", *both, "-o", str(folder / soname)])
+    empty.unlink()
+    for part in HOME_FOLDERS:
+        (folder / HOME / part).mkdir(parents=True)
+
+
+def _compile(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable("C++ compiler", f"{command[0]} does not run: {error}", _COMPILER_REMEDY) from None
+    if done.returncode != 0:
+        said = "\n".join(done.stderr.strip().splitlines()[:5])
+        raise Unavailable("C++ compiler", f"{command[0]} failed:\n{said}", _COMPILER_REMEDY)
+
+
+_COMPILER_REMEDY = "Name one that compiles C++17 for this machine: CXX=/path/to/g++."

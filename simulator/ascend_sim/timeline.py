@@ -1,0 +1,86 @@
+"""The printed summary of a launch: times, pipes, instructions, critical path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+PIPES = ("S", "V", "MTE2", "MTE3")
+NOT_HARDWARE = "Simulated: a model of published rates, never fitted to hardware."
+
+
+def _bandwidth(run: dict[str, Any]) -> str:
+    gigabytes = (run["bytes_read"] + run["bytes_written"]) / max(run["microseconds"], 1e-9) / 1e3
+    return f"{gigabytes / 1e3:.2f} TB/s" if gigabytes >= 100 else f"{gigabytes:.2f} GB/s"
+
+
+def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
+    """Print times, pipes, instructions, and the waits before the end.
+
+    Args:
+        run: a report's summary, and ``call``, the title.
+        least_bytes: bytes that any kernel must move for this call.
+        console: where it is printed.
+    """
+    moved = run["bytes_read"] + run["bytes_written"]
+    excess = moved / max(least_bytes, 1)
+    slowest = f"the slowest is core {run['slowest_core']:.0f}, below" if run["cores"] > 1 else "below"
+    for line in (
+        f"[bold]{run['call']}[/] on {run['soc']}, simulated",
+        f"[dim]{NOT_HARDWARE}[/]",
+        "",
+        f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",
+        f"memory    {moved:,.0f} bytes moved ({excess:.3f} x the least), {_bandwidth(run)}",
+        f"roofline  {run['roofline_share']:.1%} of what the memory allows",
+        f"cores     {run['cores']:.0f}; {slowest}",
+        "",
+    ):
+        console.print(line, soft_wrap=True)
+    console.print(_pipes(run))
+    console.print()
+    console.print(_instructions(run))
+    console.print()
+    console.print(_critical_path(run))
+    console.print()
+
+
+def _table(*titles: str, left: tuple[str, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        table.add_column(title, justify="left" if title in left else "right", no_wrap=True)
+    return table
+
+
+def _pipes(run: dict[str, Any]) -> Table:
+    table = _table("pipe", "busy cycles", "of its time", "instructions of all cores", left=("pipe",))
+    for pipe in PIPES:
+        busy = run[f"busy_{pipe}"]
+        share = busy / max(run["cycles"], 1e-9)
+        table.add_row(pipe, f"{busy:,.0f}", f"{share:.1%}", f"{run[f'instructions_{pipe}']:,.0f}")
+    return table
+
+
+LONGEST_PARTS = 12
+
+
+def _critical_path(run: dict[str, Any]) -> Table:
+    """Return the waits that delayed the slowest core's end, the longest first."""
+    table = _table("critical path", "pipe", "spent on", "steps", "cycles", "share", left=("critical path",))
+    path = run["critical_path"]
+    for part in path["parts"][:LONGEST_PARTS]:
+        share = part["cycles"] / max(path["cycles"], 1e-9)
+        numbers = [f"{part['count']:,.0f}", f"{part['cycles']:,.0f}", f"{share:.1%}"]
+        table.add_row(part["api"], part["pipe"], part["what"], *numbers)
+    return table
+
+
+def _instructions(run: dict[str, Any]) -> Table:
+    titles = ("instruction", "pipe", "count", "repeats", "bytes", "cycles", "of its time")
+    table = _table(*titles, left=("instruction", "pipe"))
+    for api in sorted(run["apis"], key=lambda a: -float(a["cycles"])):
+        share = api["cycles"] / max(run["cycles"], 1e-9)
+        numbers = [f"{api[name]:,.0f}" for name in ("count", "repeats", "bytes", "cycles")]
+        table.add_row(api["api"], api["pipe"], *numbers, f"{share:.1%}")
+    return table

@@ -1,0 +1,87 @@
+"""A plot of a timeline: a row for each pipe of a core, bars where it is busy."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import IO, Any
+
+SUFFIXES = (".png", ".svg", ".pdf")
+PIPES = ("S", "V", "MTE2", "MTE3")
+COLOURS = {"S": "#9a9a9a", "V": "#0b3c8c", "MTE2": "#2f8f5b", "MTE3": "#d9801a"}
+INK = "#1a1a1a"
+# The trace's rows of unfinished reads and writes, below their pipes.
+UNDER_WAY = {5: "MTE2", 6: "MTE3"}
+PIXELS = 1500  # width; a shorter pause is not visible, but some would be drawn as seams
+
+
+def refusal(path: Path) -> str | None:
+    """Return None if a plot can be written to ``path``, else the rule that it breaks."""
+    if path.suffix not in SUFFIXES:
+        return f"must end in {', '.join(SUFFIXES)} but got {path}."
+    try:
+        importlib.import_module("matplotlib")
+    except ImportError:
+        return "must have matplotlib but got none: pip install 'ascend-sim[plot]'"
+    return None
+
+
+def _without_seams(spans: list[tuple[float, float]], shortest: float) -> list[tuple[float, float]]:
+    """Join the spans whose pause is less than ``shortest``."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if joined and begin - joined[-1][1] < shortest:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def title_of(run: dict[str, Any]) -> str:
+    """The plot's title, from a report's summary and ``call``."""
+    return (
+        f"{run['call']} on {run['soc']}, simulated:"
+        f" {run['microseconds']:.1f} us, {run['roofline_share']:.1%} of the memory roofline"
+    )
+
+
+def draw(spans: Path, title: str, microseconds: float, stream: IO[bytes], kind: str) -> None:
+    """Write the timeline of the trace's cores as png, svg or pdf."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    plt: Any = importlib.import_module("matplotlib.pyplot")
+    events = json.loads(spans.read_text())["traceEvents"]
+    events = [e for e in events if e["ph"] == "X"]
+    cores = sorted({e["pid"] for e in events})
+    each = min(1.1, max(0.75, 24 / len(cores)))  # inches
+    size = (12, each * len(cores) + 1.0)
+    canvas, axes = plt.subplots(len(cores), 1, figsize=size, sharex=True, squeeze=False, layout="constrained")
+    for axis, core in zip(axes[:, 0], cores, strict=True):
+        for row, pipe in enumerate(PIPES):
+            own = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["pid"] == core and e["tid"] == row]
+            bars = [(begin, end - begin) for begin, end in _without_seams(own, microseconds / PIXELS)]
+            axis.broken_barh(bars, (len(PIPES) - 1 - row - 0.4, 0.8), facecolors=COLOURS[pipe], linewidth=0)
+        for tid, pipe in UNDER_WAY.items():
+            waits = [(e["ts"], e["dur"]) for e in events if e["pid"] == core and e["tid"] == tid]
+            place = (len(PIPES) - 1 - PIPES.index(pipe) - 0.4, 0.8)
+            axis.broken_barh(waits, place, facecolors=COLOURS[pipe], alpha=0.3, linewidth=0, zorder=0)
+        axis.set_yticks(range(len(PIPES)), PIPES[::-1], fontsize=7)
+        axis.set_ylabel(f"core {core}", fontsize=9, color=INK)
+        axis.set_ylim(-0.6, len(PIPES) - 0.4)
+        axis.set_xlim(0, microseconds)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    axes[-1, 0].set_xlabel(
+        "microseconds (simulated, without the launch itself); light: data still under way",
+        fontsize=9,
+        color=INK,
+    )
+    axes[0, 0].set_title(
+        title,
+        fontsize=11,
+        color=INK,
+        pad=10,
+    )
+    canvas.savefig(stream, format=kind, dpi=130, facecolor="white")
+    plt.close(canvas)

@@ -1,0 +1,20 @@
+# An installed ascend_sim for CMake: its targets and functions. `python -m ascend_sim.folders --cmake` prints this file's
+# path. ASCEND_SIM_LIB: the folder of its libraries, if they are not beside this file's folder (an editable install).
+get_filename_component(ascend_sim_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+if(NOT ASCEND_SIM_LIB)
+  set(ASCEND_SIM_LIB "${ascend_sim_root}/lib")
+endif()
+foreach(library ascend_sim ascend_sim_cann)
+  if(EXISTS "${ASCEND_SIM_LIB}/lib${library}.so")
+    add_library(${library} SHARED IMPORTED)
+    set_target_properties(${library} PROPERTIES IMPORTED_LOCATION "${ASCEND_SIM_LIB}/lib${library}.so")
+  endif()
+endforeach()
+target_include_directories(ascend_sim INTERFACE "${ascend_sim_root}/include")
+foreach(part host op_build tilings)
+  add_library(ascend_sim_${part} STATIC IMPORTED)
+  set_target_properties(ascend_sim_${part} PROPERTIES
+    IMPORTED_LOCATION "${ASCEND_SIM_LIB}/libascend_sim_${part}.a")
+  target_include_directories(ascend_sim_${part} INTERFACE "${ascend_sim_root}" "${ascend_sim_root}/cann/include")
+endforeach()
+include("${CMAKE_CURRENT_LIST_DIR}/AscendSimFunctions.cmake")

@@ -1,0 +1,97 @@
+/* The simulator's C interface: run a compiled kernel on a simulated Ascend chip, core by core.
+ *
+ * A launch copies its memory into 512-byte aligned arenas with guard zones, runs every core in ascending
+ * and in descending order, compares the results, and copies outputs back if no rule was broken.
+ * ascend_sim_report() returns the violations and the timeline's summary as JSON. */
+#ifndef ASCEND_SIM_H
+#define ASCEND_SIM_H
+
+#include <stdint.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#define ASCEND_SIM_EXPORT __attribute__((visibility("default")))
+
+/* The version of this interface and of the functions that compiled kernels call. A library of another version does not
+ * load a kernel: each kernel refers to the symbol of its version. */
+#define ASCEND_SIM_ABI_VERSION 1
+ASCEND_SIM_EXPORT extern const int32_t ascend_sim_abi_1;
+ASCEND_SIM_EXPORT int32_t ascend_sim_abi_version(void);
+
+typedef enum ascend_sim_status {
+    ASCEND_SIM_OK = 0,
+    ASCEND_SIM_BROKEN_RULE = 1, /* ascend_sim_report() names the rule and the place in the kernel */
+    ASCEND_SIM_BAD_CALL = 2     /* no such SoC, too many arguments */
+} ascend_sim_status;
+
+typedef enum ascend_sim_role {
+    ASCEND_SIM_IN = 0,
+    ASCEND_SIM_OUT = 1,
+    ASCEND_SIM_INOUT = 2,
+    ASCEND_SIM_SUM = 3 /* as INOUT, but sums of atomic copies may depend on the order of the cores */
+} ascend_sim_role;
+
+typedef struct ascend_sim_memory {
+    const char* name;
+    void* data;
+    uint64_t bytes;
+    int32_t role; /* ascend_sim_role */
+} ascend_sim_memory;
+
+/* One GM_ADDR argument: a place in a memory, or memory -1 for a null pointer. */
+typedef struct ascend_sim_arg {
+    int32_t memory;
+    int64_t offset;
+} ascend_sim_arg;
+
+typedef struct ascend_sim_launch {
+    const char* soc; /* "ascend910b", "Ascend910B3", ... */
+    uint32_t block_dim;
+    uint64_t tiling_key;
+    const void* tiling;
+    uint64_t tiling_bytes;
+    uint64_t workspace_bytes;
+    const char* lenient;    /* rules that only warn, "SIM-COUNT-01,SIM-EVENT-05"; NULL: none; "all" */
+    int32_t auto_sync;      /* non-zero: insert V-V and scalar order, as bisheng's --cce-auto-sync */
+    int32_t saturate;       /* non-zero: half overflow clamps */
+    int32_t one_order;      /* non-zero: ascending only */
+    const char* trace_path; /* write the timeline as Chrome trace JSON; NULL: none */
+    int32_t trace_cores;    /* number of cores in the timeline, from the first; 0: all */
+} ascend_sim_launch;
+
+/* Runs the kernel `entry`, which takes all arguments, then workspace and tiling, as GM addresses. */
+ASCEND_SIM_EXPORT int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t memory_count,
+                                   const ascend_sim_arg* args, int32_t arg_count, const ascend_sim_launch* launch);
+
+/* A compiled kernel by its entry's name, <kernel>__<soc>__<types>: from the libraries in ASCEND_SIM_KERNELS, else from
+ * <folder>/<kernel>__<soc>.so. NULL if not found; dlerror() has the reason. */
+ASCEND_SIM_EXPORT void* ascend_sim_find_kernel(const char* folder, const char* entry);
+
+/* The number of kernels that this thread has launched. */
+ASCEND_SIM_EXPORT uint64_t ascend_sim_launches(void);
+
+/* JSON of this thread's last launch; valid until the thread's next launch. */
+ASCEND_SIM_EXPORT const char* ascend_sim_report(void);
+
+/* The report's first message: of the broken rule or the bad call; "" if there was no error. */
+ASCEND_SIM_EXPORT const char* ascend_sim_message(void);
+
+/* Non-zero if a trace can be written to this path. Leaves no new file. */
+ASCEND_SIM_EXPORT int32_t ascend_sim_may_write(const char* path);
+
+/* The rules and the SoC profiles as JSON. */
+ASCEND_SIM_EXPORT const char* ascend_sim_rules(void);
+ASCEND_SIM_EXPORT const char* ascend_sim_profiles(void);
+
+/* JSON of the element types of each instruction and the round modes of each conversion, by instruction set (220,
+ * 200, 310, as "arch" in the profiles). ["any"] means that the type does not matter, [] that the set lacks it. */
+ASCEND_SIM_EXPORT const char* ascend_sim_instructions(void);
+ASCEND_SIM_EXPORT const char* ascend_sim_conversions(void);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

@@ -1,0 +1,34 @@
+# shellcheck shell=bash
+# Sets up .venv in this folder from a clean clone, and skips what is done. Sourced by run.sh and test.sh.
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+VENV="$ROOT/.venv"
+LOG="$VENV/setup.log"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+# quietly TEXT COMMAND...: print the text, run the command with its output in a log.
+quietly() {
+  local text="$1" began=$SECONDS
+  shift
+  printf '%s ... ' "$text"
+  if ! "$@" >>"$LOG" 2>&1 </dev/null; then
+    printf 'failed. The last lines of %s:\n' "$LOG" >&2
+    tail -n 25 "$LOG" >&2
+    exit 1
+  fi
+  printf 'done (%d s)\n' $((SECONDS - began))
+}
+
+# setup EXTRA: install ascend_sim with an extra, unless this state of the sources is installed.
+setup() {
+  local state python="${PYTHON:-python3}"
+  command -v "$python" >/dev/null 2>&1 || { printf 'error: there is no %s: name a Python >= 3.10 by PYTHON=...\n' "$python" >&2 && exit 1; }
+  state="$(cd "$ROOT" && cksum pyproject.toml CMakeLists.txt $(find include src cann cmake -type f | LC_ALL=C sort) | cksum) $1"
+  [ "$(cat "$VENV/.state" 2>/dev/null)" = "$state" ] && return 0
+  [ -x "$VENV/bin/python" ] || { "$python" -m venv "$VENV" || exit 1; }
+  : >"$LOG"
+  quietly "installing the tools of the build" "$VENV/bin/python" -m pip install "scikit-build-core>=0.11" "cmake>=3.21" ninja
+  PATH="$VENV/bin:$PATH" quietly "building ascend_sim and installing what it needs ($1)" \
+    "$VENV/bin/python" -m pip install --no-build-isolation -e "$ROOT[$1]"
+  printf '%s\n' "$state" >"$VENV/.state"
+}

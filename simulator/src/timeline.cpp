@@ -1,0 +1,115 @@
+#include "src/timeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "src/json.h"
+
+namespace ascend_sim {
+namespace {
+
+double cycles_of(const Timeline& timeline, const Profile& profile) {
+    double total = 0;  // if there are more blocks than cores, they run in waves
+    for (size_t first = 0; first < timeline.cores.size(); first += size_t(profile.cores)) {
+        double wave = 0;
+        for (size_t i = first; i < std::min(timeline.cores.size(), first + size_t(profile.cores)); ++i)
+            wave = std::max(wave, timeline.cores[i].end);
+        total += wave;
+    }
+    return total;
+}
+
+const char* row_name(int row) {
+    constexpr const char* kNames[] = {"critical path", "MTE2 until its data is there", "MTE3 until it is written"};
+    return row < kPipes ? pipe_name(Pipe(row)) : kNames[row - kPipes];
+}
+
+void write_names(std::FILE* f, int core, bool first) {
+    std::fprintf(f, "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"core %d\"}}",
+                 first ? "" : ",\n", core, core);
+    for (int row = 0; row < kRows; ++row)
+        std::fprintf(f, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+                     core, row, row_name(row));
+}
+
+void write_span(std::FILE* f, const Span& s, double clock_ghz) {
+    if (s.end <= s.begin) return;
+    // Microseconds rounded as printed, so that slices that are adjacent in cycles are adjacent in the trace.
+    auto printed = [&](double cycles) { return std::round(cycles / clock_ghz * 10) / 1e4; };
+    std::fprintf(f,
+                 ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
+                 "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
+                 s.api, s.core, int(s.row), printed(s.begin), printed(s.end) - printed(s.begin), where(s.site).c_str(),
+                 s.end - s.begin, static_cast<unsigned long long>(s.bytes), s.repeats);
+}
+
+void write_events(const Timeline& timeline, double clock_ghz, std::FILE* f) {
+    int64_t last_core = -1;
+    bool shows_slowest = false;
+    for (const Span& s : timeline.spans) {
+        if (s.core != last_core) {
+            write_names(f, s.core, last_core < 0);
+            last_core = s.core;
+            shows_slowest = shows_slowest || s.core == timeline.critical_core;
+        }
+        write_span(f, s, clock_ghz);
+    }
+    if (shows_slowest)
+        for (const Step& s : timeline.critical_path)
+            write_span(f, {int32_t(timeline.critical_core), uint8_t(Row::Critical), s.api, s.site, s.begin, s.end, 0, 0},
+                       clock_ghz);
+}
+
+}  // namespace
+
+std::string summary_of(const Timeline& timeline, const Profile& profile) {
+    Totals all;
+    size_t slowest = 0;
+    for (size_t i = 0; i < timeline.cores.size(); ++i) {
+        const Totals& t = timeline.cores[i];
+        for (int p = 0; p < kPipes; ++p) all.instructions[p] += t.instructions[p];
+        all.vector_repeats += t.vector_repeats;
+        all.bytes_read += t.bytes_read;
+        all.bytes_written += t.bytes_written;
+        if (t.end > timeline.cores[slowest].end) slowest = i;
+    }
+    const double cycles = cycles_of(timeline, profile);
+    const double moved = double(all.bytes_read + all.bytes_written);
+    Json j;
+    j.field("soc", profile.name).field("cores", double(timeline.cores.size())).field("cycles", cycles);
+    j.field("microseconds", cycles / profile.clock_ghz / 1e3);
+    j.field("bytes_read", double(all.bytes_read)).field("bytes_written", double(all.bytes_written));
+    j.field("vector_repeats", double(all.vector_repeats));
+    j.field("gm_bytes_per_cycle", profile.gm_bytes_per_cycle).field("clock_ghz", profile.clock_ghz);
+    const double roofline = moved / profile.gm_bytes_per_cycle;
+    j.field("memory_roofline_cycles", roofline).field("roofline_share", cycles > 0 ? roofline / cycles : 0.0);
+    j.field("slowest_core", double(slowest));
+    for (int p = 0; p < kPipes; ++p) {
+        const std::string name = pipe_name(Pipe(p));
+        j.field(("instructions_" + name).c_str(), double(all.instructions[p]));
+        j.field(("busy_" + name).c_str(), timeline.cores.empty() ? 0.0 : timeline.cores[slowest].busy[p]);
+    }
+    std::string apis = "[";
+    if (!timeline.cores.empty())
+        for (const ApiTotal& t : timeline.cores[slowest].apis) {
+            Json a;
+            a.field("api", t.api).field("pipe", pipe_name(t.pipe)).field("count", double(t.count));
+            a.field("repeats", double(t.repeats)).field("bytes", double(t.bytes)).field("cycles", t.cycles);
+            apis += (apis.size() > 1 ? "," : "") + a.done();
+        }
+    j.raw("critical_path", critical_path_json(timeline.critical_path, timeline.critical_core));
+    return j.raw("apis", apis + "]").done();
+}
+
+bool write_trace(const char* path, const Timeline& timeline, const Profile& profile, const std::string& summary) {
+    std::FILE* f = std::fopen(path, "w");
+    if (!f) return false;
+    std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", f);
+    write_events(timeline, profile.clock_ghz, f);
+    std::fprintf(f, "\n],\"otherData\":{\"summary\":%s}}\n", summary.c_str());
+    const bool written = std::ferror(f) == 0;
+    return std::fclose(f) == 0 && written;
+}
+
+}  // namespace ascend_sim

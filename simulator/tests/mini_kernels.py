@@ -1,0 +1,79 @@
+"""The mini kernels of kernels/*.cpp and the claims in their comments.
+
+At a line that ends in ``// breaks SIM-ALIGN-01: words`` the simulator must report that rule with these
+words. ``// keeps SIM-ALIGN-01`` marks the same place of a twin that must pass. ``// warns`` is ``// breaks``
+of a rule that only warns. In the words, ``@`` is the line itself in a report's format, ``@-1`` the line
+before, ``@+1`` the next; ``(no line)`` means that the report cannot name a line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("kernels")
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SOC = {"ascend310p": "ascend310p", "ascend950": "ascend950"}  # by file; all others are ascend910b
+
+ENTRY = re.compile(r"^KERNEL\((\w+)\)")
+CLAIM = re.compile(r"// (breaks|warns|keeps) (SIM-\w+-\d+)( \(no line\))?(?:: (.*))?$")
+PLACE = re.compile(r"@([-+]\d+)?")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The claim of one marked line of an entry."""
+
+    stem: str
+    entry: str
+    verb: str
+    rule: str
+    line: int  # 0: the report cannot name one
+    words: str
+
+    @property
+    def breaks(self) -> bool:
+        return self.verb == "breaks"
+
+    @property
+    def warns(self) -> bool:
+        return self.verb == "warns"
+
+    @property
+    def keeps(self) -> bool:
+        return self.verb == "keeps"
+
+    @property
+    def soc(self) -> str:
+        return SOC.get(self.stem, "ascend910b")
+
+    def __str__(self) -> str:
+        return f"{self.rule}-{self.stem}-{self.entry}"
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    return tuple(claim for path in sorted(FOLDER.glob("*.cpp")) for claim in _claims_of(path))
+
+
+def source(stem: str) -> Path:
+    path = FOLDER / f"{stem}.cpp"
+    return path if path.is_file() else EXAMPLES / path.name
+
+
+def _claims_of(path: Path) -> list[Claim]:
+    found, entry = [], ""
+    for number, text in enumerate(path.read_text().splitlines(), 1):
+        if start := ENTRY.match(text):
+            entry = start[1]
+        if claim := CLAIM.search(text):
+            verb, rule, no_line, words = claim.groups()
+            line, words = 0 if no_line else number, _with_places(words or "", path.name, number)
+            found.append(Claim(path.stem, entry, verb, rule, line, words))
+    return found
+
+
+def _with_places(words: str, name: str, line: int) -> str:
+    return PLACE.sub(lambda match: f"{name}:{line + int(match[1] or 0)}", words)

@@ -1,0 +1,166 @@
+"""The table of supported element types (ascendc/availability.h): each cell matches the calls that compile."""
+
+from __future__ import annotations
+
+import re
+
+import ascend_sim
+import pytest
+import test_refusals
+from ascend_sim import library
+from test_refusals import SOCS
+
+# The C++ type of each element; `Other` represents all structures.
+TYPES = {
+    name: f"{name}_t" for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+}
+TYPES |= {"bool": "bool", "half": "half", "bfloat16": "bfloat16_t", "float": "float", "double": "double"}
+TYPES |= {"other": "Other"}
+
+BINARY = "{name}(t<{T}>(), t<{T}>(), t<{T}>(), 64)"
+SCALAR = "{name}(t<{T}>(), t<{T}>(), v<{T}>(), 64)"
+UNARY = "{name}(t<{T}>(), t<{T}>(), 64)"
+COMPARE_SCALAR = "{name}(t<uint8_t>(), t<{T}>(), v<{T}>(), CMPMODE::EQ, 128)"
+REDUCE = "{name}<{T}>(t<{T}>(), t<{T}>(), 64, 1, 1, 1, 8)"
+REDUCE_ALIAS = "{name}<ReduceType::SUM, {T}, {T}>(t<{T}>(), t<{T}>(), 64, 1, 1, 1, 8)"
+INDEXED = "{name}(t<{T}>(), t<{T}>(), t<uint32_t>(), 0, 64)"
+PROGRESSION = "{name}(t<{T}>(), v<{T}>(), v<{T}>(), 64)"
+TWO_TO_TWO = "{name}(t<{T}>(), t<{T}>(), t<{T}>(), t<{T}>(), 64)"
+
+# A call of each instruction, with element type T.
+CALLS = {
+    **dict.fromkeys(
+        ("Add", "Sub", "Mul", "Max", "Min", "Div", "And", "Or", "MulAddDst", "FusedMulAdd"), BINARY
+    ),
+    **dict.fromkeys(("Adds", "Muls", "Maxs", "Mins", "Axpy", "ShiftLeft", "ShiftRight"), SCALAR),
+    **dict.fromkeys(("Abs", "Exp", "Ln", "Sqrt", "Rsqrt", "Reciprocal", "Relu", "Not", "Neg"), UNARY),
+    "Axpy into float, of": "Axpy(t<float>(), t<{T}>(), v<{T}>(), 64)",
+    "MulAddDst into float, of": "MulAddDst(t<float>(), t<{T}>(), t<{T}>(), 64)",
+    "Compare": "Compare(t<uint8_t>(), t<{T}>(), t<{T}>(), CMPMODE::EQ, 128)",
+    **dict.fromkeys(("Compares", "CompareScalar"), COMPARE_SCALAR),
+    "Select": "Select(t<{T}>(), t<uint8_t>(), t<{T}>(), t<{T}>(), SELMODE::VSEL_TENSOR_TENSOR_MODE, 64)",
+    **dict.fromkeys(("WholeReduceSum", "BlockReduceSum", "PairReduceSum"), REDUCE),
+    "RepeatReduceSum": "RepeatReduceSum<{T}>(t<{T}>(), t<{T}>(), 1, 64, 1, 1, 1, 8)",
+    **dict.fromkeys(("ReduceRepeat", "ReduceDataBlock", "ReducePairElem"), REDUCE_ALIAS),
+    "ReduceSum": "ReduceSum(t<{T}>(), t<{T}>(), t<{T}>(), 64)",
+    "CreateVecIndex": "CreateVecIndex(t<{T}>(), v<{T}>(), 64)",
+    **dict.fromkeys(("ArithProgression", "Arange"), PROGRESSION),
+    "Duplicate": "Duplicate(t<{T}>(), v<{T}>(), 64)",
+    "Brcb": "Brcb(t<{T}>(), t<{T}>(), 1, {{1, 8}})",
+    **dict.fromkeys(("Gather", "Scatter"), INDEXED),
+    "Gatherb": "Gatherb(t<{T}>(), t<{T}>(), t<uint32_t>(), 1, {{1, 8}})",
+    "GatherMask": "uint64_t n; GatherMask(t<{T}>(), t<{T}>(), 1, false, 0, {{1, 1, 8, 8}}, n)",
+    **dict.fromkeys(("Interleave", "DeInterleave"), TWO_TO_TWO),
+    "Copy": "Copy(t<{T}>(), t<{T}>(), 32, 1, {{1, 1, 8, 8}})",
+    "DataCopy": "DataCopy(t<{T}>(), g<{T}>(), 64)",
+    "DataCopyPad": "DataCopyPad(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
+    "DataCopyPad with PaddingMode::Compact": "DataCopyPad<{T}, PaddingMode::Compact>"
+    "(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
+    "SetAtomicAdd": "SetAtomicAdd<{T}>()",
+    "DataCacheCleanAndInvalid with DcciDst": "DataCacheCleanAndInvalid"
+    "<{T}, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(g<{T}>())",
+    "GlobalTensor::operator()": "(void)g<{T}>()(0)",
+    "SetL2CacheHint": "auto x = g<{T}>(); x.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE)",
+}
+OF_ITSELF = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}  # the plain ones
+# Instructions without an element type, and errors that are found at run time (SIM-MODE-01).
+UNTYPED = {"DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()"}
+AT_RUN_TIME = {"comparisons other than EQ"}
+
+HEAD = """#include "kernel_operator.h"
+using namespace AscendC;
+struct Other { uint32_t a, b; };
+template <class T> LocalTensor<T>& t();
+template <class T> const GlobalTensor<T>& g();
+template <class T> const T& v();
+"""
+
+# The text in refusals.cpp of an instruction that is not called by its plain name.
+SHOWN_BY = {
+    "DataCopyPad with PaddingMode::Compact": r"PaddingMode::Compact",
+    "DataCacheCleanAndInvalid with DcciDst": r"DcciDst::",
+    "GlobalTensor::operator()": r"gm<\w+>\(\)\(0\)",
+    "SetL2CacheHint": r"\.SetL2CacheHint\(",
+}
+
+
+def types_of(soc):
+    """The elements that the SoC's compiler supports."""
+    return [name for name in TYPES if soc != "ascend310p" or name != "bfloat16"]
+
+
+def compiles(soc, calls, tmp_path):
+    """Whether each call compiles; one pass with one line per call."""
+    source = tmp_path / "calls.cpp"
+    lines = [f"void f{i}() {{ {call}; }}" for i, call in enumerate(calls)]
+    source.write_text(HEAD + "\n".join(lines) + "\n")
+    complaint = test_refusals.complaints_about(source)
+    said = test_refusals.compile_all(source, soc)
+    refused = {int(line) for line in complaint.findall(said)}
+    first = HEAD.count("\n") + 1
+    return [first + i not in refused for i in range(len(calls))]
+
+
+def lacking():
+    return [(name, soc) for soc in SOCS for name, types in ascend_sim.instructions(soc).items() if not types]
+
+
+@pytest.mark.parametrize("soc", ["ascend910b", "ascend310p", "ascend950"])
+def test_an_instruction_compiles_with_the_types_of_its_row_alone(soc, tmp_path):
+    table = ascend_sim.instructions(soc)
+    assert set(table) == set(CALLS) | set(UNTYPED) | AT_RUN_TIME
+    cells = [(name, element) for name in CALLS for element in types_of(soc)]
+    cells = [cell for cell in cells if cell not in OF_ITSELF]
+    calls = [CALLS[name].format(name=name, T=TYPES[element]) for name, element in cells]
+    compiled = compiles(soc, [*calls, *UNTYPED.values()], tmp_path)
+    wanted = [element in table[name] or table[name] == ("any",) for name, element in cells]
+    wanted += [bool(table[name]) for name in UNTYPED]
+    wrong = [
+        cell for cell, is_, should in zip([*cells, *UNTYPED], compiled, wanted, strict=True) if is_ != should
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("soc", ["ascend910b", "ascend310p", "ascend950"])
+def test_cast_compiles_with_the_pairs_that_have_round_modes_alone(soc, tmp_path):
+    table = ascend_sim.conversions(soc)
+    pairs = [(a, b) for a in types_of(soc) for b in types_of(soc)]
+    calls = [f"Cast(t<{TYPES[b]}>(), t<{TYPES[a]}>(), RoundMode::CAST_NONE, 64)" for a, b in pairs]
+    compiled = compiles(soc, calls, tmp_path)
+    assert [p for p, is_ in zip(pairs, compiled, strict=True) if is_] == [p for p in pairs if table.get(p)]
+
+
+def test_every_instruction_that_an_soc_lacks_is_refused_line_by_line_too():
+    """refusals.cpp is written independently, so it detects wrong cells of the table."""
+    text = test_refusals.SOURCE.read_text().splitlines()
+    missing = []
+    for name, soc in lacking():
+        shown_by = re.compile(SHOWN_BY.get(name, rf"\b{name}(?:<[^()]*>)?\("))
+        if not any(shown_by.search(text[line - 1]) for line in test_refusals.marked(soc)):
+            missing.append((name, soc))
+    assert missing == []
+
+
+def test_ascend310p_has_no_bfloat16():
+    rows = [*ascend_sim.instructions("ascend310p").values()]
+    assert [types for types in rows if "bfloat16" in types] == []
+    assert [p for p, modes in ascend_sim.conversions("ascend310p").items() if "bfloat16" in p and modes] == []
+
+
+def test_every_instruction_is_listed_once_with_a_source():
+    rows = library.load().instructions()
+    assert len({row["instruction"] for row in rows}) == len(rows)
+    assert [row for row in rows if not row["source"]] == []
+    assert all(any(row[arch] for arch in ("220", "200", "310")) for row in rows)
+
+
+def test_chips_of_an_soc_take_what_it_takes():
+    assert ascend_sim.instructions("Ascend910B4") == ascend_sim.instructions("ascend910_93")
+    assert ascend_sim.instructions("ASCEND910B4") == ascend_sim.instructions("ascend910b4")
+    assert ascend_sim.conversions("Ascend310P") == ascend_sim.conversions("ascend310p")
+    assert ascend_sim.conversions("Ascend310P3") == ascend_sim.conversions("ascend310p")
+
+
+def test_an_soc_that_is_not_known_is_refused():
+    with pytest.raises(ValueError, match=r"\[simulator\] soc must be one of .* but got ascend310b\."):
+        ascend_sim.instructions("ascend310b")

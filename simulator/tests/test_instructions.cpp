@@ -1,0 +1,403 @@
+// Arithmetic, filling and sums, compared with plain loops. Other files test the instructions' rules (test_rules.py),
+// conversions (test_conversions.cpp), and copies and gathers (test_movement.cpp).
+#include <algorithm>
+#include <limits>
+
+#include "instruction_bench.h"
+
+using namespace AscendC;
+using namespace bench;
+
+namespace {
+
+// Rounds once, by the conversion that test_conversions.cpp verifies.
+template <class T>
+T narrow(double v) {
+    return T(float(v));
+}
+
+// dst = want(i) for the elements of the count form; later elements are unchanged.
+template <class T, class F, class G>
+void check_count(const std::string& what, const std::vector<T>& x, const std::vector<T>& y, F call, G want) {
+    const uint32_t n = uint32_t(x.size()) - 3;
+    Bench b;
+    const auto sx = b.put(x), sy = b.put(y), sd = b.put(x);
+    expect_rule(what, b.run([&] { call(b(sd), b(sx), b(sy), int32_t(n)); }), "");
+    std::vector<T> expected = x;
+    for (uint32_t i = 0; i < n; ++i) expected[i] = want(x[i], y[i]);
+    expect(what, b.get(sd), expected);
+}
+
+// ---- one and two sources ----------------------------------------------------------------------------------
+
+template <class T>
+void check_binary_of(const std::string& type) {
+    using W = std::conditional_t<std::is_integral_v<T>, T, float>;
+    const auto x = numbers<T>(1003, -99, 120);
+    auto y = numbers<T>(1003, -99, 120);
+    std::rotate(y.begin(), y.begin() + 7, y.end());
+    auto to = [](W v) { return T(v); };
+    check_count<T>(
+        "Add " + type, x, y, [](auto d, auto a, auto c, int32_t n) { Add(d, a, c, n); },
+        [=](T a, T c) { return to(W(W(a) + W(c))); });
+    check_count<T>(
+        "Sub " + type, x, y, [](auto d, auto a, auto c, int32_t n) { Sub(d, a, c, n); },
+        [=](T a, T c) { return to(W(W(a) - W(c))); });
+    check_count<T>(
+        "Mul " + type, x, y, [](auto d, auto a, auto c, int32_t n) { Mul(d, a, c, n); },
+        [=](T a, T c) { return to(W(W(a) * W(c))); });
+    check_count<T>(
+        "Max " + type, x, y, [](auto d, auto a, auto c, int32_t n) { Max(d, a, c, n); },
+        [=](T a, T c) { return W(a) > W(c) ? a : c; });
+    check_count<T>(
+        "Min " + type, x, y, [](auto d, auto a, auto c, int32_t n) { Min(d, a, c, n); },
+        [=](T a, T c) { return W(a) < W(c) ? a : c; });
+    const T s = T(17);
+    check_count<T>(
+        "Adds " + type, x, y, [=](auto d, auto a, auto, int32_t n) { Adds(d, a, s, n); },
+        [=](T a, T) { return to(W(W(a) + W(s))); });
+    check_count<T>(
+        "Muls " + type, x, y, [=](auto d, auto a, auto, int32_t n) { Muls<T>(d, a, s, n); },
+        [=](T a, T) { return to(W(W(a) * W(s))); });
+    check_count<T>(
+        "Maxs " + type, x, y, [=](auto d, auto a, auto, int32_t n) { Maxs(d, a, s, n); },
+        [=](T a, T) { return W(a) > W(s) ? a : s; });
+    check_count<T>(
+        "Mins " + type, x, y, [=](auto d, auto a, auto, int32_t n) { Mins<T, true>(d, a, s, n); },
+        [=](T a, T) { return W(a) < W(s) ? a : s; });
+}
+
+void check_bitwise() {
+    const auto x = numbers<uint16_t>(515, 0, 65535), y = numbers<uint16_t>(515, 1, 65000);
+    using U = uint16_t;
+    check_count<U>(
+        "And", x, y, [](auto d, auto a, auto c, int32_t n) { And(d, a, c, n); }, [](U a, U c) { return U(a & c); });
+    check_count<U>(
+        "Or", x, y, [](auto d, auto a, auto c, int32_t n) { Or(d, a, c, n); }, [](U a, U c) { return U(a | c); });
+    check_count<U>("Not", x, y, [](auto d, auto a, auto, int32_t n) { Not(d, a, n); }, [](U a, U) { return U(~a); });
+}
+
+// Each repeat form, with strides, against the definition: base + 32 * (r * repeat + block * stride) + within.
+void check_repeat_forms() {
+    const auto x = numbers<float>(2048, -9, 9), y = numbers<float>(2048, -9, 9);
+    const std::vector<float> before(2048, 5.0f);
+    auto offset = [](uint32_t r, uint32_t lane, uint32_t block, uint32_t repeat) {
+        return (r * repeat + lane / 8 * block) * 8 + lane % 8;
+    };
+    Bench b;
+    const auto sx = b.put(x), sy = b.put(y), sd = b.put(before);
+    const BinaryRepeatParams p(2, 1, 0, 17, 8, 1);
+    expect_rule("Add's strides", b.run([&] { Add(b(sd), b(sx), b(sy), 61, 6, p); }), "");
+    std::vector<float> want = before;
+    for (uint32_t r = 0; r < 6; ++r)
+        for (uint32_t l = 0; l < 61; ++l) want[offset(r, l, 2, 17)] = x[offset(r, l, 1, 8)] + y[offset(r, l, 0, 1)];
+    expect("Add's strides", b.get(sd), want);
+
+    Bench c;
+    const auto cx = c.put(x), cd = c.put(before);
+    uint64_t mask[2] = {0xf0000000000000f1ull, 0};
+    expect_rule("Muls's bit mask", c.run([&] { Muls(c(cd), c(cx), 2.0f, mask, 5, UnaryRepeatParams(1, 3, 8, 24)); }),
+                "");
+    want = before;
+    for (uint32_t r = 0; r < 5; ++r)
+        for (uint32_t l = 0; l < 64; ++l)
+            if (mask[0] >> l & 1) want[offset(r, l, 1, 8)] = x[offset(r, l, 3, 24)] * 2.0f;
+    expect("Muls's bit mask", c.get(cd), want);
+
+    // In-place accumulation over repeat stride 0: the sum of all repeats, in order.
+    Bench d;
+    const auto dx = d.put(numbers<float>(640, 0, 1)), dd = d.put(std::vector<float>(64, 0.0f));
+    expect_rule("Add accumulates", d.run([&] { Add(d(dd), d(dx), d(dd), 64, 10, {1, 1, 1, 0, 8, 0}); }), "");
+    std::vector<float> sum(64, 0.0f);
+    for (uint32_t i = 0; i < 640; ++i) sum[i % 64] = d.get(dx)[i] + sum[i % 64];
+    expect("Add accumulates", d.get(dd), sum);
+
+    // The mask register in both modes.
+    Bench e;
+    const auto ex = e.put(x), ed = e.put(before), ec = e.put(before);
+    expect_rule("isSetMask = false", e.run([&] {
+        SetVectorMask<float>(0, 0xffff);
+        Adds<float, false>(e(ed), e(ex), 1.0f, MASK_PLACEHOLDER, 3, {1, 1, 8, 8});
+        SetMaskCount();
+        SetVectorMask<float, MaskMode::COUNTER>(0, 150);
+        Adds<float, false>(e(ec), e(ex), 1.0f, MASK_PLACEHOLDER, 1, {1, 1, 16, 8});
+        SetMaskNorm();
+        ResetMask();
+    }),
+                "");
+    want = before;
+    for (uint32_t r = 0; r < 3; ++r)
+        for (uint32_t l = 0; l < 16; ++l) want[r * 64 + l] = x[r * 64 + l] + 1.0f;
+    expect("isSetMask = false", e.get(ed), want);
+    want = before;
+    for (uint32_t i = 0; i < 150; ++i) want[i / 64 * 128 + i % 64] = x[i] + 1.0f;  // strides hold, repeatTime does not
+    expect("counter mode", e.get(ec), want);
+}
+
+void check_unary() {
+    const auto x = numbers<float>(1003, 0.01f, 30);
+    using F = float;
+    check_count<F>(
+        "Abs", x, x, [](auto d, auto a, auto, int32_t n) { Abs(d, a, n); }, [](F a, F) { return std::fabs(a); });
+    check_count<F>(
+        "Sqrt", x, x, [](auto d, auto a, auto, int32_t n) { Sqrt(d, a, n); }, [](F a, F) { return std::sqrt(a); });
+    check_count<F>(
+        "Div", x, x, [](auto d, auto a, auto c, int32_t n) { Div(d, a, c, n); }, [](F a, F c) { return a / c; });
+    check_count<F>(
+        "Exp", x, x, [](auto d, auto a, auto, int32_t n) { Exp(d, a, n); },
+        [](F a, F) { return float(std::exp(double(a))); });
+    check_count<F>(
+        "Ln", x, x, [](auto d, auto a, auto, int32_t n) { Ln(d, a, n); },
+        [](F a, F) { return float(std::log(double(a))); });
+    const auto z = numbers<half>(515, -30, 30);
+    check_count<half>(
+        "Relu half", z, z, [](auto d, auto a, auto, int32_t n) { Relu(d, a, n); },
+        [](half a, half) { return float(a) > 0 ? a : half(0.0f); });
+    check_count<half>(
+        "Abs half", z, z, [](auto d, auto a, auto, int32_t n) { Abs(d, a, n); },
+        [](half a, half) { return half(std::fabs(float(a))); });
+    // Approximations: the largest errors that the documents allow.
+    Bench b;
+    const auto sx = b.put(x), sr = b.put(x), sq = b.put(x);
+    expect_rule("Reciprocal, Rsqrt", b.run([&] {
+        Reciprocal(b(sr), b(sx), int32_t(x.size()));
+        Rsqrt(b(sq), b(sx), int32_t(x.size()));
+    }),
+                "");
+    double worst = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+        worst = std::max(worst, std::fabs(b.get(sr)[i] * double(x[i]) - 1));
+        worst = std::max(worst, std::fabs(b.get(sq)[i] * std::sqrt(double(x[i])) - 1));
+    }
+    check(worst > 1e-5 && worst < 1.3e-4, "Reciprocal, Rsqrt: worst relative error " + std::to_string(worst));
+}
+
+template <class T>
+T product_then_sum(double a, double b, double c) {
+    return narrow<T>(double(float(narrow<T>(a * b))) + c);
+}
+
+void check_fused() {
+    using H = half;
+    const auto x = numbers<H>(515, -3, 3);
+    auto y = x;
+    std::rotate(y.begin(), y.begin() + 5, y.end());
+    const H s = H(1.7f);
+    // The destination starts as a copy of x (check_count).
+    check_count<H>(
+        "Axpy half", x, y, [=](auto d, auto, auto c, int32_t n) { Axpy(d, c, s, n); },
+        [=](H a, H c) { return product_then_sum<H>(c, s, a); });
+    check_count<H>(
+        "MulAddDst half", x, y, [](auto d, auto a, auto c, int32_t n) { MulAddDst(d, a, c, n); },
+        [](H a, H c) { return product_then_sum<H>(a, c, a); });
+    check_count<H>(
+        "FusedMulAdd half", x, y, [](auto d, auto a, auto c, int32_t n) { FusedMulAdd(d, a, c, n); },
+        [](H a, H c) { return product_then_sum<H>(a, a, c); });
+    const auto u = numbers<float>(515, -3, 3);
+    auto v = u;
+    std::rotate(v.begin(), v.begin() + 5, v.end());
+    check_count<float>(
+        "MulAddDst float", u, v, [](auto d, auto a, auto c, int32_t n) { MulAddDst(d, a, c, n); },
+        [](float a, float c) { return product_then_sum<float>(a, c, a); });
+    // A float destination keeps the product of halves.
+    Bench b;
+    const auto sx = b.put(x), sy = b.put(y);
+    const auto sd = b.put(std::vector<float>(512, 0.5f)), se = b.put(std::vector<float>(512, 0.5f));
+    expect_rule("float += half * half", b.run([&] {
+        MulAddDst(b(sd), b(sx), b(sy), 512);
+        Axpy(b(se), b(sx), s, 64, 8, UnaryRepeatParams(1, 1, 8, 4));
+    }),
+                "");
+    std::vector<float> want(512), want_axpy(512);
+    for (uint32_t i = 0; i < 512; ++i) {
+        want[i] = float(x[i]) * float(y[i]) + 0.5f;
+        want_axpy[i] = float(x[i]) * float(s) + 0.5f;
+    }
+    expect("MulAddDst float from half", b.get(sd), want);
+    expect("Axpy float from half", b.get(se), want_axpy);
+}
+
+void check_saturation() {
+    const std::vector<half> x(128, half(60000.0f));
+    for (bool saturate : {false, true}) {
+        Bench b({saturate, nullptr});
+        const auto sx = b.put(x), sd = b.put(x);
+        expect_rule("half overflow", b.run([&] { Add(b(sd), b(sx), b(sx), 128); }), "");
+        half want;
+        want.raw = saturate ? 0x7bff : 0x7c00;
+        expect(saturate ? "half overflow clamps" : "half overflow", b.get(sd), std::vector<half>(128, want));
+    }
+}
+
+// ---- filling, indices -------------------------------------------------------------------------------------
+
+void check_filling() {
+    Bench b;
+    const auto s16 = b.put(std::vector<uint16_t>(256, 1)), s16r = b.put(std::vector<uint16_t>(512, 1));
+    const auto si = b.space<int32_t>(300), st = b.space<int32_t>(8);
+    const auto sh = b.space<half>(4000);
+    const auto sa = b.space<float>(200), sb = b.space<float>(256);
+    const auto scalars = b.put(numbers<float>(24, -5, 5));
+    expect_rule("filling", b.run([&] {
+        Duplicate(b(s16), uint16_t(0xbeef), 250);
+        Duplicate<uint16_t>(b(s16r), uint16_t(7), 100, 2, 1, 16);
+        CreateVecIndex(b(si), int32_t(-5), 300u);
+        CreateVecIndex(b(sh), half(0.0f), 4000u);
+        ArithProgression<float>(b(sa), 0.5f, 0.25f, 197);
+        ArithProgression<int32_t>(b(st), 3, 4, 5);
+        Brcb(b(sb), b(scalars), 3, {1, 8});
+    }),
+                "");
+    std::vector<uint16_t> w16(256, 1), w16r(512, 1);
+    std::fill_n(w16.begin(), 250, uint16_t(0xbeef));
+    for (uint32_t r = 0; r < 2; ++r) std::fill_n(w16r.begin() + r * 256, 100, uint16_t(7));
+    expect("Duplicate", b.get(s16), w16);
+    expect("Duplicate's repeats", b.get(s16r), w16r);
+    std::vector<int32_t> wi(300), wt{3, 7, 11, 15, 19, 0, 0, 0};
+    for (int32_t i = 0; i < 300; ++i) wi[uint32_t(i)] = i - 5;
+    expect("CreateVecIndex int32", b.get(si), wi);
+    expect("ArithProgression, short", b.get(st), wt);
+    std::vector<half> wh(4000);
+    for (uint32_t i = 0; i < 4000; ++i)
+        wh[i] = i < 16 ? half(float(i)) : half(float(wh[i - (i < 128 ? 16 : 128)]) + (i < 128 ? 16.0f : 128.0f));
+    expect("CreateVecIndex half", b.get(sh), wh);
+    std::vector<float> wa(200);
+    for (uint32_t i = 0; i < 200; ++i) wa[i] = 0.5f + 0.25f * float(i);  // whole blocks are written
+    expect("ArithProgression", b.get(sa), wa);
+    std::vector<float> wb(256, 0.0f);
+    for (uint32_t i = 0; i < 24; ++i) std::fill_n(wb.begin() + i * 8, 8, b.get(scalars)[i]);
+    wb.resize(256);
+    expect("Brcb", b.get(sb), wb);
+}
+
+template <class T>
+void check_shift_of(const std::string& type) {
+    if constexpr (!ascend_sim::kIs310p) {
+        const auto x =
+            numbers<T>(515, float(std::numeric_limits<T>::min()), float(std::numeric_limits<T>::max()) * 0.99f);
+        for (int by : {0, 1, 7, int(sizeof(T)) * 8}) {
+            const T s = T(by);
+            const std::string what = type + " by " + std::to_string(by);
+            check_count<T>(
+                "ShiftLeft " + what, x, x, [=](auto d, auto a, auto, int32_t n) { ShiftLeft(d, a, s, n); },
+                [=](T a, T) { return T(by == int(sizeof(T)) * 8 ? 0 : uint64_t(a) << by); });
+            check_count<T>(
+                "ShiftRight " + what, x, x, [=](auto d, auto a, auto, int32_t n) { ShiftRight(d, a, s, n); },
+                [=](T a, T) {
+                    T r = a;
+                    for (int i = 0; i < by; ++i) r = T(r < 0 && r % 2 ? (r - 1) / 2 : r / 2);
+                    return r;
+                });
+        }
+    } else {
+        (void)type;
+    }
+}
+
+// ---- sums -------------------------------------------------------------------------------------------------
+
+// The documented tree over neighbours, of n values.
+template <class T>
+T tree(const T* v, uint32_t n) {
+    return n == 1 ? v[0] : narrow<T>(double(float(tree(v, n / 2))) + float(tree(v + n / 2, n / 2)));
+}
+
+template <class T>
+void check_sums_of(const std::string& type) {
+    constexpr uint32_t kLanes = 256 / sizeof(T), kInBlock = 32 / sizeof(T);
+    const auto x = numbers<T>(kLanes * 20, -10, 10);
+    Bench b;
+    const auto sx = b.put(x), whole = b.space<T>(32), blocks = b.space<T>(64), pairs = b.space<T>(kLanes * 2);
+    const auto named = b.space<T>(16), repeat = b.space<T>(16);
+    const auto all = b.space<T>(16), all_repeats = b.space<T>(16), work = b.space<T>(32);
+    expect_rule("sums " + type, b.run([&] {
+        WholeReduceSum(b(whole), b(sx), int32_t(kLanes), 4, 2, 1, 8);
+        BlockReduceSum(b(blocks), b(sx), 3, int32_t(kLanes), 2, 1, 8);
+        PairReduceSum<T>(b(pairs), b(sx), 2, int32_t(kLanes), 2, 1, 8);
+        ReduceRepeat<ReduceType::SUM, T, T>(b(named), b(sx), int32_t(kLanes), 3, 1, 1, 8);
+        RepeatReduceSum<T>(b(repeat), b(sx), 2, int32_t(kLanes), 0, 1, 1, 8);
+        ReduceSum(b(all), b(sx), b(work), int32_t(kLanes * 18));
+        PipeBarrier<PIPE_ALL>();
+        ReduceSum(b(all_repeats), b(sx), b(work), int32_t(kLanes), 19, 8);
+    }),
+                "");
+    std::vector<T> sums(20), ww(32, T(0)), wb(64, T(0)), wp(kLanes * 2, T(0)), wn(16, T(0)), wr(16, T(0)), wa(16, T(0)),
+        war(16, T(0));
+    for (uint32_t r = 0; r < 20; ++r) sums[r] = tree(&x[r * kLanes], kLanes);
+    for (uint32_t r = 0; r < 4; ++r) ww[r * 2] = sums[r];
+    for (uint32_t r = 0; r < 3; ++r)
+        for (uint32_t g = 0; g < 8; ++g) wb[r * 16 + g] = tree(&x[r * kLanes + g * kInBlock], kInBlock);
+    for (uint32_t r = 0; r < 2; ++r)
+        for (uint32_t i = 0; i < kLanes / 2; ++i)
+            if (r * kLanes + i < wp.size()) wp[r * kLanes + i] = tree(&x[r * kLanes + 2 * i], 2);
+    std::copy_n(sums.begin(), 3, wn.begin());
+    std::copy_n(sums.begin(), 2, wr.begin());
+    expect("WholeReduceSum " + type, b.get(whole), ww);
+    expect("BlockReduceSum " + type, b.get(blocks), wb);
+    expect("PairReduceSum " + type, b.get(pairs), wp);
+    expect("ReduceRepeat " + type, b.get(named), wn);
+    expect("RepeatReduceSum " + type, b.get(repeat), wr);
+    // The second level: a tree with an incomplete last pair, or a sequential sum.
+    auto second_tree = [&](uint32_t n) {
+        std::vector<T> level(sums.begin(), sums.begin() + n);
+        while (level.size() > 1) {
+            std::vector<T> next;
+            for (size_t i = 0; i < level.size(); i += 2)
+                next.push_back(i + 1 < level.size() ? narrow<T>(double(float(level[i])) + float(level[i + 1]))
+                                                    : level[i]);
+            level = next;
+        }
+        return level[0];
+    };
+    wa[0] = sums[0];
+    for (uint32_t r = 1; r < 18; ++r) wa[0] = narrow<T>(double(float(wa[0])) + float(sums[r]));
+    if (!ascend_sim::kIs910b) wa[0] = second_tree(18);
+    war[0] = second_tree(19);
+    expect("ReduceSum " + type, b.get(all), wa);
+    expect("ReduceSum's repeats " + type, b.get(all_repeats), war);
+}
+
+void check_masked_sums() {
+    const auto x = numbers<float>(128, 1, 10);
+    Bench b;
+    const auto sx = b.put(x), whole = b.space<float>(8), blocks = b.put(std::vector<float>(16, -1.0f));
+    uint64_t mask[2] = {0x00ff00000000ff15ull, 0};
+    expect_rule("masked sums", b.run([&] {
+        WholeReduceSum(b(whole), b(sx), 8, 2, 1, 1, 8);
+        BlockReduceSum(b(blocks), b(sx), 2, mask, 1, 1, 8);
+    }),
+                "");
+    std::vector<float> ww(8, 0.0f), wb(16, ascend_sim::kIs950 ? 0.0f : -1.0f);
+    for (uint32_t r = 0; r < 2; ++r) {
+        ww[r] = tree(&x[r * 64], 8);
+        const float* const v = &x[r * 64];
+        wb[r * 8] = v[0] + v[2] + v[4];
+        wb[r * 8 + 1] = tree(v + 8, 8);
+        wb[r * 8 + 6] = tree(v + 48, 8);
+    }
+    expect("WholeReduceSum of 8 lanes", b.get(whole), ww);
+    expect("BlockReduceSum of some lanes", b.get(blocks), wb);
+}
+
+}  // namespace
+
+int main() {
+    check_binary_of<float>("float");
+    check_binary_of<half>("half");
+    check_binary_of<int16_t>("int16");
+    check_binary_of<int32_t>("int32");
+    check_bitwise();
+    check_repeat_forms();
+    check_unary();
+    check_fused();
+    check_saturation();
+    check_filling();
+    check_shift_of<int16_t>("int16");
+    check_shift_of<uint16_t>("uint16");
+    check_shift_of<int32_t>("int32");
+    check_shift_of<uint32_t>("uint32");
+    check_sums_of<float>("float");
+    check_sums_of<half>("half");
+    check_masked_sums();
+    return finish("test_instructions");
+}

@@ -1,0 +1,174 @@
+"""A launch: its cores, their orders, its options and its outputs."""
+
+from __future__ import annotations
+
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+import ascend_sim
+import numpy as np
+import pytest
+from ascend_sim import In, InOut, KernelBroken, Out, Sum
+from mini_kernels import claims
+from test_rules import launch
+
+HAZARDS = [c for c in claims() if c.breaks and c.stem == "hazards" and c.rule.startswith("SIM-HAZARD")]
+
+
+def floats(value=0.0, count=4096):
+    return np.full(count, value, np.float32)
+
+
+def options(**given):
+    return ascend_sim.Options(**given)
+
+
+# ---- cores and orders ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_dim", [1, 2, 47, 48, 49, 200])
+def test_every_core_runs_also_where_there_are_more_blocks_than_cores(compiled, block_dim):
+    y = floats(count=8 * block_dim)
+    compiled("reports", "number_of_each_core").run(In(floats()), Out(y), block_dim=block_dim)
+    assert np.array_equal(y, np.repeat(np.arange(block_dim) + 1, 8))
+
+
+def test_one_order_does_not_see_that_the_result_depends_on_it(compiled):
+    kernel = compiled("cores", "float_sum_of_three_cores")
+    y = floats()
+    kernel.run(In(floats()), InOut(y), block_dim=3, options=options(one_order=True))
+    assert (y[:9] == [1] * 8 + [0]).all()  # ascending: (1e8 - 1e8) + 1
+    with pytest.raises(KernelBroken, match="SIM-CORE-04"):
+        kernel.run(In(floats()), InOut(y), block_dim=3)
+
+
+def test_a_sum_may_depend_on_the_order_and_a_copy_may_not(compiled):
+    y = floats()
+    compiled("cores", "float_sum_of_three_cores").run(In(floats()), Sum(y), block_dim=3)
+    assert (y[:9] == [1] * 8 + [0]).all()  # as in ascending order
+    with pytest.raises(KernelBroken, match="SIM-CORE-01"):
+        compiled("cores", "cores_write_over_each_other").run(In(floats()), Sum(y), block_dim=2)
+
+
+def test_launches_do_not_see_each_other(compiled):
+    kernel = compiled("initialised", "memory_of_the_tensor_before")
+    for _ in range(2):
+        with pytest.raises(KernelBroken, match="SIM-INIT-01"):
+            kernel.run(In(floats()), Out(floats()))
+    compiled("initialised", "add_of_written_memory").run(In(floats()), Out(floats()))
+
+
+def test_threads_launch_side_by_side_and_each_gets_its_own_report(compiled):
+    good, bad = compiled("reports", "number_of_each_core"), compiled("reports", "broken_on_core_two")
+
+    def one(n):
+        y = floats(count=8 * 64)
+        if n % 2:
+            return bad.run(In(floats()), Out(y), block_dim=3 + n, check=False).errors[0]["core"] == 2
+        good.run(In(floats()), Out(y), block_dim=1 + n)
+        return (y[: 8 * (1 + n)] == np.repeat(np.arange(1 + n) + 1, 8)).all()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(one, range(40)))
+
+
+# ---- outputs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", [Out, InOut, Sum])
+def test_a_broken_rule_leaves_outputs_as_they_were(compiled, role):
+    y = floats(7)
+    with pytest.raises(KernelBroken, match="SIM-EVENT-05"):
+        compiled("reports", "broken_after_its_output").run(In(floats()), role(y))
+    assert (y == 7).all()
+
+
+def test_what_a_kernel_does_not_write_stays(compiled):
+    y = floats(7)
+    compiled("reports", "number_of_each_core").run(In(floats()), Out(y))
+    assert y[:9].tolist() == [1] * 8 + [7]
+
+
+def test_inputs_never_change(compiled):
+    x, y = floats(7), floats()
+    launched = compiled("scalar_gm", "input_written").run(
+        In(x), Out(y), check=False, options=options(lenient=("SIM-GM-01",))
+    )
+    assert launched.errors == []
+    assert (x == 7).all()
+
+
+# ---- tiling and workspace ------------------------------------------------------------------------------
+
+
+def test_the_tiling_struct_arrives(compiled):
+    y = floats()
+    compiled("tiling", "fill_by_tiling").run(In(floats()), Out(y), tiling=struct.pack("<IfQ", 40, 2.5, 0))
+    assert (y[:41] == [2.5] * 40 + [0]).all()
+
+
+@pytest.mark.parametrize("passed", [0, 15, 17, 64])
+def test_a_tiling_struct_is_neither_shorter_nor_longer_than_what_the_host_passed(compiled, passed):
+    with pytest.raises(
+        KernelBroken, match=rf"SIM-TILING-01 .* the struct has 16 bytes but the host passed {passed}\."
+    ):
+        compiled("tiling", "fill_by_tiling").run(In(floats()), Out(floats()), tiling=bytes(passed))
+
+
+def test_the_workspace_is_the_launch_s(compiled):
+    y = floats()
+    kernel = compiled("tiling", "through_the_workspace")
+    kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=4 * 32)
+    assert (y[:32] == np.repeat(np.arange(4), 8)).all()
+    with pytest.raises(
+        KernelBroken, match=r"SIM-BOUNDS-03 .* \[96, 128\) of GM tensor `workspace`, which has 96\."
+    ):
+        kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=96)
+
+
+def test_scalars_read_and_write_elements_by_reference(compiled):
+    y = floats()
+    compiled("scalars", "scalars_of_all_sorts").run(In(floats()), Out(y), workspace_bytes=64)
+    assert y[:8].tolist() == [1, 2, 0, 3, 1.5, 24, 0, 1]
+
+
+def test_global_elements_are_read_and_written_by_reference(compiled):
+    y, x = floats(), np.arange(1, 1 + floats().size, dtype=np.float32)
+    compiled("scalars", "global_elements_by_reference").run(In(x), Out(y), workspace_bytes=64)
+    assert y[:10].tolist() == [*(2 * x[:8]).tolist(), 64, 1]
+    assert y[10:11].view(np.float16).tolist() == [3, 0]
+
+
+def test_a_store_by_reference_counts_whatever_the_element_held(compiled):
+    y = np.zeros(64, np.int32)
+    compiled("scalars", "references_to_fresh_elements").run(In(floats()), Out(y))
+    assert y[:9].tolist() == [0] * 9
+
+
+# ---- switches --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claim", HAZARDS, ids=str)
+def test_auto_sync_inserts_what_the_compiler_would_and_no_more(compiled, claim):
+    inserted = (
+        claim.rule in {"SIM-HAZARD-02", "SIM-HAZARD-03"} or claim.entry == "read_of_what_a_scalar_writes"
+    )
+    report = launch(compiled, claim, options=options(auto_sync=True))
+    assert [e["rule"] for e in report.errors] == ([] if inserted else [claim.rule])
+
+
+def test_what_auto_sync_orders_is_computed(compiled):
+    x, y = np.arange(4096, dtype=np.float32), floats()
+    kernel = compiled("reports", "written_for_auto_sync")
+    kernel.run(In(x), Out(y), options=options(auto_sync=True))
+    assert y[:64].tolist() == [102, *range(2, 128, 2)]
+    with pytest.raises(KernelBroken, match="SIM-HAZARD-02"):
+        kernel.run(In(x), Out(y))
+
+
+@pytest.mark.parametrize(("saturate", "end"), [(False, -np.inf), (True, -65504)])
+def test_half_overflows_or_saturates(compiled, saturate, end):
+    y = np.zeros(8192, np.float16)
+    compiled("reports", "half_overflow").run(In(floats()), Out(y), options=options(saturate=saturate))
+    assert (y[:64] == end).all()
+    assert (y[64:128] == 40000).all()

@@ -1,0 +1,98 @@
+"""Lenient launches: a rule only warns, and the core continues."""
+
+from __future__ import annotations
+
+import ascend_sim
+import numpy as np
+import pytest
+from ascend_sim import In, Out
+from mini_kernels import claims
+from test_rules import launch
+
+# Errors after which the core cannot continue: memory that does not exist, or a core that waits forever.
+CANNOT_GO_ON = {
+    "buffer_without_memory",
+    "copy_out_to_nowhere",
+    "count_that_wraps",
+    "deque_of_an_empty_queue",
+    "element_a_whole_turn_ahead",
+    "gap_in_ub_that_wraps",
+    "gm_element_that_wraps",
+    "gm_offset_that_wraps",
+    "index_count_that_wraps",
+    "more_cores_than_there_may_be",
+    "more_tensors_than_buffers",
+    "no_core",
+    "no_pipe",
+    "queue_without_memory",
+    "reference_before_the_first_byte",
+    "round_without_free",
+    "scalar_before_the_first_byte",
+    "scalar_read_before_the_first_byte",
+    "tensor_without_a_buffer",
+}
+# Continues into memory that does not exist.
+GOES_ASTRAY = {
+    "gathered_mask_that_wraps",
+    "mask_count_that_wraps",
+    "offset_a_whole_turn_ahead",
+    "negative_gap",
+    "offset_before_the_first_byte",
+    "one_block_too_many",
+    "padded_block_too_long",
+    "tensor_before_its_buffer",
+}
+BROKEN = [c for c in claims() if c.breaks]
+
+
+def options(claim, *lenient):
+    return ascend_sim.Options(soc=claim.soc, lenient=lenient)
+
+
+@pytest.mark.parametrize("claim", BROKEN, ids=str)
+def test_a_lenient_rule_warns_and_the_core_goes_on(compiled, claim):
+    report = launch(compiled, claim, options=options(claim, claim.rule))
+    still_errors = [e for e in report.errors if e["rule"] == claim.rule]
+    assert bool(still_errors) == (claim.entry in CANNOT_GO_ON), report
+    if not still_errors:
+        warning = next(w for w in report.warnings if w["rule"] == claim.rule)
+        assert warning["line"] == claim.line
+        assert claim.words in warning["text"]
+
+
+@pytest.mark.parametrize("claim", BROKEN, ids=str)
+def test_lenient_about_everything_leaves_only_what_cannot_go_on(compiled, claim):
+    report = launch(compiled, claim, options=options(claim, "all"))
+    assert bool(report.errors) == (claim.entry in CANNOT_GO_ON | GOES_ASTRAY), report
+    assert claim.rule in {e["rule"] for e in report.errors + report.warnings}
+
+
+def test_another_rule_stays_an_error(compiled):
+    claim = next(c for c in BROKEN if c.entry == "v_reads_what_v_writes")
+    report = launch(compiled, claim, options=options(claim, "SIM-HAZARD-01", "SIM-HAZARD-03"))
+    assert [e["rule"] for e in report.errors] == ["SIM-HAZARD-02"]
+
+
+def test_a_line_warns_once_however_often_it_runs(compiled):
+    x, y = np.ones(4096, np.float32), np.zeros(4096, np.float32)
+    report = compiled("reports", "unordered_in_a_loop").run(
+        In(x), Out(y), options=ascend_sim.Options(lenient=("SIM-HAZARD-02",)), block_dim=2
+    )
+    assert [w["rule"] for w in report.warnings] == ["SIM-HAZARD-02"]
+
+
+def test_what_a_lenient_launch_computed_is_written(compiled):
+    x, y = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
+    kernel = compiled("reports", "copy_with_a_tail")
+    kernel.run(In(x), Out(y), options=ascend_sim.Options(lenient=("SIM-COUNT-01",)))
+    # The hardware copies whole blocks: of twelve floats, eight.
+    assert np.array_equal(y[:8], x[:8])
+    assert not y[8:].any()
+
+
+def test_a_rule_that_does_not_exist_is_refused(compiled):
+    kernel = compiled("reports", "copy_with_a_tail")
+    x, y = np.ones(4096, np.float32), np.zeros(4096, np.float32)
+    words = r"^\[simulator\] options\.lenient must name rules or be all but got SIM-COUNT-99\.$"
+    with pytest.raises(ValueError, match=words):
+        kernel.run(In(x), Out(y), options=ascend_sim.Options(lenient=("SIM-COUNT-99",)))

@@ -1,0 +1,304 @@
+// Gathers, masks, comparisons and copies, compared with plain loops.
+#include <algorithm>
+
+#include "instruction_bench.h"
+
+using namespace AscendC;
+using namespace bench;
+
+namespace {
+
+// ---- gathers ----------------------------------------------------------------------------------------------
+
+template <class T>
+void check_gather_of(const std::string& type) {
+    const auto x = numbers<T>(640, 0, 30000);
+    Random random;
+    std::vector<uint32_t> offsets(600);
+    for (uint32_t& o : offsets) o = random.bits() % 600 * uint32_t(sizeof(T));
+    Bench b;
+    const auto sx = b.put(x), sd = b.space<T>(608), sr = b.space<T>(1024);
+    const auto so = b.put(offsets);
+    expect_rule("Gather " + type, b.run([&] {
+        Gather(b(sd), b(sx), b(so), uint32_t(8 * sizeof(T)), 597u);
+        Gather(b(sr), b(sx), b(so), 0u, uint64_t(40), 3, 16);
+    }),
+                "");
+    std::vector<T> want(608, T(0)), repeats(1024, T(0));
+    for (uint32_t i = 0; i < 597; ++i) want[i] = x[offsets[i] / sizeof(T) + 8];
+    constexpr uint32_t kLanes = 256 / sizeof(T);
+    for (uint32_t r = 0; r < 3; ++r)
+        for (uint32_t l = 0; l < 40; ++l) repeats[r * 2 * kLanes + l] = x[offsets[r * kLanes + l] / sizeof(T)];
+    expect("Gather " + type, b.get(sd), want);
+    expect("Gather's repeats " + type, b.get(sr), repeats);
+}
+
+void check_block_gather() {
+#if __CCE_AICORE__ != 200
+    const auto x = numbers<uint16_t>(1024, 0, 60000);
+    Random random;
+    std::vector<uint32_t> offsets(16);
+    for (uint32_t& o : offsets) o = random.bits() % 64 * 32;
+    Bench b;
+    const auto sx = b.put(x), sd = b.space<uint16_t>(512);
+    const auto so = b.put(offsets);
+    expect_rule("Gatherb", b.run([&] { Gatherb(b(sd), b(sx), b(so), 2, GatherRepeatParams(2, 16)); }), "");
+    std::vector<uint16_t> want(512, 0);
+    for (uint32_t i = 0; i < 16; ++i)
+        std::copy_n(x.begin() + offsets[i] / 2, 16, want.begin() + (i / 8 * 16 + i % 8 * 2) * 16);
+    expect("Gatherb", b.get(sd), want);
+#endif
+}
+
+void check_scatter() {
+#if __CCE_AICORE__ != 220
+    const auto x = numbers<float>(200, -5, 5);
+    std::vector<uint32_t> offsets(200);
+    for (uint32_t i = 0; i < 200; ++i) offsets[i] = i * 77 % 200 * 4;
+    Bench b;
+    const auto sx = b.put(x), sd = b.space<float>(208);
+    const auto so = b.put(offsets);
+    expect_rule("Scatter", b.run([&] { Scatter(b(sd), b(sx), b(so), 32u, 200u); }), "");
+    std::vector<float> want(208, 0.0f);
+    for (uint32_t i = 0; i < 200; ++i) want[i * 77 % 200 + 8] = x[i];
+    expect("Scatter", b.get(sd), want);
+#endif
+}
+
+template <class T, class U>
+void check_gather_mask_of(const std::string& type) {
+    constexpr uint32_t kLanes = 256 / sizeof(T);
+    const auto x = numbers<T>(kLanes * 6, 0, 30000);
+    auto selects = [](int pattern, uint32_t i) {
+        const char* const text[] = {"", "10", "01", "1000", "0100", "0010", "0001", "1"};
+        return text[pattern][i % std::strlen(text[pattern])] == '1';
+    };
+    for (int pattern = 1; pattern <= (ascend_sim::kIs310p ? 6 : 7); ++pattern)
+        for (bool counter : {false, true}) {
+            Bench b;
+            const auto sx = b.put(x), sd = b.space<T>(kLanes * 6);
+            uint64_t count = 0;
+            const uint32_t mask = counter ? kLanes + 22 : 0;
+            const std::string what =
+                "GatherMask " + type + " pattern " + std::to_string(pattern) + (counter ? " counter" : "");
+            expect_rule(what,
+                        b.run([&] { GatherMask(b(sd), b(sx), uint8_t(pattern), counter, mask, {1, 2, 20, 0}, count); }),
+                        "");
+            std::vector<T> want;
+            // Counter mode: mask elements per repeat; on Ascend310P in all, and its repeats follow src0RepeatStride.
+            for (uint32_t r = 0; r < 2; ++r) {
+                uint32_t n = counter ? mask : kLanes;
+                if (counter && ascend_sim::kIs310p) n = r ? mask - kLanes : kLanes;
+                for (uint32_t i = 0; i < n; ++i)
+                    if (selects(pattern, i)) want.push_back(x[r * 20 * 32 / sizeof(T) + i]);
+            }
+            check(count == want.size(), what + ": count " + std::to_string(count));
+            want.resize(kLanes * 6, T(0));
+            expect(what, b.get(sd), want);
+        }
+    // A user's pattern: one bit per element; repeats step by src1RepeatStride blocks.
+    Random random;
+    std::vector<U> pattern(64);
+    for (U& u : pattern) u = U(random.bits());
+    Bench b;
+    const auto sx = b.put(x), sd = b.space<T>(kLanes * 2);
+    const auto sp = b.put(pattern);
+    uint64_t count = 0;
+    expect_rule("GatherMask's own pattern",
+                b.run([&] { GatherMask(b(sd), b(sx), b(sp), false, 0, {1, 2, 8, 1}, count); }), "");
+    std::vector<T> want;
+    constexpr uint32_t kBits = 8 * sizeof(U);
+    for (uint32_t r = 0; r < 2; ++r)
+        for (uint32_t i = 0; i < kLanes; ++i)
+            if (pattern[r * 32 / sizeof(U) + i / kBits] >> i % kBits & 1) want.push_back(x[r * kLanes + i]);
+    check(count == want.size(), "GatherMask's own pattern: count");
+    want.resize(kLanes * 2, T(0));
+    expect("GatherMask's own pattern " + type, b.get(sd), want);
+}
+
+void check_interleave() {
+#if __CCE_AICORE__ == 310
+    const auto x = numbers<half>(128, -9, 9), y = numbers<half>(128, 10, 20);
+    Bench b;
+    const auto sx = b.put(x), sy = b.put(y), s0 = b.space<half>(128), s1 = b.space<half>(128);
+    const auto t0 = b.space<half>(128), t1 = b.space<half>(128), u0 = b.space<half>(64), u1 = b.space<half>(64);
+    expect_rule("Interleave", b.run([&] {
+        Interleave(b(s0), b(s1), b(sx), b(sy), 128);
+        DeInterleave(b(t0), b(t1), b(s0), b(s1), 128);
+        DeInterleave(b(u0), b(u1), b(sx), 128);
+    }),
+                "");
+    std::vector<half> w0(128), w1(128), v0(64), v1(64);
+    for (uint32_t i = 0; i < 256; ++i) (i < 128 ? w0 : w1)[i % 128] = (i % 2 ? y : x)[i / 2];
+    for (uint32_t i = 0; i < 128; ++i) (i % 2 ? v1 : v0)[i / 2] = x[i];
+    expect("Interleave, first", b.get(s0), w0);
+    expect("Interleave, second", b.get(s1), w1);
+    expect("DeInterleave, even", b.get(t0), x);
+    expect("DeInterleave, odd", b.get(t1), y);
+    expect("DeInterleave one, even", b.get(u0), v0);
+    expect("DeInterleave one, odd", b.get(u1), v1);
+#endif
+}
+
+// ---- comparing and selecting ------------------------------------------------------------------------------
+
+void check_compare_select() {
+    auto x = numbers<float>(256, -3, 3), y = x;
+    std::rotate(y.begin(), y.begin() + 9, y.end());
+    for (uint32_t i = 0; i < 256; i += 5) y[i] = x[i];
+    x[3] = NAN;
+    const CMPMODE modes[] = {CMPMODE::LT, CMPMODE::GT, CMPMODE::EQ, CMPMODE::LE, CMPMODE::GE, CMPMODE::NE};
+    for (CMPMODE mode : modes) {
+        Bench b;
+        const auto sx = b.put(x), sy = b.put(y), st = b.put(x), ss = b.put(x), s0 = b.put(x);
+        const auto bits = b.space<uint8_t>(32), scalar_bits = b.space<uint8_t>(32);
+        const std::string what = "Compare " + std::to_string(int(mode));
+        expect_rule(what, b.run([&] {
+            Compare(b(bits), b(sx), b(sy), mode, 256u);
+            Compares(b(scalar_bits), b(sx), 0.5f, mode, 256u);
+            PipeBarrier<PIPE_V>();
+            Select(b(st), b(bits), b(sx), b(sy), SELMODE::VSEL_TENSOR_TENSOR_MODE, 250u);
+            Select(b(ss), b(bits), b(sx), -7.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64, 4, {1, 1, 1, 8, 8, 8});
+            Select(b(s0), b(bits), b(sx), b(sy), SELMODE::VSEL_CMPMASK_SPR, 64, 4, {1, 1, 1, 8, 8, 8});
+        }),
+                    "");
+        auto holds = [mode](float a, float c) {
+            const bool all[] = {a<c, a> c, a == c, a <= c, a >= c, a != c};
+            return all[int(mode)];
+        };
+        std::vector<uint8_t> wb(32, 0), ws(32, 0);
+        std::vector<float> wt = x, wscalar(256), w0(256);
+        for (uint32_t i = 0; i < 256; ++i) {
+            if (holds(x[i], y[i])) wb[i / 8] = uint8_t(wb[i / 8] | 1u << i % 8);
+            if (holds(x[i], 0.5f)) ws[i / 8] = uint8_t(ws[i / 8] | 1u << i % 8);
+        }
+        for (uint32_t i = 0; i < 256; ++i) {
+            const bool bit = wb[i / 8] >> i % 8 & 1, first = wb[i % 64 / 8] >> i % 8 & 1;
+            if (i < 250) wt[i] = bit ? x[i] : y[i];
+            wscalar[i] = bit ? x[i] : -7.0f;
+            w0[i] = first ? x[i] : y[i];
+        }
+        expect(what, b.get(bits), wb);
+        expect(what + " scalar", b.get(scalar_bits), ws);
+        expect(what + " Select 2", b.get(st), wt);
+        expect(what + " Select 1", b.get(ss), wscalar);
+        expect(what + " Select 0", b.get(s0), w0);
+    }
+}
+
+// ---- copies -----------------------------------------------------------------------------------------------
+
+std::vector<uint8_t> counting_bytes(size_t n) {
+    std::vector<uint8_t> v(n);
+    for (size_t i = 0; i < n; ++i) v[i] = uint8_t(i * 7 + i / 256);
+    return v;
+}
+
+template <class F>
+std::vector<uint8_t> copied(const std::string& what, size_t out_bytes, F body) {
+    std::vector<uint8_t> x = counting_bytes(8192), y(out_bytes, 0xee);
+    expect_rule(what,
+                launch(x, y, {},
+                       [&](GM_ADDR gx, GM_ADDR gy) {
+                           TPipe pipe;
+                           TBuf<> buffer;
+                           pipe.InitBuffer(buffer, 8192);
+                           GlobalTensor<half> from, to;
+                           from.SetGlobalBuffer(reinterpret_cast<half*>(gx), 4096);
+                           to.SetGlobalBuffer(reinterpret_cast<half*>(gy), out_bytes / 2);
+                           body(from, to, buffer.Get<half>());
+                       }),
+                "");
+    return y;
+}
+
+void check_copies() {
+    const auto x = counting_bytes(8192);
+    const auto plain = copied("DataCopy with strides", 2048, [](auto& from, auto& to, auto ub) {
+        DataCopy(ub, from[3], {5, 2, 3, 1});  // GM steps 5 blocks, UB 3
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(ub[2048], ub, DataCopyParams(5, 2, 1, 0));
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(to, ub[2048], {5, 2, 0, 4});
+    });
+    std::vector<uint8_t> want(2048, 0xee);
+    for (uint32_t i = 0; i < 5; ++i) std::copy_n(x.begin() + 6 + i * 160, 64, want.begin() + i * 192);
+    expect("DataCopy with strides", plain, want);
+
+#if __CCE_AICORE__ != 200
+    const auto padded = copied("DataCopyPad", 2048, [](auto& from, auto& to, auto ub) {
+        DataCopyPad(ub, from, DataCopyExtParams(3, 38, 10, 1, 0), DataCopyPadExtParams<half>(true, 2, 3, half(1.0f)));
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(to, ub, 32);  // the first block with its padding: 2 + 19 + 3 and 8 more elements
+        DataCopyPad(to[128], ub, DataCopyExtParams(3, 38, 1, 100, 0));
+    });
+    want.assign(2048, 0xee);
+    const uint8_t one[2] = {0x00, 0x3c};
+    for (uint32_t i = 0; i < 64; ++i) want[i] = one[i % 2];
+    std::copy_n(x.begin(), 38, want.begin() + 4);
+    // UB blocks of 64 bytes, one apart: 96.
+    for (uint32_t b = 0; b < 3; ++b)
+        for (uint32_t i = 0; i < 38; ++i) want[256 + b * 138 + i] = i < 4 ? one[i % 2] : x[b * 48 + i - 4];
+    expect("DataCopyPad", padded, want);
+
+    const auto old = copied("DataCopyPad, older form", 256, [](auto& from, auto& to, auto ub) {
+        DataCopyPad(ub, from, DataCopyParams(2, 30, 2, 0), DataCopyPadParams(true, 0, 1, 0));
+        PipeBarrier<PIPE_ALL>();
+        DataCopyPad(to, ub, DataCopyParams(1, 64, 0, 0));
+    });
+    want.assign(256, 0xee);
+    for (uint32_t b = 0; b < 2; ++b)
+        for (uint32_t i = 0; i < 32; ++i) want[b * 32 + i] = i < 30 ? x[b * 32 + i] : 0;
+    expect("DataCopyPad, older form", old, want);
+
+    Bench b;
+    const auto v = numbers<float>(1024, -9, 9);
+    const auto sv = b.put(v), sd = b.space<float>(1024);
+    expect_rule("Copy", b.run([&] { Copy(b(sd), b(sv), 64, 5, CopyRepeatParams(1, 2, 8, 24)); }), "");
+    std::vector<float> moved(1024, 0.0f);
+    for (uint32_t r = 0; r < 5; ++r)
+        for (uint32_t l = 0; l < 64; ++l) moved[r * 64 + l] = v[r * 192 + l / 8 * 16 + l % 8];
+    expect("Copy", b.get(sd), moved);
+#endif
+
+    std::vector<uint8_t> in(256), out(256);
+    std::vector<float> a(64, 1.25f), c(64, 3.0f);
+    std::memcpy(in.data(), a.data(), 256);
+    std::memcpy(out.data(), c.data(), 256);
+    expect_rule("SetAtomicAdd",
+                launch(in, out, {},
+                       [](GM_ADDR gx, GM_ADDR gy) {
+                           TPipe pipe;
+                           TBuf<> buffer;
+                           pipe.InitBuffer(buffer, 256);
+                           GlobalTensor<float> from, to;
+                           from.SetGlobalBuffer(reinterpret_cast<float*>(gx), 64);
+                           to.SetGlobalBuffer(reinterpret_cast<float*>(gy), 64);
+                           DataCopy(buffer.Get<float>(), from, 64);
+                           PipeBarrier<PIPE_ALL>();
+                           SetAtomicAdd<float>();
+                           DataCopy(to, buffer.Get<float>(), 64);
+                           DataCopy(to, buffer.Get<float>(), 32);
+                           SetAtomicNone();
+                       }),
+                "");
+    std::vector<float> sum(64);
+    std::memcpy(sum.data(), out.data(), 256);
+    for (uint32_t i = 0; i < 64; ++i) check(sum[i] == (i < 32 ? 5.5f : 4.25f), "SetAtomicAdd's sum");
+}
+
+}  // namespace
+
+int main() {
+    check_gather_of<uint16_t>("uint16");
+    check_gather_of<half>("half");
+    check_gather_of<float>("float");
+    check_block_gather();
+    check_scatter();
+    check_gather_mask_of<half, uint16_t>("half");
+    check_gather_mask_of<float, uint32_t>("float");
+    check_interleave();
+    check_compare_select();
+    check_copies();
+    return finish("test_movement");
+}

@@ -1,0 +1,109 @@
+"""Every rule is on by default; one kernel breaks it at the marked line, and another one keeps it."""
+
+from __future__ import annotations
+
+import re
+
+import mini_kernels
+import numpy as np
+import pytest
+from ascend_sim import In, InOut, Out, library
+from mini_kernels import claims
+
+BYTES = 16384
+# Rule, place in the kernel, core, instruction, and a message.
+REPORT = re.compile(
+    r"(?P<rule>SIM-[A-Z]+-\d\d) (?:(?P<place>\w+\.cpp:\d+), core \d+, [~\w:(). ]+: )?\S.*[^ .]\."
+)
+
+# Entries that keep their own rule but cause a warning of another rule.
+ADVISED = {
+    "as_many_cores_as_there_may_be": {"SIM-CORE-06"},
+    "zero_elements": {"SIM-COUNT-05"},
+    "no_repeat": {"SIM-COUNT-05"},
+    "no_block": {"SIM-COUNT-05"},
+}
+
+# Entries with other launches than one core with an input x and an output y of BYTES bytes.
+LAUNCHES = {
+    "each_core_writes_its_own": {"block_dim": 2},
+    "cores_write_over_each_other": {"block_dim": 2},
+    "cores_add_to_the_same": {"block_dim": 2, "y": InOut},
+    "cores_copy_in_turn": {"block_dim": 2, "y": InOut},
+    "cores_read_their_neighbour": {"block_dim": 2, "y": InOut},
+    "core_reads_what_another_wrote": {"block_dim": 2, "y": InOut},
+    "core_writes_what_another_read": {"block_dim": 2, "y": InOut},
+    "scalars_of_two_cores_in_two_lines": {"block_dim": 2},
+    "scalars_of_two_cores_in_one_line": {"block_dim": 2},
+    "scalar_beside_a_copy_of_another_core": {"block_dim": 2},
+    "float_sum_of_three_cores": {"block_dim": 3, "y": InOut},
+    "exact_sum_of_three_cores": {"block_dim": 3, "y": InOut},
+    "as_many_cores_as_there_may_be": {"block_dim": 65535},
+    "more_cores_than_there_may_be": {"block_dim": 65536},
+    "no_core": {"block_dim": 0},
+    "as_many_blocks_as_cores": {"block_dim": 48},
+    "more_blocks_than_cores": {"block_dim": 1000},
+    "struct_shorter_than_the_data": {"tiling": bytes(64)},
+    "struct_read_by_a_pointer_of_its_own": {"tiling": bytes(64)},
+    "part_of_the_data_by_a_copy": {"tiling": bytes(32)},
+    "part_past_the_data": {"tiling": bytes(32)},
+    "written_after_the_read": {"y": InOut},
+    "written_during_the_read": {"y": InOut},
+    "written_during_the_copy_and_after_the_scalar_read": {"y": InOut},
+    "most_blocks": {"bytes": 131072},
+    "key_with_a_branch": {"tiling_key": 2},
+    "key_without_a_branch": {"tiling_key": 2},
+}
+
+
+def launch(compiled, claim, **options):
+    """The report of the entry, launched as in LAUNCHES."""
+    settings = dict(LAUNCHES.get(claim.entry, {}))
+    count = settings.pop("bytes", BYTES) // 4
+    y = settings.pop("y", Out)
+    return compiled(claim.stem, claim.entry, claim.soc).run(
+        In(np.arange(count, dtype=np.float32), "x"),
+        y(np.zeros(BYTES // 4, np.float32), "y"),
+        check=False,
+        **{"tiling": bytes(16), "workspace_bytes": BYTES, **settings},
+        **options,
+    )
+
+
+@pytest.mark.parametrize("claim", [c for c in claims() if c.breaks], ids=str)
+def test_breaking_it_is_caught_at_its_line(compiled, claim):
+    report = launch(compiled, claim)
+    assert [e["rule"] for e in report.errors] == [claim.rule], report
+    check_report(claim, report.errors[0])
+
+
+@pytest.mark.parametrize("claim", [c for c in claims() if c.warns], ids=str)
+def test_advice_warns_at_its_line_and_the_launch_goes_on(compiled, claim):
+    report = launch(compiled, claim)
+    assert (report.errors, [w["rule"] for w in report.warnings]) == ([], [claim.rule])
+    check_report(claim, report.warnings[0])
+
+
+def check_report(claim, error):
+    assert error["line"] == claim.line, error
+    said = REPORT.fullmatch(error["text"])
+    assert claim.words in error["text"].split(said["place"] or said["rule"], 1)[1], error["text"]
+    assert said["rule"] == claim.rule
+    if claim.line:
+        assert error["file"] == str(mini_kernels.source(claim.stem))
+        assert said["place"] == f"{claim.stem}.cpp:{claim.line}"
+
+
+@pytest.mark.parametrize("claim", [c for c in claims() if c.keeps], ids=str)
+def test_keeping_it_passes(compiled, claim):
+    report = launch(compiled, claim)
+    assert (report.errors, {w["rule"] for w in report.warnings}) == ([], ADVISED.get(claim.entry, set()))
+
+
+def test_every_rule_has_a_kernel_that_breaks_it_and_one_that_keeps_it():
+    rules = {severity: set() for severity in ("error", "warning")}
+    for rule in library.load().rules():
+        rules[rule["severity"]].add(rule["rule"])
+    assert {c.rule for c in claims() if c.breaks} == rules["error"]
+    assert {c.rule for c in claims() if c.warns} == rules["warning"]
+    assert {c.rule for c in claims() if c.keeps} == rules["error"] | rules["warning"]

@@ -1,0 +1,215 @@
+"""Compile a user's kernel and launch it on arrays."""
+
+from __future__ import annotations
+
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import ascend_sim
+import mini_kernels
+import numpy as np
+import pytest
+from ascend_sim import In, InOut, Out, compiler
+
+KERNEL = """
+#include "kernel_operator.h"
+#include "how_much.h"
+using namespace AscendC;
+
+extern "C" __global__ __aicore__ void scale(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
+    if (y == nullptr) return;
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    LocalTensor<float> t = buffer.Get<float>();
+    GlobalTensor<float> in, out;
+    in.SetGlobalBuffer((__gm__ float*)x, 64);
+    out.SetGlobalBuffer((__gm__ float*)y, 64);
+    DataCopy(t, in, 64);
+    PipeBarrier<PIPE_ALL>();
+    Muls(t, t, float(HOW_MUCH), 64);
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(out, t, 64);
+}
+"""
+
+
+TWO = "#ifndef HOW_MUCH\n#define HOW_MUCH 2\n#endif\n"
+
+
+def write_project(folder):
+    (folder / "scale.cpp").write_text(KERNEL)
+    (folder / "how_much.h").write_text(TWO)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path):
+    return write_project(tmp_path)
+
+
+def build(project, **options):
+    return ascend_sim.build(project / "scale.cpp", folder=project / "out", flags=["-O0"], **options)
+
+
+def factor_of(library):
+    x, y = np.full(64, 3, np.float32), np.zeros(64, np.float32)
+    ascend_sim.Kernel(library, "scale", "ascend910b").run(In(x), Out(y))
+    return y[0] / 3
+
+
+# ---- compiling -----------------------------------------------------------------------------------------
+
+
+def test_the_same_text_is_compiled_once(project):
+    library = build(project)
+    written = library.stat().st_mtime_ns
+    assert (build(project), library.stat().st_mtime_ns) == (library, written)
+
+
+def test_a_changed_header_is_another_library_of_the_same_process(project):
+    before = build(project)
+    assert factor_of(before) == 2
+    (project / "how_much.h").write_text("#define HOW_MUCH 5\n")
+    after = build(project)
+    assert factor_of(after) == 5
+    (project / "how_much.h").write_text(TWO)
+    assert build(project) == before
+
+
+def test_macros_and_chips_make_another_library(project):
+    libraries = {build(project), build(project, defines={"HOW_MUCH": "7"}), build(project, soc="ascend310p")}
+    assert len(libraries) == 3
+    assert factor_of(build(project, defines={"HOW_MUCH": "7"})) == 7
+
+
+def test_two_at_once_compile_a_kernel_once(project):
+    with ThreadPoolExecutor(2) as both:
+        first, second = both.map(build, [project] * 2)
+    assert first == second
+    assert len(list((project / "out").glob("*.so"))) == 1
+
+
+def test_without_a_folder_it_is_one_that_only_this_user_writes(project, monkeypatch):
+    monkeypatch.setattr(compiler.tempfile, "gettempdir", lambda: str(project))
+    library = ascend_sim.build(project / "scale.cpp", flags=["-O0"])
+    assert library.parent == project / f"ascend_sim-{os.getuid()}"
+    assert stat.S_IMODE(library.parent.stat().st_mode) == 0o700
+    library.parent.chmod(0o777)
+    with pytest.raises(ValueError, match=r"must be a folder that only this user writes"):
+        ascend_sim.build(project / "scale.cpp", flags=["-O0"])
+
+
+def test_what_does_not_compile_says_what_the_compiler_says(project):
+    (project / "scale.cpp").write_text(KERNEL.replace("Muls(", "Mulls("))
+    with pytest.raises(ascend_sim.CompileFailed, match=r"scale\.cpp:\d+:\d+: error: .*Mulls"):
+        build(project)
+
+
+def test_what_a_chip_lacks_is_said_first_and_with_its_line(project):
+    (project / "scale.cpp").write_text(KERNEL.replace("Muls(t, t, float(HOW_MUCH), 64)", "Neg(t, t, 64)"))
+    line = next(n for n, text in enumerate(KERNEL.splitlines(), 1) if "Muls(" in text)
+    with pytest.raises(ascend_sim.CompileFailed) as refused:
+        build(project)
+    first, rest = str(refused.value).split("\n", 1)
+    assert first == f"scale.cpp:{line}: Neg: this SoC does not have it for this type"
+    assert "required from here" in rest
+
+
+def test_a_chip_it_does_not_know_is_refused(project):
+    with pytest.raises(
+        ValueError, match=r"^\[simulator\] soc must be one of ascend910b, .* but got ascend910a\.$"
+    ):
+        build(project, soc="ascend910a")
+
+
+# ---- launching -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scale(tmp_path_factory):
+    project = write_project(tmp_path_factory.mktemp("scale"))
+    return ascend_sim.Kernel(build(project), "scale", "ascend910b")
+
+
+def ones():
+    return np.ones(64, np.float32)
+
+
+def test_arrays_go_in_and_come_out(scale):
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    scale.run(In(x), Out(y))
+    assert np.array_equal(y, 2 * x)
+
+
+def test_one_array_twice_is_a_kernel_in_place(scale):
+    x = ones()
+    scale.run(InOut(x), InOut(x))
+    assert np.array_equal(x, 2 * ones())
+
+
+@pytest.mark.parametrize("pair", [(In, Out), (In, InOut), (Out, Out), (InOut, Out)])
+def test_arrays_that_overlap_are_refused(scale, pair):
+    x = np.ones(96, np.float32)
+    with pytest.raises(
+        ValueError, match=r"argument 1 must be apart from earlier ones but got an array that overlaps"
+    ):
+        scale.run(pair[0](x[:64]), pair[1](x[32:]))
+    with pytest.raises(ValueError, match="must be apart"):
+        scale.run(pair[0](x), pair[1](x))
+
+
+def test_a_launch_has_at_most_22_arguments(scale):
+    with pytest.raises(ValueError, match="launch must be possible but got too many arguments"):
+        scale.run(*[In(ones())] * 23)
+
+
+def test_a_null_pointer_is_none(scale):
+    scale.run(In(ones()), None)
+
+
+def test_arrays_with_gaps_are_refused(scale):
+    with pytest.raises(
+        ValueError, match=r"^\[simulator\] argument 0 must be contiguous but got strides \(8,\)\.$"
+    ):
+        scale.run(In(np.ones(128, np.float32)[::2]), Out(ones()))
+
+
+def test_outputs_that_cannot_be_written_are_refused(scale):
+    y = ones()
+    y.flags.writeable = False
+    with pytest.raises(ValueError, match="argument 1 must be writeable but got a read-only array"):
+        scale.run(In(ones()), Out(y))
+
+
+def test_an_entry_that_is_not_there_is_refused(project):
+    with pytest.raises(
+        ValueError, match=r"^\[simulator\] entry must be a __global__ function but got skale\.$"
+    ):
+        ascend_sim.Kernel(build(project), "skale", "ascend910b")
+
+
+@pytest.mark.parametrize("chip", ["Ascend910B4", "ascend910_93"])
+def test_a_chip_with_the_same_instructions_runs_it(scale, chip):
+    report = scale.run(In(ones()), Out(ones()), options=ascend_sim.Options(soc=chip))
+    assert report.summary["soc"].startswith("Ascend910")
+
+
+@pytest.mark.parametrize("chip", ["ascend310p", "Ascend310P3", "Ascend950"])
+def test_a_chip_with_other_instructions_does_not(scale, chip):
+    with pytest.raises(ValueError, match=rf"options\.soc must run code of ascend910b but got {chip}"):
+        scale.run(In(ones()), Out(ones()), options=ascend_sim.Options(soc=chip))
+
+
+def test_a_chip_that_does_not_exist_is_refused(scale):
+    with pytest.raises(ValueError, match="launch must be possible but got no SoC Ascend1000"):
+        scale.run(In(ones()), Out(ones()), options=ascend_sim.Options(soc="Ascend1000"))
+
+
+def test_a_broken_rule_is_an_exception_with_its_report(compiled):
+    with pytest.raises(ascend_sim.KernelBroken) as caught:
+        compiled("alignment", "add_from_inside_a_block").run(In(ones()), Out(ones()))
+    claim = next(c for c in mini_kernels.claims() if c.entry == "add_from_inside_a_block")
+    assert (caught.value.rule, caught.value.line) == (claim.rule, claim.line)
+    assert str(caught.value) == caught.value.report.errors[0]["text"]

@@ -1,0 +1,331 @@
+"""The timeline: relative costs, parallel pipes, and exact totals."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from collections import defaultdict
+
+import ascend_sim
+import numpy as np
+import pytest
+from ascend_sim import In, Out, library
+
+FLOATS = 1 << 18
+# Cycles before an instruction's work, from docs/kernels.md.
+VECTOR, COPY, COUNT_FORM, READ_LATENCY, WRITE_LATENCY, ISSUE = 22, 20, 4, 240, 96, 2
+PIPES = ("S", "V", "MTE2", "MTE3")
+CRITICAL, READS_UNDER_WAY, WRITES_UNDER_WAY = 4, 5, 6  # rows of the trace below the pipes
+
+
+def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, soc="ascend910b", **options):
+    """The summary of kernels/timeline.cpp's entry."""
+    kernel = compiled("timeline", entry, soc)
+    report = kernel.run(
+        In(np.ones(FLOATS, np.float32), "x"),
+        Out(np.zeros(FLOATS, np.float32), "y"),
+        tiling=struct.pack("<4I", count, tiles, buffers, skipped),
+        block_dim=block_dim,
+        options=ascend_sim.Options(soc=soc, **options),
+    )
+    # More blocks than cores; instructions with zero elements.
+    assert {w["rule"] for w in report.warnings} <= {"SIM-CORE-06", "SIM-COUNT-05"}
+    return report.summary
+
+
+def profile(soc="ascend910b"):
+    return next(p for p in library.load().profiles() if p["soc"] == soc)
+
+
+def cycles_of(summary, api):
+    (total,) = [t for t in summary["apis"] if t["api"] == api]
+    return total["cycles"]
+
+
+# ---- vector instructions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 64, 128])
+def test_a_vector_instruction_costs_its_issue_and_a_cycle_a_repeat(compiled, repeats):
+    assert cycles_of(run(compiled, "add_repeats", count=repeats), "Adds") == VECTOR + repeats
+
+
+@pytest.mark.parametrize(("count", "repeats"), [(1, 1), (64, 1), (65, 2), (4096, 64)])
+def test_a_count_form_costs_its_masks_too(compiled, count, repeats):
+    assert cycles_of(run(compiled, "add_count", count=count), "Adds") == VECTOR + repeats + COUNT_FORM
+
+
+def test_reading_the_destination_takes_two_cycles_a_repeat(compiled):
+    summary = run(compiled, "multiply_and_add_repeats", count=32)
+    assert cycles_of(summary, "MulAddDst") == VECTOR + 2 * 32
+
+
+# ---- copies ----------------------------------------------------------------------------------------------
+
+
+def test_a_copy_costs_its_bytes_over_the_core_s_port(compiled):
+    few, many = (run(compiled, "copy_in", count=n)["busy_MTE2"] for n in (1024, 5120))
+    assert few > COPY
+    assert many - few == pytest.approx(4096 * 4 / profile()["core_gm_bytes_per_cycle"])
+
+
+def test_a_copy_is_not_done_before_its_latency(compiled):
+    summary = run(compiled, "copy_in", count=1024)
+    assert summary["cycles"] - summary["busy_MTE2"] >= READ_LATENCY
+
+
+def test_short_bursts_cost_more_than_one_long_one(compiled):
+    short, long = (run(compiled, "copy_in_bursts", count=n, tiles=512 // n) for n in (8, 512))
+    assert short["bytes_read"] == long["bytes_read"] == 2048
+    assert short["busy_MTE2"] > 1.3 * long["busy_MTE2"]
+
+
+def test_an_address_off_512_bytes_costs_more(compiled):
+    at, off, next_line = (run(compiled, "copy_in", count=4096, skipped=n)["busy_MTE2"] for n in (0, 8, 128))
+    assert off > at == next_line
+
+
+@pytest.mark.parametrize("cores", [1, 2, 32, 48])
+def test_cores_share_the_memory_s_bandwidth(compiled, cores):
+    chip = profile()
+    rate = min(chip["core_gm_bytes_per_cycle"], chip["gm_bytes_per_cycle"] / cores)
+    few, many = (run(compiled, "copy_in", count=n, block_dim=cores)["busy_MTE2"] for n in (1024, 5120))
+    assert many - few == pytest.approx(4096 * 4 / rate)
+
+
+def test_chips_have_their_own_rates(compiled):
+    here, there = (
+        run(compiled, "copy_in", count=8192, soc=soc)["cycles"] for soc in ("ascend910b", "ascend310p")
+    )
+    assert there > 1.3 * here
+
+
+@pytest.mark.parametrize("between", ["nothing", "an Adds", "a barrier"])
+def test_a_pipe_hands_over_what_it_only_waited_for(compiled, between):
+    """V waits for the read and signals the write, with or without its own instruction in between."""
+    summary = run(compiled, "relay", count=512, skipped=["nothing", "an Adds", "a barrier"].index(between))
+    floor = summary["busy_MTE2"] + READ_LATENCY + summary["busy_MTE3"] + WRITE_LATENCY
+    assert floor < summary["cycles"] < floor + 60
+
+
+def test_a_copy_that_waits_for_the_memory_moves_nothing_meanwhile(compiled):
+    """The memory's share exceeds the port's rate, so a copy that waited is not faster afterwards."""
+    chip, cores, count = profile(), 24, 4096
+    assert chip["gm_bytes_per_cycle"] / cores > chip["core_gm_bytes_per_cycle"]
+    summary = run(compiled, "out_and_in", count=count, block_dim=cores)
+    rates = chip["gm_bytes_per_cycle"] / cores, chip["core_gm_bytes_per_cycle"]
+    out, in_ = (count * 4 / rate for rate in rates)
+    assert summary["busy_MTE2"] > out + in_
+
+
+# ---- a whole kernel ----------------------------------------------------------------------------------------
+
+
+def test_more_bytes_cost_more(compiled):
+    cycles = [run(compiled, "add_tiles", count=n, tiles=4)["cycles"] for n in (64, 256, 1024, 4096)]
+    assert cycles == sorted(set(cycles))
+
+
+@pytest.mark.parametrize(("block_dim", "count", "tiles"), [(1, 2048, 8), (48, 512, 10)])
+def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
+    """The next tile is read while this one waits to be written, also if memory bounds all cores."""
+    amounts = {"count": count, "tiles": tiles, "block_dim": block_dim}
+    one, two = (run(compiled, "add_tiles", buffers=n, **amounts) for n in (1, 2))
+    assert two["bytes_read"] == one["bytes_read"]
+    assert two["cycles"] < 0.8 * one["cycles"]
+
+
+def test_a_copy_that_has_begun_is_not_put_off_by_one_that_was_issued_earlier(compiled):
+    """Otherwise, longer work in this loop, whose writes are ready after the next read has ended, would take
+    less time. (Other loops behave differently: docs/kernels.md, "The timeline".)"""
+    amounts = {"count": 1024, "tiles": 5, "buffers": 2, "block_dim": 48}
+    cycles = [run(compiled, "add_tiles", skipped=n, **amounts)["cycles"] for n in range(16)]
+    assert cycles == sorted(cycles)
+
+
+def test_more_blocks_than_cores_come_in_waves(compiled):
+    one, two = (run(compiled, "add_tiles", count=64, tiles=2, block_dim=n)["cycles"] for n in (48, 96))
+    assert two == pytest.approx(2 * one)
+
+
+def test_totals_are_exact(compiled):
+    summary = run(compiled, "add_tiles", count=250 // 8 * 8, tiles=3, buffers=2, block_dim=4)
+    assert summary["bytes_read"] == summary["bytes_written"] == 4 * 3 * 248 * 4
+    # Scalar: the tiling, then for each tile three instructions to issue and four flags to set.
+    assert [summary[f"instructions_{pipe}"] for pipe in PIPES] == [4 * (1 + 3 * (3 + 4)), 12, 12, 12]
+    assert summary["busy_S"] == 2 * ISSUE + 3 * (3 + 4) * ISSUE  # of one core; the tiling is two words
+    assert summary["vector_repeats"] == 4 * 3 * 4
+    assert summary["cores"] == 4
+    assert summary["memory_roofline_cycles"] == 2 * 4 * 3 * 248 * 4 / profile()["gm_bytes_per_cycle"]
+    assert summary["microseconds"] == pytest.approx(summary["cycles"] / profile()["clock_ghz"] / 1000)
+    assert summary["roofline_share"] == summary["memory_roofline_cycles"] / summary["cycles"]
+    apis = [t for t in summary["apis"] if t["pipe"] != "S"]
+    assert [(t["api"], t["pipe"], t["count"], t["bytes"], t["repeats"]) for t in apis] == [
+        ("DataCopy", "MTE2", 3, 3 * 248 * 4, 0),
+        ("Adds", "V", 3, 0, 3 * 4),
+        ("DataCopy", "MTE3", 3, 3 * 248 * 4, 0),
+    ]
+    assert summary["busy_V"] == 3 * (VECTOR + 4 + COUNT_FORM)
+
+
+# ---- the critical path -----------------------------------------------------------------------------------
+
+
+def described(steps):
+    return [(step["pipe"], step["api"], step["what"]) for step in steps]
+
+
+@pytest.mark.parametrize(("tiles", "buffers", "cores"), [(1, 1, 1), (5, 1, 3), (8, 2, 48)])
+def test_the_critical_path_lasts_as_long_as_the_slowest_core(compiled, tiles, buffers, cores):
+    summary = run(compiled, "add_tiles", count=512, tiles=tiles, buffers=buffers, block_dim=cores)
+    path = summary["critical_path"]
+    assert path["core"] == summary["slowest_core"]
+    assert path["cycles"] == pytest.approx(summary["cycles"])
+    assert sum(path["pipes"].values()) == pytest.approx(path["cycles"])
+    assert sum(part["cycles"] for part in path["parts"]) == pytest.approx(path["cycles"])
+    assert sum(part["count"] for part in path["parts"]) == path["steps"]
+    assert len(path["longest"]) == min(10, path["steps"])
+
+
+def test_one_tile_is_all_on_the_critical_path(compiled):
+    parts = run(compiled, "add_tiles", count=512)["critical_path"]["parts"]
+    assert {("S", "GET_TILING_DATA", "work"), ("S", "issue", "issue")} <= set(described(parts))
+    assert described(parts)[:2] == [("MTE2", "DataCopy", "latency"), ("MTE3", "DataCopy", "latency")]
+    cycles = dict(zip(described(parts), [part["cycles"] for part in parts], strict=True))
+    assert cycles["MTE2", "DataCopy", "latency"] == pytest.approx(READ_LATENCY)
+    assert cycles["MTE3", "DataCopy", "latency"] == pytest.approx(WRITE_LATENCY)
+    assert cycles["V", "Adds", "work"] == pytest.approx(VECTOR + 8 + COUNT_FORM)
+    assert cycles["MTE2", "DataCopy", "issue"] == pytest.approx(COPY)
+
+
+def test_the_longest_steps_come_with_their_lines_and_times(compiled):
+    first = run(compiled, "add_tiles", count=512)["critical_path"]["longest"][0]
+    assert (first["api"], first["what"]) == ("DataCopy", "latency")
+    assert first["cycles"] == pytest.approx(READ_LATENCY)
+    assert first["line"].startswith("timeline.cpp:")
+    assert first["begin"] > COPY
+
+
+@pytest.mark.parametrize(("cores", "what"), [(1, "port"), (48, "memory")])
+def test_a_copy_waits_for_its_own_port_or_for_the_memory_that_all_share(compiled, cores, what):
+    path = run(compiled, "copy_in", count=16384, block_dim=cores)["critical_path"]
+    assert described(path["longest"])[0] == ("MTE2", "DataCopy", what)
+
+
+def test_what_runs_beside_it_is_not_on_the_critical_path(compiled):
+    summary = run(compiled, "add_tiles", count=4096, tiles=8, buffers=2)
+    path = summary["critical_path"]
+    assert path["pipes"]["V"] < 0.3 * summary["busy_V"]
+    assert path["pipes"]["MTE2"] > 0.8 * path["cycles"]
+
+
+# ---- the trace ------------------------------------------------------------------------------------------
+
+
+def traced(compiled, tmp_path, **options):
+    path = tmp_path / "trace.json"
+    summary = run(compiled, "add_tiles", count=512, tiles=5, trace_path=str(path), **options)
+    spans = defaultdict(list)
+    for event in json.loads(path.read_text())["traceEvents"]:
+        if event["ph"] == "X":
+            spans[event["pid"], event["tid"]].append(event)
+    return summary, spans
+
+
+def test_a_trace_has_every_instruction_and_those_of_a_pipe_one_after_another(compiled, tmp_path):
+    summary, spans = traced(compiled, tmp_path, buffers=2, block_dim=3)
+    for row, pipe in enumerate(PIPES):
+        assert sum(len(spans[core, row]) for core in range(3)) == summary[f"instructions_{pipe}"]
+    assert all(len(spans[core, row]) == 5 for core in range(3) for row in (1, 2, 3))
+    rounding = 1e-9  # of floats: ends are printed as beginnings are
+    for of_one_pipe in spans.values():
+        for before, after in itertools.pairwise(of_one_pipe):
+            assert after["ts"] >= before["ts"] + before["dur"] - rounding
+    last = max(span["ts"] + span["dur"] for of_one_pipe in spans.values() for span in of_one_pipe)
+    assert last <= summary["microseconds"] + 0.5e-4  # the last end is printed with four decimals
+
+
+def test_a_trace_shows_that_an_instruction_waits_for_its_data(compiled, tmp_path):
+    _, spans = traced(compiled, tmp_path)
+    by_name = {pipe: spans[0, pipe] for pipe in range(4)}
+    copy, add, store = by_name[2][0], by_name[1][0], by_name[3][0]
+    assert (copy["name"], add["name"], store["name"]) == ("DataCopy", "Adds", "DataCopy")
+    microsecond = 1000 * profile()["clock_ghz"]
+    assert (add["ts"] - copy["ts"] - copy["dur"]) * microsecond >= READ_LATENCY
+    assert store["ts"] >= add["ts"] + add["dur"]
+    assert add["args"]["line"].startswith("timeline.cpp:")
+    assert (copy["args"]["bytes"], add["args"]["repeats"]) == (2048, 8)
+
+
+def test_a_trace_shows_the_critical_path_of_the_slowest_core_without_a_gap(compiled, tmp_path):
+    summary, spans = traced(compiled, tmp_path, block_dim=3)
+    (path,) = [spans[key] for key in spans if key[1] == CRITICAL]
+    assert spans[summary["slowest_core"], CRITICAL] == path
+    assert (path[0]["ts"], len(path)) == (0, summary["critical_path"]["steps"])
+    rounding = 2e-4
+    for before, after in itertools.pairwise(path):
+        assert after["ts"] == pytest.approx(before["ts"] + before["dur"], abs=rounding)
+    assert path[-1]["ts"] + path[-1]["dur"] == pytest.approx(summary["microseconds"], abs=rounding)
+
+
+def test_a_trace_says_what_a_core_waits_for_at_its_end(compiled, tmp_path):
+    summary, spans = traced(compiled, tmp_path)
+    last = spans[0, WRITES_UNDER_WAY][-1]
+    assert (last["name"], last["args"]["cycles"]) == ("write latency", WRITE_LATENCY)
+    # The queue's last flag follows, because TPipe frees the buffer.
+    flag = profile()["flag_cycles"] / profile()["clock_ghz"] / 1000
+    assert last["ts"] + last["dur"] == pytest.approx(summary["microseconds"] - flag, abs=2e-4)
+    assert [span["name"] for span in spans[0, READS_UNDER_WAY]] == ["read latency"] * 5
+
+
+def test_a_trace_of_the_first_cores_only(compiled, tmp_path):
+    _, spans = traced(compiled, tmp_path, block_dim=4, trace_cores=2)
+    assert {core for core, _ in spans} == {0, 1}
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(compiled, tmp_path):
+    y, before = np.zeros(8, np.float32), library.load().lib.ascend_sim_launches()
+    options = ascend_sim.Options(trace_path=str(tmp_path / "nowhere" / "trace.json"))
+    with pytest.raises(ValueError, match="launch must be possible but got cannot write"):
+        compiled("reports", "number_of_each_core").run(In(y), Out(y.copy()), options=options)
+    assert library.load().lib.ascend_sim_launches() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_the_outputs_as_they_were(compiled):
+    y = np.zeros(8, np.float32)
+    with pytest.raises(ValueError, match="cannot write /dev/full"):
+        compiled("reports", "number_of_each_core").run(
+            In(np.zeros(8, np.float32)), Out(y), options=ascend_sim.Options(trace_path="/dev/full")
+        )
+    assert not y.any()
+
+
+# ---- the figures ----------------------------------------------------------------------------------------
+
+
+def test_scalar_accesses_cost_what_the_profile_says(compiled):
+    summary = run(compiled, "scalar_accesses", count=3)
+    for api, figure in (("SetValue", "ub"), ("GetValue", "ub"), ("GlobalTensor::GetValue", "gm")):
+        assert cycles_of(summary, api) == 3 * profile()[f"scalar_{figure}_cycles"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "api", "figure"),
+    [
+        ("add_repeats", "Adds", "repeat_cycles"),
+        ("multiply_and_add_repeats", "MulAddDst", "three_reads_cycles"),
+        ("divide_repeats", "Div", "division_cycles"),
+        ("root_repeats", "Sqrt", "function_cycles"),
+        ("sum_repeats", "WholeReduceSum", "whole_reduce_cycles"),
+        ("sum_blocks", "BlockReduceSum", "block_reduce_cycles"),
+    ],
+)
+def test_a_repeat_costs_what_the_profile_says(compiled, entry, api, figure):
+    assert cycles_of(run(compiled, entry, count=32), api) == VECTOR + 32 * profile()[figure]
+
+
+def test_a_gather_costs_its_elements(compiled):
+    cycles = cycles_of(run(compiled, "gather_count", count=256), "Gather")
+    assert cycles == VECTOR + COUNT_FORM + 256 * profile()["gathered_element_cycles"]

@@ -1,0 +1,96 @@
+"""The chips of op_host/chips.h, compared with the simulator's chips and the names in Python."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from ascend_sim import compiler, library
+
+from npu_rope import chips
+
+ROOT = Path(__file__).resolve().parents[2]
+# The simulator has one Ascend950, under the family's name.
+PROFILE_NAMES = {"Ascend950PR_9599": "Ascend950"}
+KEYS = ("name", "arch", "cores", "ub_bytes", "budget")
+PROGRAM = """#include <iostream>
+#include "op_host/platform.h"
+using namespace npu_rope;
+int main(int count, char** names) {
+    for (const Chip& chip : kChips) {
+        const Platform p = find_platform(chip.name).value();
+        std::cout << p.soc << ' ' << p.arch << ' ' << p.cores << ' ' << p.ub_bytes << ' ';
+        std::cout << ub_budget_bytes(p) << '\\n';
+    }
+    for (int k = 1; k < count; ++k) {
+        const Family* family = family_of(names[k]);
+        std::cout << (family ? family->prefix : "none") << '\\n';
+    }
+}
+"""
+NAMES_OF_NO_FAMILY = [
+    "Ascend910B",
+    "Ascend910A",
+    "Ascend910_5591",
+    "Ascend910_95",
+    "Ascend310B1",
+    "Ascend310",
+    "",
+]
+NEW_NAMES = {"Ascend910B9": "ascend910b", "Ascend910_9399": "ascend910_93", "Ascend310P3Vir01": "ascend310p"}
+ASKED = [*NAMES_OF_NO_FAMILY, *NEW_NAMES, *chips.NAMES]
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("platforms")
+    (folder / "platforms.cpp").write_text(PROGRAM)
+    command = [*compiler.compiler().split(), "-std=c++17", f"-I{ROOT}", str(folder / "platforms.cpp")]
+    subprocess.run([*command, "-o", str(folder / "platforms")], check=True)
+    run = subprocess.run([folder / "platforms", *ASKED], check=True, capture_output=True, text=True)
+    return run.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def platforms(said):
+    """The tiling's chips, by name."""
+    rows = [dict(zip(KEYS, line.split(), strict=True)) for line in said[: -len(ASKED)]]
+    return {row["name"]: {k: int(v) if v.isdigit() else v for k, v in row.items()} for row in rows}
+
+
+def test_python_has_the_same_chips_of_the_supported_socs(platforms):
+    assert set(chips.NAMES) == set(platforms) - set(PROFILE_NAMES)
+
+
+def test_names_have_the_same_family_in_both_languages(said):
+    prefixes = {prefix: soc for soc, prefix in chips.PREFIXES.items()} | {"none": "none"}
+    assert [prefixes[line] for line in said[-len(ASKED) :]] == [
+        chips.soc_of(name) or "none" for name in ASKED
+    ]
+    assert [chips.soc_of(name) for name in NAMES_OF_NO_FAMILY] == [None] * len(NAMES_OF_NO_FAMILY)
+    assert {name: chips.soc_of(name) for name in NEW_NAMES} == NEW_NAMES
+
+
+def profiles():
+    return {p["name"]: p for p in library.load().profiles()}
+
+
+def test_every_chip_is_simulated_and_has_its_family(platforms):
+    known = profiles()
+    assert {PROFILE_NAMES.get(name, name) for name in platforms} == set(known)
+    assert [name for name in chips.NAMES if known[name]["soc"] != chips.soc_of(name)] == []
+
+
+@pytest.mark.parametrize("figure", ["arch", "cores", "ub_bytes"])
+def test_the_simulator_has_the_same_figures(platforms, figure):
+    known = profiles()
+    pairs = [(p, known[PROFILE_NAMES.get(name, name)]) for name, p in platforms.items()]
+    assert [(p["name"], p[figure], q[figure]) for p, q in pairs if p[figure] != q[figure]] == []
+
+
+def test_a_tiling_leaves_the_bytes_alone_that_the_simulator_reserves(platforms):
+    known = profiles()
+    for name, p in platforms.items():
+        q = known[PROFILE_NAMES.get(name, name)]
+        assert p["budget"] == min(q["ub_bytes"], q["reserved_from"]), name
