@@ -31,7 +31,11 @@ else()
     set(ASCEND_SIM_${option} ${NPU_ROPE_${option}})
   endforeach()
   set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)
-  add_subdirectory(simulator EXCLUDE_FROM_ALL)
+  if(NPU_ROPE_C_TESTS)
+    add_subdirectory(simulator)  # with its tests
+  else()
+    add_subdirectory(simulator EXCLUDE_FROM_ALL)
+  endif()
   include(simulator/cmake/AscendSimFunctions.cmake)
 endif()
 

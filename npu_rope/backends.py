@@ -197,14 +197,14 @@ def npu_pieces() -> list[NpuPiece]:
             "binding",
             "npu_rope's binding of torch_npu",
             npu_binding(),
-            "install npu_rope where torch_npu is: pip install --no-build-isolation .",
+            "install npu_rope where torch_npu is: pip install --no-build-isolation ./simulator .",
         ),
         NpuPiece(
             "operators",
             "npu_rope's operator package (ASCEND_CUSTOM_OPP_PATH)",
             operator_package(),
             "build it with CANN, then install npu_rope again:"
-            " scripts/build_npu.sh && pip install --no-build-isolation .",
+            " scripts/build_npu.sh && pip install --no-build-isolation ./simulator .",
         ),
     ]
 

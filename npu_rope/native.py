@@ -314,7 +314,7 @@ def load_or_say_why(
     backend: str, stem: str, path: Path | None, make: Callable[[Path], L]
 ) -> L | BackendUnavailable:
     """A backend's library, loaded by ``make(path)``, or the error to store and raise on first use."""
-    remedy = "Build it with 'pip install .' in the project's folder (a C++17 compiler is needed)."
+    remedy = "Build it with 'pip install ./simulator .' in the project's folder (a C++17 compiler is needed)."
     if path is None:
         looked = ", ".join(str(p) for p in library_folders())
         return BackendUnavailable(backend, f"its library lib{stem} was not found in {looked}", remedy)

@@ -24,7 +24,7 @@ then in ascend-toolkit/latest beside them, and sources the set_env.sh that it fi
 
 Output, only where the whole build succeeds:
   build/npu/opp                     the package; an install of npu_rope copies it into the Python package:
-                                      pip install --no-build-isolation .
+                                      pip install --no-build-isolation ./simulator .
   build/npu/custom_opp_<os>_<machine>.run
                                     the same for programs without Python:
                                       ./custom_opp_<os>_<machine>.run                       into CANN's folder, or

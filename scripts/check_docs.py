@@ -1,8 +1,8 @@
-"""Run the examples of README.md, CONTRIBUTING.md and docs/: what they show must work as written.
+"""Run the examples of README.md, CONTRIBUTING.md, docs/ and simulator/: what they show must work as written.
 
 In each file, the ```python blocks run in order in one namespace, and of the ```sh blocks every
-command that starts with `npu-rope` or `python`. A fence ```sh exit=2 says which exit status its
-commands end with. Everything runs in an empty folder. Fences marked ```text are not run.
+command that starts with `npu-rope`, `ascend-sim` or `python`. A fence ```sh exit=2 says which exit status its
+commands end with. Everything runs in a folder that is empty but for a link to the package's examples/. Fences marked ```text are not run.
 
 usage: check_docs.py [FILE...]
 """
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-RUN_COMMANDS = ("npu-rope ", "python ")
+RUN_COMMANDS = ("npu-rope ", "ascend-sim ", "python ")
+SIMULATOR = ROOT / "simulator"
 TIMEOUT_S = 300
 
 
@@ -87,6 +88,8 @@ def check(path: Path) -> tuple[int, list[str]]:
     python = [b for b in found if b.language == "python"]
     count = len(python)
     with tempfile.TemporaryDirectory() as folder:
+        package = SIMULATOR if path.is_relative_to(SIMULATOR) else ROOT
+        (Path(folder) / "examples").symlink_to(package / "examples")
         failures = run_python(path, python, folder)
         for block in found:
             if block.language not in ("sh", "bash"):
@@ -101,7 +104,9 @@ def check(path: Path) -> tuple[int, list[str]]:
 
 def main() -> int:
     named = [Path(name).resolve() for name in sys.argv[1:]]
-    paths = named or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    folders = [ROOT / "docs", SIMULATOR / "docs"]
+    pages = [page for folder in folders for page in sorted(folder.rglob("*.md"))]
+    paths = named or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", SIMULATOR / "README.md", *pages]
     failures: list[str] = []
     for path in paths:
         count, wrong = check(path)

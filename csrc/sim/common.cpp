@@ -116,7 +116,7 @@ Check platform_of(const char* op, const npu_rope_sim_options& options, Platform*
     if (!p || !has_kernels(*p)) {
         std::string names;
         for (int32_t i = 0; const ascend_sim::Profile* q = ascend_sim::profile_at(i); ++i)
-            if (has_kernels(*q)) names += (names.empty() ? "" : ", ") + std::string(q->soc);
+            if (has_kernels(*q)) names += (names.empty() ? "" : ", ") + std::string(q->name);
         return bad_value(op, "soc must be one of %s but got %s%s.", names.c_str(), soc ? soc : "NULL",
                          p ? ", for which there are no kernels of npu_rope" : "");
     }

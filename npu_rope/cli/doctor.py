@@ -34,7 +34,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.calls import REINSTALL, npu_binding_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
-BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ."
+BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ./simulator ."
 INSTALL_AGAIN = "pip install --no-build-isolation --force-reinstall --no-deps ."
 PEERS = ("onnx", "onnxruntime", "transformers")
 COMMAND_SECONDS = 10
@@ -167,7 +167,7 @@ def _torch() -> list[Finding]:
             False,
             "not built: torch calls go through Python and ctypes, some 10 microseconds slower each",
             "Either torch was not there at build time (pip's isolated builds do not see it): install it"
-            " first, then reinstall npu-rope with: pip install --no-build-isolation . -- or the compiler"
+            " first, then reinstall npu-rope with: pip install --no-build-isolation ./simulator . -- or the compiler"
             " has no C++20, which torch's headers need: name a newer one with CXX.",
         ),
     ]

@@ -66,10 +66,10 @@ constexpr Profile a2(const char* name, const char* soc) {
     return p;
 }
 
-constexpr Profile ascend310p(const char* name, const char* soc) {
+constexpr Profile ascend310p(const char* name) {
     Profile p = with_instructions();
     p.name = name;
-    p.soc = soc;
+    p.soc = "ascend310p";
     p.arch = 200;
     p.cores = chip(name).ai_cores;          // E.1
     p.clock_ghz = chip(name).clock_ghz;     // E.1
@@ -100,15 +100,15 @@ constexpr Profile ascend950() {
 
 // The name of a family's SoC selects the first chip of this SoC in the table.
 constexpr Profile kProfiles[] = {
-    a2("Ascend910B1", "ascend910b"),          a2("Ascend910B2", "ascend910b2"),
-    a2("Ascend910B2C", "ascend910b2c"),       a2("Ascend910B3", "ascend910b3"),
-    a2("Ascend910B4", "ascend910b4"),         a2("Ascend910B4-1", "ascend910b4-1"),
-    a2("Ascend910_9392", "ascend910_93"),     a2("Ascend910_9391", "ascend910_9391"),
-    a2("Ascend910_9381", "ascend910_9381"),   a2("Ascend910_9382", "ascend910_9382"),
-    a2("Ascend910_9372", "ascend910_9372"),   a2("Ascend910_9362", "ascend910_9362"),
-    a2("Ascend910_9363", "ascend910_9363"),   ascend310p("Ascend310P3", "ascend310p"),
-    ascend310p("Ascend310P1", "ascend310p1"), ascend310p("Ascend310P5", "ascend310p5"),
-    ascend310p("Ascend310P7", "ascend310p7"), ascend950(),
+    a2("Ascend910B1", "ascend910b"),          a2("Ascend910B2", "ascend910b"),
+    a2("Ascend910B2C", "ascend910b"),       a2("Ascend910B3", "ascend910b"),
+    a2("Ascend910B4", "ascend910b"),         a2("Ascend910B4-1", "ascend910b"),
+    a2("Ascend910_9392", "ascend910_93"),     a2("Ascend910_9391", "ascend910_93"),
+    a2("Ascend910_9381", "ascend910_93"),   a2("Ascend910_9382", "ascend910_93"),
+    a2("Ascend910_9372", "ascend910_93"),   a2("Ascend910_9362", "ascend910_93"),
+    a2("Ascend910_9363", "ascend910_93"),   ascend310p("Ascend310P3"),
+    ascend310p("Ascend310P1"), ascend310p("Ascend310P5"),
+    ascend310p("Ascend310P7"), ascend950(),
 };
 
 }  // namespace

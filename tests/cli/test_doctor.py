@@ -73,7 +73,7 @@ def test_a_missing_simulator_comes_with_a_remedy(tmp_path):
     ):
         finding = told[group, piece]
         assert finding["present"] is False
-        assert finding["detail"] == f"its library libascend_sim was not found in {tmp_path}"
+        assert finding["detail"] == f"its library libnpu_rope_sim was not found in {tmp_path}"
         assert "pip install" in finding["remedy"]
     assert told["back ends", "cpu"]["present"] is True
 

@@ -299,7 +299,7 @@ def test_a_missing_simulator_exits_2_and_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
     done = run(*SMALL)
     assert done.exit_code == 2
-    assert "[sim] backend must be available but its library libascend_sim was not found" in done.stderr
+    assert "[sim] backend must be available but its library libnpu_rope_sim was not found" in done.stderr
     assert "Build it with" in done.stderr
 
 
@@ -308,7 +308,7 @@ def test_a_missing_matplotlib_is_named_before_anything_is_run(tmp_path):
     command = [sys.executable, "-c", code, "trace", "rope", *SMALL, "--plot", str(tmp_path / "t.png")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "[trace] plot must have matplotlib but got none: pip install 'npu-rope[plot]'\n"
+    assert done.stderr == "[trace] plot must have matplotlib but got none: pip install 'ascend-sim[plot]'\n"
 
 
 def test_a_kernel_that_breaks_a_rule_exits_1_with_the_rule_and_keeps_the_earlier_file(

@@ -370,7 +370,7 @@ def test_a_missing_simulator_exits_2_where_it_is_forced(tmp_path, monkeypatch):
     monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
     done = invoke(*DECODE)
     assert done.exit_code == 2
-    assert "[sim] backend must be available but its library libascend_sim was not found in" in done.stderr
+    assert "[sim] backend must be available but its library libnpu_rope_sim was not found in" in done.stderr
     few = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
     assert few.exit_code == 0
     assert "simulated" not in few.stdout

@@ -213,8 +213,8 @@ def test_unknown_backend_names_the_known_ones(framework):
 @pytest.mark.parametrize(
     ("name", "piece"),
     [
-        ("sim", "its library libascend_sim was not found in "),
-        ("sim:ascend310p", "its library libascend_sim was not found in "),
+        ("sim", "its library libnpu_rope_sim was not found in "),
+        ("sim:ascend310p", "its library libnpu_rope_sim was not found in "),
         ("npu", "npu_rope's operator package"),
     ],
 )

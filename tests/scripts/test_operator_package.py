@@ -21,7 +21,7 @@ INTERFACE = Path("op_api/lib/libcust_opapi.so")
 KERNEL = TBE / "kernel/ascend910b/npu_rope/NpuRope_1.o"
 LIST = TBE / "kernel/config/ascend910b/binary_info_config.json"
 SOCS = ("ascend910b", "ascend310p")
-INSTALL = "pip install --no-build-isolation ."
+INSTALL = "pip install --no-build-isolation ./simulator ."
 
 
 @pytest.fixture

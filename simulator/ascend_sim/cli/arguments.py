@@ -138,7 +138,8 @@ def tiling_of(text: str) -> bytes:
             return bytes.fromhex(text)
         except ValueError:
             raise bad_value(
-                f"tiling must be @FILE, hexadecimal digits or fields such as uint32_t=8,float=1.5 but got {text}."
+                f"tiling must be @FILE, hexadecimal digits or fields such as uint32_t=8,float=1.5 "
+                f"but got {text}."
             ) from None
     formats, values = "", []
     for field in text.split(","):

@@ -216,9 +216,7 @@ def print_report(report: Report, say: Callable[[str], None]) -> None:
     say(f"host fallbacks: {_counted(report.fallbacks)}")
     if report.not_simulated:
         say(f"calls that are not simulated: {_counted(report.not_simulated)}")
-        say(
-            "  what came after them may be garbage: see TASK_QUEUE_ENABLE=0; to add one: simulator/cann/"
-        )
+        say("  what came after them may be garbage: see TASK_QUEUE_ENABLE=0; to add one: simulator/cann/")
     if report.timeline:
         took: Counter[str] = Counter()
         for run in report.timeline:
