@@ -37,7 +37,8 @@ if(NPU_ROPE_OP_BUILD AND NOT EXISTS "${ASCEND_HOME_PATH}/toolkit/tools/opbuild/o
 endif()
 file(COPY "${PROJECT_SOURCE_DIR}/op_kernel" DESTINATION "${project}")
 file(WRITE "${project}/op_kernel/CMakeLists.txt" "add_kernels_compile()\n")
-file(GLOB NPU_ROPE_OP_HOST_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/op_host/*.cpp")
+file(GLOB NPU_ROPE_OP_HOST_SOURCES CONFIGURE_DEPENDS
+  "${PROJECT_SOURCE_DIR}/op_host/*.cpp" "${PROJECT_SOURCE_DIR}/csrc/core/*.cpp")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_op_host.cmake.in" "${project}/op_host/CMakeLists.txt" @ONLY)
 # A list cannot be passed on a command line.
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_cache.cmake.in" "${project}/cache.cmake" @ONLY)

@@ -1,6 +1,6 @@
 """Rules of the tensors of rope, rope_qk and rope_set_rows for the Python paths (reference, fake tensors).
 
-The native paths state the same rules in ``op_host/rope_check.cpp``; a test compares the words.
+The native paths state the same rules in ``csrc/core/rope_check.cpp``; a test compares the words.
 The rules work on anything that has a shape, strides in elements and a dtype name, so they are the same for
 arrays, torch tensors and fake tensors.
 """

@@ -1,6 +1,6 @@
 """Rules of the tensors and attributes of rms_norm, its backward and add_rms_norm for the Python paths.
 
-The native paths state the same rules in ``op_host/rms_norm_check.cpp``; a test compares the words.
+The native paths state the same rules in ``csrc/core/rms_norm_check.cpp``; a test compares the words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules of the tensors and attributes of rms_norm_rope for the Python paths, on top of rope_qk's
 (``checks.py``).
 
-The native paths state the same rules in ``op_host/rms_norm_rope_check.cpp``; a test compares the words.
+The native paths state the same rules in ``csrc/core/rms_norm_rope_check.cpp``; a test compares the words.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules of the tensors and attributes of rotary_mul, rotary_mul_qk and rotary_embedding for the Python paths.
 
-The native paths state the same rules in ``op_host/rotary_check.cpp``; a test compares the words.
+The native paths state the same rules in ``csrc/core/rotary_check.cpp``; a test compares the words.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bytes that strided views touch: the basis of the overlap rules of the Python paths.
 
-The native paths decide by the same steps in ``op_host/strided.cpp``.
+The native paths decide by the same steps in ``csrc/core/strided.cpp``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
+#include "csrc/core/check.h"
 #include "op_host/platform.h"
 #include "register/op_def_registry.h"
 

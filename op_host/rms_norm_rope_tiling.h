@@ -1,7 +1,7 @@
 // The tiling of rms_norm_rope: rope_qk's tiling with room for each head's norm. See rope_tiling.h for the rest.
 #pragma once
 
-#include "op_host/rms_norm_rope_check.h"
+#include "csrc/core/rms_norm_rope_check.h"
 #include "op_host/rope_tiling.h"
 
 namespace npu_rope {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "op_host/dtype.h"
+#include "csrc/core/dtype.h"
 #include "op_host/row_norm_tiling.h"
 #include "op_host/work_split.h"
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "op_host/dtype.h"
-#include "op_host/rope_check.h"
-#include "op_host/rope_frequency.h"
+#include "csrc/core/dtype.h"
+#include "csrc/core/rope_check.h"
+#include "csrc/core/rope_frequency.h"
 #include "op_host/row_norm_tiling.h"
 #include "op_host/work_split.h"
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
+#include "csrc/core/check.h"
 #include "op_host/platform.h"
-#include "op_host/rope_check.h"
+#include "csrc/core/rope_check.h"
 #include "op_kernel/rms_norm_rope_tiling_data.h"
 #include "op_kernel/rope_tiling_data.h"
 #include "op_kernel/rotary_tiling_data.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "op_host/cann.h"
-#include "op_host/rotary_check.h"
+#include "csrc/core/rotary_check.h"
 #include "register/op_def_registry.h"
 
 namespace npu_rope {

@@ -3,7 +3,7 @@
 
 #include "op_host/platform.h"
 #include "op_host/rope_tiling.h"
-#include "op_host/rotary_check.h"
+#include "csrc/core/rotary_check.h"
 
 namespace npu_rope {
 

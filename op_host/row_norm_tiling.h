@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
+#include "csrc/core/check.h"
 #include "op_kernel/rms_norm_tiling_data.h"
 
 namespace npu_rope {

@@ -52,10 +52,14 @@ CPP_LAYERS = (
     Layer(("op_kernel/*",), (*KERNEL, *KERNEL_FOLDERS), never=NO_SIMULATOR),
     Layer(
         ("op_host/*_def.cpp", "op_host/*cann.*"),
-        (C_STD, *CANN_HOST, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
+        (C_STD, *CANN_HOST, "op_host/*", "csrc/core/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
         never=(r'#\s*include\s*[<"](?:torch|ATen|c10|src|cann)/',),
     ),
-    Layer(("op_host/*",), (C_STD, "op_host/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h")),
+    Layer(
+        ("op_host/*",),
+        (C_STD, "op_host/*", "csrc/core/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
+    ),
+    Layer(("csrc/core/*",), (C_STD, "csrc/core/*", "include/npu_rope.h")),
     # The package ascend_sim: paths below simulator/ are relative to it.
     Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
     Layer(
@@ -77,7 +81,7 @@ CPP_LAYERS = (
             "immintrin.h",
             "arm_neon.h",
             "csrc/cpu/*",
-            "op_host/*",
+            "csrc/core/*",
             "include/npu_rope.h",
         ),
     ),
@@ -87,6 +91,7 @@ CPP_LAYERS = (
             C_STD,
             "dlfcn.h",
             "csrc/sim/*",
+            "csrc/core/*",
             "op_host/*",
             "op_kernel/*_tiling_data.h",
             "include/npu_rope.h",
@@ -100,7 +105,7 @@ CPP_LAYERS = (
         ("integrations/ggml_cann/*",),
         (C_STD, "acl/*", "aclnn/*", "aclnn_npu_rope.h", "npu_rope_ggml.h", "ggml_tensor.h"),
     ),
-    Layer(("csrc/capi/*",), (C_STD, "csrc/capi/*", "csrc/cpu/*", "op_host/*", "include/npu_rope.h")),
+    Layer(("csrc/capi/*",), (C_STD, "csrc/capi/*", "csrc/cpu/*", "csrc/core/*", "include/npu_rope.h")),
     Layer(
         ("csrc/torch/*",),
         (C_STD, "torch/csrc/stable/*", "torch/headeronly/*", "csrc/torch/*", "include/npu_rope.h"),
@@ -120,6 +125,7 @@ CPP_LAYERS = (
             "aclnn*",
             "op_plugin/*",
             "csrc/npu/*",
+            "csrc/core/*",
             "op_host/*",
             "include/npu_rope.h",
         ),

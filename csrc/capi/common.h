@@ -5,7 +5,7 @@
 #include <string>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
+#include "csrc/core/check.h"
 
 namespace npu_rope {
 

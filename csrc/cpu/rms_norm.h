@@ -1,7 +1,7 @@
 // rms_norm, rms_norm_backward and add_rms_norm on the CPU.
 #pragma once
 
-#include "op_host/rms_norm_check.h"
+#include "csrc/core/rms_norm_check.h"
 
 namespace npu_rope {
 

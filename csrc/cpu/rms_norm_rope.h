@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "op_host/rms_norm_rope_check.h"
+#include "csrc/core/rms_norm_rope_check.h"
 
 namespace npu_rope {
 

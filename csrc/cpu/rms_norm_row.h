@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "csrc/cpu/rms_norm_kernels.h"
-#include "op_host/dtype.h"
+#include "csrc/core/dtype.h"
 
 namespace npu_rope {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "op_host/rope_check.h"
+#include "csrc/core/rope_check.h"
 
 namespace npu_rope {
 

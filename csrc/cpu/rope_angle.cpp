@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "op_host/rope_check.h"
-#include "op_host/rope_frequency.h"
+#include "csrc/core/rope_check.h"
+#include "csrc/core/rope_frequency.h"
 
 namespace npu_rope {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
-#include "op_host/rope_frequency.h"
+#include "csrc/core/check.h"
+#include "csrc/core/rope_frequency.h"
 
 namespace npu_rope {
 

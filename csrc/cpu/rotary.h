@@ -1,7 +1,7 @@
 // rotary_mul, rotary_mul_qk and rotary_embedding on the CPU.
 #pragma once
 
-#include "op_host/rotary_check.h"
+#include "csrc/core/rotary_check.h"
 
 namespace npu_rope {
 

@@ -10,8 +10,8 @@
 #include "csrc/cpu/parallel.h"
 #include "csrc/cpu/rope_kernels.h"
 #include "csrc/cpu/streaming.h"
-#include "op_host/dtype.h"
-#include "op_host/rope_check.h"
+#include "csrc/core/dtype.h"
+#include "csrc/core/rope_check.h"
 
 namespace npu_rope {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
+#include "csrc/core/check.h"
 #include "op_host/platform.h"
 
 namespace npu_rope {

@@ -4,7 +4,7 @@
 
 #include "csrc/npu/rope_call.h"
 #include "op_host/rms_norm_rope_tiling.h"
-#include "op_host/rope_frequency.h"
+#include "csrc/core/rope_frequency.h"
 
 namespace {
 

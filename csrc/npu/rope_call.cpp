@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "op_host/rope_frequency.h"
+#include "csrc/core/rope_frequency.h"
 #include "op_host/rope_tiling.h"
 
 namespace npu_rope {

@@ -7,7 +7,7 @@
 
 #include "csrc/npu/launch.h"
 #include "csrc/npu/package.h"
-#include "op_host/rope_check.h"
+#include "csrc/core/rope_check.h"
 
 namespace npu_rope {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "csrc/npu/launch.h"
-#include "op_host/rotary_check.h"
+#include "csrc/core/rotary_check.h"
 
 namespace npu_rope {
 

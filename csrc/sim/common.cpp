@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "op_host/dtype.h"
+#include "csrc/core/dtype.h"
 #include "src/profile.h"
 
 namespace npu_rope {

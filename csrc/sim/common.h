@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "include/npu_rope_sim.h"
-#include "op_host/check.h"
+#include "csrc/core/check.h"
 #include "op_host/platform.h"
 #include "ascend_sim.h"
 

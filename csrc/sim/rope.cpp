@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "csrc/sim/common.h"
-#include "op_host/dtype.h"
-#include "op_host/rope_frequency.h"
+#include "csrc/core/dtype.h"
+#include "csrc/core/rope_frequency.h"
 #include "op_host/rope_tiling.h"
 
 namespace npu_rope {

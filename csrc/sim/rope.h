@@ -5,7 +5,7 @@
 
 #include "include/npu_rope_sim.h"
 #include "op_host/platform.h"
-#include "op_host/rope_check.h"
+#include "csrc/core/rope_check.h"
 
 namespace npu_rope {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "include/npu_rope_sim.h"
-#include "op_host/rotary_check.h"
+#include "csrc/core/rotary_check.h"
 
 namespace npu_rope {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "op_host/dtype.h"
+#include "csrc/core/dtype.h"
 #include "op_host/platform.h"
 #include "cann/host/def_reader.h"
 #include "cann/host/node.h"

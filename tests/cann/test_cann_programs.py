@@ -20,7 +20,7 @@ FLAGS = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror"]
 FLAGS += [f"-I{MACHINE}", f"-I{MACHINE / 'cann/include'}", f"-I{ROOT}"]
 DEFINITIONS = sorted(ROOT.glob("op_host/*_def.cpp"))
 DEFINITION_TESTS = sorted(ROOT.glob("tests/cann/test_*definitions.cpp"))
-HOST = [p for p in sorted(ROOT.glob("op_host/*.cpp")) if p not in DEFINITIONS]
+HOST = [*sorted(set(ROOT.glob("op_host/*.cpp")) - set(DEFINITIONS)), *sorted(ROOT.glob("csrc/core/*.cpp"))]
 EXECUTED_BY = folders.library("ascend_sim").with_name("libascend_sim_host.a")
 
 

@@ -127,7 +127,7 @@ sources=
 for argument; do
   shift
   case "$argument" in
-    */op_host/*.cpp) test -n "$sources" || set -- "$@" EMPTY; sources=yes ;;
+    */op_host/*.cpp | */csrc/core/*.cpp) test -n "$sources" || set -- "$@" EMPTY; sources=yes ;;
     *) set -- "$@" "$argument" ;;
   esac
 done

@@ -567,8 +567,9 @@ def test_a_build_calls_cann_s_tools_and_compiles_kernels_side_by_side(build):
     assert sorted(c for c in calls if c.startswith("opc")) == sorted(expected)
     assert 2 <= build.most_jobs() <= 4
     # The definitions are compiled for op_build and for two of CANN's libraries: C++17, from our root.
-    host = [c for c in calls if c.startswith("c++") and f"{build.clone}/op_host/" in c]
-    sources = sorted((build.clone / "op_host").glob("*.cpp"))
+    folders = [build.clone / "op_host", build.clone / "csrc/core"]
+    host = [c for c in calls if c.startswith("c++") and any(f"{folder}/" in c for folder in folders)]
+    sources = [source for folder in folders for source in sorted(folder.glob("*.cpp"))]
     of_op_build = [c for c in host if "-o " + str(library) in c]
     compiled = [c for c in host if " -c " in c]
     assert (len(of_op_build), len(compiled)) == (1, 2 * len(sources))

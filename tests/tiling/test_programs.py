@@ -8,12 +8,12 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST = ("rope_check", "rope_frequency", "rope_tiling", "strided")
+HOST = ("op_host/rope_tiling", "csrc/core/rope_check", "csrc/core/rope_frequency", "csrc/core/strided")
 
 
 def test_thousands_of_random_tilings_are_sound(tmp_path):
     program = tmp_path / "test_rope_tiling"
-    sources = [ROOT / "tests/tiling/test_rope_tiling.cpp", *(ROOT / f"op_host/{stem}.cpp" for stem in HOST)]
+    sources = [ROOT / "tests/tiling/test_rope_tiling.cpp", *(ROOT / f"{stem}.cpp" for stem in HOST)]
     compiler = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-O1"]
     include = [f"-I{ROOT}", f"-I{ROOT}/tests/tiling/host"]
     subprocess.run([*compiler, *include, *map(str, sources), "-o", str(program)], check=True)

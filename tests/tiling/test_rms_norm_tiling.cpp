@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "op_host/dtype.h"
+#include "csrc/core/dtype.h"
 #include "op_host/rms_norm_tiling.h"
 #include "op_kernel/memory/tiles.h"
 

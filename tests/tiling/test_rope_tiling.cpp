@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "op_host/dtype.h"
-#include "op_host/rope_frequency.h"
+#include "csrc/core/dtype.h"
+#include "csrc/core/rope_frequency.h"
 #include "op_host/rope_tiling.h"
 #include "op_kernel/memory/tiles.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "op_host/rope_check.h"
+#include "csrc/core/rope_check.h"
 #include "op_host/rope_tiling.h"
 #include "ascend_sim.h"
 

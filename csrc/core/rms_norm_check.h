@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
-#include "op_host/tensor_rules.h"
+#include "csrc/core/check.h"
+#include "csrc/core/tensor_rules.h"
 
 namespace npu_rope {
 

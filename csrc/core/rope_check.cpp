@@ -1,10 +1,10 @@
-#include "op_host/rope_check.h"
+#include "csrc/core/rope_check.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "op_host/rope_frequency.h"
-#include "op_host/tensor_rules.h"
+#include "csrc/core/rope_frequency.h"
+#include "csrc/core/tensor_rules.h"
 
 namespace npu_rope {
 namespace {

@@ -1,4 +1,4 @@
-#include "op_host/rope_frequency.h"
+#include "csrc/core/rope_frequency.h"
 
 namespace npu_rope {
 namespace {

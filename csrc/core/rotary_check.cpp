@@ -1,4 +1,4 @@
-#include "op_host/rotary_check.h"
+#include "csrc/core/rotary_check.h"
 
 namespace npu_rope {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
-#include "op_host/dtype.h"
-#include "op_host/strided.h"
+#include "csrc/core/check.h"
+#include "csrc/core/dtype.h"
+#include "csrc/core/strided.h"
 
 namespace npu_rope {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "include/npu_rope.h"
-#include "op_host/check.h"
-#include "op_host/rope_check.h"
+#include "csrc/core/check.h"
+#include "csrc/core/rope_check.h"
 
 namespace npu_rope {
 

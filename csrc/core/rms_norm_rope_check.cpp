@@ -1,6 +1,6 @@
-#include "op_host/rms_norm_rope_check.h"
+#include "csrc/core/rms_norm_rope_check.h"
 
-#include "op_host/tensor_rules.h"
+#include "csrc/core/tensor_rules.h"
 
 namespace npu_rope {
 namespace {

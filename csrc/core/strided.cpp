@@ -1,4 +1,4 @@
-#include "op_host/strided.h"
+#include "csrc/core/strided.h"
 
 #include <algorithm>
 

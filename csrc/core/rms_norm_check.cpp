@@ -1,4 +1,4 @@
-#include "op_host/rms_norm_check.h"
+#include "csrc/core/rms_norm_check.h"
 
 #include <algorithm>
 #include <initializer_list>
