@@ -8,7 +8,14 @@ version = release = npu_rope.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 # The pages are where GitHub looks for them; links between them go to files.
 root_doc = "docs/site"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**", "simulator/README.md", "simulator/docs/**"]
+include_patterns = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/**",
+    "simulator/README.md",
+    "simulator/docs/**",
+]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"

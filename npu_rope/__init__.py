@@ -17,7 +17,8 @@ from npu_rope.ops.rotary_mul import (
     rotary_mul_qk_,
 )
 from npu_rope.ops.rotary_position_embedding import rotary_position_embedding
-from npu_rope.params import ModelRope, RopeMode, RopeParams
+from npu_rope.params import ModelRope, RopeParams
+from npu_rope.rope_attributes import RopeMode
 
 __version__ = "0.1.0"
 __all__ = [

@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from npu_rope import native, native_sim
 from npu_rope.errors import BackendUnavailable, bad_value
-from npu_rope.params import ANGLE_POLICIES, Angle, RopeParams, angle_policy, flag
+from npu_rope.params import RopeParams
+from npu_rope.values import ANGLE_POLICIES, Angle, angle_policy, flag
 
 E = TypeVar("E")
 

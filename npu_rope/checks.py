@@ -15,26 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import MAX_FREQUENCY, Angle, RopeMode, RopeParams, angle_policy
-from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_memory
+from npu_rope.params import RopeParams
+from npu_rope.rope_attributes import RopeMode, check_freq_factors
+from npu_rope.strided import StridedView, TensorSpec, is_injective, is_same_view, may_share_memory
+from npu_rope.values import Angle, angle_policy
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
 INDEX_DTYPES = ("int32", "int64")
 # Dtypes that a cache may have besides the dtype of its input.
 NARROWER = {"float32": ("float16", "bfloat16")}
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """A tensor's properties that the rules check. Strides count elements."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    def text(self) -> str:
-        """Return the shape as the messages print it."""
-        return str(list(self.shape))
 
 
 # ---- one call's tensors ---------------------------------------------------------------------------
@@ -290,46 +279,6 @@ def check_position_values(positions: npt.NDArray[np.integer], *, op: str = "rope
     outside = positions[(positions < -(2**31)) | (positions >= 2**31)]
     if outside.size:
         raise bad_value(op, f"positions must be in the int32 range but got {outside.flat[0]}.")
-
-
-def check_freq_factors(factors: TensorSpec, params: RopeParams, *, op: str = "rope") -> None:
-    """Check factors: ``[>= pairs]`` float32."""
-    if factors.dtype != "float32":
-        raise bad_type(op, f"freq_factors must be float32 but got {factors.dtype}.")
-    pairs = params.pairs
-    if len(factors.shape) != 1 or factors.shape[0] < pairs:
-        raise bad_value(
-            op,
-            f"freq_factors must have one dimension of at least {_pairs_rule(params)} elements"
-            f" but got shape {factors.text()}.",
-        )
-
-
-def _pairs_rule(params: RopeParams) -> str:
-    return f"n_dims{'' if params.pairs == params.n_dims else '/2'} = {params.pairs}"
-
-
-def check_freq_factor_values(
-    factors: npt.NDArray[np.float32], params: RopeParams, *, op: str = "rope"
-) -> None:
-    """Check that the factors of the pairs are positive and finite. Further factors are not read."""
-    used = np.asarray(factors[: params.pairs], np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
-    if wrong.size:
-        at = int(wrong[0])
-        raise bad_value(op, f"freq_factors must be positive and finite but got {used[at]:g} at index {at}.")
-
-
-def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
-    """Check that each pair's frequency is at most ``MAX_FREQUENCY``, beyond which its angle is inaccurate."""
-    wrong = np.flatnonzero(~(np.abs(frequencies) <= MAX_FREQUENCY))
-    if wrong.size:
-        at = int(wrong[0])
-        raise bad_value(
-            "rope",
-            "frequencies must be at most 1e+09 radians per position"
-            f" but got {abs(frequencies[at]):g} for pair {at}.",
-        )
 
 
 def check_out(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.gguf_header import GgufHeader
 from npu_rope.hf_params import MOST_LANES
-from npu_rope.params import ModelRope, RopeMode, RopeParams
+from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
 
 OP = "rope"
 
@@ -107,7 +107,7 @@ KEYS = """
 FACTORS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 
 
-def from_gguf(path: str | PathLike[str], layer: int | None = None, n_ctx: int | None = None) -> ModelRope:
+def from_gguf(path: str | PathLike[str], layer: int | None = None, n_ctx: int | None = None) -> FileRope:
     """Implement :meth:`npu_rope.RopeParams.from_gguf`, which documents the arguments."""
     for name, value, least in (("layer", layer, 0), ("n_ctx", n_ctx, 1)):
         if value is None:
@@ -316,7 +316,7 @@ class GgufFile:
         """The context that scaling starts from; 0 where the file does not have it."""
         return self.count("rope.scaling.original_context_length") or self.count("context_length") or 0
 
-    def rope(self, layer: int | None, n_ctx: int | None) -> ModelRope:
+    def rope(self, layer: int | None, n_ctx: int | None) -> FileRope:
         """Return the parameters of a layer for a session of ``n_ctx`` tokens."""
         mode, layer = self.mode(), self._turning(layer)
         window = self.looks_at_a_window(layer)
@@ -329,11 +329,11 @@ class GgufFile:
         factors = self._factors(width // 2, n_ctx)
         theta = self._theta(window)
         if window and self._own_theta() and self.architecture not in SCALED_IN_WINDOWS:
-            return ModelRope(RopeParams(**shape, freq_base=theta))
+            return FileRope(RopeAttributes(**shape, freq_base=theta))
         base = theta * self._stretch(width)
         if window and self.architecture in PLAIN_IN_WINDOWS:
-            return ModelRope(RopeParams(**shape, freq_base=base))
-        return ModelRope(RopeParams(**shape, freq_base=base, **self._scaling()), factors)
+            return FileRope(RopeAttributes(**shape, freq_base=base))
+        return FileRope(RopeAttributes(**shape, freq_base=base, **self._scaling()), factors)
 
     def theta(self, layer: int | None) -> float:
         """Return the layer's theta as the file has it. A converter may have stretched it, and the file does

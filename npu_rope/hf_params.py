@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import ModelRope, RopeMode, RopeParams
+from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
 
 OP = "rope"  # the prefix of errors, the same as RopeParams'
 MOST_LANES = 65536  # of a head; the larger number of a damaged file is refused
@@ -60,7 +60,7 @@ DOES_NOT_TURN = np.float32(1e30)  # a frequency divided by this is practically 0
 TEXT_CONFIGS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
 
 
-def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = None) -> ModelRope:
+def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = None) -> FileRope:
     """Implement :meth:`npu_rope.RopeParams.from_hf`, which documents the arguments."""
     if seq_len is not None and (
         isinstance(seq_len, bool) or not isinstance(seq_len, (int, np.integer)) or seq_len <= 0
@@ -401,18 +401,18 @@ def _longest(config: _Config) -> int:
     return int(said)
 
 
-def _default(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+def _default(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
     shape = _shape(rope, config, head, _width(rope, head))
-    return ModelRope(RopeParams(**shape, freq_base=rope.number("rope_theta")))
+    return FileRope(RopeAttributes(**shape, freq_base=rope.number("rope_theta")))
 
 
-def _linear(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+def _linear(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
     shape = _shape(rope, config, head, _width(rope, head))
     scale = 1 / rope.number("factor")
-    return ModelRope(RopeParams(**shape, freq_base=rope.number("rope_theta"), freq_scale=scale))
+    return FileRope(RopeAttributes(**shape, freq_base=rope.number("rope_theta"), freq_scale=scale))
 
 
-def _dynamic(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> ModelRope:
+def _dynamic(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> FileRope:
     # Hunyuan's alpha replaces the length, and applies to the whole head.
     fixed = bool(rope.entries.get("alpha")) and (
         not config.is_of_known_class() or config.model_type.startswith("hunyuan")
@@ -422,12 +422,12 @@ def _dynamic(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> Mo
         raise bad_value(OP, f"rope_type dynamic must rotate more than 2 dimensions but got {width}.")
     if fixed:
         base = rope.number("rope_theta") * rope.number("alpha") ** (width / (width - 2))
-        return ModelRope(RopeParams(**_shape(rope, config, head, width), freq_base=base))
+        return FileRope(RopeAttributes(**_shape(rope, config, head, width), freq_base=base))
     factor, trained = rope.number("factor"), _longest(config)
     length = max(seq_len or trained, trained)
     stretched = factor * length / trained - (factor - 1)
     base = rope.number("rope_theta") * stretched ** (width / (width - 2))
-    return ModelRope(RopeParams(**_shape(rope, config, head, width), freq_base=base))
+    return FileRope(RopeAttributes(**_shape(rope, config, head, width), freq_base=base))
 
 
 def _own(width: int, theta: float) -> npt.NDArray[np.float64]:
@@ -437,16 +437,16 @@ def _own(width: int, theta: float) -> npt.NDArray[np.float64]:
 
 def _by_factors(
     shape: dict[str, Any], theta: float, frequencies: npt.NDArray[np.float64], attention: float
-) -> ModelRope:
+) -> FileRope:
     """Express any frequencies by a factor for each pair, which divides the pair's own frequency."""
     width = shape["n_dims"]
     with np.errstate(divide="ignore"):
         factors = np.where(frequencies == 0, DOES_NOT_TURN, _own(width, theta) / frequencies)
-    params = RopeParams(**shape, freq_base=theta, attn_factor=attention)
-    return ModelRope(params, factors.astype(np.float32))
+    params = RopeAttributes(**shape, freq_base=theta, attn_factor=attention)
+    return FileRope(params, factors.astype(np.float32))
 
 
-def _yarn(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+def _yarn(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
     width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
     if theta == 1:
         raise bad_value(OP, "rope_theta must differ from 1 for rope_type yarn but got 1.")
@@ -464,7 +464,7 @@ def _yarn(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
     low, high = max(low, 0), min(high, width - 1)
     yarn = 1 + 0.1 * math.log(factor)  # ggml itself multiplies by this
     if rope.truncate and high >= low and yarn > 0:
-        params = RopeParams(
+        params = RopeAttributes(
             **shape,
             freq_base=theta,
             freq_scale=1 / factor,
@@ -474,7 +474,7 @@ def _yarn(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
             ext_factor=1.0,
             attn_factor=attention / yarn,
         )
-        return ModelRope(params)
+        return FileRope(params)
     high = high + 0.001 if high == low else high
     ramp = np.clip((np.arange(width // 2) - low) / (high - low), 0, 1)
     own = _own(width, theta)
@@ -493,7 +493,7 @@ def _yarn_attention(rope: _Rope, factor: float) -> float:
     return mscale(1.0)
 
 
-def _longrope(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> ModelRope:
+def _longrope(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> FileRope:
     width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
     factor = rope.number("factor", _longest(config) / trained if "factor" not in rope.entries else None)
     if "attention_factor" in rope.entries:
@@ -502,11 +502,11 @@ def _longrope(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> M
         attention = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
     name = "long_factor" if seq_len is not None and seq_len > trained else "short_factor"
     shape = _shape(rope, config, head, width)
-    params = RopeParams(**shape, freq_base=theta, attn_factor=attention)
-    return ModelRope(params, rope.factors(name, width // 2))
+    params = RopeAttributes(**shape, freq_base=theta, attn_factor=attention)
+    return FileRope(params, rope.factors(name, width // 2))
 
 
-def _llama3(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+def _llama3(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
     width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
     factor, low, high = (rope.number(n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
     own = _own(width, theta)
@@ -517,7 +517,7 @@ def _llama3(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope
     return _by_factors(_shape(rope, config, head, width), theta, frequencies, 1.0)
 
 
-def _proportional(rope: _Rope, config: _Config, head: int, _: int | None) -> ModelRope:
+def _proportional(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
     """Take the frequencies of the whole head; only the first share of the pairs rotates."""
     theta, factor = rope.number("rope_theta"), rope.number("factor", 1.0)
     turning = int(rope.number("partial_rotary_factor") * head // 2)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from npu_rope.errors import BackendUnavailable
-from npu_rope.params import ANGLE_POLICIES, RopeParams
+from npu_rope.params import RopeParams
+from npu_rope.values import ANGLE_POLICIES
 
 ABI_VERSION = 1
 MAX_NDIM = 4

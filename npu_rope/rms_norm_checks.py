@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from npu_rope.checks import FLOAT_DTYPES, CallTensors, TensorSpec
+from npu_rope.checks import FLOAT_DTYPES, CallTensors
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import integer, number
-from npu_rope.strided import StridedView, is_injective, is_same_view, may_share_memory
+from npu_rope.strided import StridedView, TensorSpec, is_injective, is_same_view, may_share_memory
+from npu_rope.values import integer, number
 
 T = TypeVar("T")
 U = TypeVar("U")

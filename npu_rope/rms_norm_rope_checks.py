@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from npu_rope import checks
-from npu_rope.checks import RopeTensors, TensorSpec
+from npu_rope.checks import RopeTensors
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy, flag, number
+from npu_rope.params import RopeParams
 from npu_rope.rms_norm_checks import check_epsilon
+from npu_rope.strided import TensorSpec
+from npu_rope.values import Angle, AnglePolicy, angle_policy, flag, number
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -16,14 +16,14 @@ from npu_rope.checks import (
     FLOAT_DTYPES,
     INDEX_DTYPES,
     CallTensors,
-    TensorSpec,
     check_like,
     check_out,
     check_same,
     check_unit_stride,
 )
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.params import flag, integer, rotated_width
+from npu_rope.strided import TensorSpec
+from npu_rope.values import flag, integer, rotated_width
 
 T = TypeVar("T")
 U = TypeVar("U")

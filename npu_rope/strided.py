@@ -93,3 +93,16 @@ def _reachable(dims: list[tuple[int, int, int]], delta: int, item_bytes: int) ->
     return any(
         _reachable(inner, delta - d * stride, item_bytes) for d in (near, near + 1) if -size_b < d < size_a
     )
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor's properties that the rules check. Strides count elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def text(self) -> str:
+        """Return the shape as the messages print it."""
+        return str(list(self.shape))

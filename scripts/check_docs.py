@@ -1,8 +1,9 @@
 """Run the examples of README.md, CONTRIBUTING.md, docs/ and simulator/: what they show must work as written.
 
 In each file, the ```python blocks run in order in one namespace, and of the ```sh blocks every
-command that starts with `npu-rope`, `ascend-sim` or `python`. A fence ```sh exit=2 says which exit status its
-commands end with. Everything runs in a folder that is empty but for a link to the package's examples/. Fences marked ```text are not run.
+command that starts with `npu-rope`, `ascend-sim` or `python`. A fence ```sh exit=2 says which exit
+status its commands end with. Everything runs in a folder with a link to the package's examples/ and
+nothing else. Fences marked ```text are not run.
 
 usage: check_docs.py [FILE...]
 """

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 C_STD = "<std>"  # any standard header: <name> without slash or extension, or C's own <name.h>
@@ -140,6 +142,8 @@ PURE = (
     "npu_rope.cann_versions",
     "npu_rope.chips",
     "npu_rope.operator_package",
+    "npu_rope.values",
+    "npu_rope.rope_attributes",
     "npu_rope.params",
     "npu_rope.checks",
     "npu_rope.*_checks",
@@ -151,8 +155,8 @@ PURE = (
 )
 
 PYTHON_LAYERS = (
-    # The package ascend_sim knows nothing of npu_rope. Its startup/ runs in the user's process with torch_npu, where
-    # ascend_sim may be missing.
+    # The package ascend_sim knows nothing of npu_rope. Its startup/ runs in the user's process with
+    # torch_npu, where ascend_sim may be missing.
     Layer(("simulator/ascend_sim/programs/startup/*",), (PY_STD, "torch")),
     Layer(
         ("simulator/ascend_sim/cli/*", "simulator/ascend_sim/timeline*.py"),
@@ -170,6 +174,8 @@ PYTHON_LAYERS = (
             "npu_rope/cann_versions.py",
             "npu_rope/chips.py",
             "npu_rope/operator_package.py",
+            "npu_rope/values.py",
+            "npu_rope/rope_attributes.py",
             "npu_rope/params.py",
             "npu_rope/*_params.py",
             "npu_rope/gguf_header.py",
@@ -197,6 +203,7 @@ PYTHON_LAYERS = (
         (
             PY_STD,
             "numpy",
+            "ascend_sim.library",
             *PURE,
             "npu_rope.native",
             "npu_rope.native_sim",
@@ -343,13 +350,7 @@ NAME_FIELDS = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keywor
 def tolerances(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, what) of names that mean a tolerance and of comparisons with a small number."""
     for node in ast.walk(tree):
-        name = {
-            ast.Name: "id",
-            ast.Attribute: "attr",
-            ast.arg: "arg",
-            ast.keyword: "arg",
-            ast.alias: "name",
-        }.get(type(node))
+        name = NAME_FIELDS.get(type(node))
         if name is not None and TOLERANCE_NAMES.match(getattr(node, name) or ""):
             yield node.lineno, getattr(node, name)
         if isinstance(node, ast.Compare):
@@ -379,6 +380,42 @@ def check_python_file(file: str, text: str) -> Iterator[Violation]:
             yield Violation(file, getattr(node, "lineno", 1), refusal(layer, name))
 
 
+@cache
+def names_imported(text: str, file: str) -> tuple[tuple[int, str], ...]:
+    return tuple((getattr(node, "lineno", 1), name) for node, name in imported(ast.parse(text), file))
+
+
+def imports_of(root: Path, folder: str) -> dict[str, dict[str, Violation]]:
+    """Each module of a package and, by their names, the modules it imports, now or late."""
+    base = (root / folder).parent
+    files: dict[str, str] = {}
+    for path in sorted((root / folder).rglob("*.py")):
+        relative = path.relative_to(base).as_posix()
+        files[relative.removesuffix(".py").replace("/", ".").removesuffix(".__init__")] = relative
+    found: dict[str, dict[str, Violation]] = {}
+    for module, relative in files.items():
+        file = (base / relative).relative_to(root).as_posix()
+        found[module] = {}
+        for line, name in names_imported((base / relative).read_text(), relative):
+            while name and name not in files:
+                name = name.rpartition(".")[0]
+            if "." in name and name != module:
+                found[module].setdefault(name, Violation(file, line, f"{module} imports {name}"))
+    return found
+
+
+def check_circles(imports: dict[str, dict[str, Violation]]) -> Iterator[Violation]:
+    """One circle of imports, if there is any: at the import that closes it."""
+    try:
+        tuple(TopologicalSorter({module: set(seen) for module, seen in imports.items()}).static_order())
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        closing = imports[circle[0]][circle[1]]
+        yield Violation(
+            closing.file, closing.line, f"imports must form no circle but got {' → '.join(circle)}"
+        )
+
+
 # ---- the tree -------------------------------------------------------------------------------------
 
 
@@ -400,6 +437,8 @@ def check(root: Path) -> list[Violation]:
         found += check_c_file(file, path.read_text(), operators, files)
     for path in (p for folder in PACKAGES for p in sorted((root / folder).rglob("*.py"))):
         found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
+    for folder in PACKAGES:
+        found += check_circles(imports_of(root, folder))
     for folder, pattern in NO_TOLERANCE_EITHER:
         for path in sorted((root / folder).rglob(pattern)):
             file, text = path.relative_to(root).as_posix(), path.read_text().replace("@op@", "op")

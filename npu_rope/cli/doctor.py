@@ -167,7 +167,7 @@ def _torch() -> list[Finding]:
             False,
             "not built: torch calls go through Python and ctypes, some 10 microseconds slower each",
             "Either torch was not there at build time (pip's isolated builds do not see it): install it"
-            " first, then reinstall npu-rope with: pip install --no-build-isolation ./simulator . -- or the compiler"
+            " first, then: pip install --no-build-isolation ./simulator . -- or the compiler"
             " has no C++20, which torch's headers need: name a newer one with CXX.",
         ),
     ]

@@ -20,7 +20,7 @@ from npu_rope.cli import inspect_plot
 from npu_rope.cli.inspect_model import Model, Rope, printable, ranges, read
 from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
-from npu_rope.params import AXIS_NAMES
+from npu_rope.rope_attributes import AXIS_NAMES
 
 USAGE_ERROR = 2
 DTYPES = ("float32", "float16", "bfloat16")

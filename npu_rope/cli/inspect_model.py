@@ -133,7 +133,7 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
         context = read.count("context_length")
         trained = read.trained or None
-        ropes.append(Rope(layers, call, model, read.theta(number), context, trained, n_ctx))
+        ropes.append(Rope(layers, call, ModelRope.of(model), read.theta(number), context, trained, n_ctx))
     name = read.values["general.name"]
     title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
     without = [i for i in range(read.layers or 0) if not read.turns(i)]
@@ -156,7 +156,10 @@ def _kinds_of_layers(read: GgufFile, n_ctx: int | None) -> dict[str, int | None]
     windows = [i for i in turning if read.looks_at_a_window(i)]
     see_all = [i for i in turning if i not in windows]
     of = f" ({ranges(turning)})" if len(turning) < (read.layers or 0) else ""
-    if not (windows and see_all) or read.rope(windows[0], n_ctx).params == read.rope(None, n_ctx).params:
+    if (
+        not (windows and see_all)
+        or read.rope(windows[0], n_ctx).attributes == read.rope(None, n_ctx).attributes
+    ):
         return {f"layers with rope{of}" if of else "all layers": None}
     of = f" ({ranges(see_all)})" if of else ""
     return {

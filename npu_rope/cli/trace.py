@@ -247,9 +247,9 @@ def run_command(
     else:
         console = Console(highlight=False)
         timeline.show(run, run["least_bytes"], console)
-        for what, path in (("timeline", output), ("plot", plot)):
-            if path is not None:
-                console.print(f"{what} written to {escape(str(path))}", soft_wrap=True)
+        for what, written in (("timeline", output), ("plot", plot)):
+            if written is not None:
+                console.print(f"{what} written to {escape(str(written))}", soft_wrap=True)
 
 
 def usage_error(text: str) -> typer.Exit:

@@ -26,7 +26,7 @@ from npu_rope.ops.add_rms_norm import add_rms_norm
 from npu_rope.ops.rms_norm import rms_norm
 from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_, rotary_mul_qk
 from npu_rope.optional_torch import torch
-from npu_rope.params import integer
+from npu_rope.values import integer
 
 ROTARY_MODES = ("half", "interleave", "quarter")
 

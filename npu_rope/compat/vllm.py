@@ -16,7 +16,7 @@ from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors.tensors import require_dense
 from npu_rope.ops.rotary_mul import rotary_mul_, rotary_mul_qk_
 from npu_rope.optional_torch import torch
-from npu_rope.params import flag, integer
+from npu_rope.values import flag, integer
 
 OP = "rotary_embedding"
 

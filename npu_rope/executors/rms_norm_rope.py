@@ -29,9 +29,9 @@ from npu_rope.executors.tensors import (
     view_of,
 )
 from npu_rope.optional_torch import torch
-from npu_rope.params import ANGLE_POLICIES
 from npu_rope.reference import rms_norm_rope as reference
 from npu_rope.rms_norm_rope_checks import OP, RmsNormRopeAttributes, RmsNormRopeTensors, check_call
+from npu_rope.values import ANGLE_POLICIES
 
 Tensors = RmsNormRopeTensors[Any]
 Attributes = RmsNormRopeAttributes

@@ -13,14 +13,7 @@ from typing import Any
 import numpy as np
 
 from npu_rope import backends, native, native_sim
-from npu_rope.checks import (
-    RopeTensors,
-    check_call,
-    check_freq_factor_values,
-    check_memory,
-    check_position_values,
-    check_row_values,
-)
+from npu_rope.checks import RopeTensors, check_call, check_memory, check_position_values, check_row_values
 from npu_rope.errors import bad_value
 from npu_rope.executors import npu, sim
 from npu_rope.executors.tensors import (
@@ -39,10 +32,12 @@ from npu_rope.executors.tensors import (
     writing,
 )
 from npu_rope.optional_torch import torch
-from npu_rope.params import ANGLE_POLICIES, Angle, AnglePolicy, RopeParams, angle_policy
+from npu_rope.params import RopeParams
 from npu_rope.reference import rope as rope_reference
 from npu_rope.reference import rope_qk as rope_qk_reference
 from npu_rope.reference import rope_set_rows as rope_set_rows_reference
+from npu_rope.rope_attributes import check_freq_factor_values
+from npu_rope.values import ANGLE_POLICIES, Angle, AnglePolicy, angle_policy
 
 
 @dataclass(slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from ascend_sim.library import DEFAULT_SOC
+
 from npu_rope import backends, native_sim
 from npu_rope.checks import CallTensors
 from npu_rope.errors import bad_value
@@ -40,7 +42,7 @@ def run(
     simulator = native_sim.load()
     tensors = is_tensor(t.first[1])
     if tensors:
-        check_tensors("sim" if options.soc in (None, native_sim.DEFAULT_SOC) else f"sim:{options.soc}", t)
+        check_tensors("sim" if options.soc in (None, DEFAULT_SOC) else f"sim:{options.soc}", t)
         for name, out in t.outs.items():
             if out.is_neg():
                 raise bad_value(t.op, f"{name} must hold its own values but got a view that negates them.")

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope import native
-from npu_rope.checks import CallTensors, TensorSpec, check_aligned
+from npu_rope.checks import CallTensors, check_aligned
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.optional_torch import torch
-from npu_rope.strided import StridedView
+from npu_rope.strided import StridedView, TensorSpec
 
 Array = npt.NDArray[Any]
 C = TypeVar("C", bound=CallTensors[Any])

@@ -20,7 +20,7 @@ from torch.distributed.tensor.experimental import register_sharding
 
 import npu_rope  # noqa: F401 - the operators that the rules are for
 from npu_rope.errors import bad_value
-from npu_rope.params import RopeMode
+from npu_rope.rope_attributes import RopeMode
 
 Rule = tuple[list[Any], list[Any]]  # placements of the results, and of every argument
 Given = dict[str, Any]  # an operator's arguments by name

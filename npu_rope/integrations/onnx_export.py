@@ -29,8 +29,9 @@ from onnxscript import DOUBLE, FLOAT, INT64, opset23
 
 import npu_rope  # noqa: F401  # defines the operators
 from npu_rope.dtypes import rounded_to
-from npu_rope.params import RopeMode, RopeParams
+from npu_rope.params import RopeParams
 from npu_rope.rms_norm_checks import RmsNormAttributes
+from npu_rope.rope_attributes import RopeMode
 
 op: Any = opset23  # Any, because its annotations have arrays, not the values of a graph
 OPSET = 23

@@ -33,7 +33,8 @@ from npu_rope.integrations import norm_forms, rope_forms
 from npu_rope.integrations.rope_forms import OP, NotKnown
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
-from npu_rope.params import RopeMode, RopeParams
+from npu_rope.params import RopeParams
+from npu_rope.rope_attributes import RopeMode
 
 LEVELS = ("tables", "positions")
 MARK = "_npu_rope_patch"  # an attribute of the functions that replace a module's forward

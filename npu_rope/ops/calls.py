@@ -18,7 +18,8 @@ from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_dense, spec_of_tensor
 from npu_rope.ops.gradients import trace_write
 from npu_rope.optional_torch import load_torch_npu, torch
-from npu_rope.params import Angle, AnglePolicy, RopeParams, angle_policy
+from npu_rope.params import RopeParams
+from npu_rope.values import Angle, AnglePolicy, angle_policy
 
 # The attributes of every schema, after its tensors.
 ATTRIBUTES = (

@@ -13,7 +13,8 @@ from typing import Any
 from npu_rope.checks import CallTensors, RopeTensors
 from npu_rope.executors import rope as executors
 from npu_rope.optional_torch import torch
-from npu_rope.params import Angle, RopeParams
+from npu_rope.params import RopeParams
+from npu_rope.values import Angle
 
 
 def turned(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from npu_rope.executors import rope as rope_executors
 from npu_rope.executors.tensors import require_tensor_like, spec_of_tensor
 from npu_rope.ops import calls, gradients
 from npu_rope.optional_torch import torch
-from npu_rope.params import Angle, RopeParams
+from npu_rope.params import RopeParams
 from npu_rope.rms_norm_rope_checks import (
     OP,
     RmsNormRopeAttributes,
@@ -27,6 +27,7 @@ from npu_rope.rms_norm_rope_checks import (
     check_call,
     rms_norm_rope_tensors,
 )
+from npu_rope.values import Angle
 
 Tensors = RmsNormRopeTensors[Any]
 

@@ -16,7 +16,8 @@ from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
 from npu_rope.optional_torch import torch
-from npu_rope.params import Angle, RopeParams, flag
+from npu_rope.params import RopeParams
+from npu_rope.values import Angle, flag
 
 _OUT_HAS_NO_GRADIENT = "out must be None or x itself where a gradient is needed but got another tensor."
 

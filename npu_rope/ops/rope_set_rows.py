@@ -17,7 +17,8 @@ from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
 from npu_rope.optional_torch import torch
-from npu_rope.params import Angle, RopeParams, flag
+from npu_rope.params import RopeParams
+from npu_rope.values import Angle, flag
 
 _NO_GRADIENT = "{name} must not need a gradient but got one that does."
 

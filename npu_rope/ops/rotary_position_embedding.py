@@ -15,7 +15,8 @@ from npu_rope.executors.tensors import is_tensor, spec_of
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.optional_torch import torch
-from npu_rope.params import RopeParams, flag
+from npu_rope.params import RopeParams
+from npu_rope.values import flag
 
 _OP = plan.OP
 

@@ -15,71 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.checks import (
-    RopeTensors,
-    TensorSpec,
-    check_call,
-    check_freq_factor_values,
-    check_frequencies,
-    check_position_values,
-    check_row_values,
-    rope_tensors,
-)
-from npu_rope.params import AXES, Angle, AnglePolicy, RopeParams, angle_policy, flag
+from npu_rope.checks import RopeTensors, check_call, check_position_values, check_row_values, rope_tensors
+from npu_rope.params import RopeParams
+from npu_rope.rope_attributes import AXES, check_freq_factor_values, check_frequencies, ggml_angles
+from npu_rope.strided import TensorSpec
+from npu_rope.values import Angle, AnglePolicy, angle_policy, flag
 
 Array = npt.NDArray[Any]
-
-
-def ggml_angles(
-    positions: Array, params: RopeParams, freq_factors: npt.ArrayLike | None = None, *, fused: bool = False
-) -> npt.NDArray[np.float32]:
-    """Return ggml's float32 angles, operation by operation (section 5 and the CPU source's order).
-
-    ``[..., pairs]`` for positions of any shape. In the modes with sections the first axis of the positions
-    has a token's four. ``fused`` rounds YaRN's last sum of products as one fused multiply-add, as a compiler
-    may.
-    """
-    f = np.float32
-    pairs, axes, exponents = params.pairs, params.axes(), params.exponents()
-    factors = np.ones(pairs, f) if freq_factors is None else np.asarray(freq_factors, f)
-    theta_scale = f(np.float64(f(params.freq_base)) ** np.float64(f(-2) / f(params.n_dims)))
-    freq_scale, ext_factor = f(params.freq_scale), f(params.ext_factor)
-    low, high = ggml_corr_dims(params) if ext_factor != 0 else (f(0), f(0))
-
-    bases = np.asarray(positions).astype(f)
-    if not params.rope_mode.has_sections:
-        bases = bases[None]
-    angles = np.empty((*bases.shape[1:], pairs), f)
-    powers = [bases]  # bases * theta_scale, multiplied one step at a time
-    while len(powers) <= exponents.max(initial=0):
-        powers.append(powers[-1] * theta_scale)
-    for i in range(pairs):
-        theta = powers[exponents[i]][axes[i]]
-        extrapolated = theta / factors[i]
-        angle = freq_scale * extrapolated
-        if ext_factor != 0:
-            y = (f(i) - low) / max(f(0.001), high - low)
-            mix = (f(1) - min(f(1), max(f(0), y))) * ext_factor
-            if fused:  # the product angle*(1 - mix) is exact in float64
-                exact = angle.astype(np.float64) * np.float64(f(1) - mix)
-                angle = (exact + (extrapolated * mix).astype(np.float64)).astype(f)
-            else:
-                angle = angle * (f(1) - mix) + extrapolated * mix
-        angles[..., i] = angle
-    return angles
-
-
-def ggml_corr_dims(params: RopeParams) -> tuple[np.float32, np.float32]:
-    """Return the ends of YaRN's ramp, section 2 in float32."""
-    f = np.float32
-    n_dims, base, pi = f(params.n_dims), f(params.freq_base), f(np.pi)
-
-    def dim(rotations: float) -> np.float32:
-        turns = f(params.n_ctx_orig) / (f(rotations) * f(2) * pi)
-        return n_dims * f(np.log(np.float64(turns))) / (f(2) * f(np.log(np.float64(base))))
-
-    low = max(f(0), np.floor(dim(params.beta_fast)))
-    return low, min(n_dims - f(1), np.ceil(dim(params.beta_slow)))
 
 
 def angles(

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.checks import rope_qk_tensors
-from npu_rope.params import Angle, RopeParams
+from npu_rope.params import RopeParams
 from npu_rope.reference.rope import check_arrays, turned
+from npu_rope.values import Angle
 
 
 def rope_qk(

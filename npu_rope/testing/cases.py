@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.params import AXES, RopeMode, RopeParams
+from npu_rope.params import RopeParams
+from npu_rope.rope_attributes import AXES, RopeMode
 from npu_rope.testing.models import MODELS, PublishedRope
 
 Suite = Literal["ggml", "models"]

@@ -22,7 +22,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.params import RopeMode, RopeParams
+from npu_rope.params import RopeParams
+from npu_rope.rope_attributes import RopeMode
 
 ENVIRONMENT_VARIABLE = "NPU_ROPE_GGML_LIB"
 NODE_PACKAGE = Path("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64")

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.params import RopeMode, RopeParams
+from npu_rope.params import RopeParams
+from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.ggml import (
     GgmlFailed,
     GgmlInfo,

@@ -29,13 +29,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from ascend_sim.library import DEFAULT_SOC
 
 import npu_rope
 from npu_rope import backends, native, native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.optional_torch import torch
-from npu_rope.params import AXIS_NAMES, AnglePolicy, RopeMode
 from npu_rope.reference import rope as reference
+from npu_rope.rope_attributes import AXIS_NAMES, RopeMode, ggml_angles
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import (
     DEVICE_NEAR_CPU,
@@ -50,6 +51,7 @@ from npu_rope.testing.bounds import (
 )
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
 from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
+from npu_rope.values import AnglePolicy
 
 Array = npt.NDArray[Any]
 OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
@@ -163,7 +165,7 @@ _cosf, _sinf = _libm_function("cosf"), _libm_function("sinf")
 def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, Array]:
     """Return ggml's (cos, sin) for the case's positions, ``[..., pairs]``, float32 values in float64."""
     planes = reference.position_planes(data.positions, case.params)
-    theta = reference.ggml_angles(planes, case.params, data.freq_factors, fused=fused)
+    theta = ggml_angles(planes, case.params, data.freq_factors, fused=fused)
     mscale = np.float32(case.params.mscale("ggml"))
     distinct, inverse = np.unique(theta, return_inverse=True)
 
@@ -286,7 +288,7 @@ def soc_of(backend: str) -> str:
     """Return the SoC, or chip, of a device backend."""
     if backend == "npu":
         return backends.simulated_soc() or "an NPU"
-    return backend.partition(":")[2] or native_sim.DEFAULT_SOC
+    return backend.partition(":")[2] or DEFAULT_SOC
 
 
 def has_bfloat16(backend: str) -> bool:

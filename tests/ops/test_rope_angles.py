@@ -16,8 +16,8 @@ import pytest
 from rope_cases import DEVICE_REACH, try_rope
 
 from npu_rope import RopeParams, rope
-from npu_rope.params import MAX_FREQUENCY
 from npu_rope.reference import rope as reference
+from npu_rope.rope_attributes import MAX_FREQUENCY, ggml_angles
 from npu_rope.testing.bounds import is_device
 
 # |cos error|, |sin error| allowed under policy exact for float32 (numerics.md): on the host at every
@@ -274,7 +274,7 @@ def test_ggml_is_libms_cosf_and_sinf_of_ggmls_angles_bit_for_bit(params, with_fa
     rng = np.random.default_rng(10)
     positions = np.concatenate([np.arange(70), rng.integers(0, 131_072, 60), [131_071, -5]])
     factors = rng.uniform(1, 8, params.n_dims // 2).astype(np.float32) if with_factors else None
-    theta = reference.ggml_angles(positions, params, factors)
+    theta = ggml_angles(positions, params, factors)
     mscale = np.float32(params.mscale("ggml"))
     c, s = table(positions, params, "cpu", np.float32, "ggml", factors)
     assert np.array_equal(c.astype(np.float32), libm("cosf")(theta) * mscale)

@@ -9,11 +9,11 @@ from rope_cases import to_torch
 from together import together
 
 from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_qk_, rope_set_rows
-from npu_rope.params import ANGLE_POLICIES
 from npu_rope.reference import rope as rope_reference
 from npu_rope.reference import rope_qk as rope_qk_reference
 from npu_rope.reference import rope_set_rows as rope_set_rows_reference
 from npu_rope.testing.bounds import is_device
+from npu_rope.values import ANGLE_POLICIES
 
 SHAPE = (1, 3, 2, 8)
 POSITIONS, ROWS = np.arange(3), np.array([2, 0, 1])

@@ -51,7 +51,9 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     for folder in FOLDERS:
         if (ROOT / folder).is_dir():
-            shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__", "build", ".venv*"))
+            shutil.copytree(
+                ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__", "build", ".venv*")
+            )
     return copy
 
 
@@ -170,6 +172,11 @@ def test_violation_is_caught(layers: Any, tree: Path, name: str) -> None:
     number = plant(tree, file, line) + line.count("\n")
     said = found(layers, tree)
     assert any(violation.startswith(f"{file}:{number}: ") for violation in said), said
+
+
+def test_a_circle_of_imports_is_caught_also_inside_a_function(layers: Any, tree: Path) -> None:
+    plant(tree, "npu_rope/strided.py", "def f():\n    from npu_rope.params import RopeParams")
+    assert any("imports must form no circle but got npu_rope." in text for text in found(layers, tree))
 
 
 ALLOWED = {

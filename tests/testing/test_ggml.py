@@ -10,8 +10,9 @@ import ggml_workers
 import numpy as np
 import pytest
 
-from npu_rope.params import RopeMode, RopeParams
+from npu_rope.params import RopeParams
 from npu_rope.reference import rope as reference
+from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing import ggml_worker
 from npu_rope.testing import judge as judge_module
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE

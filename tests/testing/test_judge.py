@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import npu_rope
-from npu_rope.params import RopeMode
 from npu_rope.reference import rope as reference
+from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing import judge as module
 from npu_rope.testing.cases import RopeCase, ggml_cases, model_cases
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, execute, judge, make_data

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npu_rope.params import RopeMode
 from npu_rope.reference.rope import cos_sin, rope
+from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
 from npu_rope.testing.models import MODELS, PEER_RTOL, PublishedRope, llama3_freq_factors
 

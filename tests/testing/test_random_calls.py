@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from npu_rope import RopeParams
-from npu_rope.params import RopeMode
+from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.random_calls import (
     ARRAYS,
     DTYPES,

@@ -1,0 +1,101 @@
+"""Rules of arguments that are single values: flags, integers, numbers, the angle policy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from npu_rope.errors import bad_type, bad_value
+
+AnglePolicy = Literal["exact", "f32", "ggml"]
+ANGLE_POLICIES: tuple[AnglePolicy, ...] = get_args(AnglePolicy)
+Angle = AnglePolicy | Literal[0, 1, 2]  # a policy's name, or its number in C and in the schemas
+
+
+def angle_policy(op: str, angle: Any) -> AnglePolicy:
+    """Return the policy of that name or number.
+
+    Raises:
+        ValueError: the name or number is unknown.
+    """
+    for code, policy in enumerate(ANGLE_POLICIES):
+        if isinstance(angle, str):
+            if angle == policy:
+                return policy
+        elif isinstance(angle, (int, np.integer)) and not isinstance(angle, bool) and angle == code:
+            return policy
+    raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle!r}.")
+
+
+def flag(op: str, name: str, value: Any) -> bool:
+    """Return a Python or NumPy bool as a bool.
+
+    Raises:
+        TypeError: the value is something else.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    told = repr(value) if value is None or isinstance(value, (int, float, str)) else type(value).__name__
+    raise bad_type(op, f"{name} must be True or False but got {told}.")
+
+
+def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:
+    """Return a Python or NumPy integer of at most ``bits`` bits as an int.
+
+    Raises:
+        TypeError, ValueError: the value is something else, or does not fit.
+    """
+    if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, np.integer)):
+        raise bad_type(op, f"{name} must be an integer but got {value!r}.")
+    whole = int(value)
+    if not -(2 ** (bits - 1)) <= whole < 2 ** (bits - 1):
+        got = str(whole) if abs(whole) < 10**30 else "a number of more than 30 digits"
+        raise bad_value(op, f"{name} must be in the int{bits} range but got {got}.")
+    return whole
+
+
+def number(name: str, value: Any, op: str = "rope") -> float:
+    """Return a Python or NumPy number as a float.
+
+    Raises:
+        TypeError, ValueError: the value is something else, or an integer beyond float64.
+    """
+    numbers = int, float, np.integer, np.floating
+    if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, numbers):
+        raise bad_type(op, f"{name} must be a number but got {value!r}.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise bad_value(op, f"{name} must be finite but got an integer beyond float64.") from None
+
+
+def as_float32(value: float) -> float:
+    """Round to float32. ggml, CANN and the tables hold attributes in float32, so a value that rounds to zero
+    or infinity there is zero or infinite here."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return float(np.float32(value))
+
+
+def require_positive(name: str, value: float, when: str = "", *, op: str = "rope") -> None:
+    """Check that a number is positive and finite, also as float32.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not (math.isfinite(as_float32(value)) and as_float32(value) > 0):
+        raise bad_value(op, f"{name} must be positive and finite{when} but got {value:g}.")
+
+
+def rotated_width(op: str, name: str, head: int, width: int) -> int:
+    """Return the number of rotated dimensions of a head, from the argument of that name. 0 means all.
+
+    Raises:
+        ValueError: the width is odd or wider than the head.
+    """
+    if width == 0 and (head <= 0 or head % 2):
+        raise bad_value(op, f"the head size must be even and positive where {name} is 0 but got {head}.")
+    if width < 0 or width % 2 or width > head:
+        raise bad_value(op, f"{name} must be 0 or an even number up to the head size {head} but got {width}.")
+    return width or head
