@@ -45,4 +45,4 @@ app.command()(inspect)
 app.command()(hardware_report)
 app.add_typer(trace_norm.app, name="trace")
 # All arguments after the program's name belong to the program, including options.
-app.command(context_settings={"allow_interspersed_args": False})(sim)
+app.command("sim", context_settings={"allow_interspersed_args": False})(sim)

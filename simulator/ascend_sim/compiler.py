@@ -31,6 +31,9 @@ ORIG_DTYPES = {
 }
 
 
+_COMPILER_REMEDY = "Install one (apt install g++) or name it: CXX=/path/to/g++."
+
+
 class CompileFailed(RuntimeError):
     """The compiler refused a kernel.
 
@@ -48,9 +51,7 @@ def compiler() -> str:
     for name in (os.environ.get("CXX", ""), "g++", "clang++", "c++"):
         if name and shutil.which(name.split()[0]):
             return name
-    raise Unavailable(
-        "C++ compiler", "none was found as $CXX, g++, clang++ or c++", "Install one, or set CXX."
-    )
+    raise Unavailable("C++ compiler", "none was found as $CXX, g++, clang++ or c++", _COMPILER_REMEDY)
 
 
 def column_entry(kernel: str, soc: str, types: Mapping[str, str]) -> str:

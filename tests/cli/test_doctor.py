@@ -46,7 +46,7 @@ def test_the_library_in_use_is_named(findings):
 def test_the_simulator_is_described(findings):
     found = {f["piece"]: f for f in findings if f["group"] == "simulator"}
     assert found["library"]["present"] is True
-    assert "libascend_sim" in found["library"]["detail"]
+    assert "libnpu_rope_sim" in found["library"]["detail"]
     assert found["kernels for"]["detail"] == "ascend910b, ascend910_93, ascend310p"
     assert found["kernels"]["present"] is True
     kernels = len(

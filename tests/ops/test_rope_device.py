@@ -113,9 +113,9 @@ def launch(x, out, **options):
 
 
 SOCS = (
-    "ascend910b, ascend910b2, ascend910b2c, ascend910b3, ascend910b4, ascend910b4-1, ascend910_93, "
-    "ascend910_9391, ascend910_9381, ascend910_9382, ascend910_9372, ascend910_9362, ascend910_9363, "
-    "ascend310p, ascend310p1, ascend310p5, ascend310p7"
+    "Ascend910B1, Ascend910B2, Ascend910B2C, Ascend910B3, Ascend910B4, Ascend910B4-1, Ascend910_9392, "
+    "Ascend910_9391, Ascend910_9381, Ascend910_9382, Ascend910_9372, Ascend910_9362, Ascend910_9363, "
+    "Ascend310P3, Ascend310P1, Ascend310P5, Ascend310P7"
 )
 BAD_OPTIONS = {
     "soc": ({"soc": "ascend999"}, rf"^\[rope\] soc must be one of {SOCS} but got ascend999\.$"),

@@ -45,7 +45,7 @@ def test_the_newest_release_with_a_release_note_is_recommended_everywhere():
 def test_the_simulated_machine_has_the_versions_that_the_tests_run_with():
     script = (ROOT / "scripts/lib.sh").read_text()
     tested = dict(re.findall(r"^(TORCH_VERSION|TORCH_NPU_VERSION)=(\S+)$", script, re.M))
-    simulated = (ROOT / "simulator/docs/programs.md").read_text()
+    simulated = (ROOT / "docs/simulator.md").read_text()
     index = "https://download.pytorch.org/whl/cpu"
     for text in (simulated, (ROOT / "README.md").read_text()):
         assert f"pip install torch=={tested['TORCH_VERSION']} --index-url {index}" in text

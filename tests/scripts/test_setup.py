@@ -124,7 +124,7 @@ def test_build_folder_goes_when_the_compiler_changed_or_the_build_failed(tmp_pat
         """Whether the folder that was there is still there while npu_rope is built."""
         cache.parent.mkdir(exist_ok=True)
         cache.touch()
-        code = f'{STEPS}ROOT="$FOLDER"\npip_install() {{ {result}; }}\ninstall_project'
+        code = f'{STEPS}ROOT="$FOLDER"\npip_install() {{ {result}; }}\ninstall_projects'
         done = bash(code, FOLDER=str(tmp_path), CXX=compiler)
         assert done.returncode == (result == "false")
         return cache.exists()

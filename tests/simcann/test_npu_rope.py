@@ -47,7 +47,7 @@ def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
     report = tmp_path / "report.json"
     done = simulated.sim("--report", report, "--", simulated.python, SCRIPTS / "port.py")
     assert done.returncode == 0, done.stderr
-    assert "npu-rope sim: simulated microseconds of npu_rope's kernels: " in done.stderr
+    assert "npu-rope sim: simulated microseconds of kernels: " in done.stderr
     found = json.loads(report.read_text())
     assert set(found["launches"]) >= OPERATORS
     runs = found["timeline"]

@@ -9,38 +9,26 @@ import sys
 import time
 
 import pytest
+from ascend_sim import folders
 from ascend_sim.programs import pieces, session
 from typer.testing import CliRunner
 
 from npu_rope.cli.app import app
 
 
-@pytest.fixture
-def simulated_environment(monkeypatch, tmp_path):
-    """The environment that npu-rope sim derives from another one, without building libraries."""
-    monkeypatch.setattr(pieces, "torch_npu_of", lambda python: None)
-    monkeypatch.setattr(pieces, "cann_library", lambda: tmp_path / "libascend_sim_cann.so")
-    monkeypatch.setattr(session.stubs, "prepare", lambda npu, library: tmp_path)
-
-    def made(**variables):
-        for name, value in variables.items():
-            monkeypatch.setenv(name, str(value))
-        return session.environment([sys.executable], "Ascend910B2", tmp_path)
-
-    return made
-
-
 def sim(*arguments, **variables):
     return CliRunner(env=variables).invoke(app, ["sim", *map(str, arguments)])
 
 
-def test_the_real_package_that_an_import_outside_named_is_not_the_machine_s(simulated_environment, tmp_path):
+def test_the_real_package_that_an_import_outside_named_is_not_the_machine_s(monkeypatch, tmp_path):
     """npu-rope itself imports npu_rope, which adds the package built with CANN, if any, to the path."""
     bundled = tmp_path / "opp/vendors/npu_rope"
     bundled.mkdir(parents=True)
     for named, left in ((f"{bundled}:/own", "/own"), (str(bundled), None), ("/own:/other", "/own:/other")):
-        made = simulated_environment(NPU_ROPE_LIB_DIR=tmp_path, ASCEND_CUSTOM_OPP_PATH=named)
-        assert made.get("ASCEND_CUSTOM_OPP_PATH") == left
+        monkeypatch.setenv("NPU_ROPE_LIB_DIR", str(tmp_path))
+        monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", named)
+        assert sim().exit_code == 2  # it runs no command
+        assert os.environ.get("ASCEND_CUSTOM_OPP_PATH") == left
 
 
 # ---- refusals ----------------------------------------------------------------------------------------
@@ -120,9 +108,10 @@ def test_a_python_that_does_not_run_is_refused(tmp_path):
 
 def test_a_library_that_was_not_built_is_refused(tmp_path):
     python = made_up_python(tmp_path, {"torch": "/t", "torch_npu": "/n", "version": "1"})
-    done = sim("--", python, NPU_ROPE_LIB_DIR=str(tmp_path))
+    (tmp_path / "libascend_sim.so").symlink_to(folders.library("ascend_sim"))
+    done = sim("--", python, ASCEND_SIM_LIB_DIR=str(tmp_path))
     assert done.exit_code == 2
-    assert "[sim] libascend_sim_cann.so must be available but it was not built." in done.stderr
+    assert f"[sim] libascend_sim_cann.so must be available but it was not found in {tmp_path}." in done.stderr
     assert len(done.stderr.splitlines()) == 2
 
 

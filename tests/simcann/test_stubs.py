@@ -61,7 +61,7 @@ def torch_npu(tmp_path_factory):
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "npu-rope" / "simcann"
+    return tmp_path / "cache" / "ascend-sim"
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def test_two_processes_at_once_make_the_libraries_once(simulated, tmp_path):
         out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, err
         assert out == "[2.7182817459106445, 2.7182817459106445]\n"
-    assert len(list((tmp_path / "npu-rope" / "simcann").iterdir())) == 1
+    assert len(list((tmp_path / "ascend-sim").iterdir())) == 1
 
 
 def test_a_signal_reaches_the_script(simulated):
@@ -158,7 +158,7 @@ def test_processes_that_a_script_starts_are_simulated_too(simulated):
 
 def test_what_was_made_fits_the_installed_torch_npu(simulated):
     simulated.environment(session.DEFAULT_CHIP)
-    (made,) = (simulated.cache / "npu-rope" / "simcann").iterdir()
+    (made,) = (simulated.cache / "ascend-sim").iterdir()
     nine = "ascendcl hccl acl_op_compiler ge_runner graph acl_tdt_channel atb fmk_parser ascend_protobuf"
     names = {path.name for path in made.iterdir()}
     assert {f"lib{name}.so" for name in [*nine.split(), "opapi", "nnopbase"]} <= names

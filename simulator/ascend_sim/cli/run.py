@@ -75,16 +75,20 @@ def run(
 
       ascend-sim run --seed 3 -- python overlapping_streams.py
     """
+    program = f"{context.find_root().command.name} {context.command.name}"
     if not command:
         raise _usage_error(
             "[sim] command must be a program and its arguments but got nothing.\n"
-            f"Such as: {context.command_path} -- python script.py"
+            f"Such as: {program} -- python script.py"
         )
-    if not session.is_simulated(soc):
-        raise _usage_error(
-            f"[sim] soc must be one of {', '.join(session.chips())}, or NAME:CORES with a new name of their "
-            f"families and a number of AI cores, but got {soc}."
-        )
+    try:
+        if not session.is_simulated(soc):
+            raise _usage_error(
+                f"[sim] soc must be one of {', '.join(session.chips())}, or NAME:CORES with a new name of "
+                f"their families and a number of AI cores, but got {soc}."
+            )
+    except Unavailable as error:
+        raise _usage_error(str(error)) from None
     if streams not in session.STREAMS:
         raise _usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
     if seed < 0:
@@ -98,7 +102,7 @@ def run(
             done = session.read_reports(Path(folder), soc)
     except Unavailable as error:
         raise _usage_error(str(error)) from None
-    session.print_report(done, lambda line: print(f"{context.command_path}: {line}", file=sys.stderr))
+    session.print_report(done, lambda line: print(f"{program}: {line}", file=sys.stderr))
     status = status or (0 if done.is_clean else NOT_CLEAN)
     if report is not None:
         with replacing(report) as stream:
