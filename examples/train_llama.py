@@ -20,7 +20,8 @@ config = transformers.LlamaConfig(
     eos_token_id=None,
 )
 model = transformers.LlamaForCausalLM(config)
-print(apply_npu_rope(model, level="positions"))
+report = apply_npu_rope(model, level="positions")
+print(report)
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 slower = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, 500)
@@ -37,6 +38,7 @@ for step in range(501):
     slower.step()
     if step in (0, 500):
         print(f"step {step}: loss {'above 3' if loss > 3 else 'below 0.1' if loss < 0.1 else 'in between'}")
+print(str(report).splitlines()[1])  # the report now says how the rotations were computed
 
 prompt = torch.tensor([[5, 17, 7, 29, 11, 3, 23, 8, 5]])
 with torch.no_grad():

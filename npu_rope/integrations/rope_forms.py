@@ -14,7 +14,10 @@ from typing import Any
 
 import torch
 
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import bad_type
+from npu_rope.integrations.table_origins import Uses
+from npu_rope.ops.rope import rope
+from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
 
 OP = "apply_npu_rope"
@@ -148,7 +151,7 @@ def _matches(
     trouble, gave = "", False
     for width, places in ((WIDTH, (None,)), (WIDTH // 2, (HEAD, TAIL))):
         angles = torch.rand(BATCH, TOKENS, width // 2, generator=generator) * 6
-        for tables, encoded in _encodings(angles):
+        for tables, encoded in encodings(angles):
             heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
             heads = heads[:1] if single else heads
             turned = [h.transpose(1, 2) for h in heads] if tokens_first else heads
@@ -177,12 +180,12 @@ def _require_everywhere(function: Callable[..., Any], form: Form) -> None:
     Raises:
         NotKnown: it is another rotation, or it overwrites its arguments.
     """
-    ours, generator = by_tables(function, form), torch.Generator().manual_seed(1)
+    ours, generator = replacement(function, form), torch.Generator().manual_seed(1)
     for batch, tokens, head, share in ((1, 1, 64, 1), (3, 19, 32, 1), (2, 9, 48, 2), (1, 130, 128, 2)):
         if share != 1 and form.place is None:
             share = 1
         angles = torch.rand(batch, tokens, head // share // 2, generator=generator) * 6
-        encoded = dict(_encodings(angles))[form.tables]
+        encoded = dict(encodings(angles))[form.tables]
         shapes = [(batch, n, tokens, head) for n in (HEADS, 1)][: 1 if form.single else 2]
         heads = [torch.randn(shape, generator=generator) for shape in shapes]
         heads = [h.transpose(1, 2).contiguous() for h in heads] if form.tokens_first else heads
@@ -204,9 +207,9 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
         NotKnown: one of them does something else.
     """
     names, _ = parameters_of(function)
-    ours, generator = by_tables(function, form), torch.Generator().manual_seed(2)
+    ours, generator = replacement(function, form), torch.Generator().manual_seed(2)
     angles = torch.rand(BATCH, TOKENS, WIDTH // 2, generator=generator) * 6
-    encoded = dict(_encodings(angles))[form.tables]
+    encoded = dict(encodings(angles))[form.tables]
     shapes = [(BATCH, n, TOKENS, WIDTH) for n in (HEADS, KEY_HEADS)][: 1 if form.single else 2]
     heads = [torch.randn(shape, generator=generator) for shape in shapes]
     turned = [h.transpose(1, 2) for h in heads]
@@ -242,7 +245,7 @@ def _flat_axis(function: Callable[..., Any], form: Form) -> int | None:
     """Return the axis of heads of tables without batches, if heads with and without batches agree."""
     generator = torch.Generator().manual_seed(3)
     angles = torch.rand(TOKENS, WIDTH // 2, generator=generator) * 6
-    tables = dict(_encodings(angles))[form.tables]
+    tables = dict(encodings(angles))[form.tables]
     heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
     heads = heads[: 1 if form.single else 2]
     expected = [_rotated(h, angles, form.pairs, None) for h in heads]
@@ -282,7 +285,8 @@ def _with_promotion(function: Callable[..., Any], form: Form) -> Form:
     return replace(form, promotes=given == torch.float32)
 
 
-def _encodings(angles: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+def encodings(angles: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every layout of tables with its entries for these angles, one a pair."""
     yield TWICE, torch.cat((angles, angles), -1)
     yield EACH_TWICE, angles.repeat_interleave(2, -1)
     yield ONCE, angles
@@ -321,21 +325,27 @@ def _is_same(given: torch.Tensor, expected: torch.Tensor) -> bool:
 # ---- replacing a rotation ------------------------------------------------------------------------------
 
 
-WHOLE_MODELS = "Patch and unpatch whole models: at level positions their parts belong together."
+def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = None) -> Callable[..., Any]:
+    """Return the same rotation by npu_rope, with the function's parameters. It calls the function itself
+    without keys, and for shapes that the recognition did not cover, such as tables that are narrower than
+    heads that rotate whole.
 
-
-def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """Return the same rotation by :func:`npu_rope.rotary_mul_qk`, with the function's parameters. It calls
-    the function itself without keys, and for shapes that the recognition did not cover, such as tables that
-    are narrower than heads that rotate whole."""
+    Args:
+        function: a model's function.
+        form: its rotation.
+        uses: None: rotate by the tables, with :func:`npu_rope.rotary_mul_qk`. Otherwise rotate by the
+            positions of the tables where these are known, with :func:`npu_rope.rope_qk`, and record here
+            which of both was used.
+    """
     interleaved = form.pairs == INTERLEAVED
     lanes = 2 if form.tables == ONCE else 1  # rotated by one entry of the tables
+    key = form.pairs, form.tables, form.place
 
     def rotate(
         heads: Sequence[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
     ) -> Any:
-        if not cos.is_floating_point():
-            raise bad_value(OP, f"cos must be a table but got positions.\n{WHOLE_MODELS}")
+        if heads[-1] is None:
+            return NotImplemented
         first, tables = heads[0], cos.shape
         axis = heads_axis(form, unsqueeze_dim, len(tables))
         if axis is None or tables != sin.shape or cos.dtype != sin.dtype:
@@ -349,10 +359,15 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
                 return NotImplemented
             if form.promotes:
                 heads = tuple(h.float() for h in heads)
+        given = [tokens_first(halved(h, form, width), axis) for h in heads]
+        if uses is not None and (found := uses.find(cos, sin, key)) is not None:
+            if form.single:
+                return tokens_first(rope(given[0], *found), axis)
+            q, k = rope_qk(given[0], given[1], *found)
+            return tokens_first(q, axis), tokens_first(k, axis)
         offset = head - width if form.place == TAIL else 0
         if interleaved and form.tables == TWICE:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
-        given = [tokens_first(halved(h, form, width), axis) for h in heads]
         if form.single:
             y = rotary_mul(given[0], cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
             return tokens_first(y, axis)
@@ -360,18 +375,20 @@ def by_tables(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
         q, k = rotary_mul_qk(q, k, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
         return tokens_first(q, axis), tokens_first(k, axis)
 
-    return with_parameters(rotate, function, form)
+    def rotate_and_record(*given: Any) -> Any:
+        made = rotate(*given)
+        if made is NotImplemented and uses is not None:
+            uses.by_tables = "the model's own function rotates heads and tables of these shapes and types"
+        return made
+
+    return with_parameters(rotate if uses is None else rotate_and_record, function, form)
 
 
 def with_parameters(
-    rotate: Callable[..., Any],
-    function: Callable[..., Any],
-    form: Form,
-    tables: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
-    | None = None,
+    rotate: Callable[..., Any], function: Callable[..., Any], form: Form
 ) -> Callable[..., Any]:
     """Return ``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function. If rotate
-    gives NotImplemented, the function is called, with ``tables(cos, sin, q)`` as cos and sin if given."""
+    gives NotImplemented, the function itself is called."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
@@ -382,30 +399,19 @@ def with_parameters(
     may_be_usual = by_position >= usual and all(name in defaults for name in names[usual:])
     usual_dim = defaults.get("unsqueeze_dim")
 
-    def bound(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        values = {**defaults, **dict(zip(names, given, strict=False)), **named}
-        if len(given) > by_position or len(values) != len(names):
-            got = ", ".join((*names[: len(given)], *named))
-            raise bad_type(OP, f"a rotation must be given {', '.join(names)} but got {got}.")
-        return values
-
     def stand_in(*given: Any, **named: Any) -> Any:
         if may_be_usual and len(given) == usual and not named:
             *heads, cos, sin = given
             dim = usual_dim
         else:
-            values = bound(given, named)
+            values = {**defaults, **dict(zip(names, given, strict=False)), **named}
+            if len(given) > by_position or len(values) != len(names):
+                got = ", ".join((*names[: len(given)], *named))
+                raise bad_type(OP, f"a rotation must be given {', '.join(names)} but got {got}.")
             heads, dim = [values[name] for name in tensors], values.get("unsqueeze_dim")
             cos, sin = values["cos"], values["sin"]
-        if heads[-1] is None:
-            return function(*given, **named)
         made = rotate(heads, cos, sin, dim)
-        if made is not NotImplemented:
-            return made
-        if tables is None:
-            return function(*given, **named)
-        cos, sin = tables(cos, sin, heads[0])
-        return function(**{**bound(given, named), "cos": cos, "sin": sin})
+        return function(*given, **named) if made is NotImplemented else made
 
     return stand_in
 

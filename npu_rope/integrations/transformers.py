@@ -14,27 +14,20 @@ replaced  5 x LlamaRMSNorm (weight; rounded, then times the weight)
 
 from __future__ import annotations
 
-import functools
-import itertools
 import re
-import sys
 import types
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.integrations import norm_forms, rope_forms
 from npu_rope.integrations.rope_forms import OP, NotKnown
-from npu_rope.ops.rope import rope
-from npu_rope.ops.rope_qk import rope_qk
-from npu_rope.params import RopeParams
-from npu_rope.rope_attributes import RopeMode
+from npu_rope.integrations.rotary_embeddings import forward_of, remember_positions
+from npu_rope.integrations.table_origins import Uses
 
 LEVELS = ("tables", "positions")
 MARK = "_npu_rope_patch"  # an attribute of the functions that replace a module's forward
@@ -53,6 +46,8 @@ class Entry:
         how: the recognized form, or the reason why it was left.
         replaced: whether it was replaced.
         is_norm: whether it is a norm.
+        uses: at level ``"positions"``, how the calls so far rotated, also those of deep copies of the
+            model; None for everything else.
     """
 
     module: str
@@ -61,15 +56,18 @@ class Entry:
     how: str
     replaced: bool
     is_norm: bool = False
+    uses: Uses | None = None
 
     def told(self) -> str:
         """Return the entry's line in the report."""
-        return f"{self.kind}{': ' * bool(self.what)}{self.what} ({self.how})"
+        used = "" if self.uses is None else f"; {self.uses}"
+        return f"{self.kind}{': ' * bool(self.what)}{self.what} ({self.how}{used})"
 
 
 @dataclass
 class Report:
-    """The report of :func:`apply_npu_rope`.
+    """The report of :func:`apply_npu_rope`. At level ``"positions"`` it also says, for each function, whether
+    the calls so far rotated by positions or by tables, and why.
 
     Attributes:
         level: ``"tables"`` or ``"positions"``, as requested.
@@ -118,10 +116,11 @@ def apply_npu_rope(
         rope: replace the rotations.
         rms_norm: replace the RMS norms.
         level: ``"tables"``: :func:`npu_rope.rotary_mul_qk` rotates by the model's own cos and sin.
-            ``"positions"``: the model makes no tables, and :func:`npu_rope.rope_qk` rotates by the positions,
-            with the same accuracy at all positions of a long context, also in 16 bits. If the model's angles
-            do not follow from its configuration, or change with the length of a sequence, its tables stay and
-            the report has a note.
+            ``"positions"``: :func:`npu_rope.rope_qk` rotates by the positions, with the same accuracy at all
+            positions of a long context, also in 16 bits. This requires that a rotation gets the very cos and
+            sin that a rotary embedding made, unwritten, and that these follow from the model's configuration.
+            The model's tables are used in every other case, and under torch.compile. Writes that torch does
+            not record (``cos.data``, ``cos.numpy()``) are not detected.
 
     Returns:
         the entries that were replaced, those that were left, and the reasons.
@@ -161,15 +160,9 @@ def unpatch(model: torch.nn.Module) -> int:
         if getattr(function, MARK, False):
             del module.__dict__["forward"]
             count += 1
-        elif function is not None and function is _forward_of(module):  # restored by pickle
+        elif function is not None and function is forward_of(module):  # restored by pickle
             del module.__dict__["forward"]
     return count
-
-
-def _forward_of(module: torch.nn.Module) -> types.FunctionType:
-    """Return the forward of the module's class."""
-    forward: types.FunctionType = type(module).forward  # type: ignore[assignment]
-    return forward
 
 
 def _bind(module: torch.nn.Module, forward: Callable[..., Any]) -> None:
@@ -228,12 +221,10 @@ class _Rotations:
     def __init__(self, model: torch.nn.Module, report: Report) -> None:
         self.model, self.report = model, report
         self.forms: dict[int, rope_forms.Form | str] = {}
-        self.told: set[str] = set()  # callers whose tables have a note already
-        self.by_tables: dict[int, Callable[..., Any]] = {}
         self.callers = [c for name, m in model.named_modules() if (c := self._caller(name, m)) is not None]
 
     def _caller(self, name: str, module: torch.nn.Module) -> _Caller | None:
-        functions = dict(_rotations_of(_forward_of(module)))
+        functions = dict(_rotations_of(forward_of(module)))
         return _Caller(name, module, functions) if functions else None
 
     def form(self, function: Callable[..., Any]) -> rope_forms.Form | str:
@@ -246,112 +237,41 @@ class _Rotations:
         return self.forms[id(function)]
 
     def replace(self) -> None:
-        by_positions = self._by_positions() if self.report.level == "positions" else {}
         for caller in self.callers:
             if "forward" in caller.module.__dict__:
-                why = _REPLACED
-                self.report.entries.append(self._entry(caller, ", ".join(caller.functions), why, False))
+                self._report(caller, ", ".join(caller.functions), _REPLACED, False)
                 continue
             ours = {}
             for name, function in caller.functions.items():
                 form = self.form(function)
-                positions = by_positions.get((caller.name, name))
+                is_known = isinstance(form, rope_forms.Form)
+                uses = Uses() if is_known and self.report.level == "positions" else None
                 if isinstance(form, rope_forms.Form):
-                    ours[name] = positions or self._tables(function, form)
-                how = str(form)
-                if isinstance(form, rope_forms.Form) and positions:
-                    how = f"pairs: {form.pairs}; by positions"
-                elif name in ours and self.report.level == "positions" and caller.name not in self.told:
-                    kind = type(caller.module).__name__
-                    self._note(f"{kind}'s {name} turns by tables: no rotary embedding around it makes them")
-                self.report.entries.append(self._entry(caller, name, how, name in ours))
+                    ours[name] = rope_forms.replacement(function, form, uses)
+                self._report(caller, name, str(form), is_known, uses)
             if ours:
-                _bind(caller.module, _with_globals(_forward_of(caller.module), ours))
+                _bind(caller.module, _with_globals(forward_of(caller.module), ours))
+        if self.report.level == "positions" and self.report.replaced:
+            self._remember_positions()
 
-    def _entry(self, caller: _Caller, what: str, how: str, replaced: bool) -> Entry:
-        return Entry(caller.name, type(caller.module).__name__, what, how, replaced)
-
-    def _note(self, text: str) -> None:
-        if text not in self.report.notes:
-            self.report.notes.append(text)
-
-    def _tables(self, function: Callable[..., Any], form: rope_forms.Form) -> Callable[..., Any]:
-        if id(function) not in self.by_tables:
-            self.by_tables[id(function)] = rope_forms.by_tables(function, form)
-        return self.by_tables[id(function)]
-
-    # ---- by positions
-
-    def _by_positions(self) -> dict[tuple[str, str], Callable[..., Any]]:
-        """Return replacements of the callers' functions that take positions instead of tables."""
-        found: dict[tuple[str, str], Callable[..., Any]] = {}
-        for name, module in self.model.named_modules():
-            if not type(module).__name__.endswith("RotaryEmbedding"):
-                continue
-            parent = name.rpartition(".")[0]
-            inside = [c for c in self.callers if _is_within(c.name, parent)]
-            try:
-                self._require_all_known(name, parent, inside)
-                source = _Positions(module, [_layer_type(c.module) for c in inside])
-                made = {}
-                for caller in inside:
-                    for called, function in caller.functions.items():
-                        form = self.form(function)
-                        if not isinstance(form, rope_forms.Form):
-                            raise NotKnown(
-                                f"{type(caller.module).__name__}'s {called} stays, which needs tables"
-                            )
-                        made[caller.name, called] = source.rotation(
-                            function, form, _layer_type(caller.module)
-                        )
-                if not made:
-                    continue
-            except Exception as why:  # a foreign model may raise anything
-                told = why if isinstance(why, NotKnown) else f"{type(why).__name__} was raised ({why})"
-                if inside:
-                    self._note(f"{type(module).__name__} keeps making tables: {told}")
-                self.told |= {c.name for c in inside}
-                continue
-            found |= made
-            _bind(module, source.forward())
-        return found
-
-    def _require_all_known(self, name: str, parent: str, inside: list[_Caller]) -> None:
-        """Require that only the modules whose rotations are to be replaced receive the tables.
-
-        Raises:
-            NotKnown: another module may receive them.
-        """
-        known = {c.name for c in inside}
-        for other, module in self.model.named_modules():
+    def _remember_positions(self) -> None:
+        """Make the model's rotary embeddings remember the positions of their tables. The report gets a note
+        for each of them whose tables do not follow from its configuration."""
+        for module in self.model.modules():
             kind = type(module).__name__
-            if not _is_within(other, parent) or other == name:
+            if not kind.endswith("RotaryEmbedding"):
                 continue
-            if kind.endswith("RotaryEmbedding"):
-                raise NotKnown(f"{kind} makes others beside it")
-            if kind.endswith("Attention") and other not in known:
-                raise NotKnown(f"{kind} does not rotate by a function that its forward calls")
-            if other in known and "forward" in module.__dict__:
-                raise NotKnown(f"someone else replaced {kind}'s forward")
+            if "forward" in module.__dict__:
+                notes = [f"{kind}'s tables are used: {_REPLACED}"]
+            else:
+                forward, notes = remember_positions(module)
+                if forward is not None:
+                    _bind(module, forward)
+            self.report.notes += [note for note in notes if note not in self.report.notes]
 
-
-def _is_within(name: str, parent: str) -> bool:
-    """Whether a module's name is the parent's own, or that of a module inside it."""
-    return not parent or name == parent or name.startswith(f"{parent}.")
-
-
-def _layer_type(module: torch.nn.Module) -> str | None:
-    """Return the layer type, which selects the module's rope among those of the model."""
-    said = getattr(module, "layer_type", None) or getattr(module, "attention_type", None)
-    if isinstance(said, str):
-        return said
-    known, at = (
-        getattr(getattr(module, "config", None), "layer_types", None),
-        getattr(module, "layer_idx", None),
-    )
-    if isinstance(known, (list, tuple)) and isinstance(at, int) and at < len(known):
-        return str(known[at])
-    return None
+    def _report(self, caller: _Caller, what: str, how: str, replaced: bool, uses: Uses | None = None) -> None:
+        kind = type(caller.module).__name__
+        self.report.entries.append(Entry(caller.name, kind, what, how, replaced, uses=uses))
 
 
 def _rotations_of(function: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -379,7 +299,9 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., Any]]) -> types.FunctionType:
     """Copy the function with ours under these names in its globals; keep its decorators around the copy."""
-    shadow = _shadow({**function.__globals__, **ours})
+    names = {**function.__globals__, **ours}
+    # With a __name__, torch.compile looks the globals up in the module of that name, not in this dict.
+    names.pop("__name__", None)
     wrapped = function.__dict__.get("__wrapped__")
     inner = _with_globals(wrapped, ours) if isinstance(wrapped, types.FunctionType) else None
     cells = [
@@ -388,7 +310,7 @@ def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., An
     ]
     again = types.FunctionType(
         function.__code__,
-        shadow.__dict__,
+        names,
         function.__name__,
         function.__defaults__,
         tuple(cells) if function.__closure__ else None,
@@ -398,24 +320,9 @@ def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., An
     again.__dict__.update(function.__dict__)
     if inner:
         again.__dict__["__wrapped__"] = inner
-    weakref.finalize(again, sys.modules.pop, shadow.__name__, None)
     for name in ("__doc__", "__module__", "__qualname__"):
         setattr(again, name, getattr(function, name))
     return again
-
-
-_count = itertools.count(1)
-
-
-def _shadow(names: dict[str, Any]) -> types.ModuleType:
-    """Register a module of these names under a name of its own: torch.compile looks up a function's globals
-    by the name of their module."""
-    shadow = types.ModuleType(f"{names['__name__']}_npu_rope_{next(_count)}")
-    shadow.__dict__.update(
-        {k: v for k, v in names.items() if k not in ("__name__", "__spec__", "__loader__")}
-    )
-    sys.modules[shadow.__name__] = shadow
-    return shadow
 
 
 def _holds(cell: types.CellType, what: Any) -> bool:
@@ -423,297 +330,3 @@ def _holds(cell: types.CellType, what: Any) -> bool:
         return cell.cell_contents is what
     except ValueError:
         return False
-
-
-# ---- positions instead of tables ------------------------------------------------------------------------
-
-BY_TABLES = 'level="tables" turns as the model does.'
-# A model's tables hold cos and sin of angles rounded to float32: at position 31 the error is below 4e-6.
-PROBED = 32
-SAME_ANGLE = 2e-5
-# Relative tolerance of float32 frequencies, which transformers rounds at every step; a frequency below STILL
-# rotates nothing.
-SAME_FREQUENCY, STILL = 1e-5, 1e-20
-
-
-class _Carriers:
-    """Carry positions in place of a model's cos and sin, and check that the model did not change them.
-
-    Both carriers have the sizes of the model's tables. Their elements are bytes of a dtype that torch does no
-    arithmetic with, compiled or not. A model that rotates back by -sin, or scales its tables, therefore gets
-    an error instead of a wrong rotation. Each eight lanes hold one position of a token, int64, combined by
-    xor with a number that only these lanes have. Operations on any bytes, such as selecting, filling or
-    reversing lanes, give bytes that the check detects. Selecting the same tokens of both carriers is valid:
-    the result still carries the tokens' positions.
-
-    Args:
-        lanes: number of lanes of the model's tables.
-        planes: number of positions of a token.
-        salt: index of these tables among those that one module makes.
-
-    Raises:
-        NotKnown: the tables are too narrow.
-    """
-
-    TYPE = torch.bits8
-
-    def __init__(self, lanes: int, planes: int, salt: int) -> None:
-        if lanes < 8 * planes:
-            raise NotKnown(f"its tables have {lanes} lanes, and positions need {8 * planes}")
-        self.lanes, self.planes = lanes, planes
-        # Lanes [0, 8 planes) of cos hold the positions themselves; all other lanes look random.
-        count = -(-lanes // 8)
-        numbers = np.random.default_rng(salt).integers(-(2**63), 2**63 - 1, (2, count), np.int64)
-        numbers[0, :planes] = 0
-        self.keys = torch.from_numpy(numbers)
-        # The last positions, references to their cos and sin, and on a CPU the words of these.
-        self._last: tuple[torch.Tensor, tuple[Any, Any], tuple[Any, Any] | None] | None = None
-
-    def made_of(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the carriers, as cos and sin, of positions [B,S] or [planes,B,S]."""
-        numbers = positions.to(torch.int64)
-        cos, sin = (t.view(self.TYPE) for t in self._bytes(numbers))
-        if not torch.compiler.is_compiling():
-            words = (_words(cos).clone(), _words(sin).clone()) if cos.is_cpu else None
-            self._last = numbers.clone(), (weakref.ref(cos), weakref.ref(sin)), words
-        return cos, sin
-
-    def read(self, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        """Return the positions of carriers.
-
-        Raises:
-            ValueError: these are tables, or carriers that were changed.
-        """
-        if cos.dtype != self.TYPE or sin.dtype != self.TYPE:
-            raise bad_value(OP, f"cos must be positions but got a table.\n{rope_forms.WHOLE_MODELS}")
-        rule = "cos and sin must be as their module made them"
-        if cos.shape != sin.shape or cos.shape[-1] != self.lanes:
-            raise bad_value(OP, f"{rule} but got others.\n{BY_TABLES}")
-        if not torch.compiler.is_compiling() and (known := self._known(cos, sin)) is not None:
-            return known
-        bits = cos.view(torch.uint8), sin.view(torch.uint8)
-        numbers = bits[0][..., : 8 * self.planes].contiguous().view(torch.int64)
-        positions = numbers[..., 0] if self.planes == 1 else numbers.movedim(-1, 0)
-        if torch.compiler.is_compiling():
-            same = torch.stack([(a == b).all() for a, b in zip(bits, self._bytes(positions), strict=True)])
-            torch._assert_async(same.all(), f"[{OP}] {rule} but got others.")  # a line of C++: no quotes
-        elif not all(map(torch.equal, bits, self._bytes(positions))):
-            raise bad_value(OP, f"{rule} but got others.\n{BY_TABLES}")
-        return positions
-
-    def _known(self, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor | None:
-        """Return the positions if these are the last carriers, else None. The same tensors are recognized by
-        identity if nothing was written to them. Other tensors are compared by their words, but not on a
-        device, because the comparison would wait for it. Tensors of inference mode are always compared: they
-        do not record writes."""
-        if self._last is None:
-            return None
-        positions, made, words = self._last
-        if positions.device != cos.device:
-            return None
-        if cos is made[0]() and sin is made[1]() and not _may_be_written(cos) and not _may_be_written(sin):
-            return positions
-        if words is None:
-            return None
-        same = torch.equal(_words(cos), words[0]) and torch.equal(_words(sin), words[1])
-        return positions if same else None
-
-    def _bytes(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the bytes of cos and of sin, [B,S,lanes], for int64 positions."""
-        if self.planes == 1:
-            each = positions[..., None]
-        else:
-            numbers, count = positions.movedim(0, -1), self.keys.shape[1]
-            each = numbers.repeat(*[1] * (numbers.ndim - 1), -(-count // self.planes))[..., :count]
-        keys = self.keys.to(positions.device)
-        cos, sin = ((each ^ keys[k]).view(torch.uint8)[..., : self.lanes].contiguous() for k in (0, 1))
-        return cos, sin
-
-
-def _may_be_written(carrier: torch.Tensor) -> bool:
-    return carrier.is_inference() or carrier._version > 0
-
-
-def _words(carrier: torch.Tensor) -> torch.Tensor:
-    """Return the carrier's bytes in the largest dtype that divides its rows, because it compares fastest."""
-    if not carrier.is_contiguous():
-        carrier = carrier.view(torch.uint8).contiguous()
-    return carrier.view(torch.int64 if carrier.shape[-1] % 8 == 0 else torch.uint8)
-
-
-class _Positions:
-    """A model's rotary embedding as rope parameters, which were compared with its tables."""
-
-    def __init__(self, module: torch.nn.Module, layer_types: list[str | None]) -> None:
-        self.module = module
-        self.carriers: dict[str | None, _Carriers] = {}
-        config = getattr(module, "config", None)
-        if config is None:
-            raise NotKnown("it has no config")
-        if "forward" in module.__dict__:
-            raise NotKnown(_REPLACED)
-        kinds = getattr(module, "rope_type", "default")
-        self.nested = isinstance(kinds, dict)
-        wanted = sorted({t for t in layer_types if t is not None}) if self.nested else [None]
-        self.ropes: dict[str | None, Any] = {}
-        for layer_type in wanted:
-            if isinstance(kinds, dict) and layer_type not in kinds:
-                raise NotKnown(f"it has none for layers of type {layer_type}")
-            kind = str(kinds[layer_type] if isinstance(kinds, dict) else kinds)
-            if "dynamic" in kind or kind == "longrope":
-                raise NotKnown(f"rope_type {kind} changes with the length of the sequence")
-            try:
-                model = RopeParams.from_hf(config, layer_type)
-            except (TypeError, ValueError) as why:
-                rule = str(why).splitlines()[0].removeprefix("[rope] ").rstrip(".")
-                raise NotKnown(f"no parameters of rope are its configuration's ({rule})") from None
-            lanes = self._compare(model, layer_type)
-            self.ropes[layer_type] = model
-            planes = 3 if model.params.rope_mode.has_sections else 1
-            self.carriers[layer_type] = _Carriers(lanes, planes, salt=len(self.carriers))
-
-    def _compare(self, model: Any, layer_type: str | None) -> int:
-        """Compare the module's tables for some positions with those of the parameters; return their number of
-        lanes.
-
-        Raises:
-            NotKnown: they differ.
-        """
-        theirs = getattr(self.module, f"{layer_type}_inv_freq" if self.nested else "inv_freq", None)
-        ours = np.asarray(model.frequencies(), np.float64)
-        if theirs is None or tuple(theirs.shape) != ours.shape:
-            raise NotKnown("its frequencies are not where transformers has them")
-        theirs = theirs.double().cpu().numpy()
-        if (np.abs(theirs - ours) > SAME_FREQUENCY * np.abs(ours) + STILL).any():
-            raise NotKnown("its frequencies are not those of its configuration")
-        sections = model.params.rope_mode.has_sections
-        planes = [np.arange(PROBED) * (axis + 1) % PROBED for axis in range(3 if sections else 1)]
-        positions = np.stack(planes)
-        x = torch.zeros(1, PROBED, 8, device=_device_of(self.module))
-        ids = torch.from_numpy(positions).to(x.device)
-        more = (layer_type,) if self.nested else ()
-        cos, sin = self._tables(x, ids[:, None] if sections else ids, *more)
-        angles = model.frequencies()[None] * positions[model.params.axes() % 3 if sections else 0].T.reshape(
-            PROBED, -1
-        )
-        scale, pairs = model.params.mscale(), model.params.pairs
-        for given, expected in ((cos, np.cos(angles) * scale), (sin, np.sin(angles) * scale)):
-            table = given[0].double().cpu().numpy()
-            if table.shape == (PROBED, 2 * pairs):
-                halves = table[:, :pairs], table[:, 0::2]
-                table = min(halves, key=lambda t: float(np.abs(t - expected).max()))
-            if table.shape != expected.shape or np.abs(table - expected).max() > SAME_ANGLE:
-                raise NotKnown("its tables are not those of its configuration")
-        return cos.shape[-1]
-
-    def _tables(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the module's cos and sin.
-
-        Raises:
-            NotKnown: its result is something else.
-        """
-        with torch.no_grad():
-            made = _forward_of(self.module)(self.module, *given)
-        tables = made if isinstance(made, (tuple, list)) else (made,)
-        if len(tables) != 2 or not all(isinstance(t, torch.Tensor) and t.is_floating_point() for t in tables):
-            what = " and ".join(str(getattr(t, "dtype", type(t).__name__)) for t in tables)
-            raise NotKnown(f"they are {what.replace('torch.', '')}, not cos and sin")
-        return tables[0], tables[1]
-
-    def rotation(
-        self, function: Callable[..., Any], form: rope_forms.Form, layer_type: str | None
-    ) -> Callable[..., Any]:
-        """Return the function's replacement, which takes carriers of positions as cos and sin.
-
-        Raises:
-            NotKnown: rope has no such rotation.
-        """
-        if self.nested and layer_type is None:
-            raise NotKnown("a layer does not say which of its tables turn it")
-        model = self.ropes[layer_type if self.nested else None]
-        if form.place == rope_forms.TAIL:
-            raise NotKnown("it turns the last of the head")
-        sections = model.params.rope_mode.has_sections
-        pads = model.params.rope_mode is RopeMode.IMROPE
-        if sections and form.pairs != rope_forms.HALF:
-            raise NotKnown(
-                "pairs are neighbours where several positions turn them, which no mode of rope has"
-            )
-        if not sections:
-            # Pair the lanes as this function does; other functions of the model may differ.
-            mode = RopeMode.NORMAL if form.pairs == rope_forms.INTERLEAVED else RopeMode.NEOX
-            params = _with_mode(model.params, mode)
-        else:
-            params = model.params
-        if form.keys_optional:
-            raise NotKnown("it turns queries without keys, too")
-        factors = None if model.freq_factors is None else torch.from_numpy(model.freq_factors)
-        width = params.n_dims
-        carriers = self.carriers[layer_type if self.nested else None]
-
-        def rotate(
-            heads: Sequence[torch.Tensor],
-            cos: torch.Tensor,
-            sin: torch.Tensor,
-            unsqueeze_dim: int | None,
-        ) -> Any:
-            positions = carriers.read(cos, sin)
-            if pads:  # pairs that no section covers rotate by time
-                positions = torch.cat((positions, positions[:1]))
-            got = heads[0].shape[-1]
-            if got < width:  # its share of the angles is unknown
-                raise bad_value(OP, f"q must have {width} lanes that turn but got {got}.\n{BY_TABLES}")
-            tables = (*positions.shape[sections:], width)  # sizes for each plane
-            axis = rope_forms.heads_axis(form, unsqueeze_dim, len(tables))
-            known = form.place is not None or got == width
-            if axis is None or not known or not rope_forms.serves(tables, heads, axis):
-                return NotImplemented  # the function's result is then unknown
-            on_device = factors if factors is None else factors.to(heads[0].device)
-            first = [rope_forms.tokens_first(rope_forms.halved(h, form, width), axis) for h in heads]
-            if form.single:
-                return rope_forms.tokens_first(rope(first[0], positions, params, on_device), axis)
-            q, k = rope_qk(first[0], first[1], positions, params, on_device)
-            return rope_forms.tokens_first(q, axis), rope_forms.tokens_first(k, axis)
-
-        return rope_forms.with_parameters(
-            rotate, function, form, functools.partial(self._tables_at, layer_type)
-        )
-
-    def _tables_at(
-        self, layer_type: str | None, cos: torch.Tensor, sin: torch.Tensor, x: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the model's own tables for the positions in carriers that :meth:`forward` made."""
-        ids = self.carriers[layer_type if self.nested else None].read(cos, sin)
-        more = (layer_type,) if self.nested else ()
-        cos, sin = _forward_of(self.module)(self.module, x, ids, *more)
-        return cos, sin
-
-    def forward(self) -> Callable[..., Any]:
-        """Return the module's own forward, which makes :class:`_Carriers` instead of tables. It makes tables
-        for a layer type that the model does not have, because some models request these anyway."""
-        carriers, nested = self.carriers, self.nested
-
-        def forward(self: Any, x: Any, position_ids: Any, layer_type: Any = None) -> Any:
-            if position_ids.is_floating_point():
-                kind = str(position_ids.dtype).removeprefix("torch.")
-                raise bad_type(OP, f"position_ids must be integers but got {kind}.\n{BY_TABLES}")
-            if nested and layer_type not in carriers:
-                return _forward_of(self)(self, x, position_ids, layer_type)
-            kept = carriers[layer_type if nested else None]
-            if kept.planes > 1:
-                if position_ids.ndim == 2:
-                    position_ids = position_ids[None].expand(kept.planes, -1, -1)
-                if position_ids.shape[0] != kept.planes:
-                    got = list(position_ids.shape)
-                    raise bad_value(OP, f"position_ids must be [{kept.planes},B,S] or [B,S] but got {got}.")
-            return kept.made_of(position_ids)
-
-        return forward
-
-
-def _with_mode(params: RopeParams, mode: RopeMode) -> RopeParams:
-    return RopeParams(**{**params.__getstate__(), "mode": mode})
-
-
-def _device_of(module: torch.nn.Module) -> torch.device:
-    return next((b.device for b in module.buffers()), torch.device("cpu"))

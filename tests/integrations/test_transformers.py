@@ -9,6 +9,7 @@ import io
 import itertools
 import pickle
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from npu_rope.hf_params import ALTERNATING, INTERLEAVED, INTERLEAVED_SECTIONS
 from npu_rope.integrations import norm_forms, rope_forms
 from npu_rope.integrations.rope_forms import EACH_TWICE, HALF, ONCE, TO_HALVES, TWICE, NotKnown
 from npu_rope.integrations.rope_forms import INTERLEAVED as NEIGHBOURS
+from npu_rope.integrations.rotary_embeddings import remember_positions
 from npu_rope.integrations.transformers import apply_npu_rope, unpatch
 
 pytestmark = [
@@ -218,11 +220,50 @@ def test_the_report():
     )
     assert report.replaced[0].module == "model.layers.0.self_attn"
     assert report.left[0].how == "what it computes is no RMS normalization known here"
-    by_positions = apply_npu_rope(made("phi3"), level="positions")
-    assert by_positions.notes == [
-        "Phi3RotaryEmbedding keeps making tables: rope_type longrope changes with the length of the sequence"
+
+
+def used(report):
+    """How the functions of a report rotated at level positions, each different answer once."""
+    return list(dict.fromkeys(str(e.uses) for e in report.replaced if not e.is_norm))
+
+
+NOT_MADE = "by tables: they are not the tensors that a verified rotary embedding made"
+WRITTEN = "by tables: they were written to after the rotary embedding made them"
+OTHER_SIZES = "by tables: the model's own function rotates heads and tables of these shapes and types"
+NOT_KEPT = "by tables: torch.compile does not keep the identity of tables"
+# The functions that a call of the language model does not reach: those of pictures, and DeepSeek-V3's second.
+NOT_CALLED = {"qwen2-vl", "qwen3-vl", "deepseek-v3"}
+
+
+@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_the_report_says_which_families_rotate_by_positions(family, mode):
+    model = made(family)
+    before = logits(model)
+    report = apply_npu_rope(model, rms_norm=False, level="positions")
+    assert used(report) == ["not called yet"]
+    with mode():
+        assert worst(model(tokens()).logits, before) <= 1e-5
+    rotated = NOT_MADE if family == "phi3" else "by positions"
+    assert {*used(report)} == {rotated, *["not called yet"] * (family in NOT_CALLED)}
+    notes = [
+        "Phi3RotaryEmbedding's tables are used: rope_type longrope changes with the length of the sequence"
     ]
-    assert "by positions" in str(apply_npu_rope(made("llama"), level="positions"))
+    assert family not in ("phi3", "llama") or report.notes == notes * (family == "phi3")
+
+
+def test_the_report_of_level_positions():
+    model = made("llama")
+    report = apply_npu_rope(model, rms_norm=False, level="positions")
+    form = (
+        "replaced  2 x LlamaAttention: apply_rotary_pos_emb (pairs: halves; tables: one half after the other;"
+    )
+    assert str(report).splitlines()[1] == f"{form} not called yet)"
+    logits(model)
+    assert str(report).splitlines()[1] == f"{form} by positions)"
+    model.model.rotary_emb.inv_freq[:] /= 2
+    logits(model)
+    assert str(report).splitlines()[1] == f"{form} by positions, and {NOT_MADE})"
 
 
 def test_what_someone_else_replaced_is_left():
@@ -253,23 +294,32 @@ def test_bad_arguments():
     assert unpatch(model) == 0
 
 
-def test_tables_stay_where_someone_else_needs_them():
-    """An attention whose forward another library replaced; a second maker of tables; frequencies that are not
-    the configuration's."""
-    replaced, two, changed = made("llama"), made("llama"), made("llama")
-    attention = replaced.model.layers[0].self_attn
+def test_a_rotation_that_someone_else_replaced_gets_the_model_s_tables():
+    model = made("llama")
+    before = logits(model)
+    attention = model.model.layers[0].self_attn
     attention.forward = functools.partial(type(attention).forward, attention)
-    two.model.other = copy.deepcopy(two.model.rotary_emb)
-    changed.model.rotary_emb.inv_freq[-2:] /= 8
-    for model, why in (
-        (replaced, "someone else replaced LlamaAttention's forward"),
-        (two, "LlamaRotaryEmbedding makes others beside it"),
-        (changed, "its frequencies are not those of its configuration"),
-    ):
-        before = logits(model)
-        report = apply_npu_rope(model, level="positions")
-        assert f"LlamaRotaryEmbedding keeps making tables: {why}" in report.notes
-        assert worst(logits(model), before) <= 1e-5
+    report = apply_npu_rope(model, level="positions")
+    assert worst(logits(model), before) <= 1e-5
+    assert used(report) == ["by positions"]
+    assert len(report.left) == 1
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_tables_stay_where_they_do_not_follow_from_the_configuration(is_replaced):
+    model = made("llama")
+    rotary = model.model.rotary_emb
+    if is_replaced:
+        rotary.forward = functools.partial(type(rotary).forward, rotary)
+        why = "its forward is not its class's: someone else replaced it"
+    else:
+        rotary.inv_freq[-2:] /= 8
+        why = "its frequencies are not those of its configuration"
+    before = logits(model)
+    report = apply_npu_rope(model, level="positions")
+    assert report.notes == [f"LlamaRotaryEmbedding's tables are used: {why}"]
+    assert worst(logits(model), before) <= 1e-5
+    assert used(report) == [NOT_MADE]
 
 
 def tiny(model, config, **more):
@@ -288,21 +338,19 @@ def test_positions_where_each_attention_makes_its_tables(model, config, more, ro
     model = tiny(model, config, **more)
     before = logits(model)
     report = apply_npu_rope(model, rms_norm=False, level="positions")
-    assert [e.how for e in report.replaced] == ["pairs: halves; by positions"] * rotations, str(report)
+    assert len(report.replaced) == rotations
     assert not report.notes
     assert worst(logits(model), before) <= 1e-5
+    assert used(report) == ["by positions"]
 
 
-KEEPS = "RotaryEmbedding keeps making tables:"
+KEEPS = "RotaryEmbedding's tables are used:"
 COMPLEX = f"{KEEPS} they are complex64, not cos and sin"
 AXIAL = (
     f"Qwen2VLVision{KEEPS} no parameters of rope are its configuration's (rope_type must be one of default,"
     " linear, dynamic, yarn, longrope, llama3, proportional but got axial)"
 )
 NOTES = {
-    f"Beam{KEEPS} it has none for layers of type full_attention": lambda: tiny(
-        "BeamForCausalLM", "BeamConfig"
-    ),
     f"Llama4Text{COMPLEX}": lambda: tiny(
         "Llama4ForCausalLM", "Llama4TextConfig", head_dim=16, intermediate_size_mlp=96, num_local_experts=2
     ),
@@ -310,63 +358,30 @@ NOTES = {
         "DeepseekV2ForCausalLM", "DeepseekV2Config", **DEEPSEEK, head_dim=16
     ),
     AXIAL: lambda: made("qwen2-vl"),
-    "Attention's apply_rotary_pos_emb turns by tables: no rotary embedding around it makes them": (
-        lambda: torch.nn.Sequential(Attention())
-    ),
 }
 
 
 @pytest.mark.parametrize("note", NOTES)
 def test_tables_that_stay_are_told_of(note):
-    assert apply_npu_rope(NOTES[note](), rms_norm=False, level="positions").notes == [note]
+    rotary = [m for m in NOTES[note]().modules() if type(m).__name__ == note.partition("'")[0]]
+    assert [remember_positions(module) for module in rotary] == [(None, [note])] * len(rotary)
+    assert rotary
 
 
-def test_parts_of_a_model_that_do_not_belong_together():
+def test_parts_of_a_model_may_be_patched_apart():
     model = made("llama")
-    apply_npu_rope(model, level="positions")
+    before = logits(model)
+    report = apply_npu_rope(model, level="positions")
     attention = model.model.layers[0].self_attn
     apply_npu_rope(attention, level="tables")
-    with pytest.raises(
-        ValueError, match=r"^\[apply_npu_rope\] cos must be a table but got positions\.\nPatch"
-    ):
-        logits(model)
+    assert worst(logits(model), before) <= 1e-5
     unpatch(attention)
-    with pytest.raises(RuntimeError):  # torch's own: no number, rather than a wrong one
-        logits(model)
-    apply_npu_rope(model, level="positions")
-    unpatch(model.model.rotary_emb)
-    with pytest.raises(
-        ValueError, match=r"^\[apply_npu_rope\] cos must be positions but got a table\.\nPatch"
-    ):
-        logits(model)
-
-
-class Indexed(torch.nn.Module):
-    """Makes tables for a module whose heads may be smaller."""
-
-    def __init__(self):
-        super().__init__()
-        config = transformers.LlamaConfig(**SIZE)
-        self.rotary_emb = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
-        self.indexer = Attention()
-
-    def forward(self, q, k, position_ids):
-        return self.indexer(q, k, *(t[..., : q.shape[-1]] for t in self.rotary_emb(q, position_ids)))
-
-
-@pytest.mark.parametrize("keys_optional", [False, True])
-def test_a_model_may_cut_its_tables_to_smaller_heads(keys_optional, monkeypatch):
-    if keys_optional:
-        monkeypatch.setitem(globals(), "apply_rotary_pos_emb", without_keys)
-    model, given = Indexed(), (torch.randn(2, 4, 40, 16), torch.randn(2, 1, 40, 16), torch.arange(40)[None])
-    expected = model(*given)
+    assert worst(logits(model), before) <= 1e-5
+    assert used(report) == ["not called yet", "by positions"]
     report = apply_npu_rope(model, level="positions")
-    assert ("by positions" in report.replaced[0].how) != keys_optional
-    assert [n.partition(": ")[2] for n in report.notes] == [
-        "it turns queries without keys, too"
-    ] * keys_optional
-    for got, e in zip(model(*given), expected, strict=True):
-        assert worst(got, e) <= 1e-5
+    unpatch(model.model.rotary_emb)
+    assert worst(logits(model), before) <= 1e-5
+    assert used(report) == [NOT_MADE]
 
 
 def test_a_model_without_weights_is_refused():
@@ -416,7 +431,7 @@ def called(function, form, width, dtype):
     given = [h.clone() for h in heads]
     made = [
         f(*given, tables.cos().to(dtype), tables.sin().to(dtype))
-        for f in (function, rope_forms.by_tables(function, form))
+        for f in (function, rope_forms.replacement(function, form))
     ]
     assert all(torch.equal(h, g) for h, g in zip(heads, given, strict=True))
     return [[m] if form.single else list(m) for m in made]
@@ -577,14 +592,14 @@ CALLS = [
 
 @pytest.mark.parametrize(("function", "given", "named"), CALLS)
 def test_a_stand_in_is_called_as_the_function_is(function, given, named):
-    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    ours = rope_forms.replacement(function, rope_forms.classify(function))
     for got, expected in zip(ours(*given, **named), function(*given, **named), strict=True):
         assert got.shape == expected.shape
         assert worst(got, expected) <= 1e-6
 
 
 def test_a_stand_in_refuses_other_calls():
-    ours = rope_forms.by_tables(by_keyword, rope_forms.classify(by_keyword))
+    ours = rope_forms.replacement(by_keyword, rope_forms.classify(by_keyword))
     for given, named in (((Q, K, *TABLES, 2), {}), ((Q, K), {}), ((Q, K, *TABLES), {"v": Q})):
         with pytest.raises(TypeError, match=r"^\[apply_npu_rope\] a rotation must be given query, key, cos"):
             ours(*given, **named)
@@ -805,7 +820,7 @@ def of_two_dims(q, k, cos, sin, unsqueeze_dim=1):
     ],
 )
 def test_unsqueeze_dim_is_what_the_function_makes_of_it(function, heads, table, dim):
-    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k = torch.randn(heads), torch.randn(heads)
     cos, sin = (torch.cat((t, t), -1) for t in torch.rand(2, *table[:-1], 8))
     for named in ({"unsqueeze_dim": dim}, {}):
@@ -831,7 +846,7 @@ def plain(q, k, cos, sin):
 
 @pytest.mark.parametrize("function", [as_the_tables, plain])
 def test_heads_and_tables_of_several_types(function):
-    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    ours = rope_forms.replacement(function, rope_forms.classify(function))
     kinds = torch.float16, torch.bfloat16, torch.float32, torch.float64
     for q_type, k_type, cos_type, sin_type in itertools.product(kinds, repeat=4):
         q, k = torch.randn(2, 3, 5, 16).to(q_type), torch.randn(2, 3, 5, 16).to(k_type)
@@ -865,7 +880,7 @@ def test_a_function_that_always_gives_float32_is_refused():
 )
 def test_an_axis_of_heads_is_where_the_function_puts_it(function, heads, table):
     """The numbers of tokens, heads and batches are equal, so sizes do not identify the axes."""
-    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k = torch.randn(heads), torch.randn(heads)
     cos, sin = (torch.cat((t, t), -1) for t in torch.rand(2, *table[:-1], 8))
     try:
@@ -884,13 +899,16 @@ def test_an_axis_of_heads_is_where_the_function_puts_it(function, heads, table):
     ids=["narrow", "long", "one row", "more batches"],
 )
 def test_tables_of_other_shapes_go_to_the_function_itself(function, table):
-    ours = rope_forms.by_tables(function, rope_forms.classify(function))
+    ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k, cos, sin = torch.randn(1, 2, 5, 16), torch.randn(1, 1, 5, 16), torch.rand(table), torch.rand(table)
     for given, expected in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
         assert torch.equal(given, expected)
     whole = torch.rand(1, 5, 16)
     for given, expected in zip(ours(q, k, whole, whole), function(q, k, whole, whole), strict=True):
         assert torch.allclose(given, expected, atol=1e-6)
+
+
+# ---- which positions made a table --------------------------------------------------------------------------
 
 
 class Turns(torch.nn.Module):
@@ -906,109 +924,171 @@ class Turns(torch.nn.Module):
         return rotary_of_heads(q, k, *self.change(*self.rotary_emb(q, ids)))
 
 
-rotary_of_heads = None  # what Turns calls
+def rotary_of_heads(q, k, cos, sin):
+    """The function that Turns calls."""
+    return turned(q, cos, sin), turned(k, cos, sin)
+
+
+def heads(tokens=5, width=8, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randn(1, n, tokens, width, generator=generator).to(dtype) for n in (2, 1)]
+
+
+def by_positions(model, q, k, ids):
+    """The results of a patched model that must rotate by positions."""
+    report = apply_npu_rope(model, level="positions")
+    got = model(q, k, ids)
+    assert used(report) == ["by positions"]
+    return got
+
+
+def assert_same(got, expected):
+    assert all(map(torch.equal, got, expected))
 
 
 @pytest.mark.parametrize(
-    ("function", "head", "ids"),
-    [(drops_lanes, 16, 5), (drops_lanes, 8, 5), (trims, 8, 9), (trims, 8, 1)],
-    ids=["more lanes", "as many", "more positions", "one position"],
+    ("function", "head", "ids", "uses"),
+    [
+        (drops_lanes, 16, 5, OTHER_SIZES),
+        (drops_lanes, 8, 5, "by positions"),
+        (trims, 8, 9, OTHER_SIZES),
+        (trims, 8, 1, OTHER_SIZES),
+        (without_keys, 8, 5, "by positions"),
+    ],
+    ids=["more lanes", "as many", "more positions", "one position", "optional keys"],
 )
-def test_by_positions_what_is_of_other_shapes_goes_to_the_function_itself(function, head, ids, monkeypatch):
+def test_by_positions_what_is_of_other_shapes_goes_to_the_function_itself(
+    function, head, ids, uses, monkeypatch
+):
     monkeypatch.setitem(globals(), "rotary_of_heads", function)
     model = Turns()
-    q, k, ids = torch.randn(1, 2, 5, head), torch.randn(1, 1, 5, head), 7 + torch.arange(ids)[None]
+    (q, k), ids = heads(width=head), 7 + torch.arange(ids)[None]
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
-    assert "by positions" in report.replaced[0].how
-    assert not report.notes
     for given, wanted in zip(model(q, k, ids), expected, strict=True):
         assert torch.allclose(given, wanted, atol=1e-6)
+    assert used(report) == [uses]
+    assert not report.notes
+
+
+def test_by_positions_queries_without_keys_go_to_the_function_itself(monkeypatch):
+    monkeypatch.setitem(globals(), "rotary_of_heads", without_keys)
+    model, (q, _), ids = Turns(), heads(), torch.arange(5)[None]
+    expected = model(q, None, ids)
+    report = apply_npu_rope(model, level="positions")
+    assert torch.equal(model(q, None, ids), expected)
+    assert used(report) == [OTHER_SIZES]
+
+
+def written(table):
+    table[:, 2] = table[:, 1]
+    return table
+
+
+def written_in_a_view(table):
+    table.view(-1)[3:].zero_()
+    return table
 
 
 STAYS = torch.tensor([[True, False, True, True, False]])[..., None]  # tokens
 CHANGES = {
     "back": lambda cos, sin: (cos, -sin),
+    "swapped": lambda cos, sin: (sin, cos),
+    "cos twice": lambda cos, sin: (cos, cos),
     "cos twice as large": lambda cos, sin: (cos * 2, sin),
-    "cos larger": lambda cos, sin: (cos + 1, sin),
-    "cos positive": lambda cos, sin: (cos.abs(), sin),
-    "cos summed": lambda cos, sin: (cos.cumsum(1), sin),
-    "cos sorted": lambda cos, sin: (cos.sort(-1).values, sin),
     "some tokens stay": lambda cos, sin: (
         torch.where(STAYS, cos, torch.ones_like(cos)),
         torch.where(STAYS, sin, torch.zeros_like(sin)),
     ),
-    "some tokens filled": lambda cos, sin: (cos.masked_fill(~STAYS, 1), sin),
     "tokens of sin rolled": lambda cos, sin: (cos, sin.roll(1, 1)),
+    "tokens chosen": lambda cos, sin: tuple(torch.cat((t[:, 3:], t[:, :3]), 1) for t in (cos, sin)),
     "no sin": lambda cos, sin: (cos, torch.zeros_like(sin)),
     "lanes flipped": lambda cos, sin: (cos.flip(-1), sin.flip(-1)),
-    "lanes rolled": lambda cos, sin: (cos.roll(1, -1), sin.roll(1, -1)),
-    "lanes left out": lambda cos, sin: tuple(torch.cat((t[..., ::2],) * 2, -1) for t in (cos, sin)),
-    "lanes repeated": lambda cos, sin: tuple(t[..., :4].repeat_interleave(2, -1) for t in (cos, sin)),
-    "one lane for all": lambda cos, sin: tuple(t[..., :1].expand(1, 5, 8) for t in (cos, sin)),
-    "twice as large": lambda cos, sin: (cos * 2, sin * 2),
-    "of another type": lambda cos, sin: (cos, sin.float()),
-    "added": lambda cos, sin: (cos, sin + 0.0),
+    "copied": lambda cos, sin: (cos.clone(), sin.clone()),
+    "cos copied": lambda cos, sin: (cos.clone(), sin),
+    "a view": lambda cos, sin: (cos[:], sin[:]),
+    "cast and back": lambda cos, sin: (cos.bfloat16().float(), sin.bfloat16().float()),
+    "deep copies": lambda cos, sin: copy.deepcopy((cos, sin)),
+    "shallow copy of cos, then written": lambda cos, sin: (written(copy.copy(cos)), sin),
+    "shallow copies, then written": lambda cos, sin: (written(copy.copy(cos)), copy.copy(sin)),
+    "pickled": lambda cos, sin: pickle.loads(pickle.dumps((cos, sin))),
+    "detached": lambda cos, sin: (cos.detach(), sin.detach()),
+}
+WRITES = {
+    "cos written": lambda cos, sin: (written(cos), sin),
+    "sin written": lambda cos, sin: (cos, written(sin)),
+    "written in a view": lambda cos, sin: (written_in_a_view(cos), sin),
+    "scaled in place": lambda cos, sin: (cos.mul_(2), sin.mul_(2)),
+    "back in place": lambda cos, sin: (cos, sin.neg_()),
+    "written with out=": lambda cos, sin: (torch.add(cos, 1, out=cos), sin),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_by_positions_no_table_can_be_computed_with(change, monkeypatch):
-    """A table whose rotation differs from that of the positions is an error, not another result."""
-    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
-    model, ids = Turns(CHANGES[change]), torch.arange(5)[None]
-    q, k = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("change", [*CHANGES, *WRITES])
+def test_by_positions_changed_tables_rotate_as_they_are(change, mode):
+    """Every bit is the model's: positions are not used for other tensors than those that they made."""
+    model, (q, k), ids = Turns({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None] * 7
     expected = model(q, k, ids)
-    apply_npu_rope(model)
-    for given, wanted in zip(model(q, k, ids), expected, strict=True):
-        assert torch.equal(given, wanted)
-    apply_npu_rope(model, level="positions")
-    with pytest.raises((RuntimeError, ValueError)):
-        model(q, k, ids)
-    with pytest.raises(Exception, match=r"failed to run|not implemented|must be (positions|as their)"):
-        torch.compile(model, fullgraph=True, backend="aot_eager")(q, k, ids)
+    report = apply_npu_rope(model, level="positions")
+    with mode():
+        assert_same(model(q, k, ids), expected)
+    assert used(report) == [WRITTEN if change in WRITES else NOT_MADE]
+    assert torch.equal(ids, torch.arange(5)[None] * 7)  # the caller's own
 
 
-def test_by_positions_tokens_may_be_chosen(monkeypatch):
-    """Tokens that are cut, copied or reordered in both tables keep their positions. This also holds in
-    inference mode, where tensors have no version counter."""
-    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
-
-    def chosen(table):
-        return torch.cat((table.clone()[:, 3:], table[:, 1:3].contiguous(), table[:, 4:]), 1)
-
-    model = Turns(lambda cos, sin: (chosen(cos), chosen(sin)))
-    q, k, ids = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8), torch.arange(5)[None] * 7
+@pytest.mark.parametrize("change", ["back", "copied", "cos written"])
+def test_by_positions_compiled_tables_rotate_as_they_are(change):
+    model, (q, k), ids = Turns({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None]
     expected = model(q, k, ids)
-    apply_npu_rope(model, level="positions")
-    with torch.inference_mode():
-        inferred = model(q, k, ids)
-    for given in (model(q, k, ids), inferred):
-        for g, wanted in zip(given, expected, strict=True):
-            assert torch.allclose(g, wanted, atol=1e-6)
+    report = apply_npu_rope(model, level="positions")
+    for given, wanted in zip(
+        torch.compile(model, fullgraph=True, backend="aot_eager")(q, k, ids), expected, strict=True
+    ):
+        assert worst(given, wanted) <= 1e-6
+    assert used(report) == [NOT_KEPT]
+    torch._dynamo.reset()
+
+
+def test_compiled_layers_after_an_eager_rotary_embedding_use_its_tables():
+    model = made("llama")
+    before = logits(model)
+    report = apply_npu_rope(model, rms_norm=False, level="positions")
+    for layer in model.model.layers:
+        layer.compile(backend="aot_eager", fullgraph=True)
+    assert worst(logits(model), before) <= 1e-5
+    assert used(report) == [NOT_KEPT]
+    torch._dynamo.reset()
 
 
 EDITS_OF_TOKENS = {
     "rolled": lambda t: torch.cat((t[:, 1:], t[:, :1]), 1),
     "of the first": lambda t: t[:, :1].expand(-1, t.shape[1], -1).contiguous(),
-    "of the other batch": lambda t: torch.cat((t[1:], t[:1])),
     "as they are": lambda t: t.clone(),
+    "fewer lanes": lambda t: t[..., :4],
+    "the tensors themselves": lambda t: t,
 }
 
 
-@pytest.mark.parametrize("edit", EDITS_OF_TOKENS)
-@pytest.mark.parametrize("family", ["llama", "qwen2-vl", "qwen3-vl"])
-def test_by_positions_tokens_may_be_chosen_where_several_positions_turn_them_too(family, edit):
-    model = made(family)
-    change = EDITS_OF_TOKENS[edit]
+@pytest.mark.parametrize(
+    ("family", "edit"),
+    [
+        *itertools.product(
+            ["llama", "qwen2-vl", "qwen3-vl"], [e for e in EDITS_OF_TOKENS if "lanes" not in e]
+        ),
+        *itertools.product(
+            ["glm4"], EDITS_OF_TOKENS
+        ),  # whose function rotates the lanes that its tables have
+    ],
+)
+def test_by_positions_decoder_layers_may_hand_on_other_tables(family, edit):
+    model, change = made(family), EDITS_OF_TOKENS[edit]
     language = getattr(model.model, "language_model", model.model)
     ids = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(3))
     planes = torch.stack([torch.arange(9) * k % 7 + k for k in (1, 2, 3)])[:, None].expand(3, 2, 9).clone()
     planes[:, 1] += 4
     positions = planes if "vl" in family else planes[0]
-    with torch.no_grad():
-        plain = language(ids, position_ids=positions).last_hidden_state
-    for layer in language.layers:  # a decoder layer hands its attention other tables
+    for layer in language.layers:
         layer.self_attn.register_forward_pre_hook(
             lambda _, given, named: (
                 given,
@@ -1018,97 +1098,201 @@ def test_by_positions_tokens_may_be_chosen_where_several_positions_turn_them_too
         )
     with torch.no_grad():
         wanted = language(ids, position_ids=positions).last_hidden_state
-    assert torch.equal(wanted, plain) == (edit == "as they are")
-    assert not apply_npu_rope(language, rms_norm=False, level="positions").notes
-    with torch.no_grad():
+        report = apply_npu_rope(language, rms_norm=False, level="positions")
         got = language(ids, position_ids=positions).last_hidden_state
-    assert worst(got, wanted) <= 1e-5
-
-
-def test_by_positions_lanes_that_do_not_turn_are_found():
-    """Fewer lanes, of a function that turns as many of a head as its tables have."""
-    model = made("glm4")
-    for layer in model.model.layers:
-        layer.self_attn.register_forward_pre_hook(
-            lambda _, given, named: (
-                given,
-                {**named, "position_embeddings": tuple(t[..., :4] for t in named["position_embeddings"])},
-            ),
-            with_kwargs=True,
-        )
-    wanted = logits(model)
-    apply_npu_rope(model, rms_norm=False)
-    assert torch.equal(logits(model), wanted)
-    apply_npu_rope(model, rms_norm=False, level="positions")
-    with pytest.raises(ValueError, match="cos and sin must be as their module made them but got others"):
-        logits(model)
+    assert not report.notes
+    if edit == "the tensors themselves":
+        assert used(report) == ["by positions"]
+        assert worst(got, wanted) <= 1e-5
+    else:
+        assert used(report) == [NOT_MADE]
+        assert torch.equal(got, wanted)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_layers_that_get_anothers_tables(level):
-    """Gemma chooses tables by a layer's index, which may differ from the layer's own attribute."""
+    """Gemma chooses tables by a layer's index, which may differ from the layer's own attribute. The positions
+    of a table come with the parameters that made it."""
     model = made("gemma3")
     layers = model.model.layers
     layers[0], layers[1] = layers[1], layers[0]
     wanted = logits(model)
-    apply_npu_rope(model, rms_norm=False, level=level)
-    if level == "positions":
-        with pytest.raises(ValueError, match="cos and sin must be as their module made them but got others"):
-            logits(model)
-    else:
-        assert torch.equal(logits(model), wanted)
+    report = apply_npu_rope(model, rms_norm=False, level=level)
+    assert worst(logits(model), wanted) <= 1e-5
+    assert level == "tables" or used(report) == ["by positions"]
 
 
-def test_by_positions_a_model_may_make_tables_that_no_layer_of_it_takes():
-    """Cut to one layer, Gemma still makes those of both types."""
-    model = made("gemma3")
-    model.model.layers = model.model.layers[:1]
-    ids = torch.arange(3, 12)[None]
-    with torch.no_grad():
-        wanted = model(ids, use_cache=False).logits
-        assert not apply_npu_rope(model, rms_norm=False, level="positions").notes
-        got = model(ids, use_cache=False).logits
-    assert worst(got, wanted) <= 1e-5
-
-
-def test_by_positions_what_is_written_into_is_found(monkeypatch):
-    def writes(cos, sin):
-        cos[:, 2] = cos[:, 1]
-        return cos, sin
-
-    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
-    model = Turns(writes)
-    q, k, ids = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8), torch.arange(5)[None]
-    apply_npu_rope(model, level="positions")
-    for mode in (torch.no_grad, torch.inference_mode):
-        with mode(), pytest.raises(ValueError, match="cos and sin must be as their module made them"):
-            model(q, k, ids)
-    assert torch.equal(ids, torch.arange(5)[None])  # the caller's own
-
-
-def test_positions_of_every_type_of_integer(monkeypatch):
-    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
-    model = Turns()
-    q, k = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 8)
+def test_positions_of_every_type_of_integer():
+    model, (q, k) = Turns(), heads()
     expected = model(q, k, torch.arange(5)[None])
-    apply_npu_rope(model, level="positions")
     for dtype in (torch.int16, torch.uint8, torch.int32, torch.int64):
-        for given, wanted in zip(model(q, k, torch.arange(5)[None].to(dtype)), expected, strict=True):
+        got = by_positions(model, q, k, torch.arange(5)[None].to(dtype))
+        for given, wanted in zip(got, expected, strict=True):
             assert torch.allclose(given, wanted, atol=1e-6)
-    with pytest.raises(TypeError, match=r"position_ids must be integers but got float32\.\nlevel="):
-        model(q, k, torch.arange(5.0)[None])
+    report = apply_npu_rope(model, level="positions")
+    assert_same(model(q, k, torch.arange(5.0)[None]), expected)
+    assert used(report) == [NOT_MADE]
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        (lambda cos, sin: (cos, sin), "q must have 8 lanes that turn but got 4"),
-        (lambda cos, sin: (cos[..., :4], sin[..., :4]), "cos and sin must be as their module made them"),
-    ],
-)
-def test_by_positions_heads_too_narrow_say_what_to_do(change, rule, monkeypatch):
-    monkeypatch.setitem(globals(), "rotary_of_heads", trims)
-    model = Turns(change)
-    apply_npu_rope(model, level="positions")
-    with pytest.raises(ValueError, match=rf"{rule}.*\nlevel=.tables."):
-        model(torch.randn(1, 2, 5, 4), torch.randn(1, 1, 5, 4), torch.arange(5)[None])
+class Kept(Turns):
+    """Rotates by the tables of an earlier call of its rotary embedding."""
+
+    def forward(self, q, k, ids):
+        self.kept = [*getattr(self, "kept", []), self.rotary_emb(q, ids)]
+        return [rotary_of_heads(q, k, *tables) for tables in self.kept]
+
+
+def test_tables_of_an_earlier_call_rotate_by_its_positions():
+    model, (q, k) = Kept(), heads(dtype=torch.bfloat16)
+    places = [torch.arange(5)[None] + far for far in (0, 1000, 200_000)]
+    expected = [by_positions(Turns(), q, k, ids) for ids in places]
+    report = apply_npu_rope(model, level="positions")
+    for count, ids in enumerate(places, 1):
+        for got, wanted in zip(model(q, k, ids), expected[:count], strict=True):
+            assert_same(got, wanted)
+    assert used(report) == ["by positions"]
+    # cos of one call and sin of another
+    report = apply_npu_rope(module := Turns(), level="positions")
+    module.change = lambda cos, sin: (cos, module.rotary_emb(q, places[1])[1])
+    cos, sin = (
+        made_by_class(module.rotary_emb, q, places[0])[0],
+        made_by_class(module.rotary_emb, q, places[1])[1],
+    )
+    plain_rotation = rope_forms.replacement(rotary_of_heads, rope_forms.classify(rotary_of_heads))
+    assert_same(module(q, k, places[0]), plain_rotation(q, k, cos, sin))
+    assert used(report) == [NOT_MADE]
+
+
+def made_by_class(module, *given):
+    return type(module).forward(module, *given)
+
+
+def test_positions_that_are_written_after_the_tables_were_made_do_not_count():
+    """A static cache adds to its positions in place."""
+    (q, k), ids = heads(), torch.arange(5)[None]
+    expected = by_positions(Turns(), q, k, ids.clone())
+    model = Turns(lambda cos, sin: (ids.add_(3), (cos, sin))[1])
+    report = apply_npu_rope(model, level="positions")
+    assert_same(model(q, k, ids), expected)
+    assert ids[0, 0] == 3
+    assert used(report) == ["by positions"]
+
+
+def doubled_factor(rotary):
+    rotary.attention_scaling = 2.0
+
+
+CHANGES_OF_A_ROTARY_EMBEDDING = {
+    "frequencies written": lambda rotary: rotary.inv_freq.mul_(1.5),
+    "frequencies replaced": lambda rotary: rotary.register_buffer("inv_freq", rotary.inv_freq * 1.5),
+    "rounded": lambda rotary: rotary.to(torch.bfloat16),
+    "scaled": doubled_factor,
+}
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize("change", CHANGES_OF_A_ROTARY_EMBEDDING)
+def test_a_rotary_embedding_that_changes_after_the_patch_rotates_by_its_tables(change, is_copied):
+    model, (q, k), ids = Turns(), heads(), torch.arange(5)[None] * 7
+    before = by_positions(model, q, k, ids)
+    report = apply_npu_rope(model, level="positions")
+    changed = copy.deepcopy(model) if is_copied else model
+    CHANGES_OF_A_ROTARY_EMBEDDING[change](changed.rotary_emb)
+    got = changed(q, k, ids)
+    assert used(report) == [NOT_MADE]
+    cos, sin = made_by_class(changed.rotary_emb, q, ids)
+    assert_same(got, rotary_of_heads(q, k, cos, sin))
+    assert not torch.equal(got[0], before[0])
+
+
+def test_a_copied_or_moved_rotary_embedding_is_compared_again():
+    model, (q, k), ids = Turns(), heads(), torch.arange(5)[None] * 7
+    expected = by_positions(model, q, k, ids)
+    report = apply_npu_rope(model, level="positions")
+    again = copy.deepcopy(model)
+    model.rotary_emb.register_buffer("inv_freq", model.rotary_emb.inv_freq.clone())  # as .to(device) does
+    for module in (model, again, model, again):
+        assert_same(module(q, k, ids), expected)
+    assert used(report) == ["by positions"]
+
+
+class LearnsRotaryEmbedding(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.inv_freq = torch.nn.Parameter(config.rope_parameters["rope_theta"] ** (-torch.arange(4) / 4))
+
+    def forward(self, x, position_ids):
+        angles = (position_ids[..., None] * self.inv_freq).repeat(1, 1, 2)
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def test_frequencies_that_learn_keep_their_gradient():
+    model, (q, k), ids = Turns(), heads(), torch.arange(5)[None]
+    model.rotary_emb = LearnsRotaryEmbedding(model.rotary_emb.config)
+    report = apply_npu_rope(model, level="positions")
+    model(q, k, ids)[0].sum().backward()
+    assert model.rotary_emb.inv_freq.grad.abs().sum() > 0
+    assert used(report) == [NOT_MADE]
+    with torch.no_grad():
+        model(q, k, ids)
+    assert used(report) == [f"by positions, and {NOT_MADE}"]
+
+
+def test_threads_rotate_each_by_its_own_positions():
+    """Two models share functions, and threads share a model. Each result is that of the model alone."""
+    models, (q, k) = [Turns(), Turns()], heads(dtype=torch.bfloat16)
+    places = [torch.arange(5)[None] + 10_007 * n for n in range(8)]
+    expected = [by_positions(models[0], q, k, ids) for ids in places]
+    reports = [apply_npu_rope(model, level="positions") for model in models]
+    barrier, wrong = threading.Barrier(len(places)), []
+
+    def work(n):
+        barrier.wait()
+        for _ in range(50):
+            got = models[n % 2](q, k, places[n])
+            if not all(map(torch.equal, got, expected[n])):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(len(places))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert [used(report) for report in reports] == [["by positions"]] * 2
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradient_checkpointing_rotates_twice_by_the_same_positions(use_reentrant):
+    model = made("llama").train()
+    report = apply_npu_rope(model, level="positions")
+    expected = gradients(model)
+    model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+    model.enable_input_require_grads()
+    got = gradients(model)
+    assert all(torch.equal(got[name], gradient) for name, gradient in expected.items())
+    assert used(report) == ["by positions"]
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_generation_with_a_cache_rotates_by_positions(cache):
+    model = made("llama")
+    how = {"max_new_tokens": 12, "do_sample": False, "cache_implementation": cache, "disable_compile": True}
+    expected = model.generate(tokens(), **how)
+    report = apply_npu_rope(model, level="positions")
+    assert torch.equal(model.generate(tokens(), **how), expected)
+    assert used(report) == ["by positions"]
+
+
+def test_a_rotation_of_the_last_lanes_uses_the_tables(monkeypatch):
+    def of_the_last(q, k, cos, sin):
+        w = cos.shape[-1]
+        return tuple(torch.cat((x[..., :-w], turned(x[..., -w:], cos, sin)), -1) for x in (q, k))
+
+    monkeypatch.setitem(globals(), "rotary_of_heads", of_the_last)
+    model, (q, k), ids = Turns(), heads(width=16), torch.arange(5)[None]
+    expected = model(q, k, ids)
+    report = apply_npu_rope(model, level="positions")
+    assert_same(model(q, k, ids), expected)
+    assert used(report) == ["by tables: rope has no such rotation by the positions of these tables"]
