@@ -225,7 +225,7 @@ def test_processes_are_added_up(tmp_path):
         "1 of 2 processes ended before they could report.",
         "launches: 6 (aclnnMul 4, Mine 2)",
         "host fallbacks: 6 (aten.exp.default 5, aten.mm.default 1)",
-        "simulated microseconds of npu_rope's kernels: 6.5 (NpuRope 4.0, NpuRopeQk 2.5)",
+        "simulated microseconds of kernels: 6.5 (NpuRope 4.0, NpuRopeQk 2.5)",
         "rule violations: 2",
         "  Mine: UB-1 kernel.cpp:3, core 0: too far",
         "streams: asynchronous in the order of --seed 7; races: none",
