@@ -12,6 +12,7 @@ from typing import Any
 
 from npu_rope.executors import rotary_position_embedding as plan
 from npu_rope.executors.tensors import is_tensor, spec_of
+from npu_rope.ops.registrar import register_composite
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.optional_torch import torch
@@ -207,10 +208,8 @@ def _compiled(
     return y, key if bypass_key else z
 
 
+register_composite(_SCHEMA, _composite)
 if torch is not None:
-    _library = torch.library.Library("npu_rope", "FRAGMENT")
-    _library.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
-    _library.impl(_OP, _composite, "CompositeImplicitAutograd")
     _uncompiled: Any = torch._disable_dynamo(_rotary_position_embedding)
 
 __all__ = ["rotary_position_embedding"]
