@@ -207,7 +207,9 @@ def on_cpu(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
 rope_operator = partial(Operator, check=check_traced, on_cpu=on_cpu)
 # Makes the Operator of their hot path, whose attributes are packed into one uint8 tensor
 # (backends.packed_call). In place x is omitted: a tensor argument costs as much time as its rotation.
-packed_operator = partial(Operator, check=check_packed, on_cpu=executors.on_cpu_packed, hot_path=True)
+packed_operator = partial(
+    Operator, check=check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
+)
 
 # Types without their own dispatch. torch.nn.Parameter is one of them: requires_grad is checked separately,
 # and torch.nn.Parameter(x) of a subclass has the subclass as its type.

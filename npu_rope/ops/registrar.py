@@ -39,8 +39,8 @@ class Operator:
         no_gradient: the error of a write for which a gradient is needed, with ``{name}`` of the tensor.
         functional: the operator that replaces an operator that writes, under functionalisation. None: torch's
             own replacement, which writes in place.
-        hot_path: attributes are packed into a tensor; CPU tensors only, no gradient.
-        on_npu: ``csrc/npu`` registers a kernel for NPU tensors.
+        hot_path: it has no Autograd kernel; its callers exclude gradients.
+        on_npu: ``csrc/npu`` has its kernel for NPU tensors. False: they are refused.
     """
 
     schema: str
@@ -61,6 +61,9 @@ class Operator:
         return self.schema.partition("(")[0]
 
 
+registered: dict[str, Operator] = {}
+
+
 def like_xs(*names: str) -> Callable[[Any], Results]:
     """Return ``Operator.results`` for results of these names, each with the shape and dtype of one of xs."""
     return lambda t: {name: x.new_empty(x.shape) for name, x in zip(names, t.xs.values(), strict=False)}
@@ -74,6 +77,7 @@ def register(*operators: Operator) -> None:
     by_ctypes = path is None or not _loads_registration(path)
     placeholders = not _binding_takes_npu_tensors()
     for o in operators:
+        registered[o.name] = o
         _library.define(o.schema, tags=(torch.Tag.pt2_compliant_tag,))
         operator = getattr(torch.ops.npu_rope, o.name).default
         # The fake runs for meta and fake tensors, even for a single one among real tensors.
@@ -84,7 +88,7 @@ def register(*operators: Operator) -> None:
             _library.impl(o.name, _autograd(o, operator), "Autograd")
         if o.functional is not None:
             gradients.trace_as(operator, o.functional)
-        if o.hot_path or not o.on_npu:
+        if not o.on_npu:
             _library.impl(o.name, _refuses_npu(o.name), "PrivateUse1")
         elif placeholders:
             _until_loaded.impl(o.name, _loads_binding(o.name), "PrivateUse1")

@@ -378,6 +378,7 @@ register(
         calls.check_packed,
         executors.on_cpu_packed,
         hot_path=True,
+        on_npu=False,
     ),
 )
 

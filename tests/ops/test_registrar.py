@@ -9,17 +9,17 @@ import pytest
 import torch
 
 import npu_rope
+from npu_rope.ops.registrar import registered
 from npu_rope.params import ANGLE_POLICIES, RopeMode, RopeParams
 from npu_rope.rotary_checks import RotaryAttributes
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPOSITES = {"rotary_position_embedding"}
 # Python's names of attributes that are called otherwise in a schema.
 PYTHON_NAMES = {"rope_mode": "mode"}
 LISTED = sorted(
     name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if name.startswith("npu_rope::")
 )
-HOT_PATHS = {name for name in LISTED if "_packed_" in name}
+COMPOSITES = {"rotary_position_embedding"}
 
 
 def schema_of(name):
@@ -34,6 +34,10 @@ def attributes_of(name):
     return [argument for argument in schema_of(name).arguments if not is_tensor(argument)]
 
 
+def test_the_registrar_registered_every_operator():
+    assert set(LISTED) == registered.keys() | COMPOSITES
+
+
 # ---- kernels -----------------------------------------------------------------------------------------
 
 
@@ -42,7 +46,7 @@ def test_every_operator_has_every_kernel(name):
     keys = {"CPU", "Meta", "PrivateUse1"}
     if name in COMPOSITES:
         keys = {"CompositeImplicitAutograd"}
-    elif name not in HOT_PATHS:
+    elif not registered[name].hot_path:
         keys.add("Autograd")
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     assert {key for key in keys if not has_kernel(f"npu_rope::{name}", key)} == set()
@@ -87,11 +91,6 @@ def test_attributes_have_the_defaults_of_the_python_function(name):
             assert attribute.default_value == as_in_schema(python_name, default), attribute.name
 
 
-def test_only_n_dims_has_no_default():
-    required = {a.name for name in LISTED for a in attributes_of(name) if not a.has_default_value()}
-    assert required == {"n_dims"}
-
-
 @pytest.mark.parametrize("needs_grad", [False, True])
 def test_an_attribute_that_is_omitted_has_its_default(needs_grad):
     ops, x = torch.ops.npu_rope, torch.randn(1, 3, 2, 8).requires_grad_(needs_grad)
@@ -126,8 +125,8 @@ def implemented(folder):
 
 
 def test_c_plus_plus_has_a_kernel_of_every_operator():
-    assert implemented("torch") == sorted(set(LISTED) - COMPOSITES)
-    assert implemented("npu") == sorted(set(LISTED) - COMPOSITES - HOT_PATHS)
+    assert implemented("torch") == sorted(registered)
+    assert implemented("npu") == sorted(n for n, o in registered.items() if o.on_npu)
 
 
 def test_cpu_kernels_read_the_arguments_in_the_schema_s_order():
@@ -135,7 +134,7 @@ def test_cpu_kernels_read_the_arguments_in_the_schema_s_order():
     stated = {}
     for text in sources("torch").values():
         stated |= dict(re.findall(r"^// (\w+)\(([\w, ]+)\)$", text, re.MULTILINE))
-    assert sorted(stated) == sorted(set(LISTED) - COMPOSITES)
+    assert stated.keys() == registered.keys()
     for name, arguments in stated.items():
         names = [
             argument.name if is_tensor(argument) else "attributes" for argument in schema_of(name).arguments

@@ -11,6 +11,7 @@ from simulated_npu import SCRIPTS
 
 from npu_rope import backends, operator_package
 from npu_rope.native import library_folders
+from npu_rope.ops.registrar import registered
 from npu_rope.simcann import session
 
 # Operators that launch another operator's kernel.
@@ -23,7 +24,7 @@ KERNEL_OF = {
 
 def kernel_of(name):
     """The kernel that a call of this operator launches; none for operators that take only CPU tensors."""
-    if "_packed_" in name:
+    if name in registered and not registered[name].on_npu:
         return []
     stem = re.sub(r"(_out|_)$", "", name)
     stem = KERNEL_OF.get(stem, stem)
