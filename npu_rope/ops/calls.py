@@ -5,7 +5,7 @@ real and fake tensors; the hot path; torch's errors, converted to the operators'
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from npu_rope import backends
@@ -134,7 +134,7 @@ def explained(error: Exception, op: str, check: Callable[[], object]) -> Excepti
 def explained_rope(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) -> Exception:
     """Convert an error of rope, rope_qk or rope_set_rows as :func:`explained` does."""
     require_params(t.op, params)
-    return explained(error, t.op, lambda: check_tensors(t, params, angle))
+    return explained(error, t.op, partial(check_tensors, t, params, angle))
 
 
 def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
@@ -154,12 +154,13 @@ def callable_of(overload: Any) -> Any:
     return getattr(overload, "_op", overload)
 
 
+@cache
+def _callable(op: str) -> Any:
+    return callable_of(getattr(torch.ops.npu_rope, op).default)
+
+
 def straight(
-    op: str,
-    tensors: tuple[Any, ...],
-    attributes: tuple[Any, ...],
-    *,
-    written: tuple[Any, ...] = (),
+    op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...], *, written: tuple[Any, ...] = ()
 ) -> Any:
     """Call the kernel directly, for plain CPU tensors without a gradient. Return NotImplemented for other
     calls and for calls with an error, which the operator's file then reports.
@@ -177,21 +178,15 @@ def straight(
             return NotImplemented
     if not is_plain(tensors[0]):
         return NotImplemented
-    call = _callables.get(op)
-    if call is None:
-        call = _callables[op] = callable_of(getattr(torch.ops.npu_rope, op).default)
     try:
         with _below():
-            results = call(*tensors, *attributes)
+            results = _callable(op)(*tensors, *attributes)
     except (RuntimeError, TypeError, ValueError):
         return NotImplemented
     if written:
         _increment_version(written)
         return written
     return results
-
-
-_callables: dict[str, Any] = {}
 
 
 # ---- registration ----------------------------------------------------------------------------------

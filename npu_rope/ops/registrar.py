@@ -61,7 +61,7 @@ class Operator:
         return self.schema.partition("(")[0]
 
 
-registered: dict[str, Operator] = {}
+registered: dict[str, Operator] = {}  # by name
 
 
 def like_xs(*names: str) -> Callable[[Any], Results]:

@@ -135,7 +135,7 @@ def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...
         try:
             return _dispatched(t, a)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-            raise calls.explained(error, t.op, lambda: check(t, a)) from error.__cause__
+            raise calls.explained(error, t.op, partial(check, t, a)) from error.__cause__
     if chosen == "cpu":
         raise bad_value(t.op, f"x must be on device cpu for backend cpu but got {t.x.device}.")
     if torch.compiler.is_compiling():

@@ -180,7 +180,7 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
             operator(*inputs, rows, k_out, freq_factors, **attributes, q_out=q_out)
         return q_out, k_out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.explained(error, OP, lambda: _check_call(tensors, given)) from error.__cause__
+        raise calls.explained(error, OP, partial(_check_call, tensors, given)) from error.__cause__
 
 
 def _needs_gradient(tensors: tuple[Any, ...]) -> bool:

@@ -67,7 +67,7 @@ def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
         with _below():  # without a gradient, straight to the kernel
             return _dispatched(t, a)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.explained(error, t.op, lambda: _check(t, a)) from error.__cause__
+        raise calls.explained(error, t.op, partial(_check, t, a)) from error.__cause__
 
 
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
