@@ -173,23 +173,14 @@ def _composite(
     start_pos: Any,
     pad_len: Any = None,
     seqstarts: Any = None,
-    *,
-    bypass_key: bool = False,
-    **scaling: Any,
+    **attributes: Any,
 ) -> tuple[Any, Any]:
     """Run the composite operator by rope's operators. Its results are always new tensors."""
-    scaling = {**_DEFAULTS, **scaling}
+    schema = torch.ops.npu_rope.rotary_position_embedding.default._schema
+    scaling = {a.name: a.default_value for a in schema.arguments if a.kwarg_only} | attributes
+    bypass_key = scaling.pop("bypass_key")
     y, z = _rotary_position_embedding(query, key, start_pos, pad_len, seqstarts, bypass_key, None, scaling)
     return y, z.clone() if bypass_key else z
-
-
-_DEFAULTS = {
-    "rotary_dim": 0,
-    "theta": 10000.0,
-    "max_position_embeddings": 2048,
-    "scaling_type": "",
-    "scaling_factor": 1.0,
-}
 
 
 def _compiled(

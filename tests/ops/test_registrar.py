@@ -11,6 +11,8 @@ import torch
 import npu_rope
 from npu_rope.ops.registrar import registered
 from npu_rope.params import ANGLE_POLICIES, RopeMode, RopeParams
+from npu_rope.rms_norm_checks import RmsNormAttributes
+from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes
 from npu_rope.rotary_checks import RotaryAttributes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +91,23 @@ def test_attributes_have_the_defaults_of_the_python_function(name):
         assert attribute.has_default_value() == (default is not dataclasses.MISSING), attribute.name
         if attribute.has_default_value():
             assert attribute.default_value == as_in_schema(python_name, default), attribute.name
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("rms_norm", RmsNormAttributes),
+        ("rms_norm_rope", RmsNormRopeAttributes),
+        ("rotary_mul", RotaryAttributes),
+        ("rotary_embedding", RotaryAttributes),
+    ],
+)
+def test_an_executor_s_attributes_have_the_same_defaults(name, kind):
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    compared = [attribute for attribute in attributes_of(name) if attribute.name in defaults]
+    assert len(compared) >= 3
+    for attribute in compared:
+        assert attribute.default_value == as_in_schema(attribute.name, defaults[attribute.name])
 
 
 @pytest.mark.parametrize("needs_grad", [False, True])
