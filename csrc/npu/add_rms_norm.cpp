@@ -47,8 +47,8 @@ std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::T
     return {out, sum};
 }
 
-void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& scale, int64_t axis,
-                      double epsilon, int64_t stash_type, const at::Tensor& out, const at::Tensor& sum) {
+void add_rms_norm_out(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& scale, const at::Tensor& out,
+                      const at::Tensor& sum, int64_t axis, double epsilon, int64_t stash_type) {
     launch(x, residual, scale, {axis, epsilon, stash_type}, out, sum);
 }
 

@@ -113,8 +113,8 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, int64_t axis, 
     return out;
 }
 
-void rms_norm_out(const at::Tensor& x, const at::Tensor& scale, int64_t axis, double epsilon, int64_t stash_type,
-                  const at::Tensor& out) {
+void rms_norm_out(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& out, int64_t axis, double epsilon,
+                  int64_t stash_type) {
     launch(x, scale, {axis, epsilon, stash_type}, out);
 }
 

@@ -100,13 +100,13 @@ void launch(const Sides& given, const at::Tensor& positions, const at::Tensor* g
                     NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), epsilon, rounds, q_out, k_out);
 }
 
-#define NPU_ROPE_CALL_PARAMETERS                                                                                  \
-    int64_t n_dims, int64_t mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor,     \
-        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs, \
+#define NPU_ROPE_CALL_PARAMETERS                                                                                   \
+    int64_t n_dims, int64_t rope_mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor, \
+        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,  \
         double epsilon, bool intermediate_rounding, int64_t angle
 #define NPU_ROPE_CALL                                                                            \
     Call {                                                                                       \
-        {n_dims,    mode,      n_ctx_orig,       freq_base, freq_scale, ext_factor, attn_factor, \
+        {n_dims,    rope_mode, n_ctx_orig,       freq_base, freq_scale, ext_factor, attn_factor, \
          beta_fast, beta_slow, listed(sections), n_offs,    true,       angle},                  \
             epsilon, intermediate_rounding                                                       \
     }

@@ -21,14 +21,14 @@ struct Attributes {
     int64_t angle;
 };
 
-#define NPU_ROPE_ATTRIBUTE_PARAMETERS                                                                             \
-    int64_t n_dims, int64_t mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor,     \
-        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs, \
+#define NPU_ROPE_ATTRIBUTE_PARAMETERS                                                                              \
+    int64_t n_dims, int64_t rope_mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor, \
+        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,  \
         bool forward, int64_t angle
-#define NPU_ROPE_ATTRIBUTES                                                                             \
-    npu_rope::Attributes {                                                                              \
-        n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, \
-            npu_rope::listed(sections), n_offs, forward, angle                                          \
+#define NPU_ROPE_ATTRIBUTES                                                                                  \
+    npu_rope::Attributes {                                                                                   \
+        n_dims, rope_mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, \
+            npu_rope::listed(sections), n_offs, forward, angle                                               \
     }
 // The attributes in aclnn's order, after the inputs. They are lvalues because torch_npu's macro requires it. `strides`:
 // of the launch.

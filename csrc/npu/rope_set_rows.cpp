@@ -28,7 +28,4 @@ void rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::T
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) {
-    m.impl("rope_set_rows", &rope_set_rows);
-    m.impl("rope_set_rows_compiled", &rope_set_rows);  // one attribute has another name
-}
+TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) { m.impl("rope_set_rows", &rope_set_rows); }

@@ -36,8 +36,8 @@ at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at
 }
 
 void rotary_embedding_out(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const OptionalTensor& ids,
-                          bool interleaved, int64_t num_heads, int64_t rotary_embedding_dim, bool forward,
-                          const at::Tensor& out) {
+                          const at::Tensor& out, bool interleaved, int64_t num_heads, int64_t rotary_embedding_dim,
+                          bool forward) {
     launch(x, cos, sin, ids, {{interleaved, rotary_embedding_dim, 0, num_heads}, forward}, out);
 }
 

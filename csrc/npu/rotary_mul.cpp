@@ -76,8 +76,8 @@ void rotary_mul_inplace(const at::Tensor& x, const at::Tensor& cos, const at::Te
     launch(x, {cos, sin}, {{interleaved, rotary_dim, offset, 0}, forward}, x);
 }
 
-void rotary_mul_out(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, bool interleaved,
-                    int64_t rotary_dim, int64_t offset, bool forward, const at::Tensor& out) {
+void rotary_mul_out(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& out,
+                    bool interleaved, int64_t rotary_dim, int64_t offset, bool forward) {
     launch(x, {cos, sin}, {{interleaved, rotary_dim, offset, 0}, forward}, out);
 }
 

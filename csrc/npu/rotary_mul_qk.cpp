@@ -44,8 +44,8 @@ void rotary_mul_qk_inplace(const at::Tensor& q, const at::Tensor& k, const at::T
 }
 
 void rotary_mul_qk_out(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos, const at::Tensor& sin,
-                       bool interleaved, int64_t rotary_dim, int64_t offset, bool forward, const at::Tensor& q_out,
-                       const at::Tensor& k_out) {
+                       const at::Tensor& q_out, const at::Tensor& k_out, bool interleaved, int64_t rotary_dim,
+                       int64_t offset, bool forward) {
     launch(q, k, {cos, sin}, {{interleaved, rotary_dim, offset, 0}, forward}, q_out, k_out);
 }
 

@@ -14,7 +14,7 @@ void run(AtenTensorHandle x, AtenTensorHandle residual, AtenTensorHandle scale, 
     raise_on(npu_rope_add_rms_norm(&from, &other, &factors, call.axis(), a.epsilon, a.stash_type, &to, &to_sum));
 }
 
-// add_rms_norm(x, residual, scale, attributes) -> (Tensor, Tensor)
+// add_rms_norm(x, residual, scale, attributes)
 void add_rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), residual(stack[1]), scale(stack[2]);
     Owned out = empty_of(x.get(), scale.get()), sum = empty_of(x.get(), x.get());
@@ -23,10 +23,10 @@ void add_rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     stack[1] = torch::stable::detail::from(sum.release());
 }
 
-// add_rms_norm_out(x, residual, scale, attributes, Tensor(a!) out, Tensor(b!) sum) -> ()
+// add_rms_norm_out(x, residual, scale, out, sum, attributes)
 void add_rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
-    Owned x(stack[0]), residual(stack[1]), scale(stack[2]), out(stack[6]), sum(stack[7]);
-    run(x.get(), residual.get(), scale.get(), NormAttributes(stack + 3), out.get(), sum.get());
+    Owned x(stack[0]), residual(stack[1]), scale(stack[2]), out(stack[3]), sum(stack[4]);
+    run(x.get(), residual.get(), scale.get(), NormAttributes(stack + 5), out.get(), sum.get());
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ void run(AtenTensorHandle x, AtenTensorHandle scale, const NormAttributes& a, At
     raise_on(npu_rope_rms_norm(&from, &factors, call.axis(), a.epsilon, a.stash_type, &to));
 }
 
-// rms_norm(x, scale, attributes) -> Tensor
+// rms_norm(x, scale, attributes)
 void rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), scale(stack[1]);
     Owned out = empty_of(x.get(), scale.get());
@@ -20,10 +20,10 @@ void rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = torch::stable::detail::from(out.release());
 }
 
-// rms_norm_out(x, scale, attributes, Tensor(a!) out) -> ()
+// rms_norm_out(x, scale, out, attributes)
 void rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
-    Owned x(stack[0]), scale(stack[1]), out(stack[5]);
-    run(x.get(), scale.get(), NormAttributes(stack + 2), out.get());
+    Owned x(stack[0]), scale(stack[1]), out(stack[2]);
+    run(x.get(), scale.get(), NormAttributes(stack + 3), out.get());
 }
 
 // Sums t over the dimensions that the scale shares.
@@ -35,7 +35,7 @@ Tensor summed_to(const Tensor& t, const Sizes& sizes) {
     return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-// rms_norm_backward(grad, x, scale, attributes) -> (Tensor, Tensor)
+// rms_norm_backward(grad, x, scale, attributes)
 void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
     Owned grad(stack[0]), x(stack[1]), scale(stack[2]);
     const NormAttributes a(stack + 3);

@@ -61,7 +61,7 @@ struct Inputs {
     Side k_to(AtenTensorHandle out) const { return {k.get(), k_scale.get(), out}; }
 };
 
-// rms_norm_rope(inputs, freq_factors, *, attributes) -> (Tensor, Tensor)
+// rms_norm_rope(q, k, q_scale, k_scale, positions, freq_factors, attributes)
 void rms_norm_rope(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Optional factors(stack[5]);
@@ -72,7 +72,7 @@ void rms_norm_rope(StableIValue* stack, uint64_t, uint64_t) {
     stack[1] = torch::stable::detail::from(k.release());
 }
 
-// rms_norm_rope_out(inputs, freq_factors, *, attributes, Tensor(a!) q_out, Tensor(b!) k_out) -> ()
+// rms_norm_rope_out(q, k, q_scale, k_scale, positions, freq_factors, attributes, q_out, k_out)
 void rms_norm_rope_out(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Optional factors(stack[5]);
@@ -80,7 +80,7 @@ void rms_norm_rope_out(StableIValue* stack, uint64_t, uint64_t) {
     run(in.q_to(q.get()), in.k_to(k.get()), in.positions.get(), nullptr, factors, read(stack + 6));
 }
 
-// rms_norm_rope_set_rows(inputs, rows, Tensor(a!) cache, freq_factors, *, attributes) -> Tensor
+// rms_norm_rope_set_rows(q, k, q_scale, k_scale, positions, rows, cache, freq_factors, attributes)
 void rms_norm_rope_set_rows(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Owned rows(stack[5]), cache(stack[6]);
@@ -91,7 +91,7 @@ void rms_norm_rope_set_rows(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = torch::stable::detail::from(q.release());
 }
 
-// rms_norm_rope_set_rows_out(inputs, rows, Tensor(a!) cache, freq_factors, *, attributes, Tensor(b!) q_out) -> ()
+// rms_norm_rope_set_rows_out(q, k, q_scale, k_scale, positions, rows, cache, freq_factors, attributes, q_out)
 void rms_norm_rope_set_rows_out(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Owned rows(stack[5]), cache(stack[6]), q(stack[8 + kNormRopeAttributes]);
@@ -99,9 +99,8 @@ void rms_norm_rope_set_rows_out(StableIValue* stack, uint64_t, uint64_t) {
     run(in.q_to(q.get()), in.k_to(cache.get()), in.positions.get(), rows.get(), factors, read(stack + 8));
 }
 
-// rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, q_scale, k_scale, positions,
-// Tensor packed, Tensor? rows, Tensor? freq_factors) -> (). An output without q or k is rotated in place; with rows,
-// k_out is a cache.
+// rms_norm_rope_packed_(q_out, k_out, q, k, q_scale, k_scale, positions, packed, rows, freq_factors)
+// An output without q or k is rotated in place; with rows, k_out is a cache.
 void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned q_out(stack[0]), k_out(stack[1]), q_scale(stack[4]), k_scale(stack[5]), positions(stack[6]), packed(stack[7]);
     Optional q(stack[2]), k(stack[3]), rows(stack[8]), factors(stack[9]);

@@ -20,7 +20,7 @@ struct Inputs {
     explicit Inputs(StableIValue* s) : x(s[0]), positions(s[1]), factors(s[2]) {}
 };
 
-// rope(x, positions, freq_factors, *, attributes) -> Tensor
+// rope(x, positions, freq_factors, attributes)
 void rope(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     const Attributes a = read_attributes(stack + 3);
@@ -29,21 +29,21 @@ void rope(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = torch::stable::detail::from(out.release());
 }
 
-// rope_(Tensor(a!) x, positions, freq_factors, *, attributes) -> ()
+// rope_(x, positions, freq_factors, attributes)
 void rope_inplace(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     run(in.x.get(), in.positions.get(), in.factors, read_attributes(stack + 3), in.x.get());
 }
 
-// rope_out(x, positions, freq_factors, *, attributes, Tensor(a!) out) -> ()
+// rope_out(x, positions, freq_factors, attributes, out)
 void rope_out(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Owned out(stack[3 + kAttributes]);
     run(in.x.get(), in.positions.get(), in.factors, read_attributes(stack + 3), out.get());
 }
 
-// rope_packed_(Tensor(a!) out, Tensor? x, positions, Tensor packed, Tensor? freq_factors) -> (). Without
-// x the call is in place: passing the same tensor to torch twice would cost a tenth of a decode step.
+// rope_packed_(out, x, positions, packed, freq_factors)
+// Without x the call is in place: passing the same tensor to torch twice would cost a tenth of a decode step.
 void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned out(stack[0]), positions(stack[2]), packed(stack[3]);
     Optional x(stack[1]), factors(stack[4]);

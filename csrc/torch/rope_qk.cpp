@@ -27,7 +27,7 @@ struct Inputs {
     explicit Inputs(StableIValue* s) : q(s[0]), k(s[1]), positions(s[2]), factors(s[3]) {}
 };
 
-// rope_qk(q, k, positions, freq_factors, *, attributes) -> (Tensor, Tensor)
+// rope_qk(q, k, positions, freq_factors, attributes)
 void rope_qk(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     const Attributes a = read_attributes(stack + 4);
@@ -37,21 +37,21 @@ void rope_qk(StableIValue* stack, uint64_t, uint64_t) {
     stack[1] = torch::stable::detail::from(k.release());
 }
 
-// rope_qk_(Tensor(a!) q, Tensor(b!) k, positions, freq_factors, *, attributes) -> ()
+// rope_qk_(q, k, positions, freq_factors, attributes)
 void rope_qk_inplace(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     run({in.q.get(), in.q.get()}, {in.k.get(), in.k.get()}, in.positions.get(), in.factors, read_attributes(stack + 4));
 }
 
-// rope_qk_out(q, k, positions, freq_factors, *, attributes, Tensor(a!) q_out, Tensor(b!) k_out) -> ()
+// rope_qk_out(q, k, positions, freq_factors, attributes, q_out, k_out)
 void rope_qk_out(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Owned q(stack[4 + kAttributes]), k(stack[5 + kAttributes]);
     run({in.q.get(), q.get()}, {in.k.get(), k.get()}, in.positions.get(), in.factors, read_attributes(stack + 4));
 }
 
-// rope_qk_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, positions, Tensor packed,
-// Tensor? freq_factors) -> (). An output without q or k is rotated in place.
+// rope_qk_packed_(q_out, k_out, q, k, positions, packed, freq_factors)
+// An output without q or k is rotated in place.
 void rope_qk_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned q_out(stack[0]), k_out(stack[1]), positions(stack[4]), packed(stack[5]);
     Optional q(stack[2]), k(stack[3]), factors(stack[6]);

@@ -20,14 +20,14 @@ void run(const Inputs& in, const Optional& factors, const Attributes& a) {
                                     &cache));
 }
 
-// rope_set_rows(x, positions, rows, Tensor(a!) cache, freq_factors, *, attributes) -> ()
+// rope_set_rows(x, positions, rows, cache, freq_factors, attributes)
 void rope_set_rows(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Optional factors(stack[4]);
     run(in, factors, read_attributes(stack + 5));
 }
 
-// rope_set_rows_packed_(x, positions, rows, Tensor(a!) cache, Tensor packed, Tensor? freq_factors) -> ()
+// rope_set_rows_packed_(x, positions, rows, cache, packed, freq_factors)
 void rope_set_rows_packed(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Owned packed(stack[4]);
@@ -39,6 +39,5 @@ void rope_set_rows_packed(StableIValue* stack, uint64_t, uint64_t) {
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rope_set_rows", &rope_set_rows);
-    m.impl("rope_set_rows_compiled", &rope_set_rows);  // one attribute has another name
     m.impl("rope_set_rows_packed_", &rope_set_rows_packed);
 }

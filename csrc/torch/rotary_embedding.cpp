@@ -6,11 +6,11 @@ namespace {
 
 using namespace npu_rope;
 
-// "X, cos_cache, sin_cache, position_ids, attributes", the first arguments of the schemas.
+// X, cos_cache, sin_cache and position_ids, the first arguments of the schemas, and the attributes.
 class Call {
 public:
-    explicit Call(const StableIValue* stack)
-        : x(stack[0]), cos_(stack[1]), sin_(stack[2]), position_ids_(stack[3]), attributes_(stack + 4) {}
+    Call(const StableIValue* stack, const StableIValue* attributes)
+        : x(stack[0]), cos_(stack[1]), sin_(stack[2]), position_ids_(stack[3]), attributes_(attributes) {}
 
     void run(AtenTensorHandle out) const {
         const Readable tx(x.get(), out), tcos(cos_.get(), out), tsin(sin_.get(), out);
@@ -28,18 +28,18 @@ private:
     RotaryAttributes attributes_;
 };
 
-// rotary_embedding(X, cos_cache, sin_cache, position_ids, attributes) -> Tensor
+// rotary_embedding(X, cos_cache, sin_cache, position_ids, attributes)
 void rotary_embedding(StableIValue* stack, uint64_t, uint64_t) {
-    const Call call(stack);
+    const Call call(stack, stack + 4);
     Owned out = empty_contiguous(call.x.get());
     call.run(out.get());
     stack[0] = torch::stable::detail::from(out.release());
 }
 
-// rotary_embedding_out(X, cos_cache, sin_cache, position_ids, attributes, Tensor(a!) Y) -> ()
+// rotary_embedding_out(X, cos_cache, sin_cache, position_ids, Y, attributes)
 void rotary_embedding_out(StableIValue* stack, uint64_t, uint64_t) {
-    const Call call(stack);
-    const Owned out(stack[8]);
+    const Call call(stack, stack + 5);
+    const Owned out(stack[4]);
     call.run(out.get());
 }
 

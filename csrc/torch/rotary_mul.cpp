@@ -12,7 +12,7 @@ void run(AtenTensorHandle x, const RotaryTables& t, const RotaryAttributes& a, A
     raise_on(npu_rope_rotary_mul(tx.get(), cos.get(), sin.get(), a.interleaved, a.first, a.second, a.forward, &to));
 }
 
-// rotary_mul(x, cos, sin, attributes) -> Tensor
+// rotary_mul(x, cos, sin, attributes)
 void rotary_mul(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]);
     RotaryTables tables(stack[1], stack[2]);
@@ -22,18 +22,18 @@ void rotary_mul(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = torch::stable::detail::from(out.release());
 }
 
-// rotary_mul_(Tensor(a!) x, cos, sin, attributes) -> ()
+// rotary_mul_(x, cos, sin, attributes)
 void rotary_mul_inplace(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]);
     RotaryTables tables(stack[1], stack[2]);
     run(x.get(), tables, RotaryAttributes(stack + 3), x.get());
 }
 
-// rotary_mul_out(x, cos, sin, attributes, Tensor(a!) out) -> ()
+// rotary_mul_out(x, cos, sin, out, attributes)
 void rotary_mul_out(StableIValue* stack, uint64_t, uint64_t) {
-    Owned x(stack[0]), out(stack[7]);
+    Owned x(stack[0]), out(stack[3]);
     RotaryTables tables(stack[1], stack[2]);
-    run(x.get(), tables, RotaryAttributes(stack + 3), out.get());
+    run(x.get(), tables, RotaryAttributes(stack + 4), out.get());
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ void run(AtenTensorHandle q, AtenTensorHandle k, const RotaryTables& t, const Ro
                                     a.forward, &to_q, &to_k));
 }
 
-// rotary_mul_qk(q, k, cos, sin, attributes) -> (Tensor, Tensor)
+// rotary_mul_qk(q, k, cos, sin, attributes)
 void rotary_mul_qk(StableIValue* stack, uint64_t, uint64_t) {
     Owned q(stack[0]), k(stack[1]);
     RotaryTables tables(stack[2], stack[3]);
@@ -26,18 +26,18 @@ void rotary_mul_qk(StableIValue* stack, uint64_t, uint64_t) {
     stack[1] = torch::stable::detail::from(k_out.release());
 }
 
-// rotary_mul_qk_(Tensor(a!) q, Tensor(b!) k, cos, sin, attributes) -> ()
+// rotary_mul_qk_(q, k, cos, sin, attributes)
 void rotary_mul_qk_inplace(StableIValue* stack, uint64_t, uint64_t) {
     Owned q(stack[0]), k(stack[1]);
     RotaryTables tables(stack[2], stack[3]);
     run(q.get(), k.get(), tables, RotaryAttributes(stack + 4), q.get(), k.get());
 }
 
-// rotary_mul_qk_out(q, k, cos, sin, attributes, Tensor(a!) q_out, Tensor(b!) k_out) -> ()
+// rotary_mul_qk_out(q, k, cos, sin, q_out, k_out, attributes)
 void rotary_mul_qk_out(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q(stack[0]), k(stack[1]), q_out(stack[8]), k_out(stack[9]);
+    Owned q(stack[0]), k(stack[1]), q_out(stack[4]), k_out(stack[5]);
     RotaryTables tables(stack[2], stack[3]);
-    run(q.get(), k.get(), tables, RotaryAttributes(stack + 4), q_out.get(), k_out.get());
+    run(q.get(), k.get(), tables, RotaryAttributes(stack + 6), q_out.get(), k_out.get());
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ def _packed_in_place(inputs: Inputs) -> Ready:
 
 def _schema_operator(inputs: Inputs) -> Ready:
     xs = [x.clone() for x in inputs.xs]
-    attributes = {"n_dims": HEAD_DIM, "mode": int(inputs.params.rope_mode)}
+    attributes = {"n_dims": HEAD_DIM, "rope_mode": int(inputs.params.rope_mode)}
     operator = torch.ops.npu_rope.rope_.default
     calls = [partial(operator, x, inputs.positions, **attributes) for x in xs]
     around: Callable[[], contextlib.AbstractContextManager[Any]] = torch.inference_mode

@@ -31,7 +31,7 @@ from npu_rope import (
     optional_torch,
 )
 from npu_rope.errors import BackendUnavailable
-from npu_rope.ops.calls import REINSTALL, npu_binding_error
+from npu_rope.ops.registrar import REINSTALL, npu_binding_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
 BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ./simulator ."

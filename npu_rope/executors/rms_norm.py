@@ -255,7 +255,7 @@ def on_npu(t: Tensors, a: RmsNormAttributes) -> Results:
             written[:] = torch.ops.npu_rope.rms_norm_backward.default(*given)
             return
         operator = getattr(torch.ops.npu_rope, f"{t.op}_out").default
-        operator(*xs.values(), *beside.values(), a.axis, a.epsilon, a.stash_type, *written)
+        operator(*xs.values(), *beside.values(), *written, a.axis, a.epsilon, a.stash_type)
 
     return npu.run(t, lambda t: _ignored(check(t, a)), run, new_results=_new_results)
 

@@ -97,7 +97,6 @@ def as_schema(a: Attributes) -> dict[str, Any]:
     """Return the attributes by their names in torch's schemas."""
     named = rope.Attributes(a.params, True, a.angle).as_schema()
     del named["forward"]
-    named["rope_mode"] = named.pop("mode")
     return {**named, "epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
 
 

@@ -57,7 +57,7 @@ class Attributes:
         p = self.params
         return {
             "n_dims": p.n_dims,
-            "mode": int(p.rope_mode),
+            "rope_mode": int(p.rope_mode),
             "n_ctx_orig": p.n_ctx_orig,
             "freq_base": p.freq_base,
             "freq_scale": p.freq_scale,

@@ -48,7 +48,7 @@ def _turns(
 
     @register_sharding(op)  # type: ignore[untyped-decorator]
     def rules(*args: Any, **kwargs: Any) -> list[Rule]:
-        given = {**dict.fromkeys(names), **dict(zip(names, args, strict=False)), **kwargs}
+        given = _given(op, args, kwargs)
         tensors = {n: value for n, value in given.items() if hasattr(value, "tensor_meta")}
         of_x = layout[len(layout) - len(given[xs[0]].shape) :]
         placed: list[Given] = [{}]
@@ -65,6 +65,13 @@ def _turns(
             taken = [where.get(n) for n in names[: len(args)]] + [where[n] for n in kwargs if n in where]
             found.append(([where[xs[0]]] * returned, taken))
         return found
+
+
+def _given(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given:
+    """Return all arguments of a call. torch omits arguments that equal their defaults."""
+    arguments = op._schema.arguments
+    passed = dict(zip((a.name for a in arguments), args, strict=False))
+    return {**{a.name: a.default_value for a in arguments}, **passed, **kwargs}
 
 
 def _require_one_of(op: Any, placed: list[Given], tensors: Given) -> None:
@@ -86,9 +93,8 @@ def _require_one_of(op: Any, placed: list[Given], tensors: Given) -> None:
 def _positions(given: Given, what: str) -> Given | None:
     """Place positions [S] or [B,S]; with sections [M,S], [M,B,S], or [4*S], whose tokens are not sharded."""
     positions, x = given["positions"], given.get("x") or given["q"]
-    mode = given["mode"] if "mode" in given else given["rope_mode"]
     rank, tokens = len(positions.shape), x.shape[-3]
-    planes = RopeMode(mode).has_sections and rank != 1
+    planes = RopeMode(given["rope_mode"]).has_sections and rank != 1
     if what == HEADS:
         return {}
     if what == TOKENS:
@@ -137,11 +143,10 @@ def _normalizes(op: Any, xs: int, results: tuple[bool, ...]) -> None:
         results: for each result, whether it has x's shape; else it is the scale's gradient, a sum over x's
             rows.
     """
-    names = [argument.name for argument in op._schema.arguments]
 
     @register_sharding(op)  # type: ignore[untyped-decorator]
     def rules(*args: Any, **kwargs: Any) -> list[Rule]:
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        given = _given(op, args, kwargs)
         tensors = {n: value for n, value in given.items() if hasattr(value, "tensor_meta")}
         x, scale, rank = args[0], args[xs], len(args[0].shape)
         behind = [*args[xs + 1 :], *(value for n, value in kwargs.items() if n in tensors)]

@@ -168,10 +168,11 @@ def _turn(sin: Any, forward: bool) -> Any:
 def _params(attributes: Mapping[str, Any]) -> tuple[RopeParams, bool]:
     named = dict(attributes)
     forward, angle = named.pop("forward", True), named.pop("angle", 0)
+    mode = named.pop("rope_mode", 0)
     if angle == 2:
         raise ValueError("[onnx_export] angle must be exact (0) or f32 (1) but got ggml (2).")
     named["sections"] = tuple(named.get("sections") or (0, 0, 0, 0))
-    return RopeParams(**named), forward
+    return RopeParams(mode=mode, **named), forward
 
 
 def _tables(positions: Any, factors: Any, params: RopeParams, wide: int) -> tuple[Any, Any]:
@@ -239,20 +240,22 @@ def _rope_all(
 # ---- given tables --------------------------------------------------------------------------------------
 
 
-def _rotary_mul(
-    x: Any, cos: Any, sin: Any, interleaved: bool, rotary_dim: int, offset: int, forward: bool
-) -> Any:
-    return _rotary_mul_all((x,), cos, sin, interleaved, rotary_dim, offset, forward)[0]
+def _rotary_mul(x: Any, cos: Any, sin: Any, *attributes: Any) -> Any:
+    return _rotary_mul_all((x,), cos, sin, *attributes)[0]
 
 
-def _rotary_mul_qk(
-    q: Any, k: Any, cos: Any, sin: Any, interleaved: bool, rotary_dim: int, offset: int, forward: bool
-) -> Any:
-    return _rotary_mul_all((q, k), cos, sin, interleaved, rotary_dim, offset, forward)
+def _rotary_mul_qk(q: Any, k: Any, cos: Any, sin: Any, *attributes: Any) -> Any:
+    return _rotary_mul_all((q, k), cos, sin, *attributes)
 
 
 def _rotary_mul_all(
-    xs: tuple[Any, ...], cos: Any, sin: Any, interleaved: bool, rotary_dim: int, offset: int, forward: bool
+    xs: tuple[Any, ...],
+    cos: Any,
+    sin: Any,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    offset: int = 0,
+    forward: bool = True,
 ) -> tuple[Any, ...]:
     width = rotary_dim or _static("the head size", xs[0].shape[-1])
     if cos.shape[-1] != width // 2:
@@ -277,11 +280,11 @@ def _rotary_embedding(
     X: Any,
     cos_cache: Any,
     sin_cache: Any,
-    position_ids: Any,
-    interleaved: bool,
-    num_heads: int,
-    rotary_embedding_dim: int,
-    forward: bool,
+    position_ids: Any = None,
+    interleaved: bool = False,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    forward: bool = True,
 ) -> Any:
     heads = {"num_heads": num_heads} if _rank(X) == 3 else {}  # ignored for four dimensions
     head = X.shape[-1] if _rank(X) == 4 else X.shape[-1] // num_heads
@@ -316,16 +319,14 @@ def _rotary_embedding(
 # ---- norms ---------------------------------------------------------------------------------------------
 
 
-def _rms_norm(x: Any, scale: Any, axis: int, epsilon: float, stash_type: int) -> Any:
-    return _normalized(x, x, scale, RmsNormAttributes(axis, epsilon, stash_type))
+def _rms_norm(x: Any, scale: Any, *attributes: Any) -> Any:
+    return _normalized(x, x, scale, RmsNormAttributes(*attributes))
 
 
-def _add_rms_norm(
-    x: Any, residual: Any, scale: Any, axis: int, epsilon: float, stash_type: int
-) -> tuple[Any, Any]:
+def _add_rms_norm(x: Any, residual: Any, scale: Any, *attributes: Any) -> tuple[Any, Any]:
     wide = _wide(x.dtype)
     total = _cast(op.Add(_cast(x, x.dtype, wide), _cast(residual, x.dtype, wide)), wide, x.dtype)
-    return _normalized(total, x, scale, RmsNormAttributes(axis, epsilon, stash_type)), total
+    return _normalized(total, x, scale, RmsNormAttributes(*attributes)), total
 
 
 def _normalized(x: Any, like: Any, scale: Any, a: RmsNormAttributes) -> Any:

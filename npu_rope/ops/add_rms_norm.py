@@ -7,8 +7,8 @@ from typing import Any
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
-from npu_rope.ops.calls import require_pair
-from npu_rope.ops.rotary import straight
+from npu_rope.ops.calls import require_pair, straight
+from npu_rope.ops.registrar import Call, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_checks import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
 
@@ -60,9 +60,11 @@ def add_rms_norm(
     outs = tuple(out or ())
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         op = f"{ADD}_out" if outs else ADD
-        results = straight(op, (x, residual, scale), (axis, epsilon, stash_type), outs)
+        given = axis, epsilon, stash_type
+        results = straight(op, (x, residual, scale, *outs), given, written=outs)
         if results is not NotImplemented:
-            return outs or results
+            both: tuple[Any, Any] = results
+            return both
     for name, value in (("x", x), ("residual", residual)):
         require_tensor_like(ADD, name, value)
     attributes = attributes_of(ADD, axis, epsilon, stash_type)
@@ -73,8 +75,8 @@ def add_rms_norm(
 # ---- gradients -----------------------------------------------------------------------------------------
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, _, scale, *ctx.attributes = inputs
+def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
+    _, _, scale, *ctx.attributes = arguments.values()
     ctx.save_for_backward(output[1], scale)
     ctx.set_materialize_grads(False)
 
@@ -82,48 +84,38 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _backward(ctx: Any, grad: Any, of_sum: Any) -> tuple[Any, ...]:
     dx, dscale = of_sum, None
     if grad is not None:
-        dx, dscale = _operators.rms_norm_backward.default(grad, *ctx.saved_tensors, *ctx.attributes)
+        operator = torch.ops.npu_rope.rms_norm_backward.default
+        dx, dscale = operator(grad, *ctx.saved_tensors, *ctx.attributes)
         dx = dx if of_sum is None else dx + of_sum
-    return dx, dx, dscale, None, None, None
+    return dx, dx, dscale
 
 
 # ---- registration --------------------------------------------------------------------------------------
 
 
-def _call(x: Any, residual: Any, scale: Any, *given: Any) -> norm.Call:
+def _call(x: Any, residual: Any, scale: Any, *given: Any) -> Call:
     return add_rms_norm_tensors(x, residual, scale), RmsNormAttributes(*given)
 
 
-def _out_call(x: Any, residual: Any, scale: Any, *given: Any) -> norm.Call:
-    return add_rms_norm_tensors(x, residual, scale, given[-2:]), RmsNormAttributes(*given[:-2])
+def _call_out(x: Any, residual: Any, scale: Any, out: Any, total: Any, *given: Any) -> Call:
+    return add_rms_norm_tensors(x, residual, scale, (out, total)), RmsNormAttributes(*given)
 
 
-def _fake(*arguments: Any) -> tuple[Any, Any]:
-    t, a = _call(*arguments)
-    norm.check(t, a)
-    return t.x.new_empty(t.x.shape, dtype=t.scale.dtype), t.x.new_empty(t.x.shape)
+def _results(t: norm.Tensors) -> dict[str, Any]:
+    return {"out": t.x.new_empty(t.x.shape, dtype=t.scale.dtype), "sum": t.x.new_empty(t.x.shape)}
 
 
-def _fake_out(*arguments: Any) -> None:
-    norm.check(*_out_call(*arguments))
-
-
-def _out_over_autograd(*arguments: Any) -> None:
-    norm.write_over_autograd(
-        _out_call(*arguments)[0], lambda: _operators.add_rms_norm_out.default(*arguments)
-    )
-
-
-_TENSORS = f"Tensor x, Tensor residual, Tensor scale, {norm.ATTRIBUTES}"
-_SCHEMAS: norm.Schemas = {
-    ADD: (f"({_TENSORS}) -> (Tensor, Tensor)", _fake, _call),
-    f"{ADD}_out": (f"({_TENSORS}, Tensor(a!) out, Tensor(b!) sum) -> ()", _fake_out, _out_call),
-}
-
-if torch is not None:
-    _operators = torch.ops.npu_rope
-    _library = norm.register(_SCHEMAS)
-    gradients.register(_library, ADD, _backward, _setup_context, reads=((0, 1, 2), (0, 1)))
-    _library.impl(f"{ADD}_out", _out_over_autograd, "Autograd")
+_TENSORS = "Tensor x, Tensor residual, Tensor scale"
+register(
+    norm.operator(
+        f"add_rms_norm({_TENSORS}, {norm.ATTRIBUTES}) -> (Tensor, Tensor)",
+        _call,
+        results=_results,
+        gradient=gradients.Gradient(_backward, _setup_context, reads=((0, 1, 2), (0, 1))),
+    ),
+    norm.operator(
+        f"add_rms_norm_out({_TENSORS}, Tensor(a!) out, Tensor(b!) sum, {norm.ATTRIBUTES}) -> ()", _call_out
+    ),
+)
 
 __all__ = ["add_rms_norm"]

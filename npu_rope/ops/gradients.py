@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from npu_rope.checks import CallTensors, RopeTensors
@@ -100,51 +101,46 @@ def refuse_in_place(x: Any) -> None:
 # ---- the gradient ----------------------------------------------------------------------------------
 
 
-def rotate(
-    op: str, xs: Mapping[str, Any], positions: Any, freq_factors: Any, attributes: dict[str, Any]
-) -> tuple[Any, ...]:
-    """Autograd kernel of rope (one of xs) and rope_qk (two). Return a result for each of xs."""
-    followed = [differentiates(op, name, x) for name, x in xs.items()]
+def rotate(t: RopeTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
+    """Autograd kernel of rope and rope_qk. Return a result for each of xs."""
+    followed = [differentiates(t.op, name, x) for name, x in t.xs.items()]
     if any(followed):
         with _allowed():
-            rest = positions, freq_factors, attributes, followed, torch.is_grad_enabled()
-            ys: tuple[Any, ...] = _Rotation.apply(*xs.values(), *rest)
+            rest = t.positions, t.freq_factors, attributes, followed, torch.is_grad_enabled()
+            ys: tuple[Any, ...] = _Rotation.apply(*t.xs.values(), *rest)
         return ys
     with _below():
-        return turned(tuple(xs.values()), positions, freq_factors, **attributes)
+        return turned(tuple(t.xs.values()), t.positions, t.freq_factors, **attributes)
 
 
-def rotate_in_place(
-    op: str, xs: Mapping[str, Any], positions: Any, freq_factors: Any, attributes: dict[str, Any]
-) -> None:
+def rotate_in_place(t: RopeTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
     """Autograd kernel of rope and rope_qk in place. One call rotates both tensors, but each gets its own
     gradient function: queries and keys may be views, which torch supports only for functions of one
     result."""
-    tensors = tuple(xs.values())
-    followed = [x for name, x in xs.items() if differentiates(op, name, x)]
+    tensors = tuple(t.xs.values())
+    followed = [x for name, x in t.xs.items() if differentiates(t.op, name, x)]
     for x in followed:
         if torch.is_grad_enabled():
             refuse_in_place(x)
     with _below():
-        turn_in_place(tensors, positions, freq_factors, **attributes)
+        turn_in_place(tensors, t.positions, t.freq_factors, **attributes)
     for x in followed:
         with _allowed():
-            _RotatedInPlace.apply(x, positions, freq_factors, attributes)
+            _RotatedInPlace.apply(x, t.positions, t.freq_factors, attributes)
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version(tensors)
+    return ()
 
 
-NO_GRADIENT = "{name} must not need a gradient where memory is given but got one that does."
-
-
-def write(t: CallTensors[Any], rule: str, run: Callable[[], None]) -> None:
-    """Autograd kernel of a write without a gradient: to other memory, or to a cache."""
+def write(t: CallTensors[Any], rule: str, run: Callable[[], Any]) -> Any:
+    """Autograd kernel of a write without a gradient: to other memory, or to a cache. Return run's result."""
     for name, tensor in t.differentiable().items():
         if differentiates(t.op, name, tensor):
             raise RuntimeError(f"[{t.op}] {rule.format(name=name)}")
     with _below():
-        run()
+        result = run()
     _increment_version(tuple(t.outs.values()))
+    return result
 
 
 def _single_level_function() -> tuple[Any, Any]:
@@ -226,59 +222,62 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
 # ---- operators whose backward is another operator ------------------------------------------------------
 
 
-def register(
-    library: Any,
-    op: str,
-    backward: Callable[..., Any],
-    setup_context: Callable[..., None],
-    reads: Sequence[Sequence[int]] = (),
-) -> None:
-    """Register the gradient of an operator without forward-mode differentiation. Unlike
-    torch.library.register_autograd this supports torch.func.grad and rejects tangents.
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient of an operator without forward-mode differentiation.
 
-    Args:
-        library: the library that defined the operator.
-        op: its name.
-        backward: ``(ctx, *gradients)``; returns a gradient for each positional argument.
-        setup_context: ``(ctx, inputs, output)``, or ``(ctx, inputs, keyword_only_inputs, output)`` if the
-            schema has keyword-only arguments.
+    Attributes:
+        backward: ``(ctx, *gradients)``; returns a gradient for each of the schema's arguments, or only for
+            the first ones.
+        setup_context: ``(ctx, arguments, output)``, with all arguments by name, in the schema's order.
         reads: for operators with several results: for each result the positions of the arguments that it
             depends on. If none of them needs a gradient, neither does the result.
     """
-    operator = getattr(torch.ops.npu_rope, op).default
-    positional = [a for a in operator._schema.arguments if not a.kwarg_only]
-    by_name = len(positional) < len(operator._schema.arguments)
+
+    backward: Callable[..., tuple[Any, ...]]
+    setup_context: Callable[[Any, dict[str, Any], Any], None]
+    reads: Sequence[Sequence[int]] = ()
+
+
+def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
+    """Return the Autograd kernel of an operator with this gradient. Unlike torch.library.register_autograd
+    it supports torch.func.grad and rejects tangents."""
+    op = operator._schema.name.partition("::")[2]
+    defaults = {a.name: a.default_value for a in operator._schema.arguments}
+    names, count = list(defaults), len(defaults)
+    positional = sum(not a.kwarg_only for a in operator._schema.arguments)
 
     class Followed(_function):  # type: ignore[misc,valid-type]
-        """The operator's function: apply(*inputs, named, grad_mode), with grad_mode as in Rotation."""
+        """The operator's function: apply(*arguments, grad_mode), with grad_mode as in Rotation."""
 
         @staticmethod
-        def forward(ctx: Any, *arguments: Any) -> Any:
-            *inputs, named, grad_mode = arguments
+        def forward(ctx: Any, *given: Any) -> Any:
+            *arguments, grad_mode = given
             with torch.set_grad_enabled(grad_mode), _below():
-                output = operator(*inputs, **named)
+                named = dict(zip(names[positional:], arguments[positional:], strict=True))
+                output = operator(*arguments[:positional], **named)
             needed = ctx.needs_input_grad
-            constant = [k for k, read in enumerate(reads) if not any(needed[i] for i in read)]
+            constant = [k for k, read in enumerate(gradient.reads) if not any(needed[i] for i in read)]
             ctx.mark_non_differentiable(*[output[k] for k in constant])
-            setup_context(ctx, tuple(inputs), *((named,) if by_name else ()), output)
+            gradient.setup_context(ctx, dict(zip(names, arguments, strict=True)), output)
             return output
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            return *backward(ctx, *gradients), None, None
+            found = gradient.backward(ctx, *gradients)
+            return *found, *(None,) * (count + 1 - len(found))
 
-    def kernel(*inputs: Any, **named: Any) -> Any:
-        inputs = *inputs, *(a.default_value for a in positional[len(inputs) :])
-        pairs = zip(positional, inputs, strict=True)
-        tensors = {a.name: x for a, x in pairs if isinstance(x, _Tensor)}
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        arguments = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        tensors = {name: x for name, x in arguments.items() if isinstance(x, _Tensor)}
         refuse_tangents(op, tensors)
         if any(differentiates(op, name, x) for name, x in tensors.items()):
             with _allowed():
-                return Followed.apply(*inputs, named, torch.is_grad_enabled())
+                return Followed.apply(*arguments.values(), torch.is_grad_enabled())
         with _below():
-            return operator(*inputs, **named)
+            return operator(*args, **kwargs)
 
-    library.impl(op, kernel, "Autograd")
+    return kernel
 
 
 # ---- named backends --------------------------------------------------------------------------------
@@ -351,49 +350,41 @@ def _make_named_function() -> Any:
 # ---- how a write is traced -------------------------------------------------------------------------
 
 
-def trace_write(operator: Any, replace: Callable[..., Any]) -> None:
-    """Replace an operator that writes by ``replace(mode, *args, **attributes)`` under compilation.
+def trace_as(operator: Any, functional: str) -> None:
+    """Replace an operator that writes under functionalisation: run the functional operator of that name, then
+    replace the written arguments by its results.
 
-    torch's own replacement has helpers with an argument called ``mode``, which collides with the operators'
-    attribute of that name (torch 2.13: redirect_to_mode, py_functionalize_impl). A torch without these parts
-    keeps its own replacement: then rope compiles, but rope_ may not.
+    torch's own replacement of a write has no translation to ONNX. A torch without these parts keeps it.
     """
     try:
-        from torch._higher_order_ops import utils
+        from torch._higher_order_ops.utils import has_user_subclass
         from torch._subclasses import FakeTensor
-        from torch._subclasses import functional_tensor as functional
+        from torch._subclasses import functional_tensor as functional_tensors
     except ImportError:
         return
-    has_user_subclass: Any = utils.has_user_subclass
-    ours = (FakeTensor, functional.FunctionalTensor)
+    has_subclass: Any = has_user_subclass
+    ours = (FakeTensor, functional_tensors.FunctionalTensor)
+    arguments = operator._schema.arguments
+    names = [a.name for a in arguments]
+    written = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    outs = [a.name for a in arguments if a.kwarg_only and a.name in written]
 
-    def traced(active: Any, /, *args: Any, **attributes: Any) -> Any:
-        if has_user_subclass((args, attributes), allowed_subclasses=ours):
+    def traced(active: Any, *args: Any, **attributes: Any) -> Any:
+        if has_subclass((args, attributes), allowed_subclasses=ours):
             return NotImplemented
-        return replace(active, *args, **attributes)
-
-    operator.py_impl(functional.FunctionalTensorMode)(traced)
-
-
-def becomes(functional_operator: Callable[[], Any], *names: str) -> Callable[..., None]:
-    """Return a replacement for :func:`trace_write`: run the functional operator, then replace the written
-    arguments by its results. These are the arguments of the given names; without names, the first arguments,
-    one for each result."""
-
-    def replace(active: Any, /, *args: Any, **attributes: Any) -> None:
-        from torch._subclasses.functional_tensor import PythonFunctionalizeAPI
-
-        api = PythonFunctionalizeAPI(active)
-        outs = [attributes.pop(name) for name in names]
+        api = functional_tensors.PythonFunctionalizeAPI(active)
+        named = {**dict(zip(names, args, strict=False)), **attributes}
+        attributes = {name: value for name, value in attributes.items() if name not in outs}
         with api.redispatch_to_next():
-            ys = functional_operator()(*api.unwrap_tensors(args), **attributes)
+            ys = getattr(_operators, functional).default(*api.unwrap_tensors(args), **attributes)
         ys = ys if isinstance(ys, tuple) else (ys,)
-        for written, y in zip(outs or args, ys, strict=bool(outs)):
-            api.replace(written, y)
-            api.commit_update(written)
-            api.sync(written)
+        for name, y in zip(written, ys, strict=True):
+            api.replace(named[name], y)
+            api.commit_update(named[name])
+            api.sync(named[name])
+        return None
 
-    return replace
+    operator.py_impl(functional_tensors.FunctionalTensorMode)(traced)
 
 
 _Tensor: Any = ()  # an instance of nothing

@@ -1,11 +1,12 @@
 """rms_norm and rms_norm_backward: ONNX's RMSNormalization; torch schemas, fake tensors and gradients.
 
-``add_rms_norm.py`` uses this file's dispatch and registration.
+``add_rms_norm.py`` uses this file's dispatch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from npu_rope import backends
@@ -13,7 +14,7 @@ from npu_rope.errors import bad_value
 from npu_rope.executors import rms_norm as executors
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of_tensor, view_of
 from npu_rope.ops import calls, gradients
-from npu_rope.ops.rotary import straight
+from npu_rope.ops.registrar import Call, Operator, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_checks import (
     BACKWARD,
@@ -28,7 +29,6 @@ from npu_rope.rms_norm_checks import (
 from npu_rope.strided import is_same_view
 
 Tensors = RmsNormTensors[Any]
-Call = tuple[Tensors, RmsNormAttributes]
 
 
 def rms_norm(
@@ -73,8 +73,10 @@ def rms_norm(
     """
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         given = axis, epsilon, stash_type
-        op, outs = (FORWARD, ()) if out is None else (f"{FORWARD}_out", (out,))
-        y = straight(op, (x, scale), given, outs)
+        if out is None:
+            y = calls.straight(FORWARD, (x, scale), given)
+        else:
+            y = calls.straight(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
     require_tensor_like(FORWARD, "x", x)
@@ -133,7 +135,7 @@ def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...
         try:
             return _dispatched(t, a)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-            raise _explained(error, t, a) from error.__cause__
+            raise calls.explained(error, t.op, partial(check, t, a)) from error.__cause__
     if chosen == "cpu":
         raise bad_value(t.op, f"x must be on device cpu for backend cpu but got {t.x.device}.")
     if torch.compiler.is_compiling():
@@ -151,7 +153,7 @@ def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
     if not outs:
         return _as_tuple(getattr(_operators, t.op).default(*read, t.scale, *given))
     if not (torch.is_grad_enabled() and any(v.requires_grad for v in (*read, t.scale))):
-        getattr(_operators, f"{t.op}_out").default(*read, t.scale, *given, *outs)
+        getattr(_operators, f"{t.op}_out").default(*read, t.scale, *outs, *given)
         return outs
     if not torch.compiler.is_compiling():  # else the operator's fake and the copies raise the errors
         check(t, a)
@@ -183,39 +185,30 @@ def check(t: Tensors, a: RmsNormAttributes) -> None:
     check_call(t.map(spec_of_tensor), a)
 
 
-def _explained(error: Exception, t: Tensors, a: RmsNormAttributes) -> Exception:
-    """Convert an error of a C++ operator to its own class and text. torch reports all of them as
-    RuntimeError."""
-    try:
-        check(t, a)
-    except (ValueError, TypeError) as said:
-        return said
-    return calls.in_own_words(error, t.op)
-
-
 # ---- gradients -----------------------------------------------------------------------------------------
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.attributes = inputs[2:]
+def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
+    x, scale, *ctx.attributes = arguments.values()
+    ctx.save_for_backward(x, scale)
 
 
 def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    dx, dscale = _operators.rms_norm_backward.default(grad, *ctx.saved_tensors, *ctx.attributes)
-    return dx, dscale, None, None, None
+    both: tuple[Any, ...] = _operators.rms_norm_backward.default(grad, *ctx.saved_tensors, *ctx.attributes)
+    return both
 
 
-def _backward_over_autograd(grad: Any, x: Any, scale: Any, *given: Any) -> tuple[Any, Any]:
-    """Run the kernel, or torch's operations if a gradient needs a gradient or has a tangent, or if the rows
-    have different scales on an NPU."""
-    tensors = grad, x, scale
+def _differentiable(t: Tensors, a: RmsNormAttributes) -> tuple[Any, Any]:
+    """Autograd kernel of rms_norm_backward. It runs torch's operations if a gradient needs a gradient or has
+    a tangent, or if the rows have different scales on an NPU."""
+    tensors = grad, x, scale = t.xs["grad"], t.x, t.scale
     followed = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
     followed = followed or any(map(gradients.has_tangent, tensors))
-    if followed or (x.device.type == "npu" and _scale_varies(x, scale, given[0])):
-        check(rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given))
-        return differentiable_backward(grad, x, scale, RmsNormAttributes(*given))
+    if followed or (x.device.type == "npu" and _scale_varies(x, scale, a.axis)):
+        check(t, a)
+        return differentiable_backward(grad, x, scale, a)
     with torch._C._AutoDispatchBelowAutograd():
+        given = a.axis, a.epsilon, a.stash_type
         both: tuple[Any, Any] = _operators.rms_norm_backward.default(grad, x, scale, *given)
         return both
 
@@ -272,89 +265,59 @@ def _power_of_rows(rows: Any, axes: tuple[int, ...], epsilon: float) -> Any:
 # ---- registration --------------------------------------------------------------------------------------
 
 
-def _forward_call(x: Any, scale: Any, *given: Any) -> Call:
+def _call(x: Any, scale: Any, *given: Any) -> Call:
     return rms_norm_tensors(x, scale), RmsNormAttributes(*given)
 
 
-def _out_call(x: Any, scale: Any, *given: Any) -> Call:
-    return rms_norm_tensors(x, scale, given[-1]), RmsNormAttributes(*given[:-1])
+def _call_out(x: Any, scale: Any, out: Any, *given: Any) -> Call:
+    return rms_norm_tensors(x, scale, out), RmsNormAttributes(*given)
 
 
-def _backward_call(grad: Any, x: Any, scale: Any, *given: Any) -> Call:
+def _call_backward(grad: Any, x: Any, scale: Any, *given: Any) -> Call:
     return rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given)
 
 
-def _fake(*arguments: Any) -> Any:
-    t, a = _forward_call(*arguments)
-    check(t, a)
-    return t.x.new_empty(t.x.shape, dtype=t.scale.dtype)
+def _results(t: Tensors) -> dict[str, Any]:
+    return {"out": t.x.new_empty(t.x.shape, dtype=t.scale.dtype)}
 
 
-def _fake_out(*arguments: Any) -> None:
-    check(*_out_call(*arguments))
+def _results_backward(t: Tensors) -> dict[str, Any]:
+    return {"dx": t.x.new_empty(t.x.shape), "dscale": t.scale.new_empty(t.scale.shape)}
 
 
-def _fake_backward(*arguments: Any) -> tuple[Any, Any]:
-    t, a = _backward_call(*arguments)
-    check(t, a)
-    return t.x.new_empty(t.x.shape), t.scale.new_empty(t.scale.shape)
+def _check_backward(t: Tensors, a: RmsNormAttributes) -> None:
+    check(replace(t, outs={}), a)
 
 
-def _over_ctypes(make: Callable[..., Call]) -> Callable[..., Any]:
-    def kernel(*arguments: Any) -> Any:
-        t, a = make(*arguments)
-        results = executors.on_cpu_tensors(t, a)
-        return None if t.outs else results if len(results) > 1 else results[0]
-
-    return kernel
+def _backward_on_cpu(t: Tensors, a: RmsNormAttributes) -> None:
+    """Run rms_norm_backward through ctypes, into the call's outs, which the executor does not take."""
+    results = executors.on_cpu_tensors(replace(t, outs={}), a)
+    for out, y in zip(t.outs.values(), results, strict=True):
+        out.copy_(y)
 
 
-def _out_over_autograd(*arguments: Any) -> None:
-    write_over_autograd(_out_call(*arguments)[0], lambda: _operators.rms_norm_out.default(*arguments))
-
-
-def write_over_autograd(t: Tensors, kernel: Callable[[], None]) -> None:
-    """Autograd kernel of an operator that writes."""
-    gradients.write(t, gradients.NO_GRADIENT, kernel)
-
-
-ATTRIBUTES = "int axis, float epsilon, int stash_type"
-# By name: schema, fake, and the function that makes a call from the arguments.
-Schemas = dict[str, tuple[str, Callable[..., Any], Callable[..., Call]]]
-_SCHEMAS: Schemas = {
-    "rms_norm": (f"(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor", _fake, _forward_call),
-    "rms_norm_out": (
-        f"(Tensor x, Tensor scale, {ATTRIBUTES}, Tensor(a!) out) -> ()",
-        _fake_out,
-        _out_call,
+ATTRIBUTES = "int axis=-1, float epsilon=1e-5, int stash_type=1"
+operator = partial(Operator, check=check, on_cpu=executors.on_cpu_tensors)
+register(
+    operator(
+        f"rms_norm(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor",
+        _call,
+        results=_results,
+        gradient=gradients.Gradient(_backward, _setup_context),
     ),
-    "rms_norm_backward": (
-        f"(Tensor grad, Tensor x, Tensor scale, {ATTRIBUTES}) -> (Tensor, Tensor)",
-        _fake_backward,
-        _backward_call,
+    operator(f"rms_norm_out(Tensor x, Tensor scale, Tensor(a!) out, {ATTRIBUTES}) -> ()", _call_out),
+    Operator(
+        f"rms_norm_backward(Tensor grad, Tensor x, Tensor scale, {ATTRIBUTES}) -> (Tensor, Tensor)",
+        _call_backward,
+        _check_backward,
+        _backward_on_cpu,
+        results=_results_backward,
+        autograd=_differentiable,
     ),
-}
-
-
-def register(schemas: Schemas) -> Any:
-    """Define the operators and their kernels with torch. The caller must keep the result alive."""
-    library = torch.library.Library("npu_rope", "FRAGMENT")
-    built = backends.torch_registration() is not None
-    for name, (schema, fake, make) in schemas.items():
-        library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
-        torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
-        if not built:
-            library.impl(name, _over_ctypes(make), "CPU")
-    calls.expect_npu_kernels(list(schemas))
-    return library
-
+)
 
 if torch is not None:
     _operators = torch.ops.npu_rope
-    _library = register(_SCHEMAS)
-    gradients.register(_library, FORWARD, _backward, _setup_context)
-    _library.impl("rms_norm_out", _out_over_autograd, "Autograd")
-    _library.impl("rms_norm_backward", _backward_over_autograd, "Autograd")
     _uncompiled: Any = torch._disable_dynamo(executors.run)
 
 __all__ = ["rms_norm", "rms_norm_backward"]

@@ -6,7 +6,6 @@ of two ``rms_norm`` calls and ``rope_qk`` in one pass over memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from npu_rope.executors import rms_norm_rope as executors
 from npu_rope.executors import rope as rope_executors
 from npu_rope.executors.tensors import require_tensor_like, spec_of_tensor
 from npu_rope.ops import calls, gradients
+from npu_rope.ops.registrar import Call, Operator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rms_norm_rope_checks import (
@@ -181,7 +181,7 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
             operator(*inputs, rows, k_out, freq_factors, **attributes, q_out=q_out)
         return q_out, k_out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise _explained(error, tensors, given) from error.__cause__
+        raise calls.explained(error, OP, partial(_check_call, tensors, given)) from error.__cause__
 
 
 def _needs_gradient(tensors: tuple[Any, ...]) -> bool:
@@ -208,9 +208,9 @@ def _packed(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]
         kept = (*kept, k_out)
     read_q, read_k = None if q_out is q else q, None if k_out is k else k
     if rows is None and freq_factors is None:
-        _call_packed(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed)
+        _call_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed)
     else:
-        _call_packed(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors)
+        _call_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors)
     if kept:
         # autograd must detect that tensors it saved for a gradient have changed.
         _increment_version(kept)
@@ -228,19 +228,14 @@ def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
     return kept[key]
 
 
-def _explained(error: Exception, tensors: tuple[Any, ...], given: tuple[Any, ...]) -> Exception:
-    """Convert an error of a C++ operator to its own class and text. torch reports all of them as
-    RuntimeError."""
+def _check_call(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> None:
+    """Check a call whose error C++ reported. Arguments as for :func:`_on_own_device`."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
-    try:
-        if written is not None and written[0] is None:
-            written = executors.new_q_out(q), written[1]
-        calls.require_params(OP, given[0])
-        t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
-        _check(t, attributes_of(*given))
-    except (ValueError, TypeError) as said:
-        return said
-    return calls.in_own_words(error, OP)
+    if written is not None and written[0] is None:
+        written = executors.new_q_out(q), written[1]
+    calls.require_params(OP, given[0])
+    t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
+    _check(t, attributes_of(*given))
 
 
 def _check(t: Tensors, a: RmsNormRopeAttributes) -> None:
@@ -251,9 +246,8 @@ def _check(t: Tensors, a: RmsNormRopeAttributes) -> None:
 
 # ---- attributes ------------------------------------------------------------------------------------
 
-# Not ``mode``: that name collides with an argument of the functions with which torch traces a write.
 _ATTRIBUTES = (
-    "*, int n_dims, int rope_mode, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
+    "*, int n_dims, int rope_mode=0, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
     " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
     " int[]? sections=None, int n_offs=0, float epsilon=1e-5, bool intermediate_rounding=False, int angle=0"
 )
@@ -269,18 +263,17 @@ def _attributes(named: dict[str, Any]) -> RmsNormRopeAttributes:
     """Return the attributes from the result of :func:`_schema_attributes`."""
     named = dict(named)
     epsilon, rounding = named.pop("epsilon", 1e-5), named.pop("intermediate_rounding", False)
-    angle, mode = named.pop("angle", 0), named.pop("rope_mode")
+    angle, mode = named.pop("angle", 0), named.pop("rope_mode", 0)
     return attributes_of(RopeParams(mode=mode, **named), epsilon, rounding, angle)
 
 
 # ---- gradient --------------------------------------------------------------------------------------
 
 
-def _setup_context(
-    ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any
-) -> None:
-    ctx.save_for_backward(*inputs)
-    ctx.attributes = keyword_only_inputs
+def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
+    q, k, q_scale, k_scale, positions, freq_factors, *_ = arguments.values()
+    ctx.save_for_backward(q, k, q_scale, k_scale, positions, freq_factors)
+    ctx.attributes = dict(list(arguments.items())[6:])
 
 
 def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
@@ -296,38 +289,13 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
         if needed[side] or needed[2 + side]:
             both = _operators.rms_norm_backward.default(gradient, x, scale, -1, a.epsilon, stash)
             gradients_of[side], gradients_of[2 + side] = both
-    return *gradients_of, None, None
-
-
-def _write_over_autograd(name: str, call_of: Callable[..., Tensors]) -> Callable[..., Any]:
-    """Return the Autograd kernel of a write, which has no gradient."""
-
-    def write(*arguments: Any, **named: Any) -> Any:
-        outs, _ = _split(named)
-        made = () if outs else ("q_out",)  # the operator allocates and returns it
-        # q takes the place of the tensor that the operator allocates: a new tensor here would enter the
-        # trace.
-        t = call_of(*arguments, **(outs or {"q_out": arguments[0]}))
-        given = {n: tensor for n, tensor in t.outs.items() if n not in made}
-        results = []
-        operator = getattr(_operators, name).default
-        run = partial(operator, *arguments, **named)
-        gradients.write(replace(t, outs=given), gradients.NO_GRADIENT, lambda: results.append(run()))
-        return results[0]
-
-    return write
+    return tuple(gradients_of)
 
 
 # ---- registration ----------------------------------------------------------------------------------
 
 
-def _new_call(
-    q: Any, k: Any, q_scale: Any, k_scale: Any, positions: Any, freq_factors: Any = None
-) -> Tensors:
-    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors)
-
-
-def _out_call(
+def _call(
     q: Any,
     k: Any,
     q_scale: Any,
@@ -335,13 +303,15 @@ def _out_call(
     positions: Any,
     freq_factors: Any = None,
     *,
-    q_out: Any,
-    k_out: Any,
-) -> Tensors:
-    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, (q_out, k_out))
+    q_out: Any = None,
+    k_out: Any = None,
+    **attributes: Any,
+) -> Call:
+    out = None if q_out is None else (q_out, k_out)
+    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, out), attributes
 
 
-def _rows_call(
+def _call_set_rows(
     q: Any,
     k: Any,
     q_scale: Any,
@@ -352,12 +322,15 @@ def _rows_call(
     freq_factors: Any = None,
     *,
     q_out: Any = None,
-) -> Tensors:
-    q_out = torch.empty_like(q, memory_format=_contiguous) if q_out is None else q_out
-    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, (q_out, cache), rows)
+    **attributes: Any,
+) -> Call:
+    t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, (q_out, cache), rows)
+    if q_out is None:  # the operator allocates and returns it
+        t = replace(t, outs={"cache": cache})
+    return t, attributes
 
 
-def _packed_call(
+def _call_packed(
     q_out: Any,
     k_out: Any,
     q: Any,
@@ -368,105 +341,53 @@ def _packed_call(
     packed: Any,
     rows: Any = None,
     freq_factors: Any = None,
-) -> Tensors:
+) -> Call:
     q, k = q_out if q is None else q, k_out if k is None else k
-    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, (q_out, k_out), rows)
+    return rms_norm_rope_tensors(
+        q, k, q_scale, k_scale, positions, freq_factors, (q_out, k_out), rows
+    ), packed
 
 
-def _split(named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a schema's keyword arguments into the outputs and the attributes."""
-    outs = {name: value for name, value in named.items() if name.endswith("_out")}
-    return outs, {name: value for name, value in named.items() if name not in outs}
+def _check_traced(t: Tensors, attributes: dict[str, Any]) -> None:
+    _check(t, _attributes(attributes))
 
 
-def _fake(call_of: Callable[..., Tensors]) -> Callable[..., Any]:
-    def fake(*arguments: Any, **named: Any) -> Any:
-        outs, attributes = _split(named)
-        t = call_of(*arguments, **outs)
-        _check(t, _attributes(attributes))
-        return _results(t, outs, lambda x: x.new_empty(x.shape))
-
-    return fake
-
-
-def _results(t: Tensors, outs: dict[str, Any], new: Callable[[Any], Any]) -> Any:
-    """Return a schema's results: the outputs that the caller did not pass."""
-    if not t.outs:
-        return tuple(new(x) for x in t.xs.values())
-    return None if outs else t.outs["q_out"]
-
-
-def _over_ctypes(call_of: Callable[..., Tensors]) -> Callable[..., Any]:
-    """Return the CPU kernel for builds without the C++ registration: a slower call."""
-
-    def kernel(*arguments: Any, **named: Any) -> Any:
-        outs, attributes = _split(named)
-        t = call_of(*arguments, **outs)
-        made = () if t.outs else tuple(x.new_empty(x.shape) for x in t.xs.values())
-        if made:
-            t = replace(t, outs=dict(zip(("q_out", "k_out"), made, strict=True)))
-        executors.on_cpu_tensors(t, _attributes(attributes))
-        return made or (None if outs else t.outs["q_out"])
-
-    return kernel
-
-
-def _fake_packed(*arguments: Any) -> None:
-    # Runs for meta and fake tensors, even for a single one among real tensors.
-    calls.check_packed(_packed_call(*arguments))
-
-
-def _over_ctypes_packed(*arguments: Any) -> None:
-    executors.on_cpu_packed(_packed_call(*arguments), arguments[7])
+def _on_cpu(t: Tensors, attributes: dict[str, Any]) -> None:
+    executors.on_cpu_tensors(t, _attributes(attributes))
 
 
 _INPUTS = "Tensor q, Tensor k, Tensor q_scale, Tensor k_scale, Tensor positions"
-_ROWS = "Tensor rows, Tensor(a!) cache, Tensor? freq_factors=None"
-# By name: schema, and the function that makes a call from the arguments.
-_SCHEMAS: dict[str, tuple[str, Callable[..., Tensors]]] = {
-    OP: (f"({_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}) -> (Tensor, Tensor)", _new_call),
-    f"{OP}_out": (
-        f"({_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()",
-        _out_call,
+_NEW = f"{_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}"
+_ROWS = f"{_INPUTS}, Tensor rows, Tensor(a!) cache, Tensor? freq_factors=None, {_ATTRIBUTES}"
+_operator = partial(Operator, check=_check_traced, on_cpu=_on_cpu)
+register(
+    _operator(
+        f"rms_norm_rope({_NEW}) -> (Tensor, Tensor)",
+        _call,
+        results=like_xs("q_out", "k_out"),
+        gradient=gradients.Gradient(_backward, _setup_context, reads=((0, 2), (1, 3))),
     ),
-    f"{OP}_set_rows": (f"({_INPUTS}, {_ROWS}, {_ATTRIBUTES}) -> Tensor", _rows_call),
-    f"{OP}_set_rows_out": (f"({_INPUTS}, {_ROWS}, {_ATTRIBUTES}, Tensor(b!) q_out) -> ()", _rows_call),
-}
-# The hot path: attributes packed into one uint8 tensor. An output without its q or k is rotated in place;
-# with rows k_out is a cache. No gradient.
-_PACKED = f"{OP}_packed_"
-_PACKED_SCHEMA = (
-    "(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor q_scale, Tensor k_scale,"
-    " Tensor positions, Tensor packed, Tensor? rows=None, Tensor? freq_factors=None) -> ()"
+    _operator(f"rms_norm_rope_out({_NEW}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()", _call),
+    _operator(f"rms_norm_rope_set_rows({_ROWS}) -> Tensor", _call_set_rows, results=like_xs("q_out")),
+    _operator(f"rms_norm_rope_set_rows_out({_ROWS}, Tensor(b!) q_out) -> ()", _call_set_rows),
+    # An output without its q or k is rotated in place; with rows k_out is a cache.
+    Operator(
+        "rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k,"
+        " Tensor q_scale, Tensor k_scale, Tensor positions, Tensor packed, Tensor? rows=None,"
+        " Tensor? freq_factors=None) -> ()",
+        _call_packed,
+        calls.check_packed,
+        executors.on_cpu_packed,
+        hot_path=True,
+        on_npu=False,
+    ),
 )
-
-
-def _register() -> Any:
-    """Define the operators and their kernels with torch. The caller must keep the result alive."""
-    library = torch.library.Library("npu_rope", "FRAGMENT")
-    built = backends.torch_registration() is not None
-    kernels = {name: (schema, _fake(of), _over_ctypes(of)) for name, (schema, of) in _SCHEMAS.items()}
-    kernels[_PACKED] = (_PACKED_SCHEMA, _fake_packed, _over_ctypes_packed)
-    for name, (schema, fake, over_ctypes) in kernels.items():
-        library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
-        torch.library.register_fake(f"npu_rope::{name}", fake, lib=library)
-        if not built:
-            library.impl(name, over_ctypes, "CPU")
-    gradients.register(library, OP, _backward, _setup_context, reads=((0, 2), (1, 3)))
-    for name, (_, call_of) in _SCHEMAS.items():
-        if name != OP:
-            library.impl(name, _write_over_autograd(name, call_of), "Autograd")
-    library.impl(_PACKED, calls.refuses_devices(_PACKED), "PrivateUse1")
-    calls.expect_npu_kernels(list(_SCHEMAS))
-    return library
-
 
 _Tensor: Any = ()  # an instance of nothing
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _operators = torch.ops.npu_rope
-    _library = _register()
-    _call_packed = calls.callable_of(_operators.rms_norm_rope_packed_.default)
+    _call_hot = calls.callable_of(_operators.rms_norm_rope_packed_.default)
     _increment_version = torch._C._increment_version
     _uncompiled: Any = torch._disable_dynamo(executors.run)
 

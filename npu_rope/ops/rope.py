@@ -5,21 +5,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from npu_rope import backends
 from npu_rope.checks import rope_tensors
 from npu_rope.errors import bad_value
-from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
+from npu_rope.ops.registrar import Call, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.values import Angle, flag
-
-_OUT_HAS_NO_GRADIENT = "out must be None or x itself where a gradient is needed but got another tensor."
 
 
 def rope(
@@ -116,8 +113,6 @@ def _rope_torch(
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
         if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(x):
             return _rope_packed(x, positions, params, freq_factors, out, forward, angle)
-        if x.device.type == "npu" and not torch.compiler.is_compiling():
-            calls.require_npu()
         attributes = calls.attributes_of("rope", params, forward, angle)
         if out is None:
             return torch.ops.npu_rope.rope.default(x, positions, freq_factors, **attributes)
@@ -128,7 +123,7 @@ def _rope_torch(
         return out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         tensors = rope_tensors(x, positions, freq_factors, out)
-        raise calls.explained(error, tensors, params, angle) from error.__cause__
+        raise calls.explained_rope(error, tensors, params, angle) from error.__cause__
 
 
 def _rope_packed(
@@ -145,9 +140,9 @@ def _rope_packed(
     elif out is x:
         x = None
     if freq_factors is None:
-        _call_packed(out, x, positions, packed)
+        _call_hot(out, x, positions, packed)
     else:
-        _call_packed(out, x, positions, packed, freq_factors)
+        _call_hot(out, x, positions, packed, freq_factors)
     if given is not None:
         # autograd must detect that a tensor it saved for a gradient has changed.
         _increment_version((out,))
@@ -157,97 +152,49 @@ def _rope_packed(
 # ---- registration ----------------------------------------------------------------------------------
 
 
-def _fake(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
-    calls.check_traced(rope_tensors(x, positions, freq_factors, None), attributes)
-    return x.new_empty(x.shape)
+def _call(x: Any, positions: Any, freq_factors: Any = None, *, out: Any = None, **attributes: Any) -> Call:
+    return rope_tensors(x, positions, freq_factors, out), attributes
 
 
-def _fake_in_place(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
-    calls.check_traced(rope_tensors(x, positions, freq_factors, x), attributes)
+def _call_in_place(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Call:
+    return rope_tensors(x, positions, freq_factors, x), attributes
 
 
-def _fake_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any) -> None:
-    calls.check_traced(rope_tensors(x, positions, freq_factors, out), attributes)
-
-
-def _fake_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
-    # Runs for meta and fake tensors, even for a single one among real tensors.
-    calls.check_packed(rope_tensors(out if x is None else x, positions, freq_factors, out))
-
-
-def _autograd(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
-    return gradients.rotate("rope", {"x": x}, positions, freq_factors, attributes)[0]
-
-
-def _autograd_in_place(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
-    gradients.rotate_in_place("rope", {"x": x}, positions, freq_factors, attributes)
-
-
-def _autograd_out(x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any) -> None:
-    tensors = rope_tensors(x, positions, freq_factors, out)
-    operator = torch.ops.npu_rope.rope_out.default
-    write = partial(operator, x, positions, freq_factors, **attributes, out=out)
-    gradients.write(tensors, _OUT_HAS_NO_GRADIENT, write)
-
-
-def _over_ctypes(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
-    out = x.new_empty(x.shape)
-    calls.on_cpu(rope_tensors(x, positions, freq_factors, out), attributes)
-    return out
-
-
-def _over_ctypes_in_place(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
-    calls.on_cpu(rope_tensors(x, positions, freq_factors, x), attributes)
-
-
-def _over_ctypes_out(
-    x: Any, positions: Any, freq_factors: Any = None, *, out: Any, **attributes: Any
-) -> None:
-    calls.on_cpu(rope_tensors(x, positions, freq_factors, out), attributes)
-
-
-def _over_ctypes_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> None:
-    tensors = rope_tensors(out if x is None else x, positions, freq_factors, out)
-    executors.on_cpu_packed(tensors, packed)
+def _call_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> Call:
+    return rope_tensors(out if x is None else x, positions, freq_factors, out), packed
 
 
 _INPUTS = "Tensor positions, Tensor? freq_factors=None"
-
-
-def _operators() -> list[calls.Operator]:
-    ops = torch.ops.npu_rope
-    return [
-        calls.Operator(f"rope(Tensor x, {_INPUTS}, {ATTRIBUTES}) -> Tensor", _fake, _over_ctypes, _autograd),
-        calls.Operator(
-            f"rope_(Tensor(a!) x, {_INPUTS}, {ATTRIBUTES}) -> ()",
-            _fake_in_place,
-            _over_ctypes_in_place,
-            _autograd_in_place,
-            gradients.becomes(lambda: ops.rope.default),
-        ),
-        calls.Operator(
-            f"rope_out(Tensor x, {_INPUTS}, {ATTRIBUTES}, Tensor(a!) out) -> ()",
-            _fake_out,
-            _over_ctypes_out,
-            _autograd_out,
-            gradients.becomes(lambda: ops.rope.default, "out"),
-        ),
-        # The hot path: attributes packed into one uint8 tensor (backends.packed_call). In place x is omitted:
-        # a tensor argument costs as much time as its rotation. No gradient.
-        calls.Operator(
-            "rope_packed_(Tensor(a!) out, Tensor? x, Tensor positions, Tensor packed,"
-            " Tensor? freq_factors=None) -> ()",
-            _fake_packed,
-            _over_ctypes_packed,
-        ),
-    ]
-
+register(
+    calls.rope_operator(
+        f"rope(Tensor x, {_INPUTS}, {ATTRIBUTES}) -> Tensor",
+        _call,
+        results=like_xs("out"),
+        autograd=gradients.rotate,
+    ),
+    calls.rope_operator(
+        f"rope_(Tensor(a!) x, {_INPUTS}, {ATTRIBUTES}) -> ()",
+        _call_in_place,
+        autograd=gradients.rotate_in_place,
+        functional="rope",
+    ),
+    calls.rope_operator(
+        f"rope_out(Tensor x, {_INPUTS}, {ATTRIBUTES}, Tensor(a!) out) -> ()",
+        _call,
+        no_gradient="out must be None or x itself where a gradient is needed but got another tensor.",
+        functional="rope",
+    ),
+    calls.packed_operator(
+        "rope_packed_(Tensor(a!) out, Tensor? x, Tensor positions, Tensor packed,"
+        " Tensor? freq_factors=None) -> ()",
+        _call_packed,
+    ),
+)
 
 _Tensor: Any = ()  # an instance of nothing
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
-    _library = calls.register(_operators())
-    _call_packed = calls.callable_of(torch.ops.npu_rope.rope_packed_.default)
+    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_packed_.default)
     _increment_version = torch._C._increment_version
 
 __all__ = ["rope", "rope_"]

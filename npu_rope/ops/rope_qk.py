@@ -6,21 +6,18 @@ dispatch and one launch. ``calls.py`` and ``gradients.py`` hold the code that it
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from npu_rope import backends
 from npu_rope.checks import rope_qk_tensors
 from npu_rope.errors import bad_value
-from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
+from npu_rope.ops.registrar import Call, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.values import Angle, flag
-
-_OUT_HAS_NO_GRADIENT = "out must be None or (q, k) where a gradient is needed but got other tensors."
 
 
 def rope_qk(
@@ -141,8 +138,6 @@ def _rope_qk_torch(
             and type(k) in calls.ORDINARY
         ):
             return _rope_qk_packed(q, k, positions, params, freq_factors, q_out, k_out, forward, angle)
-        if q.device.type == "npu" and not torch.compiler.is_compiling():
-            calls.require_npu()
         attributes = calls.attributes_of("rope_qk", params, forward, angle)
         operators = torch.ops.npu_rope
         if out is None:
@@ -155,7 +150,7 @@ def _rope_qk_torch(
         return q_out, k_out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
-        raise calls.explained(error, tensors, params, angle) from error.__cause__
+        raise calls.explained_rope(error, tensors, params, angle) from error.__cause__
 
 
 def _rope_qk_packed(
@@ -180,9 +175,9 @@ def _rope_qk_packed(
         k_out = torch.empty_like(k, memory_format=_contiguous)
     read_q, read_k = None if q_out is q else q, None if k_out is k else k
     if freq_factors is None:
-        _call_packed(q_out, k_out, read_q, read_k, positions, packed)
+        _call_hot(q_out, k_out, read_q, read_k, positions, packed)
     else:
-        _call_packed(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
+        _call_hot(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
     if given:
         # autograd must detect that tensors it saved for a gradient have changed.
         _increment_version((q_out, k_out))
@@ -192,115 +187,62 @@ def _rope_qk_packed(
 # ---- registration ----------------------------------------------------------------------------------
 
 
-def _fake(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
-    calls.check_traced(rope_qk_tensors(q, k, positions, freq_factors, None), attributes)
-    return q.new_empty(q.shape), k.new_empty(k.shape)
+def _call(
+    q: Any,
+    k: Any,
+    positions: Any,
+    freq_factors: Any = None,
+    *,
+    q_out: Any = None,
+    k_out: Any = None,
+    **attributes: Any,
+) -> Call:
+    out = None if q_out is None else (q_out, k_out)
+    return rope_qk_tensors(q, k, positions, freq_factors, out), attributes
 
 
-def _fake_in_place(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
-    calls.check_traced(rope_qk_tensors(q, k, positions, freq_factors, (q, k)), attributes)
+def _call_in_place(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Call:
+    return rope_qk_tensors(q, k, positions, freq_factors, (q, k)), attributes
 
 
-def _fake_out(
-    q: Any, k: Any, positions: Any, freq_factors: Any = None, *, q_out: Any, k_out: Any, **attributes: Any
-) -> None:
-    calls.check_traced(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)), attributes)
-
-
-def _fake_packed(
+def _call_packed(
     q_out: Any, k_out: Any, q: Any, k: Any, positions: Any, packed: Any, freq_factors: Any = None
-) -> None:
-    # Runs for meta and fake tensors, even for a single one among real tensors.
+) -> Call:
     q, k = q_out if q is None else q, k_out if k is None else k
-    calls.check_packed(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)))
-
-
-def _autograd(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
-    xs = {"q": q, "k": k}
-    return gradients.rotate("rope_qk", xs, positions, freq_factors, attributes)
-
-
-def _autograd_in_place(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> None:
-    xs = {"q": q, "k": k}
-    gradients.rotate_in_place("rope_qk", xs, positions, freq_factors, attributes)
-
-
-def _autograd_out(
-    q: Any, k: Any, positions: Any, freq_factors: Any = None, *, q_out: Any, k_out: Any, **attributes: Any
-) -> None:
-    tensors = rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out))
-    operator = torch.ops.npu_rope.rope_qk_out.default
-    write = partial(operator, q, k, positions, freq_factors, **attributes, q_out=q_out, k_out=k_out)
-    gradients.write(tensors, _OUT_HAS_NO_GRADIENT, write)
-
-
-def _over_ctypes(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Any:
-    out = q.new_empty(q.shape), k.new_empty(k.shape)
-    calls.on_cpu(rope_qk_tensors(q, k, positions, freq_factors, out), attributes)
-    return out
-
-
-def _over_ctypes_in_place(
-    q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any
-) -> None:
-    calls.on_cpu(rope_qk_tensors(q, k, positions, freq_factors, (q, k)), attributes)
-
-
-def _over_ctypes_out(
-    q: Any, k: Any, positions: Any, freq_factors: Any = None, *, q_out: Any, k_out: Any, **attributes: Any
-) -> None:
-    calls.on_cpu(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)), attributes)
-
-
-def _over_ctypes_packed(
-    q_out: Any, k_out: Any, q: Any, k: Any, positions: Any, packed: Any, freq_factors: Any = None
-) -> None:
-    q, k = q_out if q is None else q, k_out if k is None else k
-    executors.on_cpu_packed(rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)), packed)
+    return rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)), packed
 
 
 _INPUTS = "Tensor positions, Tensor? freq_factors=None"
-
-
-def _operators() -> list[calls.Operator]:
-    ops = torch.ops.npu_rope
-    return [
-        calls.Operator(
-            f"rope_qk(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES}) -> (Tensor, Tensor)",
-            _fake,
-            _over_ctypes,
-            _autograd,
-        ),
-        calls.Operator(
-            f"rope_qk_(Tensor(a!) q, Tensor(b!) k, {_INPUTS}, {ATTRIBUTES}) -> ()",
-            _fake_in_place,
-            _over_ctypes_in_place,
-            _autograd_in_place,
-            gradients.becomes(lambda: ops.rope_qk.default),
-        ),
-        calls.Operator(
-            f"rope_qk_out(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES},"
-            " Tensor(a!) q_out, Tensor(b!) k_out) -> ()",
-            _fake_out,
-            _over_ctypes_out,
-            _autograd_out,
-            gradients.becomes(lambda: ops.rope_qk.default, "q_out", "k_out"),
-        ),
-        # The hot path, as rope's: an output without its q or k is rotated in place.
-        calls.Operator(
-            "rope_qk_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor positions,"
-            " Tensor packed, Tensor? freq_factors=None) -> ()",
-            _fake_packed,
-            _over_ctypes_packed,
-        ),
-    ]
-
+register(
+    calls.rope_operator(
+        f"rope_qk(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES}) -> (Tensor, Tensor)",
+        _call,
+        results=like_xs("q_out", "k_out"),
+        autograd=gradients.rotate,
+    ),
+    calls.rope_operator(
+        f"rope_qk_(Tensor(a!) q, Tensor(b!) k, {_INPUTS}, {ATTRIBUTES}) -> ()",
+        _call_in_place,
+        autograd=gradients.rotate_in_place,
+        functional="rope_qk",
+    ),
+    calls.rope_operator(
+        f"rope_qk_out(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()",
+        _call,
+        no_gradient="out must be None or (q, k) where a gradient is needed but got other tensors.",
+        functional="rope_qk",
+    ),
+    calls.packed_operator(
+        "rope_qk_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor positions,"
+        " Tensor packed, Tensor? freq_factors=None) -> ()",
+        _call_packed,
+    ),
+)
 
 _Tensor: Any = ()  # an instance of nothing
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
-    _library = calls.register(_operators())
-    _call_packed = calls.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
+    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
     _increment_version = torch._C._increment_version
 
 __all__ = ["rope_qk", "rope_qk_"]

@@ -6,16 +6,15 @@ and SET_ROWS for this. A write into a cache has no gradient.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from npu_rope import backends
 from npu_rope.checks import rope_set_rows_tensors
 from npu_rope.errors import bad_value
-from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
+from npu_rope.ops.registrar import Call, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.values import Angle, flag
@@ -109,15 +108,13 @@ def _set_rows_torch(
         if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) in calls.ORDINARY:
             _set_rows_packed(x, positions, rows, cache, params, freq_factors, forward, angle)
             return cache
-        if x.device.type == "npu" and not torch.compiler.is_compiling():
-            calls.require_npu()
         attributes = calls.attributes_of("rope_set_rows", params, forward, angle)
         operator = torch.ops.npu_rope.rope_set_rows.default
         operator(x, positions, rows, cache, freq_factors, **attributes)
         return cache
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
-        raise calls.explained(error, tensors, params, angle) from error.__cause__
+        raise calls.explained_rope(error, tensors, params, angle) from error.__cause__
 
 
 def _set_rows_packed(
@@ -136,9 +133,9 @@ def _set_rows_packed(
     except (KeyError, AttributeError):
         packed = calls.packed_of("rope_set_rows", params, forward, angle)
     if freq_factors is None:
-        _call_packed(x, positions, rows, cache, packed)
+        _call_hot(x, positions, rows, cache, packed)
     else:
-        _call_packed(x, positions, rows, cache, packed, freq_factors)
+        _call_hot(x, positions, rows, cache, packed, freq_factors)
     # autograd must detect that a cache it saved for a gradient has changed.
     _increment_version((cache,))
 
@@ -146,85 +143,33 @@ def _set_rows_packed(
 # ---- registration ----------------------------------------------------------------------------------
 
 
-def _fake(x: Any, positions: Any, rows: Any, cache: Any, freq_factors: Any = None, **attributes: Any) -> None:
-    calls.check_traced(rope_set_rows_tensors(x, positions, rows, freq_factors, cache), attributes)
+def _call(x: Any, positions: Any, rows: Any, cache: Any, freq_factors: Any = None, **attributes: Any) -> Call:
+    return rope_set_rows_tensors(x, positions, rows, freq_factors, cache), attributes
 
 
-def _fake_compiled(*tensors: Any, rope_mode: int, **attributes: Any) -> None:
-    _fake(*tensors, mode=rope_mode, **attributes)
-
-
-def _fake_packed(
+def _call_packed(
     x: Any, positions: Any, rows: Any, cache: Any, packed: Any, freq_factors: Any = None
-) -> None:
-    calls.check_packed(rope_set_rows_tensors(x, positions, rows, freq_factors, cache))
-
-
-def _autograd(
-    x: Any, positions: Any, rows: Any, cache: Any, freq_factors: Any = None, **attributes: Any
-) -> None:
-    tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
-    operator = torch.ops.npu_rope.rope_set_rows.default
-    write = partial(operator, x, positions, rows, cache, freq_factors, **attributes)
-    gradients.write(tensors, _NO_GRADIENT, write)
-
-
-def _traced(active: Any, /, *tensors: Any, mode: int, **attributes: Any) -> None:
-    with active:
-        torch.ops.npu_rope.rope_set_rows_compiled.default(*tensors, rope_mode=mode, **attributes)
-
-
-def _over_ctypes(
-    x: Any, positions: Any, rows: Any, cache: Any, freq_factors: Any = None, **attributes: Any
-) -> None:
-    calls.on_cpu(rope_set_rows_tensors(x, positions, rows, freq_factors, cache), attributes)
-
-
-def _over_ctypes_compiled(*tensors: Any, rope_mode: int, **attributes: Any) -> None:
-    _over_ctypes(*tensors, mode=rope_mode, **attributes)
-
-
-def _over_ctypes_packed(
-    x: Any, positions: Any, rows: Any, cache: Any, packed: Any, freq_factors: Any = None
-) -> None:
-    executors.on_cpu_packed(rope_set_rows_tensors(x, positions, rows, freq_factors, cache), packed)
+) -> Call:
+    return rope_set_rows_tensors(x, positions, rows, freq_factors, cache), packed
 
 
 _INPUTS = "Tensor x, Tensor positions, Tensor rows, Tensor(a!) cache"
-
-
-def _operators() -> list[calls.Operator]:
-    return [
-        calls.Operator(
-            f"rope_set_rows({_INPUTS}, Tensor? freq_factors=None, {ATTRIBUTES}) -> ()",
-            _fake,
-            _over_ctypes,
-            _autograd,
-            _traced,
-        ),
-        # The operator under compilation. A functional operator would copy the whole cache to write a few
-        # rows. torch's own trace of a write keeps the cache in place, but an attribute called mode collides
-        # with an argument of its functions (gradients.trace_write).
-        calls.Operator(
-            f"rope_set_rows_compiled({_INPUTS}, Tensor? freq_factors=None,"
-            f" {ATTRIBUTES.replace('int mode', 'int rope_mode')}) -> ()",
-            _fake_compiled,
-            _over_ctypes_compiled,
-        ),
-        # The hot path, as rope's.
-        calls.Operator(
-            f"rope_set_rows_packed_({_INPUTS}, Tensor packed, Tensor? freq_factors=None) -> ()",
-            _fake_packed,
-            _over_ctypes_packed,
-        ),
-    ]
-
+register(
+    # No functional operator: it would copy the whole cache to write a few rows.
+    calls.rope_operator(
+        f"rope_set_rows({_INPUTS}, Tensor? freq_factors=None, {ATTRIBUTES}) -> ()",
+        _call,
+        no_gradient=_NO_GRADIENT,
+    ),
+    calls.packed_operator(
+        f"rope_set_rows_packed_({_INPUTS}, Tensor packed, Tensor? freq_factors=None) -> ()", _call_packed
+    ),
+)
 
 _Tensor: Any = ()  # an instance of nothing
 if torch is not None:
     _Tensor = torch.Tensor
-    _library = calls.register(_operators())
-    _call_packed = calls.callable_of(torch.ops.npu_rope.rope_set_rows_packed_.default)
+    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_set_rows_packed_.default)
     _increment_version = torch._C._increment_version
 
 __all__ = ["rope_set_rows"]

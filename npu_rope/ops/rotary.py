@@ -5,6 +5,8 @@ gradients and dispatch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from npu_rope import backends
@@ -12,6 +14,8 @@ from npu_rope.errors import bad_value
 from npu_rope.executors import rotary as executors
 from npu_rope.executors.tensors import is_tensor, spec_of_tensor
 from npu_rope.ops import calls, gradients
+from npu_rope.ops.gradients import Gradient
+from npu_rope.ops.registrar import Call, Operator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.rotary_checks import (
     RotaryAttributes,
@@ -27,7 +31,6 @@ from npu_rope.rotary_checks import (
 )
 
 Tensors = RotaryTensors[Any]
-Call = tuple[Tensors, RotaryAttributes]
 
 
 def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
@@ -52,46 +55,8 @@ def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]
 
 
 def of_schema_s_types(interleaved: Any, first: Any, second: Any) -> bool:
-    """Return whether the attributes have exactly the schema's types, as :func:`straight` requires."""
+    """Return whether the attributes have exactly the schema's types, as :func:`calls.straight` requires."""
     return type(interleaved) is bool and type(first) is int and type(second) is int
-
-
-def straight(
-    op: str,
-    tensors: tuple[Any, ...],
-    attributes: tuple[Any, ...],
-    outs: tuple[Any, ...] = (),
-    *,
-    written: tuple[Any, ...] = (),
-) -> Any:
-    """Hot path: call the kernel directly, for plain CPU tensors without a gradient. Return NotImplemented for
-    other calls and for calls with an error, which :func:`run` then reports.
-
-    Args:
-        op: the operator. Its schema takes the tensors, then the attributes, then outs.
-        attributes: of exactly the schema's types; torch would silently convert others.
-        written: the tensors that an in-place operator writes.
-    """
-    if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
-        return NotImplemented
-    follows, ordinary = torch.is_grad_enabled(), calls.ORDINARY
-    for t in (*tensors, *outs):
-        if type(t) not in ordinary or (follows and t.requires_grad):
-            return NotImplemented
-    if not calls.is_plain(tensors[0]):
-        return NotImplemented
-    call = _callables.get(op)
-    if call is None:
-        call = _callables[op] = calls.callable_of(getattr(_operators, op).default)
-    try:
-        with _below():
-            results = call(*tensors, *attributes, *outs)
-    except (RuntimeError, TypeError, ValueError):
-        return NotImplemented
-    if outs or written:
-        _increment_version(outs or written)
-        return outs or written
-    return results
 
 
 def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
@@ -102,19 +67,20 @@ def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
         with _below():  # without a gradient, straight to the kernel
             return _dispatched(t, a)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise _explained(error, t, a) from error.__cause__
+        raise calls.explained(error, t.op, partial(_check, t, a)) from error.__cause__
 
 
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     """Run torch's operator. Write its results into outs if the call has any."""
-    xs, outs, rest = tuple(t.xs.values()), tuple(t.outs.values()), _rest(t, a)
+    xs, outs = tuple(t.xs.values()), tuple(t.outs.values())
+    beside, attributes = _beside(t), _attributes(t, a)
     # Under compilation rotary_embedding writes into X by a copy, so that the compiler has two tensors.
     by_operator = not (t.onnx and torch.compiler.is_compiling())
     if outs and by_operator and not _needs_gradient(t):
         if len(t.in_place) == len(xs) and not t.onnx:
-            getattr(_operators, f"{t.op}_").default(*xs, *rest)
+            getattr(_operators, f"{t.op}_").default(*xs, *beside, *attributes)
         else:
-            getattr(_operators, f"{t.op}_out").default(*xs, *rest, *outs)
+            getattr(_operators, f"{t.op}_out").default(*xs, *beside, *outs, *attributes)
         _increment_version(outs)
         return outs
     if outs:
@@ -122,18 +88,22 @@ def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(table.requires_grad for table in t.tables.values()):
             # The tables' gradients need the original inputs.
             xs = tuple(x.clone() if name in t.in_place else x for name, x in t.xs.items())
-    ys = getattr(_operators, t.op).default(*xs, *rest)
+    ys = getattr(_operators, t.op).default(*xs, *beside, *attributes)
     ys = ys if isinstance(ys, tuple) else (ys,)
     for out, y in zip(outs, ys, strict=False):
         out.copy_(y)
     return outs or ys
 
 
-def _rest(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    """Return the arguments after xs in the schemas."""
-    if t.onnx:
-        return (*t.tables.values(), t.position_ids, a.interleaved, a.num_heads, a.rotary_dim, a.forward)
-    return (*t.tables.values(), a.interleaved, a.rotary_dim, a.offset, a.forward)
+def _beside(t: Tensors) -> tuple[Any, ...]:
+    """Return the tensors after xs in the schemas."""
+    return (*t.tables.values(), t.position_ids) if t.onnx else tuple(t.tables.values())
+
+
+def _attributes(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
+    """Return the attributes in the schemas' order."""
+    own = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
+    return a.interleaved, *own, a.forward
 
 
 def _needs_gradient(t: Tensors) -> bool:
@@ -156,16 +126,6 @@ def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
             gradients.refuse_in_place(out)
     if calls.is_plain(t.first[1]):
         executors.check(t, a)
-
-
-def _explained(error: Exception, t: Tensors, a: RotaryAttributes) -> Exception:
-    """Convert an error of a C++ operator to its own class and text. torch reports all of them as
-    RuntimeError."""
-    try:
-        _check(t, a)
-    except (ValueError, TypeError) as said:
-        return said
-    return calls.in_own_words(error, t.op)
 
 
 # ---- gradients -----------------------------------------------------------------------------------------
@@ -213,186 +173,127 @@ def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes:
     return lanewise.reshape(table.shape).to(table.dtype)
 
 
-def _backward(ctx: Any, make: Callable[..., Call], *grads: Any) -> tuple[Any, ...]:
-    xs = len(grads)
-    tensors = ctx.saved_tensors if ctx.kept else (*grads, *ctx.saved_tensors)
-    t, a = make(*tensors, *ctx.rest)
-    of_xs: tuple[Any, ...] = (None,) * xs
-    if any(ctx.needs_input_grad[:xs]):
-        back = RotaryAttributes(a.interleaved, a.rotary_dim, a.offset, a.num_heads, not a.forward)
-        of_xs = getattr(_operators, t.op).default(*grads, *_rest(t, back))
-        of_xs = of_xs if isinstance(of_xs, tuple) else (of_xs,)
-    of_tables: tuple[Any, Any] = (None, None)
-    if any(ctx.needs_input_grad[xs : xs + 2]):
-        of_tables = table_gradients(t, grads, a, check_call(t.map(spec_of_tensor), a))
-    return (*of_xs, *of_tables, *(None,) * (len(tensors) - xs - 2 + len(ctx.rest)))
+def _gradient_of(make: Callable[..., Call], xs: int, tensors: int) -> Gradient:
+    """Return the gradient of an operator.
+
+    Args:
+        make: makes a call of the operator's arguments.
+        xs, tensors: the number of its rotated tensors, and of all its tensors.
+    """
+
+    def setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
+        given = tuple(arguments.values())
+        # Only the tables' gradients need xs. Otherwise xs are not saved and may be overwritten.
+        ctx.kept = any(ctx.needs_input_grad[xs : xs + 2])
+        ctx.save_for_backward(*given[0 if ctx.kept else xs : tensors])
+        ctx.attributes = given[tensors:]
+
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        t, a = make(*(() if ctx.kept else grads), *ctx.saved_tensors, *ctx.attributes)
+        of_xs: tuple[Any, ...] = (None,) * xs
+        if any(ctx.needs_input_grad[:xs]):
+            attributes = _attributes(t, replace(a, forward=not a.forward))
+            of_xs = getattr(_operators, t.op).default(*grads, *_beside(t), *attributes)
+            of_xs = of_xs if isinstance(of_xs, tuple) else (of_xs,)
+        if not ctx.kept:
+            return of_xs
+        return *of_xs, *table_gradients(t, grads, a, check_call(t.map(spec_of_tensor), a))
+
+    return Gradient(backward, setup_context, ((0, 2, 3), (1, 2, 3)) if xs == 2 else ())
 
 
 # ---- registration --------------------------------------------------------------------------------------
 
 
-def _attributes(interleaved: bool, rotary_dim: int, offset: int, forward: bool) -> RotaryAttributes:
+def _given(
+    interleaved: bool = False, rotary_dim: int = 0, offset: int = 0, forward: bool = True
+) -> RotaryAttributes:
     return RotaryAttributes(interleaved, rotary_dim, offset, 0, forward)
 
 
-def _mul_call(x: Any, cos: Any, sin: Any, *given: Any, out: Any = None) -> Call:
-    return rotary_mul_tensors(x, cos, sin, out), _attributes(*given)
+def _call_mul(x: Any, cos: Any, sin: Any, *given: Any) -> Call:
+    return rotary_mul_tensors(x, cos, sin, None), _given(*given)
 
 
-def _qk_call(q: Any, k: Any, cos: Any, sin: Any, *given: Any, out: Any = None) -> Call:
-    return rotary_mul_qk_tensors(q, k, cos, sin, out), _attributes(*given)
+def _call_mul_in_place(x: Any, cos: Any, sin: Any, *given: Any) -> Call:
+    return rotary_mul_tensors(x, cos, sin, x), _given(*given)
 
 
-def _embedding_call(
+def _call_mul_out(x: Any, cos: Any, sin: Any, out: Any, *given: Any) -> Call:
+    return rotary_mul_tensors(x, cos, sin, out), _given(*given)
+
+
+def _call_qk(q: Any, k: Any, cos: Any, sin: Any, *given: Any) -> Call:
+    return rotary_mul_qk_tensors(q, k, cos, sin, None), _given(*given)
+
+
+def _call_qk_in_place(q: Any, k: Any, cos: Any, sin: Any, *given: Any) -> Call:
+    return rotary_mul_qk_tensors(q, k, cos, sin, (q, k)), _given(*given)
+
+
+def _call_qk_out(q: Any, k: Any, cos: Any, sin: Any, q_out: Any, k_out: Any, *given: Any) -> Call:
+    return rotary_mul_qk_tensors(q, k, cos, sin, (q_out, k_out)), _given(*given)
+
+
+def _call_onnx_out(
     x: Any,
     cos: Any,
     sin: Any,
     ids: Any,
-    interleaved: bool,
-    num_heads: int,
-    rotary_dim: int,
-    forward: bool,
-    out: Any = None,
+    out: Any,
+    interleaved: bool = False,
+    num_heads: int = 0,
+    rotary_dim: int = 0,
+    forward: bool = True,
 ) -> Call:
     attributes = RotaryAttributes(interleaved, rotary_dim, 0, num_heads, forward)
     return rotary_embedding_tensors(x, cos, sin, ids, out), attributes
 
 
-def _mul_in_place(*arguments: Any) -> Call:
-    return _mul_call(*arguments, out=arguments[0])
+def _call_onnx(x: Any, cos: Any, sin: Any, ids: Any = None, *given: Any) -> Call:
+    return _call_onnx_out(x, cos, sin, ids, None, *given)
 
 
-def _mul_into(*arguments: Any) -> Call:
-    return _mul_call(*arguments[:-1], out=arguments[-1])
-
-
-def _qk_in_place(*arguments: Any) -> Call:
-    return _qk_call(*arguments, out=arguments[:2])
-
-
-def _qk_into(*arguments: Any) -> Call:
-    return _qk_call(*arguments[:-2], out=arguments[-2:])
-
-
-def _fake(make: Callable[..., Call]) -> Callable[..., Any]:
-    def fake(*arguments: Any) -> Any:
-        t, a = make(*arguments)
-        _check(t, a)
-        made = tuple(x.new_empty(x.shape) for x in t.xs.values())
-        return made if len(made) > 1 else made[0]
-
-    return fake
-
-
-def _over_ctypes(make: Callable[..., Call]) -> Callable[..., Any]:
-    def kernel(*arguments: Any) -> Any:
-        t, a = make(*arguments)
-        made = tuple(x.new_empty(x.shape) for x in t.xs.values())
-        t.outs = dict(zip(executors.OUTS[t.op], made, strict=True))
-        executors.on_cpu_tensors(t, a)
-        return made if len(made) > 1 else made[0]
-
-    return kernel
-
-
-_ATTRIBUTES = "bool interleaved, int rotary_dim, int offset, bool forward"
-_OF_ONNX = (
-    "Tensor X, Tensor cos_cache, Tensor sin_cache, Tensor? position_ids, bool interleaved, int num_heads,"
-    " int rotary_embedding_dim, bool forward"
+# An output stands before the attributes: a keyword-only argument takes a tenth of a decode-sized call.
+_ATTRIBUTES = "bool interleaved=False, int rotary_dim=0, int offset=0, bool forward=True"
+_TABLES = "Tensor cos, Tensor sin"
+_CACHES = "Tensor X, Tensor cos_cache, Tensor sin_cache, Tensor? position_ids"
+_ONNX = "bool interleaved=False, int num_heads=0, int rotary_embedding_dim=0, bool forward=True"
+_operator = partial(Operator, check=_check, on_cpu=executors.on_cpu_tensors)
+register(
+    _operator(
+        f"rotary_mul(Tensor x, {_TABLES}, {_ATTRIBUTES}) -> Tensor",
+        _call_mul,
+        results=like_xs("out"),
+        gradient=_gradient_of(_call_mul, 1, 3),
+    ),
+    _operator(f"rotary_mul_(Tensor(a!) x, {_TABLES}, {_ATTRIBUTES}) -> ()", _call_mul_in_place),
+    _operator(f"rotary_mul_out(Tensor x, {_TABLES}, Tensor(a!) out, {_ATTRIBUTES}) -> ()", _call_mul_out),
+    _operator(
+        f"rotary_mul_qk(Tensor q, Tensor k, {_TABLES}, {_ATTRIBUTES}) -> (Tensor, Tensor)",
+        _call_qk,
+        results=like_xs("q_out", "k_out"),
+        gradient=_gradient_of(_call_qk, 2, 4),
+    ),
+    _operator(
+        f"rotary_mul_qk_(Tensor(a!) q, Tensor(b!) k, {_TABLES}, {_ATTRIBUTES}) -> ()", _call_qk_in_place
+    ),
+    _operator(
+        f"rotary_mul_qk_out(Tensor q, Tensor k, {_TABLES}, Tensor(a!) q_out, Tensor(b!) k_out, {_ATTRIBUTES})"
+        " -> ()",
+        _call_qk_out,
+    ),
+    _operator(
+        f"rotary_embedding({_CACHES}=None, {_ONNX}) -> Tensor",
+        _call_onnx,
+        results=like_xs("Y"),
+        gradient=_gradient_of(_call_onnx, 1, 4),
+    ),
+    _operator(f"rotary_embedding_out({_CACHES}, Tensor(a!) Y, {_ONNX}) -> ()", _call_onnx_out),
 )
-
-
-def _register() -> Any:
-    library = torch.library.Library("npu_rope", "FRAGMENT")
-    built = backends.torch_registration() is not None
-    tags = (torch.Tag.pt2_compliant_tag,)
-    functional: dict[str, tuple[str, Callable[..., Any], int]] = {
-        "rotary_mul": (f"Tensor x, Tensor cos, Tensor sin, {_ATTRIBUTES}) -> Tensor", _mul_call, 3),
-        "rotary_mul_qk": (
-            f"Tensor q, Tensor k, Tensor cos, Tensor sin, {_ATTRIBUTES}) -> (Tensor, Tensor)",
-            _qk_call,
-            4,
-        ),
-        "rotary_embedding": (
-            f"{_OF_ONNX}) -> Tensor",
-            _embedding_call,
-            4,
-        ),
-    }
-    for name, (schema, make, count) in functional.items():
-        library.define(f"{name}({schema}", tags=tags)
-        torch.library.register_fake(f"npu_rope::{name}", _fake(make), lib=library)
-        _register_gradient(library, name, make, count)
-        if not built:
-            library.impl(name, _over_ctypes(make), "CPU")
-    tables = "Tensor cos, Tensor sin"
-    writing: dict[str, tuple[str, Callable[..., Any]]] = {
-        "rotary_mul_": (f"Tensor(a!) x, {tables}, {_ATTRIBUTES}", _mul_in_place),
-        "rotary_mul_out": (f"Tensor x, {tables}, {_ATTRIBUTES}, Tensor(a!) out", _mul_into),
-        "rotary_mul_qk_": (f"Tensor(a!) q, Tensor(b!) k, {tables}, {_ATTRIBUTES}", _qk_in_place),
-        "rotary_mul_qk_out": (
-            f"Tensor q, Tensor k, {tables}, {_ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out",
-            _qk_into,
-        ),
-        "rotary_embedding_out": (f"{_OF_ONNX}, Tensor(a!) Y", _embedding_call),
-    }
-    for name, (schema, make) in writing.items():
-        library.define(f"{name}({schema}) -> ()", tags=tags)
-        torch.library.register_fake(f"npu_rope::{name}", _fake_write(make), lib=library)
-        library.impl(name, _write_over_autograd(name, make), "Autograd")
-        if not built:
-            library.impl(name, _write_over_ctypes(make), "CPU")
-    calls.expect_npu_kernels([*functional, *writing])
-    return library
-
-
-def _register_gradient(library: Any, name: str, make: Callable[..., Any], count: int) -> None:
-    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        # Only the tables' gradients need xs. Otherwise xs are not saved and may be overwritten.
-        xs = 2 if make is _qk_call else 1
-        ctx.kept = xs if any(ctx.needs_input_grad[xs : xs + 2]) else 0
-        ctx.save_for_backward(*inputs[xs - ctx.kept : count])
-        ctx.rest = inputs[count:]
-
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        return _backward(ctx, make, *grads)
-
-    reads = ((0, 2, 3), (1, 2, 3)) if make is _qk_call else ()
-    gradients.register(library, name, backward, setup, reads)
-
-
-def _fake_write(make: Callable[..., Any]) -> Callable[..., None]:
-    def fake(*arguments: Any) -> None:
-        t, a = make(*arguments)
-        _check(t, a)
-
-    return fake
-
-
-def _write_over_ctypes(make: Callable[..., Any]) -> Callable[..., None]:
-    def kernel(*arguments: Any) -> None:
-        executors.on_cpu_tensors(*make(*arguments))
-
-    return kernel
-
-
-def _write_over_autograd(name: str, make: Callable[..., Any]) -> Callable[..., None]:
-    """Return the Autograd kernel of the raw operator, which has no gradient. For a gradient :func:`run` calls
-    the functional operator and copies its results."""
-
-    def kernel(*arguments: Any) -> None:
-        t, _ = make(*arguments)
-        operator = getattr(_operators, name).default
-        rule = "{name} must not need a gradient in the raw operator but got one that does."
-        gradients.write(t, rule, lambda: operator(*arguments))
-
-    return kernel
-
 
 if torch is not None:
     _operators = torch.ops.npu_rope
-    _library = _register()
     _increment_version = torch._C._increment_version
-    _callables: dict[str, Any] = {}
     _below = torch._C._AutoDispatchBelowAutograd
     _uncompiled: Any = torch._disable_dynamo(executors.run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope.executors.tensors import require_tensor_like
-from npu_rope.ops import rotary
+from npu_rope.ops import calls, rotary
 from npu_rope.rotary_checks import attributes_of, rotary_embedding_tensors
 
 
@@ -60,9 +60,9 @@ def rotary_embedding(
     if backend is None and out is None and rotary.of_schema_s_types(bit, num_heads, rotary_embedding_dim):
         given = bit, num_heads, rotary_embedding_dim, True
         if position_ids is None:
-            y = rotary.straight(op, (X, cos_cache, sin_cache), (None, *given))
+            y = calls.straight(op, (X, cos_cache, sin_cache), (None, *given))
         else:
-            y = rotary.straight(op, (X, cos_cache, sin_cache, position_ids), given)
+            y = calls.straight(op, (X, cos_cache, sin_cache, position_ids), given)
         if y is not NotImplemented:
             return y
     require_tensor_like(op, "X", X)

@@ -7,7 +7,7 @@ from typing import Any
 from npu_rope.executors.rotary import table_gradients
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import rotary
-from npu_rope.ops.calls import require_pair
+from npu_rope.ops.calls import require_pair, straight
 from npu_rope.optional_torch import torch
 from npu_rope.rotary_checks import attributes_of, check_grad, rotary_mul_qk_tensors, rotary_mul_tensors
 
@@ -56,11 +56,12 @@ def rotary_mul(
     """
     if backend is None and rotary.of_schema_s_types(interleaved, rotary_dim, offset):
         given = interleaved, rotary_dim, offset, True
-        if out is x:
-            y = rotary.straight("rotary_mul_", (x, cos, sin), given, written=(x,))
+        if out is None:
+            y = straight("rotary_mul", (x, cos, sin), given)
+        elif out is x:
+            y = straight("rotary_mul_", (x, cos, sin), given, written=(x,))
         else:
-            op, outs = ("rotary_mul", ()) if out is None else ("rotary_mul_out", (out,))
-            y = rotary.straight(op, (x, cos, sin), given, outs)
+            y = straight("rotary_mul_out", (x, cos, sin, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
     require_tensor_like("rotary_mul", "x", x)
@@ -123,11 +124,11 @@ def rotary_mul_qk(
     if backend is None and rotary.of_schema_s_types(interleaved, rotary_dim, offset):
         given = interleaved, rotary_dim, offset, True
         if out is None:
-            pair = rotary.straight("rotary_mul_qk", (q, k, cos, sin), given)
+            pair = straight("rotary_mul_qk", (q, k, cos, sin), given)
         elif out[0] is q and out[1] is k:
-            pair = rotary.straight("rotary_mul_qk_", (q, k, cos, sin), given, written=(q, k))
+            pair = straight("rotary_mul_qk_", (q, k, cos, sin), given, written=(q, k))
         else:
-            pair = rotary.straight("rotary_mul_qk_out", (q, k, cos, sin), given, tuple(out))
+            pair = straight("rotary_mul_qk_out", (q, k, cos, sin, *out), given, written=tuple(out))
         if pair is not NotImplemented:
             both: tuple[Any, Any] = pair
             return both

@@ -12,6 +12,7 @@ from typing import Any
 
 from npu_rope.executors import rotary_position_embedding as plan
 from npu_rope.executors.tensors import is_tensor, spec_of
+from npu_rope.ops.registrar import register_composite
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.optional_torch import torch
@@ -173,23 +174,14 @@ def _composite(
     start_pos: Any,
     pad_len: Any = None,
     seqstarts: Any = None,
-    *,
-    bypass_key: bool = False,
-    **scaling: Any,
+    **attributes: Any,
 ) -> tuple[Any, Any]:
     """Run the composite operator by rope's operators. Its results are always new tensors."""
-    scaling = {**_DEFAULTS, **scaling}
+    schema = torch.ops.npu_rope.rotary_position_embedding.default._schema
+    scaling = {a.name: a.default_value for a in schema.arguments if a.kwarg_only} | attributes
+    bypass_key = scaling.pop("bypass_key")
     y, z = _rotary_position_embedding(query, key, start_pos, pad_len, seqstarts, bypass_key, None, scaling)
     return y, z.clone() if bypass_key else z
-
-
-_DEFAULTS = {
-    "rotary_dim": 0,
-    "theta": 10000.0,
-    "max_position_embeddings": 2048,
-    "scaling_type": "",
-    "scaling_factor": 1.0,
-}
 
 
 def _compiled(
@@ -208,10 +200,8 @@ def _compiled(
     return y, key if bypass_key else z
 
 
+register_composite(_SCHEMA, _composite)
 if torch is not None:
-    _library = torch.library.Library("npu_rope", "FRAGMENT")
-    _library.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
-    _library.impl(_OP, _composite, "CompositeImplicitAutograd")
     _uncompiled: Any = torch._disable_dynamo(_rotary_position_embedding)
 
 __all__ = ["rotary_position_embedding"]

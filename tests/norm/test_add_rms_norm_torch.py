@@ -30,7 +30,7 @@ def test_opcheck(needs_grad):
     torch.library.opcheck(OPS.add_rms_norm.default, (*given, *rest))
     if needs_grad:
         return
-    torch.library.opcheck(OPS.add_rms_norm_out.default, (x, residual, scale, *rest, *outs))
+    torch.library.opcheck(OPS.add_rms_norm_out.default, (x, residual, scale, *outs, *rest))
     torch.library.opcheck(OPS.add_rms_norm.default, (x, residual, torch.randn(5, 1), 1, 0.5, 11))
 
 
@@ -177,10 +177,9 @@ def test_a_written_tensor_invalidates_what_was_saved():
 
 def test_the_raw_operator_refuses_to_write_where_a_gradient_flows():
     x, residual, scale = sample()
+    outs = {"out": torch.empty_like(x), "sum": torch.empty_like(x).requires_grad_()}
     with pytest.raises(RuntimeError, match=r"\[add_rms_norm\] sum must not need a gradient where memory"):
-        OPS.add_rms_norm_out(
-            x, residual, scale, -1, 1e-5, 1, torch.empty_like(x), torch.empty_like(x).requires_grad_()
-        )
+        OPS.add_rms_norm_out(x, residual, scale, **outs)
 
 
 def test_meta_tensors_give_shapes_and_types():

@@ -212,8 +212,8 @@ def test_raw_operators_refuse_to_write_what_a_scale_or_table_has_a_gradient_for(
     cos, sin = OTHER[:, :4].cos().requires_grad_(), OTHER[:, :4].sin()
     q, ops = X.view(1, 3, 1, 8), torch.ops.npu_rope
     for name, call in {
-        "scale": lambda: ops.rms_norm_out(X, scale, -1, 1e-5, 1, out),
-        "cos": lambda: ops.rotary_mul_out(q, cos, sin, False, 8, 0, True, out.view(q.shape)),
+        "scale": lambda: ops.rms_norm_out(X, scale, out=out),
+        "cos": lambda: ops.rotary_mul_out(q, cos, sin, out=out.view(q.shape)),
     }.items():
         with pytest.raises(RuntimeError, match=rf"\] {name} must not need a gradient"):
             call()

@@ -26,7 +26,7 @@ def test_opcheck(needs_grad):
     torch.library.opcheck(OPS.rms_norm_backward.default, (grad, *given, *rest))
     if needs_grad:
         return
-    torch.library.opcheck(OPS.rms_norm_out.default, (x, scale, *rest, out))
+    torch.library.opcheck(OPS.rms_norm_out.default, (x, scale, out, *rest))
     torch.library.opcheck(OPS.rms_norm.default, (x, torch.randn(5, 1), 1, 0.5, 11))
 
 
@@ -177,7 +177,7 @@ def test_a_written_tensor_invalidates_what_was_saved():
 def test_the_raw_operator_refuses_to_write_where_a_gradient_flows():
     x, scale, _ = sample()
     with pytest.raises(RuntimeError, match="out must not need a gradient where memory is given"):
-        OPS.rms_norm_out(x, scale, -1, 1e-5, 1, torch.empty_like(x).requires_grad_())
+        OPS.rms_norm_out(x, scale, out=torch.empty_like(x).requires_grad_())
 
 
 SCRIPT = """

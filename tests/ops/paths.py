@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rope_bad_calls import ANGLES, DEFAULTS, sentinels, tensor_of
+from rope_bad_calls import ANGLES, DEFAULTS, as_schema, sentinels, tensor_of
 from together import together
 
 from npu_rope import RopeParams, native, native_sim, rope_qk, rope_set_rows
@@ -94,7 +94,7 @@ def through_python(backend, convert, call):
 
 
 def through_torch_ops(call):
-    attributes = {**call.attributes, "sections": list(call.attributes["sections"]), "angle": call.angle}
+    attributes = {**as_schema(call.attributes), "angle": call.angle}
     call.op.torch_op(call.converted(tensor_of), **attributes)
 
 

@@ -77,9 +77,16 @@ def tensor_of(array):
     return to_torch(array) if isinstance(array, np.ndarray) else array
 
 
+def as_schema(attributes):
+    """The arguments of RopeParams, by the names of the operators' schemas."""
+    attributes = {**attributes, "sections": list(attributes["sections"])}
+    attributes["rope_mode"] = attributes.pop("mode")
+    return attributes
+
+
 def through_torch_ops(call):
     x, positions, factors = tensor_of(call.x), tensor_of(call.positions), tensor_of(call.factors)
-    attributes = {**call.attributes, "sections": list(call.attributes["sections"]), "angle": call.angle}
+    attributes = {**as_schema(call.attributes), "angle": call.angle}
     if call.out is call.x:
         torch.ops.npu_rope.rope_(x, positions, factors, **attributes)
     else:

@@ -8,7 +8,7 @@ from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_qk_, rope_
 from npu_rope import rotary_embedding, rotary_mul, rotary_mul_, rotary_mul_backward, rotary_mul_qk
 
 assert backends.torch_registration() is None
-OPS, PARAMS, ATTRIBUTES = torch.ops.npu_rope, RopeParams(4, "neox"), {"n_dims": 4, "mode": 2}
+OPS, PARAMS, ATTRIBUTES = torch.ops.npu_rope, RopeParams(4, "neox"), {"n_dims": 4, "rope_mode": 2}
 PACKED = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
 q, k, p = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 2, 4), torch.arange(3)
 want_q, want_k = (torch.from_numpy(rope(x.numpy(), p.numpy(), PARAMS)) for x in (q, k))
@@ -45,11 +45,10 @@ check(*out)
 spaced = torch.stack([q, q], -1).flatten(-2)[..., ::2], torch.stack([k, k], -1).flatten(-2)[..., ::2]
 check(*rope_qk(*spaced, p, PARAMS))
 
-rows, caches = torch.tensor([[4, 0, -1], [1, 2, 3]]), torch.zeros(4, 6, 2, 4, dtype=torch.float16)
+rows, caches = torch.tensor([[4, 0, -1], [1, 2, 3]]), torch.zeros(3, 6, 2, 4, dtype=torch.float16)
 rope_set_rows(k, p, rows, caches[0], PARAMS)
 OPS.rope_set_rows(k, p, rows, caches[1], **ATTRIBUTES)
 OPS.rope_set_rows_packed_(k, p, rows, caches[2], PACKED)
-OPS.rope_set_rows_compiled(k, p, rows, caches[3], n_dims=4, rope_mode=2)
 want = torch.zeros(6, 2, 4, dtype=torch.float16)
 want[rows[rows >= 0]] = want_k[rows >= 0].half()
 assert all(torch.equal(cache, want) for cache in caches)

@@ -128,7 +128,7 @@ def test_non_unit_last_stride_works_by_a_copy(dtype, backend):
     for got in (
         try_rope(x, positions, params, backend=backend),
         try_rope(x, positions, params, backend=backend, out=out),
-        torch.ops.npu_rope.rope(x, positions, n_dims=32, mode=0) if backend == "cpu" else None,
+        torch.ops.npu_rope.rope(x, positions, n_dims=32, rope_mode=0) if backend == "cpu" else None,
     ):
         if got is not None:
             assert got.is_contiguous()

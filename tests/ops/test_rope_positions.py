@@ -7,7 +7,7 @@ import importlib
 import numpy as np
 import pytest
 import torch
-from rope_bad_calls import DEFAULTS, c_view
+from rope_bad_calls import c_view
 from rope_cases import assert_within, to_torch
 
 from npu_rope import RopeParams, native, native_sim, rope, rope_qk, rope_set_rows
@@ -105,7 +105,7 @@ def test_compiled_and_differentiated_calls_take_it(form):
     assert torch.equal(fakes(x.detach(), positions), expected)
     rope(x, positions, params).backward(expected)
     assert torch.equal(x.grad, rope(expected, positions, params, forward=False))
-    attributes = {**DEFAULTS, "n_dims": params.n_dims, "mode": int(params.rope_mode), "n_offs": params.n_offs}
+    attributes = {"n_dims": params.n_dims, "rope_mode": int(params.rope_mode), "n_offs": params.n_offs}
     attributes["sections"] = list(params.sections)
     torch.library.opcheck(torch.ops.npu_rope.rope.default, (x.detach(), positions), attributes)
 

@@ -16,8 +16,8 @@ from npu_rope import RopeParams, backends, rope, rope_qk, rope_qk_
 
 OPS = torch.ops.npu_rope
 PARAMS = RopeParams(16, "neox", n_offs=4)
-ATTRIBUTES = {"n_dims": 16, "mode": 2, "n_offs": 4}
-SECTIONED = {"n_dims": 24, "mode": 40, "sections": [4, 4, 4, 0], "forward": False, "angle": 1}
+ATTRIBUTES = {"n_dims": 16, "rope_mode": 2, "n_offs": 4}
+SECTIONED = {"n_dims": 24, "rope_mode": 40, "sections": [4, 4, 4, 0], "forward": False, "angle": 1}
 
 both = pytest.mark.parametrize("grads", list(product([False, True], repeat=2)), ids=str)
 
@@ -339,7 +339,7 @@ def test_a_write_is_seen_by_whoever_saved_the_tensor(how, which):
     saved = w.exp()  # exp keeps its result for the gradient
     pair, positions = [torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)], torch.arange(2)
     pair[which] = saved
-    fresh, attributes = (torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)), {"n_dims": 4, "mode": 0}
+    fresh, attributes = (torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)), {"n_dims": 4, "rope_mode": 0}
     with torch.no_grad():
         {
             "rope_qk_": lambda: rope_qk_(*pair, positions, RopeParams(4)),
@@ -440,7 +440,7 @@ def test_fake_tensors_are_checked_by_the_same_rules():
         with pytest.raises(ValueError, match=r"\[rope_qk\] k must have q's shape \[5, 3, 24\] except for"):
             rope_qk(q, k, torch.empty(5, dtype=torch.int32), PARAMS)
         with pytest.raises(ValueError, match="n_dims must be at most the head size 24 but got 26"):
-            OPS.rope_qk(q, q, torch.empty(5, dtype=torch.int32), n_dims=26, mode=0)
+            OPS.rope_qk(q, q, torch.empty(5, dtype=torch.int32), n_dims=26, rope_mode=0)
 
 
 @pytest.mark.parametrize("tracing", ["real", "fake", "symbolic"])

@@ -15,8 +15,8 @@ from npu_rope import RopeParams, backends, rope, rope_set_rows
 
 OPS = torch.ops.npu_rope
 PARAMS = RopeParams(16, "neox", n_offs=4)
-ATTRIBUTES = {"n_dims": 16, "mode": 2, "n_offs": 4}
-SECTIONED = {"n_dims": 24, "mode": 40, "sections": [4, 4, 4, 0], "forward": False, "angle": 1}
+ATTRIBUTES = {"n_dims": 16, "rope_mode": 2, "n_offs": 4}
+SECTIONED = {"n_dims": 24, "rope_mode": 40, "sections": [4, 4, 4, 0], "forward": False, "angle": 1}
 ROWS = [[4, 0, -1, 7, 2], [8, 1, 10, -1, 3]]
 
 
@@ -59,14 +59,6 @@ def test_opcheck_rope_set_rows(which):
     torch.library.opcheck(OPS.rope_set_rows.default, tuple(given), attributes)
 
 
-@pytest.mark.parametrize("which", SAMPLES)
-def test_opcheck_what_it_becomes_under_compilation(which):
-    *given, attributes = list(samples())[which]
-    attributes = {**attributes, "rope_mode": attributes["mode"]}
-    del attributes["mode"]
-    torch.library.opcheck(OPS.rope_set_rows_compiled.default, tuple(given), attributes)
-
-
 @pytest.mark.parametrize("which", [0, 2, 3])
 def test_opcheck_rope_set_rows_packed(which):
     *given, factors, _ = list(samples())[which]
@@ -79,19 +71,17 @@ def test_every_schema_writes_the_same(which):
     *given, factors, attributes = list(samples())[which]
     sections = attributes.get("sections")
     params = RopeParams(
-        attributes["n_dims"], attributes["mode"], sections=sections, n_offs=attributes.get("n_offs", 0)
+        attributes["n_dims"], attributes["rope_mode"], sections=sections, n_offs=attributes.get("n_offs", 0)
     )
     how = {"forward": attributes.get("forward", True), "angle": ["exact", "f32"][attributes.get("angle", 0)]}
     expected = in_steps(*given, params, freq_factors=factors, **how)
     *given, cache = given
-    caches = [cache.clone() for _ in range(4)]
+    caches = [cache.clone() for _ in range(3)]
     packed = backends.packed_call(params, how["forward"], how["angle"])
     packed = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
     assert rope_set_rows(*given, caches[0], params, factors, **how) is caches[0]
     OPS.rope_set_rows(*given, caches[1], factors, **attributes)
     OPS.rope_set_rows_packed_(*given, caches[2], packed, factors)
-    attributes = dict(attributes)
-    OPS.rope_set_rows_compiled(*given, caches[3], factors, rope_mode=attributes.pop("mode"), **attributes)
     assert all(torch.equal(c, expected) for c in caches)
 
 
@@ -185,7 +175,7 @@ def test_generated_code_writes_into_the_cache_itself():
     _, (code, *_) = run_and_get_code(torch.compile(write_and_read, fullgraph=True), x, positions, rows, cache)
     assert torch.equal(cache, expected)
     body = code[code.index("def call(") : code.index("def get_args(")]
-    assert "rope_set_rows_compiled" in body
+    assert "npu_rope.rope_set_rows" in body
     made = re.findall(r"empty_strided_cpu\(\(([\d, ]*)\)", body)
     sizes = [math.prod(int(n) for n in shape.split(",") if n.strip()) for shape in made]
     assert sizes
@@ -252,7 +242,7 @@ def test_a_write_is_seen_by_whoever_saved_the_cache(how):
     given = torch.ones(2, 1, 4), torch.arange(2), torch.tensor([2, 0]), saved
     with torch.no_grad():
         if how == "ops.rope_set_rows":
-            OPS.rope_set_rows(*given, n_dims=4, mode=0)
+            OPS.rope_set_rows(*given, n_dims=4, rope_mode=0)
         else:
             rope_set_rows(*given, RopeParams(4), backend="sim" if how == "sim" else None)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):

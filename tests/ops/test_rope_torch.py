@@ -17,10 +17,10 @@ from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_set_rows
 
 OPS = torch.ops.npu_rope
 PARAMS = RopeParams(16, "neox", n_offs=4)
-ATTRIBUTES = {"n_dims": 16, "mode": 2, "n_offs": 4}
+ATTRIBUTES = {"n_dims": 16, "rope_mode": 2, "n_offs": 4}
 YARN = {
     "n_dims": 24,
-    "mode": 0,
+    "rope_mode": 0,
     "n_ctx_orig": 4096,
     "freq_scale": 0.25,
     "ext_factor": 1.0,
@@ -363,7 +363,7 @@ def test_operators_and_compiled_calls_raise_runtime_errors_with_the_same_words()
     said = []
     for call, kind in (
         (lambda: rope(x, far, PARAMS), ValueError),
-        (lambda: torch.ops.npu_rope.rope(x, far, n_dims=8, mode=0), RuntimeError),
+        (lambda: torch.ops.npu_rope.rope(x, far, n_dims=8, rope_mode=0), RuntimeError),
         (
             lambda: torch.compile(lambda x: rope(x, far, PARAMS), fullgraph=True, backend="eager")(x),
             RuntimeError,
@@ -409,7 +409,7 @@ def test_fake_tensors_are_checked_by_the_same_rules():
         with pytest.raises(ValueError, match=r"positions must have shape \[S\] = \[5\] but got \[4\]"):
             rope(x, torch.empty(4, dtype=torch.int32), PARAMS)
         with pytest.raises(ValueError, match="n_dims must be at most the head size 24 but got 26"):
-            OPS.rope(x, torch.empty(5, dtype=torch.int32), n_dims=26, mode=0)
+            OPS.rope(x, torch.empty(5, dtype=torch.int32), n_dims=26, rope_mode=0)
 
 
 def test_meta_tensors():
@@ -454,9 +454,9 @@ def test_non_unit_last_stride_is_copied_by_rope_and_refused_by_rope_in_place():
 
 def test_direct_calls_take_freq_factors_and_sections():
     x, positions, factors = x_of(), torch.arange(5), torch.full((12,), 3.0)
-    y = OPS.rope(x, positions, factors, n_dims=24, mode=0, sections=[0, 0, 0, 0])
+    y = OPS.rope(x, positions, factors, n_dims=24, rope_mode=0, sections=[0, 0, 0, 0])
     assert_within(y, x.numpy(), positions.numpy(), RopeParams(24), factors.numpy(), dtype="float32")
-    assert np.array_equal(values_of(OPS.rope(x, positions, factors, n_dims=24, mode=0)), values_of(y))
+    assert np.array_equal(values_of(OPS.rope(x, positions, factors, n_dims=24, rope_mode=0)), values_of(y))
 
 
 # ---- params after use ------------------------------------------------------------------------------------
@@ -494,9 +494,9 @@ def test_a_write_is_seen_by_whoever_saved_the_tensor(how):
         elif how == "rope(out=)":
             rope(torch.ones(1, 2, 1, 4), positions, params, out=saved)
         elif how == "ops.rope_":
-            torch.ops.npu_rope.rope_(saved, positions, n_dims=4, mode=0)
+            torch.ops.npu_rope.rope_(saved, positions, n_dims=4, rope_mode=0)
         else:
-            torch.ops.npu_rope.rope_out(torch.ones(1, 2, 1, 4), positions, n_dims=4, mode=0, out=saved)
+            torch.ops.npu_rope.rope_out(torch.ones(1, 2, 1, 4), positions, n_dims=4, rope_mode=0, out=saved)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         saved.sum().backward()
 
@@ -504,7 +504,7 @@ def test_a_write_is_seen_by_whoever_saved_the_tensor(how):
 def test_out_refuses_what_needs_a_gradient():
     x = torch.ones(1, 2, 1, 4, requires_grad=True)
     with pytest.raises(RuntimeError, match="out must be None or x itself where a gradient is needed"):
-        torch.ops.npu_rope.rope_out(x, torch.arange(2), n_dims=4, mode=0, out=torch.empty(1, 2, 1, 4))
+        torch.ops.npu_rope.rope_out(x, torch.arange(2), n_dims=4, rope_mode=0, out=torch.empty(1, 2, 1, 4))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
@@ -530,7 +530,7 @@ def test_nested_function_transforms_are_refused_and_never_zero(operator, nest):
     def f(x):
         if operator == "rope":
             return rope(x, positions, params).square().sum()
-        return torch.ops.npu_rope.rope(x, positions, n_dims=4, mode=0).square().sum()
+        return torch.ops.npu_rope.rope(x, positions, n_dims=4, rope_mode=0).square().sum()
 
     nested = {
         "hessian": lambda: func.hessian(f)(x),

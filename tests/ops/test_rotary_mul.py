@@ -389,9 +389,9 @@ def test_opcheck(dtype, needs_grad):
     plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in rest]
     torch.library.opcheck(OPS.rotary_mul_.default, (q, *plain))
     torch.library.opcheck(OPS.rotary_mul_qk_.default, (q, k, *plain))
-    torch.library.opcheck(OPS.rotary_mul_out.default, (q, *plain, torch.empty_like(q)))
+    torch.library.opcheck(OPS.rotary_mul_out.default, (q, *plain[:2], torch.empty_like(q), *plain[2:]))
     outs = torch.empty_like(q), torch.empty_like(k)
-    torch.library.opcheck(OPS.rotary_mul_qk_out.default, (q, k, *plain, *outs))
+    torch.library.opcheck(OPS.rotary_mul_qk_out.default, (q, k, *plain[:2], *outs, *plain[2:]))
 
 
 @pytest.mark.parametrize("op", [rotary_mul, rotary_mul_])

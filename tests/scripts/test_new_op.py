@@ -112,7 +112,8 @@ def test_the_generated_files_are_tidy(generated: Path, tool: list[str]) -> None:
 def test_the_generated_tests_pass_and_turn_red_on_a_broken_kernel(generated: Path) -> None:
     build(generated)
     documented = (f"npu_rope/ops/{NAME}.py", f"npu_rope/reference/{NAME}.py")
-    must(run_tests(generated, "--doctest-modules", f"tests/ops/test_{NAME}.py", *documented))
+    tests = (f"tests/ops/test_{NAME}.py", "tests/ops/test_registrar.py")
+    must(run_tests(generated, "--doctest-modules", *tests, *documented))
 
     kernel = generated / "csrc" / "cpu" / f"{NAME}.cpp"
     right = kernel.read_text()

@@ -362,7 +362,7 @@ def test_torch_works_over_ctypes_where_the_registration_was_not_built(unpacked):
         z = x.detach().clone()
         npu_rope.rope_(z, positions, params)
         assert torch.equal(z, y)
-        torch.ops.npu_rope.rope_(z, positions, n_dims=4, mode=2, forward=False)
+        torch.ops.npu_rope.rope_(z, positions, n_dims=4, rope_mode=2, forward=False)
         assert (z - x).abs().max() < 1e-12
         try:
             npu_rope.rope(x.detach(), positions[:2], params)

@@ -141,7 +141,7 @@ calls = {
     "angle policy": lambda: rope(x, at, p, angle="ggml"),
     "cache": lambda: rope_set_rows(x, at, slots, cache.cpu(), p),
     "k": lambda: rope_qk(x, x.half(), at, p),
-    "an operator": lambda: torch.ops.npu_rope.rope(x, at[:3], None, n_dims=64, mode=2),
+    "an operator": lambda: torch.ops.npu_rope.rope(x, at[:3], None, n_dims=64, rope_mode=2),
 }
 torch.npu.synchronize()
 found = {}
@@ -284,7 +284,7 @@ import torch_npu
 from npu_rope import RopeParams, rope
 p, x, at = RopeParams(64, "neox"), torch.randn(1, 4, 2, 64), torch.arange(4)
 here, cache, slots = x.npu(), torch.zeros(8, 2, 64), torch.arange(4)[None]
-op, how = torch.ops.npu_rope, {"n_dims": 64, "mode": 2}
+op, how = torch.ops.npu_rope, {"n_dims": 64, "rope_mode": 2}
 calls = {
     "rope": lambda: op.rope(here, at.npu(), None, **how),
     "compiled": lambda: torch.compile(lambda x: rope(x, at.npu(), p), backend="aot_eager")(here),
@@ -351,7 +351,7 @@ import os
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 import npu_rope, torch, torch_npu
 npu_rope.backends.npu_binding = lambda: None  # as where npu_rope was installed before torch_npu
-x, at, how = torch.ones(1, 4, 2, 64), torch.arange(4), {"n_dims": 64, "mode": 2}
+x, at, how = torch.ones(1, 4, 2, 64), torch.arange(4), {"n_dims": 64, "rope_mode": 2}
 for call in (
     lambda: torch.ops.npu_rope.rope_(x.npu(), at.npu(), **how),
     lambda: torch.ops.npu_rope.rope_set_rows(x.npu(), at.npu(), at[None].npu(), x[0], **how),

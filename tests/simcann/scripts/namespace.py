@@ -15,7 +15,6 @@ OPERANDS = {
     "start_pos": torch.tensor(3),
     "packed": torch.zeros(8, dtype=torch.uint8),
     "n_dims": 16,
-    "mode": 2,
     "rope_mode": 2,
     "axis": -1,
     "epsilon": 1e-6,

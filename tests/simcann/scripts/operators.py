@@ -12,7 +12,7 @@ import npu_rope
 PARAMS = npu_rope.RopeParams(64, "neox", freq_base=1e6)
 NORMAL = npu_rope.RopeParams(32, "normal", n_offs=8, freq_scale=0.5)
 AT = torch.arange(1000, 1005)
-ATTRIBUTES = {"n_dims": 64, "mode": 2, "freq_base": 1e6}
+ATTRIBUTES = {"n_dims": 64, "rope_mode": 2, "freq_base": 1e6}
 
 
 def check_gradients_are_the_cpu_s():

@@ -45,7 +45,7 @@ def main():
         npu_rope.rope(x, at, PARAMS).float().square().sum().backward()
         found[f"gradient {name}"] = error(x.grad, 2 * fused.double()) / 4  # rounded on the way there and back
         before = on_npu.clone()
-        torch.ops.npu_rope.rope_(before, at, n_dims=WIDTH, mode=2, freq_base=500_000.0)
+        torch.ops.npu_rope.rope_(before, at, n_dims=WIDTH, rope_mode=2, freq_base=500_000.0)
         found[f"rope_ {name}"] = error(before, expected)
     torch.npu.synchronize()
     print(json.dumps(found))

@@ -72,7 +72,7 @@ def check_every_variant():
     assert OPS.rotary_mul_(a, c, s, *rest) is None
     near(a, y)
     a = torch.empty_like(a)
-    OPS.rotary_mul_out(x.npu(), c, s, *rest, a)
+    OPS.rotary_mul_out(x.npu(), c, s, a, *rest)
     near(a, y)
     for got, expected in zip(OPS.rotary_mul_qk(x.npu(), b, c, s, *rest), (y, z), strict=True):
         near(got, expected)
@@ -80,7 +80,7 @@ def check_every_variant():
     rotary_mul_qk_(a, b, c, s)
     near(a, y), near(b, z)
     a, b = torch.empty_like(a), torch.empty_like(b)
-    OPS.rotary_mul_qk_out(x.npu(), k.npu(), c, s, *rest, a, b)
+    OPS.rotary_mul_qk_out(x.npu(), k.npu(), c, s, a, b, *rest)
     near(a, y), near(b, z)
 
 

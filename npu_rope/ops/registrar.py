@@ -1,0 +1,227 @@
+"""Registration of npu_rope's torch operators.
+
+An operator's file describes each of its schemas by an :class:`Operator`. :func:`register` defines the schema
+and registers its kernels: fake tensors, CPU tensors without the C++ registration, autograd, functionalisation
+and placeholders for NPU tensors. The C++ kernels are in ``csrc/torch`` (CPU) and ``csrc/npu`` (NPU).
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+from npu_rope import backends
+from npu_rope.errors import BackendUnavailable
+from npu_rope.ops import gradients
+from npu_rope.optional_torch import load_torch_npu, torch
+
+Call = tuple[Any, Any]  # a call's tensors (checks.CallTensors) and its attributes
+Results = Mapping[str, Any]  # tensors, by their names in CallTensors.outs
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A torch operator of this package.
+
+    Attributes:
+        schema: as torch reads it. An attribute has the default of the Python function's parameter.
+        call: returns a call's tensors and attributes from the schema's arguments. torch omits arguments that
+            equal their defaults.
+        check: raises the error of a call. Its tensors may be fake.
+        on_cpu: runs a call through ctypes, into its outs: the CPU kernel without the C++ registration.
+        results: allocates the tensors that the operator returns.
+        autograd: its Autograd kernel. None: ``gradient``, else a write that refuses gradients.
+        gradient: the gradient of an operator whose backward is another operator.
+        no_gradient: the error of a write for which a gradient is needed, with ``{name}`` of the tensor.
+        functional: the operator that replaces an operator that writes, under functionalisation. None: torch's
+            own replacement, which writes in place.
+        hot_path: it has no Autograd kernel; its callers exclude gradients.
+        on_npu: ``csrc/npu`` has its kernel for NPU tensors. False: they are refused.
+    """
+
+    schema: str
+    call: Callable[..., Call]
+    check: Callable[[Any, Any], Any]
+    on_cpu: Callable[[Any, Any], Any]
+    results: Callable[[Any], Results] = lambda t: {}
+    autograd: Callable[[Any, Any], Any] | None = None
+    gradient: gradients.Gradient | None = None
+    no_gradient: str = "{name} must not need a gradient where memory is given but got one that does."
+    functional: str | None = None
+    hot_path: bool = False
+    on_npu: bool = True
+
+    @property
+    def name(self) -> str:
+        """The operator's name in the namespace npu_rope."""
+        return self.schema.partition("(")[0]
+
+
+registered: dict[str, Operator] = {}  # by name
+
+
+def like_xs(*names: str) -> Callable[[Any], Results]:
+    """Return ``Operator.results`` for results of these names, each with the shape and dtype of one of xs."""
+    return lambda t: {name: x.new_empty(x.shape) for name, x in zip(names, t.xs.values(), strict=False)}
+
+
+def register(*operators: Operator) -> None:
+    """Define operators and register their kernels with torch. Does nothing without torch."""
+    if torch is None:
+        return
+    path = backends.torch_registration()
+    by_ctypes = path is None or not _loads_registration(path)
+    placeholders = not _binding_takes_npu_tensors()
+    for o in operators:
+        registered[o.name] = o
+        _library.define(o.schema, tags=(torch.Tag.pt2_compliant_tag,))
+        operator = getattr(torch.ops.npu_rope, o.name).default
+        # The fake runs for meta and fake tensors, even for a single one among real tensors.
+        torch.library.register_fake(f"npu_rope::{o.name}", _kernel(o, o.check), lib=_library)
+        if by_ctypes:
+            _library.impl(o.name, _kernel(o, o.on_cpu), "CPU")
+        if not o.hot_path:
+            _library.impl(o.name, _autograd(o, operator), "Autograd")
+        if o.functional is not None:
+            gradients.trace_as(operator, o.functional)
+        if not o.on_npu:
+            _library.impl(o.name, _refuses_npu(o.name), "PrivateUse1")
+        elif placeholders:
+            _until_loaded.impl(o.name, _loads_binding(o.name), "PrivateUse1")
+
+
+def register_composite(schema: str, kernel: Callable[..., Any]) -> None:
+    """Define an operator that calls other operators on every device. Does nothing without torch."""
+    if torch is not None:
+        _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _library.impl(schema.partition("(")[0], kernel, "CompositeImplicitAutograd")
+
+
+# ---- kernels ---------------------------------------------------------------------------------------
+
+
+def _returned(results: tuple[Any, ...]) -> Any:
+    """Return results as torch expects them of a kernel."""
+    return results if len(results) > 1 else results[0] if results else None
+
+
+def _kernel(o: Operator, run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a kernel that allocates the results and passes the whole call to ``run``."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        t, attributes = o.call(*args, **kwargs)
+        made = o.results(t)
+        run(replace(t, outs={**made, **t.outs}) if made else t, attributes)
+        return _returned(tuple(made.values()))
+
+    return kernel
+
+
+def _autograd(o: Operator, operator: Any) -> Callable[..., Any]:
+    if o.gradient is not None:
+        return gradients.differentiable(operator, o.gradient)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        t, attributes = o.call(*args, **kwargs)
+        if o.autograd is not None:
+            return _returned(o.autograd(t, attributes))
+        return gradients.write(t, o.no_gradient, partial(operator, *args, **kwargs))
+
+    return kernel
+
+
+@cache
+def _loads_registration(path: str) -> bool:
+    """Load the operators' kernels of CPU tensors. If the library does not load, a warning names it. Calls
+    then go through ctypes, with the same results."""
+    try:
+        torch.ops.load_library(path)
+    except OSError as error:
+        text = f"[npu_rope] {path} must load but got {error.__cause__ or error}. Calls on tensors are slower."
+        text += f" {REINSTALL}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return False
+    return True
+
+
+# ---- NPU tensors -----------------------------------------------------------------------------------
+
+REINSTALL = (
+    "Install npu_rope again with the installed torch and torch_npu: "
+    "pip install --no-build-isolation --force-reinstall --no-deps . "
+    "(npu-rope doctor shows which versions are compatible.)"
+)
+_binding_is_loaded = False
+_binding_error = ""
+
+
+def _loads_binding(name: str) -> Callable[..., Any]:
+    """Return a placeholder kernel that loads the binding on first use, so the import order of npu_rope and
+    torch_npu does not matter. torch_npu's own fallback would run the operator on the CPU, and write before it
+    fails."""
+
+    def load_and_call(*arguments: Any, **named: Any) -> Any:
+        require_npu()
+        return getattr(torch.ops.npu_rope, name).default(*arguments, **named)
+
+    return load_and_call
+
+
+def _refuses_npu(name: str) -> Callable[..., None]:
+    """Return a kernel that rejects NPU tensors. Without it torch_npu would copy them to the host and write
+    there."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        op = name.removesuffix("_packed_")
+        raise RuntimeError(f"[{op}] tensors must be on device cpu in {name} but got some of an NPU.")
+
+    return refuse
+
+
+def _binding_takes_npu_tensors() -> bool:
+    """Return whether the binding is loaded. Load it if torch_npu is loaded already."""
+    if "torch_npu" in sys.modules:
+        _load_binding()
+    return _binding_is_loaded
+
+
+@cache
+def _load_binding() -> None:
+    """Load the kernels of NPU tensors if they were built. torch_npu and CANN must be loaded before."""
+    global _binding_is_loaded, _binding_error
+    path = backends.npu_binding()
+    if path is None:
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Overriding a previously registered kernel")  # the placeholders
+        try:
+            torch.ops.load_library(path)
+        except OSError as error:  # built for another torch or torch_npu; the CPU does not need it
+            _binding_error = f"{path}: {error.__cause__ or error}"  # the cause is the loader's message
+            return
+    _binding_is_loaded = True
+
+
+def npu_binding_error() -> str:
+    """Return why the torch_npu binding did not load; empty if it did, or if no call has loaded it yet."""
+    return _binding_error
+
+
+@cache
+def require_npu() -> None:
+    """Load the backend of NPU tensors, or raise BackendUnavailable."""
+    backends.find("npu").require()
+    load_torch_npu()
+    _load_binding()
+    if error := npu_binding_error():
+        raise BackendUnavailable("npu", f"npu_rope's binding of torch_npu does not load: {error}", REINSTALL)
+
+
+if torch is not None:
+    # A kernel is registered as long as its library lives.
+    _library = torch.library.Library("npu_rope", "FRAGMENT")
+    _until_loaded = torch.library.Library("npu_rope", "IMPL")
