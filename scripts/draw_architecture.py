@@ -178,7 +178,7 @@ def picture() -> str:
     width = LEFT + 4 * (WIDTH + GAP_X)
     height = TOP + len(ROWS) * (HEIGHT + GAP_Y)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
         "<style>text{font:13px sans-serif;fill:#1a1a1a}.about{font-size:11px;fill:#555}"
         ".group{font-weight:bold;fill:#0b3c8c}rect{fill:#f4f6fa;stroke:#0b3c8c}"
         "path{fill:none;stroke:#9aa7bd}.link{stroke:#d9801a;stroke-dasharray:5 3}"
@@ -196,9 +196,8 @@ def picture() -> str:
         end = (x2 + WIDTH // 2 - shift, y2 + (HEIGHT if row == row_b else 0))
         parts.append(curve(start, end, "link" if how else "see", row_b - row))
         if how:
-            parts.append(
-                f'<text class="how" x="{(start[0] + end[0]) // 2 + 4}" y="{(start[1] + end[1]) // 2}">{how}</text>'
-            )
+            x, y = (start[0] + end[0]) // 2 + 4, (start[1] + end[1]) // 2
+            parts.append(f'<text class="how" x="{x}" y="{y}">{how}</text>')
     for row, (group, boxes) in enumerate(ROWS):
         _, y = place(row, 0)
         parts.append(
