@@ -100,15 +100,24 @@ constexpr Profile ascend950() {
 
 // The name of a family's SoC selects the first chip of this SoC in the table.
 constexpr Profile kProfiles[] = {
-    a2("Ascend910B1", "ascend910b"),          a2("Ascend910B2", "ascend910b"),
-    a2("Ascend910B2C", "ascend910b"),       a2("Ascend910B3", "ascend910b"),
-    a2("Ascend910B4", "ascend910b"),         a2("Ascend910B4-1", "ascend910b"),
-    a2("Ascend910_9392", "ascend910_93"),     a2("Ascend910_9391", "ascend910_93"),
-    a2("Ascend910_9381", "ascend910_93"),   a2("Ascend910_9382", "ascend910_93"),
-    a2("Ascend910_9372", "ascend910_93"),   a2("Ascend910_9362", "ascend910_93"),
-    a2("Ascend910_9363", "ascend910_93"),   ascend310p("Ascend310P3"),
-    ascend310p("Ascend310P1"), ascend310p("Ascend310P5"),
-    ascend310p("Ascend310P7"), ascend950(),
+    a2("Ascend910B1", "ascend910b"),
+    a2("Ascend910B2", "ascend910b"),
+    a2("Ascend910B2C", "ascend910b"),
+    a2("Ascend910B3", "ascend910b"),
+    a2("Ascend910B4", "ascend910b"),
+    a2("Ascend910B4-1", "ascend910b"),
+    a2("Ascend910_9392", "ascend910_93"),
+    a2("Ascend910_9391", "ascend910_93"),
+    a2("Ascend910_9381", "ascend910_93"),
+    a2("Ascend910_9382", "ascend910_93"),
+    a2("Ascend910_9372", "ascend910_93"),
+    a2("Ascend910_9362", "ascend910_93"),
+    a2("Ascend910_9363", "ascend910_93"),
+    ascend310p("Ascend310P3"),
+    ascend310p("Ascend310P1"),
+    ascend310p("Ascend310P5"),
+    ascend310p("Ascend310P7"),
+    ascend950(),
 };
 
 }  // namespace

@@ -2,8 +2,8 @@
 // profiles as JSON.
 #include <cstring>
 
-#include "include/ascendc/availability.h"
 #include "include/ascend_sim.h"
+#include "include/ascendc/availability.h"
 #include "src/core.h"
 #include "src/json.h"
 

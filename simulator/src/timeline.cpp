@@ -57,7 +57,8 @@ void write_events(const Timeline& timeline, double clock_ghz, std::FILE* f) {
     }
     if (shows_slowest)
         for (const Step& s : timeline.critical_path)
-            write_span(f, {int32_t(timeline.critical_core), uint8_t(Row::Critical), s.api, s.site, s.begin, s.end, 0, 0},
+            write_span(f,
+                       {int32_t(timeline.critical_core), uint8_t(Row::Critical), s.api, s.site, s.begin, s.end, 0, 0},
                        clock_ghz);
 }
 

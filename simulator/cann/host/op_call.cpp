@@ -7,7 +7,6 @@
 #include <mutex>
 #include <utility>
 
-#include "src/chips.h"
 #include "cann/host/call_tensors.h"
 #include "cann/host/cann_types.h"
 #include "cann/host/def_reader.h"
@@ -18,6 +17,7 @@
 #include "cann/host/tiling_cache.h"
 #include "cann/runtime/objects.h"
 #include "include/ascend_sim.h"
+#include "src/chips.h"
 #include "tiling/platform/platform_ascendc.h"
 
 namespace npu_cann {

@@ -82,7 +82,7 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     launch.tiling_bytes = tiling.size();
     launch.workspace_bytes = kernel_workspace_bytes;
     int32_t status = ascend_sim_run(entry, spans.data(), static_cast<int32_t>(spans.size()), args.data(),
-                                 static_cast<int32_t>(args.size()), &launch);
+                                    static_cast<int32_t>(args.size()), &launch);
     record_launch(type, ascend_sim_report());
     for (size_t i = 0; i < memories.size(); ++i)  // aclnnViewCopy of an input that is written
         if (memories[i].packs && memories[i].role != ASCEND_SIM_IN) memories[i].view.unpack_from(views[i].first);

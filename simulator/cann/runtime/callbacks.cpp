@@ -1,6 +1,5 @@
 // Host functions in a stream's order: those of aclrtLaunchHostFunc run when the stream reaches them, those of
 // aclrtLaunchCallback on the subscribed thread, in its aclrtProcessReport.
-#include <pthread.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -39,8 +38,6 @@ Reports& reports() {
     static Reports* instance = new Reports;
     return *instance;
 }
-
-uint64_t this_thread() { return uint64_t(pthread_self()); }
 
 thread_local bool is_processing = false;  // this thread is in aclrtProcessReport, and runs no callback yet
 thread_local bool has_processed = false;  // aclrtProcessReport ran a callback of this thread

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "src/chips.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/chips.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/scheduler.h"
+#include "src/chips.h"
 
 namespace npu_cann {
 namespace {

@@ -1,7 +1,5 @@
 #include "cann/runtime/graphs.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <set>
@@ -28,8 +26,6 @@ Graphs& graphs() {
 }
 
 thread_local CaptureMode exchanged_mode = kGlobal;
-
-uint64_t this_thread() { return uint64_t(pthread_self()); }
 
 CaptureMode strictest(bool of_this_thread) {
     CaptureMode mode = kNoCapture;
@@ -145,28 +141,6 @@ aclError take_graph(void* handle, const char* call, Graph* out) {
 aclError refuse_captured_graph(const Capture& g, const char* call) {
     if (g.state == Capture::State::kReady) return kSuccess;
     return failed(kModelCaptured, std::string(call) + ": modelRI must not be in a capture.");
-}
-
-std::string name_of(const Capture& g, size_t i) {
-    const Capture::Node& node = g.nodes[i];
-    if (node.work.kind == Work::Kind::kRecord) return "EVENT_RECORD_" + std::to_string(i);
-    if (node.work.kind == Work::Kind::kWait) return "EVENT_WAIT_" + std::to_string(node.waits_for);
-    return node.work.name;
-}
-
-// The nodes as a Chrome trace, which torch_npu reads (torch_npu/npu/_npugraph_utils.py). The times are positions
-// in the order of the capture.
-std::string as_trace(const Capture& g) {
-    std::string events;
-    for (size_t i = 0; i < g.nodes.size(); ++i) {
-        ascend_sim::Json json;
-        json.field("name", name_of(g, i).c_str()).field("ph", "X");
-        json.field("pid", ("simulated graph " + std::to_string(g.id)).c_str());
-        json.field("tid", ("stream" + std::to_string(g.nodes[i].lane)).c_str());
-        json.raw("ts", std::to_string(i)).raw("dur", "1").raw("args", "{}");
-        events += (i ? ",\n" : "") + json.done();
-    }
-    return "[" + events + "]\n";
 }
 
 // The stream argument of this file's calls, which must not be null, as in CANN.

@@ -43,6 +43,9 @@ struct Capture : std::enable_shared_from_this<Capture> {
     std::map<StreamPtr, uint64_t> replayed;  // the position that each stream must reach for the replays to be done
 };
 
+// The graph as JSON.
+std::string as_trace(const Capture& graph);
+
 bool is_capturing(const Stream& stream);
 bool is_capturing(const Event& event);
 StreamPtr any_captured_stream();

@@ -4,6 +4,8 @@
 // before its waits. Work that is not forced stays queued or runs early, depending on the draw.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -128,6 +130,8 @@ std::unique_lock<std::mutex> lock_streams();
 constexpr const char* kWorkspace = "workspace";
 
 using StreamPtr = std::shared_ptr<Stream>;
+
+inline uint64_t this_thread() { return uint64_t(pthread_self()); }
 
 // ---- with the lock held ------------------------------------------------------------------------------
 

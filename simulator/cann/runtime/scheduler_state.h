@@ -1,0 +1,74 @@
+// The state of the scheduler: streams, clocks, the sources of copies. For scheduler.cpp and host_clock.cpp only.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cann/runtime/races.h"
+#include "cann/runtime/scheduler.h"
+
+namespace npu_cann {
+
+// SplitMix64.
+class Draw {
+public:
+    explicit Draw(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+    uint64_t next() {
+        uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+        return z ^ (z >> 31);
+    }
+    size_t below(size_t count) { return size_t(next() % count); }
+    bool chance(double p) { return double(next() >> 11) * 0x1.0p-53 < p; }
+
+private:
+    uint64_t state_;
+};
+
+// A copy to the device. The host must not change its source until it knows that the copy is done.
+struct Source {
+    HostSource memory;
+    uint64_t hash;
+    size_t actor;
+    uint64_t step;
+    std::string operation, place;
+};
+
+// Never destroyed, because the process may use it while it ends.
+struct State {
+    std::mutex mutex;              // protects all members below, and the fields of streams and events
+    std::recursive_mutex running;  // held by the thread that runs work; taken before `mutex`
+    std::unordered_map<void*, StreamPtr> streams;
+    StreamPtr default_stream;
+    size_t actors = kHost + 1;
+    int32_t stream_ids = 0;
+    Clock host;
+    Clock unsettled;  // clock of a synchronization of the device, see settle()
+    bool has_unsettled = false;
+    std::vector<Source> sources;
+    bool stops_on_failure = false;  // true once a stream stops on failure
+    int32_t failure = 0;
+    std::string failure_text;
+    Draw draw{stream_seed()};
+    // Ten consecutive seeds cover late, early and mixed orders.
+    double early = std::vector<double>{0.0, 0.3, 0.05, 0.7, 0.0, 1.0}[stream_seed() % 6];
+    double stray = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
+};
+State& state();
+
+// ---- host_clock.cpp, with the lock held --------------------------------------------------------------
+
+bool detects_races();
+// Joins the clock of a synchronization of the device to the host's.
+void settle();
+// Reports the sources of copies before this clock that the host has changed, and forgets them.
+void check_sources(const Clock& clock);
+// Advances the stream's clock by the work, and records its accesses.
+void note_work(const StreamPtr& s, const Work& work);
+// Fills the target of a copy, so that reading it before the copy is done gives NaN instead of old values.
+void spoil_target(const Work& work);
+
+}  // namespace npu_cann
