@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.gguf_header import GgufHeader
-from npu_rope.hf_params import MOST_LANES
+from npu_rope.hf_config import MOST_LANES
 from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
 
 OP = "rope"

@@ -7,23 +7,17 @@ parameters: natively where ggml has the type (default, linear, dynamic, yarn), e
 from __future__ import annotations
 
 import contextlib
-import copy
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import bad_value
+from npu_rope.hf_config import OP, Config, RopeEntry, config_of, is_count
 from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
-
-OP = "rope"  # the prefix of errors, the same as RopeParams'
-MOST_LANES = 65536  # of a head; the larger number of a damaged file is refused
 
 # Models that pair neighbouring lanes; all others pair halves. tests/integrations/test_hf_params.py compares
 # the list with the functions of the installed transformers.
@@ -48,16 +42,7 @@ ALTERNATING = ("qwen3_vl", "qwen3_5", "qwen3_omni_moe", "qwen4_exp", "cosmos3", 
 
 # Models that rotate tokens by their row and column in a picture; rope's parameters cannot express that.
 OF_PICTURES = ("dinov3", "eomt_dinov3", "llama4_vision", "pixtral")
-# Models whose code reads rotary_dim. The other classes of transformers ignore it, though files have it.
-WITH_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
-
-# Any of these keys marks a model that has rope.
-SAY_ROPE = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rotary_pct", "rotary_dim")
-ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
-OLD_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # of older files
 DOES_NOT_TURN = np.float32(1e30)  # a frequency divided by this is practically 0
-
-TEXT_CONFIGS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
 
 
 def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = None) -> FileRope:
@@ -66,7 +51,7 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
         isinstance(seq_len, bool) or not isinstance(seq_len, (int, np.integer)) or seq_len <= 0
     ):
         raise bad_value(OP, f"seq_len must be a positive number of tokens but got {seq_len!r}.")
-    given = _given(config, layer_type)
+    given = config_of(config, layer_type)
     with _numbers_of_their_kind():
         rope = given.rope()
         head = given.head_size()
@@ -84,257 +69,10 @@ def _numbers_of_their_kind() -> Iterator[None]:
         raise bad_value(OP, f"config must say its rope in numbers of their kind but got: {error}.") from None
 
 
-# ---- the configuration -----------------------------------------------------------------------------
-
-
-def _given(config: Any, layer_type: str | None) -> _Config:
-    return _Config(_text_config(read(config)), layer_type)
-
-
-def read(config: Any) -> Any:
-    """Read and convert a configuration once; every function here accepts the result."""
-    return _as_transformers(_read(config))
-
-
-def _read(config: Any) -> Any:
-    """Return an object or a dict: the given one, or the content of the given file."""
-    if not isinstance(config, (str, PathLike)):
-        return config
-    path = Path(config)
-    path = path / "config.json" if path.is_dir() else path
-    if path.exists() and not path.is_file():
-        raise bad_value(OP, f"config must be a readable file but got {path} (it is no file).")
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise bad_value(OP, f"config must be a readable file but got {path} ({error.strerror}).") from None
-    except (ValueError, RecursionError) as error:
-        raise bad_value(OP, f"config must be a JSON file but got {path} ({error}).") from None
-    if not isinstance(read, dict):
-        raise bad_value(OP, f"config must hold a JSON object but got {path} with a {type(read).__name__}.")
-    return read
-
-
-def _as_transformers(config: Any) -> Any:
-    """Return the configuration that transformers makes of a dict, if it is installed and has the model: a
-    class has its own names and defaults. Else return the dict."""
-    if not isinstance(config, Mapping) or not isinstance(config.get("model_type"), str):
-        return config
-    try:
-        from transformers import CONFIG_MAPPING
-    except ImportError:
-        return config
-    if config["model_type"] not in CONFIG_MAPPING:
-        return config
-    try:
-        return CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
-    except Exception as error:
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise bad_value(OP, f"config must be one that transformers can read but got: {why}") from None
-
-
-def _text_config(config: Any) -> Any:
-    """Return the language model's part of a configuration that has several parts."""
-    if isinstance(config, Mapping):
-        for name in TEXT_CONFIGS:
-            if isinstance(config.get(name), Mapping):
-                return _text_config(config[name])
-        return config
-    if config is None or isinstance(config, (bool, int, float, list, tuple)):
-        raise bad_type(
-            OP, f"config must be a configuration, a dict or a path but got {type(config).__name__}."
-        )
-    thinker = getattr(config, "thinker_config", None)
-    if thinker is not None:
-        return _text_config(thinker)
-    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
-
-
-class _Config:
-    """A configuration, for one type of layer."""
-
-    def __init__(self, config: Any, layer_type: str | None) -> None:
-        self.config, self.layer_type = config, layer_type
-        self.own = self._of_layer()
-
-    def _of_layer(self) -> Any:
-        """Return the configuration that takes precedence for this type of layer."""
-        kept = None if isinstance(self.config, Mapping) else getattr(self.config, "per_layer_config", None)
-        if self.layer_type is None or kept is None:
-            return self.config
-        try:
-            return kept[self.layer_type]
-        except (KeyError, ValueError, TypeError, IndexError):
-            return self.config
-
-    def get(self, name: str, default: Any = None) -> Any:
-        for source in (self.own, self.config):
-            value = source.get(name) if isinstance(source, Mapping) else _attribute(source, name)
-            if value is not None:
-                return value
-        return default
-
-    @property
-    def model_type(self) -> str:
-        return str(self.get("model_type", ""))
-
-    def head_size(self) -> int:
-        """Return the largest number of dimensions of a head that may rotate."""
-        size = self.get("head_dim")
-        if isinstance(self.config, Mapping):  # a class of transformers puts these into head_dim
-            size = self.get("qk_rope_head_dim", size)
-            if self.layer_type == "full_attention":
-                size = self.get("global_head_dim", size)
-        if size is None:
-            hidden, heads = (
-                self.get("hidden_size", self.get("n_embd")),
-                self.get("num_attention_heads", self.get("n_head")),
-            )
-            if not (_is_count(hidden) and _is_count(heads)):
-                raise bad_value(
-                    OP,
-                    "config must have head_dim, or hidden_size and num_attention_heads, but got"
-                    f" {hidden!r} and {heads!r}.",
-                )
-            size = hidden // heads
-        if not _is_count(size):
-            raise bad_value(OP, f"head_dim must be a positive integer but got {size!r}.")
-        if size > MOST_LANES:
-            raise bad_value(OP, f"head_dim must be at most {MOST_LANES} but got {size}.")
-        return int(size)
-
-    def rope(self) -> _Rope:
-        """Return the entries of rope_parameters, or of the older rope_scaling, for this type of layer."""
-        given = self.get("rope_parameters")
-        if given is None:
-            given = self.get("rope_scaling")
-        given = {} if given is None else given
-        if not isinstance(given, Mapping):
-            raise bad_type(OP, f"rope_parameters must be a dict but got {type(given).__name__}.")
-        nested = self._nested(given)
-        if not nested:
-            self._require_rope(given)
-            return _Rope(self._with_defaults(dict(given)), given, nested=False)
-        types = ", ".join(nested)
-        chosen = self.layer_type
-        if chosen is None:
-            if len(nested) > 1:
-                raise bad_value(OP, f"layer_type must be one of {types} for this config but got None.")
-            (chosen,) = nested
-        if chosen not in nested:
-            raise bad_value(OP, f"layer_type must be one of {types} for this config but got {chosen}.")
-        entries = nested[chosen]
-        if entries is None:
-            raise bad_value(OP, f"layer_type must be one whose heads rotate but got {chosen}.")
-        return _Rope(self._with_defaults(dict(entries)), given, nested=True)
-
-    def _require_rope(self, given: Mapping[str, Any]) -> None:
-        """Require a key that indicates rope, and a layer type that the configuration has."""
-        named = isinstance(self.config, Mapping) and "rope_scaling" in self.config
-        if not given and not named and all(self.get(name) is None for name in SAY_ROPE):
-            model = self.model_type or "none of these"
-            raise bad_value(OP, f"config must have rope_parameters, or rope_theta, but got {model}.")
-        known = self.get("layer_types") or ()
-        if self.layer_type is not None and self.layer_type not in known:
-            told = f"one of {', '.join(dict.fromkeys(known))}" if known else "None for this config"
-            raise bad_value(OP, f"layer_type must be {told} but got {self.layer_type}.")
-
-    def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the entries by type of layer; empty where all layers have the same."""
-        labels = self.get("_rope_type_labels") or self.get("layer_types") or ()
-        found = {k: v for k, v in given.items() if isinstance(v, Mapping) or (v is None and k in labels)}
-        if found:
-            return found
-        # Configurations older than rope_parameters have a separate base for sliding-window layers.
-        local = self.get("rope_local_base_freq", self.get("local_rope_theta"))
-        if local is None or isinstance(self.get("rope_parameters"), Mapping):
-            return {}
-        theirs = {"rope_type": "default", "rope_theta": local}
-        return {"sliding_attention": theirs, "full_attention": dict(given)}
-
-    def _with_defaults(self, entries: dict[str, Any]) -> dict[str, Any]:
-        def first(*names: str) -> Any:
-            return next((v for name in names if (v := self.get(name)) is not None), None)
-
-        entries = {name: value for name, value in entries.items() if value is not None}
-        if "rope_theta" not in entries:
-            theta = first("rope_theta", "global_rope_theta", "rotary_emb_base", "default_theta")
-            entries["rope_theta"] = 10000.0 if theta is None else theta
-        if "partial_rotary_factor" not in entries:
-            partial = first("partial_rotary_factor", "rotary_pct")
-            if partial is None and self._has_rotary_dim() and first("rotary_dim") is not None:
-                entries["rotary_dim"] = first("rotary_dim")
-            entries["partial_rotary_factor"] = 1.0 if partial is None else partial
-        return entries
-
-    def _has_rotary_dim(self) -> bool:
-        """Whether the model's code reads rotary_dim; unknown models are assumed to."""
-        known = self.is_of_known_class() or self.model_type.startswith("minimax")
-        return not known or self.model_type in WITH_ROTARY_DIM
-
-    def is_of_known_class(self) -> bool:
-        """Whether the class is transformers' own, whose code is known to ignore the keys of other models."""
-        return type(self.config).__module__.startswith("transformers.models.")
-
-
-def _attribute(config: Any, name: str) -> Any:
-    try:
-        return getattr(config, name, None)
-    except Exception:  # a configuration whose layers differ raises where they have no common value
-        return None
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(0 < value < 2**63)
-
-
-class _Rope:
-    """The entries of one rope, each checked when it is read."""
-
-    def __init__(self, entries: dict[str, Any], all_entries: Mapping[str, Any], nested: bool) -> None:
-        self.entries, self.nested = entries, nested
-        # With several ropes, transformers reads truncate beside them.
-        self.truncate = bool(all_entries.get("truncate", True))
-        kind = str(entries.get("rope_type", entries.get("type", "default")))
-        self.kind = OLD_TYPES.get(kind, kind)
-        if self.kind not in ROPE_TYPES:
-            raise bad_value(OP, f"rope_type must be one of {', '.join(ROPE_TYPES)} but got {kind}.")
-
-    def number(self, name: str, default: float | None = None) -> float:
-        """Return a positive number; the entry is required if there is no default."""
-        value = self.entries.get(name, default)
-        if value is None:
-            raise bad_value(
-                OP,
-                f"rope_parameters must have {name} for rope_type {self.kind} but got"
-                f" {', '.join(sorted(self.entries))}.",
-            )
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise bad_type(OP, f"{name} must be a number but got {value!r}.")
-        if not (math.isfinite(value) and value > 0):
-            raise bad_value(OP, f"{name} must be positive and finite but got {value:g}.")
-        return float(value)
-
-    def factors(self, name: str, count: int) -> npt.NDArray[np.float32]:
-        """Return a positive number for each pair."""
-        value = self.entries.get(name)
-        if value is None:
-            raise bad_value(OP, f"rope_parameters must have {name} for rope_type {self.kind} but got none.")
-        try:
-            made = np.asarray(value, np.float32)
-        except (TypeError, ValueError):
-            raise bad_type(OP, f"{name} must be a list of numbers but got {type(value).__name__}.") from None
-        if made.shape != (count,):
-            raise bad_value(OP, f"{name} must have a number for each of {count} pairs but got {made.shape}.")
-        if not (np.isfinite(made).all() and (made > 0).all()):
-            raise bad_value(OP, f"{name} must be positive and finite numbers but got others.")
-        return made
-
-
 # ---- how it rotates ---------------------------------------------------------------------------------
 
 
-def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any]:
+def _shape(rope: RopeEntry, config: Config, head: int, width: int) -> dict[str, Any]:
     """Return the parameters that select the pairs, and the sections of several positions."""
     model = config.model_type
     if model.startswith(OF_PICTURES):
@@ -368,14 +106,14 @@ def _shape(rope: _Rope, config: _Config, head: int, width: int) -> dict[str, Any
     return {"n_dims": width, "mode": RopeMode.IMROPE, "sections": sections}
 
 
-def _is_interleaved(config: _Config) -> bool:
+def _is_interleaved(config: Config) -> bool:
     said = config.get("rope_interleave", config.get("rope_interleaved"))
     return config.model_type in INTERLEAVED if said is None else bool(said)
 
 
-def _width(rope: _Rope, head: int) -> int:
+def _width(rope: RopeEntry, head: int) -> int:
     if (width := rope.entries.get("rotary_dim")) is not None:
-        if not _is_count(width) or width > head:
+        if not is_count(width) or width > head:
             raise bad_value(OP, f"rotary_dim must be an integer from 2 to head_dim {head} but got {width!r}.")
         return int(width)
     share = rope.number("partial_rotary_factor")
@@ -384,35 +122,35 @@ def _width(rope: _Rope, head: int) -> int:
     return int(head * share)
 
 
-def _original(rope: _Rope, config: _Config) -> int:
+def _original(rope: RopeEntry, config: Config) -> int:
     """Return the context length that scaling starts from."""
     said = None if rope.nested else config.get("original_max_position_embeddings")
     said = rope.entries.get("original_max_position_embeddings") if said is None else said
     said = config.get("max_position_embeddings") if said is None else said
-    if not _is_count(said):
+    if not is_count(said):
         raise bad_value(OP, f"original_max_position_embeddings must be a positive integer but got {said!r}.")
     return int(said)
 
 
-def _longest(config: _Config) -> int:
+def _longest(config: Config) -> int:
     said = config.get("max_position_embeddings")
-    if not _is_count(said):
+    if not is_count(said):
         raise bad_value(OP, f"max_position_embeddings must be a positive integer but got {said!r}.")
     return int(said)
 
 
-def _default(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
+def _default(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:
     shape = _shape(rope, config, head, _width(rope, head))
     return FileRope(RopeAttributes(**shape, freq_base=rope.number("rope_theta")))
 
 
-def _linear(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
+def _linear(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:
     shape = _shape(rope, config, head, _width(rope, head))
     scale = 1 / rope.number("factor")
     return FileRope(RopeAttributes(**shape, freq_base=rope.number("rope_theta"), freq_scale=scale))
 
 
-def _dynamic(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> FileRope:
+def _dynamic(rope: RopeEntry, config: Config, head: int, seq_len: int | None) -> FileRope:
     # Hunyuan's alpha replaces the length, and applies to the whole head.
     fixed = bool(rope.entries.get("alpha")) and (
         not config.is_of_known_class() or config.model_type.startswith("hunyuan")
@@ -446,7 +184,7 @@ def _by_factors(
     return FileRope(params, factors.astype(np.float32))
 
 
-def _yarn(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
+def _yarn(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:
     width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
     if theta == 1:
         raise bad_value(OP, "rope_theta must differ from 1 for rope_type yarn but got 1.")
@@ -481,7 +219,7 @@ def _yarn(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
     return _by_factors(shape, theta, own / factor * ramp + own * (1 - ramp), attention)
 
 
-def _yarn_attention(rope: _Rope, factor: float) -> float:
+def _yarn_attention(rope: RopeEntry, factor: float) -> float:
     def mscale(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
@@ -493,7 +231,7 @@ def _yarn_attention(rope: _Rope, factor: float) -> float:
     return mscale(1.0)
 
 
-def _longrope(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> FileRope:
+def _longrope(rope: RopeEntry, config: Config, head: int, seq_len: int | None) -> FileRope:
     width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
     factor = rope.number("factor", _longest(config) / trained if "factor" not in rope.entries else None)
     if "attention_factor" in rope.entries:
@@ -506,7 +244,7 @@ def _longrope(rope: _Rope, config: _Config, head: int, seq_len: int | None) -> F
     return FileRope(params, rope.factors(name, width // 2))
 
 
-def _llama3(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
+def _llama3(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:
     width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
     factor, low, high = (rope.number(n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
     own = _own(width, theta)
@@ -517,7 +255,7 @@ def _llama3(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
     return _by_factors(_shape(rope, config, head, width), theta, frequencies, 1.0)
 
 
-def _proportional(rope: _Rope, config: _Config, head: int, _: int | None) -> FileRope:
+def _proportional(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:
     """Take the frequencies of the whole head; only the first share of the pairs rotates."""
     theta, factor = rope.number("rope_theta"), rope.number("factor", 1.0)
     turning = int(rope.number("partial_rotary_factor") * head // 2)
@@ -550,10 +288,10 @@ class Facts:
 
 def facts(config: Any, layer_type: str | None = None) -> Facts:
     """Return the facts for that type of layer."""
-    given = _given(config, layer_type)
+    given = config_of(config, layer_type)
     with _numbers_of_their_kind():
         rope, longest = given.rope(), given.get("max_position_embeddings")
-        longest = int(longest) if _is_count(longest) else None
+        longest = int(longest) if is_count(longest) else None
         scaled = rope.kind in ("yarn", "longrope", "llama3")
         trained = _original(rope, given) if scaled else longest
         return Facts(given.model_type, rope.kind, rope.number("rope_theta"), longest, trained)
@@ -561,7 +299,7 @@ def facts(config: Any, layer_type: str | None = None) -> Facts:
 
 def layer_types(config: Any) -> list[str | None]:
     """Return the layer types that rotate differently; ``[None]`` where all rotate alike."""
-    given = _given(config, None)
+    given = config_of(config, None)
     entries = given.get("rope_parameters", given.get("rope_scaling", {}))
     nested = given._nested(entries) if isinstance(entries, Mapping) else {}
     return [name for name, value in nested.items() if value is not None] if nested else [None]

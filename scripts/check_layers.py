@@ -149,6 +149,7 @@ PURE = (
     "npu_rope.*_checks",
     "npu_rope.*_params",
     "npu_rope.gguf_header",
+    "npu_rope.hf_config",
     "npu_rope.strided",
     "npu_rope.dtypes",
     "npu_rope.errors",
@@ -157,7 +158,7 @@ PURE = (
 PYTHON_LAYERS = (
     # The package ascend_sim knows nothing of npu_rope. Its startup/ runs in the user's process with
     # torch_npu, where ascend_sim may be missing.
-    Layer(("simulator/ascend_sim/programs/startup/*",), (PY_STD, "torch")),
+    Layer(("simulator/ascend_sim/programs/startup/*",), (PY_STD, "torch", "ascend_sim_stream_work")),
     Layer(
         ("simulator/ascend_sim/cli/*", "simulator/ascend_sim/timeline*.py"),
         (PY_STD, "numpy", "typer", "rich", "ascend_sim", "ascend_sim.*"),
@@ -179,6 +180,7 @@ PYTHON_LAYERS = (
             "npu_rope/params.py",
             "npu_rope/*_params.py",
             "npu_rope/gguf_header.py",
+            "npu_rope/hf_config.py",
             "npu_rope/checks.py",
             "npu_rope/*_checks.py",
         ),

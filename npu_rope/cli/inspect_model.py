@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope import RopeParams, hf_params
+from npu_rope import RopeParams, hf_config, hf_params
 from npu_rope.gguf_params import GgufFile
 from npu_rope.params import ModelRope
 
@@ -99,7 +99,7 @@ def _is_gguf(file: Path) -> bool:
 
 
 def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
-    ropes, model_type, config = [], "", hf_params.read(file)
+    ropes, model_type, config = [], "", hf_config.read(file)
     for name in [layer_type] if layer_type is not None else hf_params.layer_types(config):
         said = hf_params.facts(config, name)
         model_type = said.model_type

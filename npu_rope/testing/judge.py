@@ -21,22 +21,18 @@ The comparisons:
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from ascend_sim.library import DEFAULT_SOC
 
 import npu_rope
-from npu_rope import backends, native, native_sim
+from npu_rope import native, native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rope as reference
-from npu_rope.rope_attributes import AXIS_NAMES, RopeMode, ggml_angles
+from npu_rope.rope_attributes import AXIS_NAMES, RopeMode
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import (
     DEVICE_NEAR_CPU,
@@ -50,7 +46,9 @@ from npu_rope.testing.bounds import (
     worst_ratio,
 )
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
+from npu_rope.testing.chip_types import chip_lacks, soc_of
 from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
+from npu_rope.testing.ggml_tables import ggml_table
 from npu_rope.values import AnglePolicy
 
 Array = npt.NDArray[Any]
@@ -147,34 +145,6 @@ class Expectation:
 
     value: npt.NDArray[np.float64]
     bound: npt.NDArray[np.float64]
-
-
-# ---- tables ---------------------------------------------------------------------------------------
-
-
-def _libm_function(name: str) -> Callable[[Array], Array]:
-    library = ctypes.CDLL(ctypes.util.find_library("m"))
-    function = getattr(library, name)
-    function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
-    return np.vectorize(function, otypes=[np.float32])
-
-
-_cosf, _sinf = _libm_function("cosf"), _libm_function("sinf")
-
-
-def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, Array]:
-    """Return ggml's (cos, sin) for the case's positions, ``[..., pairs]``, float32 values in float64."""
-    planes = reference.position_planes(data.positions, case.params)
-    theta = ggml_angles(planes, case.params, data.freq_factors, fused=fused)
-    mscale = np.float32(case.params.mscale("ggml"))
-    distinct, inverse = np.unique(theta, return_inverse=True)
-
-    def table(function: Callable[[Array], Array]) -> Array:
-        values: Array = (function(distinct) * mscale)[inverse]
-        return values.reshape(theta.shape).astype(np.float64)
-
-    c, s = table(_cosf), table(_sinf)
-    return c, (s if case.forward else -s)
 
 
 def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float | Array) -> Expectation:
@@ -282,24 +252,6 @@ def rotated_rows(case: RopeCase, data: CaseData, cache: Array) -> Array:
         raise AssertionError("a row of the cache that no token belongs to was written")
     rows: Array = cache[data.rows].reshape(case.shape)
     return rows
-
-
-def soc_of(backend: str) -> str:
-    """Return the SoC, or chip, of a device backend."""
-    if backend == "npu":
-        return backends.simulated_soc() or "an NPU"
-    return backend.partition(":")[2] or DEFAULT_SOC
-
-
-def has_bfloat16(backend: str) -> bool:
-    """Return whether the backend has bfloat16; only some chips lack it."""
-    return not soc_of(backend).lower().startswith("ascend310p")
-
-
-def lacks_type(backend: str, dtypes: Iterable[str]) -> str:
-    """Return in words which of these dtypes the backend's device lacks; empty if none."""
-    lacks = (chip_lacks(d, backend) for d in dtypes) if is_device(backend) else ()
-    return next(filter(None, lacks), "")
 
 
 def tensor_of_bits(a: Array) -> Any:
@@ -434,15 +386,6 @@ def _judge_backend(
         return compare(case, data, executor, execute(case, data, backend, angle), expected)
     except (ValueError, TypeError, AssertionError) as error:
         return Judgement(executor, FAIL, message=str(error))
-
-
-def chip_lacks(dtype: str, backend: str) -> str:
-    """Return in words that a device backend's SoC lacks the dtype; empty if it has the dtype."""
-    if dtype == "float64":
-        return "no Ascend vector core computes in float64"
-    if dtype == "bfloat16" and not has_bfloat16(backend):
-        return "Ascend310P has no bfloat16"
-    return ""
 
 
 def _judge_simulated(case: RopeCase, data: CaseData, backend: str) -> Judgement:

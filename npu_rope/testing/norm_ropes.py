@@ -30,6 +30,7 @@ from npu_rope.testing.bounds import (
     worst_ratio,
 )
 from npu_rope.testing.cases import FAR_4M, SHORT, rounded
+from npu_rope.testing.chip_types import lacks_type, soc_of
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import (
     FAIL,
@@ -39,9 +40,7 @@ from npu_rope.testing.judge import (
     Expectation,
     Judgement,
     Worst,
-    lacks_type,
     see_bits,
-    soc_of,
     tensor_of_bits,
 )
 from npu_rope.testing.norm_spec import FORMATS

@@ -30,6 +30,7 @@ from npu_rope.rms_norm_checks import (
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import is_device, normalized_error_on, worst_ratio
 from npu_rope.testing.cases import SHORT, rounded
+from npu_rope.testing.chip_types import lacks_type, soc_of
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import (
     FAIL,
@@ -39,9 +40,7 @@ from npu_rope.testing.judge import (
     Expectation,
     Judgement,
     Worst,
-    lacks_type,
     see_bits,
-    soc_of,
     tensor_of_bits,
 )
 

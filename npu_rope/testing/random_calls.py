@@ -15,7 +15,7 @@ from typing import Any, Literal
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST, is_device
-from npu_rope.testing.judge import has_bfloat16
+from npu_rope.testing.chip_types import has_bfloat16
 from npu_rope.values import AnglePolicy
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")

@@ -28,7 +28,8 @@ from npu_rope.testing.bounds import (
     normalized_error_on,
     worst_ratio,
 )
-from npu_rope.testing.judge import Expectation, lacks_type
+from npu_rope.testing.chip_types import lacks_type
+from npu_rope.testing.judge import Expectation
 from npu_rope.testing.norm_ropes import in_rows
 from npu_rope.testing.norm_spec import FORMATS
 from npu_rope.testing.random_norms import EPSILONS, rounded

@@ -22,7 +22,7 @@ from npu_rope.rms_norm_checks import (
 )
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import is_device, normalized_error_on, worst_ratio
-from npu_rope.testing.judge import lacks_type
+from npu_rope.testing.chip_types import lacks_type
 
 Array = npt.NDArray[Any]
 DTYPES = tuple(norm_spec.FORMATS)

@@ -29,6 +29,7 @@ from npu_rope.rotary_checks import (
 from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import is_device, table_bound, worst_ratio
 from npu_rope.testing.cases import SHORT, rounded
+from npu_rope.testing.chip_types import chip_lacks, soc_of
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import (
     FAIL,
@@ -38,10 +39,8 @@ from npu_rope.testing.judge import (
     Expectation,
     Judgement,
     Worst,
-    chip_lacks,
     hold_near_cpu,
     see_bits,
-    soc_of,
     tensor_of_bits,
 )
 

@@ -18,7 +18,7 @@ from transformers import modeling_rope_utils
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from npu_rope import RopeMode, RopeParams, hf_params, rope
-from npu_rope.hf_params import ROPE_TYPES
+from npu_rope.hf_config import ROPE_TYPES
 
 pytestmark = pytest.mark.peer
 

@@ -18,7 +18,7 @@ from rope_cases import NUMPY_DTYPES, bytes_of, has_bfloat16, is_device, soc_of, 
 from npu_rope import rms_norm, rms_norm_backward
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import normalized_error_on, worst_ratio
-from npu_rope.testing.judge import lacks_type
+from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.norm_spec import NormCall
 
 # Backends with float64, which Ascend cores lack.

@@ -30,7 +30,7 @@ from together import together
 from npu_rope import RopeParams, rms_norm, rms_norm_rope, rope_qk, rope_set_rows
 from npu_rope.reference import rope as rope_reference
 from npu_rope.testing.bounds import is_device
-from npu_rope.testing.judge import lacks_type
+from npu_rope.testing.chip_types import lacks_type
 
 DTYPES = tuple(FACTORS["dtype"])
 ROUNDINGS = (False, True)

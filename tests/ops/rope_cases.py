@@ -12,7 +12,7 @@ import torch
 from npu_rope import RopeParams, rope
 from npu_rope.reference import rope as reference
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST, is_device, rotation_bound, worst_ratio
-from npu_rope.testing.judge import has_bfloat16, soc_of
+from npu_rope.testing.chip_types import has_bfloat16, soc_of
 
 NUMPY_DTYPES = {
     "float32": np.dtype(np.float32),

@@ -14,7 +14,7 @@ from together import together
 
 from npu_rope import RopeParams, backends, native, native_sim, rope, rope_
 from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp
-from npu_rope.testing.judge import soc_of
+from npu_rope.testing.chip_types import soc_of
 
 DEVICES = ["sim", "sim:ascend310p"]
 SHAPE = (2, 3, 2, 8)

@@ -27,7 +27,7 @@ from rope_cases import to_torch
 
 from npu_rope import BackendUnavailable, RopeParams, rope_qk, rope_qk_
 from npu_rope.native import c_tensor
-from npu_rope.testing.judge import soc_of
+from npu_rope.testing.chip_types import soc_of
 
 B, S, NQ, NK, D = 2, 3, 4, 2, 8
 Q, K = (B, S, NQ, D), (B, S, NK, D)

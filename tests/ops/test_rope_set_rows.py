@@ -33,7 +33,7 @@ from together import together
 
 from npu_rope import RopeParams, native_sim, rope, rope_set_rows
 from npu_rope.testing.bounds import worst_ratio
-from npu_rope.testing.judge import has_bfloat16
+from npu_rope.testing.chip_types import has_bfloat16
 
 HELD = 7  # what the cache holds before
 

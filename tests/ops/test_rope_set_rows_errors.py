@@ -27,7 +27,7 @@ from rope_cases import to_torch
 
 from npu_rope import BackendUnavailable, RopeParams, rope_set_rows
 from npu_rope.native import c_tensor
-from npu_rope.testing.judge import soc_of
+from npu_rope.testing.chip_types import soc_of
 
 B, S, N, D, R = 2, 3, 2, 8, 9
 X, CACHE = (B, S, N, D), (R, N, D)

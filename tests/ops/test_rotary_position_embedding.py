@@ -16,7 +16,7 @@ from together import together
 import npu_rope
 from npu_rope import RopeParams, rope, rotary_position_embedding
 from npu_rope.testing.bounds import is_device, worst_ratio
-from npu_rope.testing.judge import has_bfloat16, soc_of
+from npu_rope.testing.chip_types import has_bfloat16, soc_of
 from npu_rope.testing.pmx import PmxCase, angles_of, expectation
 
 OPS = torch.ops.npu_rope

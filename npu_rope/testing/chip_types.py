@@ -1,0 +1,37 @@
+"""The element types that a back end's chip lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ascend_sim.library import DEFAULT_SOC
+
+from npu_rope import backends
+from npu_rope.testing.bounds import is_device
+
+
+def soc_of(backend: str) -> str:
+    """Return the SoC, or chip, of a device backend."""
+    if backend == "npu":
+        return backends.simulated_soc() or "an NPU"
+    return backend.partition(":")[2] or DEFAULT_SOC
+
+
+def has_bfloat16(backend: str) -> bool:
+    """Return whether the backend has bfloat16; only some chips lack it."""
+    return not soc_of(backend).lower().startswith("ascend310p")
+
+
+def lacks_type(backend: str, dtypes: Iterable[str]) -> str:
+    """Return in words which of these dtypes the backend's device lacks; empty if none."""
+    lacks = (chip_lacks(d, backend) for d in dtypes) if is_device(backend) else ()
+    return next(filter(None, lacks), "")
+
+
+def chip_lacks(dtype: str, backend: str) -> str:
+    """Return in words that a device backend's SoC lacks the dtype; empty if it has the dtype."""
+    if dtype == "float64":
+        return "no Ascend vector core computes in float64"
+    if dtype == "bfloat16" and not has_bfloat16(backend):
+        return "Ascend310P has no bfloat16"
+    return ""

@@ -1,0 +1,105 @@
+"""Device memory as the host sees it, and an operator on the host as work of a stream."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+CPU = torch.device("cpu")
+_npu: Any = vars(torch).get("npu")  # torch_npu adds it
+
+
+def host_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the memory of a tensor on the simulated device."""
+    storage = tensor.untyped_storage()
+    memory = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), CPU, storage.nbytes())
+    view = torch.empty(0, dtype=tensor.dtype)
+    view.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+    if tensor.is_complex() and tensor.is_conj():
+        view = torch._conj(view)
+    if tensor.is_neg():
+        view = torch._neg_view(view)
+    return view
+
+
+def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool = False) -> torch.Tensor:
+    """Copy a CPU result to new device memory with the same strides. A capture only allocates the memory."""
+    result = result.resolve_conj().resolve_neg()
+    moved = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=device)
+    if result.numel() and not is_captured:
+        last = sum((size - 1) * stride for size, stride in zip(result.size(), result.stride(), strict=True))
+        ctypes.memmove(moved.data_ptr(), result.data_ptr(), (last + 1) * result.element_size())
+    return moved
+
+
+# Functions of graph nodes, by number. They live as long as the process, because a graph may be replayed
+# at any time.
+_captured: list[Callable[[], None]] = []
+
+
+def _run_node(number: int) -> int:
+    try:
+        with torch.no_grad():
+            _captured[number]()
+    except Exception as error:
+        StreamWork._cann.npu_cann_set_error(str(error).encode())
+        return 1
+    return 0
+
+
+_run_captured = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(_run_node)
+
+
+class StreamWork:
+    """One operator on the host as work of the current stream: ``begin``, the operator, ``end``."""
+
+    _cann: Any = None
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        self.name = name.encode()
+        self.words: list[int] = []
+        self.count = 0
+        if StreamWork._cann is None:
+            StreamWork._cann = ctypes.CDLL("libascend_sim_cann.so")
+            StreamWork._cann.aclGetRecentErrMsg.restype = ctypes.c_char_p
+        self.stream = ctypes.c_void_p(_npu.current_stream(device).npu_stream)
+
+    def is_captured(self) -> bool:
+        """Whether the current stream is being captured."""
+        return bool(self._cann.npu_cann_is_capturing(self.stream))
+
+    def begin(self) -> None:
+        """Wait until the stream's earlier work is done."""
+        self._check(self._cann.npu_cann_host_kernel_begin(self.stream, self.name))
+
+    def note(self, tensor: torch.Tensor, *, writes: bool) -> None:
+        """Record that the operator reads or writes this device tensor."""
+        if tensor.numel() == 0:
+            return
+        self.count += 1
+        self.words += (tensor.data_ptr(), tensor.element_size(), int(writes), tensor.dim())
+        self.words += tensor.size()
+        self.words += tensor.stride()
+
+    def end(self) -> None:
+        """Report the operator and its accesses to the runtime after it has run."""
+        words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
+        count = ctypes.c_int64(self.count)
+        self._check(self._cann.npu_cann_host_kernel_end(self.stream, self.name, words, count))
+
+    def capture(self, run: Callable[[], None]) -> None:
+        """Add ``run`` as a node to the graph being captured."""
+        words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
+        _captured.append(run)
+        number = ctypes.c_int64(len(_captured) - 1)
+        count = ctypes.c_int64(self.count)
+        capture = self._cann.npu_cann_host_kernel_capture
+        self._check(capture(self.stream, self.name, words, count, _run_captured, number))
+
+    def _check(self, status: int) -> None:
+        if status:
+            text = self._cann.aclGetRecentErrMsg() or b""
+            raise RuntimeError(f"{self.name.decode()}: error {status} of the stream. {text.decode()}")
