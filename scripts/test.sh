@@ -79,5 +79,5 @@ if has_torch_npu; then
   NPU_ROPE_TEST_COUNTS="$COUNTS/npu" run_npu || status=$((status ? status : $?))
 fi
 printf '\n==> summary\n'
-"$VENV/bin/python" "$ROOT/tests/counts.py" "$COUNTS"/*
+"$VENV/bin/python" "$ROOT/tests/support/counts.py" "$COUNTS"/*
 exit "$status"

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import aclnn
 import foreign_operator
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "ops"))  # the tables of bad calls
 
 
 @pytest.fixture(scope="session")

@@ -13,11 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf_files import LLAMA, write
 from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "integrations"))
-
-from test_gguf_params import LLAMA, write
 
 from npu_rope import RopeParams, rope
 from npu_rope.cli.app import app

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "norm"))
-
 from norm_cases import assert_within, hosts, values_of
 
 from npu_rope import backends

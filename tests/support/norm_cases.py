@@ -3,15 +3,10 @@ specification."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "ops"))
-
 from guarded_memory import contiguous_strides
 from rope_cases import NUMPY_DTYPES, bytes_of, has_bfloat16, is_device, soc_of, to_torch, values_of
 

@@ -14,7 +14,7 @@ import source_edits
 from ascend_sim import compiler
 from source_edits import Edit
 
-KERNELS = Path(__file__).parents[1] / "op_kernel"
+KERNELS = Path(__file__).parents[2] / "op_kernel"
 VARIABLE = "ASCEND_SIM_KERNELS"
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"
