@@ -94,6 +94,7 @@ def test_random_normed_rotations_equal_the_simulators_bit_for_bit(device, backen
         given = {"q": q, "k": k, "q_scale": scales[0], "k_scale": scales[1], "positions": positions}
         given |= {"rows": None, "freq_factors": None, "cache": None}
         given |= {**Attributes(params, True, "exact").as_schema(), "intermediate_rounding": rounds}
+        given["mode"] = given.pop("rope_mode")  # CANN's name
         given["epsilon"] = NORM["epsilon"]
         views = [q, k, positions, q_out, k_out]
         if cached:
