@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "include/npu_rope.h"
 #include "csrc/core/check.h"
+#include "include/npu_rope.h"
 #include "op_host/platform.h"
 #include "register/op_def_registry.h"
 

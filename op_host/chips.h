@@ -34,10 +34,11 @@ struct Chip {
     int32_t cores;
 };
 constexpr Chip kChips[] = {
-    {"Ascend910B1", 48},    {"Ascend910B2", 48},    {"Ascend910B2C", 48},   {"Ascend910B3", 40},    {"Ascend910B4", 40},
-    {"Ascend910B4-1", 40},  {"Ascend910_9391", 48}, {"Ascend910_9392", 48}, {"Ascend910_9381", 48}, {"Ascend910_9382", 48},
-    {"Ascend910_9372", 40}, {"Ascend910_9362", 40}, {"Ascend910_9363", 40}, {"Ascend310P1", 10},    {"Ascend310P3", 8},
-    {"Ascend310P5", 8},     {"Ascend310P7", 8},     {"Ascend950PR_9599", 64},
+    {"Ascend910B1", 48},    {"Ascend910B2", 48},      {"Ascend910B2C", 48},   {"Ascend910B3", 40},
+    {"Ascend910B4", 40},    {"Ascend910B4-1", 40},    {"Ascend910_9391", 48}, {"Ascend910_9392", 48},
+    {"Ascend910_9381", 48}, {"Ascend910_9382", 48},   {"Ascend910_9372", 40}, {"Ascend910_9362", 40},
+    {"Ascend910_9363", 40}, {"Ascend310P1", 10},      {"Ascend310P3", 8},     {"Ascend310P5", 8},
+    {"Ascend310P7", 8},     {"Ascend950PR_9599", 64},
 };
 
 // The family of a chip's name, which need not be in the table; null if it belongs to no family.

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "csrc/core/check.h"
-#include "op_host/platform.h"
 #include "csrc/core/rms_norm_check.h"
+#include "op_host/platform.h"
 #include "op_host/rope_tiling.h"
 #include "op_kernel/rms_norm_tiling_data.h"
 

@@ -2,8 +2,8 @@
 // contexts for the checks and the tiling of all native paths.
 #pragma once
 
-#include "op_host/cann.h"
 #include "csrc/core/rope_check.h"
+#include "op_host/cann.h"
 #include "register/op_def_registry.h"
 
 namespace npu_rope {

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-#include "include/npu_rope.h"
 #include "csrc/core/check.h"
-#include "op_host/platform.h"
 #include "csrc/core/rope_check.h"
+#include "include/npu_rope.h"
+#include "op_host/platform.h"
 #include "op_kernel/rms_norm_rope_tiling_data.h"
 #include "op_kernel/rope_tiling_data.h"
 #include "op_kernel/rotary_tiling_data.h"

@@ -1,9 +1,9 @@
 // Converts a checked call of rotary_mul, rotary_mul_qk or rotary_embedding to the input of rope's tiling.
 #pragma once
 
+#include "csrc/core/rotary_check.h"
 #include "op_host/platform.h"
 #include "op_host/rope_tiling.h"
-#include "csrc/core/rotary_check.h"
 
 namespace npu_rope {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "include/npu_rope.h"
 #include "csrc/core/check.h"
+#include "include/npu_rope.h"
 #include "op_kernel/rms_norm_tiling_data.h"
 
 namespace npu_rope {

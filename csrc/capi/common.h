@@ -4,8 +4,8 @@
 #include <exception>
 #include <string>
 
-#include "include/npu_rope.h"
 #include "csrc/core/check.h"
+#include "include/npu_rope.h"
 
 namespace npu_rope {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "include/npu_rope.h"
 #include "csrc/core/check.h"
 #include "csrc/core/tensor_rules.h"
+#include "include/npu_rope.h"
 
 namespace npu_rope {
 

@@ -9,10 +9,10 @@
 #include <initializer_list>
 #include <string>
 
-#include "include/npu_rope.h"
 #include "csrc/core/check.h"
 #include "csrc/core/dtype.h"
 #include "csrc/core/strided.h"
+#include "include/npu_rope.h"
 
 namespace npu_rope {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "csrc/cpu/rms_norm_kernels.h"
 #include "csrc/core/dtype.h"
+#include "csrc/cpu/rms_norm_kernels.h"
 
 namespace npu_rope {
 

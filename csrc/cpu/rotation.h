@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "csrc/core/dtype.h"
+#include "csrc/core/rope_check.h"
 #include "csrc/cpu/parallel.h"
 #include "csrc/cpu/rope_kernels.h"
 #include "csrc/cpu/streaming.h"
-#include "csrc/core/dtype.h"
-#include "csrc/core/rope_check.h"
 
 namespace npu_rope {
 

@@ -111,8 +111,7 @@ Check find_this_platform(const char* op, Platform* found) {
         return {};
     }
     const bool on_ai_cores = family->arch == kArch310p;  // which execute vector instructions there
-    const int32_t cores =
-        cores_of_device(on_ai_cores ? ACL_DEVICE_INFO_AI_CORE_NUM : ACL_DEVICE_INFO_VECTOR_CORE_NUM);
+    const int32_t cores = cores_of_device(on_ai_cores ? ACL_DEVICE_INFO_AI_CORE_NUM : ACL_DEVICE_INFO_VECTOR_CORE_NUM);
     if (cores < 1)
         return bad_value(op, "soc must be a chip whose cores CANN knows but got %s, for which it has none.",
                          name.c_str());

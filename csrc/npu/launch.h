@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "include/npu_rope.h"
 #include "csrc/core/check.h"
+#include "include/npu_rope.h"
 #include "op_host/platform.h"
 
 namespace npu_rope {

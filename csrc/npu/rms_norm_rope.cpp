@@ -2,9 +2,9 @@
 // npu_rope/ops/rms_norm_rope.py; the functions here call the kernel.
 #include <tuple>
 
+#include "csrc/core/rope_frequency.h"
 #include "csrc/npu/rope_call.h"
 #include "op_host/rms_norm_rope_tiling.h"
-#include "csrc/core/rope_frequency.h"
 
 namespace {
 

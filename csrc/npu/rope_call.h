@@ -5,9 +5,9 @@
 
 #include <vector>
 
+#include "csrc/core/rope_check.h"
 #include "csrc/npu/launch.h"
 #include "csrc/npu/package.h"
-#include "csrc/core/rope_check.h"
 
 namespace npu_rope {
 

@@ -1,8 +1,8 @@
 // Shared parts of the launches of rotary_mul, rotary_mul_qk and rotary_embedding on NPU tensors.
 #pragma once
 
-#include "csrc/npu/launch.h"
 #include "csrc/core/rotary_check.h"
+#include "csrc/npu/launch.h"
 
 namespace npu_rope {
 

@@ -90,8 +90,8 @@ Check SimLaunch::run(const char* op, const std::string& kernel, const npu_rope_s
     launch.one_order = options.one_order;
     launch.trace_path = options.trace_path;
     launch.trace_cores = options.trace_cores;
-    const int32_t status =
-        ascend_sim_run(entry, memories_.data(), int32_t(memories_.size()), args_.data(), int32_t(args_.size()), &launch);
+    const int32_t status = ascend_sim_run(entry, memories_.data(), int32_t(memories_.size()), args_.data(),
+                                          int32_t(args_.size()), &launch);
     if (status == ASCEND_SIM_OK) return {};
     if (status == ASCEND_SIM_BAD_CALL)
         return bad_value(op, "options must make a launch possible but got %s.", ascend_sim_message());

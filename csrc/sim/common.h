@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "include/npu_rope_sim.h"
-#include "csrc/core/check.h"
-#include "op_host/platform.h"
 #include "ascend_sim.h"
+#include "csrc/core/check.h"
+#include "include/npu_rope_sim.h"
+#include "op_host/platform.h"
 
 namespace npu_rope {
 

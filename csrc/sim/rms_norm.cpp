@@ -13,7 +13,8 @@ Check run_rms_norm_on_sim(const RmsNormTensors& t, const RmsNormAttributes& a, c
     in.scale_dtype = t.scale->dtype;
     const int32_t again = t.out->data == t.x->data && t.x->dtype == t.out->dtype ? 0 : -1;
     return launch_rms_norm_on_sim(
-        in, {{"x", t.x, ASCEND_SIM_IN, -1}, {"scale", t.scale, ASCEND_SIM_IN, -1}, {"out", t.out, ASCEND_SIM_OUT, again}},
+        in,
+        {{"x", t.x, ASCEND_SIM_IN, -1}, {"scale", t.scale, ASCEND_SIM_IN, -1}, {"out", t.out, ASCEND_SIM_OUT, again}},
         options);
 }
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "csrc/sim/common.h"
 #include "csrc/core/dtype.h"
 #include "csrc/core/rope_frequency.h"
+#include "csrc/sim/common.h"
 #include "op_host/rope_tiling.h"
 
 namespace npu_rope {

@@ -3,9 +3,9 @@
 
 #include <vector>
 
+#include "csrc/core/rope_check.h"
 #include "include/npu_rope_sim.h"
 #include "op_host/platform.h"
-#include "csrc/core/rope_check.h"
 
 namespace npu_rope {
 

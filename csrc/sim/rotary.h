@@ -2,8 +2,8 @@
 // rotary_mul_qk's.
 #pragma once
 
-#include "include/npu_rope_sim.h"
 #include "csrc/core/rotary_check.h"
+#include "include/npu_rope_sim.h"
 
 namespace npu_rope {
 

@@ -23,9 +23,9 @@ public:
             this->blockLength = tilesPerCore * tileLength;
         }
         this->tileLength = tileLength;
-        xGm.SetGlobalBuffer((__gm__ float *)x + begin, this->blockLength);
-        yGm.SetGlobalBuffer((__gm__ float *)y + begin, this->blockLength);
-        zGm.SetGlobalBuffer((__gm__ float *)z + begin, this->blockLength);
+        xGm.SetGlobalBuffer((__gm__ float*)x + begin, this->blockLength);
+        yGm.SetGlobalBuffer((__gm__ float*)y + begin, this->blockLength);
+        zGm.SetGlobalBuffer((__gm__ float*)z + begin, this->blockLength);
         pipe.InitBuffer(inQueueX, BUFFER_NUM, tileLength * sizeof(float));
         pipe.InitBuffer(inQueueY, BUFFER_NUM, tileLength * sizeof(float));
         pipe.InitBuffer(outQueueZ, BUFFER_NUM, tileLength * sizeof(float));

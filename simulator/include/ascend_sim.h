@@ -63,7 +63,8 @@ typedef struct ascend_sim_launch {
 
 /* Runs the kernel `entry`, which takes all arguments, then workspace and tiling, as GM addresses. */
 ASCEND_SIM_EXPORT int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t memory_count,
-                                   const ascend_sim_arg* args, int32_t arg_count, const ascend_sim_launch* launch);
+                                         const ascend_sim_arg* args, int32_t arg_count,
+                                         const ascend_sim_launch* launch);
 
 /* A compiled kernel by its entry's name, <kernel>__<soc>__<types>: from the libraries in ASCEND_SIM_KERNELS, else from
  * <folder>/<kernel>__<soc>.so. NULL if not found; dlerror() has the reason. */

@@ -84,31 +84,32 @@ constexpr bool starts_with_digit(const char* text) {
 #define ASCEND_SIM_TEXT(x) ASCEND_SIM_TEXT_OF(x)
 
 // Names S for a later GET_TILING_DATA in the same function.
-#define REGISTER_TILING_DEFAULT(S)                                \
-    using NpuSimDefaultTiling [[maybe_unused]] = S;               \
+#define REGISTER_TILING_DEFAULT(S)                                   \
+    using NpuSimDefaultTiling [[maybe_unused]] = S;                  \
     static_assert(::ascend_sim::check_tiling_struct<S>(), "tiling"); \
     ::ascend_sim::register_tiling(sizeof(S), ::ascend_sim::Site::here())
-#define REGISTER_TILING_FOR_TILINGKEY(condition, S)                                        \
+#define REGISTER_TILING_FOR_TILINGKEY(condition, S)                                           \
     static_assert(sizeof(condition) > 1 && ::ascend_sim::check_tiling_struct<S>(), "tiling"); \
     ::ascend_sim::register_tiling(sizeof(S), ::ascend_sim::Site::here())
 #define REGISTER_NONE_TILING static_assert(true, "no tiling")
 
 #define GET_TILING_DATA(name, tiling) \
     NpuSimDefaultTiling name = ::ascend_sim::read_tiling<NpuSimDefaultTiling>(tiling, ::ascend_sim::Site::here())
-#define GET_TILING_DATA_WITH_STRUCT(S, name, tiling) S name = ::ascend_sim::read_tiling<S>(tiling, ::ascend_sim::Site::here())
-#define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                       \
+#define GET_TILING_DATA_WITH_STRUCT(S, name, tiling) \
+    S name = ::ascend_sim::read_tiling<S>(tiling, ::ascend_sim::Site::here())
+#define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                          \
     auto name = ::ascend_sim::read_tiling_member<S, decltype(static_cast<S*>(nullptr)->member)>( \
         tiling, offsetof(S, member), ::ascend_sim::Site::here())
 // A pointer to the tiling data, and a copy of a struct inside it.
 #define GET_TILING_DATA_PTR_WITH_STRUCT(S, name, tiling) \
     const S* name = ::ascend_sim::tiling_pointer<S>(tiling, ::ascend_sim::Site::here())
-#define COPY_TILING_WITH_STRUCT(S, source, name)                                           \
+#define COPY_TILING_WITH_STRUCT(S, source, name)                                                 \
     const S name##_copy = ::ascend_sim::read_tiling_part<S>(source, ::ascend_sim::Site::here()); \
     const S* name = &name##_copy
 
 // ---- tiling keys ---------------------------------------------------------------------------------------
 
-#define TILING_KEY_IS(key)                                                                                      \
+#define TILING_KEY_IS(key)                                                                                            \
     ([] { static_assert(::ascend_sim::starts_with_digit(ASCEND_SIM_TEXT(key)), "TILING_KEY_IS takes a literal"); }(), \
      ::ascend_sim::tiling_key_is(key))
 #define TILING_KEY_LIST(...) static_assert(true, "tiling keys")

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "kernel_operator.h"
 #include "include/ascend_sim.h"
+#include "kernel_operator.h"
 
 namespace bench {
 
@@ -22,7 +22,9 @@ inline void check(bool holds, const std::string& what) {
     std::printf("FAILED: %s\n", what.c_str());
 }
 
-inline const char* soc() { return ascend_sim::kIs910b ? "ascend910b" : ascend_sim::kIs310p ? "ascend310p" : "ascend950"; }
+inline const char* soc() {
+    return ascend_sim::kIs910b ? "ascend910b" : ascend_sim::kIs310p ? "ascend310p" : "ascend950";
+}
 
 // ---- one launch of one core -----------------------------------------------------------------------------
 
@@ -38,7 +40,8 @@ inline void kernel_entry(GM_ADDR x, GM_ADDR y, GM_ADDR, GM_ADDR) { kernel_body(x
 inline std::string launch(std::vector<uint8_t>& x, std::vector<uint8_t>& y, const Options& options,
                           const std::function<void(GM_ADDR, GM_ADDR)>& body) {
     kernel_body = body;
-    const ascend_sim_memory memories[] = {{"x", x.data(), x.size(), ASCEND_SIM_IN}, {"y", y.data(), y.size(), ASCEND_SIM_INOUT}};
+    const ascend_sim_memory memories[] = {{"x", x.data(), x.size(), ASCEND_SIM_IN},
+                                          {"y", y.data(), y.size(), ASCEND_SIM_INOUT}};
     const ascend_sim_arg args[] = {{0, 0}, {1, 0}};
     ascend_sim_launch l{};
     l.soc = soc();

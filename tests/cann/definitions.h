@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "csrc/core/dtype.h"
-#include "op_host/platform.h"
 #include "cann/host/def_reader.h"
 #include "cann/host/node.h"
+#include "csrc/core/dtype.h"
+#include "op_host/platform.h"
 
 namespace npu_rope {
 

@@ -10,8 +10,8 @@
 
 #include "acl/acl.h"
 #include "aclnn/aclnn_base.h"
-#include "op_host/platform.h"
 #include "cann/runtime/objects.h"
+#include "op_host/platform.h"
 
 #pragma GCC visibility push(default)
 

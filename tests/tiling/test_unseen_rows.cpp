@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "ascend_sim.h"
 #include "csrc/core/rope_check.h"
 #include "op_host/rope_tiling.h"
-#include "ascend_sim.h"
 
 using namespace npu_rope;
 
@@ -45,7 +45,7 @@ bool launch_kernel(const char* kernels, const std::string& entry, const char* so
     how.tiling = tiling;
     how.tiling_bytes = tiling_bytes;
     if (ascend_sim_run(kernel, memories.data(), int32_t(memories.size()), arguments.data(), int32_t(arguments.size()),
-                    &how) == ASCEND_SIM_OK)
+                       &how) == ASCEND_SIM_OK)
         return true;
     std::fprintf(stderr, "%s\n", ascend_sim_report());
     return false;

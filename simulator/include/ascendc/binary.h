@@ -10,38 +10,38 @@
 namespace AscendC {
 
 // The three call forms of a binary operation. expr is an expression of a and b.
-#define ASCEND_SIM_BINARY(Name, aliasing, cost, expr)                                                                     \
+#define ASCEND_SIM_BINARY(Name, aliasing, cost, expr)                                                                  \
     namespace sim_detail {                                                                                             \
     template <class T>                                                                                                 \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
-                     const ascend_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {                                  \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                        \
-        ascend_sim::binary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                     \
-                                  ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},                 \
-                                  ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,          \
-                                  ascend_sim::Aliasing::aliasing, ascend_sim::Cost::cost,                                    \
-                                  [](auto a, auto b) { return decltype(a)(expr); });                                   \
+                     const ascend_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {                               \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::binary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},               \
+                                     ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},           \
+                                     ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,    \
+                                     ascend_sim::Aliasing::aliasing, ascend_sim::Cost::cost,                           \
+                                     [](auto a, auto b) { return decltype(a)(expr); });                                \
     }                                                                                                                  \
     }                                                                                                                  \
     template <class T>                                                                                                 \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count, \
-              ASCEND_SIM_SITE) {                                                                                          \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                                 \
-        sim_detail::Name##Lanes(dst, src0, src1, ascend_sim::count_lanes<true>(sizeof(T), count));                        \
+              ASCEND_SIM_SITE) {                                                                                       \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
+        sim_detail::Name##Lanes(dst, src0, src1, ascend_sim::count_lanes<true>(sizeof(T), count));                     \
     }                                                                                                                  \
     template <class T, bool isSetMask = true>                                                                          \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
-              const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {                  \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                                 \
-        sim_detail::Name##Lanes(dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
-                                params);                                                                               \
+              const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {            \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
+        sim_detail::Name##Lanes(dst, src0, src1,                                                                       \
+                                ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);      \
     }                                                                                                                  \
     template <class T, bool isSetMask = true>                                                                          \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[],      \
-              const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {                  \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                                 \
-        sim_detail::Name##Lanes(dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
-                                params);                                                                               \
+              const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {            \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
+        sim_detail::Name##Lanes(dst, src0, src1,                                                                       \
+                                ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);      \
     }
 
 ASCEND_SIM_BINARY(Add, Accumulate, Repeat, a + b)

@@ -16,7 +16,8 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const ascend_sim
     ascend_sim::start(ascend_sim::Pipe::V, "Brcb", site);
     if (ascend_sim::kIs310p) ascend_sim::uses_reserved_ub("Brcb");
     constexpr uint32_t kInBlock = ascend_sim::kBlockBytes / sizeof(T);
-    const ascend_sim::Lanes lanes = ascend_sim::Lanes::first(sizeof(T), ascend_sim::kRepeatBytes / sizeof(T), repeatTime);
+    const ascend_sim::Lanes lanes =
+        ascend_sim::Lanes::first(sizeof(T), ascend_sim::kRepeatBytes / sizeof(T), repeatTime);
     const ascend_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
     const ascend_sim::Layout layout = ascend_sim::layout_of(to);
     ascend_sim::check_aligned("src", src.view().addr);

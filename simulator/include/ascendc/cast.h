@@ -104,23 +104,25 @@ void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode&
           ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Cast", site);
     ascend_sim::cast_op(ascend_sim::Operand<T>{"dst", dst}, ascend_sim::Operand<U>{"src", src},
-                     ascend_sim::count_lanes<true>(ascend_sim::kWidest<T, U>, count), roundMode);
+                        ascend_sim::count_lanes<true>(ascend_sim::kWidest<T, U>, count), roundMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask,
           const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Cast", site);
     ascend_sim::cast_op(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                     ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
-                     ascend_sim::repeat_lanes<isSetMask>("Cast", ascend_sim::kWidest<T, U>, mask, repeatTime), roundMode);
+                        ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
+                        ascend_sim::repeat_lanes<isSetMask>("Cast", ascend_sim::kWidest<T, U>, mask, repeatTime),
+                        roundMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask[],
           const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Cast", site);
     ascend_sim::cast_op(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                     ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
-                     ascend_sim::repeat_lanes<isSetMask>("Cast", ascend_sim::kWidest<T, U>, mask, repeatTime), roundMode);
+                        ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
+                        ascend_sim::repeat_lanes<isSetMask>("Cast", ascend_sim::kWidest<T, U>, mask, repeatTime),
+                        roundMode);
 }
 
 }  // namespace AscendC

@@ -99,54 +99,54 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
              uint32_t count, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
     ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::Operand<T>{"src1", src1},
-                             ascend_sim::compare_count<T>(count), cmpMode);
+                                ascend_sim::compare_count<T>(count), cmpMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
              const uint64_t mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
     ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                             ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
-                             ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
+                                ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
+                                ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
              const uint64_t mask[], ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
     ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                             ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
-                             ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
+                                ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
+                                ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
 }
 
-#define ASCEND_SIM_COMPARE_SCALAR(Name)                                                                             \
-    template <class T, class U>                                                                                  \
-    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
-              uint32_t count, ASCEND_SIM_SITE) {                                                                    \
+#define ASCEND_SIM_COMPARE_SCALAR(Name)                                                                                \
+    template <class T, class U>                                                                                        \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,              \
+              uint32_t count, ASCEND_SIM_SITE) {                                                                       \
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
-        ascend_sim::check_compare<T, U>(cmpMode);                                                                   \
-        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::compare_count<T>(count), cmpMode,   \
-                            [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
-    }                                                                                                            \
-    template <class T, class U, bool isSetMask = true>                                                           \
-    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                                      \
+        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::compare_count<T>(count),         \
+                               cmpMode, [=](uint32_t, uint32_t) { return src1Scalar; });                               \
+    }                                                                                                                  \
+    template <class T, class U, bool isSetMask = true>                                                                 \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,              \
               const uint64_t mask, ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {   \
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
-        ascend_sim::check_compare<T, U>(cmpMode);                                                                   \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                                      \
         ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
-                            ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
-                            [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
-    }                                                                                                            \
-    template <class T, class U, bool isSetMask = true>                                                           \
-    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,        \
+                               ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
+                               [=](uint32_t, uint32_t) { return src1Scalar; });                                        \
+    }                                                                                                                  \
+    template <class T, class U, bool isSetMask = true>                                                                 \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,              \
               const uint64_t mask[], ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) { \
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
-        ascend_sim::check_compare<T, U>(cmpMode);                                                                   \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                                      \
         ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
-                            ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
-                            [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
+                               ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
+                               [=](uint32_t, uint32_t) { return src1Scalar; });                                        \
     }
 
 ASCEND_SIM_COMPARE_SCALAR(Compares)

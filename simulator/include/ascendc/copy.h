@@ -227,7 +227,8 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataC
     ascend_sim::check_burst_count(p.blockCount, p.blockLen);
     ascend_sim::check_gm_aligned("src", src.data());
     const ascend_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(ascend_sim::kBlockBytes),
-                            ascend_sim::step_of(p.blockLen, p.srcStride), ascend_sim::step_of(p.blockLen, p.dstStride)};
+                               ascend_sim::step_of(p.blockLen, p.srcStride),
+                               ascend_sim::step_of(p.blockLen, p.dstStride)};
     ascend_sim::read_bursts(dst, src, b, b.bytes);
     ascend_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(src.data()));
 }
@@ -237,7 +238,8 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
     ascend_sim::check_burst_count(p.blockCount, p.blockLen);
     ascend_sim::check_gm_aligned("dst", dst.data());
     const ascend_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(ascend_sim::kBlockBytes),
-                            ascend_sim::step_of(p.blockLen, p.dstStride), ascend_sim::step_of(p.blockLen, p.srcStride)};
+                               ascend_sim::step_of(p.blockLen, p.dstStride),
+                               ascend_sim::step_of(p.blockLen, p.srcStride)};
     ascend_sim::write_bursts(dst, src, b);
     ascend_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(dst.data()));
 }
@@ -246,7 +248,7 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCo
     ascend_sim::start(ascend_sim::Pipe::V, "DataCopy", site);
     ascend_sim::check_burst_count(p.blockCount, p.blockLen);
     ascend_sim::move_bursts(dst, src, p.blockCount, p.blockLen * uint64_t(ascend_sim::kBlockBytes),
-                         ascend_sim::step_of(p.blockLen, p.dstStride), ascend_sim::step_of(p.blockLen, p.srcStride));
+                            ascend_sim::step_of(p.blockLen, p.dstStride), ascend_sim::step_of(p.blockLen, p.srcStride));
 }
 
 }  // namespace AscendC

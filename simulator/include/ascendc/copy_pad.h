@@ -110,8 +110,8 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopyPad", site);
     const auto& p = dataCopyParams;
     ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
-                    {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)},
-                    padParams.paddingValue, mode == PaddingMode::Compact);
+                       {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)},
+                       padParams.paddingValue, mode == PaddingMode::Compact);
 }
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& dataCopyParams,
@@ -119,11 +119,11 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopyPad", site);
     if (padParams.paddingValue)
         ascend_sim::broken(ascend_sim::Rule::Pad01, "DataCopyPadParams pads with 0 but got %llu.",
-                        static_cast<unsigned long long>(padParams.paddingValue));
+                           static_cast<unsigned long long>(padParams.paddingValue));
     const auto& p = dataCopyParams;
     T zero{};
     ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride,
-                    {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)}, zero);
+                       {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)}, zero);
 }
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& dataCopyParams,
@@ -133,7 +133,7 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
     ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopyPad", site);
     const auto& p = dataCopyParams;
     ascend_sim::pad_out(dst, src, p.blockCount, p.blockLen, int64_t(p.dstStride), int64_t(p.srcStride),
-                     mode == PaddingMode::Compact);
+                        mode == PaddingMode::Compact);
 }
 template <class T>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& dataCopyParams,

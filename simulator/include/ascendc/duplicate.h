@@ -42,9 +42,9 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask, c
                                 dstBlockStride, dstRepeatStride);
 }
 template <class T, bool isSetMask = true>
-void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask[], const ascend_sim::RepeatTime repeatTime,
-               const ascend_sim::Stride<uint16_t> dstBlockStride, const ascend_sim::Stride<uint8_t> dstRepeatStride,
-               ASCEND_SIM_SITE) {
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask[],
+               const ascend_sim::RepeatTime repeatTime, const ascend_sim::Stride<uint16_t> dstBlockStride,
+               const ascend_sim::Stride<uint8_t> dstRepeatStride, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Duplicate", site);
     sim_detail::duplicate_lanes(dst, scalarValue,
                                 ascend_sim::repeat_lanes<isSetMask>("Duplicate", sizeof(T), mask, repeatTime),

@@ -25,11 +25,12 @@ void MulAddDstLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const
                       (std::is_same_v<T, float> && ascend_sim::kTakes<U, ascend_sim::Api::MulAddDstToFloat>),
                   "MulAddDst: this SoC does not have it for these types");
     const ascend_sim::Arithmetic<T> type;
-    ascend_sim::binary_op<true>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                             ascend_sim::Operand<U>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                             ascend_sim::Operand<U>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
-                             ascend_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
-                             [=](auto a, auto b, auto d) { return decltype(d)(type.widen(type.narrow(a * b)) + d); });
+    ascend_sim::binary_op<true>(
+        ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
+        ascend_sim::Operand<U>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+        ascend_sim::Operand<U>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes, ascend_sim::Aliasing::Exact,
+        three_read_cost(dst, src0, src1),
+        [=](auto a, auto b, auto d) { return decltype(d)(type.widen(type.narrow(a * b)) + d); });
 }
 
 template <class T>
@@ -38,10 +39,10 @@ void FusedMulAddLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, con
     ASCEND_SIM_NEEDS(FusedMulAdd, T);
     const ascend_sim::Arithmetic<T> type;
     ascend_sim::binary_op<true>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                             ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                             ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
-                             ascend_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
-                             [=](float a, float b, float d) { return type.widen(type.narrow(a * d)) + b; });
+                                ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                                ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
+                                ascend_sim::Aliasing::Exact, three_read_cost(dst, src0, src1),
+                                [=](float a, float b, float d) { return type.widen(type.narrow(a * d)) + b; });
 }
 
 }  // namespace sim_detail
@@ -56,17 +57,17 @@ template <class T, class U, bool isSetMask = true>
 void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, uint64_t mask,
                const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "MulAddDst", site);
-    sim_detail::MulAddDstLanes(dst, src0, src1,
-                               ascend_sim::repeat_lanes<isSetMask>("MulAddDst", ascend_sim::kWidest<T, U>, mask, repeatTime),
-                               params);
+    sim_detail::MulAddDstLanes(
+        dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>("MulAddDst", ascend_sim::kWidest<T, U>, mask, repeatTime),
+        params);
 }
 template <class T, class U, bool isSetMask = true>
 void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const uint64_t mask[],
                const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "MulAddDst", site);
-    sim_detail::MulAddDstLanes(dst, src0, src1,
-                               ascend_sim::repeat_lanes<isSetMask>("MulAddDst", ascend_sim::kWidest<T, U>, mask, repeatTime),
-                               params);
+    sim_detail::MulAddDstLanes(
+        dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>("MulAddDst", ascend_sim::kWidest<T, U>, mask, repeatTime),
+        params);
 }
 
 template <class T>
@@ -79,15 +80,15 @@ template <class T, bool isSetMask = true>
 void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,
                  const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "FusedMulAdd", site);
-    sim_detail::FusedMulAddLanes(dst, src0, src1,
-                                 ascend_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
+    sim_detail::FusedMulAddLanes(
+        dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
 }
 template <class T, bool isSetMask = true>
 void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[],
                  const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "FusedMulAdd", site);
-    sim_detail::FusedMulAddLanes(dst, src0, src1,
-                                 ascend_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
+    sim_detail::FusedMulAddLanes(
+        dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
 }
 
 }  // namespace AscendC

@@ -131,7 +131,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
             const uint32_t srcBaseAddr, const uint32_t count, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Gather", site);
     ascend_sim::indexed<true>(ascend_sim::Operand<T>{"dst", dst}, src, srcOffset, srcBaseAddr,
-                           ascend_sim::count_lanes<true>(sizeof(T), count));
+                              ascend_sim::count_lanes<true>(sizeof(T), count));
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
@@ -139,7 +139,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
             const ascend_sim::Stride<uint16_t> dstRepStride, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Gather", site);
     ascend_sim::indexed<true>(ascend_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
-                           ascend_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
+                              ascend_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
@@ -147,7 +147,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
             const ascend_sim::Stride<uint16_t> dstRepStride, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Gather", site);
     ascend_sim::indexed<true>(ascend_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
-                           ascend_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
+                              ascend_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
 }
 
 template <class T>
@@ -155,7 +155,7 @@ void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
              const uint32_t dstBaseAddr, const uint32_t count, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Scatter", site);
     ascend_sim::indexed<false>(ascend_sim::Operand<T>{"src", src}, dst, dstOffset, dstBaseAddr,
-                            ascend_sim::count_lanes<true>(sizeof(T), count));
+                               ascend_sim::count_lanes<true>(sizeof(T), count));
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
@@ -163,7 +163,7 @@ void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
              const ascend_sim::Stride<uint8_t> srcRepStride, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Scatter", site);
     ascend_sim::indexed<false>(ascend_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
-                            ascend_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
+                               ascend_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
@@ -171,7 +171,7 @@ void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
              const ascend_sim::Stride<uint8_t> srcRepStride, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Scatter", site);
     ascend_sim::indexed<false>(ascend_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
-                            ascend_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
+                               ascend_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
 }
 
 template <class T>
@@ -179,7 +179,8 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
              const ascend_sim::RepeatTime repeatTime, const GatherRepeatParams& p, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(Gatherb, T);  // ReinterpretCast helps
     ascend_sim::start(ascend_sim::Pipe::V, "Gatherb", site);
-    const ascend_sim::Lanes lanes = ascend_sim::Lanes::first(sizeof(T), ascend_sim::kRepeatBytes / sizeof(T), repeatTime);
+    const ascend_sim::Lanes lanes =
+        ascend_sim::Lanes::first(sizeof(T), ascend_sim::kRepeatBytes / sizeof(T), repeatTime);
     ascend_sim::mask_register() = {};  // the instruction sets all lanes itself
     const ascend_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
     const uint32_t blocks = lanes.repeats() * ascend_sim::kBlocksPerRepeat, list = offset.view().addr;
@@ -196,7 +197,8 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
     }
     const ascend_sim::Layout layout = ascend_sim::layout_of(to);
     if (blocks) {
-        const ascend_sim::Range written{dst.view().addr, int64_t(dst.view().addr + ascend_sim::extent_of(lanes, layout))};
+        const ascend_sim::Range written{dst.view().addr,
+                                        int64_t(dst.view().addr + ascend_sim::extent_of(lanes, layout))};
         ascend_sim::check_apart("dst", written, "src", from.all);
         ascend_sim::check_apart("dst", written, "offset", offsets);
     }

@@ -91,7 +91,8 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
     ascend_sim::start(ascend_sim::Pipe::V, "GatherMask", site);
     constexpr int kLast = ascend_sim::kIs310p ? 6 : 7;
     if (src1Pattern < 1 || src1Pattern > kLast)
-        ascend_sim::broken(ascend_sim::Rule::Mode01, "the pattern must be 1 .. %d but got %d.", kLast, int(src1Pattern));
+        ascend_sim::broken(ascend_sim::Rule::Mode01, "the pattern must be 1 .. %d but got %d.", kLast,
+                           int(src1Pattern));
     ascend_sim::gather_mask(
         dst, src0, ascend_sim::repeat_elements<T>(reduceMode, mask, gatherMaskParams.repeatTimes), gatherMaskParams,
         [=](uint32_t, uint32_t lane) { return ascend_sim::pattern_selects(src1Pattern, lane); }, rsvdCnt);

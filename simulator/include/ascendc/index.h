@@ -87,26 +87,30 @@ void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, ASC
     ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
     ascend_sim::own_mask("CreateVecIndex");  // its additions set their own masks
     ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst},
-                            ascend_sim::Progression<T>(firstValue, T(1), true), ascend_sim::Lanes::counted(sizeof(T), count),
-                            false, site);
+                               ascend_sim::Progression<T>(firstValue, T(1), true),
+                               ascend_sim::Lanes::counted(sizeof(T), count), false, site);
 }
 template <class T>
 void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask, ascend_sim::RepeatTime repeatTime,
-                    ascend_sim::Stride<uint16_t> dstBlkStride, ascend_sim::Stride<uint8_t> dstRepStride, ASCEND_SIM_SITE) {
+                    ascend_sim::Stride<uint16_t> dstBlkStride, ascend_sim::Stride<uint8_t> dstRepStride,
+                    ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(CreateVecIndex, T);
     ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
     ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
-                            ascend_sim::Progression<T>(firstValue, T(1), true),
-                            ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), false, site);
+                               ascend_sim::Progression<T>(firstValue, T(1), true),
+                               ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), false,
+                               site);
 }
 template <class T>
 void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask[], ascend_sim::RepeatTime repeatTime,
-                    ascend_sim::Stride<uint16_t> dstBlkStride, ascend_sim::Stride<uint8_t> dstRepStride, ASCEND_SIM_SITE) {
+                    ascend_sim::Stride<uint16_t> dstBlkStride, ascend_sim::Stride<uint8_t> dstRepStride,
+                    ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(CreateVecIndex, T);
     ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
     ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
-                            ascend_sim::Progression<T>(firstValue, T(1), true),
-                            ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), true, site);
+                               ascend_sim::Progression<T>(firstValue, T(1), true),
+                               ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), true,
+                               site);
 }
 
 namespace sim_detail {
@@ -133,8 +137,8 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
         sim_detail::vector_then_scalar(site);
     ascend_sim::own_mask("ArithProgression");
     ascend_sim::progression_op("ArithProgression", ascend_sim::Operand<T>{"dst", dst},
-                            ascend_sim::Progression<T>(firstValue, diffValue, false),
-                            ascend_sim::Lanes::counted(sizeof(T), written), false, site);
+                               ascend_sim::Progression<T>(firstValue, diffValue, false),
+                               ascend_sim::Lanes::counted(sizeof(T), written), false, site);
     ascend_sim::barrier(int32_t(ascend_sim::Pipe::V), site);
 }
 template <class T>

@@ -100,7 +100,7 @@ void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const 
     const uint64_t n = ascend_sim::check_even(srcCount);
     const ascend_sim::Range a = ascend_sim::source_range("src", src, n);
     const ascend_sim::Range to[2] = {ascend_sim::destination_range("dst0", dst0, n / 2),
-                                  ascend_sim::destination_range("dst1", dst1, n / 2)};
+                                     ascend_sim::destination_range("dst1", dst1, n / 2)};
     ascend_sim::check_two_apart(to, {{"src", a}});
     ascend_sim::deinterleave(dst0, dst1, std::vector<T>(src.data(), src.data() + n));
 }

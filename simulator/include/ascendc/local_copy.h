@@ -17,7 +17,7 @@ void copy_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const asce
     constexpr uint32_t kMaxRepeatStride = 4095;
     if (p.dstRepeatSize > kMaxRepeatStride || p.srcRepeatSize > kMaxRepeatStride)
         ascend_sim::broken(ascend_sim::Rule::Stride01, "repeat strides must be 0 .. 4095 but got %u and %u.",
-                        unsigned(p.dstRepeatSize), unsigned(p.srcRepeatSize));
+                           unsigned(p.dstRepeatSize), unsigned(p.srcRepeatSize));
     const ascend_sim::Operand<T> to{"dst", dst, p.dstStride, p.dstRepeatSize};
     const ascend_sim::Operand<T> from{"src", src, p.srcStride, p.srcRepeatSize};
     ascend_sim::check_source(from, lanes);

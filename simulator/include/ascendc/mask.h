@@ -42,16 +42,17 @@ void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow, ASCEND_SIM_S
     const bool counter = ascend_sim::mask_register().counter;
     ascend_sim::set_mask("SetVectorMask", site, {counter, maskLow, maskHigh});
     if (counter != (mode == MaskMode::COUNTER))
-        ascend_sim::broken_at(ascend_sim::Rule::Mask03, "SetVectorMask", site, "the mask is for %s mode but the mode is %s.",
-                           counter ? "normal" : "counter", counter ? "counter" : "normal");
+        ascend_sim::broken_at(ascend_sim::Rule::Mask03, "SetVectorMask", site,
+                              "the mask is for %s mode but the mode is %s.", counter ? "normal" : "counter",
+                              counter ? "counter" : "normal");
 }
 template <class T, MaskMode mode = MaskMode::NORMAL>
 void SetVectorMask(int32_t len, ASCEND_SIM_SITE) {
     if (mode == MaskMode::COUNTER) return SetVectorMask<T, mode>(0, uint64_t(len), site);
     constexpr int32_t kLanes = int32_t(ascend_sim::kRepeatBytes / sizeof(T));
     if (len < 1 || len > kLanes)
-        ascend_sim::broken_at(ascend_sim::Rule::Mask01, "SetVectorMask", site, "the mask must be 1 .. %d but got %d.", kLanes,
-                           len);
+        ascend_sim::broken_at(ascend_sim::Rule::Mask01, "SetVectorMask", site, "the mask must be 1 .. %d but got %d.",
+                              kLanes, len);
     auto ones = [](int32_t n) { return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1; };
     SetVectorMask<T, mode>(ones(len - 64), ones(len), site);
 }

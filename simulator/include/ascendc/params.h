@@ -152,8 +152,8 @@ struct UnaryRepeatParams {
 
 struct CopyRepeatParams {
     CopyRepeatParams() = default;
-    CopyRepeatParams(ascend_sim::Stride<uint16_t> dst, ascend_sim::Stride<uint16_t> src, ascend_sim::Stride<uint16_t> dstRepeat,
-                     ascend_sim::Stride<uint16_t> srcRepeat)
+    CopyRepeatParams(ascend_sim::Stride<uint16_t> dst, ascend_sim::Stride<uint16_t> src,
+                     ascend_sim::Stride<uint16_t> dstRepeat, ascend_sim::Stride<uint16_t> srcRepeat)
         : dstStride(dst), srcStride(src), dstRepeatSize(dstRepeat), srcRepeatSize(srcRepeat) {}
     ascend_sim::StrideField<uint16_t> dstStride{0}, srcStride{0};  // must be set: a destination's stride 0 is an error
     ascend_sim::StrideField<uint16_t> dstRepeatSize{8}, srcRepeatSize{8};

@@ -158,6 +158,7 @@ public:
 
 // In the global namespace, as CANN has it.
 inline AscendC::TPipe* GetTPipePtr(ASCEND_SIM_SITE) {
-    if (!ascend_sim::pipe_alive()) ascend_sim::stuck_at(ascend_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
+    if (!ascend_sim::pipe_alive())
+        ascend_sim::stuck_at(ascend_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
     return AscendC::sim_detail::current_pipe;
 }

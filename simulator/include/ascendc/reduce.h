@@ -259,14 +259,14 @@ namespace AscendC {
 
 // Name(mask, repeat) or Name(repeat, mask): two argument orders, two mask forms.
 #define ASCEND_SIM_REDUCE(Name, reduce, A, B)                                                                        \
-    template <class T, bool isSetMask = true>                                                                     \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t A, const int32_t B,             \
+    template <class T, bool isSetMask = true>                                                                        \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t A, const int32_t B,                \
               const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) { \
         ASCEND_SIM_NEEDS(Name, T);                                                                                   \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
         ascend_sim::reduce(dst, src,                                                                                 \
-                        ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), uint64_t(mask), uint64_t(repeat)),     \
-                        dstRepStride, srcBlkStride, srcRepStride);                                                \
+                           ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), uint64_t(mask), uint64_t(repeat)),  \
+                           dstRepStride, srcBlkStride, srcRepStride);                                                \
     }
 
 ASCEND_SIM_REDUCE(WholeReduceSum, reduce_whole, mask, repeat)
@@ -275,30 +275,33 @@ ASCEND_SIM_REDUCE(PairReduceSum, reduce_pairs, repeat, mask)
 
 template <class T, bool isSetMask = true>
 void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeat,
-                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
+                    ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(WholeReduceSum, T);
     ascend_sim::start(ascend_sim::Pipe::V, "WholeReduceSum", site);
     ascend_sim::reduce_whole(dst, src,
-                          ascend_sim::repeat_lanes<isSetMask>("WholeReduceSum", sizeof(T), mask, uint64_t(repeat)),
-                          dstRepStride, srcBlkStride, srcRepStride);
+                             ascend_sim::repeat_lanes<isSetMask>("WholeReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                             dstRepStride, srcBlkStride, srcRepStride);
 }
 template <class T, bool isSetMask = true>
 void BlockReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
-                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
+                    ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(BlockReduceSum, T);
     ascend_sim::start(ascend_sim::Pipe::V, "BlockReduceSum", site);
     ascend_sim::reduce_blocks(dst, src,
-                           ascend_sim::repeat_lanes<isSetMask>("BlockReduceSum", sizeof(T), mask, uint64_t(repeat)),
-                           dstRepStride, srcBlkStride, srcRepStride);
+                              ascend_sim::repeat_lanes<isSetMask>("BlockReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                              dstRepStride, srcBlkStride, srcRepStride);
 }
 template <class T, bool isSetMask = true>
 void PairReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
-                   const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+                   const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
+                   ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(PairReduceSum, T);
     ascend_sim::start(ascend_sim::Pipe::V, "PairReduceSum", site);
     ascend_sim::reduce_pairs(dst, src,
-                          ascend_sim::repeat_lanes<isSetMask>("PairReduceSum", sizeof(T), mask, uint64_t(repeat)),
-                          dstRepStride, srcBlkStride, srcRepStride);
+                             ascend_sim::repeat_lanes<isSetMask>("PairReduceSum", sizeof(T), mask, uint64_t(repeat)),
+                             dstRepStride, srcBlkStride, srcRepStride);
 }
 template <class T, bool isSetMask = true>
 void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat,
@@ -316,16 +319,16 @@ void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
 enum class ReduceType : uint8_t { SUM, MAX, MIN };
 
 #define ASCEND_SIM_REDUCE_ALIAS(Name, reduce, Mask)                                                                  \
-    template <ReduceType reduceType, class T, class U, bool isSetMask = true>                                     \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Mask, const int32_t repeatTime,         \
+    template <ReduceType reduceType, class T, class U, bool isSetMask = true>                                        \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Mask, const int32_t repeatTime,            \
               const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) { \
-        static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");   \
+        static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");      \
         ASCEND_SIM_NEEDS(Name, T);                                                                                   \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
         ascend_sim::reduce(                                                                                          \
-            dst, src,                                                                                             \
-            ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), ascend_sim::as_mask(mask), uint64_t(repeatTime)),     \
-            dstRepStride, srcBlkStride, srcRepStride);                                                            \
+            dst, src,                                                                                                \
+            ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), ascend_sim::as_mask(mask), uint64_t(repeatTime)),  \
+            dstRepStride, srcBlkStride, srcRepStride);                                                               \
     }
 
 }  // namespace AscendC
@@ -360,9 +363,9 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
     const uint64_t bytes = uint64_t(count < 0 ? 0 : count) * sizeof(T);
     const RepeatOrder order = ascend_sim::kIs910b                                   ? RepeatOrder::Sequential
                               : ascend_sim::kIs950 && bytes >= 256 && bytes <= 1024 ? RepeatOrder::Lanewise
-                                                                                 : RepeatOrder::Tree;
+                                                                                    : RepeatOrder::Tree;
     ascend_sim::reduce_sum(dst, src, sharedTmpBuffer, ascend_sim::count_lanes<isSetMask>(sizeof(T), count), 8, order,
-                        order == RepeatOrder::Tree, site);
+                           order == RepeatOrder::Tree, site);
 }
 
 namespace sim_detail {
@@ -384,7 +387,7 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
     ascend_sim::start(ascend_sim::Pipe::V, "ReduceSum", site);
     sim_detail::reduce_sum_repeats(dst, src, sharedTmpBuffer,
                                    ascend_sim::repeat_lanes<true>("ReduceSum", sizeof(T), uint64_t(mask),
-                                                               uint64_t(repeatTime), sim_detail::kMostSumRepeats),
+                                                                  uint64_t(repeatTime), sim_detail::kMostSumRepeats),
                                    srcRepStride, site);
 }
 template <class T>

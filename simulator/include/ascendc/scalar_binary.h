@@ -13,35 +13,35 @@ namespace AscendC {
 
 // The three call forms. expr is an expression of a (a lane) and s (the scalar).
 #define ASCEND_SIM_SCALAR(Name, expr)                                                                                \
-    namespace sim_detail {                                                                                        \
-    template <class T>                                                                                            \
+    namespace sim_detail {                                                                                           \
+    template <class T>                                                                                               \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar, const ascend_sim::Lanes& lanes, \
-                     const UnaryRepeatParams& p = {}) {                                                           \
+                     const UnaryRepeatParams& p = {}) {                                                              \
         ASCEND_SIM_NEEDS(Name, T);                                                                                   \
         const auto s = ascend_sim::Arithmetic<T>::widen(scalar);                                                     \
-        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},                 \
-                                 ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,          \
-                                 ascend_sim::Cost::Repeat, [s](auto a) { return decltype(a)(expr); });               \
-    }                                                                                                             \
-    }                                                                                                             \
-    template <class T, bool isSetMask = true>                                                                     \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count,   \
+        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},              \
+                                    ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,       \
+                                    ascend_sim::Cost::Repeat, [s](auto a) { return decltype(a)(expr); });            \
+    }                                                                                                                \
+    }                                                                                                                \
+    template <class T, bool isSetMask = true>                                                                        \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count,      \
               ASCEND_SIM_SITE) {                                                                                     \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
         sim_detail::Name##Lanes(dst, src, scalarValue, ascend_sim::count_lanes<isSetMask>(sizeof(T), count));        \
-    }                                                                                                             \
-    template <class T, bool isSetMask = true>                                                                     \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,          \
-              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {              \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
-        sim_detail::Name##Lanes(dst, src, scalarValue,                                                            \
+    }                                                                                                                \
+    template <class T, bool isSetMask = true>                                                                        \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,             \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {           \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
+        sim_detail::Name##Lanes(dst, src, scalarValue,                                                               \
                                 ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
-    }                                                                                                             \
-    template <class T, bool isSetMask = true>                                                                     \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[],        \
-              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {              \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                            \
-        sim_detail::Name##Lanes(dst, src, scalarValue,                                                            \
+    }                                                                                                                \
+    template <class T, bool isSetMask = true>                                                                        \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[],           \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {           \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
+        sim_detail::Name##Lanes(dst, src, scalarValue,                                                               \
                                 ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
     }
 
@@ -61,9 +61,9 @@ void AxpyLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src, U scalar, c
     const float s = ascend_sim::Arithmetic<U>::widen(scalar);
     const ascend_sim::Arithmetic<T> type;
     ascend_sim::unary_op<true>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                            ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
-                            ascend_sim::Cost::ThreeReads,
-                            [=](float a, float d) { return type.widen(type.narrow(a * s)) + d; });
+                               ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
+                               ascend_sim::Cost::ThreeReads,
+                               [=](float a, float d) { return type.widen(type.narrow(a * s)) + d; });
 }
 
 }  // namespace sim_detail
@@ -79,14 +79,16 @@ void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarV
           const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Axpy", site);
     sim_detail::AxpyLanes(dst, src, scalarValue,
-                          ascend_sim::repeat_lanes<isSetMask>("Axpy", ascend_sim::kWidest<T, U>, mask, repeatTime), params);
+                          ascend_sim::repeat_lanes<isSetMask>("Axpy", ascend_sim::kWidest<T, U>, mask, repeatTime),
+                          params);
 }
 template <class T, class U, bool isSetMask = true>
 void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, uint64_t mask[],
           const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Axpy", site);
     sim_detail::AxpyLanes(dst, src, scalarValue,
-                          ascend_sim::repeat_lanes<isSetMask>("Axpy", ascend_sim::kWidest<T, U>, mask, repeatTime), params);
+                          ascend_sim::repeat_lanes<isSetMask>("Axpy", ascend_sim::kWidest<T, U>, mask, repeatTime),
+                          params);
 }
 
 }  // namespace AscendC

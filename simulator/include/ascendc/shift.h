@@ -21,38 +21,39 @@ void shift_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar,
     constexpr int64_t kBits = int64_t(sizeof(T)) * 8;
     if (int64_t(scalar) < 0 || int64_t(scalar) > kBits)
         ascend_sim::broken(ascend_sim::Rule::Mode01, "the shift must be 0 .. %lld but got %lld.",
-                        static_cast<long long>(kBits), static_cast<long long>(scalar));
+                           static_cast<long long>(kBits), static_cast<long long>(scalar));
     const int by = int(scalar);
     ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                             ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
-                             ascend_sim::Cost::Repeat, [by](T a) {
-                                 // In 64 bits, so that a shift by all bits is defined.
-                                 return kLeft ? T(uint64_t(a) << by) : T(int64_t(a) >> by);
-                             });
+                                ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
+                                ascend_sim::Cost::Repeat, [by](T a) {
+                                    // In 64 bits, so that a shift by all bits is defined.
+                                    return kLeft ? T(uint64_t(a) << by) : T(int64_t(a) >> by);
+                                });
 }
 
 }  // namespace sim_detail
 
-#define ASCEND_SIM_SHIFT(Name, left)                                                                                    \
+#define ASCEND_SIM_SHIFT(Name, left)                                                                                 \
     template <class T, bool isSetMask = true>                                                                        \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, const int32_t& count,      \
-              ASCEND_SIM_SITE) {                                                                                        \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                               \
-        sim_detail::shift_lanes<left>(dst, src, scalarValue, ascend_sim::count_lanes<isSetMask>(sizeof(T), count), {}); \
+              ASCEND_SIM_SITE) {                                                                                     \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
+        sim_detail::shift_lanes<left>(dst, src, scalarValue, ascend_sim::count_lanes<isSetMask>(sizeof(T), count),   \
+                                      {});                                                                           \
     }                                                                                                                \
     template <class T, bool isSetMask = true>                                                                        \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,             \
-              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {                 \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                               \
-        sim_detail::shift_lanes<left>(dst, src, scalarValue,                                                         \
-                                      ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params); \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {           \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
+        sim_detail::shift_lanes<left>(                                                                               \
+            dst, src, scalarValue, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params); \
     }                                                                                                                \
     template <class T, bool isSetMask = true>                                                                        \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[],           \
-              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {                 \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                               \
-        sim_detail::shift_lanes<left>(dst, src, scalarValue,                                                         \
-                                      ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params); \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {           \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
+        sim_detail::shift_lanes<left>(                                                                               \
+            dst, src, scalarValue, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params); \
     }
 
 ASCEND_SIM_SHIFT(ShiftLeft, true)

@@ -94,7 +94,8 @@ public:
     }
     template <CacheRwMode mode = CacheRwMode::RW>
     void SetL2CacheHint(CacheMode) {
-        static_assert(ascend_sim::kTakes<T, ascend_sim::Api::SetL2CacheHint>, "SetL2CacheHint: this SoC does not have it");
+        static_assert(ascend_sim::kTakes<T, ascend_sim::Api::SetL2CacheHint>,
+                      "SetL2CacheHint: this SoC does not have it");
     }
     T GetValue(uint64_t offset, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::GetValue", site);

@@ -31,34 +31,34 @@ namespace AscendC {
 
 // The three call forms. expr is an expression of a.
 #define ASCEND_SIM_UNARY(Name, cost, expr)                                                                         \
-    namespace sim_detail {                                                                                      \
-    template <class T>                                                                                          \
+    namespace sim_detail {                                                                                         \
+    template <class T>                                                                                             \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const ascend_sim::Lanes& lanes,         \
-                     const UnaryRepeatParams& p = {}) {                                                         \
+                     const UnaryRepeatParams& p = {}) {                                                            \
         ASCEND_SIM_NEEDS(Name, T);                                                                                 \
-        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},               \
-                                 ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,        \
-                                 ascend_sim::Cost::cost, [](auto a) { return decltype(a)(expr); });                \
-    }                                                                                                           \
-    }                                                                                                           \
-    template <class T>                                                                                          \
+        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},            \
+                                    ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,     \
+                                    ascend_sim::Cost::cost, [](auto a) { return decltype(a)(expr); });             \
+    }                                                                                                              \
+    }                                                                                                              \
+    template <class T>                                                                                             \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, ASCEND_SIM_SITE) {       \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                          \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                       \
         sim_detail::Name##Lanes(dst, src, ascend_sim::count_lanes<true>(sizeof(T), count));                        \
-    }                                                                                                           \
-    template <class T, bool isSetMask = true>                                                                   \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,                              \
-              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {            \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                          \
+    }                                                                                                              \
+    template <class T, bool isSetMask = true>                                                                      \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,                                 \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {         \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                       \
         sim_detail::Name##Lanes(dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
-                                params);                                                                        \
-    }                                                                                                           \
-    template <class T, bool isSetMask = true>                                                                   \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],                            \
-              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {            \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                          \
+                                params);                                                                           \
+    }                                                                                                              \
+    template <class T, bool isSetMask = true>                                                                      \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],                               \
+              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {         \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                       \
         sim_detail::Name##Lanes(dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), \
-                                params);                                                                        \
+                                params);                                                                           \
     }
 
 ASCEND_SIM_UNARY(Abs, Repeat, std::fabs(a))
