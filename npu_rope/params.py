@@ -169,6 +169,6 @@ class ModelRope(NamedTuple):
 
     @classmethod
     def of(cls, read: FileRope) -> ModelRope:
-        """Return what was read from a model's files as parameters and factors."""
+        """Return the parameters and factors of a rope that was read from a model's files."""
         values = {field.name: getattr(read.attributes, field.name) for field in fields(read.attributes)}
         return cls(RopeParams(**values), read.freq_factors)

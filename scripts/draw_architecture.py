@@ -138,7 +138,7 @@ def named_in(path: Path) -> Iterator[str]:
 
 
 def edges() -> list[tuple[str, str]]:
-    """Who includes or imports whom, by the boxes' titles, without what follows from other edges."""
+    """Return the edges (from, to) by the boxes' titles, without those that other edges imply."""
     home = {str(path.relative_to(ROOT)): box.title for box, _, _ in BOXES for path in files_of(box)}
     found = {
         (box.title, home[name])
@@ -159,7 +159,7 @@ def place(row: int, column: int) -> tuple[int, int]:
 
 
 def curve(start: tuple[int, int], end: tuple[int, int], style: str, rows: int) -> str:
-    """A line from one box to another that lies so many rows below; 0: beside it."""
+    """Return the line to a box that lies that number of rows below; 0: in the same row."""
     (x1, y1), (x2, y2) = start, end
     half = GAP_Y // 2
     if rows <= 1:

@@ -28,7 +28,7 @@ def name_of(requirement: str) -> str:
 
 
 def requirements(projects: dict[str, Any], name: str, extras: list[str]) -> list[str]:
-    """What a project and its extras require; the projects here are replaced by what they require."""
+    """The requirements of a project and its extras. Projects of this repository are replaced by theirs."""
     project = projects[name]
     found: list[str] = []
     for requirement in sum(

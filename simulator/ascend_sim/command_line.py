@@ -1,4 +1,4 @@
-"""What the programs ``ascend-sim`` and ``npu-rope`` share: how a command line begins and ends."""
+"""Start and end of a command line, for the programs ``ascend-sim`` and ``npu-rope``."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ class Unavailable(RuntimeError):
 
     Attributes:
         piece: its name, such as ``"C++ compiler"``.
-        missing: what is missing.
+        missing: the fault, in words.
         remedy: how to get it.
     """
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sets up .venv in this folder from a clean clone, and skips what is done. Sourced by run.sh and test.sh.
+# Sets up .venv in this folder from a clean clone. A second run skips the finished steps. Sourced by run.sh and test.sh.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"

@@ -65,7 +65,7 @@ def kernel(
         typer.Option(help="Write the timeline, for ascend-sim trace, Perfetto or chrome://tracing."),
     ] = None,
     cores: Annotated[int, typer.Option(min=0, help="Number of cores in the timeline; 0: all.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Of the numbers in new inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the numbers in new inputs.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Compile a kernel file, run one kernel on the simulated cores, check every rule.

@@ -1,4 +1,4 @@
-// What the host knows to be done, and the accesses that are compared with it: scheduler.h, scheduler_state.h.
+// The host's clock: it orders the work that the host has waited for before the accesses of other streams.
 #include <algorithm>
 
 #include "cann/runtime/allocations.h"
