@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-#include "include/npu_rope.h"
 #include "csrc/core/check.h"
-#include "op_host/platform.h"
 #include "csrc/core/rope_check.h"
+#include "include/npu_rope.h"
+#include "op_host/platform.h"
 #include "op_kernel/rms_norm_rope_tiling_data.h"
 #include "op_kernel/rope_tiling_data.h"
 #include "op_kernel/rotary_tiling_data.h"
@@ -30,8 +30,8 @@ struct HeadNorm {
     bool rounds = false;  // rounds between the steps, as a call of rms_norm and then rope does
 };
 
-// A call whose arguments check_rope or check_rotary has accepted; no size is 0. Dimensions of size 1 may have
-// any stride.
+// A call with elements whose arguments check_rope or check_rotary has accepted; one of two sides may have no heads.
+// Dimensions of size 1 may have any stride.
 struct RopeTilingInput {
     const char* op = "rope";  // for messages: the operator, and its name of x
     const char* x_name = "x";

@@ -1,18 +1,14 @@
 // Converts a checked call of rotary_mul, rotary_mul_qk or rotary_embedding to the input of rope's tiling.
 #pragma once
 
+#include "csrc/core/rotary_check.h"
 #include "op_host/platform.h"
 #include "op_host/rope_tiling.h"
-#include "csrc/core/rotary_check.h"
 
 namespace npu_rope {
 
 // The tiling's input for a call that check_rotary has accepted; shape: as that check filled it.
 RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttributes& a, const RotaryShape& shape,
                                     bool forward);
-
-// Checks for calls that no kernel on this chip supports: element types that the chip lacks. soc: the caller's name of
-// the chip.
-Check check_rotary_on_chip(const RotaryTensors& t, const Platform& platform, const char* soc);
 
 }  // namespace npu_rope
