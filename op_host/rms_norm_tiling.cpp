@@ -149,9 +149,8 @@ private:
         head_.tokens_inner = heads() > 1 && head_.side[0].x_stride[1] == n_ && head_.side[0].x_stride[2] != n_;
         int64_t tokens_most = std::min(part_rows, head_.seq);
         int64_t row_bytes = int64_t{head_.row_pitch} * x_bytes_;
-        double share = static_cast<double>(part_rows) * static_cast<double>(part_heads * row_bytes);
-        auto target = static_cast<int64_t>(std::min<double>(kTileBytes, share / kTilesPerCore));
-        int64_t rows = std::clamp<int64_t>(ceil_div(std::max(target, kLeastTileBytes), row_bytes), 1, kMostRows);
+        int64_t target = tile_target(part_rows, part_heads, row_bytes);
+        int64_t rows = std::clamp<int64_t>(ceil_div(target, row_bytes), 1, kMostRows);
         for (; rows >= 1; rows = rows > 4 ? rows * 3 / 4 : rows - 1)
             if (fits(rows, tokens_most, part_heads)) return true;
         return false;
@@ -171,12 +170,8 @@ private:
     }
 
     void split(bool in_one) {
-        head_.row_parts = head_.head_parts = 1;
-        if (in_one) return;  // one core must own the scalar cache's lines
-        double bytes =
-            static_cast<double>(head_.rows) * static_cast<double>(heads()) * static_cast<double>(n_ * x_bytes_);
-        int64_t parts = worthwhile_cores(bytes, platform_.cores);
-        WorkSplit split = split_work(head_.rows, 1, heads(), parts, std::min(parts, heads()), 0);
+        WorkSplit split;  // one core must own the scalar cache's lines
+        if (!in_one) split = split_work(head_.rows, 1, heads(), n_ * x_bytes_, platform_.cores, 1, 0);
         head_.row_parts = i32(split.row_parts);
         head_.head_parts = i32(split.head_parts);
     }
@@ -204,13 +199,10 @@ private:
         head_.side_offset_bytes = i32(plain);
         head_.queue_bytes = i32(plain + sides);
         d_.sum_queue_bytes = i32(!in_.adds ? 0 : packed ? plain + sides : lanes * x_bytes_);
-        // Offset the second operand by half the bank groups to avoid bank conflicts.
         bool in_place = is_float() && !packed;
-        head_.temp_offset_bytes = in_place ? 0 : i32(round_up(lanes * 4, kUbBankGroups) + kUbBankGroups / 2);
+        head_.temp_offset_bytes = in_place ? 0 : i32(conflict_free_offset(lanes * 4));
         int64_t temp = lanes * 4 + (packed && !is_float() ? lanes * x_bytes_ : 0);
-        set_index(rows, packed);
-        int64_t setup = int64_t{4} * kRopeSetupLaneTemps * head_.setup_lanes;
-        head_.work_bytes = i32(std::max(head_.temp_offset_bytes + temp, setup));
+        set_work(rows, temp);
         d_.stats_bytes = i32(4 * kRowNormStats * round_up(rows, kRowNormSlots));
         set_scale((d_.scale_shared ? 1 : rows) * int64_t{d_.scale_pitch});
     }
@@ -230,24 +222,24 @@ private:
         }
         head_.queue_bytes = i32(x_queue);
         d_.grad_queue_bytes = i32(grad_queue);
-        // Offset the rows, g and the results computed from them by half the bank groups each, to avoid bank conflicts.
-        auto behind = [](int64_t bytes) { return round_up(bytes, kUbBankGroups) + kUbBankGroups / 2; };
         bool in_place = is_float() && !packed, gathers_narrow = packed && std::min(x_bytes_, out_bytes_) < 4;
-        d_.g_offset_bytes = in_place ? 0 : i32(behind(lanes * 4));
-        head_.temp_offset_bytes = i32(behind(d_.g_offset_bytes + grad_lanes * 4));
-        set_index(rows, packed);
-        int64_t setup = int64_t{4} * kRopeSetupLaneTemps * head_.setup_lanes;
-        head_.work_bytes = i32(std::max(head_.temp_offset_bytes + lanes * 4 + (gathers_narrow ? lanes * 2 : 0), setup));
+        d_.g_offset_bytes = in_place ? 0 : i32(conflict_free_offset(lanes * 4));
+        head_.temp_offset_bytes = i32(conflict_free_offset(d_.g_offset_bytes + grad_lanes * 4));
+        set_work(rows, lanes * 4 + (gathers_narrow ? lanes * 2 : 0));
         d_.stats_bytes = i32(4 * (kRowNormStats + kGradientStats) * round_up(rows, kRowNormSlots));
         set_scale(d_.scale_pitch);
         d_.dscale_bytes = i32(4 * (int64_t{head_.row_pitch} + kDscaleMore));
     }
 
-    void set_index(int64_t rows, bool packed) {
+    // temp: bytes behind temp_offset_bytes.
+    void set_work(int64_t rows, int64_t temp) {
+        const bool packed = head_.io == kRopeIoPacked;
         head_.index_rows = packed ? i32(std::clamp<int64_t>(kIndexLanes / head_.row_pitch, 1, rows)) : 0;
         int64_t index_lanes = int64_t{head_.index_rows} * head_.row_pitch;
         head_.setup_lanes = packed ? i32(round_up(std::max<int64_t>(index_lanes, 16), 8)) : 0;
         head_.index_bytes = packed ? i32(2 * 4 * (2 * index_lanes + 16)) : 0;
+        int64_t setup = int64_t{4} * kRopeSetupLaneTemps * head_.setup_lanes;
+        head_.work_bytes = i32(std::max(head_.temp_offset_bytes + temp, setup));
     }
 
     int64_t ub_bytes() const {
@@ -265,12 +257,12 @@ private:
         head_.block_tokens = head_.tile_tokens = head_.second_tokens = head_.tile_heads = 1;
         head_.index_bytes = head_.index_rows = head_.setup_lanes = head_.temp_offset_bytes = 0;
         split(false);
-        if (in_.backward) return set_long_gradients();
+        // UB can keep the row between the walks over it (backward: the sums of the scale's gradient), and the scale.
         struct Kept {
             bool row, scale;
         };
         for (Kept kept : {Kept{true, true}, Kept{true, false}, Kept{false, false}}) {
-            if (kept.scale && !d_.scale_shared) continue;
+            if (kept.scale && !in_.backward && !d_.scale_shared) continue;
             for (int64_t chunk = kMostChunk; chunk >= kLeastChunk; chunk /= 2)
                 if (fits_long(with_whole_end(chunk), kept.row, kept.scale)) return true;
         }
@@ -293,44 +285,22 @@ private:
     }
 
     bool fits_long(int64_t chunk, bool row_stays, bool scale_stays) {
-        d_.row_stays = row_stays;
+        const bool backward = in_.backward;
+        (backward ? d_.dscale_stays : d_.row_stays) = row_stays;
         d_.scale_stays = scale_stays;
-        int64_t all = set_chunk(chunk);
+        int64_t all = set_chunk(chunk), row = row_stays ? all : chunk;
         if (all == 0 && (row_stays || scale_stays)) return false;
-        head_.queue_bytes = i32(chunk * std::max(x_bytes_, out_bytes_) + kUbBlock);
+        head_.queue_bytes = i32(chunk * (backward ? x_bytes_ : std::max(x_bytes_, out_bytes_)) + kUbBlock);
         d_.sum_queue_bytes = in_.adds ? i32(chunk * x_bytes_ + kUbBlock) : 0;
+        d_.grad_queue_bytes = backward ? i32(chunk * out_bytes_ + kUbBlock) : 0;
         constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
-        head_.work_bytes = i32(4 * (2 * chunk + (d_.levels + 1) * int64_t{kRowNormSlots} + kLargest + kOffsets));
-        d_.row_bytes = i32(4 * (row_stays ? all : chunk));
-        d_.stats_bytes = 4 * kRowNormStats * kRowNormSlots;
+        int64_t sums = ((1 + backward) * d_.levels + 1) * int64_t{kRowNormSlots};
+        head_.work_bytes = i32(4 * ((2 + backward) * chunk + sums + kLargest + kOffsets));
+        d_.row_bytes = backward ? 0 : i32(4 * row);
+        d_.dscale_bytes = backward ? i32(4 * (row + kDscaleMore)) : 0;
+        d_.stats_bytes = 4 * (kRowNormStats + backward * kGradientStats) * kRowNormSlots;
         d_.scale_bytes = i32(4 * (scale_stays ? all : chunk));
         d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * chunk);
-        return ub_bytes() <= ub_budget_bytes(platform_);
-    }
-
-    bool set_long_gradients() {
-        struct Kept {
-            bool dscale, scale;
-        };
-        for (Kept kept : {Kept{true, true}, Kept{true, false}, Kept{false, false}})
-            for (int64_t chunk = kMostChunk; chunk >= kLeastChunk; chunk /= 2)
-                if (fits_long_gradients(with_whole_end(chunk), kept.dscale, kept.scale)) return true;
-        return false;
-    }
-
-    bool fits_long_gradients(int64_t chunk, bool dscale_stays, bool scale_stays) {
-        d_.dscale_stays = dscale_stays;
-        d_.scale_stays = scale_stays;
-        int64_t all = set_chunk(chunk);
-        if (all == 0 && (dscale_stays || scale_stays)) return false;
-        head_.queue_bytes = i32(chunk * x_bytes_ + kUbBlock);
-        d_.grad_queue_bytes = i32(chunk * out_bytes_ + kUbBlock);
-        constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
-        head_.work_bytes = i32(4 * (3 * chunk + (2 * d_.levels + 1) * int64_t{kRowNormSlots} + kLargest + kOffsets));
-        d_.stats_bytes = 4 * (kRowNormStats + kGradientStats) * kRowNormSlots;
-        d_.scale_bytes = i32(4 * (scale_stays ? all : chunk));
-        d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * chunk);
-        d_.dscale_bytes = i32(4 * ((dscale_stays ? all : chunk) + kDscaleMore));
         return ub_bytes() <= ub_budget_bytes(platform_);
     }
 

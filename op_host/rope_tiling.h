@@ -30,8 +30,8 @@ struct HeadNorm {
     bool rounds = false;  // rounds between the steps, as a call of rms_norm and then rope does
 };
 
-// A call whose arguments check_rope or check_rotary has accepted; no size is 0. Dimensions of size 1 may have
-// any stride.
+// A call with elements whose arguments check_rope or check_rotary has accepted; one of two sides may have no heads.
+// Dimensions of size 1 may have any stride.
 struct RopeTilingInput {
     const char* op = "rope";  // for messages: the operator, and its name of x
     const char* x_name = "x";

@@ -30,8 +30,4 @@ RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttribut
     return in;
 }
 
-Check check_rotary_on_chip(const RotaryTensors& t, const Platform& platform, const char* soc) {
-    return check_dtype_on_chip(t.op, t.x_name[0], t.x[0]->dtype, platform, soc);
-}
-
 }  // namespace npu_rope

@@ -11,8 +11,4 @@ namespace npu_rope {
 RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttributes& a, const RotaryShape& shape,
                                     bool forward);
 
-// Checks for calls that no kernel on this chip supports: element types that the chip lacks. soc: the caller's name of
-// the chip.
-Check check_rotary_on_chip(const RotaryTensors& t, const Platform& platform, const char* soc);
-
 }  // namespace npu_rope

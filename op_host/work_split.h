@@ -15,21 +15,28 @@ constexpr int64_t kTilesPerCore = 4;           // so that copies and vectors ove
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
+// Offset of an operand behind `bytes` of another one: half the bank groups away, to avoid bank conflicts.
+inline int64_t conflict_free_offset(int64_t bytes) { return round_up(bytes, kUbBankGroups) + kUbBankGroups / 2; }
 inline int32_t i32(int64_t n) { return static_cast<int32_t>(n); }
+
+// Preferred bytes of a tile, for a core with this share of the work.
+inline int64_t tile_target(int64_t rows, int64_t heads, int64_t head_bytes) {
+    double share = static_cast<double>(rows) * static_cast<double>(heads * head_bytes);
+    return static_cast<int64_t>(std::clamp<double>(share / kTilesPerCore, kLeastTileBytes, kTileBytes));
+}
 
 struct WorkSplit {
     int64_t row_parts = 1, head_parts = 1;
 };
 
-// Number of cores that `bytes` of x justify.
-inline int64_t worthwhile_cores(double bytes, int64_t cores) {
-    return static_cast<int64_t>(std::max(1.0, std::min(static_cast<double>(cores), bytes / kLeastCoreBytes)));
-}
-
-// Splits token rows x heads among up to `parts` cores, with the least work for the busiest core. The rows of a granule
-// stay together. The cost of a token besides its heads counts as `token_heads` heads.
-inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_t parts, int64_t most_head_parts,
-                            int64_t token_heads) {
+// Splits token rows x heads among as many cores as their bytes justify, with the least work for the busiest core. The
+// rows of a granule stay together, and so do least_heads heads. The cost of a token besides its heads counts as
+// token_heads heads.
+inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_t head_bytes, int64_t cores,
+                            int64_t least_heads, int64_t token_heads) {
+    const double bytes = static_cast<double>(rows) * static_cast<double>(heads) * static_cast<double>(head_bytes);
+    const auto parts = static_cast<int64_t>(std::clamp(bytes / kLeastCoreBytes, 1.0, static_cast<double>(cores)));
+    const int64_t most_head_parts = std::max<int64_t>(1, std::min(parts, heads / least_heads));
     WorkSplit best;
     const int64_t groups = ceil_div(rows, granule);
     double least = 0;

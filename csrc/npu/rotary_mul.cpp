@@ -27,7 +27,7 @@ bool accepts_rotary(RotaryTensors t, const std::vector<LaunchTensor>& tensors, c
     t.known = Known::kAddresses;
     raise_on(check_rotary(t, rotary.attributes, shape));
     const Platform& chip = platform(t.op);
-    raise_on(check_rotary_on_chip(t, chip, chip.soc));
+    raise_on(check_dtype_on_chip(t.op, t.x_name[0], t.x[0]->dtype, chip, chip.soc));
     if (shape->rows.empty()) return false;
     RotaryTilingData data;
     RopeLaunch launch;

@@ -25,7 +25,7 @@ Check run_rotary_on_sim(const RotaryTensors& t, const RotaryAttributes& a, bool 
     if (!options || !options->soc) return bad_value(t.op, "options must name a soc but got NULL.");
     Platform platform;
     if (Check c = platform_of(t.op, *options, &platform); !c.ok()) return c;
-    if (Check c = check_rotary_on_chip(t, platform, options->soc); !c.ok()) return c;
+    if (Check c = check_dtype_on_chip(t.op, t.x_name[0], t.x[0]->dtype, platform, options->soc); !c.ok()) return c;
     if (shape.rows.empty()) return {};
     RotaryTilingData tiling;
     RopeLaunch launch;

@@ -1,4 +1,4 @@
-"""The tiling's C++ program in the default suite: compiled with the available compiler and run."""
+"""The C++ programs of rope's tiling in the default suite: compiled with the available compiler and run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
-HOST = ("op_host/rope_tiling", "csrc/core/rope_check", "csrc/core/rope_frequency", "csrc/core/strided")
+TILING = (
+    "op_host/rope_tile",
+    "op_host/rope_tiling",
+    "csrc/core/rope_check",
+    "csrc/core/rope_frequency",
+    "csrc/core/strided",
+)
 
 
-def test_thousands_of_random_tilings_are_sound(tmp_path):
-    program = tmp_path / "test_rope_tiling"
-    sources = [ROOT / "tests/tiling/test_rope_tiling.cpp", *(ROOT / f"{stem}.cpp" for stem in HOST)]
+@pytest.mark.parametrize(("test", "host"), [("test_rope_tile", TILING[:1]), ("test_rope_tiling", TILING)])
+def test_thousands_of_random_tilings_are_sound(test, host, tmp_path):
+    program = tmp_path / test
+    sources = [ROOT / f"tests/tiling/{test}.cpp", *(ROOT / f"{stem}.cpp" for stem in host)]
     compiler = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-O1"]
     include = [f"-I{ROOT}", f"-I{ROOT}/tests/tiling/host"]
     subprocess.run([*compiler, *include, *map(str, sources), "-o", str(program)], check=True)

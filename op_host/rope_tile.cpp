@@ -1,0 +1,161 @@
+#include "op_host/rope_tile.h"
+
+#include <algorithm>
+
+#include "op_host/work_split.h"
+#include "op_kernel/rms_norm_tiling_data.h"
+
+namespace npu_rope {
+namespace {
+
+constexpr int64_t kRunBytes = 8 * 1024;  // of one head's tokens, where these are adjacent
+constexpr int64_t kBlockTokens = 16;     // tokens of one table, so that instructions are long
+constexpr int64_t kBlockRows = 256;      // head rows of one table, if a unit has few heads
+constexpr int64_t kMostTokens = 248;     // one repeat each, in whole blocks of 8
+constexpr int64_t kMostRows = 4095;      // most blocks of one DMA instruction
+constexpr int64_t kMostNormRows = 512;   // of a tile that is normalized; each row needs memory for its root
+
+// The size of the most even parts of n that are not smaller than `least`.
+int64_t even_share(int64_t n, int64_t least) { return ceil_div(n, std::max<int64_t>(1, n / least)); }
+
+// The largest unit of work: bounds for its tiles and their preferred size.
+struct Unit {
+    explicit Unit(const RopeTileCall& call) {
+        const RopeTilingHead& d = *call.head;
+        const int64_t granules = ceil_div(d.rows, d.row_granule);
+        const int64_t rows = std::min(d.rows, ceil_div(granules, d.row_parts) * d.row_granule);
+        heads = ceil_div(d.heads, d.head_parts);
+        most_tokens = std::min({rows, d.seq, kMostTokens});
+        most_heads = std::min<int64_t>(heads, std::max(d.first_heads, d.heads - d.first_heads));
+        row_bytes = d.row_pitch * call.item_bytes;
+        target_bytes = tile_target(rows, heads, d.head_size * call.item_bytes);
+        whole_rows = std::clamp<int64_t>(ceil_div(target_bytes, most_heads * row_bytes), 1, most_tokens);
+    }
+
+    int64_t heads, most_tokens, most_heads;
+    int64_t row_bytes, target_bytes;  // one head's row in UB, and a tile
+    int64_t whole_rows;               // token rows with all heads that fill a tile
+};
+
+// Every run of a packed tile, also that of the last heads, must have the 32 bytes of a DMA.
+bool is_supported(const RopeTileCall& call, const RopeTile& tile) {
+    const RopeTilingHead& d = *call.head;
+    if (tile.rows() > (call.normalizes ? kMostNormRows : kMostRows)) return false;
+    for (int64_t heads : {d.first_heads, d.heads - d.first_heads}) {
+        int64_t run = heads % tile.heads == 0 ? tile.heads : heads % tile.heads;
+        if (d.io == kRopeIoPacked && heads > 0 && run * d.head_size * call.item_bytes < kUbBlock) return false;
+    }
+    return true;
+}
+
+// Whole token rows up to the target size, and even parts of one row.
+void add_token_rows(const Unit& unit, int64_t table, int64_t least, std::vector<RopeTile>* all) {
+    const int64_t all_heads = unit.most_heads, row_bytes = unit.row_bytes;
+    all->push_back({unit.whole_rows, all_heads, table});
+    for (int64_t tokens = unit.whole_rows - 1; tokens >= 1 && tokens * all_heads * row_bytes >= least; --tokens)
+        all->push_back({tokens, all_heads, table});
+    int64_t parts = std::max<int64_t>(2, all_heads * row_bytes / (kTileBytes + row_bytes));
+    while (parts <= all_heads) {
+        const int64_t heads = ceil_div(all_heads, parts);
+        if (heads * row_bytes < least) return;
+        all->push_back({1, heads, table});
+        parts = heads == 1 ? all_heads + 1 : ceil_div(all_heads, heads - 1);
+    }
+}
+
+// Runs of one head's tokens, for the number of heads that fills the target size or less.
+void add_token_runs(const Unit& unit, int64_t table, int64_t least, std::vector<RopeTile>* all) {
+    const int64_t run = even_share(unit.most_tokens, std::max(table, kRunBytes / unit.row_bytes));
+    const int64_t most = std::max<int64_t>(1, unit.target_bytes / unit.row_bytes);
+    for (int64_t rows = most; rows == most || (rows >= 1 && rows * unit.row_bytes >= least); rows = rows * 3 / 4) {
+        const int64_t tokens = std::min(rows, run);
+        all->push_back({tokens, std::min(unit.most_heads, rows / tokens), table});
+    }
+}
+
+}  // namespace
+
+std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& tile) {
+    const RopeTilingHead& d = *call.head;
+    const bool packed = d.io == kRopeIoPacked, gathers = call.key == kRopeSwapByGather;
+    const int64_t rows = tile.rows(), lanes = rows * d.row_pitch, width = d.table_width;
+    const int64_t unit_tokens = Unit(call).most_tokens, second_heads = d.heads - d.first_heads;
+    RopeLayout l;
+    l.tile = tile;
+    int64_t block = round_up(even_share(unit_tokens, std::max(tile.table_tokens, tile.tokens)), tile.tokens);
+    l.block_tokens = std::min(block, kMostTokens / tile.tokens * tile.tokens);
+    l.token_slots = round_up(l.block_tokens, 32);
+    l.second_tokens = tile.tokens;
+    if (call.sides == 2) {
+        // The number of the second side's tokens that fills the same buffer, in even parts of a block.
+        int64_t most = rows / std::clamp<int64_t>(second_heads, 1, tile.heads);
+        l.second_tokens = ceil_div(l.block_tokens, ceil_div(l.block_tokens, most));
+    }
+
+    l.side_offset = lanes * call.item_bytes;
+    l.inputs.bytes = l.outputs.bytes = 2 * (l.side_offset + (packed ? rows * kUbBlock : 0));
+    const int64_t most_index_lanes = d.row_pitch <= 256 ? 2048 : 1024;
+    l.index_rows = gathers || packed ? std::clamp<int64_t>(most_index_lanes / d.row_pitch, 1, rows) : 0;
+    const int64_t index_lanes = l.index_rows * d.row_pitch;
+    l.index.bytes = 4 * (index_lanes * (gathers + 2 * packed) + (packed ? 16 : 0));
+
+    l.setup_lanes = round_up(std::max({index_lanes, width, int64_t{16}}), 8);
+    int64_t setup_temps = kRopeSetupLaneTemps * l.setup_lanes, table_temps = l.block_tokens * call.entry_pitch;
+    if (call.entry_bytes > 0) {
+        l.entry_offsets.bytes = call.key == kRopeHalves ? 0 : 3 * width * 4;
+        l.source.bytes = 2 * table_temps * call.entry_bytes;
+    } else {
+        l.frequencies.bytes = 4 * width * 4;
+        l.source.bytes = l.token_slots * call.position_bytes;
+        setup_temps += kRopeSetupPairTemps * round_up(d.n_dims / 2, 8);
+        table_temps = kRopeTableTemps * l.block_tokens * width + kRopeTokenTemps * l.token_slots;
+    }
+    const bool float_rows = call.item_bytes == 2 || call.out_bytes == 2 || packed;
+    l.temp_offset = float_rows ? conflict_free_offset(lanes * 4) : 0;
+    l.work.bytes = std::max({l.temp_offset + lanes * 4, 4 * table_temps, 4 * setup_temps});
+    l.cos_offset = conflict_free_offset(l.block_tokens * width * 4);
+    l.table.bytes = l.cos_offset + l.block_tokens * width * 4;
+    if (call.normalizes) {
+        const int64_t slots = round_up(rows, kRowNormSlots);
+        l.stats.bytes = 4 * kRowNormStats * slots;
+        l.factors.bytes = call.swaps ? 4 * slots : 0;
+        l.scales.bytes = 4 * 2 * d.row_pitch * (1 + call.swaps);
+        l.raw_scales.bytes = call.item_bytes == 4 ? 0 : call.item_bytes * 2 * d.row_pitch;
+    }
+
+    int64_t end = 0;
+    for (UbRegion* region : l.regions()) {
+        region->offset = end;
+        end += region->bytes;
+    }
+    return end <= call.ub_bytes ? std::optional(l) : std::nullopt;
+}
+
+std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
+    const Unit unit(call);
+    const bool token_runs = call.head->tokens_inner != 0;
+    // With few heads the table takes much of the time; more tokens per table give it longer instructions.
+    const int64_t most_table = std::clamp(kBlockRows / unit.heads, kBlockTokens, 4 * kBlockTokens);
+    std::vector<RopeTile> all;
+    // For normalized heads the vector unit takes as long as the memory: build fewer tables if the tile stays whole.
+    if (call.normalizes && !token_runs) all.push_back({unit.whole_rows, unit.most_heads, 2 * most_table});
+    for (int64_t table = most_table; table >= 1; table /= 2) {
+        // Tiles smaller than kLeastTileBytes have the smallest table, unless the unit has no larger tiles.
+        const int64_t least = table == 1 ? 0 : kLeastTileBytes;
+        (token_runs ? add_token_runs : add_token_rows)(unit, table, least, &all);
+    }
+    auto is_excluded = [&call](const RopeTile& tile) { return !is_supported(call, tile); };
+    all.erase(std::remove_if(all.begin(), all.end(), is_excluded), all.end());
+    return all;
+}
+
+std::optional<RopeLayout> best_layout(const RopeTileCall& call, const std::vector<RopeTile>& candidates) {
+    std::optional<RopeLayout> best;
+    for (const RopeTile& tile : candidates) {
+        if (best && !costs_less(tile, best->tile)) continue;
+        if (std::optional<RopeLayout> layout = layout_of(call, tile)) best = layout;
+    }
+    return best;
+}
+
+}  // namespace npu_rope

@@ -1,0 +1,67 @@
+// The tile of a rotation kernel: the layout of UB for a tile, and the search for the best tile. Pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "op_kernel/rope_tiling_data.h"
+
+namespace npu_rope {
+
+// A call, as far as its layouts depend on it. A kernel computes its tables from positions or loads rows of given ones.
+struct RopeTileCall {
+    const RopeTilingHead* head = nullptr;  // sizes, order of rows and the split among cores; tile and UB are not read
+    int32_t sides = 1;                     // tensors that the call rotates
+    int64_t ub_bytes = 0;                  // that the kernel may allocate
+    int64_t item_bytes = 0, out_bytes = 0;
+    int32_t key = 0;                           // kRopeHalves, ...
+    int64_t position_bytes = 0;                // of one token in all planes
+    int64_t entry_bytes = 0, entry_pitch = 0;  // of given tables: an entry, and entries from a row to the next
+    bool normalizes = false;                   // each head, before its rotation
+    bool swaps = false;                        // also normalizes each head's partners
+};
+
+// A candidate.
+struct RopeTile {
+    int64_t tokens = 0, heads = 0;  // of a tile of side 0
+    int64_t table_tokens = 0;       // least number of tokens of one table, if a unit of work has as many
+
+    int64_t rows() const { return tokens * heads; }
+};
+
+struct UbRegion {
+    int64_t offset = 0, bytes = 0;
+};
+
+// The layout of UB for a tile. RopeTilingHead and HeadNormTiling explain the names.
+struct RopeLayout {
+    RopeTile tile;
+    int64_t block_tokens = 0, token_slots = 0, second_tokens = 0, index_rows = 0, setup_lanes = 0;
+    int64_t side_offset = 0, temp_offset = 0, cos_offset = 0;  // in bytes, inside a buffer, work and table
+    UbRegion inputs, outputs;                                  // two buffers each
+    UbRegion work, index, frequencies, table, source, entry_offsets, stats, factors, scales, raw_scales;
+
+    // In the order in which the kernels allocate them.
+    std::array<UbRegion*, 12> regions() {
+        return {&inputs, &outputs,       &work,  &index,   &frequencies, &table,
+                &source, &entry_offsets, &stats, &factors, &scales,      &raw_scales};
+    }
+};
+
+// Returns nothing if the layout exceeds UB.
+std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& tile);
+
+// Tiles that the kernel's instructions support, whether or not their layouts fit.
+std::vector<RopeTile> tile_candidates(const RopeTileCall& call);
+
+// A tile costs less if a table serves more tokens, and for equal tables if it has more rows: its bursts are longer.
+inline bool costs_less(const RopeTile& a, const RopeTile& b) {
+    return a.table_tokens != b.table_tokens ? a.table_tokens > b.table_tokens : a.rows() > b.rows();
+}
+
+// The layout of the tile that fits and costs least; nothing if none fits.
+std::optional<RopeLayout> best_layout(const RopeTileCall& call, const std::vector<RopeTile>& candidates);
+
+}  // namespace npu_rope

@@ -1,0 +1,300 @@
+// The layout of UB for a tile of a rotation kernel, and the search for the best tile: op_host/rope_tile.h, each alone,
+// for random calls.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "op_host/rope_tile.h"
+
+using namespace npu_rope;
+
+namespace {
+
+const char* g_test = "";
+int g_failures = 0;
+
+constexpr int kCalls = 3000;
+constexpr int64_t kTileRows[] = {4095, 512};  // most rows of a tile, and of one that is normalized
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+class Random {
+public:
+    int64_t in(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
+    bool chance(int one_in) { return in(1, one_in) == 1; }
+    template <typename T>
+    T of(std::initializer_list<T> all) {
+        return all.begin()[in(0, static_cast<int64_t>(all.size()) - 1)];
+    }
+
+    template <typename T>
+    void shuffle(std::vector<T>* all) {
+        std::shuffle(all->begin(), all->end(), engine_);
+    }
+
+private:
+    std::mt19937_64 engine_{20261123};
+};
+
+// A random call: computed or given tables, one or two sides, with or without a norm, and every way to copy tiles.
+struct Case {
+    explicit Case(Random* r) {
+        call.head = &head;
+        call.ub_bytes = r->of<int64_t>({184, 248, 248, 64}) * 1024;
+        call.item_bytes = r->of<int64_t>({2, 2, 4});
+        call.out_bytes = r->chance(4) ? 2 : call.item_bytes;
+        call.key = r->of<int32_t>({kRopeHalves, kRopeSwapByShifts, kRopeSwapByGather});
+        head.io = r->of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
+        head.tokens_inner = r->chance(4);
+        head.head_size = static_cast<int32_t>(r->chance(2) ? 64 * r->in(1, 16) : r->in(2, r->of<int64_t>({40, 1024})));
+        head.row_pitch = static_cast<int32_t>(round_up(head.head_size, 32 / call.item_bytes));
+        head.n_dims = static_cast<int32_t>(2 * r->in(1, head.head_size / 2));
+        int64_t lanes = call.key == kRopeHalves ? head.n_dims / 2 : head.n_dims;
+        head.table_width = static_cast<int32_t>(round_up(lanes, 8));
+        set_tables(r);
+        head.first_heads = r->of<int32_t>({1, 2, 8, 13, 32, 71, 128, 3000});
+        call.sides = call.normalizes || r->chance(3) ? 2 : 1;
+        head.heads = head.first_heads + (call.sides == 2 ? r->of<int32_t>({0, 1, 2, 8, 33}) : 0);
+        head.head_parts = static_cast<int32_t>(r->chance(2) ? 1 : r->in(1, std::max(1, head.heads / 4)));
+        head.seq = r->of<int64_t>({1, 2, 3, 16, 17, 100, 301, 5000});
+        head.rows = head.seq * r->of<int64_t>({1, 1, 3});
+        head.row_granule = head.io == kRopeIoPacked ? r->of<int32_t>({1, 2, 16}) : 1;
+        head.row_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(48, round_up(head.rows, 16) / 16)));
+    }
+    Case(const Case&) = delete;
+
+    void set_tables(Random* r) {
+        if (r->chance(3)) {
+            call.entry_bytes = r->of<int64_t>({2, 4});
+            call.entry_pitch = round_up(r->chance(2) ? head.n_dims : head.n_dims / 2, 32 / call.entry_bytes);
+            return;
+        }
+        call.position_bytes = r->in(1, 4) * r->of<int64_t>({4, 8});
+        call.normalizes = r->chance(3);
+        call.swaps = call.normalizes && r->chance(2);
+    }
+
+    int64_t row_bytes() const { return head.row_pitch * call.item_bytes; }
+    int64_t unit_heads() const { return (head.heads + head.head_parts - 1) / head.head_parts; }
+    // The most heads of one side that a unit of work has.
+    int64_t most_heads() const {
+        return std::min<int64_t>(unit_heads(), std::max(head.first_heads, head.heads - head.first_heads));
+    }
+    RopeTile random_tile(Random* r) const {
+        RopeTile tile;
+        tile.heads = r->in(1, std::min<int64_t>(most_heads(), 512));
+        tile.tokens = r->in(1, std::clamp<int64_t>(kTileRows[call.normalizes] / tile.heads, 1, r->chance(2) ? 248 : 8));
+        tile.table_tokens = r->of<int64_t>({1, 2, 4, 8, 16, 32, 64, 128});
+        return tile;
+    }
+
+    RopeTilingHead head{};
+    RopeTileCall call;
+};
+
+void check(bool holds, const char* condition, int line, const Case& c, const RopeTile& t) {
+    if (holds) return;
+    std::fprintf(stderr,
+                 "%s:%d: %s: %s\n  tile %" PRId64 " x %" PRId64 " table %" PRId64 "; item %" PRId64
+                 " key %d io %d inner %d head size %d heads %d of %d in %d parts, rows %" PRId64 " of %" PRId64 "\n",
+                 __FILE__, line, g_test, condition, t.tokens, t.heads, t.table_tokens, c.call.item_bytes, c.call.key,
+                 c.head.io, c.head.tokens_inner, c.head.head_size, c.head.first_heads, c.head.heads, c.head.head_parts,
+                 c.head.rows, c.head.seq);
+    if (++g_failures > 10) std::exit(1);
+}
+#define CHECK(c, tile, condition) check(condition, #condition, __LINE__, c, tile)
+
+// The layout without UB's limit.
+RopeLayout unlimited_layout(const Case& c, const RopeTile& tile) {
+    RopeTileCall call = c.call;
+    call.ub_bytes = int64_t{1} << 40;
+    return *layout_of(call, tile);
+}
+
+// ---- layout_of ------------------------------------------------------------------------------------
+
+void regions_are_aligned_and_do_not_overlap() {
+    Random random;
+    int fitting = 0;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        const RopeTile tile = c.random_tile(&random);
+        RopeLayout l = unlimited_layout(c, tile);
+        int64_t end = 0;
+        for (const UbRegion* a : l.regions()) {
+            CHECK(c, tile, a->offset >= 0 && a->bytes >= 0 && a->offset % 32 == 0 && a->bytes % 32 == 0);
+            for (const UbRegion* b : l.regions())
+                CHECK(c, tile, a == b || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
+            end = std::max(end, a->offset + a->bytes);
+        }
+        // Only a layout that exceeds UB is refused, and the limit does not change a layout.
+        std::optional<RopeLayout> limited = layout_of(c.call, tile);
+        CHECK(c, tile, limited.has_value() == (end <= c.call.ub_bytes));
+        if (!limited) continue;
+        ++fitting;
+        for (size_t k = 0; k < l.regions().size(); ++k) {
+            CHECK(c, tile, limited->regions()[k]->offset == l.regions()[k]->offset);
+            CHECK(c, tile, limited->regions()[k]->bytes == l.regions()[k]->bytes);
+        }
+    }
+    if (fitting < kCalls / 4 || fitting > kCalls * 9 / 10) {
+        std::fprintf(stderr, "%s: %d of %d layouts fit\n", g_test, fitting, kCalls);
+        ++g_failures;
+    }
+}
+
+// op_kernel/rotation/ and op_kernel/norm/head_norm.h show how much memory the kernels use in each region.
+void regions_hold_what_the_kernels_keep_there() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        const RopeTile tile = c.random_tile(&random);
+        const RopeLayout l = unlimited_layout(c, tile);
+        const int64_t lanes = tile.rows() * c.head.row_pitch, table = 4 * l.block_tokens * c.head.table_width;
+        const bool packed = c.head.io == kRopeIoPacked, given = c.call.entry_bytes > 0;
+        CHECK(c, tile, l.inputs.bytes >= 2 * lanes * c.call.item_bytes && l.outputs.bytes == l.inputs.bytes);
+        CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.side_offset + 32 * tile.rows());
+        // The work buffer: float32 rows, then the temporaries; types of 32 bits need no rows of their own.
+        CHECK(c, tile, l.temp_offset % 32 == 0 && l.work.bytes >= l.temp_offset + 4 * lanes);
+        CHECK(c, tile, l.temp_offset >= 4 * lanes || (c.call.item_bytes == 4 && c.call.out_bytes == 4 && !packed));
+        CHECK(c, tile, l.cos_offset % 32 == 0 && l.cos_offset >= table && l.table.bytes >= l.cos_offset + table);
+        CHECK(c, tile, l.block_tokens % tile.tokens == 0 && l.block_tokens <= 248);
+        CHECK(c, tile, l.second_tokens >= 1 && l.second_tokens <= l.block_tokens);
+        int64_t second_heads = std::min<int64_t>(c.head.heads - c.head.first_heads, tile.heads);
+        CHECK(c, tile, l.second_tokens * second_heads <= tile.rows());
+        const int64_t entries = l.block_tokens * c.call.entry_pitch * c.call.entry_bytes;
+        CHECK(c, tile, l.source.bytes == (given ? 2 * entries : l.token_slots * c.call.position_bytes));
+        CHECK(c, tile, (l.frequencies.bytes > 0) == !given);
+        CHECK(c, tile, (l.entry_offsets.bytes > 0) == (given && c.call.key != kRopeHalves));
+        CHECK(c, tile, (l.index.bytes > 0) == (packed || c.call.key == kRopeSwapByGather));
+        CHECK(c, tile, l.stats.bytes >= 48 * tile.rows() * c.call.normalizes);
+        CHECK(c, tile, l.factors.bytes >= 4 * tile.rows() * c.call.swaps);
+        CHECK(c, tile, (l.scales.bytes + l.raw_scales.bytes + l.stats.bytes > 0) == c.call.normalizes);
+    }
+}
+
+// A larger tile never needs less. The tokens of a block are a multiple of the tile's, so that the table of a tile with
+// more tokens may be smaller.
+void regions_grow_with_the_tile() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        const RopeTile tile = c.random_tile(&random);
+        RopeLayout l = unlimited_layout(c, tile);
+        RopeTile more_heads = tile, more_tokens = tile, more_table = tile;
+        more_heads.heads += random.in(1, 9);
+        more_tokens.tokens = std::min<int64_t>(248, tile.tokens + random.in(1, 9));
+        more_table.table_tokens *= 2;
+        for (const RopeTile& more : {more_heads, more_tokens, more_table}) {
+            RopeLayout m = unlimited_layout(c, more);
+            CHECK(c, more, more.tokens > tile.tokens || m.block_tokens >= l.block_tokens);
+            for (size_t i = 0; i < l.regions().size(); ++i)
+                CHECK(c, more, m.block_tokens < l.block_tokens || m.regions()[i]->bytes >= l.regions()[i]->bytes);
+            CHECK(c, more, m.inputs.bytes > l.inputs.bytes || more.rows() == tile.rows());
+            CHECK(c, more, m.outputs.bytes >= l.outputs.bytes && m.index.bytes >= l.index.bytes);
+            CHECK(c, more, m.stats.bytes >= l.stats.bytes && m.factors.bytes >= l.factors.bytes);
+        }
+    }
+}
+
+// ---- the search -----------------------------------------------------------------------------------
+
+bool same(const RopeTile& a, const RopeTile& b) {
+    return a.tokens == b.tokens && a.heads == b.heads && a.table_tokens == b.table_tokens;
+}
+
+void no_candidate_that_fits_is_better() {
+    Random random;
+    int found = 0, refused = 0;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        std::vector<RopeTile> all = tile_candidates(c.call);
+        random.shuffle(&all);
+        const std::optional<RopeLayout> best = best_layout(c.call, all);
+        bool any_fits = false, chosen_is_candidate = false;
+        for (const RopeTile& tile : all) {
+            const bool fits = layout_of(c.call, tile).has_value();
+            any_fits |= fits;
+            refused += !fits;
+            if (!fits || !best) continue;
+            chosen_is_candidate |= same(tile, best->tile);
+            const RopeTile& chosen = best->tile;
+            CHECK(c, tile, tile.table_tokens <= chosen.table_tokens);
+            CHECK(c, tile, tile.table_tokens < chosen.table_tokens || tile.rows() <= chosen.rows());
+        }
+        CHECK(c, RopeTile{}, best.has_value() == any_fits);
+        if (!best) continue;
+        CHECK(c, best->tile, chosen_is_candidate);
+        ++found;
+    }
+    if (found < kCalls * 8 / 10 || refused < kCalls) {
+        std::fprintf(stderr, "%s: %d of %d calls have a tile, %d candidates do not fit\n", g_test, found, kCalls,
+                     refused);
+        ++g_failures;
+    }
+}
+
+void candidates_are_within_the_unit_and_the_instructions() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        const std::vector<RopeTile> all = tile_candidates(c.call);
+        int64_t most_rows = 0;
+        for (const RopeTile& tile : all) most_rows = std::max(most_rows, tile.rows());
+        for (const RopeTile& tile : all) {
+            CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min<int64_t>(248, c.head.seq));
+            CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.most_heads() && tile.table_tokens >= 1);
+            CHECK(c, tile, tile.rows() <= kTileRows[c.call.normalizes]);
+            // Runs of a packed tile have 32 bytes.
+            const int64_t last = (c.head.first_heads - 1) % tile.heads + 1;
+            CHECK(c, tile, c.head.io != kRopeIoPacked || last * c.head.head_size * c.call.item_bytes >= 32);
+            // Small tiles come with the smallest table. In runs, the heads of a tile may fill half of the target size.
+            const int64_t least = c.head.tokens_inner ? 2048 : 4096;
+            CHECK(c, tile, tile.table_tokens == 1 || tile.rows() * c.row_bytes() >= least || tile.rows() == most_rows);
+        }
+    }
+}
+
+// With the smallest table, every even part of a row is a candidate, down to a single head.
+void candidates_have_every_even_part_of_a_row() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        if (c.head.io == kRopeIoPacked || c.head.tokens_inner || c.head.heads > 200) continue;
+        const std::vector<RopeTile> all = tile_candidates(c.call);
+        for (int64_t heads = 1; heads <= c.most_heads(); ++heads) {
+            const int64_t parts = (c.most_heads() + heads - 1) / heads;
+            const RopeTile tile{1, (c.most_heads() + parts - 1) / parts, 1};
+            if (tile.rows() > kTileRows[c.call.normalizes] || tile.rows() * c.row_bytes() > 16 * 1024) continue;
+            CHECK(c, tile, std::any_of(all.begin(), all.end(), [&](const RopeTile& t) { return same(t, tile); }));
+        }
+    }
+}
+
+struct Test {
+    const char* name;
+    void (*run)();
+};
+#define TEST(function) {#function, function}
+
+constexpr Test kTests[] = {
+    TEST(regions_are_aligned_and_do_not_overlap),
+    TEST(regions_hold_what_the_kernels_keep_there),
+    TEST(regions_grow_with_the_tile),
+    TEST(no_candidate_that_fits_is_better),
+    TEST(candidates_are_within_the_unit_and_the_instructions),
+    TEST(candidates_have_every_even_part_of_a_row),
+};
+
+}  // namespace
+
+int main() {
+    for (const Test& test : kTests) {
+        g_test = test.name;
+        test.run();
+    }
+    std::printf("%zu tests, %d failure(s)\n", sizeof kTests / sizeof *kTests, g_failures);
+    return g_failures == 0 ? 0 : 1;
+}
