@@ -9,6 +9,8 @@ if(NOT NPU_ROPE_SIM OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULAT
   endfunction()
   function(npu_rope_add_kernel)
   endfunction()
+  function(npu_rope_add_simulated_package)
+  endfunction()
   return()
 endif()
 
@@ -80,7 +82,7 @@ add_library(npu_rope_cann_op_host OBJECT ${from_cann})
 target_compile_options(npu_rope_cann_op_host PRIVATE -O1)
 target_link_libraries(npu_rope_cann_op_host PUBLIC npu_rope_op_host npu_rope_options ascend_sim_host)
 
-# Run at the end of CMakeLists.txt, when all operators are known.
+# Called by CMakeLists.txt when all operators are known.
 function(npu_rope_add_simulated_package)
   get_property(stems GLOBAL PROPERTY NPU_ROPE_CANN_OPS)
   set(operators ${stems})
@@ -103,4 +105,3 @@ function(npu_rope_add_simulated_package)
     install(DIRECTORY "${simulated_package}/op_impl/ai_core/tbe/${part}" DESTINATION ${folder}/op_impl/ai_core/tbe)
   endforeach()
 endfunction()
-cmake_language(DEFER CALL npu_rope_add_simulated_package)
