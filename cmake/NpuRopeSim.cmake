@@ -64,6 +64,7 @@ function(npu_rope_add_kernel stem)
   ascend_sim_add_kernel(npu_${stem} SOURCE "${PROJECT_SOURCE_DIR}/op_kernel/npu_${stem}.cpp"
     FOLDER "${simulated_package}/sim_kernels" INCLUDE op_kernel ${ARGN})
   target_link_libraries(${library} PRIVATE npu_rope_options)
+  set_target_properties(${library} PROPERTIES INSTALL_RPATH "\$ORIGIN/../../../../ascend_sim/lib")
   if(NOT k_SOC IN_LIST NPU_ROPE_SIM_SOCS)
     set_target_properties(${library} PROPERTIES EXCLUDE_FROM_ALL ON)
   else()

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -23,7 +24,8 @@ BUNDLED = "npu_rope/lib/opp/vendors/npu_rope"
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """A wheel built where torch is not looked for and scripts/build_npu.sh has been run, unpacked."""
+    """Both wheels, unpacked into one folder: built where torch is not looked for and scripts/build_npu.sh
+    has been run."""
     folder = tmp_path_factory.mktemp("wheel")
     interface = folder / "npu_rope" / INTERFACE
     interface.parent.mkdir(parents=True)
@@ -33,29 +35,30 @@ def unpacked(tmp_path_factory):
         f"--config-settings=cmake.define.NPU_ROPE_OPP={folder / 'npu_rope'}",
         f"--config-settings=cmake.define.NPU_ROPE_SIM_SOCS={WHEEL_SOC}",
         # Compiled in a third of the time.
-        "--config-settings=cmake.define.NPU_ROPE_SIM_OPTIMIZE=-O0",
+        "--config-settings=cmake.define.ASCEND_SIM_KERNEL_OPTIMIZE=-O0",
         "--config-settings=cmake.build-type=Debug",
-        f"--config-settings=build-dir={folder / 'build'}",
         "-w",
         str(folder),
         "-q",
     ]
-    built = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--no-build-isolation", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
+    for project in (ROOT / "simulator", ROOT):
+        options_of_build = [*options, f"--config-settings=build-dir={folder / f'build-{project.name}'}"]
+        pip = [sys.executable, "-m", "pip", "wheel", str(project), "--no-deps", "--no-build-isolation"]
+        built = subprocess.run([*pip, *options_of_build], capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stderr
+    wheels = sorted(folder.glob("*.whl"))
+    assert [wheel.name.split("-")[0] for wheel in wheels] == ["ascend_sim", "npu_rope"]
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            packages = {name.split("/")[0].split("-")[0] for name in archive.namelist()}
+            assert packages == {wheel.name.split("-")[0]}
+            archive.extractall(folder / "site")
     return folder / "site"
 
 
 def run(site, code):
     """Run code with the unpacked wheel ahead of everything else."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("NPU_ROPE_")}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NPU_ROPE_", "ASCEND_SIM_"))}
     environment["PYTHONPATH"] = str(site)
     # -S keeps the editable install's import hook out; the packages it found are named instead.
     paths = [p for p in sys.path if p.endswith("site-packages")]
@@ -85,13 +88,13 @@ def test_wheel_holds_the_library_its_header_and_the_licence(unpacked):
 @compiles
 def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     names = files(unpacked)
-    assert {"npu_rope/lib/libascend_sim.so", "npu_rope/include/npu_rope_sim.h"} <= names
+    assert {"ascend_sim/lib/libascend_sim.so", "npu_rope/include/npu_rope_sim.h"} <= names
     headers = {
         str(p.relative_to(ROOT / "simulator/include")) for p in (ROOT / "simulator/include").rglob("*.h")
     }
     assert {"kernel_operator.h", "tiling_prelude.h", "ascend_sim.h", "ascendc/tensor.h"} <= headers
-    assert {f"npu_rope/include/simulator/{name}" for name in headers} <= names
-    assert kernels_in(unpacked / "npu_rope/lib/npu_rope_sim_kernels") == every_kernel(WHEEL_SOC)
+    assert {f"ascend_sim/include/{name}" for name in headers} <= names
+    assert kernels_in(unpacked / "npu_rope/lib/simcann_opp/sim_kernels") == every_kernel(WHEEL_SOC)
 
 
 def test_an_install_has_every_kernel():
@@ -109,7 +112,7 @@ def test_wheel_holds_the_simulated_operator_package(unpacked):
     config = "op_impl/ai_core/tbe/config"
     described = {f"{config}/{s}/aic-{s}-ops-info.json" for s in ("ascend310p", "ascend910_93", "ascend910b")}
     tilings = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
-    kernels = {n for n in names if n.startswith("op_impl/ai_core/tbe/kernel/")}
+    kernels = {n for n in names if n.startswith(("op_impl/ai_core/tbe/kernel/", "sim_kernels/"))}
     assert names - kernels == {"op_api/lib/libcust_opapi.so", tilings} | headers | described
     package = unpacked / "npu_rope/lib/simcann_opp"
     for soc in ("ascend310p", "ascend910_93", "ascend910b"):
@@ -180,14 +183,19 @@ def every_kernel(soc):
 @compiles
 def test_libraries_need_neither_torch_nor_python_and_find_each_other(unpacked):
     libraries = list((unpacked / "npu_rope/lib").rglob("*.so"))
-    # The CPU's, the simulator's, the operator package, its tiling and the runtime that it runs on.
-    assert len(libraries) == len({entry.rsplit("__", 1)[0] for entry in every_kernel(WHEEL_SOC)}) + 5
+    # The CPU's, the entries on the simulator, the operator package and its tiling.
+    assert len(libraries) == len({entry.rsplit("__", 1)[0] for entry in every_kernel(WHEEL_SOC)}) + 4
+    libraries += (unpacked / "ascend_sim/lib").glob("*.so")  # the cores, and the simulated CANN
+    assert len(libraries) == len({entry.rsplit("__", 1)[0] for entry in every_kernel(WHEEL_SOC)}) + 6
     for library in libraries:
         needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
         for absent in ("torch", "python", "not found"):
             assert absent not in needed
-        if library.parent.name == "npu_rope_sim_kernels" or library.name == "libcust_opapi.so":
-            assert f"{unpacked}/npu_rope/lib/" in needed
+        if library.parent.name == "sim_kernels" or library.name == "libcust_opapi.so":
+            found = re.search(r"libascend_sim\.so => (\S+)", needed)
+            assert Path(found[1]).resolve() == (unpacked / "ascend_sim/lib/libascend_sim.so").resolve()
+                "/npu_rope/lib/simcann_opp/..", "/"
+            )
 
 
 @compiles
