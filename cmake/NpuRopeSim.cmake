@@ -19,7 +19,7 @@ endif()
 set(ascend_sim "")
 if(SKBUILD)
   find_package(Python COMPONENTS Interpreter QUIET)
-  execute_process(COMMAND ${Python_EXECUTABLE} -m ascend_sim.folders --cmake
+  execute_process(COMMAND ${Python_EXECUTABLE} -m ascend_sim --cmake
     OUTPUT_VARIABLE ascend_sim ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
 endif()
 if(ascend_sim)

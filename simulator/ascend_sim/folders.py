@@ -1,13 +1,8 @@
-"""The folders of an installed ascend_sim: libraries, headers, CMake functions.
-
-``python -m ascend_sim.folders --cmake`` prints the file that a CMake project includes, then the folder of the
-libraries, which that project sets as ``ASCEND_SIM_LIB``.
-"""
+"""The folders of an installed ascend_sim: libraries, headers, CMake functions."""
 
 from __future__ import annotations
 
 import os
-import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +37,7 @@ def library_folders() -> Iterator[Path]:
     if forced := os.environ.get("ASCEND_SIM_LIB_DIR"):
         yield Path(forced)
         return
-    yield from (folder / "lib" for folder in (_PACKAGE, *_installed()))
+    yield from (folder / "lib" for folder in dict.fromkeys((_PACKAGE, *_installed())))
 
 
 def library(stem: str) -> Path:
@@ -60,12 +55,7 @@ def library(stem: str) -> Path:
 
 def _installed() -> Iterator[Path]:
     """Where an editable install keeps what CMake has installed."""
-    for scheme in ("platlib", "purelib"):
-        yield Path(sysconfig.get_path(scheme)) / "ascend_sim"
+    import ascend_sim
 
-
-if __name__ == "__main__":
-    if sys.argv[1:] != ["--cmake"]:
-        sys.exit("usage: python -m ascend_sim.folders --cmake")
-    print(root() / "cmake" / "AscendSim.cmake")
-    print(library("ascend_sim").parent)
+    schemes = (Path(sysconfig.get_path(scheme)) / "ascend_sim" for scheme in ("platlib", "purelib"))
+    yield from dict.fromkeys((*map(Path, ascend_sim.__path__), *schemes))

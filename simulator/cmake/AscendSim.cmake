@@ -1,5 +1,5 @@
-# An installed ascend_sim for CMake: its targets and functions. `python -m ascend_sim.folders --cmake` prints this file's
-# path. ASCEND_SIM_LIB: the folder of its libraries, if they are not beside this file's folder (an editable install).
+# An installed ascend_sim for CMake: its targets and functions. `python -m ascend_sim --cmake` prints this file's path.
+# ASCEND_SIM_LIB: the folder of its libraries, if they are not beside this file's folder (an editable install).
 get_filename_component(ascend_sim_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 if(NOT ASCEND_SIM_LIB)
   set(ASCEND_SIM_LIB "${ascend_sim_root}/lib")

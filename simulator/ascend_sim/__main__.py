@@ -1,0 +1,22 @@
+"""``python -m ascend_sim --cmake``: the folders for a CMake project.
+
+It prints the file that the project includes, then the folder of the libraries, which the project sets as
+``ASCEND_SIM_LIB``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ascend_sim import folders
+
+
+def main() -> None:
+    """Print the two paths."""
+    if sys.argv[1:] != ["--cmake"]:
+        sys.exit("usage: python -m ascend_sim --cmake")
+    print(folders.root() / "cmake" / "AscendSim.cmake")
+    print(folders.library("ascend_sim").parent)
+
+
+main()
