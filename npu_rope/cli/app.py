@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from ascend_sim.cli.application import application
 
 from npu_rope import __version__
 from npu_rope.cli import trace_norm
@@ -15,29 +13,11 @@ from npu_rope.cli.inspect import inspect
 from npu_rope.cli.sim import sim
 from npu_rope.cli.validate import validate
 
-app = typer.Typer(
-    name="npu-rope",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+app = application(
+    "npu-rope",
+    __version__,
+    "Rotary position embedding for Ascend NPUs: validate it, measure it, list the installed parts.",
 )
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"npu-rope {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and stop.")
-    ] = False,
-) -> None:
-    """Rotary position embedding for Ascend NPUs: validate it, measure it, list the installed parts."""
-
-
 app.command()(validate)
 app.command()(doctor)
 app.command()(bench)

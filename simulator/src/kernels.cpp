@@ -16,10 +16,10 @@ constexpr const char* kOverride = "ASCEND_SIM_KERNELS";
 
 // Kernel libraries use this library's functions. Their loader finds it by its name, unless it lies elsewhere and was
 // loaded for one caller only: then it must be visible to all.
-void become_visible() {
+bool become_visible() {
     Dl_info info = {};
     dladdr(reinterpret_cast<void*>(&become_visible), &info);
-    if (info.dli_fname) dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+    return info.dli_fname && dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
 void* find_override(const char* entry) {
@@ -44,7 +44,7 @@ std::string kernel_path(const std::string& folder, const std::string& entry) {
 }  // namespace
 
 extern "C" void* ascend_sim_find_kernel(const char* folder, const char* entry) {
-    become_visible();
+    [[maybe_unused]] static const bool once = become_visible();
     if (void* found = find_override(entry)) return found;
     void* library = dlopen(kernel_path(folder, entry).c_str(), RTLD_LAZY | RTLD_LOCAL);
     return library ? dlsym(library, entry) : nullptr;

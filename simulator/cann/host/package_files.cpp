@@ -126,7 +126,10 @@ std::string tiling_library_path() {
     return own_package() + kTbe + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
 }
 
-std::string kernel_folder() { return own_package() + "/sim_kernels"; }
+const std::string& kernel_folder() {
+    static const std::string folder = own_package() + "/sim_kernels";
+    return folder;
+}
 
 const TilingLibrary* tiling_library() {
     static const TilingLibrary* const library = []() -> const TilingLibrary* {

@@ -48,6 +48,6 @@ const TilingLibrary* tiling_library();
 std::string tiling_library_path();
 
 // The own package's compiled kernels, as ascend_sim_find_kernel() takes them. No folder of CANN's.
-std::string kernel_folder();
+const std::string& kernel_folder();
 
 }  // namespace npu_cann
